@@ -68,8 +68,8 @@ def simulate(
     gave: nothing lost, nothing twice. Counters must add up, no window may be left in state when all are closed, and where a batch
     is promised to agree, it must.
 
-    Declared aggregates run by the operator that a query would take; functions run by the row operator. Of two streams no query
-    can be given here: joins and co-groups are simulated by ``python -m panestream.testing.simulate``.
+    Declared aggregates run by the operator that a query would take; functions run by the row operator. Queries of two
+    streams (joins, co-groups) cannot be given.
 
     Args:
         assigner: the windows.
@@ -114,7 +114,7 @@ def simulate(
     if not isinstance(assigner, WindowAssigner):
         raise InvalidPlanError(
             f"simulate wants windows such as TumblingEventTimeWindows.of('1 hour'), got {assigner!r}. (It has no place for a "
-            "second stream: joins are simulated by python -m panestream.testing.simulate --operators joins,co-groups,intervals.)"
+            "second stream: a join cannot be simulated.)"
         )
     lateness = instant(allowed_lateness, "allowed lateness")
     window = WindowSpec(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)
@@ -166,13 +166,13 @@ def _simulated(asked: Asked, schedules: int, seed: int) -> Simulation:
         except BrokenError as broke:
             error = broke
         if error is not None:  # outside of the handler, so that what smaller schedules raise does not quote this one
-            from panestream.testing.simulation.told import broken, cause_of
+            from panestream.testing.simulation.failure_report import cause_of, failure_report
 
-            raise SimulationError(broken(asked, schedule, error, found)) from cause_of(error)
+            raise SimulationError(failure_report(asked, schedule, error, found)) from cause_of(error)
         runs += explorer.runs
         wrong = _beside_batch(own, explorer)
         if wrong:
-            from panestream.testing.simulation.told import rows_of
+            from panestream.testing.simulation.failure_report import rows_of
 
             raise SimulationError(f"{found}: {wrong}\n{rows_of(asked, schedule)}")
     return Simulation(schedules, runs.total(), dict(runs))

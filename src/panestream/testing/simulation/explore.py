@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from panestream.errors import FencedError, PanestreamError
@@ -393,6 +393,3 @@ def first_broken(subject: Subject, change: Settings | None, kinds: Collection[st
     except BrokenError as error:
         return error
     return None
-
-
-__all__ = ["KINDS", "BrokenError", "Disturbance", "Explorer", "Sequence", "explored", "first_broken", "replace"]

@@ -6,7 +6,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,12 +21,12 @@ from panestream.engine.storage.state import MemoryState
 from panestream.engine.window_spec import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.testing.column_query import column_operator, runs_on_columns_only
-from panestream.testing.simulation.disk import State, Told
-from panestream.testing.simulation.engines import Engine, PlanEngine, told
+from panestream.testing.simulation.disk import OutputRow, State
+from panestream.testing.simulation.engines import Engine, PlanEngine
+from panestream.testing.simulation.formatting import Micros, plain_rows
 from panestream.testing.simulation.process import Job
 from panestream.testing.simulation.row_engine import RowEngine
-from panestream.testing.simulation.schedule import END, MicroBatch, Query, Row, Schedule, Settings
-from panestream.testing.simulation.shown import Micros
+from panestream.testing.simulation.schedule import END, MicroBatch, Row, Schedule, Settings, with_closing_rows
 from panestream.testing.window_query import LATE, WindowQuery
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.assigners import GlobalWindows, PredicateWindows
@@ -37,7 +37,9 @@ KEY, TIME = "__key", "__time"
 MakeRow = Callable[[random.Random], Any]
 """Makes one row of chance."""
 FAR = 1_000
-"""So many windows ahead lie the rows that come last."""
+"""How many windows ahead the rows that come last are."""
+SOURCES = ("p0", "p1")
+"""The partitions from which they come."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +79,9 @@ class Asked:
     def schedule(self, seed: int, number: int) -> Schedule:
         """The schedule of a number: the same for the same seed."""
         rng = random.Random(f"{seed}/{number}")
-        clock = {"time": "processing"} if not self.of_event_time else {}
-        trigger = {"type": "processing_time"} if self.by_clock else None
         delay = rng.choice(self.delays) if self.of_event_time else 0
-        assigner = {"type": type(self.window.assigner).__name__, **clock}
-        query = Query("yours", assigner, trigger, settings=Settings(delay), groups=rng.choice([1, 2]))
-        return Schedule(query, tuple(self._batches(rng)))
+        groups = rng.choice([1, 2])
+        return Schedule(tuple(self._batches(rng)), Settings(delay), groups)
 
     def _batches(self, rng: random.Random) -> Iterable[MicroBatch]:
         keys, late = rng.choice([["ann"], ["ann", "bob"], ["ann", "bob", "cid", "dan"]]), rng.choice([0.0, 0.1, 0.3])
@@ -101,8 +100,10 @@ class Asked:
             yield MicroBatch(tuple(tasks), clock)
 
     def closed(self, schedule: Schedule) -> Schedule:
-        """The same, and after it what closes all windows."""
-        return schedule.closed(FAR * self.span + self.window.allowed_lateness, self.rows(random.Random(0)))
+        """Add the rows that close all windows."""
+        far, value = FAR * self.span + self.window.allowed_lateness, self.rows(random.Random(0))
+        by_clock = self.by_clock or not self.of_event_time
+        return replace(schedule, batches=with_closing_rows(schedule.batches, SOURCES, far, value, by_clock=by_clock))
 
 
 @dataclass
@@ -119,10 +120,10 @@ class Own:
 
     @property
     def settings(self) -> Settings:
-        return self.schedule.query.settings
+        return self.schedule.settings
 
     def engine(self, settings: Settings, groups: int | None = None) -> Engine:
-        known = settings, groups or self.schedule.query.groups
+        known = settings, groups or self.schedule.groups
         if known not in self._engines:
             query = self.asked.query
             declared = self.asked.aggregates or query is None
@@ -134,7 +135,7 @@ class Own:
     def must_be(self, settings: Sequence[Settings], restarts: Iterable[int]) -> None:
         return None
 
-    def answer(self, tag: str, rows: Sequence[Told]) -> Any:
+    def answer(self, tag: str, rows: Sequence[OutputRow]) -> Any:
         return Counter(map(repr, rows))
 
     def recut(self, number: int, *, at_once: bool) -> None:
@@ -145,10 +146,10 @@ class Own:
         endless = isinstance(assigner, GlobalWindows) or (isinstance(assigner, PredicateWindows) and assigner.gap is None)
         return None if endless else {END}
 
-    def check_whole(self, rows: Sequence[Told]) -> None:
+    def check_whole(self, rows: Sequence[OutputRow]) -> None:
         """Nobody knows more of them than what disturbed runs must give, too."""
 
-    def batch_agrees(self, fired: Sequence[Told], late: int) -> str:
+    def batch_agrees(self, fired: Sequence[OutputRow], late: int) -> str:
         """What is different where the same rows are a batch; empty: nothing, or nothing is promised.
 
         Args:
@@ -173,12 +174,12 @@ class OwnPlan(PlanEngine):
     """Declared aggregates, by the operator that a query would take.
 
     Attributes:
-        own: the columns of rows.
-        told: what of them each column after key and time has: the columns, and what predicates say.
+        row_names: the columns of rows.
+        value_names: the names of all columns after key and time: those of rows, and the predicates.
     """
 
-    own: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    row_names: tuple[str, ...] = ()
+    value_names: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, asked: Asked, settings: Settings, groups: int) -> OwnPlan:
@@ -206,22 +207,21 @@ class OwnPlan(PlanEngine):
             ticks=1,
         )
         said = [pa.field(label_of(text), pa.bool_()) for text in predicates]
-        return cls(plan, pa.schema([*rows, *said]), told=(*columns.names, *predicates), own=tuple(columns.names))
+        return cls(plan, pa.schema([*rows, *said]), tuple(columns.names), (*columns.names, *predicates))
 
-    def table(self, rows: Sequence[Row]) -> pa.Table:
-        assert self.rows is not None  # noqa: S101 - of this class it is given
-        names = self.own
+    def table(self, rows: tuple[Row, ...]) -> pa.Table:
+        names = self.row_names
         values = [row.value if isinstance(row.value, Mapping) else dict(zip(names, row.value, strict=True)) for row in rows]
         columns = [
             [row.key for row in rows],
             [row.time for row in rows],
-            *([value.get(name) for value in values] for name in self.told),
+            *([value.get(name) for value in values] for name in self.value_names),
         ]
         arrays = [pa.array(column, column_type.type) for column, column_type in zip(columns, self.rows, strict=True)]
         return pa.Table.from_arrays(arrays, schema=self.rows)
 
-    def _unpacked(self, tag: str, body: bytes) -> Iterator[Told]:
-        yield from told(payload.decode(body, self.plan.emitted_schema(tag))[0], Micros)
+    def unpacked(self, tag: str, body: bytes) -> Iterator[OutputRow]:
+        yield from plain_rows(payload.decode(body, self.plan.emitted_schema(tag))[0], Micros)
 
     def left(self, states: Sequence[State]) -> set[Any]:
         found: set[Any] = set()
@@ -232,17 +232,17 @@ class OwnPlan(PlanEngine):
                 found |= {key["key"] for key in view.column("key").to_pylist()}
         return found
 
-    def batch(self, batches: Sequence[MicroBatch]) -> list[Told]:
+    def batch(self, batches: Sequence[MicroBatch]) -> list[OutputRow]:
         """What all rows give at once, as a batch."""
         arrived: list[list[Any]] = [[] for _ in range(self.groups)]
         for origin, rows in enumerate(task for batch in batches for task in batch.tasks):
             given = self.columns.batch(self.table(rows), 0)
             for group, part in pack(self.plan, self.columns.pack, [given], origin):
                 arrived[group].append(part)
-        found: list[Told] = []
+        found: list[OutputRow] = []
         for group, parts in enumerate(arrived):
             for tag, body in bodies(run_batch(self.plan, group, parts)):
-                found += told(payload.decode(body, self.plan.main_schema)[0], Micros) if tag == MAIN else []
+                found += plain_rows(payload.decode(body, self.plan.main_schema)[0], Micros) if tag == MAIN else []
         return found
 
 
