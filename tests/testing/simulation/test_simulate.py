@@ -84,6 +84,7 @@ class Firings(pst.ProcessWindowFunction):
             "side_output_late_data": True,
         },
         {"assigner": MINUTE, "aggregate": pst.agg.count()},
+        {"assigner": MINUTE, "aggregate": pst.agg.count(), "columns": {"row": "int64"}, "side_output_late_data": True},
     ],
     ids=[
         "panes",
@@ -97,6 +98,7 @@ class Firings(pst.ProcessWindowFunction):
         "predicates",
         "closed by a row",
         "no columns",
+        "a column called row",
     ],
 )
 def test_windows_that_are_right_pass(query):

@@ -111,7 +111,7 @@ class Columns:
 
     def _whole(self, table: pa.Table) -> pa.Array:
         """Return rows as structs. Those of two streams come as such."""
-        if "row" in table.column_names:
+        if self.plan.sides is not None:
             return plain(table["row"])
         names = [] if self.plan.row_schema is None else self.plan.row_schema.names
         return pa.StructArray.from_arrays([plain(table[name]) for name in names], names=names)
