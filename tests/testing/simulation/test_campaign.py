@@ -12,7 +12,7 @@ import pytest
 
 from panestream.spark.operator.processor import TakenUp
 from panestream.testing.simulation import schedule as package_schedule
-from panestream.testing.simulation.explore import CRASH, Disturbance, Explorer, explored, first_broken
+from panestream.testing.simulation.explore import CRASH, KINDS, Disturbance, Explorer, first_broken
 from panestream.testing.simulation.schedule import MicroBatch, Row, Settings
 from tests.testing.simulation.campaign.__main__ import main
 from tests.testing.simulation.campaign.campaign import campaign
@@ -134,7 +134,7 @@ def test_the_kind_of_a_join_may_change_with_a_start_and_that_of_an_interval_join
     assert told[0] == {"a": [(0, 10, 1, 1, 1, 2)]}
     assert told[2] == {"a": [(0, 10, 1, 1, 1, 2)], "b": [(0, 10, None, None, 1, 3)]}
     assert told[5] == {}
-    explored(subject, Settings(code=1))
+    assert first_broken(subject, Settings(code=1), KINDS) is None
 
 
 def test_the_reference_model_imports_no_engine():
@@ -166,7 +166,9 @@ def test_what_comes_again_is_of_the_run_that_planned_it():
     times = [(1001, 3), (1004, 5), (1006, 14), (1009, 15)]
     batches = tuple(MicroBatch(((Row("a", at, None, at, "right"),),), clock) for clock, at in times)
     schedule = QuerySchedule(query, batches)
-    assert explored(ReferenceSubject.of(schedule), kinds=[CRASH])[CRASH] > 30
+    explorer = Explorer(ReferenceSubject.of(schedule), kinds=[CRASH])
+    explorer.explore()
+    assert explorer.runs[CRASH] > 30
     # As it was: of the run that is at it.
     with mock.patch.object(TakenUp, "planned_in", lambda self, number: self.run):
         error = first_broken(ReferenceSubject.of(schedule), None, [CRASH])

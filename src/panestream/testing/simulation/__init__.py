@@ -18,7 +18,7 @@ from panestream.windowing.instants import Instant, instant
 from panestream.windowing.triggers import Trigger
 
 if TYPE_CHECKING:
-    from panestream.testing.simulation.own import Asked, Own
+    from panestream.testing.simulation.own import UserQuery, UserSubject
 
 
 class SimulationError(AssertionError):
@@ -108,7 +108,7 @@ def simulate(
     functions = {"reduce": reduce, "aggregate": aggregate, "apply": apply, "process": process}
     from panestream.engine.window_spec import WindowSpec
     from panestream.testing.column_query import runs_on_columns_only
-    from panestream.testing.simulation.own import Asked, row_maker
+    from panestream.testing.simulation.own import UserQuery, row_maker
     from panestream.testing.window_query import window_query
 
     if not isinstance(assigner, WindowAssigner):
@@ -125,7 +125,7 @@ def simulate(
     query = window_query(window, functions, then, columns, side_output_late_data) if by_rows else None
 
     length = _span_of(assigner) if span is None else instant(span, "span")
-    asked = Asked(
+    user_query = UserQuery(
         window,
         query,
         (declared,) if isinstance(declared, Aggregate) else tuple(declared),
@@ -135,7 +135,7 @@ def simulate(
         length,
         (0, length // 2, 6 * length),
     )
-    return _simulated(asked, schedules, seed)
+    return _simulated(user_query, schedules, seed)
 
 
 def _span_of(assigner: WindowAssigner) -> int:
@@ -146,18 +146,18 @@ def _span_of(assigner: WindowAssigner) -> int:
     return 60_000_000
 
 
-def _simulated(asked: Asked, schedules: int, seed: int) -> Simulation:
+def _simulated(user_query: UserQuery, schedules: int, seed: int) -> Simulation:
     __tracebackhide__ = True
     from panestream.testing.simulation.explore import KINDS, SAVEPOINT, BrokenError, Explorer
-    from panestream.testing.simulation.own import Own
+    from panestream.testing.simulation.own import UserSubject
 
     if schedules < 1:
         raise InvalidPlanError(f"simulate wants at least one schedule, got {schedules!r}")
-    kinds = [kind for kind in KINDS if kind != SAVEPOINT or asked.aggregates]
+    kinds = [kind for kind in KINDS if kind != SAVEPOINT or user_query.aggregates]
     runs: Counter[str] = Counter()
     for number in range(schedules):
-        schedule = asked.schedule(seed, number)
-        own = Own(asked, asked.closed(schedule))
+        schedule = user_query.schedule(seed, number)
+        own = UserSubject(user_query, user_query.closed(schedule))
         explorer = Explorer(own, None, kinds)
         found = f"seed {seed}, schedule {number}"
         error = None
@@ -168,17 +168,17 @@ def _simulated(asked: Asked, schedules: int, seed: int) -> Simulation:
         if error is not None:  # outside of the handler, so that what smaller schedules raise does not quote this one
             from panestream.testing.simulation.failure_report import cause_of, failure_report
 
-            raise SimulationError(failure_report(asked, schedule, error, found)) from cause_of(error)
+            raise SimulationError(failure_report(user_query, schedule, error, found)) from cause_of(error)
         runs += explorer.runs
         wrong = _beside_batch(own, explorer)
         if wrong:
             from panestream.testing.simulation.failure_report import rows_of
 
-            raise SimulationError(f"{found}: {wrong}\n{rows_of(asked, schedule)}")
+            raise SimulationError(f"{found}: {wrong}\n{rows_of(user_query, schedule)}")
     return Simulation(schedules, runs.total(), dict(runs))
 
 
-def _beside_batch(own: Own, explorer: Any) -> str:
+def _beside_batch(own: UserSubject, explorer: Any) -> str:
     from panestream.testing.simulation.judge import READER
     from panestream.testing.simulation.process import places_of
 

@@ -9,7 +9,7 @@ from dataclasses import replace
 from panestream.errors import PanestreamError
 from panestream.testing.simulation.explore import COPIES, CRASH, NOTHING, SAVEPOINT, BrokenError, Disturbance, Explorer
 from panestream.testing.simulation.formatting import Micros
-from panestream.testing.simulation.own import Asked, Own
+from panestream.testing.simulation.own import UserQuery, UserSubject
 from panestream.testing.simulation.process import BrokenPromiseError
 from panestream.testing.simulation.schedule import Schedule, Settings
 from panestream.testing.simulation.shrink import Case, breaks_again, shrunk, with_fewer_rows
@@ -28,23 +28,23 @@ GONE = (
 )
 
 
-def failure_report(asked: Asked, schedule: Schedule, error: BrokenError, found: str) -> str:
+def failure_report(user_query: UserQuery, schedule: Schedule, error: BrokenError, found: str) -> str:
     """Describe what is wrong, with which rows and at which step, as small as it is found."""
 
-    def own(rows: Schedule) -> Own:
-        return Own(asked, asked.closed(rows))
+    def own(rows: Schedule) -> UserSubject:
+        return UserSubject(user_query, user_query.closed(rows))
 
     case = Case(schedule, None, error)
     again = breaks_again(case, own)
     if again:
         case = shrunk(case, own, _with_fewer_rows, TRIES)
-    lines = [f"{found}: {case.error.disturbance}: {_wrong(case.error)}", rows_of(asked, case.schedule)]
+    lines = [f"{found}: {case.error.disturbance}: {_wrong(case.error)}", rows_of(user_query, case.schedule)]
     if case.error.disturbance.kind != NOTHING:
         lines += _steps(case, own(case.schedule))
     if not again:
         lines.append(GONE)
     elif (
-        asked.query is not None
+        user_query.query is not None
         and case.error.disturbance.kind != NOTHING
         and isinstance(case.error.__cause__, BrokenPromiseError)
     ):
@@ -56,7 +56,7 @@ def _with_fewer_rows(case: Case[Schedule]) -> Iterator[tuple[Schedule, Settings 
     return ((replace(case.schedule, batches=fewer), None) for fewer in with_fewer_rows(case.schedule.batches))
 
 
-def _steps(case: Case[Schedule], own: Own) -> Iterator[str]:
+def _steps(case: Case[Schedule], own: UserSubject) -> Iterator[str]:
     """Those of the micro-batch that was disturbed."""
     explorer = Explorer(own, None, ())
     with suppress(BrokenError):
@@ -84,11 +84,11 @@ def cause_of(error: BrokenError) -> BaseException | None:
     return None if isinstance(cause, BrokenPromiseError | PanestreamError) else cause
 
 
-def rows_of(asked: Asked, schedule: Schedule) -> str:
+def rows_of(user_query: UserQuery, schedule: Schedule) -> str:
     """The rows, micro-batch by micro-batch, with those that close all windows."""
     own = len(schedule.batches)
     lines = [f"the watermark is {format_duration(schedule.settings.delay)} behind; key groups: {schedule.groups}"]
-    for number, batch in enumerate(asked.closed(schedule).batches):
+    for number, batch in enumerate(user_query.closed(schedule).batches):
         closes = ", which closes all windows" if number >= own else ""
         lines.append(f"micro-batch {number}, clock {Micros(batch.clock)!r}{closes}:")
         lines += [f"  {row.key} at {Micros(row.time)!r}: {row.value!r}" for row in batch.rows if row.time is not None]

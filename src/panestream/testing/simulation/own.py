@@ -43,7 +43,7 @@ SOURCES = ("p0", "p1")
 
 
 @dataclass(frozen=True)
-class Asked:
+class UserQuery:
     """What a user wants simulated.
 
     Attributes:
@@ -107,10 +107,10 @@ class Asked:
 
 
 @dataclass
-class Own:
+class UserSubject:
     """A user's query and what comes. What must come of it says the run that nothing happens to."""
 
-    asked: Asked
+    user_query: UserQuery
     schedule: Schedule
     _engines: dict[tuple[Settings, int], Engine] = field(default_factory=dict, repr=False)
 
@@ -125,10 +125,12 @@ class Own:
     def engine(self, settings: Settings, groups: int | None = None) -> Engine:
         known = settings, groups or self.schedule.groups
         if known not in self._engines:
-            query = self.asked.query
-            declared = self.asked.aggregates or query is None
+            query = self.user_query.query
+            declared = self.user_query.aggregates or query is None
             self._engines[known] = (
-                OwnPlan.of(self.asked, *known) if declared or query is None else RowEngine(query, settings.delay, known[1])
+                UserEngine.of(self.user_query, *known)
+                if declared or query is None
+                else RowEngine(query, settings.delay, known[1])
             )
         return self._engines[known]
 
@@ -142,7 +144,7 @@ class Own:
         return None
 
     def may_stay(self, settings: Sequence[Settings]) -> set[Any] | None:
-        assigner = self.asked.window.assigner
+        assigner = self.user_query.window.assigner
         endless = isinstance(assigner, GlobalWindows) or (isinstance(assigner, PredicateWindows) and assigner.gap is None)
         return None if endless else {END}
 
@@ -156,13 +158,13 @@ class Own:
             fired: all results of the stream, in order.
             late: how many rows were late.
         """
-        window = self.asked.window
-        plain = window.trigger is None and window.evictor is None and not window.merges and self.asked.of_event_time
+        window = self.user_query.window
+        plain = window.trigger is None and window.evictor is None and not window.merges and self.user_query.of_event_time
         if late or not plain:
             return ""
         engine: Any = self.engine(self.settings)
         # Key and window; of look-backs key and row.
-        place = len(self.asked.columns or ()) + 2 if look_backs_of(window.assigner) is not None else 3
+        place = len(self.user_query.columns or ()) + 2 if look_backs_of(window.assigner) is not None else 3
         stream = {repr(row[:place]): row for row in fired if row[0] != END}
         batch = {repr(row[:place]): row for row in engine.batch(self.schedule.batches) if row[0] != END}
         wrong = sorted(place for place in {*stream, *batch} if not same(stream.get(place), batch.get(place)))
@@ -170,7 +172,7 @@ class Own:
 
 
 @dataclass
-class OwnPlan(PlanEngine):
+class UserEngine(PlanEngine):
     """Declared aggregates, by the operator that a query would take.
 
     Attributes:
@@ -182,27 +184,29 @@ class OwnPlan(PlanEngine):
     value_names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, asked: Asked, settings: Settings, groups: int) -> OwnPlan:
+    def of(cls, user_query: UserQuery, settings: Settings, groups: int) -> UserEngine:
         """The plan of a query."""
-        columns = asked.columns if asked.columns is not None else pa.schema([])
+        columns = user_query.columns if user_query.columns is not None else pa.schema([])
         rows = pa.schema([(KEY, pa.string()), (TIME, pa.int64()), *columns])
-        keys, assigner = pa.schema([("key", pa.string())]), asked.window.assigner
+        keys, assigner = pa.schema([("key", pa.string())]), user_query.window.assigner
         if runs_on_columns_only(assigner):
-            operator = column_operator(asked.window, asked.aggregates, columns, keys, TIME)
+            operator = column_operator(user_query.window, user_query.aggregates, columns, keys, TIME)
         else:
-            operator = aggregating(asked.window, asked.aggregates, {column.name: column.type for column in columns}, keys)
+            operator = aggregating(
+                user_query.window, user_query.aggregates, {column.name: column.type for column in columns}, keys
+            )
         predicates = assigner.predicates if isinstance(assigner, PredicateWindows) else ()
-        whole = asked.keeps_late or operator.takes_rows
+        whole = user_query.keeps_late or operator.takes_rows
         plan = WindowPlan(
             keys=(KEY,),
             key_schema=keys,
-            assigner=asked.window.assigner,
+            assigner=user_query.window.assigner,
             operator=operator,
             watermark=WatermarkStrategy(settings.delay),
-            event_time=TIME if asked.of_event_time else None,
+            event_time=TIME if user_query.of_event_time else None,
             groups=groups,
-            allowed_lateness=asked.window.allowed_lateness,
-            late_tag=LATE if asked.keeps_late else None,
+            allowed_lateness=user_query.window.allowed_lateness,
+            late_tag=LATE if user_query.keeps_late else None,
             row_schema=rows if whole else None,
             ticks=1,
         )

@@ -43,7 +43,7 @@ def shrunk(
         smaller_of: yields smaller schedules and settings, the much smaller first.
         tries: at most this many smaller ones are tried: a number, not a time, so that the same seed gives the same script.
     """
-    kinds = {case.error.disturbance.kind} & set(KINDS)
+    kind = case.error.disturbance.kind
     is_smaller = True
     while is_smaller:
         is_smaller = False
@@ -51,9 +51,9 @@ def shrunk(
             if tries <= 0:
                 return case
             tries -= 1
-            error = _broken(lambda schedule=schedule: subject_of(schedule), change, kinds)  # type: ignore[misc]
+            error = _error_of(schedule, change, kind, subject_of)
             # Another kind is another fault: a smaller query may simply make no sense.
-            if error is not None and error.disturbance.kind == case.error.disturbance.kind:
+            if error is not None and error.disturbance.kind == kind:
                 case, is_smaller = Case(schedule, change, error), True
                 break
     return case
@@ -61,15 +61,17 @@ def shrunk(
 
 def breaks_again(case: Case[AnySchedule], subject_of: Callable[[AnySchedule], Subject]) -> bool:
     """Return whether the case breaks a promise once more. If it does not, nothing smaller can be found of it."""
-    return _broken(lambda: subject_of(case.schedule), case.change, {case.error.disturbance.kind} & set(KINDS)) is not None
+    return _error_of(case.schedule, case.change, case.error.disturbance.kind, subject_of) is not None
 
 
-def _broken(subject: Callable[[], Subject], change: Settings | None, kinds: set[str]) -> BrokenError | None:
+def _error_of(
+    schedule: AnySchedule, change: Settings | None, kind: str, subject_of: Callable[[AnySchedule], Subject]
+) -> BrokenError | None:
     try:
-        made = subject()
+        subject = subject_of(schedule)
     except Exception:  # noqa: BLE001 - a query that cannot be made is no smaller case
         return None
-    return first_broken(made, change, kinds)
+    return first_broken(subject, change, {kind} & set(KINDS))
 
 
 def with_fewer_rows(batches: tuple[MicroBatch, ...]) -> Iterator[tuple[MicroBatch, ...]]:

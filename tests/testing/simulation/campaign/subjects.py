@@ -42,7 +42,7 @@ class Kind:
     engine: Callable[[Query, Settings, int], QueryEngine] = engine_of_windows
 
 
-KINDS = {
+KIND_OF_OPERATOR = {
     "joins": Kind(JoinModel, engine_of_two),
     "co-groups": Kind(CoGroupModel, engine_of_two),
     "intervals": Kind(IntervalModel, engine_of_two),
@@ -78,7 +78,7 @@ class ReferenceSubject:
 
     @cached_property
     def kind(self) -> Kind:
-        return KINDS.get(self.schedule.query.operator, Kind())
+        return KIND_OF_OPERATOR.get(self.schedule.query.operator, Kind())
 
     def engine(self, settings: Settings, groups: int | None = None) -> QueryEngine:
         known = settings, groups or self.schedule.query.groups
