@@ -55,7 +55,7 @@ test-connectors: ## real Delta, Iceberg and Kafka, beside the newest Spark that 
 	"$$python" scripts/class_archive.py; "$$python" -m pytest -m connectors tests/connectors $(ARGS)
 
 simulate: $(STAMP) ## crashes before every step, second copies, older checkpoints, without Spark (ARGS="--seed 1 --runs 200000")
-	@$(PY) -m panestream.testing.simulate $(ARGS)
+	@$(PY) -m tests.testing.simulation.campaign $(ARGS)
 
 crash: ## hundreds of real kills: every kind x operator x sink; writes benchmarks/results/crashes.md (ARGS="--kills 300 --seed 1")
 	@python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -n "$$python" ] || exit 0; \

@@ -4,8 +4,7 @@ from panestream.testing.column_harness import ColumnTestHarness
 from panestream.testing.harness import Snapshot, WindowTestHarness
 from panestream.testing.micro_batches import MicroBatches
 from panestream.testing.results import LateElement, WindowResult
-from panestream.testing.simulate import simulate
-from panestream.testing.simulation import Simulation, SimulationError
+from panestream.testing.simulation import Simulation, SimulationError, simulate
 
 __all__ = [
     "ColumnTestHarness",

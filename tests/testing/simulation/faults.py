@@ -24,8 +24,7 @@ from panestream.spark.kafka.deduplicator import KafkaDeduplicator
 from panestream.spark.sinks import micro_batch_folders
 from panestream.spark.sinks.outputs import Outputs
 from panestream.testing.simulation import disk, process
-from panestream.testing.simulation.engines import PlanEngine
-from panestream.testing.simulation.queries import Columns
+from panestream.testing.simulation.engines import Columns, PlanEngine
 from panestream.windowing.time import MIN_TIMESTAMP
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.testing.simulation.choosing import OPERATORS, schedule_of
 from panestream.testing.simulation.explore import KINDS, first_broken
-from panestream.testing.simulation.script import failure_of, script_of
-from panestream.testing.simulation.shrink import Case, shrunk
-from panestream.testing.simulation.subject import Known
+from panestream.testing.simulation.shrink import Case
+from tests.testing.simulation.campaign.random_schedules import OPERATORS, schedule_of
+from tests.testing.simulation.campaign.script import failure_of, script_of, shrunk_case
+from tests.testing.simulation.campaign.subjects import ReferenceSubject
 from tests.testing.simulation.faults import FAULTS, planted
 
 pytestmark = pytest.mark.full
@@ -21,7 +21,7 @@ def found(fault):
     kinds = [kind for kind in KINDS if kind in fault.kinds]
     for number in range(SCHEDULES):
         schedule, change = schedule_of(3, number, fault.operators)
-        error = first_broken(Known.of(schedule), None if "savepoint" in fault.kinds else change, kinds)
+        error = first_broken(ReferenceSubject.of(schedule), None if "savepoint" in fault.kinds else change, kinds)
         if error is not None:
             return Case(schedule, change, error)
     return None
@@ -33,11 +33,11 @@ def test_a_planted_fault_is_found_and_made_small(fault):
         case = found(fault)
         assert case is not None, f"{fault.name}: not found in {SCHEDULES} schedules"
         assert case.error.disturbance.kind in fault.kinds
-        small = shrunk(case, tries=25)
+        small = shrunk_case(case, tries=25)
         assert small.error.disturbance.kind == case.error.disturbance.kind
         rows = [sum(len(batch.rows) for batch in one.schedule.batches) for one in (case, small)]
         assert rows[1] <= min(rows[0], 6), small.schedule
-        said = failure_of(small, "seed 3", Known.of(small.schedule))
+        said = failure_of(small, "seed 3")
         assert str(small.error.disturbance) in said
         script = script_of(small)
         with pytest.raises(AssertionError):
@@ -47,4 +47,4 @@ def test_a_planted_fault_is_found_and_made_small(fault):
 @pytest.mark.parametrize("operator", OPERATORS)
 def test_the_same_schedules_are_not_broken_without_a_fault(operator):
     schedule, change = schedule_of(3, 0, (operator,))
-    assert first_broken(Known.of(schedule), change, KINDS) is None
+    assert first_broken(ReferenceSubject.of(schedule), change, KINDS) is None

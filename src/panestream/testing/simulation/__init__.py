@@ -18,7 +18,7 @@ from panestream.windowing.instants import Instant, instant
 from panestream.windowing.triggers import Trigger
 
 if TYPE_CHECKING:
-    from panestream.testing.simulation.own import Asked, Own
+    from panestream.testing.simulation.own import UserQuery, UserSubject
 
 
 class SimulationError(AssertionError):
@@ -68,8 +68,8 @@ def simulate(
     gave: nothing lost, nothing twice. Counters must add up, no window may be left in state when all are closed, and where a batch
     is promised to agree, it must.
 
-    Declared aggregates run by the operator that a query would take; functions run by the row operator. Of two streams no query
-    can be given here: joins and co-groups are simulated by ``python -m panestream.testing.simulate``.
+    Declared aggregates run by the operator that a query would take; functions run by the row operator. Queries of two
+    streams (joins, co-groups) cannot be given.
 
     Args:
         assigner: the windows.
@@ -108,13 +108,13 @@ def simulate(
     functions = {"reduce": reduce, "aggregate": aggregate, "apply": apply, "process": process}
     from panestream.engine.query import WindowSpec
     from panestream.testing.column_query import runs_on_columns_only
-    from panestream.testing.simulation.own import Asked, row_maker
+    from panestream.testing.simulation.own import UserQuery, row_maker
     from panestream.testing.window_query import window_query
 
     if not isinstance(assigner, WindowAssigner):
         raise InvalidPlanError(
             f"simulate wants windows such as TumblingEventTimeWindows.of('1 hour'), got {assigner!r}. (It has no place for a "
-            "second stream: joins are simulated by python -m panestream.testing.simulate --operators joins,co-groups,intervals.)"
+            "second stream: a join cannot be simulated.)"
         )
     lateness = instant(allowed_lateness, "allowed lateness")
     window = WindowSpec(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)
@@ -125,7 +125,7 @@ def simulate(
     query = window_query(window, functions, then, columns, side_output_late_data) if by_rows else None
 
     length = _span_of(assigner) if span is None else instant(span, "span")
-    asked = Asked(
+    user_query = UserQuery(
         window,
         query,
         (declared,) if isinstance(declared, Aggregate) else tuple(declared),
@@ -135,7 +135,7 @@ def simulate(
         length,
         (0, length // 2, 6 * length),
     )
-    return _simulated(asked, schedules, seed)
+    return _simulated(user_query, schedules, seed)
 
 
 def _span_of(assigner: WindowAssigner) -> int:
@@ -146,18 +146,18 @@ def _span_of(assigner: WindowAssigner) -> int:
     return 60_000_000
 
 
-def _simulated(asked: Asked, schedules: int, seed: int) -> Simulation:
+def _simulated(user_query: UserQuery, schedules: int, seed: int) -> Simulation:
     __tracebackhide__ = True
     from panestream.testing.simulation.explore import KINDS, SAVEPOINT, BrokenError, Explorer
-    from panestream.testing.simulation.own import Own
+    from panestream.testing.simulation.own import UserSubject
 
     if schedules < 1:
         raise InvalidPlanError(f"simulate wants at least one schedule, got {schedules!r}")
-    kinds = [kind for kind in KINDS if kind != SAVEPOINT or asked.aggregates]
+    kinds = [kind for kind in KINDS if kind != SAVEPOINT or user_query.aggregates]
     runs: Counter[str] = Counter()
     for number in range(schedules):
-        schedule = asked.schedule(seed, number)
-        own = Own(asked, asked.closed(schedule))
+        schedule = user_query.schedule(seed, number)
+        own = UserSubject(user_query, user_query.closed(schedule))
         explorer = Explorer(own, None, kinds)
         found = f"seed {seed}, schedule {number}"
         error = None
@@ -166,19 +166,19 @@ def _simulated(asked: Asked, schedules: int, seed: int) -> Simulation:
         except BrokenError as broke:
             error = broke
         if error is not None:  # outside of the handler, so that what smaller schedules raise does not quote this one
-            from panestream.testing.simulation.told import broken, cause_of
+            from panestream.testing.simulation.failure_report import cause_of, failure_report
 
-            raise SimulationError(broken(asked, schedule, error, found)) from cause_of(error)
+            raise SimulationError(failure_report(user_query, schedule, error, found)) from cause_of(error)
         runs += explorer.runs
         wrong = _beside_batch(own, explorer)
         if wrong:
-            from panestream.testing.simulation.told import rows_of
+            from panestream.testing.simulation.failure_report import rows_of
 
-            raise SimulationError(f"{found}: {wrong}\n{rows_of(asked, schedule)}")
+            raise SimulationError(f"{found}: {wrong}\n{rows_of(user_query, schedule)}")
     return Simulation(schedules, runs.total(), dict(runs))
 
 
-def _beside_batch(own: Own, explorer: Any) -> str:
+def _beside_batch(own: UserSubject, explorer: Any) -> str:
     from panestream.testing.simulation.judge import READER
     from panestream.testing.simulation.process import places_of
 

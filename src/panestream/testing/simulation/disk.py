@@ -13,7 +13,7 @@ from panestream.spark.checkpoint import Rank
 
 State: TypeAlias = Mapping[tuple[str, int], bytes]
 """What a key group has in the store, in one version."""
-Told: TypeAlias = tuple[Any, ...]
+OutputRow: TypeAlias = tuple[Any, ...]
 """A row of an output."""
 ROOT = PurePosixPath("/out")
 ATTEMPTS = ROOT / "_attempts"
@@ -83,10 +83,10 @@ class Places:
         merged_last: of each writer the last micro-batch that was merged.
     """
 
-    tree: dict[str, dict[PurePosixPath, dict[str, tuple[Told, ...]]]] = field(default_factory=dict)
-    commits: dict[str, list[tuple[str, int, tuple[Told, ...]]]] = field(default_factory=dict)
-    records: dict[str, list[tuple[str, int, str, Told]]] = field(default_factory=dict)
-    merged: dict[Any, Told] = field(default_factory=dict)
+    tree: dict[str, dict[PurePosixPath, dict[str, tuple[OutputRow, ...]]]] = field(default_factory=dict)
+    commits: dict[str, list[tuple[str, int, tuple[OutputRow, ...]]]] = field(default_factory=dict)
+    records: dict[str, list[tuple[str, int, str, OutputRow]]] = field(default_factory=dict)
+    merged: dict[Any, OutputRow] = field(default_factory=dict)
     merged_last: dict[str, int] = field(default_factory=dict)
 
     def copy(self) -> Places:
@@ -135,7 +135,7 @@ class MemoryFolders:
     exchanges: bool = True
 
     @property
-    def tree(self) -> dict[PurePosixPath, dict[str, tuple[Told, ...]]]:
+    def tree(self) -> dict[PurePosixPath, dict[str, tuple[OutputRow, ...]]]:
         return self.disk.places.tree.setdefault(self.place, {})
 
     def touch(self, folder: Any, name: str) -> None:
@@ -169,7 +169,7 @@ class MemoryFolders:
         self.disk.before(f"delete {_called(folder)}")
         self.tree.pop(folder, None)
 
-    def save(self, folder: PurePosixPath, rows: Iterable[Told]) -> None:
+    def save(self, folder: PurePosixPath, rows: Iterable[OutputRow]) -> None:
         """Writes rows into a new folder, half of them in each of two files."""
         every = list(rows)
         self.tree[folder] = {}
@@ -177,14 +177,14 @@ class MemoryFolders:
             self.disk.before(f"write part-{number} of an attempt")
             self._there(folder)[f"part-{number}"] = tuple(part)
 
-    def _there(self, folder: Any) -> dict[str, tuple[Told, ...]]:
+    def _there(self, folder: Any) -> dict[str, tuple[OutputRow, ...]]:
         if folder not in self.tree:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(folder))
         return self.tree[folder]
 
-    def read(self) -> dict[int, tuple[Told, ...]]:
+    def read(self) -> dict[int, tuple[OutputRow, ...]]:
         """What a reader finds: the rows of each micro-batch that is published."""
-        found: dict[int, tuple[Told, ...]] = {}
+        found: dict[int, tuple[OutputRow, ...]] = {}
         for path, files in self.tree.items():
             if path.parent == ROOT and path.name.startswith("batch_id="):
                 rows = tuple(row for name in sorted(files) if not name.startswith("_") for row in files[name])

@@ -1,10 +1,11 @@
-"""What runs the key groups of a simulated query: a plan of the engine, with all that lies between rows and outputs."""
+"""Engines that run the key groups of a simulated query, with all that lies between rows and outputs."""
 
 from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Protocol
@@ -12,25 +13,25 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from panestream.engine.exchange.group_run import METRICS, bodies, run_micro_batch
-from panestream.engine.exchange.packing import pack
-from panestream.engine.plan import MAIN, WindowPlan
+from panestream.engine.exchange.packing import PackColumns, pack
+from panestream.engine.kernels.columns import plain
+from panestream.engine.kernels.key_hashing import key_hashes
+from panestream.engine.plan import WindowPlan
 from panestream.engine.savepoint.key_groups import rescaled
-from panestream.engine.storage import payload
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
-from panestream.testing.simulation.disk import State, TaskState, Told
-from panestream.testing.simulation.queries import Columns, placement, table_of
+from panestream.testing.simulation.disk import OutputRow, State, TaskState
 from panestream.testing.simulation.schedule import MicroBatch, Row
 
 PACKED_AGAIN = 4
-"""Of so many times that the rows of a micro-batch are wanted they are packed anew once, and must give the same bytes."""
+"""Rows of a micro-batch are packed again every so many times that they are needed, and must give the same bytes."""
 
 
 @dataclass
 class Operated:
     """What a task gives: rows by output, the counters, and when the clock is to wake the key group up."""
 
-    rows: dict[str, list[Told]]
+    rows: dict[str, list[OutputRow]]
     metrics: Mapping[str, Any]
     wake_up: int | None
 
@@ -63,20 +64,71 @@ class Engine(Protocol):
         """The state of each key group of another engine, made of this one's; and when it is to be woken up."""
 
 
+@dataclass(frozen=True)
+class Columns:
+    """The columns that ``pack`` takes, as the projection on Spark makes them (:mod:`panestream.spark.operator.dataflow`)."""
+
+    plan: WindowPlan
+    pack: PackColumns
+    names: tuple[str, ...]
+
+    @classmethod
+    def of(cls, plan: WindowPlan, rows: pa.Schema) -> Columns:
+        """Return the columns that a plan takes of these rows."""
+        inputs = [f"value {text}" for text in plan.operator.inputs]
+        names, places = ["time", *plan.keys, *inputs], dict[str, Any]()
+        wanted = {
+            "group": plan.groups > 1,
+            "partition": plan.watermark.partition_column is not None,
+            "row": plan.row_schema is not None,
+            "processing_time": plan.operator.capabilities.shows_processing_time or plan.watermark.uses_processing_time,
+        }
+        for name in (name for name, is_wanted in wanted.items() if is_wanted):
+            places[name] = len(names)
+            names.append(name)
+        types = tuple(rows.field(text).type for text in plan.operator.inputs)
+        return cls(plan, PackColumns(tuple(field.type for field in plan.key_schema), types, **places), tuple(names))
+
+    def batch(self, table: pa.Table, clock: int) -> pa.RecordBatch:
+        """Return the rows of a task at the time of the micro-batch."""
+        plan, groups = self.plan, self.plan.groups
+        now = pa.array([clock] * table.num_rows, pa.int64())
+        made: list[pa.Array] = []
+        for name in self.names:
+            if name == "time":
+                made.append(now if plan.event_time is None else plain(table[plan.event_time]))
+            elif name == "group":
+                made.append(pa.array(placement([plain(table[key]) for key in plan.keys], groups), pa.int32()))
+            elif name == "partition":
+                made.append(plain(table[plan.watermark.partition_column]))
+            elif name == "row":
+                made.append(self._whole(table))
+            elif name == "processing_time":
+                made.append(now)
+            else:
+                made.append(plain(table[name.removeprefix("value ")]))
+        return pa.RecordBatch.from_arrays(made, names=list(self.names))
+
+    def _whole(self, table: pa.Table) -> pa.Array:
+        """Return rows as structs. Those of two streams come as such."""
+        if self.plan.sides is not None:
+            return plain(table["row"])
+        names = [] if self.plan.row_schema is None else self.plan.row_schema.names
+        return pa.StructArray.from_arrays([plain(table[name]) for name in names], names=names)
+
+
 @dataclass
-class PlanEngine:
-    """A plan: rows are packed, cross the exchange, are operated on and unpacked, as on Spark.
+class PlanEngine(ABC):
+    """A plan of the engine: rows are packed, cross the exchange, are operated on and unpacked, as on Spark.
 
     Attributes:
         plan: the plan.
-        rows: the columns of :meth:`table`; None: those of :data:`~panestream.testing.simulation.queries.ROWS`.
-        tabled: makes these columns of rows.
+        rows: the columns of :meth:`table`.
     """
 
     plan: WindowPlan
-    rows: pa.Schema | None = None
-    tabled: Callable[[tuple[Row, ...]], pa.Table] = table_of
-    _packed: dict[Any, tuple[list[list[PayloadPart]], int, MicroBatch]] = field(default_factory=dict, repr=False)
+    rows: pa.Schema
+    _packed: dict[Any, tuple[list[list[PayloadPart]], int, MicroBatch]] = field(init=False, default_factory=dict, repr=False)
 
     @property
     def groups(self) -> int:
@@ -92,11 +144,19 @@ class PlanEngine:
 
     @cached_property
     def columns(self) -> Columns:
-        return Columns.of(self.plan) if self.rows is None else Columns.of(self.plan, self.rows)
+        return Columns.of(self.plan, self.rows)
 
-    def table(self, rows: Any) -> pa.Table:
-        """Rows as Arrow has them."""
-        return self.tabled(rows)
+    @abstractmethod
+    def table(self, rows: tuple[Row, ...]) -> pa.Table:
+        """Return rows as Arrow has them."""
+
+    @abstractmethod
+    def unpacked(self, tag: str, body: bytes) -> Iterator[OutputRow]:
+        """Yield the rows of a payload."""
+
+    @abstractmethod
+    def left(self, states: Sequence[State]) -> set[Any]:
+        """Return the keys of which something is left in state."""
 
     def pack(self, batch: MicroBatch, run: str, rng: random.Random) -> list[list[Any]]:
         known = id(batch), run
@@ -123,31 +183,17 @@ class PlanEngine:
 
     def operate(self, state: TaskState, group: int, arrived: Sequence[Any], clock: int, planned_in: str) -> Operated:
         output = run_micro_batch(self.plan, state, group, arrived, clock if self.wakes_up else None, planned_in=planned_in)
-        rows: dict[str, list[Told]] = {}
+        rows: dict[str, list[OutputRow]] = {}
         metrics: Mapping[str, Any] = {}
         for tag, body in bodies(output):
             if tag == METRICS:
                 metrics = json.loads(body)
             else:
-                rows.setdefault(tag, []).extend(self._unpacked(tag, body))
+                rows.setdefault(tag, []).extend(self.unpacked(tag, body))
         counted = {tag: len(some) for tag, some in rows.items() if some}
         if counted != {tag: count for tag, count in metrics["outputs"].items() if count}:
             raise AssertionError(f"a task gave {counted} rows, and counted {metrics['outputs']}")
         return Operated(rows, metrics, output.wake_up)
-
-    def _unpacked(self, tag: str, body: bytes) -> Iterator[Told]:
-        """The rows of a payload; of a join the pairs that become of them."""
-        table, pairs = payload.decode(body, self.plan.emitted_schema(tag))[0], self.plan.pairs
-        for some in (table,) if pairs is None or tag != MAIN else pairs.opened(table):
-            yield from told(some)
-
-    def left(self, states: Sequence[State]) -> set[Any]:
-        found: set[Any] = set()
-        for group, values in enumerate(states):
-            saved = self.plan.operator.for_group(self.plan, MemoryState(dict(values)), group).tables()
-            for table in saved.tables.values():
-                found |= set(table.column("key 0").to_pylist())
-        return found
 
     def dealt(self, states: Sequence[State], other: Any) -> list[tuple[State, int | None]]:
         operator, plan = self.plan.operator, other.plan
@@ -160,26 +206,6 @@ class PlanEngine:
         return made
 
 
-def told(table: pa.Table, as_time: Callable[[int], int] = int) -> list[Told]:
-    """Rows of an output as plain values that can be compared.
-
-    Args:
-        table: the rows.
-        as_time: what becomes of the microseconds of an instant.
-    """
-    columns = []
-    for column in table.columns:
-        if pa.types.is_timestamp(column.type):
-            columns.append([time if time is None else as_time(time) for time in column.cast(pa.int64()).to_pylist()])
-        else:
-            columns.append([_fixed(value) for value in column.to_pylist()])
-    return list(zip(*columns, strict=True))
-
-
-def _fixed(value: Any) -> Any:
-    """Lists as tuples, structs as tuples of names and values."""
-    if isinstance(value, list):
-        return tuple(_fixed(one) for one in value)
-    if isinstance(value, dict):
-        return tuple((name, _fixed(one)) for name, one in value.items())
-    return value
+def placement(keys: Sequence[pa.Array], groups: int) -> Any:
+    """Return the key group of each key. It stands in for Spark's hash."""
+    return key_hashes([plain(key) for key in keys], len(keys[0])) % groups

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 from panestream.errors import FencedError, PanestreamError
@@ -134,14 +134,12 @@ class Explorer:
         subject: what is run.
         change: settings with which it may be started again; None: only with the same.
         kinds: which disturbances.
-        only: this disturbance alone.
         runs: how many runs there were, by kind.
     """
 
     subject: Subject
     change: Settings | None = None
     kinds: Collection[str] = KINDS
-    only: Disturbance | None = None
     runs: Counter[str] = field(default_factory=Counter)
     memory: dict[Any, Remembered] = field(init=False, default_factory=dict, repr=False)
     moments: list[Moment] = field(init=False, default_factory=list)
@@ -159,8 +157,7 @@ class Explorer:
         for kind in KINDS:
             if kind in self.kinds:
                 for disturbance in ways[kind]():
-                    if self.only is None or self.only == disturbance:
-                        self.run(disturbance)
+                    self.run(disturbance)
 
     def run(self, disturbance: Disturbance) -> None:
         """One run with one disturbance; the undisturbed one has been."""
@@ -379,20 +376,10 @@ class Explorer:
         self.judge.at_the_end(disk, process.engine, disturbance.batch + 1, None)
 
 
-def explored(subject: Subject, change: Settings | None = None, kinds: Collection[str] = KINDS) -> Counter[str]:
-    """Explores a schedule; returns how many runs there were, by kind."""
-    explorer = Explorer(subject, change, kinds)
-    explorer.explore()
-    return explorer.runs
-
-
 def first_broken(subject: Subject, change: Settings | None, kinds: Collection[str]) -> BrokenError | None:
-    """The first run that does not keep a promise; None: all do."""
+    """Return the error of the first run that does not keep a promise, or None if all do."""
     try:
-        explored(subject, change, kinds)
+        Explorer(subject, change, kinds).explore()
     except BrokenError as error:
         return error
     return None
-
-
-__all__ = ["KINDS", "BrokenError", "Disturbance", "Explorer", "Sequence", "explored", "first_broken", "replace"]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from panestream.engine.plan import MAIN
-from panestream.testing.simulation.disk import Disk, Told
+from panestream.testing.simulation.disk import Disk, OutputRow
 from panestream.testing.simulation.engines import Engine
 from panestream.testing.simulation.process import BrokenPromiseError, places_of
 from panestream.testing.simulation.schedule import Settings
@@ -162,7 +162,7 @@ class Judge:
         old: Sequence[tuple[Answer, Mapping[str, int]]] | None,
         changed: int | None,
     ) -> None:
-        read: Mapping[int, Sequence[Told]] = place.read()
+        read: Mapping[int, Sequence[OutputRow]] = place.read()
         for number, (answer, _) in enumerate(known):
             found = self.subject.answer(tag, read.get(number, ()))
             # Tables and topics keep what a micro-batch brought first, also where other settings would bring other rows.

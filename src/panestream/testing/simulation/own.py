@@ -6,7 +6,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,12 +21,12 @@ from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
 from panestream.testing.column_query import column_operator, runs_on_columns_only
-from panestream.testing.simulation.disk import State, Told
-from panestream.testing.simulation.engines import Engine, PlanEngine, told
+from panestream.testing.simulation.disk import OutputRow, State
+from panestream.testing.simulation.engines import Engine, PlanEngine
+from panestream.testing.simulation.formatting import Micros, plain_rows
 from panestream.testing.simulation.process import Job
 from panestream.testing.simulation.row_engine import RowEngine
-from panestream.testing.simulation.schedule import END, MicroBatch, Query, Row, Schedule, Settings
-from panestream.testing.simulation.shown import Micros
+from panestream.testing.simulation.schedule import END, MicroBatch, Row, Schedule, Settings, with_closing_rows
 from panestream.testing.window_query import LATE, WindowQuery
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.assigners import GlobalWindows, PredicateWindows
@@ -37,11 +37,13 @@ KEY, TIME = "__key", "__time"
 MakeRow = Callable[[random.Random], Any]
 """Makes one row of chance."""
 FAR = 1_000
-"""So many windows ahead lie the rows that come last."""
+"""How many windows ahead the rows that come last are."""
+SOURCES = ("p0", "p1")
+"""The partitions from which they come."""
 
 
 @dataclass(frozen=True)
-class Asked:
+class UserQuery:
     """What a user wants simulated.
 
     Attributes:
@@ -77,12 +79,9 @@ class Asked:
     def schedule(self, seed: int, number: int) -> Schedule:
         """The schedule of a number: the same for the same seed."""
         rng = random.Random(f"{seed}/{number}")
-        clock = {"time": "processing"} if not self.of_event_time else {}
-        trigger = {"type": "processing_time"} if self.by_clock else None
         delay = rng.choice(self.delays) if self.of_event_time else 0
-        assigner = {"type": type(self.window.assigner).__name__, **clock}
-        query = Query("yours", assigner, trigger, settings=Settings(delay), groups=rng.choice([1, 2]))
-        return Schedule(query, tuple(self._batches(rng)))
+        groups = rng.choice([1, 2])
+        return Schedule(tuple(self._batches(rng)), Settings(delay), groups)
 
     def _batches(self, rng: random.Random) -> Iterable[MicroBatch]:
         keys, late = rng.choice([["ann"], ["ann", "bob"], ["ann", "bob", "cid", "dan"]]), rng.choice([0.0, 0.1, 0.3])
@@ -101,15 +100,17 @@ class Asked:
             yield MicroBatch(tuple(tasks), clock)
 
     def closed(self, schedule: Schedule) -> Schedule:
-        """The same, and after it what closes all windows."""
-        return schedule.closed(FAR * self.span + self.window.allowed_lateness, self.rows(random.Random(0)))
+        """Add the rows that close all windows."""
+        far, value = FAR * self.span + self.window.allowed_lateness, self.rows(random.Random(0))
+        by_clock = self.by_clock or not self.of_event_time
+        return replace(schedule, batches=with_closing_rows(schedule.batches, SOURCES, far, value, by_clock=by_clock))
 
 
 @dataclass
-class Own:
+class UserSubject:
     """A user's query and what comes. What must come of it says the run that nothing happens to."""
 
-    asked: Asked
+    user_query: UserQuery
     schedule: Schedule
     _engines: dict[tuple[Settings, int], Engine] = field(default_factory=dict, repr=False)
 
@@ -119,49 +120,51 @@ class Own:
 
     @property
     def settings(self) -> Settings:
-        return self.schedule.query.settings
+        return self.schedule.settings
 
     def engine(self, settings: Settings, groups: int | None = None) -> Engine:
-        known = settings, groups or self.schedule.query.groups
+        known = settings, groups or self.schedule.groups
         if known not in self._engines:
-            query = self.asked.query
-            declared = self.asked.aggregates or query is None
+            query = self.user_query.query
+            declared = self.user_query.aggregates or query is None
             self._engines[known] = (
-                OwnPlan.of(self.asked, *known) if declared or query is None else RowEngine(query, settings.delay, known[1])
+                UserEngine.of(self.user_query, *known)
+                if declared or query is None
+                else RowEngine(query, settings.delay, known[1])
             )
         return self._engines[known]
 
     def must_be(self, settings: Sequence[Settings], restarts: Iterable[int]) -> None:
         return None
 
-    def answer(self, tag: str, rows: Sequence[Told]) -> Any:
+    def answer(self, tag: str, rows: Sequence[OutputRow]) -> Any:
         return Counter(map(repr, rows))
 
     def recut(self, number: int, *, at_once: bool) -> None:
         return None
 
     def may_stay(self, settings: Sequence[Settings]) -> set[Any] | None:
-        assigner = self.asked.window.assigner
+        assigner = self.user_query.window.assigner
         endless = isinstance(assigner, GlobalWindows) or (isinstance(assigner, PredicateWindows) and assigner.gap is None)
         return None if endless else {END}
 
-    def check_whole(self, rows: Sequence[Told]) -> None:
+    def check_whole(self, rows: Sequence[OutputRow]) -> None:
         """Nobody knows more of them than what disturbed runs must give, too."""
 
-    def batch_agrees(self, fired: Sequence[Told], late: int) -> str:
+    def batch_agrees(self, fired: Sequence[OutputRow], late: int) -> str:
         """What is different where the same rows are a batch; empty: nothing, or nothing is promised.
 
         Args:
             fired: all results of the stream, in order.
             late: how many rows were late.
         """
-        window = self.asked.window
-        plain = window.trigger is None and window.evictor is None and not window.merges and self.asked.of_event_time
+        window = self.user_query.window
+        plain = window.trigger is None and window.evictor is None and not window.merges and self.user_query.of_event_time
         if late or not plain:
             return ""
         engine: Any = self.engine(self.settings)
         # Key and window; of look-backs key and row.
-        place = len(self.asked.columns or ()) + 2 if look_backs_of(window.assigner) is not None else 3
+        place = len(self.user_query.columns or ()) + 2 if look_backs_of(window.assigner) is not None else 3
         stream = {repr(row[:place]): row for row in fired if row[0] != END}
         batch = {repr(row[:place]): row for row in engine.batch(self.schedule.batches) if row[0] != END}
         wrong = sorted(place for place in {*stream, *batch} if not same(stream.get(place), batch.get(place)))
@@ -169,59 +172,60 @@ class Own:
 
 
 @dataclass
-class OwnPlan(PlanEngine):
+class UserEngine(PlanEngine):
     """Declared aggregates, by the operator that a query would take.
 
     Attributes:
-        own: the columns of rows.
-        told: what of them each column after key and time has: the columns, and what predicates say.
+        row_names: the columns of rows.
+        value_names: the names of all columns after key and time: those of rows, and the predicates.
     """
 
-    own: tuple[str, ...] = ()
-    told: tuple[str, ...] = ()
+    row_names: tuple[str, ...] = ()
+    value_names: tuple[str, ...] = ()
 
     @classmethod
-    def of(cls, asked: Asked, settings: Settings, groups: int) -> OwnPlan:
+    def of(cls, user_query: UserQuery, settings: Settings, groups: int) -> UserEngine:
         """The plan of a query."""
-        columns = asked.columns if asked.columns is not None else pa.schema([])
+        columns = user_query.columns if user_query.columns is not None else pa.schema([])
         rows = pa.schema([(KEY, pa.string()), (TIME, pa.int64()), *columns])
-        keys, assigner = pa.schema([("key", pa.string())]), asked.window.assigner
+        keys, assigner = pa.schema([("key", pa.string())]), user_query.window.assigner
         if runs_on_columns_only(assigner):
-            operator = column_operator(asked.window, asked.aggregates, columns, keys, TIME)
+            operator = column_operator(user_query.window, user_query.aggregates, columns, keys, TIME)
         else:
-            operator = aggregating(asked.window, asked.aggregates, {column.name: column.type for column in columns}, keys)
+            operator = aggregating(
+                user_query.window, user_query.aggregates, {column.name: column.type for column in columns}, keys
+            )
         predicates = assigner.predicates if isinstance(assigner, PredicateWindows) else ()
-        whole = asked.keeps_late or operator.capabilities.takes_rows
+        whole = user_query.keeps_late or operator.capabilities.takes_rows
         plan = WindowPlan(
             keys=(KEY,),
             key_schema=keys,
-            assigner=asked.window.assigner,
+            assigner=user_query.window.assigner,
             operator=operator,
             watermark=WatermarkStrategy(settings.delay),
-            event_time=TIME if asked.of_event_time else None,
+            event_time=TIME if user_query.of_event_time else None,
             groups=groups,
-            allowed_lateness=asked.window.allowed_lateness,
-            late_tag=LATE if asked.keeps_late else None,
+            allowed_lateness=user_query.window.allowed_lateness,
+            late_tag=LATE if user_query.keeps_late else None,
             row_schema=rows if whole else None,
             ticks=1,
         )
         said = [pa.field(label_of(text), pa.bool_()) for text in predicates]
-        return cls(plan, pa.schema([*rows, *said]), told=(*columns.names, *predicates), own=tuple(columns.names))
+        return cls(plan, pa.schema([*rows, *said]), tuple(columns.names), (*columns.names, *predicates))
 
-    def table(self, rows: Sequence[Row]) -> pa.Table:
-        assert self.rows is not None  # noqa: S101 - of this class it is given
-        names = self.own
+    def table(self, rows: tuple[Row, ...]) -> pa.Table:
+        names = self.row_names
         values = [row.value if isinstance(row.value, Mapping) else dict(zip(names, row.value, strict=True)) for row in rows]
         columns = [
             [row.key for row in rows],
             [row.time for row in rows],
-            *([value.get(name) for value in values] for name in self.told),
+            *([value.get(name) for value in values] for name in self.value_names),
         ]
         arrays = [pa.array(column, column_type.type) for column, column_type in zip(columns, self.rows, strict=True)]
         return pa.Table.from_arrays(arrays, schema=self.rows)
 
-    def _unpacked(self, tag: str, body: bytes) -> Iterator[Told]:
-        yield from told(payload.decode(body, self.plan.emitted_schema(tag))[0], Micros)
+    def unpacked(self, tag: str, body: bytes) -> Iterator[OutputRow]:
+        yield from plain_rows(payload.decode(body, self.plan.emitted_schema(tag))[0], Micros)
 
     def left(self, states: Sequence[State]) -> set[Any]:
         found: set[Any] = set()
@@ -232,17 +236,17 @@ class OwnPlan(PlanEngine):
                 found |= {key["key"] for key in view.column("key").to_pylist()}
         return found
 
-    def batch(self, batches: Sequence[MicroBatch]) -> list[Told]:
+    def batch(self, batches: Sequence[MicroBatch]) -> list[OutputRow]:
         """What all rows give at once, as a batch."""
         arrived: list[list[Any]] = [[] for _ in range(self.groups)]
         for origin, rows in enumerate(task for batch in batches for task in batch.tasks):
             given = self.columns.batch(self.table(rows), 0)
             for group, part in pack(self.plan, self.columns.pack, [given], origin):
                 arrived[group].append(part)
-        found: list[Told] = []
+        found: list[OutputRow] = []
         for group, parts in enumerate(arrived):
             for tag, body in bodies(run_batch(self.plan, group, parts)):
-                found += told(payload.decode(body, self.plan.main_schema)[0], Micros) if tag == MAIN else []
+                found += plain_rows(payload.decode(body, self.plan.main_schema)[0], Micros) if tag == MAIN else []
         return found
 
 

@@ -14,10 +14,10 @@ from panestream.engine.operators.row.row_plan import RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
-from panestream.testing.simulation.disk import State, TaskState, Told
+from panestream.testing.simulation.disk import OutputRow, State, TaskState
 from panestream.testing.simulation.engines import Operated
+from panestream.testing.simulation.formatting import Micros, Written
 from panestream.testing.simulation.schedule import MicroBatch
-from panestream.testing.simulation.shown import Micros, Written
 from panestream.testing.window_query import LATE, WindowQuery
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -83,7 +83,7 @@ class RowEngine:
         metrics = {"input_rows": arrived[0][2] if arrived else 0, "invalid_rows": 0, "late_rows": late, "woken": not arrived}
         metrics |= {"outside_rows": operator.outside, "state_of": -1, "key_group": group}
         metrics["windowed_rows"] = len(rows) - late - operator.outside
-        told: dict[str, list[Told]] = {"main": [self._told(one) for one in output.fired]}
+        told: dict[str, list[OutputRow]] = {"main": [self._told(one) for one in output.fired]}
         told["main"] += [self._told(one, f"{tag}: ") for tag, some in output.side_outputs.items() for one in some]
         if self.plan.late_output is not None:
             told[LATE] = [(key, Micros(time), None, Written(repr(element))) for key, time, element in output.late]
@@ -92,7 +92,7 @@ class RowEngine:
     def _element(self, value: Any, time: int) -> Any:
         return value if self.query.rows is None else self.query.rows.element(value, time)
 
-    def _told(self, fired: Any, tag: str = "") -> Told:
+    def _told(self, fired: Any, tag: str = "") -> OutputRow:
         key, window, value = fired[:3]
         bounds = (Micros(window.start), Micros(window.end)) if isinstance(window, TimeWindow) else (None, None)
         return key, *bounds, Written(f"{tag}{value!r}")
@@ -112,9 +112,9 @@ class RowEngine:
     def dealt(self, states: Sequence[State], other: Any) -> list[tuple[State, int | None]]:
         raise NotImplementedError("elements without columns have no savepoint here")
 
-    def batch(self, batches: Sequence[MicroBatch]) -> list[Told]:
+    def batch(self, batches: Sequence[MicroBatch]) -> list[OutputRow]:
         """What all rows give at once, as a batch."""
-        told: list[Told] = []
+        told: list[OutputRow] = []
         for group in range(self.groups):
             operator = RowOperator(self.plan, SealedState(MemoryState(), group, "row operator"), group)
             rows = [row for batch in batches for row in batch.rows if crc32(repr(row.key).encode()) % self.groups == group]

@@ -24,7 +24,7 @@ from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.micro_batch_folders import MicroBatchFolders
 from panestream.spark.sinks.publication import Publisher
 from panestream.spark.sinks.table_formats.iceberg_history import Snapshot, walk
-from panestream.testing.simulation.disk import ATTEMPTS, ROOT, Disk, MemoryFolders, Told
+from panestream.testing.simulation.disk import ATTEMPTS, ROOT, Disk, MemoryFolders, OutputRow
 
 COLUMN = "batch_id"
 TRIES = 3
@@ -64,7 +64,7 @@ class Place(Sink):
         """Raises where another run holds the checkpoint."""
         self.epoch.check(None)
 
-    def read(self) -> dict[int, tuple[Told, ...]]:
+    def read(self) -> dict[int, tuple[OutputRow, ...]]:
         """What a reader finds, by micro-batch."""
         return {}
 
@@ -99,7 +99,7 @@ class Files(Place):
     def write(self, df: Any, batch_id: int | None) -> None:
         self.micro_batches.write(batch_id, lambda name: self.folders.save(ATTEMPTS / name, df))
 
-    def read(self) -> dict[int, tuple[Told, ...]]:
+    def read(self) -> dict[int, tuple[OutputRow, ...]]:
         return self.folders.read()
 
 
@@ -115,8 +115,8 @@ class Transactions(Place):
         if batch_id is not None and batch_id > last:
             commits.append((self.writer, batch_id, tuple(df)))
 
-    def read(self) -> dict[int, tuple[Told, ...]]:
-        found: dict[int, tuple[Told, ...]] = {}
+    def read(self) -> dict[int, tuple[OutputRow, ...]]:
+        found: dict[int, tuple[OutputRow, ...]] = {}
         for _, number, rows in self.disk.places.commits.get(self.name, []):
             found[number] = found.get(number, ()) + rows
         return found
@@ -147,7 +147,7 @@ class Snapshots(Transactions):
         raise RuntimeError("others add to the table in every moment, which the simulation does not")
 
     @property
-    def _commits(self) -> list[tuple[str, int, tuple[Told, ...]]]:
+    def _commits(self) -> list[tuple[str, int, tuple[OutputRow, ...]]]:
         return self.disk.places.commits.setdefault(self.name, [])
 
     def _last_there(self, head: int) -> int:
@@ -172,9 +172,9 @@ class Records(Place):
             self.disk.places.records.setdefault(self.name, []).append((self.writer, batch_id or 0, f"{text} {there[text]}", row))
             there[text] += 1
 
-    def read(self) -> dict[int, tuple[Told, ...]]:
+    def read(self) -> dict[int, tuple[OutputRow, ...]]:
         """What a reader takes that sees each record once."""
-        once, found = KafkaDeduplicator(), dict[int, tuple[Told, ...]]()
+        once, found = KafkaDeduplicator(), dict[int, tuple[OutputRow, ...]]()
         for writer, number, id_, row in self.disk.places.records.get(self.name, []):
             if once.takes(self.name, 0, [(WRITER, writer), (BATCH, str(number)), (ID, id_)]):
                 found[number] = (*found.get(number, ()), row)

@@ -8,7 +8,6 @@ from dataclasses import replace
 import pytest
 
 from panestream.testing.harness import WindowTestHarness
-from panestream.testing.simulation.meaning.definition import Definition
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.triggers import ContinuousProcessingTimeTrigger
 from tests.conformance.executors.base import Observed
@@ -17,6 +16,7 @@ from tests.conformance.runner import differences
 from tests.conformance.scenario_format import plan_of, scenario_of
 from tests.engine.operators.row.delegating import Delegating
 from tests.engine.operators.row.random_scenarios import scenario
+from tests.testing.simulation.campaign.reference_model.definition import Definition
 
 COUNT, CHUNKS = 400, 4
 

@@ -11,7 +11,6 @@ import pytest
 
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.storage.state import MemoryState
-from panestream.testing.simulation.meaning.definition import Definition
 from panestream.windowing.time import MAX_TIMESTAMP
 from tests.conformance.executors import HarnessExecutor, Observed
 from tests.conformance.executors.harness import _as_json, _late_as_json
@@ -20,6 +19,7 @@ from tests.conformance.scenario_format import plan_of, scenario_of
 from tests.costs import random_cases
 from tests.engine.operators.row.delegating import Delegating
 from tests.engine.operators.row.random_scenarios import scenario
+from tests.testing.simulation.campaign.reference_model.definition import Definition
 
 COUNT = int(os.environ.get("PANESTREAM_RANDOM_SCENARIOS") or random_cases(400))
 FIRST = int(os.environ.get("PANESTREAM_RANDOM_SEED", "0"))

@@ -16,12 +16,12 @@ from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import OperatorSpec, WindowPlan
 from panestream.engine.planner import aggregating, calling, over_tables
 from panestream.engine.runtime.sides import SIDES, Pairs, Sides
-from panestream.testing.simulation.engines import PlanEngine
-from panestream.testing.simulation.queries import INVALID, KEYS, LATE, ROWS, window_of
-from panestream.testing.simulation.schedule import Query, Row, Settings, join_of
+from panestream.testing.simulation.schedule import Row, Settings
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.watermarks import WatermarkStrategy
+from tests.testing.simulation.campaign.plans import INVALID, KEYS, LATE, ROWS, QueryEngine, window_of
+from tests.testing.simulation.campaign.queries import Query, join_of
 
 FROM = "from"
 """The column that says of which side a row is, and of which source partition there."""
@@ -58,7 +58,7 @@ class SeesTables:
         return [(left.column("u").to_pylist(), right.column("u").to_pylist(), self.code)]
 
 
-def engine_of_two(query: Query, settings: Settings, groups: int) -> PlanEngine:
+def engine_of_two(query: Query, settings: Settings, groups: int) -> QueryEngine:
     """What runs a query of two streams."""
     joins = query.function == "pairs"
     assigner = GlobalWindows() if query.operator == "intervals" else window_of(query, settings).assigner
@@ -82,7 +82,7 @@ def engine_of_two(query: Query, settings: Settings, groups: int) -> PlanEngine:
         pairs=Pairs(join_of(query, settings), *PAIRED, keys=1) if joins else None,
     )
     tabled: Callable[[tuple[Row, ...]], pa.Table] = partial(table_of_two, partitions=query.partitions)
-    return PlanEngine(plan, COLUMNS, tabled)
+    return QueryEngine(plan, COLUMNS, tabled)
 
 
 def _strategy_of(query: Query, settings: Settings) -> WatermarkStrategy:
@@ -122,6 +122,3 @@ def table_of_two(rows: tuple[Row, ...], *, partitions: bool) -> pa.Table:
     ]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, COLUMNS, strict=True)]
     return pa.Table.from_arrays(arrays, schema=COLUMNS)
-
-
-__all__ = ["SeesLists", "SeesTables", "engine_of_two", "table_of_two"]

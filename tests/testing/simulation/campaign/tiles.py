@@ -19,21 +19,22 @@ from panestream.engine.planner import aggregating
 from panestream.engine.tiles.as_of import Asked, AsOf, Rows
 from panestream.engine.tiles.format import Tiles, recipes_of_tiles
 from panestream.engine.tiles.windows import windows_of_tiles
-from panestream.testing.simulation.disk import Told
-from panestream.testing.simulation.engines import PlanEngine, told
-from panestream.testing.simulation.meaning.tiles import as_of, windows_of
-from panestream.testing.simulation.queries import AGGREGATES, KEYS, TYPES, plan_with, window_of
-from panestream.testing.simulation.schedule import Query, Row, Settings
+from panestream.testing.simulation.disk import OutputRow
+from panestream.testing.simulation.formatting import plain_rows
+from panestream.testing.simulation.schedule import Row, Settings
 from panestream.windowing.assigners import SlidingEventTimeWindows
+from tests.testing.simulation.campaign.plans import AGGREGATES, KEYS, TYPES, QueryEngine, plan_with, window_of
+from tests.testing.simulation.campaign.queries import Query
+from tests.testing.simulation.campaign.reference_model.windows import as_of, windows_of
 
 OF_TILES = Aggregation.build(AGGREGATES, TYPES, KEYS)
 
 
-def tiles_engine(query: Query, settings: Settings, groups: int) -> PlanEngine:
+def tiles_engine(query: Query, settings: Settings, groups: int) -> QueryEngine:
     """What emits tiles."""
     window = window_of(query, settings)
     operator = aggregating(window, recipes_of_tiles(AGGREGATES, OF_TILES), TYPES, KEYS)
-    return PlanEngine(plan_with(query, settings, groups, window.assigner, operator))
+    return QueryEngine(plan_with(query, settings, groups, window.assigner, operator))
 
 
 @dataclass
@@ -47,9 +48,9 @@ class TileReader:
 
     query: Query
     columns: pa.Schema
-    _read: dict[Told, Told] = field(default_factory=dict, repr=False)
+    _read: dict[OutputRow, OutputRow] = field(default_factory=dict, repr=False)
 
-    def tile(self, row: Told) -> Told:
+    def tile(self, row: OutputRow) -> OutputRow:
         """One tile: key, bounds, and the aggregates of its rows.
 
         Raises:
@@ -63,12 +64,12 @@ class TileReader:
             self._read[row] = (key, start, end, *results)
         return self._read[row]
 
-    def windows(self, rows: Sequence[Told], size: int, slide: int, offset: int) -> dict[Any, Told]:
+    def windows(self, rows: Sequence[OutputRow], size: int, slide: int, offset: int) -> dict[Any, OutputRow]:
         """The windows that are put together from tiles, by key and bounds."""
         grid = pane_grid(SlidingEventTimeWindows(size, slide, offset))
-        return {row[:3]: _sorted(row[3:]) for row in told(windows_of_tiles(OF_TILES, grid, self._tiles(rows)))}
+        return {row[:3]: with_sorted_lists(row[3:]) for row in plain_rows(windows_of_tiles(OF_TILES, grid, self._tiles(rows)))}
 
-    def check_whole(self, rows: Sequence[Told], taken: Sequence[Row]) -> None:
+    def check_whole(self, rows: Sequence[OutputRow], taken: Sequence[Row]) -> None:
         """Whether longer windows and questions find in all tiles what is in the rows.
 
         Args:
@@ -86,7 +87,7 @@ class TileReader:
             _same(f"windows of {span[0]} every {span[1]}", self.windows(rows, *span), windows_of(taken, *span))
         self._check_questions(rows, taken, size, offset)
 
-    def _check_questions(self, rows: Sequence[Told], taken: Sequence[Row], size: int, offset: int) -> None:
+    def _check_questions(self, rows: Sequence[OutputRow], taken: Sequence[Row], size: int, offset: int) -> None:
         keys = sorted({row.key for row in taken}, key=repr)
         times = sorted({row.at + later for row in taken for later in (0, 1, size)})
         questions = [(key, time) for key in keys for time in times]
@@ -96,19 +97,19 @@ class TileReader:
         until = max((row[2] for row in rows), default=0)
         exact = AsOf(OF_TILES, self._slices, lengths, until).answers(asked, self._tiles(rows), _rows(taken))
         for length, some, others in zip(lengths, by_tiles, exact, strict=True):
-            for (key, time), of_tiles, of_rows in zip(questions, told(some), told(others), strict=True):
+            for (key, time), of_tiles, of_rows in zip(questions, plain_rows(some), plain_rows(others), strict=True):
                 where = f"the {length} before {time} of {key!r}"
-                _same(f"{where}, by tiles", _sorted(of_tiles), as_of(taken, key, time, length, size, offset))
-                _same(f"{where}, exactly", _sorted(of_rows), as_of(taken, key, time, length, 1, 0))
+                _same(f"{where}, by tiles", with_sorted_lists(of_tiles), as_of(taken, key, time, length, size, offset))
+                _same(f"{where}, exactly", with_sorted_lists(of_rows), as_of(taken, key, time, length, 1, 0))
 
     @cached_property
     def _slices(self) -> EvenGrid:
         size, offset = self.query.assigner["size"], self.query.assigner["offset"]
         grid = pane_grid(SlidingEventTimeWindows(size, size, offset))
-        assert isinstance(grid, EvenGrid)  # noqa: S101 - of such windows
+        assert isinstance(grid, EvenGrid)
         return grid
 
-    def _tiles(self, rows: Sequence[Told]) -> Tiles:
+    def _tiles(self, rows: Sequence[OutputRow]) -> Tiles:
         columns = [[_plain(row[place]) for row in rows] for place in range(len(self.columns))]
         fields = [one.with_type(pa.int64()) if pa.types.is_timestamp(one.type) else one for one in self.columns]
         arrays = [pa.array(column, one.type) for column, one in zip(columns, fields, strict=True)]
@@ -127,13 +128,11 @@ def _plain(value: Any) -> Any:
     return dict(value) if isinstance(value, tuple) else value
 
 
-def _sorted(results: Told) -> Told:
+def with_sorted_lists(results: OutputRow) -> OutputRow:
+    """Return a row of results in one form for all orders of its lists."""
     return tuple(tuple(sorted(value)) if isinstance(value, tuple) else value for value in results)
 
 
 def _same(what: str, found: Any, wanted: Any) -> None:
     if found != wanted:
         raise AssertionError(f"tiles read as {what} give {found}, must be {wanted}")
-
-
-__all__ = ["TileReader", "tiles_engine"]

@@ -9,11 +9,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from panestream.testing.simulation.choosing import OPERATORS, schedule_of
 from panestream.testing.simulation.explore import BrokenError, Explorer
-from panestream.testing.simulation.script import failure_of
-from panestream.testing.simulation.shrink import Case, shrunk
-from panestream.testing.simulation.subject import Known
+from panestream.testing.simulation.shrink import Case
+from tests.testing.simulation.campaign.random_schedules import OPERATORS, schedule_of
+from tests.testing.simulation.campaign.script import failure_of, shrunk_case
+from tests.testing.simulation.campaign.subjects import ReferenceSubject
 
 
 @dataclass
@@ -94,13 +94,13 @@ def campaign(
     begun, processor = time.perf_counter(), time.process_time()
     for number in range(first, first + schedules):
         schedule, change = schedule_of(seed, number, tuple(operators))
-        explorer = Explorer(Known.of(schedule), change)
+        explorer = Explorer(ReferenceSubject.of(schedule), change)
         try:
             explorer.explore()
         except BrokenError as error:
             found = f"seed {seed}, schedule {number}, operators {','.join(operators)}"
-            case = shrunk(Case(schedule, change, error))
-            figures.failure = failure_of(case, found, Known.of(case.schedule))
+            case = shrunk_case(Case(schedule, change, error))
+            figures.failure = failure_of(case, found)
         figures.schedules += not figures.failure
         figures.runs += explorer.runs
         figures.by_operator.setdefault(schedule.query.operator, Counter()).update(explorer.runs)

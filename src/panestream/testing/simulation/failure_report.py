@@ -1,23 +1,23 @@
-"""What a user is told of windows of his own that did not end as they must."""
+"""The error message for a user's windows that did not end as they must."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
+from dataclasses import replace
 
 from panestream.errors import PanestreamError
-from panestream.testing.simulation.explore import NOTHING, BrokenError, Explorer
-from panestream.testing.simulation.own import Asked, Own
+from panestream.testing.simulation.explore import COPIES, CRASH, NOTHING, SAVEPOINT, BrokenError, Disturbance, Explorer
+from panestream.testing.simulation.formatting import Micros
+from panestream.testing.simulation.own import UserQuery, UserSubject
 from panestream.testing.simulation.process import BrokenPromiseError
-from panestream.testing.simulation.schedule import Schedule
-from panestream.testing.simulation.script import steps_of
-from panestream.testing.simulation.shown import Micros
-from panestream.testing.simulation.shrink import Case, breaks_again, shrunk
+from panestream.testing.simulation.schedule import Schedule, Settings
+from panestream.testing.simulation.shrink import Case, breaks_again, shrunk, with_fewer_rows
 from panestream.windowing.failures import WindowFunctionError
 from panestream.windowing.time import format_duration
 
 TRIES = 100
-"""So many smaller schedules are tried: each may run a function of the user's a few hundred times."""
+"""At most this many smaller schedules are tried: each may run a user function a few hundred times."""
 CHANCE = (
     "The same rows gave another result: look in the function for what outlives a call and is no state (a global, an attribute, a "
     "cache), for chance, a clock, the order of a set."
@@ -28,23 +28,23 @@ GONE = (
 )
 
 
-def broken(asked: Asked, schedule: Schedule, error: BrokenError, found: str) -> str:
-    """What is wrong, with which rows and at which step, as small as it is found."""
+def failure_report(user_query: UserQuery, schedule: Schedule, error: BrokenError, found: str) -> str:
+    """Describe what is wrong, with which rows and at which step, as small as it is found."""
 
-    def own(rows: Schedule) -> Own:
-        return Own(asked, asked.closed(rows))
+    def own(rows: Schedule) -> UserSubject:
+        return UserSubject(user_query, user_query.closed(rows))
 
     case = Case(schedule, None, error)
     again = breaks_again(case, own)
     if again:
-        case = shrunk(case, own, TRIES, rows_only=True)
-    lines = [f"{found}: {case.error.disturbance}: {_wrong(case.error)}", rows_of(asked, case.schedule)]
+        case = shrunk(case, own, _with_fewer_rows, TRIES)
+    lines = [f"{found}: {case.error.disturbance}: {_wrong(case.error)}", rows_of(user_query, case.schedule)]
     if case.error.disturbance.kind != NOTHING:
         lines += _steps(case, own(case.schedule))
     if not again:
         lines.append(GONE)
     elif (
-        asked.query is not None
+        user_query.query is not None
         and case.error.disturbance.kind != NOTHING
         and isinstance(case.error.__cause__, BrokenPromiseError)
     ):
@@ -52,7 +52,11 @@ def broken(asked: Asked, schedule: Schedule, error: BrokenError, found: str) -> 
     return "\n".join(lines)
 
 
-def _steps(case: Case, own: Own) -> Iterator[str]:
+def _with_fewer_rows(case: Case[Schedule]) -> Iterator[tuple[Schedule, Settings | None]]:
+    return ((replace(case.schedule, batches=fewer), None) for fewer in with_fewer_rows(case.schedule.batches))
+
+
+def _steps(case: Case[Schedule], own: UserSubject) -> Iterator[str]:
     """Those of the micro-batch that was disturbed."""
     explorer = Explorer(own, None, ())
     with suppress(BrokenError):
@@ -80,12 +84,29 @@ def cause_of(error: BrokenError) -> BaseException | None:
     return None if isinstance(cause, BrokenPromiseError | PanestreamError) else cause
 
 
-def rows_of(asked: Asked, schedule: Schedule) -> str:
+def rows_of(user_query: UserQuery, schedule: Schedule) -> str:
     """The rows, micro-batch by micro-batch, with those that close all windows."""
-    query, own = schedule.query, len(schedule.batches)
-    lines = [f"the watermark is {format_duration(query.settings.delay)} behind; key groups: {query.groups}"]
-    for number, batch in enumerate(asked.closed(schedule).batches):
+    own = len(schedule.batches)
+    lines = [f"the watermark is {format_duration(schedule.settings.delay)} behind; key groups: {schedule.groups}"]
+    for number, batch in enumerate(user_query.closed(schedule).batches):
         closes = ", which closes all windows" if number >= own else ""
         lines.append(f"micro-batch {number}, clock {Micros(batch.clock)!r}{closes}:")
         lines += [f"  {row.key} at {Micros(row.time)!r}: {row.value!r}" for row in batch.rows if row.time is not None]
     return "\n".join(lines)
+
+
+def steps_of(explorer: Explorer, disturbance: Disturbance) -> Iterator[str]:
+    """Yield the steps of the undisturbed run, and the place of the disturbance, line by line."""
+    at, kind = None, disturbance.kind
+    shown = -1
+    for step, moment in enumerate(explorer.moments):
+        if moment.batch != shown:
+            shown = moment.batch
+            yield f"micro-batch {shown}"
+        if kind == CRASH:
+            at = step == disturbance.step
+        yield f"  {step:4}  {moment.name}{'  <- crash' if at else ''}"
+    if kind in (COPIES, SAVEPOINT):
+        yield f"in micro-batch {disturbance.batch}: {kind}, before its step {disturbance.step} ({disturbance.name})"
+    elif kind not in (CRASH, NOTHING):
+        yield f"after micro-batch {disturbance.batch}: {kind}"

@@ -224,7 +224,7 @@ class Definition:
 
     # ------------------------------------------------------------ triggers: (fire?, purge?)
 
-    def element_says(self, t: Mapping[str, Any], w: Win, e: Element) -> Said:  # noqa: C901, PLR0912 - one table
+    def element_says(self, t: Mapping[str, Any], w: Win, e: Element) -> Said:  # noqa: C901 - one table
         kind = t["type"]
         if kind == "purging":
             fire, purge = self.element_says(t["inner"], w, e)
@@ -276,7 +276,7 @@ class Definition:
         w.interval = min(time // i * i + i, w.max)
         w.timers.add((which, w.interval))
 
-    def timer_says(self, t: Mapping[str, Any], w: Win, which: str, time: int) -> Said:  # noqa: PLR0911 - the same table
+    def timer_says(self, t: Mapping[str, Any], w: Win, which: str, time: int) -> Said:
         kind = t["type"]
         if kind == "purging":
             fire, purge = self.timer_says(t["inner"], w, which, time)

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from panestream.testing.simulation.meaning.definition import MIN
-from panestream.testing.simulation.schedule import RIGHT, SIDES, Query, Row, Settings
+from panestream.testing.simulation.schedule import Row, Settings
+from tests.testing.simulation.campaign.queries import RIGHT, SIDES, Query
+from tests.testing.simulation.campaign.reference_model.definition import MIN
 
 
 @dataclass

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from panestream.testing.simulation.schedule import HOWS, MicroBatch, Query, Row, Schedule, Settings
+from panestream.testing.simulation.schedule import MicroBatch, Row, Settings
+from tests.testing.simulation.campaign.queries import HOWS, Query, QuerySchedule
 
 OPERATORS = (
     "panes",
@@ -225,8 +226,8 @@ class Chooser:
         return Settings(rng.choice([0, 3, 15]), lateness, 1)
 
 
-def schedule_of(seed: int, number: int, operators: tuple[str, ...] = OPERATORS) -> tuple[Schedule, Settings]:
+def schedule_of(seed: int, number: int, operators: tuple[str, ...] = OPERATORS) -> tuple[QuerySchedule, Settings]:
     """The schedule of a number, and the settings with which it is started again: the same for the same seed and number."""
     chooser = Chooser(random.Random(f"{seed}/{number}"))
     query = chooser.query(operators[number % len(operators)])
-    return Schedule(query, chooser.batches(query)), chooser.changed(query)
+    return QuerySchedule(query, chooser.batches(query)), chooser.changed(query)

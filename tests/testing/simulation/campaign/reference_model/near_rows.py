@@ -6,14 +6,14 @@ from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import Any
 
-from panestream.testing.simulation.meaning.base import ByOwnTime, Told, summed
 from panestream.testing.simulation.schedule import Row
+from tests.testing.simulation.campaign.reference_model.model import NearRowModel, OutputRow, summed
 
 
-class OfPredicates(ByOwnTime):
+class PredicateModel(NearRowModel):
     """A window comes when time has passed what ends it."""
 
-    def come(self, fresh: Sequence[Row], watermark: int) -> Iterable[tuple[Any, Told]]:
+    def come(self, fresh: Sequence[Row], watermark: int) -> Iterable[tuple[Any, OutputRow]]:
         for key in {row.key for row in self.taken}:
             for start, end, rows in self._gone_through(key, watermark)[0]:
                 if self.first_time((key, start)):
@@ -50,4 +50,20 @@ class OfPredicates(ByOwnTime):
         return waiting | {key for key in {row.key for row in self.taken} if self._gone_through(key, reached)[1]}
 
 
-__all__ = ["OfPredicates"]
+class LookBackModel(NearRowModel):
+    """A row comes when time has passed it, and what follows it; its results are of its key's rows near it, both ends included."""
+
+    def come(self, fresh: Sequence[Row], watermark: int) -> Iterable[tuple[Any, OutputRow]]:
+        for row in self.taken:
+            if self._is_over(row, watermark) and self.first_time(row.number):
+                results: OutputRow = ()
+                for size, following in self.query.assigner["of"]:
+                    near = [one for one in self.taken if one.key == row.key and -size <= one.at - row.at <= following]
+                    results += summed(near)
+                yield row.key, (row.at, row.value, row.number, *results)
+
+    def _is_over(self, row: Row, watermark: int) -> bool:
+        return bool(row.at + max(following for _, following in self.query.assigner["of"]) <= watermark)
+
+    def open_keys(self) -> set[Any]:
+        return {row.key for row in self.taken if not self._is_over(row, self.times.watermark)}

@@ -7,10 +7,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
-from panestream.testing.simulation.meaning.times import Times
-from panestream.testing.simulation.schedule import Row, Schedule, Settings
+from panestream.testing.simulation.schedule import Row, Settings
+from tests.testing.simulation.campaign.queries import QuerySchedule
+from tests.testing.simulation.campaign.reference_model.times import Times
 
-Told: TypeAlias = tuple[Any, ...]
+OutputRow: TypeAlias = tuple[Any, ...]
 
 
 @dataclass
@@ -23,13 +24,13 @@ class Expected:
         counts: how many rows are what.
     """
 
-    main: dict[Any, list[Told]] = field(default_factory=dict)
+    main: dict[Any, list[OutputRow]] = field(default_factory=dict)
     late: list[int] = field(default_factory=list)
     invalid: list[int] = field(default_factory=list)
     counts: dict[str, int] = field(default_factory=dict)
 
 
-class Meaning(ABC):
+class ReferenceModel(ABC):
     """One run of a definition.
 
     Args:
@@ -38,7 +39,7 @@ class Meaning(ABC):
         restarts: before these the query is started again.
     """
 
-    def __init__(self, schedule: Schedule, settings: Sequence[Settings], restarts: Iterable[int] = ()) -> None:
+    def __init__(self, schedule: QuerySchedule, settings: Sequence[Settings], restarts: Iterable[int] = ()) -> None:
         self.schedule, self.query = schedule, schedule.query
         self.settings, self.restarts = settings, frozenset(restarts)
         self.times = Times(schedule.query)
@@ -62,13 +63,13 @@ class Meaning(ABC):
         return {**counts, "windowed_rows": rows - sum(counts.values())}
 
 
-class ByOwnTime(Meaning):
+class NearRowModel(ReferenceModel):
     """Of queries whose results follow from the rows near a row: a row is late by its own time, and nothing ever comes again."""
 
     late_at_watermark = True
     """Whether a row is late whose time the watermark has just reached."""
 
-    def __init__(self, schedule: Schedule, settings: Sequence[Settings], restarts: Iterable[int] = ()) -> None:
+    def __init__(self, schedule: QuerySchedule, settings: Sequence[Settings], restarts: Iterable[int] = ()) -> None:
         super().__init__(schedule, settings, restarts)
         self.taken: list[Row] = []
         self.emitted: set[Any] = set()
@@ -86,14 +87,14 @@ class ByOwnTime(Meaning):
         self.taken += fresh
         if batch.rows:
             self.times.advance(batch.rows, self.settings[number], batch.clock)
-        main: dict[Any, list[Told]] = {}
+        main: dict[Any, list[OutputRow]] = {}
         for key, told in self.come(fresh, self.times.watermark):
             main.setdefault(key, []).append(told)
         main = {key: sorted(some, key=repr) for key, some in main.items()}
         return Expected(main, sorted(late), sorted(invalid), self.counted(late, invalid, 0, len(batch.rows)))
 
     @abstractmethod
-    def come(self, fresh: Sequence[Row], watermark: int) -> Iterable[tuple[Any, Told]]:
+    def come(self, fresh: Sequence[Row], watermark: int) -> Iterable[tuple[Any, OutputRow]]:
         """What comes out, with its key.
 
         Args:
@@ -115,4 +116,4 @@ def summed(rows: Iterable[Row]) -> tuple[int, int | None, tuple[int, ...]]:
     return len(every), sum(known) if known else None, tuple(sorted(row.number for row in every))
 
 
-__all__ = ["ByOwnTime", "Expected", "Meaning", "Told", "summed"]
+__all__ = ["Expected", "NearRowModel", "OutputRow", "ReferenceModel", "summed"]

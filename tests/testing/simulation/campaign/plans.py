@@ -1,26 +1,32 @@
-"""Queries in plain words as plans of the engine, and rows as what ``pack`` takes of them."""
+"""Queries of one stream in plain words as plans of the engine."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 import pyarrow as pa
 
-from panestream.engine.exchange.packing import PackColumns
-from panestream.engine.kernels.columns import plain
-from panestream.engine.kernels.key_hashing import key_hashes
+from panestream.engine.operators.predicates.operator import label_of
 from panestream.engine.operators.row.row_plan import Aggregate, Elements
-from panestream.engine.plan import OperatorSpec, WindowPlan
-from panestream.engine.planner import aggregating, calling
+from panestream.engine.plan import MAIN, OperatorSpec, WindowPlan
+from panestream.engine.planner import aggregating, calling, choose
 from panestream.engine.query import WindowSpec
-from panestream.testing.simulation.schedule import Query, Row, Settings
+from panestream.engine.rule import DeclaredAggregates
+from panestream.engine.storage import payload
+from panestream.engine.storage.state import MemoryState
+from panestream.testing.simulation.disk import OutputRow, State
+from panestream.testing.simulation.engines import PlanEngine
+from panestream.testing.simulation.formatting import plain_rows
+from panestream.testing.simulation.schedule import Row, Settings
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,
+    LookBackWindows,
+    PredicateWindows,
     ProcessingTimeSessionWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
@@ -29,6 +35,7 @@ from panestream.windowing.assigners import (
     WindowAssigner,
 )
 from panestream.windowing.assigners.global_windows import CountWindows
+from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, WindowFunction
 from panestream.windowing.state import ValueStateDescriptor
@@ -41,6 +48,7 @@ from panestream.windowing.triggers import (
     Trigger,
 )
 from panestream.windowing.watermarks import WatermarkStrategy
+from tests.testing.simulation.campaign.queries import Query
 
 ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64()), ("u", pa.int64()), ("p", pa.string())])
 KEYS = pa.schema([("key", pa.string())])
@@ -50,10 +58,12 @@ RESULTS = pa.schema([("n", pa.int64()), ("total", pa.int64()), ("ids", pa.list_(
 AGGREGATES = (agg.count().alias("n"), agg.sum("v").alias("total"), agg.collect_list("u").alias("ids"))
 """The same, declared."""
 TYPES = {"v": pa.int64(), "u": pa.int64()}
+KEPT = pa.schema([ROWS.field(name) for name in ("ts", "v", "u")])
+"""The columns of a row that results of look-backs have."""
 
 
 @dataclass(frozen=True)
-class Listed(WindowFunction):
+class ListRows(WindowFunction):
     """Sees the rows of a window."""
 
     code: int
@@ -63,7 +73,7 @@ class Listed(WindowFunction):
 
 
 @dataclass(frozen=True)
-class Added(AggregateFunction):
+class AddRows(AggregateFunction):
     """Adds rows one by one."""
 
     code: int
@@ -83,13 +93,49 @@ class Added(AggregateFunction):
 
 
 @dataclass(frozen=True)
-class Remembering(ProcessWindowFunction):
-    """Keeps the number of firings of each key, and tells it in place of the version of its code."""
+class CountFirings(ProcessWindowFunction):
+    """Counts the firings of each key, and returns the number instead of the version of its code."""
 
     def process(self, key: Any, context: Any, elements: Sequence[Any]) -> list[tuple[Any, ...]]:
         firings = context.global_state().get_state(ValueStateDescriptor("firings"))
         firings.update((firings.value() or 0) + 1)
         return [(len(elements), total_of([row.v for row in elements]), [row.u for row in elements], firings.value())]
+
+
+@lru_cache(maxsize=64)
+def table_of(rows: tuple[Row, ...]) -> pa.Table:
+    """Return rows as Arrow has them."""
+    columns = list(zip(*rows, strict=True)) if rows else [()] * len(ROWS)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, ROWS, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=ROWS)
+
+
+@dataclass
+class QueryEngine(PlanEngine):
+    """A plan of the engine for a query of the campaign.
+
+    Attributes:
+        to_table: makes the columns of rows.
+    """
+
+    rows: pa.Schema = ROWS
+    to_table: Callable[[tuple[Row, ...]], pa.Table] = table_of
+
+    def table(self, rows: tuple[Row, ...]) -> pa.Table:
+        return self.to_table(rows)
+
+    def unpacked(self, tag: str, body: bytes) -> Iterator[OutputRow]:
+        table, pairs = payload.decode(body, self.plan.emitted_schema(tag))[0], self.plan.pairs
+        for some in (table,) if pairs is None or tag != MAIN else pairs.opened(table):
+            yield from plain_rows(some)
+
+    def left(self, states: Sequence[State]) -> set[Any]:
+        keys: set[Any] = set()
+        for group, values in enumerate(states):
+            saved = self.plan.operator.for_group(self.plan, MemoryState(dict(values)), group).tables()
+            for table in saved.tables.values():
+                keys |= set(table.column("key 0").to_pylist())
+        return keys
 
 
 def total_of(values: Sequence[int | None]) -> int | None:
@@ -153,6 +199,11 @@ def plan_of(query: Query, settings: Settings, groups: int) -> WindowPlan:
     return plan_with(query, settings, groups, window.assigner, _operator_of(query, settings, window))
 
 
+def engine_of_windows(query: Query, settings: Settings, groups: int) -> QueryEngine:
+    """Return what runs a query over windows."""
+    return QueryEngine(plan_of(query, settings, groups))
+
+
 def plan_with(query: Query, settings: Settings, groups: int, assigner: WindowAssigner, operator: OperatorSpec) -> WindowPlan:
     """The plan of a query of one stream with an operator that was chosen for it."""
     clock = query.assigner.get("time") == "processing"
@@ -178,74 +229,48 @@ def _operator_of(query: Query, settings: Settings, window: WindowSpec) -> Operat
     if query.function == "declared":
         return aggregating(window, AGGREGATES, TYPES, KEYS)
     functions: Mapping[str, Aggregate | Elements] = {
-        "list": Elements(Listed(settings.code)),
-        "aggregate": Aggregate(Added(settings.code)),
-        "context": Elements(Remembering()),
+        "list": Elements(ListRows(settings.code)),
+        "aggregate": Aggregate(AddRows(settings.code)),
+        "context": Elements(CountFirings()),
     }
     return calling(window, functions[query.function], RESULTS, ROWS, query.function, KEYS)
 
 
-@dataclass(frozen=True)
-class Columns:
-    """What ``pack`` takes of rows, as the projection on Spark has it (:mod:`panestream.spark.operator.dataflow`)."""
-
-    plan: WindowPlan
-    pack: PackColumns
-    names: tuple[str, ...]
-
-    @classmethod
-    def of(cls, plan: WindowPlan, rows: pa.Schema = ROWS) -> Columns:
-        """Those of a plan."""
-        inputs = [f"value {text}" for text in plan.operator.inputs]
-        names, places = ["time", *plan.keys, *inputs], dict[str, Any]()
-        wanted = {
-            "group": plan.groups > 1,
-            "partition": plan.watermark.partition_column is not None,
-            "row": plan.row_schema is not None,
-            "processing_time": plan.operator.capabilities.shows_processing_time or plan.watermark.uses_processing_time,
-        }
-        for name in (name for name, is_wanted in wanted.items() if is_wanted):
-            places[name] = len(names)
-            names.append(name)
-        types = tuple(rows.field(text).type for text in plan.operator.inputs)
-        return cls(plan, PackColumns(tuple(field.type for field in plan.key_schema), types, **places), tuple(names))
-
-    def batch(self, table: pa.Table, clock: int) -> pa.RecordBatch:
-        """The rows of a task; ``clock``: the time of the micro-batch."""
-        plan, groups = self.plan, self.plan.groups
-        now = pa.array([clock] * table.num_rows, pa.int64())
-        made: list[pa.Array] = []
-        for name in self.names:
-            if name == "time":
-                made.append(now if plan.event_time is None else plain(table[plan.event_time]))
-            elif name == "group":
-                made.append(pa.array(placement([plain(table[key]) for key in plan.keys], groups), pa.int32()))
-            elif name == "partition":
-                made.append(plain(table[plan.watermark.partition_column]))
-            elif name == "row":
-                made.append(self._whole(table))
-            elif name == "processing_time":
-                made.append(now)
-            else:
-                made.append(plain(table[name.removeprefix("value ")]))
-        return pa.RecordBatch.from_arrays(made, names=list(self.names))
-
-    def _whole(self, table: pa.Table) -> pa.Array:
-        """Rows as structs; of two streams they come as such."""
-        if "row" in table.column_names:
-            return plain(table["row"])
-        names = table.column_names if self.plan.row_schema is None else self.plan.row_schema.names
-        return pa.StructArray.from_arrays([plain(table[name]) for name in names], names=names)
+def look_back_engine(query: Query, settings: Settings, groups: int) -> QueryEngine:
+    """Return what runs look-backs: one, or several side by side."""
+    several = [LookBackWindows(size, following) for size, following in query.assigner["of"]]
+    assigner: WindowAssigner = several[0]
+    if len(several) > 1:
+        assigner = SeveralWindows.of({f"w{place}": one for place, one in enumerate(several)})
+    asked = DeclaredAggregates(AGGREGATES, {**TYPES, "ts": pa.int64()}, KEYS, columns=tuple(KEPT.names), kept=KEPT)
+    return QueryEngine(plan_with(query, settings, groups, assigner, choose(WindowSpec(assigner), asked)))
 
 
-def placement(keys: Sequence[pa.Array], groups: int) -> Any:
-    """The key group of each key. Stands in for Spark's hash."""
-    return key_hashes([plain(key) for key in keys], len(keys[0])) % groups
+def predicate_engine(query: Query, settings: Settings, groups: int) -> QueryEngine:
+    """Return what runs windows by predicates."""
+    values = {text_of(some): tuple(some) for some in (query.assigner["start"], query.assigner["end"]) if some is not None}
+    start, end = (None if some is None else text_of(some) for some in (query.assigner["start"], query.assigner["end"]))
+    assigner = PredicateWindows(start, end, query.assigner["gap"])
+    operator = choose(WindowSpec(assigner), DeclaredAggregates(AGGREGATES, TYPES, KEYS))
+    columns = pa.schema([*ROWS, *((label_of(text), pa.bool_()) for text in values)])
+    plan = plan_with(query, settings, groups, assigner, operator)
+    return QueryEngine(plan, columns, partial(table_with_predicates, predicates=tuple(values.items())))
+
+
+def text_of(values: Sequence[int]) -> str:
+    """The predicate that a value is one of these.
+
+    >>> text_of([2, -7])
+    'v IN (2, -7)'
+    """
+    return f"v IN ({', '.join(map(str, values))})"
 
 
 @lru_cache(maxsize=64)
-def table_of(rows: tuple[Row, ...]) -> pa.Table:
-    """Rows as Arrow has them."""
-    columns = list(zip(*rows, strict=True)) if rows else [()] * len(ROWS)
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, ROWS, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=ROWS)
+def table_with_predicates(rows: tuple[Row, ...], *, predicates: tuple[tuple[str, tuple[int, ...]], ...]) -> pa.Table:
+    """Return rows as Arrow has them, with a column for each predicate; it is null for a null."""
+    table = table_of(rows)
+    for text, values in predicates:
+        said = [None if row.value is None else row.value in values for row in rows]
+        table = table.append_column(pa.field(label_of(text), pa.bool_()), pa.array(said, pa.bool_()))
+    return table

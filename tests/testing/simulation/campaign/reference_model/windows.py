@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from panestream.testing.simulation.meaning.base import Expected, Meaning, Told, summed
-from panestream.testing.simulation.meaning.definition import Definition
-from panestream.testing.simulation.schedule import Query, Row, Schedule, Settings
+from panestream.testing.simulation.schedule import Row, Settings
+from tests.testing.simulation.campaign.queries import Query, QuerySchedule
+from tests.testing.simulation.campaign.reference_model.definition import Definition
+from tests.testing.simulation.campaign.reference_model.model import Expected, OutputRow, ReferenceModel, summed
 
 
-class OfWindows(Meaning):
+class WindowModel(ReferenceModel):
     """Aggregates and functions over windows. Of each firing: window, number of rows, sum, their numbers, version of the code."""
 
-    def __init__(self, schedule: Schedule, settings: Sequence[Settings], restarts: Iterable[int] = ()) -> None:
+    def __init__(self, schedule: QuerySchedule, settings: Sequence[Settings], restarts: Iterable[int] = ()) -> None:
         super().__init__(schedule, settings, restarts)
         query = schedule.query
         spec = {
@@ -56,7 +57,7 @@ class OfWindows(Meaning):
         return {key for key, windows in self.definition.windows.items() if windows}
 
     def _main(self, fired: Sequence[Mapping[str, Any]], before: int, alive: set[Any], settings: Settings) -> dict[Any, Any]:
-        query, found = self.query, dict[Any, list[Told]]()
+        query, found = self.query, dict[Any, list[OutputRow]]()
         for place, one in enumerate(fired):
             key = one["key"]
             self.firings[key] += 1
@@ -68,17 +69,17 @@ class OfWindows(Meaning):
         emitted = {key: self.emitted(as_emitted(query, firings)) for key, firings in found.items()}
         return {key: rows for key, rows in emitted.items() if rows}
 
-    def told(self, key: Any, rows: Sequence[Row], settings: Settings) -> Told:
+    def told(self, key: Any, rows: Sequence[Row], settings: Settings) -> OutputRow:
         """What a firing tells of the rows in it."""
         code = {"declared": (), "context": (self.firings[key],)}.get(self.query.function, (settings.code,))
         return (*summed(rows), *code)
 
-    def emitted(self, firings: list[Told]) -> list[Told]:
+    def emitted(self, firings: list[OutputRow]) -> list[OutputRow]:
         """The rows that come of the firings of a key."""
         return firings
 
 
-def as_emitted(query: Query, firings: Sequence[Told]) -> list[Told]:
+def as_emitted(query: Query, firings: Sequence[OutputRow]) -> list[OutputRow]:
     """The firings of a key in a micro-batch as the operator emits them: on columns the last of each window, in any order."""
     if query.tells_every_firing:
         return list(firings)
@@ -99,4 +100,18 @@ def in_order(query: Query, tasks: Sequence[Sequence[Row]]) -> list[Row]:
     return [row for _, row in sorted(ranked, key=lambda one: one[0])]
 
 
-__all__ = ["OfWindows", "as_emitted", "in_order"]
+def windows_of(rows: Sequence[Row], size: int, slide: int, offset: int) -> dict[tuple[Any, int, int], OutputRow]:
+    """The windows ``[n * slide + offset, n * slide + offset + size)`` that rows lie in, by key and bounds."""
+    found: dict[tuple[Any, int, int], list[Row]] = {}
+    for row in rows:
+        start = (row.at - offset) // slide * slide + offset
+        while start > row.at - size:
+            found.setdefault((row.key, start, start + size), []).append(row)
+            start -= slide
+    return {place: summed(some) for place, some in found.items()}
+
+
+def as_of(rows: Sequence[Row], key: Any, until: int, length: int, slice_: int, offset: int) -> OutputRow:
+    """The rows of a key in the ``length`` before the slice that an instant lies in."""
+    end = (until - offset) // slice_ * slice_ + offset
+    return summed(row for row in rows if row.key == key and end - length <= row.at < end)

@@ -1,4 +1,4 @@
-"""``python -m panestream.testing.simulate``: many schedules, what they came to, and the first broken one as a script."""
+"""``python -m tests.testing.simulation.campaign``: many schedules, what they came to, and the first broken one as a script."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from panestream.testing.simulation.campaign import Figures, campaign
-from panestream.testing.simulation.choosing import OPERATORS
 from panestream.testing.simulation.explore import KINDS
+from tests.testing.simulation.campaign.campaign import Figures, campaign
+from tests.testing.simulation.campaign.random_schedules import OPERATORS
 
 PLAIN_EVERY = 10.0
 """Seconds between two lines where the output is no terminal."""
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         figures = campaign(
             given.seed, given.schedules, operators, first=given.first, runs=given.runs, seconds=given.seconds, told=told
         )
-    command = "python -m panestream.testing.simulate " + " ".join(sys.argv[1:] if arguments is None else arguments)
+    command = "python -m tests.testing.simulation.campaign " + " ".join(sys.argv[1:] if arguments is None else arguments)
     print(summary(figures))
     if given.json:
         Path(given.json).write_text(json.dumps({"command": command.strip(), **figures.as_json()}, indent=2) + "\n", "utf-8")
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
-        prog="python -m panestream.testing.simulate",
+        prog="python -m tests.testing.simulation.campaign",
         description="Runs windows under Spark's contract without Spark, with every crash, and checks what comes of them.",
     )
     parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same schedules (0)")
@@ -130,3 +130,7 @@ def page(figures: Figures, command: str) -> str:
     lines.append("| all | " + " | ".join(f"{figures.runs[kind]:,}" for kind in KINDS) + f" | {figures.all_runs:,} |")
     lines += ["", "What a run is, and what stands for what: [docs/how-to/simulation.md](../../docs/how-to/simulation.md).", ""]
     return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,1 +1,0 @@
-"""What queries mean, by definition: everything is kept, everything is replayed. Nothing here knows the engine."""
