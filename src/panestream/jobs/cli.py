@@ -1,4 +1,4 @@
-"""The command line: ``panestream run``, ``explain``, ``inspect``, ``why``, ``savepoint``, ``compact``, ``demo`` and others."""
+"""The command line: ``panestream run``, ``explain``, ``inspect``, ``why``, ``savepoint``, ``compact`` and others."""
 
 from __future__ import annotations
 
@@ -160,34 +160,6 @@ def _loaded(
 ) -> LoadedJob:
     kind = mode.value if mode else None
     return load_job(job, Overrides(input=source, output=output, mode=kind, checkpoint=checkpoint, **started))
-
-
-@app.command()
-def demo(
-    *,
-    input: Annotated[  # noqa: A002
-        Path | None, typer.Option("--input", help="A UserBehavior CSV file (.gz too) instead of made-up clicks.")
-    ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=1_000, max=20_000_000, help="How many clicks to make.")] = 3_000_000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed makes the same clicks.")] = 1,
-    files: Annotated[int, typer.Option("--files", min=1, max=1_000, help="Into how many files, each a micro-batch.")] = 12,
-    output: Annotated[Path, typer.Option("--output", help="The folder of everything the demo makes.")] = Path("demo-output"),
-    utc_offset: Annotated[
-        float, typer.Option("--utc-offset", min=-14, max=14, help="The shop's clock in hours from UTC, for what is shown.")
-    ] = 8,
-    keep: Annotated[bool, typer.Option("--keep", help="Go on from what an earlier run left; default: begin anew.")] = False,
-    show_traceback: Traceback = False,
-) -> None:
-    """Hot items of a shop: the most viewed items per hour, every five minutes, streaming, with a picture at the end."""
-    from panestream.demo.hot_items import Demo, prepare, show_outcome
-
-    console = PipeConsole()
-    with readable_errors(show_traceback), ended_with(console):
-        plan = Demo(input=input, rows=rows, seed=seed, files=files, output=output, utc_offset=utc_offset, keep=keep)
-        prepared = prepare(plan, console)
-        again = f"panestream demo {' '.join(sys.argv[2:])}".rstrip() + ("" if keep else " --keep")
-        execute(load_job(prepared.job_file), console, after_batch=prepared.ranking, again=again)
-        show_outcome(prepared, console)
 
 
 @app.command()
