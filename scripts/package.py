@@ -183,7 +183,7 @@ def try_it() -> None:
         (visits / "clicks.csv").write_text("".join(f"ann,{click}\n" for click in clicks), "utf-8")
         for arguments in (("examples", "visits.toml"), ("run", "visits.toml")):
             _run([python.with_name("panestream"), *arguments], cwd=folder, env=environment)
-        written = "".join(file.read_text("utf-8") for file in Path(folder).glob("output/**/*.json"))
+        written = "".join(file.read_text("utf-8") for file in Path(folder).glob("output/visits/main/batch_id=*/*.json"))
         if [json.loads(line)["items"] for line in written.splitlines()] != [["shoes", "hat"]]:
             raise PackageError(f"visits.toml wrote {written!r}")
     print("installed and run from the wheel: the README's first example, and a job file")

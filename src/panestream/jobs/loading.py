@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from panestream.errors import JobError
-from panestream.jobs.document import Document, load_document
-from panestream.jobs.file_limits import MAX_DEPTH, MAX_VALUES
+from panestream.jobs.document import MAX_DEPTH, MAX_VALUES, Document, load_document
 from panestream.jobs.model import Job
 from panestream.jobs.schema import CONTROL, Place, Wrong, section
 from panestream.jobs.together import check_together
