@@ -14,7 +14,7 @@ from typing import Any
 
 from panestream.jobs import functions, model, sinks, source, streams, trigger_options, windows
 from panestream.jobs.aggregates import FUNCTIONS
-from panestream.jobs.editors import described
+from panestream.jobs.json_schema import described
 from panestream.jobs.schema import wants
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "job-files.md"

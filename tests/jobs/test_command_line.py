@@ -22,8 +22,8 @@ from hot_items import __main__ as demo
 from panestream.errors import InvalidEventTimeError, PanestreamWarning, PlanMismatchError, SinkError
 from panestream.jobs import cli
 from panestream.jobs.live import Display, PipeConsole, PlainConsole, Totals, status_line
+from panestream.jobs.messages import WORDS
 from panestream.jobs.schema import CONTROL
-from panestream.jobs.words import WORDS
 
 PACKAGE = Path(cli.__file__).parents[1]
 JOB = (Path(__file__).parents[2] / "examples" / "hot_items.toml").read_text()

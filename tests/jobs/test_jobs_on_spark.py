@@ -15,8 +15,8 @@ from hot_items.clicks import BROKEN, EMPTY_TIME, GOOD, LATE, Shape, make_clicks,
 from hot_items.demo import read_output
 from panestream.errors import JobError
 from panestream.jobs import cli
+from panestream.jobs.building import spark_path
 from panestream.jobs.loading import Overrides, load_job
-from panestream.jobs.reading import spark_path
 from panestream.jobs.runner import build
 
 pytestmark = pytest.mark.spark

@@ -20,11 +20,11 @@ from panestream import __version__
 from panestream.errors import PanestreamError
 from panestream.jobs.live import Display, PipeConsole, PlainConsole, discard_output, summary
 from panestream.jobs.loading import LoadedJob, Overrides, load_job
+from panestream.jobs.messages import translate_messages
 from panestream.jobs.model import Job
 from panestream.jobs.reporting import reported
 from panestream.jobs.runner import Query, Runner, SparkRunner
 from panestream.jobs.sessions import settings_of
-from panestream.jobs.words import told_of_job
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.reasons import first_sentence, of_spark
 
@@ -267,7 +267,7 @@ def schema() -> None:
     """Print the JSON Schema of job files, by which editors complete keys and mark mistakes."""
     import json
 
-    from panestream.jobs.editors import job_schema
+    from panestream.jobs.json_schema import job_schema
 
     with ended_with(PipeConsole()):
         print(json.dumps(job_schema(), indent=2, ensure_ascii=False))
@@ -317,7 +317,7 @@ def execute(
     end_if_closed(console)
     with console.status(f"starting Spark for {job.name}"):
         runner_context = make_runner(loaded)
-    with runner_context as runner, told_of_job(loaded, _warn):
+    with runner_context as runner, translate_messages(loaded, _warn):
         if job.mode == "batch":
             display = Display(console, has_windows=job.interval_join is None)
             with console.status(f"running {job.name} as a batch"):

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 
 from panestream.errors import InvalidWindowError, did_you_mean
 from panestream.jobs.schema import (
+    InvalidValue,
     Place,
     Reader,
-    Wrong,
     all_noted,
     boolean,
     choice,
@@ -76,7 +76,7 @@ def _several(word: str, value: object, place: Place) -> Trigger:
     parts = []
     with all_noted(place):
         for index, each in enumerate(value):
-            with suppress(Wrong):
+            with suppress(InvalidValue):
                 parts.append(trigger_part(each, place.at(index)))
     try:
         return _SEVERAL[word](*parts)
