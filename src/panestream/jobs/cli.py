@@ -184,12 +184,13 @@ def inspect(
     show_traceback: Traceback = False,
 ) -> None:
     """Look into a checkpoint or savepoint: how far time is, which windows are open, which keys and key groups are large."""
-    from panestream.jobs.inspecting import Inspection, show
+    from panestream.jobs import state_commands
 
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
         settings = settings_of(conf or (), remote)
-        show(Inspection(checkpoint, batch, key or (), window or (), most, as_json, html, settings), console)
+        inspection = state_commands.Inspection(checkpoint, batch, key or (), window or (), most, as_json, html, settings)
+        state_commands.inspect(inspection, console)
 
 
 @app.command()
@@ -218,12 +219,13 @@ def why(
     show_traceback: Traceback = False,
 ) -> None:
     """Say why a row is missing, or what a window waits for: what a checkpoint or savepoint still knows of it."""
-    from panestream.jobs.why import Question, answer
+    from panestream.jobs import state_commands
 
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
         settings = settings_of(conf or (), remote)
-        answer(Question(checkpoint, batch, key or (), time, window, most, as_json, settings), console)
+        question = state_commands.Question(checkpoint, batch, key or (), time, window, most, as_json, settings)
+        state_commands.why(question, console)
 
 
 @app.command()
@@ -237,11 +239,11 @@ def savepoint(
     show_traceback: Traceback = False,
 ) -> None:
     """Take the state out of a checkpoint, as Parquet: another job starts from it, with other key groups, aggregates, versions."""
-    from panestream.jobs.taking_savepoints import take_out
+    from panestream.jobs import state_commands
 
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
-        take_out(checkpoint, folder, batch, settings_of(conf or (), remote), console)
+        state_commands.savepoint(checkpoint, folder, batch, settings_of(conf or (), remote), console)
 
 
 @app.command()
@@ -255,11 +257,11 @@ def compact(
     show_traceback: Traceback = False,
 ) -> None:
     """Put the small Parquet files of an output together, beside the query that writes there (batches_per_folder)."""
-    from panestream.jobs.compacting import put_together
+    from panestream.jobs import state_commands
 
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
-        put_together(path, file_bytes, grace, settings_of(conf or (), remote), console)
+        state_commands.compact(path, file_bytes, grace, settings_of(conf or (), remote), console)
 
 
 @app.command()
