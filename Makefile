@@ -22,7 +22,7 @@ setup: $(STAMP) ## build .venv, and find or install Java
 	@scripts/ensure_java.sh > /dev/null
 
 run: $(STAMP) ## the demo: hot items from shop clicks, streaming (ARGS="--help" shows its options)
-	@$(SPARK_ENV) && $(VENV)/bin/panestream demo $(ARGS)
+	@$(SPARK_ENV) && PYTHONPATH="$(CURDIR)/examples" $(PY) -m hot_items $(ARGS)
 
 # The interpreter with real Delta, Iceberg and Kafka; empty where it cannot be made.
 CONNECTORS = python=$$(scripts/make_spark_env.sh $(CONNECTORS_SPARK)) || exit 1; [ -z "$$python" ] || "$$python" scripts/class_archive.py
@@ -70,7 +70,7 @@ kafka: ## a real Kafka broker on this machine, until Ctrl+C (ARGS="--port 9092 -
 # environment can be made. What other versions of numpy, Arrow and the command line's libraries would break; on Spark the README's example,
 # and job files with sessions, counts, several windows and a function: minutes, so that .ci/run can afford it.
 FLOOR_TESTS := tests/engine/aggregates tests/windowing/aggregates tests/engine/operators/row/test_codec.py \
-	tests/engine/operators/row/test_declared.py tests/jobs/test_command_line.py tests/demo/test_picture.py \
+	tests/engine/operators/row/test_declared.py tests/jobs/test_command_line.py tests/examples/hot_items/test_picture.py \
 	tests/engine/exchange/test_exchange.py
 FLOOR_SPARK_TESTS := tests/architecture/test_readme.py tests/jobs/test_window_jobs_on_spark.py
 
@@ -93,7 +93,7 @@ RELEASE = python=$$(scripts/make_release_env.sh) || exit 1; [ -n "$$python" ] ||
 package: ## wheel and sdist in dist/: built twice, looked into, checked
 	@$(RELEASE) "$$python" scripts/package.py build
 
-test-package: package ## the wheel in an empty environment (.venv-package): README's example and the demo run from there
+test-package: package ## the wheel in an empty environment (.venv-package): README's example and a job file run from there
 	@$(RELEASE) JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME; "$$python" scripts/package.py try
 
 sbom: package ## what an installation holds, as CycloneDX, in dist/; and whether pip-audit knows anything against it

@@ -18,10 +18,10 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from pyspark.sql import DataFrame
-from shopper_sessions import CLICKS, CLICKS_SCHEMA, VISITS_SCHEMA
 
 import panestream as pst
 from panestream.testing import MicroBatches
+from shopper_sessions import CLICKS, CLICKS_SCHEMA, VISITS_SCHEMA
 
 LAST_CLICK = pst.state.ReducingStateDescriptor("last click", max)
 

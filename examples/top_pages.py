@@ -1,7 +1,7 @@
 """The two most viewed pages of the last ten minutes, every five minutes: hot items, in small.
 
 Declared aggregates on sliding windows run as columns, one slice of time at a time, and ``top`` ranks each window when it fires.
-`panestream demo` and hot_items.toml do the same with many rows.
+`make run` and hot_items.toml do the same with many rows.
 
     python examples/top_pages.py
 """

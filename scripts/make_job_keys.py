@@ -12,9 +12,9 @@ import re
 from pathlib import Path
 from typing import Any
 
-from panestream.jobs import functions, kafka, model, sinks, source, streams, times, windows
+from panestream.jobs import functions, model, sinks, source, streams, trigger_options, windows
 from panestream.jobs.aggregates import FUNCTIONS
-from panestream.jobs.editors import described
+from panestream.jobs.json_schema import described
 from panestream.jobs.schema import wants
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "job-files.md"
@@ -24,15 +24,15 @@ _MARKED = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 SECTIONS: dict[str, type] = {
     "job": model.Job,
     "source": source.Source,
-    "source_kafka": kafka.KafkaSource,
-    "event_time": times.EventTime,
-    "watermark": times.Watermark,
-    "processing_time": times.ProcessingTime,
+    "source_kafka": source.KafkaSource,
+    "event_time": streams.EventTime,
+    "watermark": streams.Watermark,
+    "processing_time": streams.ProcessingTime,
     "streams": streams.Stream,
     "join": streams.Join,
     "interval_join": streams.IntervalJoin,
     "window": windows.WindowSection,
-    "firing": windows.Firing,
+    "firing": trigger_options.Firing,
     "process": functions.ProcessSection,
     "apply_arrow": functions.ArrowFunctionSection,
     "top": model.Top,

@@ -1,12 +1,13 @@
 """Builds the wheel and the sdist, looks into them, and tries them where nothing else is: what `make package` and its kin run.
 
 package.py build            dist/: wheel and sdist, checked
-package.py try              installs the wheel into an empty environment and runs the demo and the README's example from there
+package.py try              installs the wheel into an empty environment and runs the README's example and a job file from there
 package.py sbom             dist/*.cdx.json: what that environment holds; and asks whether any of it is known to be vulnerable
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -23,6 +24,8 @@ ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 EMPTY = ROOT / ".venv-package"
 PACKAGE = ROOT / "src" / "panestream"
+DEMO = "examples/hot_items/"
+"""The folder of the demo, which `make run` runs from a clone."""
 MUST = os.environ.get("PANESTREAM_AUDIT") == "required"
 """Whether what cannot be looked at is an error: for a release."""
 _UNREACHABLE = re.compile(r"NewConnectionError|ConnectionError|ProxyError|Temporary failure|timed out|No matching distribution")
@@ -100,7 +103,8 @@ def check_wheel(wheel: Path) -> None:
         metadata = archive.read(_one(names, r"panestream-[^/]+\.dist-info/METADATA")).decode()
         scripts = archive.read(_one(names, r"panestream-[^/]+\.dist-info/entry_points\.txt")).decode()
     files = (path for path in PACKAGE.rglob("*") if path.is_file() and "__pycache__" not in path.parts)
-    wanted = {path.relative_to(PACKAGE.parent).as_posix() for path in files} | {f"panestream/{name}" for name in examples()}
+    wanted = {path.relative_to(PACKAGE.parent).as_posix() for path in files}
+    wanted |= {f"panestream/{name}" for name in examples() if not name.startswith(DEMO)}
     _compare(wheel, wanted - names, {name for name in names - wanted if ".dist-info/" not in name})
     _one(names, r"panestream-[^/]+\.dist-info/licenses/LICENSE")
     if "panestream/py.typed" not in names:
@@ -116,7 +120,7 @@ def check_wheel(wheel: Path) -> None:
 
 
 def examples() -> set[str]:
-    """The files of examples/, as they are seen from the root: wheel and sdist have them all."""
+    """Return the files of examples/, as they are seen from the root: the sdist has them all, the wheel all but the demo."""
     files = (path for path in (ROOT / "examples").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     return {path.relative_to(ROOT).as_posix() for path in files}
 
@@ -156,7 +160,7 @@ def _compare(file: Path, missing: set[str], surplus: set[str]) -> None:
 
 
 def try_it() -> None:
-    """Installs the wheel beside nothing, and runs the demo and the README's first example in an empty folder."""
+    """Installs the wheel beside nothing, and runs the README's first example and the job file visits.toml in an empty folder."""
     from readme_example import write_clicks
 
     python = empty_environment()
@@ -173,10 +177,16 @@ def try_it() -> None:
     with tempfile.TemporaryDirectory() as folder:
         write_clicks(Path(folder) / "clicks")
         _run([python, "-c", example + look], cwd=folder, env=environment)
-        _run([python.with_name("panestream"), "demo", "--rows", "20000", "--files", "3"], cwd=folder, env=environment)
-        if not list(Path(folder).rglob("*.parquet")):
-            raise PackageError("the demo left nothing")
-    print("installed and run from the wheel: the README's first example, and the demo")
+        visits = Path(folder) / "data" / "visits"
+        visits.mkdir(parents=True)
+        clicks = ("shoes,2026-03-02 09:00:00", "hat,2026-03-02 09:10:00", "hat,2026-03-02 12:00:00")
+        (visits / "clicks.csv").write_text("".join(f"ann,{click}\n" for click in clicks), "utf-8")
+        for arguments in (("examples", "visits.toml"), ("run", "visits.toml")):
+            _run([python.with_name("panestream"), *arguments], cwd=folder, env=environment)
+        written = "".join(file.read_text("utf-8") for file in Path(folder).glob("output/visits/main/batch_id=*/*.json"))
+        if [json.loads(line)["items"] for line in written.splitlines()] != [["shoes", "hat"]]:
+            raise PackageError(f"visits.toml wrote {written!r}")
+    print("installed and run from the wheel: the README's first example, and a job file")
 
 
 def empty_environment() -> Path:

@@ -29,7 +29,7 @@ PAGES = sorted(
 FOREIGN = {
     "pyspark/daemon.py": "PySpark's",
     "json.py": "a file of a user's that has the name of a module of Python's",
-    "demo-output/hot_items.toml": "what `panestream demo` leaves",
+    "demo-output/hot_items.toml": "what `make run` leaves",
 }
 
 _FILE = re.compile(r"(?<![\w./*>-])((?:\.\./)*[\w-]+(?:/[\w.-]+)*\.(?:py|toml|json|sh|md|java))\b(?!\.\w)", re.IGNORECASE)

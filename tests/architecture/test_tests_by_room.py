@@ -26,6 +26,7 @@ ACROSS = {
     "golden": "checkpoints and savepoints that every later version must read",
     "docs": "the pages: their code runs, the site builds, a browser shows it",
     "examples": "the scripts of examples/",
+    "examples/hot_items": "the demo, without Spark",
     "bad_input": "what becomes of input that is not as it should be, in one table",
     "security": "state, savepoints and job files that are meant to do harm; what a scan of the code finds",
     "recovery": "jobs that are killed",

@@ -40,7 +40,6 @@ LAYERS: dict[str, frozenset[str]] = {
     "jobs": frozenset(
         {"errors", "windowing", "engine", "spark", "inspection", "metrics", "datastream", "testing", "tracing", "report"}
     ),
-    "demo": frozenset({"errors", "spark"}),
     "lazy_names": frozenset({"errors", "windowing"}),
 }
 PUBLIC_MODULES = ("evictors", "functions", "order", "sinks", "state", "tools", "triggers", "windows")
@@ -57,9 +56,7 @@ ENGINE_LAYERS: dict[str, frozenset[str]] = {
 }
 # May import the package itself though it lies below it, with the reason.
 KNOWS_THE_PACKAGE: dict[str, str] = {}
-# A module that may import from a room that is closed to the rest of its own, with the reason.
-ALLOWED_ROOMS: dict[tuple[str, str], str] = {("jobs/cli.py", "demo"): "`panestream demo`, imported when it is called"}
-SPARK_ROOMS = frozenset({"spark", "datastream", "jobs", "demo", "testing", "metrics", "advisor", "report"})
+SPARK_ROOMS = frozenset({"spark", "datastream", "jobs", "testing", "metrics", "advisor", "report"})
 PURE_ROOMS = frozenset({"windowing", "engine", "errors", "pages", "inspection", "tracing", "pictures"})
 
 # A clock, chance, or a way around the rule about imports.
@@ -146,7 +143,7 @@ def imports_run_one_way(module: Module) -> Iterator[str]:
         if room not in LAYERS:
             if module.room not in ("jobs", "testing") and module.path not in KNOWS_THE_PACKAGE:
                 yield f"{module.path}:{line}: imports {name}: only jobs and testing may use the package's public names"
-        elif room != module.room and room not in LAYERS[module.room] and (module.path, room) not in ALLOWED_ROOMS:
+        elif room != module.room and room not in LAYERS[module.room]:
             yield f"{module.path}:{line}: {module.room} imports from {room}"
 
 
@@ -295,7 +292,7 @@ PLANTED = [
     (imports_run_one_way, "spark/x.py", "def f():\n    from panestream import stream"),
     (imports_run_one_way, "spark/x.py", "import panestream as pst"),
     (imports_run_one_way, "datastream/keyed.py", "from panestream.jobs.model import Job"),
-    (imports_run_one_way, "jobs/model.py", "def f():\n    from panestream.demo.hot_items import Demo"),
+    (imports_run_one_way, "jobs/model.py", "def f():\n    from panestream.notebook.live import Live"),
     (imports_run_one_way, "errors.py", "from panestream.windowing.time import to_micros"),
     (imports_run_one_way, "novelty/x.py", "pass"),
     (the_engine_is_built_upwards, "engine/kernels/x.py", "from panestream.engine.storage.payload import encode"),
@@ -374,7 +371,7 @@ def test_a_circle_of_modules_is_found(texts, count):
     assert len(circles([Module(path, text) for path, text in texts.items()])) == count
 
 
-@pytest.mark.parametrize("permission", [*ALLOWED_DANGERS, *ALLOWED_DOORS, *ALLOWED_ROOMS, *ALLOWED_IMPURITIES], ids=":".join)
+@pytest.mark.parametrize("permission", [*ALLOWED_DANGERS, *ALLOWED_DOORS, *ALLOWED_IMPURITIES], ids=":".join)
 def test_a_permission_is_still_needed(permission):
     path, what = permission
     assert what.split(".")[-1] in (PACKAGE / path).read_text("utf-8")

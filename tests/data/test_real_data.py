@@ -15,8 +15,8 @@ import pyarrow.dataset as ds
 import pytest
 
 import panestream as pst
+from hot_items.clicks import split_file
 from panestream import agg
-from panestream.demo.clicks import split_file
 from panestream.errors import PanestreamWarning
 
 pytestmark = pytest.mark.spark

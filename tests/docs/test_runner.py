@@ -92,7 +92,7 @@ def test_each_page_begins_in_an_empty_folder():
         ("panestream --help", []),
         ("panestream runs job.toml", ["there is no command 'runs'"]),
         ("panestream run job.toml \\\n  --metrics 9464", ["panestream run has no --metrics"]),
-        ("FOO=1 panestream demo --row=5", ["panestream demo has no --row"]),
+        ("FOO=1 panestream why DIR --times=5", ["panestream why has no --times"]),
     ],
 )
 def test_commands_that_there_are_not_are_found(line, wrong):

@@ -9,17 +9,17 @@ from collections import Counter
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import pytest
+
 import late_rows
 import page_views
+import panestream as pst
 import processing_time
-import pytest
 import session_trigger
 import shopper_sessions
 import time_evictor
 import top_pages
 import word_count
-
-import panestream as pst
 from panestream.testing import MicroBatches
 
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from panestream.errors import JobError
 from panestream.jobs import cli, loading
-from panestream.jobs.editors import job_schema
+from panestream.jobs.json_schema import job_schema
 from panestream.jobs.runner import SessionRunner, close_listeners, open_listeners
 from tests.listening import Ends
 
@@ -93,8 +93,8 @@ def panestream(spark, monkeypatch):
     monkeypatch.setattr(cli, "make_runner", SharedSession)
     monkeypatch.setenv("COLUMNS", "300")
 
-    def invoke(*arguments):
-        result = CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
+    def invoke(*arguments, app=cli.app):
+        result = CliRunner().invoke(app, [str(argument) for argument in arguments])
         if result.exception is not None and not isinstance(result.exception, SystemExit):
             raise result.exception
         return result

@@ -18,11 +18,12 @@ from rich.table import Table
 from rich.text import Text
 from typer.testing import CliRunner
 
+from hot_items import __main__ as demo
 from panestream.errors import InvalidEventTimeError, PanestreamWarning, PlanMismatchError, SinkError
 from panestream.jobs import cli
 from panestream.jobs.live import Display, PipeConsole, PlainConsole, Totals, status_line
+from panestream.jobs.messages import WORDS
 from panestream.jobs.schema import CONTROL
-from panestream.jobs.words import WORDS
 
 PACKAGE = Path(cli.__file__).parents[1]
 JOB = (Path(__file__).parents[2] / "examples" / "hot_items.toml").read_text()
@@ -233,6 +234,15 @@ def test_interrupting_stops_the_query_and_says_how_to_go_on(job, spark, monkeypa
     assert signal.getsignal(number) == before
 
 
+def test_interrupting_the_demo_shows_the_make_command_that_resumes_it(spark, monkeypatch, tmp_path):
+    spark.endless, spark.sent = True, signal.SIGINT
+    arguments = ["--rows", "1000", "--output", str(tmp_path / "o")]
+    monkeypatch.setattr("sys.argv", ["hot_items", *arguments])
+    result = CliRunner().invoke(demo.app, arguments)
+    assert result.exit_code == 130, result.output
+    assert f"same command:\n  make run ARGS='--rows 1000 --output {tmp_path / 'o'} --keep'" in result.output
+
+
 def test_missing_input_is_found_before_spark_starts(job):
     result = invoke("run", job)  # the real runner
     assert result.exit_code == 2
@@ -242,7 +252,8 @@ def test_missing_input_is_found_before_spark_starts(job):
 def test_wrong_options_are_refused(job, spark):
     assert invoke("run", job, "--mode", "steam").exit_code == 2
     assert invoke("run").exit_code == 2
-    assert invoke("demo", "--rows", "5").exit_code == 2
+    assert invoke("run", job, "--metrics-port", "70000").exit_code == 2
+    assert CliRunner().invoke(demo.app, ["--rows", "5"]).exit_code == 2
 
 
 # --- what one sees while it runs
@@ -317,12 +328,12 @@ def test_lines_above_the_live_line_come_after_each_micro_batch():
 # --- nobody reads the output any more
 
 
-def ended(arguments):
+def ended(arguments, app=cli.app):
     """The exit status of a command whose standard output is a pipe that nobody reads any more, as with `head`."""
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as pipe, redirect_stdout(pipe), pytest.raises(SystemExit) as end:
-        cli.app([str(argument) for argument in arguments])
+        app([str(argument) for argument in arguments])
     return end.value.code
 
 
@@ -351,7 +362,7 @@ def test_a_closed_output_stops_the_query_that_prints_from_another_thread(job, sp
 
 
 def test_a_closed_output_ends_the_command_before_spark_is_started(job, spark, tmp_path):
-    assert ended(["demo", "--rows", 1000, "--output", tmp_path / "o"]) == 141
+    assert ended(["--rows", 1000, "--output", tmp_path / "o"], demo.app) == 141
     assert spark.loaded is None
 
 

@@ -11,8 +11,8 @@ from typer.testing import CliRunner
 
 import panestream as pst
 from panestream.errors import SinkError
-from panestream.jobs import cli, compacting
-from panestream.jobs.compacting import told
+from panestream.jobs import cli, state_commands
+from panestream.jobs.state_commands import compaction_lines
 from tests.datastream.test_stream import at, read_stream, windowed, write_files
 from tests.spark.sinks.test_fenced import uncommit
 
@@ -23,7 +23,7 @@ ROWS = [[("ann", at(20 * number), 1)] + [("ann", at(0), number)] * (number > 1) 
 @pytest.fixture
 def typed(request, monkeypatch):
     spark = request.getfixturevalue("spark")
-    monkeypatch.setattr(compacting, "make_session", lambda name, settings: nullcontext(spark))
+    monkeypatch.setattr(state_commands, "make_session", lambda name, settings: nullcontext(spark))
     return lambda *arguments: CliRunner().invoke(cli.app, ["compact", *map(str, arguments)])
 
 
@@ -119,7 +119,7 @@ def test_how_many_micro_batches_share_a_folder_is_a_whole_number(wrong):
 
 
 def test_folders_that_changed_are_told():
-    assert dict(told(pst.sinks.Compaction(2, 30, 4, 5000, 1))) == {
+    assert dict(compaction_lines(pst.sinks.Compaction(2, 30, 4, 5000, 1))) == {
         "folders": "2",
         "files": "30 -> 4",
         "rows": "5,000",

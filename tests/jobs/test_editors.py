@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from panestream.jobs import cli
 from panestream.jobs.document import load_document
-from panestream.jobs.editors import job_schema
+from panestream.jobs.json_schema import job_schema
 from panestream.jobs.loading import load_job
 from panestream.jobs.model import Job
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 import panestream as pst
 from panestream import agg
-from panestream.jobs import cli, inspecting
+from panestream.jobs import cli, state_commands
 from panestream.testing import MicroBatches
 from tests.inspection.schema import wrong
 
@@ -55,7 +55,7 @@ def inspect(spark, monkeypatch):
         given.append(settings)
         yield spark
 
-    monkeypatch.setattr(inspecting, "make_session", shared)
+    monkeypatch.setattr(state_commands, "make_session", shared)
 
     def run(*arguments, width=80, status=0):
         monkeypatch.setenv("COLUMNS", str(width))

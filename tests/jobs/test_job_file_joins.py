@@ -7,8 +7,8 @@ import itertools
 import pytest
 
 from panestream.errors import JobError
+from panestream.jobs.building import check_paths
 from panestream.jobs.cli import described
-from panestream.jobs.reading import check_paths
 from panestream.windowing.assigners import CalendarDays, TumblingEventTimeWindows
 
 LEFT = """\

@@ -8,8 +8,8 @@ import pytest
 
 import panestream as pst
 from panestream.errors import JobError
-from panestream.jobs.kafka import KafkaSource
 from panestream.jobs.loading import load_job
+from panestream.jobs.source import KafkaSource
 
 EXAMPLE = (Path(__file__).resolve().parents[2] / "examples" / "hot_items_kafka.toml").read_text("utf-8")
 

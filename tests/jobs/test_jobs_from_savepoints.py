@@ -6,7 +6,7 @@ import pytest
 
 from panestream.errors import CheckpointError, JobError
 from panestream.jobs.loading import Overrides, load_job
-from panestream.jobs.savepoints import from_savepoint
+from panestream.jobs.runner import from_savepoint
 from panestream.spark.savepoint import taking_over
 from panestream.spark.savepoint.birth import Birth
 from panestream.spark.savepoint.manifest import Manifest

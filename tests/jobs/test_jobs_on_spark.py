@@ -10,12 +10,13 @@ from datetime import datetime, timedelta, timezone
 import numpy as np
 import pytest
 
-from panestream.demo.clicks import BROKEN, EMPTY_TIME, GOOD, LATE, Shape, make_clicks
-from panestream.demo.hot_items import read_output
+from hot_items.__main__ import app as demo_app
+from hot_items.clicks import BROKEN, EMPTY_TIME, GOOD, LATE, Shape, make_clicks, set_order
+from hot_items.demo import read_output
 from panestream.errors import JobError
 from panestream.jobs import cli
+from panestream.jobs.building import spark_path
 from panestream.jobs.loading import Overrides, load_job
-from panestream.jobs.reading import spark_path
 from panestream.jobs.runner import build
 
 pytestmark = pytest.mark.spark
@@ -48,7 +49,7 @@ def written(folder):
 
 def test_the_demo_finds_what_counting_by_hand_finds(panestream, tmp_path):
     out = tmp_path / "out"
-    result = panestream("demo", "--rows", ROWS, "--files", FILES, "--output", out)
+    result = panestream("--rows", ROWS, "--files", FILES, "--output", out, app=demo_app)
     assert result.exit_code == 0, result.output
     clicks = make_clicks(Shape(rows=ROWS))
 
@@ -135,8 +136,6 @@ def trips(tmp_path):
         "1,2025-01-01 08:10:00,1\n1,2025-01-01 08:20:00,2\n2,2025-01-01 10:00:00,1\n2,2025-01-01 10:00:01,0\n"
     )
     (tmp_path / "in" / "2.csv").write_text("1,2025-01-01 08:30:00,5\n1,at noon,1\n2,2025-01-01 12:00:00,1\n")
-    from panestream.demo.clicks import set_order
-
     set_order([tmp_path / "in" / "1.csv", tmp_path / "in" / "2.csv"])
     return tmp_path / "trips.toml"
 

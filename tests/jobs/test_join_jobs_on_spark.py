@@ -130,7 +130,7 @@ def test_a_function_with_a_context_sees_rows_with_a_side_each(ran, tmp_path):
 
 
 def test_columns_that_are_selected_keep_what_tells_where_a_record_lies(spark):
-    from panestream.jobs.reading import _selected
+    from panestream.jobs.building import _selected
     from panestream.spark.kafka.records import ARRIVAL, MALFORMED, SOURCE
 
     own = [*ARRIVAL, SOURCE, MALFORMED]

@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 import panestream as pst
 from panestream import agg
-from panestream.jobs import cli, inspecting
+from panestream.jobs import cli, state_commands
 from panestream.testing import MicroBatches
 
 START = dt.datetime(2026, 1, 1, 10, tzinfo=dt.timezone.utc)
@@ -46,7 +46,7 @@ def ask(spark, monkeypatch):
     def shared(name, settings):
         yield spark
 
-    monkeypatch.setattr(inspecting, "make_session", shared)
+    monkeypatch.setattr(state_commands, "make_session", shared)
     monkeypatch.setenv("COLUMNS", "200")
     return invoked
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from panestream.demo.clicks import Shape, make_clicks, split_file, write_clicks
+from hot_items.clicks import Shape, make_clicks, split_file, write_clicks
 from tests.recovery.kill_loop import run_job, run_with_kills
 
 pytestmark = pytest.mark.spark

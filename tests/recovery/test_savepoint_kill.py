@@ -20,7 +20,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from panestream.demo.clicks import Shape, make_clicks, write_clicks
+from hot_items.clicks import Shape, make_clicks, write_clicks
 from tests.recovery.kill_loop import LONGEST_RUN_SECONDS, ROOT, last_batch
 from tests.recovery.test_kill import JOB
 

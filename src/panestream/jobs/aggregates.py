@@ -11,9 +11,9 @@ from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.jobs.schema import (
+    InvalidValue,
     Place,
     Reader,
-    Wrong,
     accepted,
     array,
     boolean,
@@ -157,13 +157,13 @@ def _aggregate(value: object, place: Place) -> AggregateSection:
             continue
         try:
             given[str(key)] = _reader(function, str(key), place.at(str(key)))(raw, place.at(str(key)))
-        except Wrong:
+        except InvalidValue:
             continue
     for each in takes.values():
         if each.required and each.name not in value:
             place.note(f"{each.name!r} is missing: {function} needs it")
     if len(place.problems) > before:
-        raise Wrong
+        raise InvalidValue
     spec = AggregateSection(function=function, alias=given.pop("alias", None), arguments=given)
     try:
         spec.recipe  # noqa: B018 - the library judges the values
@@ -232,19 +232,19 @@ def aggregates(value: object, place: Place) -> tuple[AggregateSection, ...]:
         for index, each in enumerate(value):
             try:
                 found.append(_aggregate(each, place.at(index)))
-            except Wrong:
+            except InvalidValue:
                 continue
     elif isinstance(value, Mapping):
         for alias, each in value.items():
             at = place.at(str(alias))
             try:
                 found.append(_named(_call(each, at), alias, at))
-            except Wrong:
+            except InvalidValue:
                 continue
     else:
         place.wrong(f'must be an array of tables ([[aggregate]]) or a table (alias = "function(column)"), not {kind(value)}')
     if len(place.problems) > before:
-        raise Wrong
+        raise InvalidValue
     if not found:
         place.wrong('is empty: give at least one, e.g. clicks = "count"')
     names: set[str] = set()
@@ -253,7 +253,7 @@ def aggregates(value: object, place: Place) -> tuple[AggregateSection, ...]:
             place.at(index if isinstance(value, list) else each).note(f"there are two output columns {each!r}; set 'alias'")
         names.add(each)
     if len(place.problems) > before:
-        raise Wrong
+        raise InvalidValue
     return tuple(found)
 
 

@@ -1,24 +1,55 @@
-"""From a checked job to the windowed query: the steps of panestream's Python interface, each told with the line of its key."""
+"""From a checked job to the windowed query: the steps of panestream's Python interface.
+
+What Spark or the library refuses is reported with the line of its key.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from panestream.errors import InvalidWindowError, JobError, PanestreamError, did_you_mean
+from panestream.jobs.document import KeyPath
 from panestream.jobs.functions import ArrowFunctionSection, Found, ProcessSection, find
 from panestream.jobs.loading import LoadedJob
-from panestream.jobs.reading import Side, asked, read_stream
+from panestream.jobs.messages import in_job_words
+from panestream.jobs.schema import is_local
+from panestream.jobs.source import Source
 from panestream.jobs.streams import Stream
+from panestream.spark.places import escaped
+from panestream.spark.reasons import first_sentence, of_spark
 from panestream.spark.shipping import ship_module
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     import panestream as pst
     from panestream.datastream.interval_join import IntervalPairs
 
+T = TypeVar("T")
 W = TypeVar("W", "pst.datastream.WindowedStream", "IntervalPairs")
+Side = tuple[str, ...]
+"""Where a stream is said: at the top, or in [left] or [right]."""
+
+
+def check_paths(loaded: LoadedJob) -> None:
+    """Looks for local input before Spark is started, which takes seconds and then says it less clearly.
+
+    Raises:
+        JobError: the input is not there.
+    """
+    place = loaded.place()
+    for where, stream in loaded.job.streams:
+        path = stream.source.path
+        # A glob may match only later; Spark says so itself if it never does.
+        if path is None or not is_local(path) or not stream.source.reads_files or stream.source.is_pattern:
+            continue
+        if not Path(path).exists():
+            place.at(*where, "source", "path").note(f"there is nothing at {path}")
+    place.finish()
 
 
 def build(loaded: LoadedJob, spark: SparkSession) -> pst.datastream.WindowedResult:
@@ -39,10 +70,10 @@ def build(loaded: LoadedJob, spark: SparkSession) -> pst.datastream.WindowedResu
     result = _computed(loaded, windowed, functions)
     if job.top is not None:
         largest = job.top
-        result = asked(loaded, ("top",), partial(result.top, largest.n, by=largest.by))
+        result = _at_key(loaded, ("top",), partial(result.top, largest.n, by=largest.by))
     if job.with_firing:
-        result = asked(loaded, ("with_firing",), result.with_firing)
-    return asked(loaded, ("changelog",), result.changelog) if job.changelog else result
+        result = _at_key(loaded, ("with_firing",), result.with_firing)
+    return _at_key(loaded, ("changelog",), result.changelog) if job.changelog else result
 
 
 def find_function(loaded: LoadedJob) -> Found | None:
@@ -61,10 +92,10 @@ def _keyed(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> 
     """The rows of a stream with their times and key."""
     import panestream as pst
 
-    stream = read_stream(loaded, where, one, spark)
+    stream = _read_stream(loaded, where, one, spark)
     if not one.key:
         return pst.datastream.KeyedStream(stream, ())
-    return asked(loaded, (*where, "key"), partial(stream.key_by, *one.key))
+    return _at_key(loaded, (*where, "key"), partial(stream.key_by, *one.key))
 
 
 def _windowed(loaded: LoadedJob, streams: Sequence[pst.datastream.KeyedStream]) -> pst.datastream.WindowedStream:
@@ -74,17 +105,17 @@ def _windowed(loaded: LoadedJob, streams: Sequence[pst.datastream.KeyedStream]) 
     if len(streams) > 1:
         left, right = streams
         # Two that do not go together: it is their keys in most cases.
-        keyed = asked(loaded, ("right", "key"), partial(left.join if job.join is not None else left.co_group, right))
+        keyed = _at_key(loaded, ("right", "key"), partial(left.join if job.join is not None else left.co_group, right))
     windowed: pst.datastream.WindowedStream
     if job.window is None:
         labelled = {label: spec.assigner for label, spec in job.windows.items()}
-        windowed = asked(loaded, ("windows",), lambda: keyed.windows(labelled))
+        windowed = _at_key(loaded, ("windows",), lambda: keyed.windows(labelled))
     elif job.window.type == "count":
         windowed = keyed.count_window(*job.window.counts)
     else:
-        windowed = asked(loaded, ("window",), partial(keyed.window, job.window.assigner))
+        windowed = _at_key(loaded, ("window",), partial(keyed.window, job.window.assigner))
     if job.firing is not None:
-        windowed = asked(loaded, ("firing",), partial(windowed.trigger, job.firing.recipe))
+        windowed = _at_key(loaded, ("firing",), partial(windowed.trigger, job.firing.recipe))
     if job.allowed_lateness is not None:
         windowed = windowed.allowed_lateness(job.allowed_lateness)
     windowed = _spread(loaded, windowed)
@@ -95,10 +126,10 @@ def _spread(loaded: LoadedJob, windowed: W) -> W:
     """What windows and interval joins have in common: where late rows go, and how the work is spread."""
     job: Any = loaded.job
     if job.sinks.late is not None or job.sinks.late_left is not None or job.sinks.late_right is not None:
-        windowed = asked(loaded, ("sinks",), partial(windowed.side_output_late_data, "late"))
+        windowed = _at_key(loaded, ("sinks",), partial(windowed.side_output_late_data, "late"))
     for name in ("key_groups", "tasks", "memory_limit"):
         if getattr(job, name) is not None:
-            windowed = asked(loaded, (name,), partial(windowed.options, **{name: getattr(job, name)}))
+            windowed = _at_key(loaded, (name,), partial(windowed.options, **{name: getattr(job, name)}))
     return windowed
 
 
@@ -108,12 +139,12 @@ def _near_in_time(
     """The rows of the left stream with those of the right one around their times."""
     spec: Any = loaded.job.interval_join
     where = ("interval_join",)
-    near = asked(loaded, ("right", "key"), partial(left.interval_join, right))
-    pairs = asked(loaded, where, partial(near.between, spec.lower, spec.upper))
+    near = _at_key(loaded, ("right", "key"), partial(left.interval_join, right))
+    pairs = _at_key(loaded, where, partial(near.between, spec.lower, spec.upper))
     pairs = pairs.lower_bound_exclusive() if spec.lower_exclusive else pairs
     pairs = pairs.upper_bound_exclusive() if spec.upper_exclusive else pairs
     pairs = _spread(loaded, pairs)
-    return asked(loaded, where, partial(pairs.pairs, spec.how, suffixes=spec.suffixes))
+    return _at_key(loaded, where, partial(pairs.pairs, spec.how, suffixes=spec.suffixes))
 
 
 def _computed(loaded: LoadedJob, windowed: pst.datastream.WindowedStream, found: Found | None) -> pst.datastream.WindowedResult:
@@ -123,20 +154,190 @@ def _computed(loaded: LoadedJob, windowed: pst.datastream.WindowedStream, found:
     if job.join is not None:
         how, suffixes = job.join.how, job.join.suffixes
         pairs: Callable[..., pst.datastream.WindowedResult] = windowed.pairs  # type: ignore[attr-defined]
-        return asked(loaded, ("join",), partial(pairs, how, suffixes=suffixes))
+        return _at_key(loaded, ("join",), partial(pairs, how, suffixes=suffixes))
     if job.panes:
-        return asked(loaded, ("panes",), lambda: windowed.panes(*(each.recipe for each in job.panes)))
+        return _at_key(loaded, ("panes",), lambda: windowed.panes(*(each.recipe for each in job.panes)))
     if function is None or found is None:
         recipes = [each.recipe for each in loaded.job.aggregate]
         kept = windowed if loaded.job.keep is None else windowed.keep(*loaded.job.keep)
-        return asked(loaded, ("aggregate",), lambda: kept.aggregate(*recipes))
+        return _at_key(loaded, ("aggregate",), lambda: kept.aggregate(*recipes))
     name, spec = function
     value, where = found.value, (name,)
     if isinstance(spec, ArrowFunctionSection):
-        return asked(loaded, where, lambda: windowed.apply_arrow(value, spec.schema, all_windows=spec.all_windows))
+        return _at_key(loaded, where, lambda: windowed.apply_arrow(value, spec.schema, all_windows=spec.all_windows))
     if isinstance(spec, ProcessSection):
-        return asked(loaded, where, lambda: windowed.process(value, spec.schema, stateless=spec.stateless))
-    return asked(loaded, where, lambda: windowed.apply(value, spec.schema))
+        return _at_key(loaded, where, lambda: windowed.process(value, spec.schema, stateless=spec.stateless))
+    return _at_key(loaded, where, lambda: windowed.apply(value, spec.schema))
 
 
-__all__ = ["build", "find_function"]
+def _read_stream(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> pst.datastream.DataStream:
+    """Return the rows of a stream with their times: read, with the derived columns, filtered, and only the selected columns."""
+    stream, source = _read_source(loaded, where, one, spark), one.source
+    df = stream.df
+    for name, expression in source.columns.items():
+        df = _at_key(loaded, (*where, "source", "columns", name), partial(_with_column, df, name, expression))
+    if source.where is not None:
+        df = _at_key(loaded, (*where, "source", "where"), partial(_filtered, df, source.where))
+    if source.select is not None:
+        df = _at_key(loaded, (*where, "source", "select"), partial(_selected, df, source.select))
+    _check_columns(loaded, where, one, df.columns)
+    _check_zone(loaded, where, one, spark)
+    return _timed(loaded, where, one, replace(stream, df=df))
+
+
+def _read_source(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> pst.datastream.DataStream:
+    import panestream as pst
+
+    source, streaming = one.source, loaded.job.mode == "stream"
+    schema, kafka = source.schema, source.kafka
+    if kafka is not None:
+        event_time = one.event_time
+        invalid = event_time is not None and event_time.invalid == "side_output"
+        ask = partial(kafka.stream, spark, schema, source.options, invalid=invalid, batch=not streaming)
+        return _at_key(loaded, (*where, "source", "kafka"), ask)
+    options = dict(source.options)
+    if source.header is not None:
+        options["header"] = "true" if source.header else "false"
+    if streaming and source.files_per_batch is not None and source.limit is not None:
+        options[source.limit] = str(source.files_per_batch)
+    reader: Any = (spark.readStream if streaming else spark.read).options(**options)
+    if source.table is None:
+        reader = reader.format(source.format)
+    if schema is not None:
+        reader = _at_key(loaded, (*where, "source", "schema"), lambda: reader.schema(schema))
+    path = spark_path(source, streaming=streaming)
+    if source.table is not None:
+        df: DataFrame = _at_key(loaded, (*where, "source", "table"), lambda: _analysed(reader.table(source.table)))
+    else:
+        df = _at_key(loaded, (*where, "source"), lambda: reader.load() if path is None else reader.load(path))
+    return pst.stream(df)
+
+
+def _with_column(df: DataFrame, name: str, expression: str) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    return _analysed(df.withColumn(name, F.expr(expression)))
+
+
+def _filtered(df: DataFrame, where: str) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    from panestream.spark.kafka.records import filtered
+
+    return _analysed(filtered(df, F.expr(where)))
+
+
+def _selected(df: DataFrame, columns: Sequence[str]) -> DataFrame:
+    from panestream.spark.columns import column_of
+    from panestream.spark.kafka.records import ARRIVAL, MALFORMED, SOURCE
+
+    chosen = [column_of(df, one, "select") for one in columns]
+    wanted = df.select(*chosen).columns
+    # By where a record lies its partition is told, and the order of rows; and by what could not be read that it could not.
+    own = [name for name in (*ARRIVAL, SOURCE, MALFORMED) if name in df.columns and name not in wanted]
+    return _analysed(df.select(*chosen, *own))
+
+
+def _analysed(df: DataFrame) -> DataFrame:
+    """Spark Connect looks at a query only when somebody asks for its columns."""
+    _ = df.columns
+    return df
+
+
+def _at_key(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
+    """Return what ``ask`` returns. What Spark or the library says against it becomes an error about the key ``where``."""
+    from panestream.spark.asking import asking
+
+    try:
+        with asking():
+            return ask()
+    except JobError:
+        raise
+    except Exception as error:
+        ours = isinstance(error, PanestreamError)
+        if not ours and not of_spark(error):
+            raise
+        window = loaded.job.window
+        if isinstance(error, InvalidWindowError) and window is not None and window.gap_column is not None:
+            where = ("window", "gap_column")  # its type is looked at where the inputs of aggregates are
+        place = loaded.place(*where)
+        said = in_job_words(str(error).removeprefix(f"{where[-1]}: ").removeprefix("pairs: ")) if ours else first_sentence(error)
+        place.note(said if ours else f"Spark refuses it: {said}")
+        place.finish()
+        raise
+
+
+def spark_path(source: Source, *, streaming: bool) -> str | None:
+    """Return the path as Spark's readers take it.
+
+    They take every path for a pattern, so a path that exists is escaped. A stream wants a folder or a pattern: a single file
+    becomes a pattern that matches only this file.
+    """
+    path = source.path
+    if path is None or not source.reads_files or source.is_pattern or not is_local(path):
+        return path
+    pattern = escaped(path)
+    if not streaming or pattern != path or not Path(path).is_file():
+        return pattern
+    name = Path(path).name
+    # A pattern must have a wildcard to be one: [c] matches the letter c.
+    return str(Path(path).with_name(f"[{name[0]}]{name[1:]}"))
+
+
+def _timed(loaded: LoadedJob, where: Side, one: Stream, stream: pst.datastream.DataStream) -> pst.datastream.DataStream:
+    """The rows with their event time, watermark and clock."""
+    if one.event_time is not None and one.watermark is not None:
+        column, unit, strategy = one.event_time.expression, one.event_time.unit, one.watermark.recipe
+        timed = stream.assign_timestamps
+        stream = _at_key(loaded, (*where, "event_time"), lambda: timed(column, strategy, unit=unit))
+        if one.event_time.invalid == "side_output":
+            stream = stream.side_output_invalid("_".join(("invalid", *where)))
+    if one.processing_time is not None:
+        taken = partial(stream.processing_time_from, one.processing_time.column, unit=one.processing_time.unit)
+        stream = _at_key(loaded, (*where, "processing_time"), taken)
+    return stream
+
+
+def _check_columns(loaded: LoadedJob, where: Side, one: Stream, columns: Sequence[str]) -> None:
+    """Column names that are not there are found here, where the line of the job file is known."""
+    wanted: list[tuple[KeyPath, str]] = []
+    if one.event_time is not None:
+        wanted.append(((*where, "event_time", "column"), one.event_time.column))
+    if one.processing_time is not None:
+        wanted.append(((*where, "processing_time", "column"), one.processing_time.column))
+    if not where:
+        every = loaded.job.every_window
+        wanted += [((*path, "gap_column"), spec.gap_column) for path, spec in every if spec.gap_column is not None]
+    wanted += [((*where, "key", index), each) for index, each in enumerate(one.key)]
+    if one.watermark is not None and one.watermark.per_partition is not None:
+        wanted.append(((*where, "watermark", "per_partition"), one.watermark.per_partition))
+    # Spark's names do not care about case.
+    known, place = {column.lower() for column in columns}, loaded.place()
+    for path, column in wanted:
+        # Whatever is not a plain word is a SQL expression, and Spark's to judge.
+        if column.isidentifier() and column.lower() not in known:
+            source = f"{'.'.join((*where, 'source'))}" if where else "the source"
+            place.at(*path).note(f"{source} has no column {column!r}; {did_you_mean(column, columns)}")
+    place.finish()
+
+
+def _check_zone(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> None:
+    """Asks Spark for the zone of event times: one that it does not know would make every row invalid.
+
+    Raises:
+        JobError: it does not know it.
+    """
+    zone = None if one.event_time is None else one.event_time.timezone
+    if zone is None:
+        return
+    from pyspark.sql import functions as F
+
+    probe = F.try_to_timestamp(F.lit(f"2000-01-01 00:00 {zone}"), F.lit("yyyy-MM-dd HH:mm VV"))
+    path = (*where, "event_time", "timezone")
+    if _at_key(loaded, path, spark.range(1).select(probe.isNull()).collect)[0][0]:
+        place = loaded.place(*path)
+        place.note(f"Spark knows no time zone {zone!r}")
+        place.finish()
+
+
+__all__ = ["build", "check_paths", "find_function", "spark_path"]

@@ -1,4 +1,4 @@
-"""The command line: ``panestream run``, ``explain``, ``inspect``, ``why``, ``savepoint``, ``compact``, ``demo`` and others."""
+"""The command line: ``panestream run``, ``explain``, ``inspect``, ``why``, ``savepoint``, ``compact`` and others."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from panestream import __version__
 from panestream.errors import PanestreamError
 from panestream.jobs.live import Display, PipeConsole, PlainConsole, discard_output, summary
 from panestream.jobs.loading import LoadedJob, Overrides, load_job
+from panestream.jobs.messages import translate_messages
 from panestream.jobs.model import Job
 from panestream.jobs.reporting import reported
 from panestream.jobs.runner import Query, Runner, SparkRunner
 from panestream.jobs.sessions import settings_of
-from panestream.jobs.words import told_of_job
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.reasons import first_sentence, of_spark
 
@@ -163,34 +163,6 @@ def _loaded(
 
 
 @app.command()
-def demo(
-    *,
-    input: Annotated[  # noqa: A002
-        Path | None, typer.Option("--input", help="A UserBehavior CSV file (.gz too) instead of made-up clicks.")
-    ] = None,
-    rows: Annotated[int, typer.Option("--rows", min=1_000, max=20_000_000, help="How many clicks to make.")] = 3_000_000,
-    seed: Annotated[int, typer.Option("--seed", min=0, help="The same seed makes the same clicks.")] = 1,
-    files: Annotated[int, typer.Option("--files", min=1, max=1_000, help="Into how many files, each a micro-batch.")] = 12,
-    output: Annotated[Path, typer.Option("--output", help="The folder of everything the demo makes.")] = Path("demo-output"),
-    utc_offset: Annotated[
-        float, typer.Option("--utc-offset", min=-14, max=14, help="The shop's clock in hours from UTC, for what is shown.")
-    ] = 8,
-    keep: Annotated[bool, typer.Option("--keep", help="Go on from what an earlier run left; default: begin anew.")] = False,
-    show_traceback: Traceback = False,
-) -> None:
-    """Hot items of a shop: the most viewed items per hour, every five minutes, streaming, with a picture at the end."""
-    from panestream.demo.hot_items import Demo, prepare, show_outcome
-
-    console = PipeConsole()
-    with readable_errors(show_traceback), ended_with(console):
-        plan = Demo(input=input, rows=rows, seed=seed, files=files, output=output, utc_offset=utc_offset, keep=keep)
-        prepared = prepare(plan, console)
-        again = f"panestream demo {' '.join(sys.argv[2:])}".rstrip() + ("" if keep else " --keep")
-        execute(load_job(prepared.job_file), console, after_batch=prepared.ranking, again=again)
-        show_outcome(prepared, console)
-
-
-@app.command()
 def inspect(
     checkpoint: Annotated[
         str, typer.Argument(help="The checkpoint, of a job that runs or not, or a savepoint.", show_default=False)
@@ -212,12 +184,13 @@ def inspect(
     show_traceback: Traceback = False,
 ) -> None:
     """Look into a checkpoint or savepoint: how far time is, which windows are open, which keys and key groups are large."""
-    from panestream.jobs.inspecting import Inspection, show
+    from panestream.jobs import state_commands
 
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
         settings = settings_of(conf or (), remote)
-        show(Inspection(checkpoint, batch, key or (), window or (), most, as_json, html, settings), console)
+        inspection = state_commands.Inspection(checkpoint, batch, key or (), window or (), most, as_json, html, settings)
+        state_commands.inspect(inspection, console)
 
 
 @app.command()
@@ -246,12 +219,13 @@ def why(
     show_traceback: Traceback = False,
 ) -> None:
     """Say why a row is missing, or what a window waits for: what a checkpoint or savepoint still knows of it."""
-    from panestream.jobs.why import Question, answer
+    from panestream.jobs import state_commands
 
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
         settings = settings_of(conf or (), remote)
-        answer(Question(checkpoint, batch, key or (), time, window, most, as_json, settings), console)
+        question = state_commands.Question(checkpoint, batch, key or (), time, window, most, as_json, settings)
+        state_commands.why(question, console)
 
 
 @app.command()
@@ -265,11 +239,11 @@ def savepoint(
     show_traceback: Traceback = False,
 ) -> None:
     """Take the state out of a checkpoint, as Parquet: another job starts from it, with other key groups, aggregates, versions."""
-    from panestream.jobs.taking_savepoints import take_out
+    from panestream.jobs import state_commands
 
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
-        take_out(checkpoint, folder, batch, settings_of(conf or (), remote), console)
+        state_commands.savepoint(checkpoint, folder, batch, settings_of(conf or (), remote), console)
 
 
 @app.command()
@@ -283,11 +257,11 @@ def compact(
     show_traceback: Traceback = False,
 ) -> None:
     """Put the small Parquet files of an output together, beside the query that writes there (batches_per_folder)."""
-    from panestream.jobs.compacting import put_together
+    from panestream.jobs import state_commands
 
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
-        put_together(path, file_bytes, grace, settings_of(conf or (), remote), console)
+        state_commands.compact(path, file_bytes, grace, settings_of(conf or (), remote), console)
 
 
 @app.command()
@@ -295,7 +269,7 @@ def schema() -> None:
     """Print the JSON Schema of job files, by which editors complete keys and mark mistakes."""
     import json
 
-    from panestream.jobs.editors import job_schema
+    from panestream.jobs.json_schema import job_schema
 
     with ended_with(PipeConsole()):
         print(json.dumps(job_schema(), indent=2, ensure_ascii=False))
@@ -345,7 +319,7 @@ def execute(
     end_if_closed(console)
     with console.status(f"starting Spark for {job.name}"):
         runner_context = make_runner(loaded)
-    with runner_context as runner, told_of_job(loaded, _warn):
+    with runner_context as runner, translate_messages(loaded, _warn):
         if job.mode == "batch":
             display = Display(console, has_windows=job.interval_join is None)
             with console.status(f"running {job.name} as a batch"):

@@ -10,11 +10,11 @@ import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from panestream.errors import JobError
-from panestream.jobs.file_limits import MAX_BYTES, MAX_DEPTH, cut
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -24,10 +24,18 @@ else:  # pragma: no cover - the standard library has it from 3.11 on
 KeyPath = tuple[str | int, ...]
 """Where a value stands: ``("window", "slide")``, ``("aggregate", 0, "function")``."""
 
+MAX_BYTES = 1 << 18
+"""Larger than any job file: somebody passed the data instead."""
+MAX_DEPTH = 30
+"""More than any job file nests tables and arrays."""
+MAX_VALUES = 20_000
+"""More keys and array elements than any job file has: PyYAML takes a tenth of a millisecond for each."""
 _MAX_DOTS = 1_000
 """In a line: the time that ``tomllib`` takes for a dotted key grows with the square of its parts."""
 _LONG_NUMBER = re.compile(r"(?<=[=\[,\s+-])[0-9_]{600,}")
 """A number that Python may refuse to read."""
+_YAML_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
+_MAX_DIGITS = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +88,11 @@ def load_document(path: Path) -> Document:
         raise JobError(f"{path}: nested too deeply for a job file") from None
 
 
+def _cut(message: str) -> str:
+    """A parser's message, which may hold a whole line of the file."""
+    return message if len(message) <= 200 else message[:197] + "..."
+
+
 def _toml(path: Path, text: str) -> Document:
     for number, line in enumerate(text.split("\n") if text.count(".") > _MAX_DOTS else (), start=1):
         if line.count(".") > _MAX_DOTS:
@@ -91,40 +104,82 @@ def _toml(path: Path, text: str) -> Document:
         if at is None:
             raise JobError(f"{path}: not valid TOML: {error}") from None
         message = str(error)[: at.start()]
-        raise JobError(f"{path}:{at.group(1)}: not valid TOML: {cut(message)} (column {at.group(2)})") from None
+        raise JobError(f"{path}:{at.group(1)}: not valid TOML: {_cut(message)} (column {at.group(2)})") from None
     except ValueError as error:
         found = _LONG_NUMBER.search(text)
         line_number = f":{text.count(chr(10), 0, found.start()) + 1}" if found is not None else ""
-        raise JobError(f"{path}{line_number}: not valid TOML: {cut(str(error).split(';')[0])}") from None
+        raise JobError(f"{path}{line_number}: not valid TOML: {_cut(str(error).split(';')[0])}") from None
     return Document(path, data, toml_lines(text))
 
 
 def _yaml(path: Path, text: str) -> Document:
     try:
         import yaml
-
-        from panestream.jobs.yaml_loader import Loader
     except ImportError:
         raise JobError(f"{path}: YAML job files need PyYAML: pip install pyyaml (or write the job as .toml)") from None
 
     try:
-        loader = Loader(path, text)
+        loader = _yaml_loader()(path, text)
         root = loader.get_single_node()
         data = None if root is None else loader.construct_document(root)
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         line = f":{mark.line + 1}" if mark is not None else ""
-        raise JobError(f"{path}{line}: not valid YAML: {cut(str(error.problem or error.context))}") from None
+        raise JobError(f"{path}{line}: not valid YAML: {_cut(str(error.problem or error.context))}") from None
     except yaml.reader.ReaderError as error:
         line = f":{text.count(chr(10), 0, error.position) + 1}"
         raise JobError(f"{path}{line}: not valid YAML: the character {text[error.position]!r} is not allowed") from None
     except yaml.YAMLError as error:
-        raise JobError(f"{path}: not valid YAML: {cut(str(error))}") from None
+        raise JobError(f"{path}: not valid YAML: {_cut(str(error))}") from None
     if not isinstance(data, dict):
         raise JobError(f"{path}: a job file is a table of keys, this is {'empty' if data is None else type(data).__name__}")
     lines: dict[KeyPath, int] = {}
     _walk_yaml(path, root, (), lines)
     return Document(path, data, lines)
+
+
+@cache
+def _yaml_loader() -> type[Any]:
+    """Return the class that reads YAML: made when a file is YAML, since the library does without PyYAML."""
+    import yaml
+
+    class Loader(yaml.SafeLoader):
+        """Refuses what would take long to read: it looks at each node before the next one."""
+
+        def __init__(self, path: Path, text: str) -> None:
+            super().__init__(text)
+            self.path = path
+            self.depth = self.nodes = 0
+
+        def compose_node(self, parent: Any, index: Any) -> Any:
+            """Called by PyYAML for each node."""
+            event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+            place = f"{self.path}:{event.start_mark.line + 1}"
+            if isinstance(event, yaml.AliasEvent):
+                # An alias may repeat, or contain, what it stands in: a few lines could unfold into gigabytes.
+                raise JobError(f"{place}: aliases (*{event.anchor}) are not supported in job files")
+            self.nodes += 1
+            if self.nodes > 2 * MAX_VALUES:  # keys are nodes, too
+                raise JobError(f"{place}: more than {MAX_VALUES:,} values are too many for a job file")
+            if self.depth > MAX_DEPTH:
+                raise JobError(f"{place}: nested too deeply for a job file (more than {MAX_DEPTH} levels)")
+            self.depth += 1
+            node: Any = super().compose_node(parent, index)
+            self.depth -= 1
+            if node.tag in _YAML_NUMBERS and len(node.value) > _MAX_DIGITS:
+                raise JobError(f"{place}: a number of {len(node.value):,} characters is too large")
+            return node
+
+        def construct_object(self, node: Any, deep: bool = False) -> Any:
+            """Called by PyYAML for the value of each node."""
+            try:
+                return super().construct_object(node, deep)
+            except ValueError as error:  # the 45th of a month
+                if isinstance(error, JobError):
+                    raise
+                raise JobError(f"{self.path}:{node.start_mark.line + 1}: not valid YAML: {_cut(str(error))}") from None
+
+    return Loader
 
 
 def _walk_yaml(path: Path, node: Any, where: KeyPath, lines: dict[KeyPath, int]) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from panestream.errors import did_you_mean
-from panestream.jobs.schema import Place, Wrong, boolean, ddl, name_like, reads, shown
+from panestream.jobs.schema import InvalidValue, Place, boolean, ddl, name_like, reads, shown
 
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
@@ -108,7 +108,7 @@ def find(spec: AnyFunctionSection, folder: Path, place: Place) -> Found:
         if not callable(value) and not hasattr(value, "process") and not hasattr(value, "apply"):
             place.wrong(f"{spec.function} is no function, but {shown(value)}")
         return Found(_made(value, spec.function, place), home)
-    except Wrong:
+    except InvalidValue:
         place.finish()
         raise
 

@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from panestream.errors import JobError
-from panestream.jobs.document import Document, load_document
-from panestream.jobs.file_limits import MAX_DEPTH, MAX_VALUES
+from panestream.jobs.cross_checks import check_sections
+from panestream.jobs.document import MAX_DEPTH, MAX_VALUES, Document, load_document
 from panestream.jobs.model import Job
-from panestream.jobs.schema import CONTROL, Place, Wrong, section
-from panestream.jobs.together import check_together
+from panestream.jobs.schema import CONTROL, InvalidValue, Place, section
 
 _MAX_BITS, _MAX_NAME = 64, 200
 """Of numbers, and of the names of keys."""
@@ -79,10 +78,10 @@ def load_job(path: Path, overrides: Overrides | None = None) -> LoadedJob:
     place = Place(document)
     try:
         job: Job = section(Job)(document.data, place)
-    except Wrong:
+    except InvalidValue:
         place.finish()
         raise JobError(f"{path}: not a job file") from None
-    check_together(job, place)
+    check_sections(job, place)
     place.finish()
     if job.name is None:
         job = replace(job, name=path.stem)

@@ -29,9 +29,9 @@ from panestream.jobs.schema import (
 )
 from panestream.jobs.sinks import Sinks
 from panestream.jobs.source import Source
-from panestream.jobs.streams import IntervalJoin, Join, Stream
-from panestream.jobs.times import EventTime, ProcessingTime, Watermark
-from panestream.jobs.windows import Firing, WindowSection
+from panestream.jobs.streams import EventTime, IntervalJoin, Join, ProcessingTime, Stream, Watermark
+from panestream.jobs.trigger_options import Firing
+from panestream.jobs.windows import WindowSection
 from panestream.windowing.time import to_micros
 
 

@@ -14,7 +14,6 @@ import typer
 from rich.text import Text
 
 from panestream.errors import JobError
-from panestream.jobs.inspecting import check_writable
 from panestream.jobs.live import PipeConsole, PlainConsole
 from panestream.jobs.loading import LoadedJob
 from panestream.spark.reasons import first_sentence, of_spark
@@ -61,6 +60,13 @@ def reported(loaded: LoadedJob, page: Path | None, told: Sequence[tuple[str, str
         _write(report, page, console)
 
 
+def check_writable(page: Path) -> None:
+    """Refuse a page that cannot be written, before Spark is started, which takes seconds."""
+    if page.is_dir() or not page.parent.is_dir():
+        why = "it is a folder" if page.is_dir() else f"there is no folder {page.parent}"
+        raise JobError(f"the page {page} cannot be written: {why}")
+
+
 def _check_beside(page: Path) -> None:
     """The page is written beside its place, and moved there: what the folder allows is for the file system to say."""
     try:
@@ -89,6 +95,3 @@ def _write(report: RunReport, page: Path, console: PipeConsole) -> None:
         PlainConsole(stderr=True).print(Text("warning: ", style="bold yellow").append(said, style="default"), soft_wrap=True)
     else:
         console.print(Text("report  ", style="dim").append(str(page), style="default"), soft_wrap=True)
-
-
-__all__ = ["reported"]

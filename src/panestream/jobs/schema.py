@@ -40,7 +40,7 @@ _WORD, _PLAIN_WORD = r"\w", "[A-Za-z0-9_]"
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
-class Wrong(Exception):  # noqa: N818 - a signal inside this package, no error anybody sees
+class InvalidValue(Exception):  # noqa: N818 - a signal inside this package, no error anybody sees
     """A value was refused and the problem is noted already. Never leaves this package."""
 
 
@@ -75,7 +75,7 @@ class Place:
     def wrong(self, message: str) -> NoReturn:
         """Notes a problem here and gives the value up."""
         self.note(message)
-        raise Wrong
+        raise InvalidValue
 
     def finish(self) -> None:
         """Raises what was noted, in the order of the file.
@@ -92,12 +92,12 @@ def all_noted(place: Place) -> Generator[None]:
     """For what reads several values: goes through all of them, and gives up at the end where a problem was noted.
 
     Raises:
-        Wrong: one was.
+        InvalidValue: one was.
     """
     before = len(place.problems)
     yield
     if len(place.problems) > before:
-        raise Wrong
+        raise InvalidValue
 
 
 Reader = Callable[[object, Place], Any]
@@ -193,7 +193,7 @@ def section(cls: type[T]) -> Callable[[object, Place], T]:
                 if name not in fields:
                     place.at(str(name)).note(_unknown(cls, str(name), fields))
                     continue
-                with suppress(Wrong):
+                with suppress(InvalidValue):
                     known[name] = fields[name].metadata["reader"](raw, place.at(name))
             needs = getattr(cls, "needs", None)
             # What is misspelled is not missing as well: nor is what would only be needed without it.
@@ -414,7 +414,7 @@ def array(reader: Reader) -> Reader:
         items = []
         with all_noted(place):
             for index, each in enumerate(value):
-                with suppress(Wrong):
+                with suppress(InvalidValue):
                     items.append(reader(each, place.at(index)))
         return tuple(items)
 
@@ -432,7 +432,7 @@ def table(keys: Reader, values: Reader) -> Reader:
         items = {}
         with all_noted(place):
             for each, raw in _mapping(value, place).items():
-                with suppress(Wrong):
+                with suppress(InvalidValue):
                     items[keys(each, place.at(str(each)))] = values(raw, place.at(str(each)))
         return items
 
@@ -493,7 +493,7 @@ def flat(prefix: str) -> Reader:
                     walk(raw, at.at(str(each)), name)
                     continue
                 full = name if name.startswith(prefix + ".") else f"{prefix}.{name}"
-                with suppress(Wrong):
+                with suppress(InvalidValue):
                     items[text(full, at.at(str(each)))] = scalar(raw, at.at(str(each)))
 
         with all_noted(place):

@@ -7,7 +7,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
-from panestream.jobs.kafka import check_names
 from panestream.jobs.schema import (
     Place,
     array,
@@ -22,6 +21,7 @@ from panestream.jobs.schema import (
     table_name,
     text,
 )
+from panestream.jobs.source import check_names
 
 if TYPE_CHECKING:
     import panestream as pst

@@ -1,15 +1,22 @@
-"""``[window]``, ``[windows.LABEL]`` and ``[firing]`` of a job file: which rows are put together, and when the windows fire."""
+"""``[window]`` and ``[windows.LABEL]`` of a job file: which rows are put together."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from panestream.errors import PanestreamError
-from panestream.jobs.calendars import CALENDAR_NEEDS, CALENDAR_TAKES, OWN_KEYS, calendar_assigner, growth
-from panestream.jobs.parts import part
-from panestream.jobs.schema import Place, array, boolean, choice, duration, extent, integer, reads, sql, text
+from panestream.jobs.schema import Place, array, choice, duration, extent, integer, reads, sql, text, wanting
 from panestream.windowing.assigners import (
+    BusinessDays,
+    BusinessHours,
+    CalendarDays,
+    CalendarHours,
+    CalendarMonths,
+    CalendarQuarters,
+    CalendarWeeks,
+    CalendarYears,
     CumulatingEventTimeWindows,
     CumulatingProcessingTimeWindows,
     EventTimeSessionWindows,
@@ -25,19 +32,38 @@ from panestream.windowing.assigners import (
 )
 from panestream.windowing.assigners.calendar_days import WEEKDAYS
 from panestream.windowing.assigners.global_windows import CountWindows
-from panestream.windowing.triggers import (
-    AfterWatermark,
-    ContinuousEventTimeTrigger,
-    ContinuousProcessingTimeTrigger,
-    CountTrigger,
-    EndOfStreamTrigger,
-    EventTimeTrigger,
-    NeverTrigger,
-    ProcessingTimeoutTrigger,
-    ProcessingTimeTrigger,
-    PurgingTrigger,
-    Trigger,
-)
+
+_CALENDAR_WINDOWS: Mapping[str, Any] = {
+    "calendar_hours": CalendarHours,
+    "calendar_days": CalendarDays,
+    "calendar_weeks": CalendarWeeks,
+    "calendar_months": CalendarMonths,
+    "calendar_quarters": CalendarQuarters,
+    "calendar_years": CalendarYears,
+    "business_days": BusinessDays,
+}
+_OF_MONTHS = ("size", "slide", "step", "offset", "first_month", "zone", "time")
+
+_CALENDAR_NEEDS: Mapping[str, tuple[str, ...]] = {
+    **dict.fromkeys(_CALENDAR_WINDOWS, ("zone",)),
+    "business_hours": ("opens", "closes", "zone"),
+}
+"""The kinds of windows of a calendar, and the keys that each must have."""
+
+_CALENDAR_TAKES: Mapping[str, tuple[str, ...]] = {
+    "calendar_hours": ("size", "slide", "offset", "zone", "time"),
+    "calendar_days": ("size", "slide", "step", "offset", "zone", "time"),
+    "calendar_weeks": ("size", "slide", "step", "offset", "first_day", "zone", "time"),
+    "calendar_months": _OF_MONTHS,
+    "calendar_quarters": _OF_MONTHS,
+    "calendar_years": _OF_MONTHS,
+    "business_days": ("size", "slide", "offset", "weekend", "holidays", "zone", "time"),
+    "business_hours": ("opens", "closes", "weekend", "holidays", "zone", "time"),
+}
+"""The keys that each may have."""
+
+_CALENDAR_KEYS = ("zone", "first_day", "first_month", "weekend", "holidays", "opens", "closes")
+"""The keys that no other windows have."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "tumbling": ("size",),
@@ -48,7 +74,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "look_back": ("size",),
     "count": ("size",),
     "global": (),
-    **CALENDAR_NEEDS,
+    **_CALENDAR_NEEDS,
 }
 """The kinds of windows, and the keys that each must have."""
 
@@ -61,11 +87,11 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "look_back": ("size", "following"),
     "count": ("size", "slide"),
     "global": (),
-    **CALENDAR_TAKES,
+    **_CALENDAR_TAKES,
 }
 """The keys that each may have."""
 
-COUNTED = ("count", *CALENDAR_TAKES)
+COUNTED = ("count", *_CALENDAR_TAKES)
 """Kinds of windows whose size is a number: of rows, or of days and their kin."""
 
 EVEN = ("tumbling", "sliding", "cumulating")
@@ -74,11 +100,11 @@ EVEN = ("tumbling", "sliding", "cumulating")
 LOOK_BACK = "look_back"
 """The kind that gives a result for each row; several of them go together."""
 
-ALIGNED = (*EVEN, *CALENDAR_TAKES)
+ALIGNED = (*EVEN, *_CALENDAR_TAKES)
 """Kinds of windows that lie on a grid of time, so that several of them share their panes."""
 
 _LENGTHS = ("size", "slide", "step", "offset", "following")
-_CHECKED = (*_LENGTHS, "gap", "gap_column", "gap_unit", "max_duration", "closed_by", "start", "end", *OWN_KEYS)
+_CHECKED = (*_LENGTHS, "gap", "gap_column", "gap_unit", "max_duration", "closed_by", "start", "end", *_CALENDAR_KEYS)
 """Keys that some kinds of windows have, and others have not."""
 
 _HINTS: Mapping[tuple[str, str], str] = {
@@ -86,6 +112,14 @@ _HINTS: Mapping[tuple[str, str], str] = {
     ("cumulating", "step"): "'step' is missing: by how much does a cumulating window grow?",
     ("tumbling", "slide"): "a tumbling window has no slide; did you mean type = 'sliding'?",
 }
+
+_CALENDAR_UNIT = choice("hour", "day", "month")
+
+
+@wanting('duration, not 0, or "hour", "day", "month"', {"type": "string"})
+def _step(value: object, place: Place) -> str:
+    """Read by what windows grow: a duration, or a unit of a calendar."""
+    return str(_CALENDAR_UNIT(value, place)) if value in ("hour", "day", "month") else str(duration(zero=False)(value, place))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -123,7 +157,7 @@ class WindowSection:
     time: str = field(default="event", metadata=reads(choice("event", "processing")))
     size: str | int | None = field(default=None, metadata=reads(extent))
     slide: str | int | None = field(default=None, metadata=reads(extent))
-    step: str | None = field(default=None, metadata=reads(growth))
+    step: str | None = field(default=None, metadata=reads(_step))
     offset: str | None = field(default=None, metadata=reads(duration(negative=True)))
     following: str | None = field(default=None, metadata=reads(duration()))
     gap: str | None = field(default=None, metadata=reads(duration(zero=False)))
@@ -178,8 +212,8 @@ class WindowSection:
             return
         if key not in TAKES[self.type]:
             users = [each for each, keys in TAKES.items() if key in keys]
-            several = sum(each in CALENDAR_TAKES for each in users) > 2
-            named = [each for each in users if not several or each not in CALENDAR_TAKES]
+            several = sum(each in _CALENDAR_TAKES for each in users) > 2
+            named = [each for each in users if not several or each not in _CALENDAR_TAKES]
             told = ", ".join([*named, *(["windows of a calendar"] if several else [])])
             place.at(key).note(hint or f"a {self.type} window takes no {key!r} (it is for {told})")
         elif key in ("size", "slide") and self.type in COUNTED and not isinstance(value, int):
@@ -207,8 +241,8 @@ class WindowSection:
     @property
     def assigner(self) -> WindowAssigner:
         """What the library calls it."""
-        if self.type in CALENDAR_TAKES:
-            return calendar_assigner(self)
+        if self.type in _CALENDAR_TAKES:
+            return self._calendar()
         by_processing_time = self.time == "processing"
         size, offset = str(self.size), self.offset or "0 seconds"
         if self.type == "tumbling":
@@ -239,77 +273,11 @@ class WindowSection:
         sessions = sessions if self.max_duration is None else sessions.max_duration(self.max_duration)
         return sessions if self.closed_by is None else sessions.closed_by(self.closed_by)
 
-
-_TRIGGERS = ("event_time", "processing_time", "continuous", "count", "after_watermark", "end_of_stream", "never")
-_WITH = (
-    ("every", "continuous", True),
-    ("time", "continuous", False),
-    ("count", "count", True),
-    ("early", "after_watermark", False),
-    ("late", "after_watermark", False),
-)
-"""Keys that go with one trigger, and whether it needs them."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Firing:
-    """``[firing]``: when windows fire, instead of at their end.
-
-    Attributes:
-        trigger: "event_time" (at the end, by the watermark), "processing_time" (at the end, by the clock), "continuous" (every so
-            often, and at the end), "count" (every so many rows), "after_watermark" (at the end, with ``early`` and ``late``),
-            "end_of_stream", or "never".
-        time: of "continuous": "event", or "processing" for the clock.
-        every: of "continuous".
-        count: of "count".
-        early: of "after_watermark": fires before the end, too: ``{ count = 100 }``, ``{ delay = "30 seconds" }`` after the first
-            row by the clock, ``{ every = "5 minutes" }`` of event time, or several: ``{ any = [...] }``, ``all``, ``each``.
-        late: of "after_watermark": fires after the end, too, within the allowed lateness; without it late rows are dropped.
-        timeout: fires too when the trigger has not for so long, by the clock.
-        purge: whether a window that fires is emptied.
-    """
-
-    trigger: str = field(metadata=reads(choice(*_TRIGGERS)))
-    time: str | None = field(default=None, metadata=reads(choice("event", "processing")))
-    every: str | None = field(default=None, metadata=reads(duration(zero=False)))
-    count: int | None = field(default=None, metadata=reads(integer(1)))
-    early: Trigger | None = field(default=None, metadata=reads(part))
-    late: Trigger | None = field(default=None, metadata=reads(part))
-    timeout: str | None = field(default=None, metadata=reads(duration(zero=False)))
-    purge: bool = field(default=False, metadata=reads(boolean))
-
-    @property
-    def uses_processing_time(self) -> bool:
-        """Whether the clock makes windows fire."""
-        every_so_often = self.trigger == "continuous" and self.time == "processing"
-        delayed = any(one is not None and one.uses_processing_time for one in (self.early, self.late))
-        return every_so_often or delayed or self.trigger == "processing_time" or self.timeout is not None
-
-    def check(self, place: Place) -> None:
-        """Which keys go with which trigger."""
-        for key, trigger, needed in _WITH:
-            given = getattr(self, key) is not None
-            if given and self.trigger != trigger:
-                place.at(key).note(f"is for trigger {trigger!r}, not for {self.trigger!r}")
-            if needed and not given and self.trigger == trigger:
-                place.note(f"{key!r} is missing: trigger {trigger!r} needs it")
-
-    @property
-    def recipe(self) -> Trigger:
-        """What the library calls it."""
-        trigger = self._inner()
-        if self.timeout is not None:
-            trigger = ProcessingTimeoutTrigger.of(trigger, self.timeout)
-        return PurgingTrigger.of(trigger) if self.purge else trigger
-
-    def _inner(self) -> Trigger:
-        if self.trigger == "continuous":
-            kind = ContinuousProcessingTimeTrigger if self.time == "processing" else ContinuousEventTimeTrigger
-            return kind.of(str(self.every))
-        if self.trigger == "count":
-            return CountTrigger.of(self.count or 1)
-        if self.trigger == "after_watermark":
-            return AfterWatermark(self.early, self.late)
-        if self.trigger in ("event_time", "processing_time"):
-            return EventTimeTrigger.create() if self.trigger == "event_time" else ProcessingTimeTrigger.create()
-        return EndOfStreamTrigger() if self.trigger == "end_of_stream" else NeverTrigger()
+    def _calendar(self) -> WindowAssigner:
+        own: dict[str, Any] = {"zone": self.zone, "by_processing_time": self.time == "processing"}
+        own |= {key: getattr(self, key) for key in ("step", "offset", *_CALENDAR_KEYS) if getattr(self, key) is not None}
+        if self.type == "business_hours":
+            return BusinessHours.of(own.pop("opens"), own.pop("closes"), **own)
+        count, every = int(self.size or 1), None if self.slide is None else int(self.slide)
+        windows: WindowAssigner = _CALENDAR_WINDOWS[self.type].of(count, every=every, **own)
+        return windows

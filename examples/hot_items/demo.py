@@ -1,4 +1,4 @@
-"""The demo: makes clicks, writes a job file for them, and shows what the job finds."""
+"""Make clicks and a job file for them, and show what the job finds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import Any
 from rich.console import Console, RenderableType
 from rich.text import Text
 
-from panestream.demo.clicks import BROKEN, EMPTY_TIME, LATE, Shape, make_clicks, split_file, write_clicks
+from hot_items.clicks import BROKEN, EMPTY_TIME, LATE, Shape, make_clicks, split_file, write_clicks
 from panestream.errors import JobError
 from panestream.spark.progress.micro_batch import BatchProgress
 
@@ -33,7 +33,7 @@ SHOWN = 3
 """How many items of each window are printed; the picture and the Parquet files have more."""
 
 JOB_TEXT = """\
-# What `panestream demo` runs. Run it yourself:  {again}
+# What `make run` runs. Run it yourself:  {again}
 # (It goes on from its checkpoint; a new --output begins anew.)
 
 name = "hot items"
@@ -93,7 +93,7 @@ ui.enabled = false
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Demo:
-    """What the demo is to do; see ``panestream demo --help``."""
+    """The options of the demo: ``make run ARGS=--help`` explains them."""
 
     output: Path
     input: Path | None = None
@@ -244,7 +244,7 @@ def read_output(folder: Path) -> list[dict[str, Any]]:
 
 def show_outcome(prepared: Prepared, console: Console) -> None:
     """Draws the picture, and compares the side outputs with what was made."""
-    from panestream.demo.picture import Ranked, hot_items_picture
+    from hot_items.picture import Ranked, hot_items_picture
 
     demo, output = prepared.demo, prepared.demo.output
     late = read_output(output / "late")

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta, timezone
 
 import pytest
 
-from panestream.demo.picture import LINES, Ranked, hot_items_picture, hottest
+from hot_items.picture import LINES, Ranked, hot_items_picture, hottest
 
 START = datetime(2025, 11, 11, 8, tzinfo=timezone.utc)
 

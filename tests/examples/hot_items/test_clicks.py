@@ -7,7 +7,7 @@ import gzip
 import numpy as np
 import pytest
 
-from panestream.demo.clicks import (
+from hot_items.clicks import (
     BEHAVIORS,
     BROKEN,
     EMPTY_TIME,

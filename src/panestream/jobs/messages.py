@@ -42,7 +42,7 @@ def in_job_words(text: str) -> str:
 
 
 @contextmanager
-def told_of_job(loaded: LoadedJob, tell: Callable[[str], object]) -> Generator[None]:
+def translate_messages(loaded: LoadedJob, tell: Callable[[str], object]) -> Generator[None]:
     """While a job runs: what is wrong with its rows is told with the line of its key, and warnings are told by ``tell``.
 
     Raises:

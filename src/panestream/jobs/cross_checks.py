@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+
 from panestream.engine.runtime.sides import SIDES
 from panestream.errors import did_you_mean
-from panestream.jobs.apart import check_apart
 from panestream.jobs.model import FUNCTIONS_OF_ROWS, Job
 from panestream.jobs.schema import Place
 from panestream.jobs.streams import Stream
 from panestream.jobs.windows import ALIGNED, EVEN, LOOK_BACK
+from panestream.spark.places import file_place, is_below, is_hidden
 
 _OUTPUTS_OF_TWO = tuple(f"{tag}_{side}" for tag in ("late", "invalid") for side in SIDES)
 """The outputs that only these have."""
@@ -19,8 +22,10 @@ _OF_WINDOWS = ("window", "windows", "firing", "allowed_lateness", "with_firing",
 _OF_TILES = tuple(kind for kind in ALIGNED if kind not in ("sliding", "cumulating"))
 """Kinds of windows that are slices for tiles."""
 
+_SIDE_BY_SIDE = "Put them side by side"
 
-def check_together(job: Job, place: Place) -> None:
+
+def check_sections(job: Job, place: Place) -> None:
     """Notes what is wrong with sections that are right by themselves.
 
     Args:
@@ -47,7 +52,7 @@ def check_together(job: Job, place: Place) -> None:
     _check_processing_time(job, place)
     _check_closing(job, place)
     read = {(*where, "source"): one.source.path for where, one in job.streams if one.source.path and one.source.reads_files}
-    check_apart(place, read, {tag: sink.path for tag, sink in job.sinks.items() if sink.path}, job.checkpoint)
+    _check_paths(place, read, {tag: sink.path for tag, sink in job.sinks.items() if sink.path}, job.checkpoint)
     for where, one in job.streams:
         _check_time(job, place, where, one)
         if job.mode == "stream" and one.source.reads_files and one.source.schema is None:
@@ -237,3 +242,57 @@ def _check_processing_time(job: Job, place: Place) -> None:
             "windows that wait for the clock keep a query running: say how often, every = '1 second', and stop it yourself; "
             "or once = true; or take the clock from a column, [processing_time]"
         )
+
+
+def _check_paths(place: Place, sources: Mapping[tuple[str, ...], str], sinks: Mapping[str, str], checkpoint: str | None) -> None:
+    """Notes a sink or a checkpoint within what is read, and folders one inside the other.
+
+    Args:
+        place: the job.
+        sources: the path of each source of files, perhaps a pattern, by where it is said.
+        sinks: the folder of each output that has one.
+        checkpoint: the folder that the job names; None: none.
+    """
+    written: dict[tuple[str, ...], str] = {("sinks", tag): file_place(path) for tag, path in sinks.items()}
+    if checkpoint is not None:
+        written[("checkpoint",)] = file_place(checkpoint)
+    for where, folder in written.items():
+        for source, path in sources.items():
+            if _is_read(path, folder):
+                place.at(*where).note(
+                    f"lies in what {_dotted(source)} reads ({path}): the job would read what it writes. {_SIDE_BY_SIDE}"
+                )
+            elif is_below(file_place(path), folder):
+                place.at(*where).note(
+                    f"is a folder in which {_dotted(source)} lies ({path}): whoever reads the one would find the other's files. "
+                    f"{_SIDE_BY_SIDE}"
+                )
+    known = list(written.items())
+    for position, (where, folder) in enumerate(known):
+        for other, there in known[:position]:
+            if is_below(folder, there) or is_below(there, folder):
+                place.at(*where).note(
+                    f"and {_dotted(other)} lie one inside the other: whoever reads the outer folder would find the inner one's "
+                    f"files. {_SIDE_BY_SIDE}"
+                )
+
+
+def _is_read(path: str, folder: str) -> bool:
+    """Whether a source of files that reads ``path``, perhaps a pattern, finds the files of a folder.
+
+    >>> _is_read("/in", "file:/in/out"), _is_read("/in/*.csv", "file:/in/out"), _is_read("/in/*", "file:/in/out")
+    (True, False, True)
+    >>> _is_read("/in[1]", "file:/in[1]/out"), _is_read("/in[1]", "file:/in1/out")
+    (True, True)
+    >>> _is_read("/in", "file:/in/_out"), _is_read("/in", "file:/in2")
+    (False, False)
+    """
+    pattern, parts = file_place(path).split("/"), folder.split("/")
+    matched = (part == one or fnmatchcase(part, one) for part, one in zip(parts, pattern, strict=False))
+    if len(parts) < len(pattern) or not all(matched):
+        return False
+    return not is_hidden("/".join(parts[len(pattern) :]))
+
+
+def _dotted(where: tuple[str, ...]) -> str:
+    return ".".join(where)

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from rich.console import Console
 
-from panestream.demo.hot_items import JOB_FILE, MARKER, Demo, prepare
+from hot_items.demo import JOB_FILE, MARKER, Demo, prepare
 from panestream.errors import JobError
 from panestream.jobs.loading import load_job
 

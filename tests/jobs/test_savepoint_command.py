@@ -7,14 +7,14 @@ from contextlib import nullcontext
 import pytest
 from typer.testing import CliRunner
 
-from panestream.jobs import cli, taking_savepoints
+from panestream.jobs import cli, state_commands
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
 def typed(spark, monkeypatch):
-    monkeypatch.setattr(taking_savepoints, "make_session", lambda name, settings: nullcontext(spark))
+    monkeypatch.setattr(state_commands, "make_session", lambda name, settings: nullcontext(spark))
     return lambda *arguments: CliRunner().invoke(cli.app, ["savepoint", *map(str, arguments)])
 
 

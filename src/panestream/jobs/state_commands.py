@@ -1,0 +1,312 @@
+"""``panestream inspect``, ``why``, ``savepoint`` and ``compact``: commands on checkpoints, savepoints and outputs."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.text import Text
+
+from panestream.engine.explain import listed
+from panestream.engine.plan import stable_repr
+from panestream.errors import CheckpointError, JobError
+from panestream.inspection.asked import asked_of
+from panestream.inspection.document import document_of
+from panestream.inspection.page import page_of
+from panestream.inspection.summary import Summary
+from panestream.inspection.text import told
+from panestream.inspection.values import iso
+from panestream.jobs.live import PipeConsole
+from panestream.jobs.reporting import check_writable
+from panestream.jobs.sessions import QuietSession, SessionOf
+from panestream.spark.savepoint.manifest import Manifest, is_savepoint
+from panestream.spark.savepoint.reading import CheckpointState, read_checkpoint
+from panestream.spark.savepoint.saved import Savepoint, read_savepoint
+from panestream.spark.savepoint.writing import take
+from panestream.spark.sinks.compacting import compact as compact_folder
+from panestream.spark.sinks.compaction import Compaction
+from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow, TimeFacts, WindowNow
+from panestream.tracing.why import ANY
+from panestream.tracing.why_state import explain_state
+from panestream.windowing.instants import micros_of_text
+from panestream.windowing.windows import TimeWindow, Window
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+make_session: SessionOf = QuietSession
+"""Makes the session; tests put another one here."""
+
+ANSWER_FORMAT = 1
+"""Raised when something of the JSON goes or means something else; what is added does not raise it."""
+
+
+@contextmanager
+def _started(command: str, settings: Mapping[str, str], console: PipeConsole) -> Generator[SparkSession]:
+    with console.status("starting Spark"):
+        session = make_session(f"panestream {command}", settings)
+    with session as spark:
+        yield spark
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """The options of ``panestream inspect``.
+
+    Attributes:
+        path: the checkpoint.
+        batch_id: after which micro-batch; None: the last.
+        keys, windows: the filters.
+        most: how many of each list.
+        as_json: whether it is for machines.
+        page: the file of the page to write; None: none.
+        settings: of Spark.
+    """
+
+    path: str
+    batch_id: int | None
+    keys: Sequence[str]
+    windows: Sequence[str]
+    most: int
+    as_json: bool
+    page: Path | None
+    settings: Mapping[str, str]
+
+
+def inspect(inspection: Inspection, console: PipeConsole) -> None:
+    """Print what is in a checkpoint or savepoint.
+
+    Raises:
+        CheckpointError: there is no checkpoint, micro-batch, key column or the like of what was typed.
+        JobError: the page cannot be written.
+    """
+    if inspection.page is not None:
+        check_writable(inspection.page)
+    summary = _summary(inspection, console)
+    if inspection.page is not None:
+        inspection.page.write_text(page_of(summary), "utf-8")
+    if inspection.as_json:
+        console.file.write(json.dumps(document_of(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        return
+    if inspection.page is not None:
+        console.print(Text("page  ", style="dim").append(str(inspection.page), style="default"), soft_wrap=True)
+        return
+    for each in told(summary, console):
+        console.print(each)
+
+
+def _summary(inspection: Inspection, console: PipeConsole) -> Summary:
+    with _started("inspect", inspection.settings, console) as spark, console.status(f"looking into {inspection.path}"):
+        return _state_of(spark, inspection.path, inspection.batch_id).summary(
+            inspection.keys, inspection.windows, most=inspection.most
+        )
+
+
+def _state_of(spark: SparkSession, path: str, batch_id: int | None) -> CheckpointState | Savepoint:
+    """Return the state of a checkpoint or a savepoint.
+
+    Raises:
+        CheckpointError: there is none, or no such micro-batch.
+        JobError: a micro-batch was asked for of a savepoint.
+    """
+    if not is_savepoint(spark, path):
+        return read_checkpoint(spark, path, batch_id)
+    if batch_id is not None:
+        raise JobError(f"{path} is a savepoint, which is of one micro-batch: leave --batch out")
+    return read_savepoint(spark, path)
+
+
+@dataclass(frozen=True)
+class Question:
+    """The options of ``panestream why``.
+
+    Attributes:
+        path: the checkpoint or savepoint.
+        batch_id: after which micro-batch; None: the last.
+        keys: ``column=value``, or the value.
+        time, window: one of both: an event time, or the time at which a window starts.
+        most: how many windows and kept rows are looked at.
+        as_json: whether it is for machines.
+        settings: of Spark.
+    """
+
+    path: str
+    batch_id: int | None
+    keys: Sequence[str]
+    time: str | None
+    window: str | None
+    most: int
+    as_json: bool
+    settings: Mapping[str, str]
+
+
+def why(question: Question, console: PipeConsole) -> None:
+    """Print why a row is missing, or what a window waits for.
+
+    Raises:
+        CheckpointError: there is no checkpoint, micro-batch or key column of what was typed.
+        JobError: not one of ``--time`` and ``--window`` was given, or it is no time.
+    """
+    times = _times(question)
+    with _started("why", question.settings, console) as spark, console.status(f"looking into {question.path}"):
+        state = _state_of(spark, question.path, question.batch_id)
+        keys = asked_of(state.plan, question.keys, (), question.most).keys
+        if question.keys and len(keys) < len(state.plan.key_names):
+            missing = [name for place, name in enumerate(state.plan.key_names) if place not in keys]
+            raise CheckpointError(f"the key is not whole: --key {missing[0]}=VALUE is missing (null is written \\N)")
+        known = state.known(keys, **times, most=question.most)
+    found = explain_state(known, key=_key_of(question), **times)
+    if not question.as_json:
+        console.print(str(found), markup=False, highlight=False, soft_wrap=False)
+        return
+    text = json.dumps(
+        _answer(known, question, found.facts, str(found)), indent=2, ensure_ascii=False, allow_nan=False, default=str
+    )
+    console.file.write(text + "\n")
+
+
+def _times(question: Question) -> dict[str, int]:
+    given = {name: text for name, text in (("at", question.time), ("window", question.window)) if text is not None}
+    if len(given) != 1:
+        raise JobError("give --time TIME, the event time of a row, or --window TIME, when a window starts: one of both")
+    ((name, text),) = given.items()
+    try:
+        return {name: micros_of_text(text)}
+    except ValueError:
+        option = "--time" if name == "at" else "--window"
+        raise JobError(f"{option} {text!r} is no time as 2026-01-31T10:00 (UTC, or with its zone)") from None
+
+
+def _key_of(question: Question) -> Any:
+    if not question.keys:
+        return ANY
+    values = tuple(text.partition("=")[2] if "=" in text else text for text in question.keys)
+    return values[0] if len(values) == 1 else values
+
+
+def _answer(known: KnownState, question: Question, facts: Sequence[Any], text: str) -> dict[str, Any]:
+    """Return the answer for JSON: times as ISO 8601 in UTC, lengths in seconds.
+
+    Args:
+        known: the state.
+        question: the options.
+        facts: of the answer.
+        text: the answer in words.
+    """
+    times = [one for one in facts if isinstance(one, TimeFacts)]
+    windows = [now for one in times for now in one.windows or ()] or [one for one in facts if isinstance(one, WindowNow)]
+    found: dict[str, Any] = {
+        "format": ANSWER_FORMAT,
+        "path": question.path,
+        "key": list(question.keys),
+        "watermark": iso(known.watermark),
+        "clock": iso(known.clock),
+        "closed": iso(known.closed_now),
+        "late_dropped": known.late_dropped,
+        "windows": [_window(one) for one in windows],
+    }
+    for one in times:
+        missing = one.missing_lateness
+        found |= {
+            "time": iso(one.timestamp),
+            "late_now": one.is_late,
+            "missing_lateness": None if missing is None else missing / 1e6,
+            "late_rows_go_to": known.plan.late_tag,
+            "kept": [_row(row) for row in one.kept],
+        }
+    return {**found, "text": text}
+
+
+def _window(one: WindowNow) -> dict[str, Any]:
+    return {**_bounds(one.window), "kind": one.label, "open": one.is_open, "state": [_known(known) for known in one.known]}
+
+
+def _known(one: KnownWindow) -> dict[str, Any]:
+    return {
+        "key": one.key,
+        **_bounds(one.window),
+        "rows": one.rows,
+        "results": one.results,
+        "contents": one.contents,
+        "firings": one.firings,
+        "last_firing": one.last_firing,
+        "due": iso(one.due),
+        "closes": iso(one.closes),
+    }
+
+
+def _row(one: KnownRow) -> dict[str, Any]:
+    value = one.value.asDict() if hasattr(one.value, "asDict") else one.value
+    return {"time": iso(one.timestamp), "row": value, "windows": [_bounds(window) for window in one.windows]}
+
+
+def _bounds(window: Window) -> dict[str, str | None]:
+    if isinstance(window, TimeWindow):
+        return {"start": iso(window.start), "end": iso(window.end)}
+    return {"start": None, "end": None}
+
+
+def savepoint(checkpoint: str, folder: str, batch_id: int | None, settings: Mapping[str, str], console: PipeConsole) -> None:
+    """Take a savepoint, and print what it holds.
+
+    Args:
+        checkpoint: the checkpoint.
+        folder: where to.
+        batch_id: after which micro-batch; None: the last.
+        settings: of Spark.
+        console: where to print.
+
+    Raises:
+        CheckpointError: there is no such checkpoint or micro-batch; the folder holds something.
+    """
+    with _started("savepoint", settings, console) as spark, console.status(f"looking into {checkpoint}") as status:
+        taken = take(spark, checkpoint, folder, batch_id, status.update)
+    _print(_savepoint_lines(taken.manifest, folder), console)
+
+
+def _savepoint_lines(manifest: Manifest, folder: str) -> Iterator[tuple[str, str]]:
+    """Yield what a savepoint holds, by title."""
+    plan = manifest.plan
+    yield "savepoint", folder
+    yield "checkpoint", f"{manifest.checkpoint}, after micro-batch {manifest.batch_id}"
+    yield "windows", stable_repr(plan.assigner)
+    yield "key", listed(plan.key_names) or "none"
+    yield "key groups", str(manifest.groups)
+    yield "rows", ", ".join(f"{name} {rows:,}" for name, rows in manifest.tables.items())
+    yield "versions", ", ".join(f"{name} {version}" for name, version in manifest.versions.items())
+
+
+def compact(path: str, file_bytes: int, grace: float, settings: Mapping[str, str], console: PipeConsole) -> None:
+    """Compact a file sink's folder, and print what was done.
+
+    Args:
+        path: the sink's.
+        file_bytes: about how large files become.
+        grace: for how many seconds what was replaced stays.
+        settings: of Spark.
+        console: where to print.
+
+    Raises:
+        SinkError: it is no place that can be compacted, or another compaction is at work there.
+    """
+    with _started("compact", settings, console) as spark, console.status(f"putting the files of {path} together"):
+        done = compact_folder(spark, path, file_bytes=file_bytes, grace_seconds=grace)
+    _print(compaction_lines(done), console)
+
+
+def compaction_lines(done: Compaction) -> Iterator[tuple[str, str]]:
+    """Yield what was done, by title."""
+    yield "folders", f"{done.folders:,}"
+    yield "files", f"{done.files_before:,} -> {done.files_after:,}"
+    yield "rows", f"{done.rows:,}"
+    if done.left:
+        yield "left", f"{done.left:,} that changed meanwhile: run it again"
+
+
+def _print(titled: Iterable[tuple[str, str]], console: PipeConsole) -> None:
+    for title, text in titled:
+        console.print(Text(f"{title:<12}", style="dim").append(text, style="default"), soft_wrap=True)
