@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +14,7 @@ from panestream.inspection.document import document_of
 from panestream.inspection.page import page_of
 from panestream.inspection.summary import Summary
 from panestream.inspection.text import told
+from panestream.jobs.json_output import json_text
 from panestream.jobs.live import PipeConsole
 from panestream.jobs.sessions import QuietSession, SessionOf
 from panestream.spark.savepoint.manifest import is_savepoint
@@ -65,7 +65,7 @@ def show(asked: Inspection, console: PipeConsole) -> None:
     if asked.page is not None:
         asked.page.write_text(page_of(summary), "utf-8")
     if asked.as_json:
-        console.file.write(json.dumps(document_of(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        console.file.write(json_text(document_of(summary)) + "\n")
         return
     if asked.page is not None:
         console.print(Text("page  ", style="dim").append(str(asked.page), style="default"), soft_wrap=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +10,7 @@ from panestream.errors import CheckpointError, JobError
 from panestream.inspection.asked import asked_of
 from panestream.inspection.values import iso
 from panestream.jobs import inspecting
+from panestream.jobs.json_output import json_text
 from panestream.jobs.live import PipeConsole
 from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow, TimeFacts, WindowNow
 from panestream.tracing.why import ANY
@@ -67,10 +67,7 @@ def answer(asked: Question, console: PipeConsole) -> None:
     if not asked.as_json:
         console.print(str(found), markup=False, highlight=False, soft_wrap=False)
         return
-    text = json.dumps(
-        document_of(known, asked, found.facts, str(found)), indent=2, ensure_ascii=False, allow_nan=False, default=str
-    )
-    console.file.write(text + "\n")
+    console.file.write(json_text(document_of(known, asked, found.facts, str(found)), default=str) + "\n")
 
 
 def _times(asked: Question) -> dict[str, int]:
