@@ -23,6 +23,7 @@ from panestream.spark.query import RunningQuery
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from panestream.windowing.evictors import Evictor
+from panestream.windowing.foreign_names import WithForeignNames
 from panestream.windowing.functions import AggregateFunction
 from panestream.windowing.triggers import Trigger
 
@@ -112,6 +113,37 @@ def test_foreign_name_of_the_same_step_works(step, foreign, own):
     # (A bound method is made afresh each time, and compares by the value of its object.)
     assert getattr(step, foreign).__func__ is getattr(step, own).__func__
     assert foreign not in dir(step)
+
+
+COMPLETE = [SOURCE, KEYED, STEPS, RESULT, CO_GROUPED, QUERY]
+
+
+@pytest.mark.parametrize("step", COMPLETE, ids=lambda step: type(step).__name__)
+def test_dir_lists_public_names_and_those_of_python_only(step):
+    assert [name for name in dir(step) if name.startswith("_") and not (name.startswith("__") and name.endswith("__"))] == []
+    assert {"__class__", "__dict__"} <= set(dir(step))
+    public = {name for kind in type(step).__mro__ for name in vars(kind) if not name.startswith("_")}
+    assert public - {"classes"} <= set(dir(step))
+
+
+@pytest.mark.parametrize(
+    "kind", sorted(WithForeignNames.classes.values(), key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__
+)
+def test_object_whose_init_has_not_run_has_no_attributes_and_no_endless_recursion(kind):
+    """Debuggers, copies and unpickling look at such objects."""
+    bare = object.__new__(kind)
+    fields = getattr(kind, "__dataclass_fields__", {})
+    for name in ("zebra", "late", *fields):
+        if name in fields and hasattr(kind, name):
+            continue  # it has a default
+        with pytest.raises(AttributeError, match=" has no attribute "):
+            getattr(bare, name)
+    assert "zebra" not in dir(bare)
+
+
+def test_foreign_name_of_a_result_whose_init_has_not_run_has_its_advice():
+    with pytest.raises(UnknownNameError, match="'WindowedResult' object has no attribute 'groupBy': a result has outputs"):
+        object.__new__(WindowedResult).groupBy  # noqa: B018
 
 
 def test_sparks_names_of_a_running_query_work():

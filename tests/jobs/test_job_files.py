@@ -648,6 +648,19 @@ def test_a_path_that_is_half_an_address_is_refused(complaint, path):
     assert line.startswith(f"job.toml:26: sinks.main.path: is neither an address nor a path: '{path}'.")
 
 
+@pytest.mark.parametrize("path", ["~", "~/out", "~root/out", "~nobody-there/out"])
+def test_path_that_begins_with_a_tilde_is_refused(complaint, path):
+    """The home folder of whoever runs the job lies outside of the job's folder, as ``..`` does."""
+    (line,) = complaint(JOB.replace("out/main", path))
+    assert line.startswith(f"job.toml:26: sinks.main.path: begins with a tilde: '{path}'. Write the home folder in full")
+    assert line.endswith(f"'./{path}'")
+
+
+@pytest.mark.parametrize("path", ["./~/out", "out/~root", "./~root"])
+def test_tilde_elsewhere_in_a_path_is_a_letter_as_any_other(job_of, tmp_path, path):
+    assert job_of(JOB.replace("out/main", path)).sinks.main.path == str(tmp_path / path)
+
+
 def test_lines_of_toml_survive_everything_toml_can_write():
     text = '''\
 a = 1 # x = 2

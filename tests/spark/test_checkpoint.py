@@ -8,7 +8,7 @@ import pytest
 
 from panestream.errors import CheckpointError, FencedError, PlanMismatchError, SinkError, StateDamagedError
 from panestream.spark import checkpoint as checkpoints
-from panestream.spark import succession
+from panestream.spark import markers, succession
 from panestream.spark.checkpoint import (
     Claim,
     Epoch,
@@ -23,6 +23,7 @@ from panestream.spark.checkpoint import (
     succeed,
     succession_of,
 )
+from panestream.spark.markers import read_markers
 from panestream.spark.mode import Mode
 from panestream.spark.operator.processor import TakenUp
 from panestream.spark.savepoint.birth import Birth
@@ -131,9 +132,11 @@ def test_state_is_of_the_last_committed_micro_batch_unless_its_run_noted_one_wit
     assert look_at(SPARK, PLAN, str(tmp_path)).state_of == 3
     Epoch(str(tmp_path), 2, "ab").write_gap(SPARK, 8)  # it was noted before the commit, which never came
     assert look_at(SPARK, PLAN, str(tmp_path)).state_of == 5
+    for mark in (Epoch.write_end, lambda epoch, spark: epoch.write_first(spark, 3)):
+        mark(Epoch(str(tmp_path), 2, "ab"), SPARK)
     entry(tmp_path, 30, after=5)
     Epoch(str(tmp_path), 30, "ab").forget_old()
-    assert list((tmp_path / "panestream/gaps").iterdir()) == []
+    assert [list((tmp_path / "panestream" / kind).iterdir()) for kind in ("gaps", "firsts", "ends")] == [[], [], []]
 
 
 def test_micro_batches_that_no_run_of_start_committed_tell_nothing_of_the_state(tmp_path):
@@ -151,16 +154,58 @@ def test_state_of_an_unknown_micro_batch_stays_unknown_in_the_next_run(tmp_path)
     assert look_at(SPARK, PLAN, str(tmp_path)).state_of is None
 
 
-def test_a_run_that_commits_nothing_says_nothing_of_what_the_run_before_committed_meanwhile(tmp_path):
+def test_run_without_a_micro_batch_is_not_taken_for_who_committed_those_of_the_run_before(tmp_path):
+    """The run before commits one after the second run looked for the last time: it was checked before, and is killed then."""
     logs(tmp_path, 5, 5)
-    entry(tmp_path, 1, tells_gaps=True)
+    entry(tmp_path, 1, tells_gaps=True, tells_firsts=True)
+    before = Epoch(str(tmp_path), 1, "ab")
+    before.write_first(SPARK, 0)
     claim = look_at(SPARK, PLAN, str(tmp_path))
     register(SPARK, claim, [])
-    assert not (tmp_path / "panestream/gaps").exists()
-    claim = look_at(SPARK, PLAN, str(tmp_path))
+    before.write_gap(SPARK, 5)
+    logs(tmp_path, 6, 6)  # without rows
+    found = look_at(SPARK, PLAN, str(tmp_path))
+    assert (found.last, found.state_of, found.committer["after"]) == (6, 5, -1)
+    claim.epoch.write_first(SPARK, 7)
+    assert look_at(SPARK, PLAN, str(tmp_path)).state_of == 5  # it is not committed yet
     logs(tmp_path, 7, 7)
-    register(SPARK, claim, [])
-    assert look_at(SPARK, PLAN, str(tmp_path)).state_of is None
+    found = look_at(SPARK, PLAN, str(tmp_path))
+    assert (found.state_of, found.committer["after"]) == (7, 5)
+
+
+@pytest.mark.parametrize("gap", [None, 2])
+def test_state_after_the_end_of_a_run_may_be_as_old_as_that_end(tmp_path, gap):
+    """Whoever committed more, Spark's own writer say, may have had micro-batches without rows only."""
+    logs(tmp_path, 4, 4)
+    entry(tmp_path, 1, tells_gaps=True, tells_firsts=True)
+    run = Epoch(str(tmp_path), 1, "ab")
+    run.write_first(SPARK, 0)
+    if gap is not None:
+        run.write_gap(SPARK, gap)
+    assert not look_at(SPARK, PLAN, str(tmp_path)).is_last_known
+    run.write_end(SPARK)
+    found = look_at(SPARK, PLAN, str(tmp_path))
+    assert (found.state_of, found.is_last_known) == (4 if gap is None else gap, True)
+    logs(tmp_path, 7, 7)
+    found = look_at(SPARK, PLAN, str(tmp_path))
+    assert (found.state_of, found.is_last_known) == (4 if gap is None else gap, False)
+    entry(tmp_path, 2, after=7, tells_gaps=True, tells_firsts=True)
+    Epoch(str(tmp_path), 2, "ab").write_first(SPARK, 8)
+    logs(tmp_path, 8, 8)
+    assert look_at(SPARK, PLAN, str(tmp_path)).state_of == 8
+
+
+def test_marks_are_left_without_spark_if_this_process_sees_the_checkpoint(tmp_path, monkeypatch):
+    entry(tmp_path, 1)
+    written = []
+    monkeypatch.setattr(markers, "write_marker", lambda spark, path, marker: written.append((path, marker)))
+    Epoch(str(tmp_path), 1, "ab").write_first(SPARK, 3)
+    (mark,) = read_markers(SPARK, f"{tmp_path}/panestream/firsts/*/part-*", "").values()
+    assert (mark["batch_id"], written) == (3, [])
+    Epoch(str(tmp_path), 1, "ab").write_first(SPARK, 3)  # one is there: Spark writes it in its place
+    Epoch(str(tmp_path), 2, "ab").write_first(SPARK, 3)  # of no entry that is seen here
+    places = [f"{tmp_path}/panestream/firsts/000000000{number}-ab" for number in (1, 2)]
+    assert written == [(place, {"batch_id": 3}) for place in places]
 
 
 def test_whether_it_is_of_this_machine(tmp_path):
@@ -272,6 +317,7 @@ def test_what_a_run_leaves(tmp_path):
         "data_frames": False,
         "planned": 6,
         "tells_gaps": True,
+        "tells_firsts": True,
         "clock": False,
         "signals": True,
     }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from types import SimpleNamespace
 
 import pytest
@@ -31,10 +32,11 @@ class Steps:
 class Outputs:
     """Sinks that take all they are given."""
 
-    epoch = SimpleNamespace(checkpoint="cp")
-
     def __init__(self, steps):
         self.steps = steps
+        self.ends = []
+        self.note_end = self.ends.append
+        self.epoch = SimpleNamespace(checkpoint="cp", write_first=lambda spark, batch_id: steps(f"first {batch_id}", spark))
         self.checked = 0
 
     def check(self, spark):
@@ -69,6 +71,7 @@ WHOLE = [
     "compute",
     ("groups agree", "counted"),
     ("deliver", "rows", {"main"}, 3),
+    ("first 3", SESSION),
     ("check 2", SESSION),
     "unpersist",
 ]
@@ -86,11 +89,12 @@ def test_first_micro_batch_without_rows_is_noted_in_the_checkpoint_once_a_run(mo
     steps, gaps = Steps(), []
     writer, operated = writer_of(monkeypatch, steps)
     monkeypatch.setattr(query_.StateAge, "advance", lambda self, metrics, batch_id: batch_id not in (3, 5))
-    monkeypatch.setattr(writer.outputs, "epoch", SimpleNamespace(write_gap=lambda *told: gaps.append(told)), raising=False)
+    writer.outputs.epoch.write_gap = lambda *told: gaps.append(told)
     writer.age.after, writer.age.state_of = 2, 1
     for batch_id in (3, 4, 5):
         writer(operated, batch_id)
     assert gaps == [(SESSION, 1)]
+    assert [step for step in steps.done if "first" in step[0]] == [("first 3", SESSION)]
 
 
 @pytest.mark.parametrize(("batch_id", "asked"), [(0, True), (1, False)])
@@ -199,6 +203,21 @@ def test_without_a_limit_spark_itself_waits():
     query = Query()
     assert running(query).await_termination() is True
     assert query.waited == [None]
+
+
+def test_checkpoint_is_told_that_a_run_has_ended_however_it_ended():
+    for query, wait in (
+        (Query(), RunningQuery.await_termination),
+        (Query(error=failed()), RunningQuery.await_termination),
+        (Query(), RunningQuery.stop),
+    ):
+        one = running(query, failure=[SinkError("no")])
+        with suppress(SinkError):
+            wait(one)
+        assert one.outputs.ends == [SESSION]
+    one = running(Query(99))
+    assert not one.await_termination(0)
+    assert one.outputs.ends == []
 
 
 @pytest.mark.parametrize(("ends_after", "ended", "waited"), [(0, True, [10]), (1, True, [10, 6]), (99, False, [10, 6, 2])])

@@ -267,12 +267,11 @@ def compact(
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of job files, by which editors complete keys and mark mistakes."""
-    import json
-
+    from panestream.jobs.json_output import json_text
     from panestream.jobs.json_schema import job_schema
 
     with ended_with(PipeConsole()):
-        print(json.dumps(job_schema(), indent=2, ensure_ascii=False))
+        print(json_text(job_schema()))
 
 
 def _example_names() -> list[str]:

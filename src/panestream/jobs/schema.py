@@ -19,7 +19,6 @@ import re
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, ClassVar, NoReturn, TypeVar
 
 from panestream.errors import InvalidDurationError, JobError, did_you_mean
@@ -307,13 +306,19 @@ table_name = name_like(_TABLE_NAME, "table, db.table or catalog.db.table", "tabl
 def location(value: object, place: Place) -> str:
     """A path: with a scheme (``s3://``) as it stands, else absolute, seen from the folder of the job file.
 
-    A relative one stays below that folder. What lies elsewhere says where: whoever reads the job file shall see it.
+    A relative one stays below that folder. What lies elsewhere says where: whoever reads the job file shall see it. So ``~``,
+    which is another folder for each user, is refused.
     """
     word = text(value, place)
     if _SCHEME.match(word):
         return word
     if ":" in word.split("/")[0]:
         place.wrong(f"is neither an address nor a path: {shown(word)}. An address has a slash behind its colon, 'file:/data/out'")
+    if word.startswith("~"):
+        place.wrong(
+            f"begins with a tilde: {shown(word)}. Write the home folder in full, as an absolute path; a folder of that name is "
+            f"{shown('./' + word)}"
+        )
     if posixpath.normpath(word).split("/")[0] == "..":
         place.wrong(
             f"leaves the folder of the job file, where paths begin: {shown(word)}. Write where it is, as an absolute path "
@@ -321,7 +326,7 @@ def location(value: object, place: Place) -> str:
         )
     try:
         # resolve() follows links, so that messages and checkpoints show where things really are.
-        return str((place.document.path.parent / Path(word).expanduser()).resolve())
+        return str((place.document.path.parent / word).resolve())
     except (RuntimeError, OSError, ValueError) as error:
         place.wrong(f"is not a usable path: {error}")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from panestream.inspection.page import page_of
 from panestream.inspection.summary import Summary
 from panestream.inspection.text import told
 from panestream.inspection.values import iso
+from panestream.jobs.json_output import json_text
 from panestream.jobs.live import PipeConsole
 from panestream.jobs.reporting import check_writable
 from panestream.jobs.sessions import QuietSession, SessionOf
@@ -90,7 +90,7 @@ def inspect(inspection: Inspection, console: PipeConsole) -> None:
     if inspection.page is not None:
         inspection.page.write_text(page_of(summary), "utf-8")
     if inspection.as_json:
-        console.file.write(json.dumps(document_of(summary), indent=2, ensure_ascii=False, allow_nan=False) + "\n")
+        console.file.write(json_text(document_of(summary)) + "\n")
         return
     if inspection.page is not None:
         console.print(Text("page  ", style="dim").append(str(inspection.page), style="default"), soft_wrap=True)
@@ -163,10 +163,7 @@ def why(question: Question, console: PipeConsole) -> None:
     if not question.as_json:
         console.print(str(found), markup=False, highlight=False, soft_wrap=False)
         return
-    text = json.dumps(
-        _answer(known, question, found.facts, str(found)), indent=2, ensure_ascii=False, allow_nan=False, default=str
-    )
-    console.file.write(text + "\n")
+    console.file.write(json_text(_answer(known, question, found.facts, str(found)), default=str) + "\n")
 
 
 def _times(question: Question) -> dict[str, int]:

@@ -37,6 +37,7 @@ class JsonLinesMetrics(ProgressListener):
     def batch(self, run: QueryRun, progress: BatchProgress, spark: Mapping[str, Any]) -> None:
         """Appends a line."""
         head = {"query": run.label, "id": run.id, "run_id": run.run_id, "timestamp": spark["timestamp"]}
-        line = json.dumps({**head, **asdict(progress)}, separators=(",", ":"), ensure_ascii=False)
+        # ASCII, as a terminal may show the file: names and labels are users'. JSON escapes all controls but DEL.
+        line = json.dumps({**head, **asdict(progress)}, separators=(",", ":")).replace("\x7f", "\\u007f")
         with self.path.open("a", encoding="utf-8") as file:
             file.write(line + "\n")

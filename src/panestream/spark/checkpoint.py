@@ -20,7 +20,7 @@ from urllib.parse import unquote, urlsplit
 from panestream.engine.plan import WindowPlan, check_identity
 from panestream.engine.savepoint.plans import plan_json
 from panestream.errors import FencedError, SinkError, StateDamagedError, StateFormatError
-from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
+from panestream.spark.markers import PARTS, list_files, read_markers, write_marker, write_new_marker
 from panestream.spark.mode import Mode
 from panestream.spark.operator.flavours import check_data_frames, check_rows, wants_data_frames
 from panestream.spark.operator.processor import TakenUp
@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _RUNS, _GAPS = "panestream/runs", "panestream/gaps"
+_FIRSTS, _ENDS = "panestream/firsts", "panestream/ends"
 UNKNOWN = -1
 """In a gap, of which micro-batch the state is: nobody knows."""
 _ENTRY = re.compile(r"(\d{10})-([0-9a-f]+)")
@@ -125,12 +126,25 @@ class Epoch:
         """Leaves in the checkpoint that this run had a micro-batch which left the state as that of ``state_of``."""
         write_marker(spark, f"{self.checkpoint}/{_GAPS}/{self.entry}", {"state_of": state_of})
 
+    def write_first(self, spark: SparkSession, batch_id: int) -> None:
+        """Leave in the checkpoint, before the commit, which micro-batch is the first of this run."""
+        self._leave(spark, _FIRSTS, {"batch_id": batch_id})
+
+    def write_end(self, spark: SparkSession) -> None:
+        """Leave in the checkpoint that this run has ended, and which micro-batch it committed last."""
+        self._leave(spark, _ENDS, {"last": last_committed(spark, self.checkpoint)})
+
+    def _leave(self, spark: SparkSession, kind: str, marker: Mapping[str, Any]) -> None:
+        runs = self._seen_here()
+        folder = None if runs is None else runs.with_name(Path(kind).name) / self.entry
+        write_new_marker(spark, f"{self.checkpoint}/{kind}/{self.entry}", folder, marker)
+
     def forget_old(self) -> None:
         """Deletes the entries of runs long past, where this process sees the files."""
         runs = self._seen_here()
         if runs is not None:
-            gaps = runs.with_name(Path(_GAPS).name)
-            for path in (*runs.iterdir(), *(gaps.iterdir() if gaps.is_dir() else ())):
+            folders = [runs.with_name(Path(kind).name) for kind in (_RUNS, _GAPS, _FIRSTS, _ENDS)]
+            for path in [path for folder in folders if folder.is_dir() for path in folder.iterdir()]:
                 entry = _ENTRY.fullmatch(path.name)
                 if entry and int(entry.group(1)) < self.number - _KEPT:
                     shutil.rmtree(path, ignore_errors=True)
@@ -174,7 +188,9 @@ class Claim:
         mode: how the query runs on it.
         taken_up: what the run to come found planned.
         state_of: after the last committed micro-batch the state is that of this one, or of a later one. None if that is unknown.
-        committer: the entry of the run that committed the last micro-batch, or empty if there is none.
+        is_last_known: whether it is known who committed the last micro-batch. After a run that was killed, Spark's own writer
+            (``.main.writeStream``) may have.
+        committer: the entry of the last run that committed a micro-batch, or empty if there is none.
     """
 
     epoch: Epoch
@@ -189,6 +205,7 @@ class Claim:
     mode: Mode = field(default_factory=Mode)
     taken_up: TakenUp = field(default_factory=partial(TakenUp, ""))
     state_of: int | None = None
+    is_last_known: bool = True
     committer: Mapping[str, Any] = field(default_factory=dict)
 
     @property
@@ -258,24 +275,37 @@ def look_at(
         written |= set(born.succession.places)
     epoch = Epoch(checkpoint, number, uuid.uuid4().hex)
     found = TakenUp(epoch.entry, planned, _planned_by(entries, planned))
-    # Entry 0 is of no run: what is committed beside it alone, Spark's own writer committed (``.main.writeStream``).
-    committer = max((rank for rank, marker in entries.items() if rank[0] > 0 and marker["after"] < last), default=None)
-    known: dict[str, Any] = {"mode": mode, "taken_up": found}
-    if committer is not None:
-        known |= {"state_of": _state_after(spark, checkpoint, entries, committer, last), "committer": entries[committer]}
-    return Claim(epoch, query, frozenset(queries), plan, last, frozenset(written), data_frames, not entries, born, **known)
+    known = _known_state(spark, checkpoint, entries, last)
+    return Claim(
+        epoch, query, frozenset(queries), plan, last, frozenset(written), data_frames, not entries, born, mode, found, **known
+    )
 
 
-def _state_after(
-    spark: SparkSession, checkpoint: str, entries: Mapping[Rank, Mapping[str, Any]], committer: Rank, last: int
-) -> int | None:
-    """Return the oldest micro-batch that may have written the state last, or None if that is unknown."""
-    if not entries[committer].get("tells_gaps"):
-        return None  # an earlier panestream committed it
+def _known_state(spark: SparkSession, checkpoint: str, entries: Mapping[Rank, Mapping[str, Any]], last: int) -> dict[str, Any]:
+    """Return what the runs of a checkpoint say of its state, as fields of a claim."""
     way_out = "it says how old the state may be. Restore it from a copy of the checkpoint"
-    gaps = read_markers(spark, f"{escaped(checkpoint)}/{_GAPS}/{Epoch('', *committer).entry}/{PARTS}", way_out)
-    oldest = min([last, *(int(gap["state_of"]) for gap in gaps.values())])
-    return None if oldest == UNKNOWN else oldest
+    marks: dict[str, dict[Rank, dict[str, Any]]] = {kind: {} for kind in (_GAPS, _FIRSTS, _ENDS)}
+    pattern = f"{escaped(checkpoint)}/{{{','.join(marks)}}}/*/{PARTS}"
+    for path, mark in read_markers(spark, pattern, way_out).items():
+        marks["/".join(path.split("/")[-4:-2])].update(dict.fromkeys(_ranks([path]), mark))
+    gaps, firsts, ends = marks.values()
+
+    def has_committed(rank: Rank, entry: Mapping[str, Any]) -> bool:
+        if not entry.get("tells_firsts"):  # an earlier panestream
+            return bool(entry["after"] < last)
+        return rank in firsts and firsts[rank]["batch_id"] <= last
+
+    # Entry 0 is of no run: what is committed beside it alone, Spark's own writer committed (``.main.writeStream``).
+    committers = [rank for rank, entry in entries.items() if rank[0] > 0 and has_committed(rank, entry)]
+    if not committers:
+        return {}
+    committer = max(committers)
+    end = min(int(ends[committer]["last"]), last) if committer in ends else last
+    known: dict[str, Any] = {"committer": entries[committer], "is_last_known": committer in ends and end == last}
+    if entries[committer].get("tells_gaps"):  # an earlier panestream did not
+        oldest = min(end, int(gaps[committer]["state_of"])) if committer in gaps else end
+        known["state_of"] = None if oldest == UNKNOWN else oldest
+    return known
 
 
 def _check_planned(checkpoint: str, planned: int, last: int) -> None:
@@ -334,13 +364,15 @@ def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
     """
     marker = {"query": claim.query, "identity": claim.plan.identity(), "after": claim.last, "places": sorted(places)}
     marker |= {"data_frames": claim.data_frames, "plan": _saved_plan(claim.plan)}
-    marker |= {"planned": claim.taken_up.planned, "tells_gaps": numbers_micro_batches(spark), **claim.mode.as_json()}
+    marker |= {
+        "planned": claim.taken_up.planned,
+        "tells_gaps": numbers_micro_batches(spark),
+        "tells_firsts": True,
+        **claim.mode.as_json(),
+    }
     marker |= {} if claim.born is None else {"born": claim.born.as_json()}
     write_marker(spark, f"{claim.epoch.checkpoint}/{_RUNS}/{claim.epoch.entry}", marker)
     claim.epoch.check(spark)
-    if claim.epoch.number > 0 and last_committed(spark, claim.epoch.checkpoint) != claim.last:
-        # The run before went on meanwhile. If this one commits nothing, the next takes it for who committed these.
-        claim.epoch.write_gap(spark, UNKNOWN)
     claim.epoch.forget_old()
 
 

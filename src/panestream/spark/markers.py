@@ -7,7 +7,10 @@ there: for every path that is missing, Spark would log the stack of an exception
 from __future__ import annotations
 
 import json
+import shutil
+import uuid
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 from zlib import crc32
@@ -63,10 +66,30 @@ def write_marker(spark: SparkSession, path: str, marker: Mapping[str, Any]) -> N
     Raises:
         EnvironmentNotReadyError: Spark cannot write there.
     """
-    told = {_FORMAT: _VERSION, **marker}
-    text = _as_text({**told, _CHECKSUM: crc32(_as_text(told).encode())})
     with writing(path, any_reason=True):
-        spark.range(1).select(F.lit(text).alias("value")).coalesce(1).write.mode("overwrite").text(path)
+        spark.range(1).select(F.lit(_encoded(marker)).alias("value")).coalesce(1).write.mode("overwrite").text(path)
+
+
+def write_new_marker(spark: SparkSession, path: str, folder: Path | None, marker: Mapping[str, Any]) -> None:
+    """Write a marker that is not there yet, without a Spark job if this process sees the folder.
+
+    Args:
+        spark: the session.
+        path: the marker's folder as Spark finds it.
+        folder: the same folder as this process sees it, or None if it does not see it.
+        marker: what it says.
+    """
+    if folder is not None:
+        beside = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
+        try:
+            beside.mkdir(parents=True)
+            (beside / f"part-{uuid.uuid4().hex}").write_text(_encoded(marker) + "\n", encoding="utf-8")
+            beside.rename(folder)
+        except OSError:  # another user's folder, or a marker is there: Spark says what is wrong
+            shutil.rmtree(beside, ignore_errors=True)
+        else:
+            return
+    write_marker(spark, path, marker)
 
 
 def list_files(spark: SparkSession, pattern: str, recursive: bool = False) -> list[str]:
@@ -102,6 +125,11 @@ def _tail(path: str) -> str:
 
 def _is_missing(error: AnalysisException) -> bool:
     return "PATH_NOT_FOUND" in str(error)
+
+
+def _encoded(marker: Mapping[str, Any]) -> str:
+    told = {_FORMAT: _VERSION, **marker}
+    return _as_text({**told, _CHECKSUM: crc32(_as_text(told).encode())})
 
 
 def _as_text(marker: Mapping[str, Any]) -> str:

@@ -63,6 +63,8 @@ class SinkWriter:
     """Where the sources are to begin; None: they went on from somewhere before."""
     age: StateAge = field(default_factory=StateAge)
     """How old the state may be."""
+    has_begun: bool = False
+    """Whether the checkpoint says with which micro-batch the run began."""
     has_gap: bool = False
     """Whether the run had a micro-batch that left the state as it was, and the checkpoint says so."""
 
@@ -107,7 +109,10 @@ class SinkWriter:
             self.notices.look(progress)
 
     def _note_age(self, spark: SparkSession, metrics: Sequence[Mapping[str, Any]], batch_id: int) -> None:
-        """Has the checkpoint say, before the commit, that after this micro-batch the state may be older than it."""
+        """Has the checkpoint say, before the commit, that this run has begun, and whether the state may be older than this."""
+        if not self.has_begun:
+            self.outputs.epoch.write_first(spark, batch_id)
+            self.has_begun = True
         before = self.age.state_of if batch_id == self.age.after + 1 else None
         if not self.age.advance(metrics, batch_id) and not self.has_gap:
             self.outputs.epoch.write_gap(spark, UNKNOWN if before is None else before)
@@ -189,7 +194,9 @@ class RunningQuery(Shown):
                     self.dropped.look(progress)
                 if self.watcher is not None:
                     self.watcher.finish()
+                self.outputs.note_end(self.spark)
         except StreamingQueryException as error:
+            self.outputs.note_end(self.spark)
             if self.watcher is not None:
                 self.watcher.wait()
             failed = self._named(error)
@@ -206,6 +213,7 @@ class RunningQuery(Shown):
         if self.closing is not None:
             self.closing.over = True
         self.query.stop()
+        self.outputs.note_end(self.spark)
         self._look()
 
     def _closes(self) -> bool:

@@ -216,8 +216,16 @@ def resolve(owner: object, name: str, kinds: Sequence[str], whose: str) -> Any:
     same = _same(name, kinds, known)
     if same is not None:
         return attrgetter(same)(owner)
-    advice = getattr(owner, "_instead_of", lambda _: None)(name) or _advice(name, kinds, known)
+    advice = _own_advice(owner, name) or _advice(name, kinds, known)
     raise UnknownNameError(f"{whose} has no attribute {name!r}" + (f": {advice}" if advice else ""))
+
+
+def _own_advice(owner: object, name: str) -> str | None:
+    try:
+        advice: str | None = getattr(owner, "_instead_of", lambda _: None)(name)
+    except AttributeError:  # the owner is not complete: a debugger or a copy looks at it
+        return None
+    return advice
 
 
 def _same(name: str, kinds: Sequence[str], known: Sequence[str]) -> str | None:
@@ -294,12 +302,18 @@ class WithForeignNames:
         super().__init_subclass__(**given)
         WithForeignNames.classes[cls.__name__] = cls
 
+    def __dir__(self) -> list[str]:
+        """Return the public names, and those of Python's own protocols."""
+        return [name for name in object.__dir__(self) if not name.startswith("_") or name.startswith("__")]
+
     if not TYPE_CHECKING:  # a type checker must go on to refuse unknown names
 
         def __getattr__(self, name: str) -> Any:
             kind = type(self)
             if hasattr(kind, name):  # a property raised the AttributeError, which is the one to show
                 return object.__getattribute__(self, name)
+            if name in getattr(kind, "__dataclass_fields__", ()):  # __init__ has not set it
+                raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r} yet")
             return resolve(self, name, [one.__name__ for one in kind.__mro__], f"{kind.__name__!r} object")
 
 

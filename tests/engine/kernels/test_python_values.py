@@ -160,6 +160,9 @@ SINCE_1970 = "would take it for a time since 1970"
         (pa.duration("us"), 5, "would take it for microseconds"),
         (pa.float32(), 1e39, "would make it infinite"),
         (pa.float64(), np.longdouble("1e400"), "would make it infinite"),
+        (pa.float64(), np.longdouble(1) / 3, "would round it"),
+        (pa.float32(), np.longdouble(1) / 3, "would round it"),
+        (pa.list_(pa.float64()), np.array([1], np.longdouble) / 3, "would round it"),
     ],
 )
 def test_value_that_would_lose_something_is_refused(type_, value, reason):
@@ -202,6 +205,7 @@ def test_missing_time_of_pandas_is_no_date():
         (POINT, (1, 2), {"x": 1, "y": 2}),
         (POINT, [("x", 1)], {"x": 1, "y": None}),
         (pa.float64(), np.float16(0.5), 0.5),
+        (pa.float64(), np.longdouble(0.1), 0.1),
         (pa.float32(), np.float32(0.5), 0.5),
         (pa.float32(), 0.1, float(np.float32(0.1))),
         (pa.float32(), float("inf"), float("inf")),

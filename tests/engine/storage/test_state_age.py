@@ -39,3 +39,14 @@ def test_first_micro_batch_with_rows_after_counted_ones_makes_the_state_comparab
     age.check(groups(9, 9), 10)
     with pytest.raises(StateDamagedError, match="that of micro-batch 8, where that of micro-batch 9 is expected"):
         age.check(groups(8, 8), 10)
+
+
+def test_error_says_when_the_state_is_right_if_a_killed_run_may_not_have_committed_last():
+    """``.main.writeStream`` leaves no mark, nor does a run that is killed: nothing tells the two apart."""
+    age = StateAge(after=4, state_of=4, is_last_known=False)
+    with pytest.raises(StateDamagedError, match=r"or start on a new checkpoint\. But the state is right if .* take a savepoint"):
+        age.check(groups(3, 3), 5)
+    age.check(groups(4, 4), 5)
+    assert age.advance(groups(4, 4), 5)
+    with pytest.raises(StateDamagedError, match=r"or start on a new checkpoint$"):
+        age.check(groups(4, 4), 6)

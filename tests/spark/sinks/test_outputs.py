@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from panestream.errors import SinkError
+from panestream.spark.sinks import outputs as outputs_
 from panestream.spark.sinks.outputs import Outputs
 
 
@@ -89,3 +90,24 @@ def test_a_run_has_not_begun_where_a_sink_refused_to():
     with pytest.raises(SinkError, match=r"output 'late' \(noting late\) failed"):
         deliver(told, ["main"], 0)
     assert not told.begun
+
+
+@pytest.mark.parametrize("fails", [None, "check", "write_end"])
+def test_end_of_a_run_is_noted_once_if_it_began_and_still_holds_the_checkpoint(monkeypatch, fails):
+    told, _ = outputs()
+    done = []
+
+    def step(name):
+        done.append(name)
+        if name == fails:
+            raise RuntimeError("gone")
+
+    told.epoch = SimpleNamespace(check=lambda spark: step("check"), write_end=lambda spark: step("write_end"))
+    monkeypatch.setattr(outputs_, "is_connect", lambda spark: False)
+    told.note_end("the session")
+    assert done == []  # it has not begun
+    deliver(told, ["main"], 0)
+    told.note_end("the session")
+    told.note_end("the session")
+    noted = ["check", "write_end"]
+    assert done == {None: noted, "check": ["check"] * 2, "write_end": noted * 2}[fails]

@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from panestream.engine.kernels.map_keys import ONE_KEY, key_held_twice
 from panestream.errors import did_you_mean
 
 
@@ -31,6 +32,7 @@ class Loss(NamedTuple):
 
 _FRACTION = ("would cut its fraction off", "make it a double or decimal, or round the value")
 _INFINITE = ("would make it infinite", "make it a double")
+_BEYOND = ("would make it infinite", "return a smaller number, or text")
 _APART = ("would take it apart", "return a list, such as [value]")
 _TIME_OF_DAY = ("would drop its time of day", "make it a timestamp, or return value.date()")
 _NANOSECONDS = ("would cut its nanoseconds off", "round it to microseconds, such as value.floor('us')")
@@ -40,10 +42,12 @@ _MICROSECONDS = ("would take it for microseconds", "return a datetime.timedelta,
 _ROUNDED = ("would change it", "round the value, or make it a double")
 _TRUTH = ("would make a number of it", "return int(value), or make it a boolean")
 _UNIT = ("would drop its unit", "return a number, or make it a column of times")
+_LONG = ("would round it", "return float(value)")
 _INEXACT = ("would change it", "make it a decimal, or return float(value)")
 _LABELS = ("would take its values by their labels", "return value.tolist()")
 
-_TEXTS = (str, bytes, bytearray, memoryview)
+TEXTS = (str, bytes, bytearray, memoryview)
+"""Types whose values are sequences of other things to Arrow."""
 _WHOLE = {int, *(np.dtype(code).type for code in np.typecodes["AllInteger"])}
 _EXACT: dict[str, set[type]] = {
     "integer": {*_WHOLE, type(None)},
@@ -130,9 +134,14 @@ def _loss_of_number(value: Any, kind: str, type_: pa.DataType) -> Loss | None:
         return None if isinstance(value, int) or _is_whole(value) else Loss(value, *_FRACTION)
     if isinstance(value, np.unsignedinteger) and value >= 2**63:  # Arrow makes it negative
         return Loss(value, *_INEXACT)
+    bits = type_.bit_width
     with np.errstate(over="ignore"):
-        becomes_infinite = np.isinf(_FLOATS[type_.bit_width](value)) and not np.isinf(value)
-    return Loss(value, *_INFINITE) if becomes_infinite else None
+        becomes_infinite = np.isinf(_FLOATS[bits](value)) and not np.isinf(value)
+    if becomes_infinite:
+        return Loss(value, *(_INFINITE if bits < 64 else _BEYOND))
+    # Whoever declares a float wants its precision. A double is the longest number that Spark has.
+    is_rounded = isinstance(value, np.longdouble) and np.isfinite(value) and np.float64(value) != value
+    return Loss(value, *_LONG) if is_rounded else None
 
 
 def _is_whole(value: Any) -> bool:
@@ -153,9 +162,9 @@ def _out_of_range(values: Sequence[Any], type_: pa.DataType) -> Sequence[Any]:
 
 def _loss_of_text(values: Sequence[Any], kinds: set[type]) -> Loss | None:
     """Return how a column of lists or structs would change a text."""
-    if not any(issubclass(kind, _TEXTS) for kind in kinds):
+    if not any(issubclass(kind, TEXTS) for kind in kinds):
         return None
-    return next(Loss(value, *_APART) for value in values if isinstance(value, _TEXTS))
+    return next(Loss(value, *_APART) for value in values if isinstance(value, TEXTS))
 
 
 def _loss_of_labels(values: Sequence[Any]) -> Loss | None:
@@ -182,7 +191,7 @@ def _parts(values: Sequence[Any], kind: str, type_: pa.DataType) -> Iterator[tup
             yield list(chain.from_iterable(values)), type_.value_type
     elif kind == "map":
         pairs = [pair for value in values for pair in (value.items() if isinstance(value, dict) else value)]
-        pairs = [tuple(pair.values()) if isinstance(pair, dict) else pair for pair in pairs]
+        pairs = [(pair["key"], pair["value"]) if isinstance(pair, dict) else pair for pair in pairs]
         yield [pair[0] for pair in pairs], type_.key_type
         yield [pair[1] for pair in pairs], type_.item_type
     else:
@@ -210,6 +219,9 @@ def cast_exactly(column: pa.Array, type_: pa.DataType) -> pa.Array:
     Raises:
         pa.ArrowException: the column cannot be cast, or a value would change.
     """
+    twice = key_held_twice(column)
+    if twice is not None:
+        raise pa.ArrowInvalid(f"a map would hold the key {twice[0]!r} twice: {ONE_KEY}")
     if column.type == type_:
         return column  # Arrow refuses to cast to the same type if a struct is null whose fields never are
     if pa.types.is_dictionary(column.type):
@@ -250,6 +262,8 @@ def _loss_of_cast(column: pa.Array, type_: pa.DataType) -> Loss | None:
     given, is_of = column.type, pa.types
     if given == type_ or column.null_count == len(column):
         return None
+    if is_of.is_boolean(given) and (is_of.is_integer(type_) or is_of.is_floating(type_)):
+        return Loss(_first(column), *_TRUTH)
     if is_of.is_temporal(given) and (is_of.is_integer(type_) or is_of.is_floating(type_)):
         return Loss(_first(column), *_UNIT)
     if is_of.is_integer(given) and is_of.is_temporal(type_):
@@ -273,4 +287,4 @@ def _first(column: pa.Array) -> Any:
     return column.drop_null()[0].as_py()
 
 
-__all__ = ["Loss", "cast_exactly", "lost_value"]
+__all__ = ["TEXTS", "Loss", "cast_exactly", "lost_value"]

@@ -8,10 +8,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, ClassVar, TypeAlias
 
+import numpy as np
 import pyarrow as pa
 
 from panestream.engine.kernels.columns import one_chunk
-from panestream.engine.kernels.exact_values import lost_value
+from panestream.engine.kernels.exact_values import Loss, lost_value
+from panestream.engine.kernels.map_keys import ONE_KEY, key_held_twice
+from panestream.engine.kernels.value_shapes import UnfitShapeError, shaped
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
 
 Place: TypeAlias = Callable[[int], str]
@@ -19,7 +22,7 @@ Place: TypeAlias = Callable[[int], str]
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """What Python's datetime can hold, in microseconds since the epoch."""
-_UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError, LookupError)
+_UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError, LookupError, np.ma.MaskError)
 """What Arrow raises for values that do not fit a type. A series of pandas has no label 0, for example."""
 
 
@@ -127,21 +130,21 @@ def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
     if array.null_count == 0 and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return array.to_numpy().tolist()  # type: ignore[no-any-return]
     values: list[Any] = array.to_pylist()
-    return [_with_dicts(value, kind) for value in values] if _has_maps(kind) else values
+    return [_with_dicts(value, kind) for value in values] if has_maps(kind) else values
 
 
-def _has_maps(kind: pa.DataType) -> bool:
+def has_maps(kind: pa.DataType) -> bool:
     """Whether there are maps in it: they become dicts, as in PySpark's rows."""
     if pa.types.is_map(kind):
         return True
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
-        return _has_maps(kind.value_type)
-    return pa.types.is_struct(kind) and any(_has_maps(part.type) for part in kind)
+        return has_maps(kind.value_type)
+    return pa.types.is_struct(kind) and any(has_maps(part.type) for part in kind)
 
 
 def _with_dicts(value: Any, kind: pa.DataType) -> Any:
     """A value with dicts for maps, which are lists of pairs to Arrow (it makes dicts of them itself from version 20 on)."""
-    if value is None or not _has_maps(kind):
+    if value is None or not has_maps(kind):
         return value
     if pa.types.is_map(kind):
         made = {key: _with_dicts(item, kind.item_type) for key, item in value}
@@ -187,24 +190,40 @@ def arrow_column(values: Sequence[Any], field: pa.Field, place: Place | None = N
             place and the first such value.
     """
     try:
-        if pa.types.is_timestamp(field.type) and field.type.tz is not None and field.type.unit == "us":
-            made = instants(values, field.type)
-        else:
-            made = pa.array(values, field.type)
+        made, given = _made(values, field.type)
+    except UnfitShapeError as error:
+        loss, at = error.loss, next(at for at, value in enumerate(values) if not _fits(value, field.type))
     except _UNFIT as error:
         at, wrong = next(((at, value) for at, value in enumerate(values) if not _fits(value, field.type)), (0, None))
         raise InvalidPlanError(
             f"the value {wrong!r} ({type(wrong).__name__}) does not fit the column {field.name!r} of type {field.type}"
             f"{'' if place is None else place(at)}: change the schema, or return another value"
         ) from error
-    loss = lost_value(values, field.type)
-    if loss is not None:
-        at = next(at for at, value in enumerate(values) if lost_value([value], field.type) is not None)
-        raise InvalidPlanError(
-            f"the value {loss.value!r} does not fit the column {field.name!r} of type {field.type}, which {loss.reason}"
-            f"{'' if place is None else place(at)}: {loss.way_out}"
-        )
-    return made
+    else:
+        found = _lost(made, given)
+        if found is None:
+            return made
+        loss, at = found, next(at for at, value in enumerate(values) if _lost(*_made([value], field.type)) is not None)
+    raise InvalidPlanError(
+        f"the value {loss.value!r} does not fit the column {field.name!r} of type {field.type}, which {loss.reason}"
+        f"{'' if place is None else place(at)}: {loss.way_out}"
+    )
+
+
+def _made(values: Sequence[Any], type_: pa.DataType) -> tuple[pa.Array, Sequence[Any]]:
+    """Return the column that Arrow makes of values, and the values as it was given them."""
+    if pa.types.is_timestamp(type_) and type_.tz is not None and type_.unit == "us":
+        return instants(values, type_), values
+    given = shaped(values, type_)
+    return pa.array(given, type_), given
+
+
+def _lost(made: pa.Array, given: Sequence[Any]) -> Loss | None:
+    """Return the first value that a column does not hold as it was given."""
+    twice = key_held_twice(made)
+    if twice is not None:
+        return Loss(twice.pairs, f"would hold the key {twice.key!r} twice", ONE_KEY)
+    return lost_value(given, made.type)
 
 
 def instants(values: Sequence[Any], type_: pa.TimestampType) -> pa.Array:
@@ -219,8 +238,8 @@ def instants(values: Sequence[Any], type_: pa.TimestampType) -> pa.Array:
 
 def _fits(value: Any, wanted: pa.DataType) -> bool:
     try:
-        pa.array([value], wanted)
-    except _UNFIT:
+        _made([value], wanted)
+    except (UnfitShapeError, *_UNFIT):
         return False
     return True
 
@@ -270,4 +289,4 @@ def _as_tuple(value: Any, width: int, names: list[str]) -> tuple[Any, ...]:
     )
 
 
-__all__ = ["Element", "Place", "RowType", "arrow_column", "instants", "python_values", "result_columns"]
+__all__ = ["Element", "Place", "RowType", "arrow_column", "has_maps", "instants", "python_values", "result_columns"]

@@ -14,9 +14,10 @@ all others
 So one value of a key group, or several, cannot be wrong without an error. No value tells that *everything* of a key group is
 what it once was, or is gone. But all key groups write their state in the same micro-batches, so :func:`check_that_groups_agree`
 finds it in the metrics of all of them, and :class:`~panestream.engine.storage.state_age.StateAge` compares these with the last
-committed micro-batch: that finds groups which were exchanged, and all groups put back together. Two cases are not found. If the
-clock wakes groups one by one, a group may be as old as the last micro-batch with rows. If a run had micro-batches without rows,
-all groups together may be as old as the first of these.
+committed micro-batch: that finds groups which were exchanged, and all groups put back together. Three cases are not found. If
+the clock wakes groups one by one, a group may be as old as the last micro-batch with rows. If a run had micro-batches without
+rows, all groups together may be as old as the first of these. If Spark's own writer went on after a run, so may they be as old as
+the end of that run.
 
 The checksum is CRC-32: against accidents, not against somebody who can write to the checkpoint and wants to do harm. (No bytes of
 the state are ever run: see :mod:`panestream.engine.operators.row.codec` about pickles.)
@@ -315,11 +316,17 @@ def check_that_groups_agree(groups: Sequence[Mapping[str, Any]]) -> None:
             raise damaged_as_a_whole(group, f"that of key group {newest['key_group']} is of micro-batch {newest['state_of']}")
 
 
-def damaged_as_a_whole(group: Mapping[str, Any], expected: str) -> StateDamagedError:
-    """Return the error about a key group whose whole state is not what was last written; ``expected``: what it should be."""
+def damaged_as_a_whole(group: Mapping[str, Any], expected: str, unless: str = "") -> StateDamagedError:
+    """Return the error about a key group whose whole state is not what was last written.
+
+    Args:
+        group: its metrics.
+        expected: what the state should be.
+        unless: when the state is right all the same, as the end of the text.
+    """
     what = f"is that of micro-batch {group['state_of']}" if group["state_of"] >= 0 else "is gone"
     return StateDamagedError(
-        f"the state of key group {group['key_group']} is damaged: all of it {what}, where {expected}; {_ADVICE}",
+        f"the state of key group {group['key_group']} is damaged: all of it {what}, where {expected}; {_ADVICE}{unless}",
         group=group["key_group"],
     )
 

@@ -13,6 +13,11 @@ from typing import Any
 
 from panestream.engine.storage.sealed_state import check_that_groups_agree, damaged_as_a_whole
 
+_UNLESS = (
+    ". But the state is right if start() was killed here and .main.writeStream then ended with micro-batches without rows: in "
+    "that case take a savepoint of the checkpoint, and start(savepoint=...) on a new one"
+)
+
 
 @dataclass(slots=True)
 class StateAge:
@@ -26,6 +31,7 @@ class StateAge:
             with ``PYSPARK_PIN_THREAD=false``: key groups count the micro-batches that have rows.
         is_comparable: whether the state names micro-batches as Spark numbers them. If not, key groups are compared with each
             other only.
+        is_last_known: whether it is known that panestream's own run committed ``after``. If not, Spark's own writer may have.
 
     >>> age = StateAge(after=4, state_of=4)
     >>> age.check([{"key_group": 0, "state_of": 4}, {"key_group": 1, "state_of": 4}], 5)
@@ -40,6 +46,7 @@ class StateAge:
     is_woken: bool = False
     is_told: bool = True
     is_comparable: bool = True
+    is_last_known: bool = True
 
     def check(self, groups: Sequence[Mapping[str, Any]], batch_id: int) -> None:
         """Compare the states of the key groups that took part in a micro-batch.
@@ -61,7 +68,7 @@ class StateAge:
         for group in groups:
             if known is not None and group["state_of"] < known:
                 since = f"that of micro-batch {known}" if self.after == known else f"that of micro-batch {known} or a later one"
-                raise damaged_as_a_whole(group, f"{since} is expected")
+                raise damaged_as_a_whole(group, f"{since} is expected", "" if self.is_last_known else _UNLESS)
             if group["state_of"] > newest:
                 raise damaged_as_a_whole(group, f"micro-batch {batch_id} comes only now")
 
@@ -72,7 +79,7 @@ class StateAge:
             self.state_of, self.is_comparable = batch_id, self.is_told
         elif batch_id != self.after + 1:
             self.state_of = None
-        self.after = batch_id
+        self.after, self.is_last_known = batch_id, True
         return has_written
 
 

@@ -15,9 +15,11 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from panestream.errors import SinkError
+from panestream.errors import PanestreamError, SinkError
+from panestream.spark.failures import raise_as
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
 from panestream.spark.places import escaped, local_folder
+from panestream.spark.reasons import first_sentence, of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,6 +30,8 @@ ATTEMPTS = "_attempts"
 """In a sink's folder: attempts that are not published yet. Readers pass over it."""
 _CLAIM = "claim-"
 _GIVEN_UP = "given_up"
+_MISSING = ("FileNotFoundException", "NoSuchFileException", "FILE_NOT_EXIST", "PATH_NOT_FOUND")
+"""What Spark says of a file that is not there any more."""
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
@@ -52,6 +56,30 @@ def claim(spark: SparkSession, folder: str, query: str, queries: Collection[str]
     Raises:
         SinkError: another query claims the folder at the same moment.
     """
+    try:
+        return _claim(spark, folder, query, queries)
+    except Exception as error:
+        if not _is_of_missing_file(error):
+            raise
+        # The owner's first micro-batch sweeps all claims, also those that are being written or read.
+        found = owners(spark, folder)
+        if not found and isinstance(error, PanestreamError):
+            raise
+        if found:
+            return found
+        gone = SinkError(
+            f"{folder} lost a file while this query claimed it ({first_sentence(error)}): another query starts at the same "
+            "moment, or the folder was deleted. Start again, or choose another directory for one of them"
+        )
+        raise_as(gone, error)
+
+
+def _is_of_missing_file(error: Exception) -> bool:
+    cause = getattr(error, "spark_error", None) or error
+    return isinstance(cause, FileNotFoundError) or (of_spark(cause) and any(sign in str(cause) for sign in _MISSING))
+
+
+def _claim(spark: SparkSession, folder: str, query: str, queries: Collection[str]) -> dict[str, dict[str, Any]]:
     mine = f"{folder}/{ATTEMPTS}/{_CLAIM}{uuid.uuid4().hex}"
     write_marker(spark, mine, {"query": query})
     local = [local_folder(address) for address in list_files(spark, f"{escaped(mine)}/{PARTS}")]

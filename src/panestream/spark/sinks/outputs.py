@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from panestream.spark.mode import Mode
 from panestream.spark.operator.processor import TakenUp
 from panestream.spark.places import check_apart
 from panestream.spark.savepoint.birth import Birth
+from panestream.spark.session import is_connect
 from panestream.spark.sinks.base import AT_LEAST_ONCE, Run, Sink
 
 if TYPE_CHECKING:
@@ -39,6 +41,7 @@ class Outputs:
         mode: how the query runs on the checkpoint.
         taken_up: what the run found planned.
         age: how old the state may be.
+        ended: whether the checkpoint says that the run has ended.
     """
 
     sinks: Mapping[str, Sink]
@@ -54,6 +57,7 @@ class Outputs:
     mode: Mode = field(default_factory=Mode)
     taken_up: TakenUp | None = None
     age: StateAge = field(default_factory=StateAge)
+    ended: bool = False
 
     def deliver(self, rows_of: Callable[[str], DataFrame], present: Collection[str], batch_id: int) -> None:
         """Writes one micro-batch: outputs that have rows, and all of them in the first one of a run.
@@ -94,6 +98,17 @@ class Outputs:
         self.epoch.check(spark)
         if self.succeeded is not None:
             self.succeeded.check(spark)
+
+    def note_end(self, spark: SparkSession) -> None:
+        """Have the checkpoint say what this run committed last, if the run still holds it."""
+        # On a server the micro-batches run with a copy of this.
+        if self.ended or not (self.begun or is_connect(spark)):
+            return
+        # After a failure or without Spark there may be no way to. Then the next start takes the run for killed.
+        with suppress(Exception):
+            self.epoch.check(spark)
+            self.epoch.write_end(spark)
+            self.ended = True
 
     def check_after(self, spark: SparkSession, error: Exception) -> None:
         """The same after a failure, which is no wonder where another copy runs beside this one."""
@@ -146,7 +161,8 @@ def open_outputs(
     succeeded = succeed(spark, claim, places.values())
     register(spark, claim, places.values())
     first: dict[str, Any] = {"first": claim.first, "succeeded": succeeded, "mode": claim.mode, "taken_up": claim.taken_up}
-    first["age"] = StateAge(claim.last, claim.state_of, is_comparable=claim.state_of is not None or claim.last < 0)
+    is_comparable = claim.state_of is not None or claim.last < 0
+    first["age"] = StateAge(claim.last, claim.state_of, is_comparable=is_comparable, is_last_known=claim.is_last_known)
     return Outputs(opened, claim.epoch, claim.data_frames, claim.born, claim.begins_with, **first)
 
 

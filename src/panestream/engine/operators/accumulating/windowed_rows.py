@@ -14,7 +14,7 @@ import pyarrow as pa
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.exact_values import cast_exactly
 from panestream.engine.kernels.pandas_frames import frame_of
-from panestream.engine.kernels.python_values import Place, RowType, python_values, result_columns
+from panestream.engine.kernels.python_values import Place, RowType, arrow_column, has_maps, python_values, result_columns
 from panestream.engine.kernels.slicing import Int64s
 from panestream.errors import InvalidPlanError, PanestreamError
 from panestream.windowing.failures import at_window
@@ -292,10 +292,9 @@ class Collected:
         try:
             self._done += make(run, self._schema, "")
         except InvalidPlanError:
-            # The first window whose results do not fit raises again, with its place.
+            # Results are judged one by one, as the row operator does. The first that does not fit raises again, with its place.
             for number, returned in enumerate(run, len(self.counts) - len(run)):
-                make([returned], self._schema, self._place(number))
-            raise
+                self._done += make([returned], self._schema, self._place(number))
 
 
 def _with_kind(returned: Any) -> tuple[Any, str]:
@@ -345,7 +344,7 @@ def _from_frames(frames: Sequence[Any], schema: pa.Schema, place: str) -> list[p
     if not filled or not len(schema):
         return [*empty, *(fitted(frame, schema, place) for frame in filled)]
     try:
-        columns = {name: _joined([frame[name] for frame in filled]) for name in schema.names}
+        columns = {field.name: _joined([frame[field.name] for frame in filled], field) for field in schema}
     except (KeyError, AttributeError, TypeError, ValueError, pa.ArrowException):
         return [fitted(frame, schema, place) for frame in frames]
     return [*empty, fitted(pa.table(columns), schema, place)]
@@ -359,16 +358,23 @@ _MAKERS: dict[str, Callable[[Sequence[Any], pa.Schema, str], list[pa.Table]]] = 
 }
 
 
-def _joined(parts: Sequence[Any]) -> pa.Array:
+def _joined(parts: Sequence[Any], wanted: pa.Field) -> pa.Array:
     """Series of one plain type as one column.
 
     Raises:
         TypeError: they are of several types, or of pandas' own.
     """
+    if has_maps(wanted.type):
+        return arrow_column([value for part in parts for value in _objects(part)], wanted)
     plain = parts[0].dtype
     if not isinstance(plain, np.dtype) or any(part.dtype != plain for part in parts):
         raise TypeError("only one by one")
     return pa.array(np.concatenate([part.to_numpy() for part in parts]), from_pandas=True)
+
+
+def _objects(series: Any) -> list[Any]:
+    """Return the values of a series as Python objects, and None for what pandas calls missing."""
+    return [None if is_missing else value for value, is_missing in zip(series, series.isna(), strict=True)]
 
 
 def fitted(returned: Any, schema: pa.Schema, place: str) -> pa.Table:
@@ -394,15 +400,26 @@ def fitted(returned: Any, schema: pa.Schema, place: str) -> pa.Table:
             )
         at = names.index(wanted.name)
         try:
-            given = returned.column(at) if is_table else pa.array(returned.iloc[:, at], from_pandas=True)
-            given = one_chunk(given) if isinstance(given, pa.ChunkedArray) else given
-            columns.append(cast_exactly(given, wanted.type))
+            columns.append(cast_exactly(_column(returned, at, wanted, place), wanted.type))
+        except InvalidPlanError:
+            raise
         except (pa.ArrowException, AttributeError, OverflowError, TypeError, ValueError) as error:
             raise InvalidPlanError(
                 f"the returned column {wanted.name!r} does not fit its type {wanted.type}{place} ({error}): "
                 "change the schema, or return other values"
             ) from error
     return pa.Table.from_arrays(columns, schema=schema)
+
+
+def _column(returned: Any, at: int, wanted: pa.Field, place: str) -> pa.Array:
+    """Return a column of a table or frame; one of a frame that is to hold maps with the type, which Arrow would not guess."""
+    if isinstance(returned, pa.Table):
+        return one_chunk(returned.column(at))
+    series = returned.iloc[:, at]
+    if has_maps(wanted.type):
+        return arrow_column(_objects(series), wanted, lambda _: place)
+    given = pa.array(series, from_pandas=True)
+    return one_chunk(given) if isinstance(given, pa.ChunkedArray) else given
 
 
 def _named(error: Exception, key: Any, window: TimeWindow, rows: int) -> Exception:
