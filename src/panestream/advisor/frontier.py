@@ -1,4 +1,4 @@
-"""The frontier: the event time reached before each row arrived (with several source partitions, the smallest of theirs).
+"""The frontier before each row: the largest event time or, with several source partitions, the smallest of their largest.
 
 A watermark with a delay of ``d`` is at ``frontier - d - 1``.
 """
@@ -16,7 +16,7 @@ from panestream.engine.kernels.columns import Ints, one_chunk
 from panestream.windowing.time import MIN_TIMESTAMP
 
 UNKNOWN = MIN_TIMESTAMP
-"""The frontier until every source partition has had a row, without which a watermark does not exist."""
+"""The frontier until every source partition has had a row. A watermark does not exist until then."""
 
 
 @dataclass(slots=True)

@@ -43,7 +43,7 @@ from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.time import Duration, format_duration, to_micros
 
 ROWS_IN_A_RANGE = 250_000
-"""Rows per range of the order of arrival. The ranges are chosen here, as Spark does not coalesce a cached shuffle."""
+"""Approximate rows per range of the order of arrival. Spark keeps a cached shuffle as it is, even if its ranges are tiny."""
 LARGEST = 2**60
 """The limit above which event times are invalid (about the years ±36,000), because their differences could overflow."""
 

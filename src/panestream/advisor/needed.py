@@ -65,7 +65,7 @@ def counted(delays: Ints) -> tuple[Ints, Ints, Ints]:
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """Numbers of rows that delays keep: ``kept`` rows need a delay of at most ``delays``, in ascending order."""
+    """The number of rows that each delay keeps: ``kept[i]`` rows need at most ``delays[i]``, which are in ascending order."""
 
     delays: tuple[int, ...]
     kept: tuple[int, ...]

@@ -16,7 +16,7 @@ _MOST = 400
 
 
 def plot(found: Completeness, waiting: Sequence[tuple[int, int]]) -> tuple[str, str] | None:
-    """Draw a wide and a narrow plot, or return None without matplotlib or two delays; ``waiting`` is empty if unknown."""
+    """Draw a wide and a narrow plot, or return None if matplotlib or a second delay is missing; ``waiting`` may be empty."""
     if len(found.delays) < 2:
         return None
     return both(partial(_draw, found=found, costs=waiting), 3.2, "completeness")

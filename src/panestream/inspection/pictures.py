@@ -1,4 +1,4 @@
-"""SVG pictures of a summary. Their text is text, and they take the colours of the page, so they fit light and dark pages.
+"""SVG pictures of a summary. They contain real text and take the colours of the page, so they fit light and dark pages.
 
 They need matplotlib, which panestream[cli] installs. Pages without it lack pictures.
 """
@@ -23,7 +23,7 @@ def windows_over_time(summary: Summary) -> tuple[str, str] | None:
 
 
 def lateness(summary: Summary) -> tuple[str, str] | None:
-    """Draw the lag of each source partition after the newest event."""
+    """Draw how far each source partition is behind the newest event."""
     shown = min(len(summary.sources), MOST_SOURCES)
     known = any(source.watermark is not None for source in summary.sources)
     return both(partial(_draw_lateness, summary=summary), 0.55 + 0.3 * shown, "lateness") if known else None

@@ -45,8 +45,8 @@ class Source:
 class SameBounds:
     """All windows with the same bounds, over all keys. Times are in microseconds since 1970.
 
-    ``key`` is set if there is only one, and ``rows`` unless the operator does not count them. ``due`` and ``closes`` are the
-    earliest times of these windows. ``due`` assumes that rows stop coming, and is None if no window fires by itself.
+    ``key`` is set if there is only one, and ``rows`` unless the operator does not count them. ``due`` and ``closes`` are when the
+    first of these windows fires and is removed. ``due`` assumes that rows stop coming, and is None if no window fires by itself.
     """
 
     label: str | None
@@ -129,7 +129,7 @@ class Summary:
         groups: the key groups. With a filter, only groups with matches.
         user_state, timers: states by descriptor and timers by kind.
         listed: with a filter, the first rows of each view as JSON.
-        closed: windows whose last instant is at or before this are closed for good, None for no windows.
+        closed: windows whose last instant is at or before this are closed for good. None if none are closed.
     """
 
     path: str

@@ -23,7 +23,7 @@ class PrometheusMetrics(TotalsListener):
     is logged and counted in ``panestream_listener_errors_total``.
 
     Args:
-        port: port of an HTTP endpoint ``/metrics``, 0 for any free port (see :attr:`url`), or None for no endpoint.
+        port: of an HTTP endpoint ``/metrics``, 0 for any free port (see :attr:`url`), or None if others serve the registry.
         address: the address to listen on. ``"127.0.0.1"`` is this machine only, and ``"0.0.0.0"`` is all addresses.
         registry: where to register. None creates a registry or, without a port, uses the default one of prometheus-client.
         most_partitions: maximum number of series for source partitions of a query, the ones furthest behind.

@@ -95,7 +95,7 @@ def _time(micros: int | None) -> int | None:
 
 
 def _lag(one: BatchProgress) -> float | None:
-    """Return the lag of the watermark after the newest event."""
+    """Return how far the watermark is behind the newest event."""
     found = behind(_time(one.max_event_time), _time(one.watermark))
     return None if found is None else max(found, 0)
 

@@ -1,4 +1,4 @@
-"""SVG pictures for a page. Their text is text, and they take the colours of the page, so they fit light and dark pages.
+"""SVG pictures for a page. They contain real text and take the colours of the page, so they fit light and dark pages.
 
 They need matplotlib, which panestream[cli] installs. Pages without it lack pictures.
 """

@@ -94,7 +94,7 @@ def drawn(layouts: Sequence[Layout], titles: Sequence[str], ink: Ink) -> Any:
 
 
 def svg(layouts: Sequence[Layout], titles: Sequence[str], *, themed: bool, label: str) -> str:
-    """Return SVG that is equal for equal layouts, and whose text is text rather than paths."""
+    """Return SVG that is equal for equal layouts, and whose letters are text rather than paths."""
     figure, written = drawn(layouts, titles, PAGE), StringIO()
     _save(figure, written, PAGE, format="svg", metadata={"Date": None, "Creator": None})
     text = written.getvalue()
@@ -146,7 +146,7 @@ def _windows_height(one: Layout) -> float:
 
 
 def _draw_rows(axes: Any, one: Layout, first: int, last: int, name: str) -> None:
-    """Draw event time to the right and arrival downwards, so that rows left of the watermark line came after it."""
+    """Draw event time to the right and arrival downwards. The watermark had already passed the rows to the left of its line."""
     axes.patch.set_alpha(0)
     high = max(one.rows, 1)
     pad = 0.6 if one.rows < 40 else 0.03 * high

@@ -18,7 +18,7 @@ MOST_POINTS = 400
 MOST_LANES = 24
 """With more lanes than this, a picture shows counts instead of windows."""
 MOST_KEYS = 8
-"""The most keys that get lanes; the other keys are only named."""
+"""The most keys that get lanes; a picture only counts the other keys."""
 MOST_LABELLED = 16
 """With more rows than this, row values are not written."""
 BINS = 60

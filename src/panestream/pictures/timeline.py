@@ -32,7 +32,7 @@ class Timeline:
         return f"<Timeline: {rows} rows, {windows} windows; .save('windows.svg') or .save('windows.png')>"
 
     def svg(self, *, themed: bool = True) -> str:
-        """Return the picture as SVG, whose text is text. Equal runs return equal SVG.
+        """Return the picture as SVG with real text. Equal runs return equal SVG.
 
         Args:
             themed: whether colours follow the reader's system, light or dark. If False, they follow the text around the
@@ -75,9 +75,9 @@ def timeline(*sources: Trace | Traceable, key: Any = ANY, titles: tuple[str, ...
     """Draw the history of rows and windows.
 
     The upper part has each row at its event time (to the right) and in order of arrival (downwards). The watermark is a line, and
-    rows left of it came after it. Late rows are red crosses, and evicted rows are struck through. The lower part has each window
-    as a bar, by key, with its early, on-time and late firings and their results if these are short. A session also has the
-    windows merged into it. With more than 400 rows or 24 lanes of windows, the picture shows counts over time instead.
+    had already passed the rows to its left. Late rows are red crosses, and evicted rows are struck through. The lower part has
+    each window as a bar, by key, with its early, on-time and late firings and their results if these are short. A session also
+    has the windows merged into it. With more than 400 rows or 24 lanes of windows, the picture shows counts over time instead.
 
     Args:
         sources: harnesses made with ``traced=True``, results over batches, checkpoints (drawn with open windows and stored rows),

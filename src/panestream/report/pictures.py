@@ -21,7 +21,7 @@ def throughput(points: Sequence[Point]) -> Pair:
 
 
 def lag(points: Sequence[Point]) -> Pair:
-    """Draw the lag of the watermark after the newest event and, if comparable, the lag of the newest event after the clock."""
+    """Draw how far the watermark is behind the newest event and, if comparable, how far that is behind the clock."""
     known = [point for point in points if point.watermark is not None and point.newest is not None]
     return both(partial(_draw_lag, points=known), 2.3, "lag") if known else None
 

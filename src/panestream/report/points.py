@@ -108,7 +108,7 @@ class Point:
 
 
 def _time(micros: int | None) -> int | None:
-    """Return None for the beginning and the end of time."""
+    """Replace the beginning and the end of time by None."""
     return None if micros is None or abs(micros) >= MAX_TIMESTAMP // 2 else micros
 
 

@@ -98,7 +98,7 @@ class RunReport(ProgressListener):
     def beside(self, on_progress: Callable[[BatchProgress], Any]) -> Callable[[BatchProgress], Any]:
         """Return a function for ``start(on_progress=...)`` that records each micro-batch and then calls ``on_progress``.
 
-        With it, the report is complete even if the query ends before Spark informs its listeners, which then only add lateness.
+        The report is then complete even if the query ends before Spark informs its listeners, which only provide lateness.
         """
         self._is_told = True
 

@@ -27,7 +27,7 @@ LEVELS: tuple[float, ...] = (
     *(each / 200 for each in range(2, 60)),
     *(each / 50 for each in range(15, 50)),
 )
-"""Quantiles. They are dense among early event times, where late rows are: at most 0.5 % of the rows apart, up to 30 %."""
+"""Quantile levels. Up to 30 %, they are at most 0.5 % of the rows apart, because late rows have early event times."""
 _ACCURACY = 10_000
 
 

@@ -336,7 +336,7 @@ def why(
     at: Instant | None = None,
     window: Window | tuple[int, int] | Instant | None = None,
 ) -> Explanation:
-    """Explain the windows of rows and what became of them or, with ``window``, the results of windows and their causes.
+    """Explain which windows took rows and which results contain them or, with ``window``, the results of windows.
 
     The answer about a row lists the windows that took it, their later history, and the firings it was in with their causes. For a
     late row it gives the watermark that closed the window, and the lateness that would have kept the row. The answer about a
