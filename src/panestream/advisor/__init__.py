@@ -1,1 +1,1 @@
-"""The lateness advisor: how far behind rows come, which delay of the watermark keeps how many, and what it costs in state."""
+"""The lateness advisor: how far behind rows come, how many rows each watermark delay keeps, and its cost in state."""

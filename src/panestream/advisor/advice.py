@@ -1,4 +1,4 @@
-"""What the advisor found: numbers, a sentence, a table, a plot."""
+"""The advisor's findings: numbers, a sentence, a table and a plot."""
 
 from __future__ import annotations
 
@@ -15,23 +15,19 @@ from panestream.pages.words import many, number, printable, span
 from panestream.windowing.time import Duration, format_duration, to_micros
 
 SHARES = (0.9, 0.99, 0.999, 0.9999, 1.0)
-"""What is asked for: of so many rows none is late."""
+"""The shares of rows for which delays are reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class DelayCost:
-    """One delay of the watermark: what it keeps, and what it costs.
+    """A delay of the watermark, the rows it keeps, and its cost.
 
     Attributes:
-        delay: of the watermark.
-        kept: rows that are not late with it.
-        late: rows that are.
-        share: of the rows, how many are kept: 1 is all.
-        open_rows: how many rows wait at once at most until the watermark closes their windows; without windows, until it has
-            passed them.
-        open_panes: the same of panes with rows: of a key and a stretch of time between two starts of windows; None: no key, or no
-            windows, were given.
-        windows_per_key: how many windows of one key are open at once, at most; None: no windows were given.
+        delay: the delay of the watermark.
+        kept, late, share: number of rows that are not late, number of late rows, and share of kept rows (up to 1).
+        open_rows: maximum number of rows that wait for the watermark to close their windows or, without windows, to pass them.
+        open_panes: maximum number of waiting panes with rows (of a key, between two window starts). None without key or windows.
+        windows_per_key: maximum number of open windows of a key, or None without windows.
     """
 
     delay: timedelta
@@ -45,19 +41,16 @@ class DelayCost:
 
 @dataclass(frozen=True, repr=False)
 class Lateness:
-    """How far behind rows came, and what each delay of a watermark would keep of them. Made by :func:`panestream.tools.lateness`.
-
-    Shows itself: as text by ``print``, with a plot in a notebook.
+    """The result of :func:`panestream.tools.lateness`, shown as text by ``print`` and with a plot in a notebook.
 
     Attributes:
-        rows: that have an event time.
-        invalid: that have none; they count in nothing else.
-        behind: rows that came after one with a larger event time (of several source partitions: after the furthest behind of
-            these had come to a larger one).
-        furthest: how far the furthest of them was behind.
-        partitions: how many source partitions there are.
-        costs: delays, ascending: those that keep 90 %, 99 %, 99.9 %, 99.99 % and all of the rows, and those that were asked for.
-        told: what was looked at: titles and text.
+        rows, invalid: number of rows with and without an event time. The latter do not count in any other number.
+        behind: number of rows that came after a row with a larger event time. With several source partitions, all partitions must
+            have reached a larger event time before the row.
+        furthest: the lag of the row that was furthest behind.
+        partitions: number of source partitions.
+        costs: delays in ascending order, which keep 90 %, 99 %, 99.9 %, 99.99 % and all rows, and the requested ones.
+        told: titles and texts about the input.
     """
 
     rows: int
@@ -70,13 +63,13 @@ class Lateness:
     completeness: Completeness = field(default_factory=lambda: Completeness((), ()), repr=False)
 
     def delay(self, share: float = 0.99) -> timedelta:
-        """The delay that keeps a share of the rows: at most 0.05 % longer than the shortest one.
+        """Return the delay that keeps a share of the rows, at most 0.05 % longer than the shortest such delay.
 
         Args:
-            share: of the rows, above 0; 1: all of them.
+            share: the share of the rows, above 0 and at most 1.
 
         Raises:
-            InvalidPlanError: the share is none; there are no rows.
+            InvalidPlanError: if the share is out of range, or all rows lack an event time.
         """
         if not 0 < share <= 1:
             raise InvalidPlanError(f"the share of rows to keep is a number above 0 and up to 1, got {share!r}")
@@ -85,13 +78,13 @@ class Lateness:
         return timedelta(microseconds=self.completeness.delay_for(share))
 
     def share(self, delay: Duration) -> float:
-        """The share of the rows that a delay keeps: exact for a delay that :meth:`delay` gave; for another, at least so many."""
+        """Return the share of the rows that a delay keeps. It is exact for a delay from :meth:`delay`, or else a lower bound."""
         kept = self.completeness.keeps(to_micros(delay, "the delay"))
         return kept / self.rows if self.rows else 1.0
 
     @property
     def sentence(self) -> str:
-        """What to know, in a sentence."""
+        """The main result in a sentence."""
         if not self.rows:
             return "No row has an event time."
         if not self.behind:
@@ -111,7 +104,7 @@ class Lateness:
 
     @property
     def table(self) -> ShownTable:
-        """The delays and what they cost."""
+        """The delays and their costs."""
         panes = any(cost.open_panes is not None for cost in self.costs)
         windows = any(cost.windows_per_key is not None for cost in self.costs)
         columns = [Column("delay"), Column("keeps", numeric=True), Column("late rows", numeric=True)]
@@ -132,7 +125,7 @@ class Lateness:
         return ShownTable("Delays", "open: the most at once", tuple(columns), tuple(rows))
 
     def svg(self) -> str | None:
-        """The plot, for a page of one's own: rows kept against delay, and rows open. None: matplotlib is not here."""
+        """Return the plot of kept and open rows by delay, for use in a page, or None without matplotlib."""
         drawn = self._plot()
         return None if drawn is None else drawn[0]
 
@@ -150,7 +143,7 @@ class Lateness:
         return part(self.body())
 
     def body(self) -> str:
-        """What a page shows of it, as HTML."""
+        """Return the HTML for a page."""
         told = [(title, printable(text, 400)) for title, text in self.told]
         parts = [f"<p>{self.sentence}</p>", facts(told)]
         if self.costs:
@@ -160,7 +153,7 @@ class Lateness:
 
 
 def percent(some: int, all_of_them: int) -> str:
-    """A share, never rounded to what it is not: neither up to all nor down to nothing.
+    """Return a percentage that is never rounded to 100 % or 0 %.
 
     >>> percent(1, 3), percent(99_999, 100_000), percent(9_999_999, 10_000_000), percent(3, 3), percent(0, 3)
     ('33.33 %', '99.999 %', '99.99999 %', '100 %', '0 %')
@@ -175,7 +168,7 @@ def percent(some: int, all_of_them: int) -> str:
 
 
 def as_text(shown: ShownTable) -> str:
-    """A table in letters of one width."""
+    """Return a table in monospaced text."""
     rows = [[column.title for column in shown.columns], *shown.rows]
     widths = [max(len(row[place]) for row in rows) for place in range(len(shown.columns))]
     return "\n".join(

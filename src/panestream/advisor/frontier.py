@@ -1,7 +1,6 @@
-"""How far event time had come when each row arrived: what a watermark follows at its delay.
+"""The frontier before each row: the largest event time or, with several source partitions, the smallest of their largest.
 
-The frontier is the largest event time of the rows so far; of several source partitions the smallest of theirs. A watermark with
-a delay of ``d`` stands at ``frontier - d - 1``.
+A watermark with a delay of ``d`` is at ``frontier - d - 1``.
 """
 
 from __future__ import annotations
@@ -17,29 +16,19 @@ from panestream.engine.kernels.columns import Ints, one_chunk
 from panestream.windowing.time import MIN_TIMESTAMP
 
 UNKNOWN = MIN_TIMESTAMP
-"""The frontier before every source partition has had a row: there is no watermark yet."""
+"""The frontier until every source partition has had a row. A watermark does not exist until then."""
 
 
 @dataclass(slots=True)
 class Frontier:
-    """Rows in the order of arrival in, the frontier before each of them out.
-
-    Attributes:
-        maxima: the largest event time so far of every source partition that there will be; :data:`UNKNOWN`: it had no rows yet.
-    """
+    """A calculator of the frontier; ``maxima`` has all future source partitions, :data:`UNKNOWN` before their first row."""
 
     maxima: dict[str, int]
     _group: int | None = field(default=None)
     _group_began_at: int = UNKNOWN
 
     def before(self, times: Ints, partitions: pa.Array | None, together: Ints | None = None) -> Ints:
-        """The frontier before each of some more rows.
-
-        Args:
-            times: their event times.
-            partitions: the source partition of each; None: there is one.
-            together: equal numbers, side by side: such rows arrive at once, and none of them moves the frontier for another.
-        """
+        """Return the frontier before each row. Rows with equal adjacent numbers in ``together`` arrive at once."""
         if not len(times):
             return times
         found = self._one_by_one(times, partitions)
@@ -69,7 +58,7 @@ class Frontier:
 
 
 def largest_of(batches: Iterable[pa.RecordBatch]) -> dict[str, int]:
-    """The largest event time of each source partition in rows with a ``time`` and, if there are several, a ``partition``."""
+    """Return the largest event time by source partition, for rows with a ``time`` and, if there are several, a ``partition``."""
     found: dict[str, int] = {}
     for batch in batches:
         if "partition" in batch.schema.names:
@@ -84,7 +73,7 @@ def largest_of(batches: Iterable[pa.RecordBatch]) -> dict[str, int]:
 
 
 def starts(chunks: Iterable[Mapping[str, int]]) -> list[dict[str, int]]:
-    """What each of some chunks of rows, in the order of arrival, begins with, and at last what all of them end with.
+    """Return the largest event times before each chunk of rows, in order of arrival, and after the last chunk.
 
     >>> starts([{"a": 5}, {"a": 3, "b": 4}]) == [{"a": UNKNOWN, "b": UNKNOWN}, {"a": 5, "b": UNKNOWN}, {"a": 5, "b": 4}]
     True

@@ -1,4 +1,4 @@
-"""The advisor on Spark: three passes over the rows in the order of arrival, of which only numbers come back."""
+"""The advisor on Spark: three passes over the rows in order of arrival, which return only counts."""
 
 from __future__ import annotations
 
@@ -43,26 +43,14 @@ from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.time import Duration, format_duration, to_micros
 
 ROWS_IN_A_RANGE = 250_000
-"""Into ranges of about so many rows the order of arrival is cut: Spark leaves a cached shuffle as it is, however small it is."""
+"""Approximate rows per range of the order of arrival. Spark keeps a cached shuffle as it is, even if its ranges are tiny."""
 LARGEST = 2**60
-"""Event times beyond this (about the years ±36,000) are invalid here: differences of them could overflow."""
+"""The limit above which event times are invalid (about the years ±36,000), because their differences could overflow."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What was asked, by column.
-
-    Attributes:
-        df: the rows.
-        event_time, unit: what happened when.
-        arrival: what the rows are ordered by.
-        windows: None: none.
-        lateness: how long after its end a window takes rows.
-        partition: the column of source partitions; None: there is one.
-        keys: empty: none.
-        together: whether rows that are equal in ``arrival`` arrive at once.
-        delays: that are to be told, too.
-    """
+    """The arguments of :func:`lateness` after normalisation. ``delays`` are reported in addition to the usual ones."""
 
     df: DataFrame
     event_time: str | Column
@@ -89,46 +77,45 @@ def lateness(
     together: bool = False,
     delays: Iterable[Duration] = (),
 ) -> Lateness:
-    """Which delay of the watermark keeps how many rows, and what it costs in state: from rows of the past, a batch.
+    """Measure on past rows (a batch) how many rows each watermark delay keeps, and its cost in state.
 
-    How far a row is *behind* is the largest event time of all rows that arrived before it, minus its own: what a watermark of
-    bounded out-of-orderness goes by. (It is not arrival minus event time: where every row arrives an hour after it happened,
-    none is behind.) A row that is further behind than the delay is behind the watermark; it is *late* once all its windows, and
-    the allowed lateness after them, are behind the watermark, too. Without ``windows`` every row behind the watermark is counted
-    as late.
+    A row is *behind* by the largest event time of all earlier rows minus its own, as for a watermark of bounded
+    out-of-orderness. (This is not arrival minus event time. If every row arrives an hour after it happened, none is behind.) A
+    row is *late* once the watermark has passed all its windows and the allowed lateness after them. Without ``windows``, it is
+    late once the watermark has passed the row.
 
-    With ``partition`` each source partition has a largest event time of its own, and the smallest of these counts, as with
-    :meth:`WatermarkStrategy.per_partition`; all partitions that have rows are taken to be known from the start (``expected``):
-    nothing is late before each has had a row. Idle partitions are not looked at: one that ends early holds time back to the end.
+    With ``partition``, the smallest of the largest event times of the source partitions counts, as in
+    :meth:`WatermarkStrategy.per_partition`. All partitions with rows count as known from the start (``expected``), so no row is
+    late before each partition has had a row. Idleness is ignored, so a partition that ends early holds time back to the end.
 
-    Rows are judged one by one, as Flink does. Spark judges all rows of a micro-batch by the watermark before it, so there fewer
-    are late; ``together=True`` counts so, with an ``arrival`` that is the same for all rows of a micro-batch.
+    Rows are judged one by one, as in Flink. Spark judges all rows of a micro-batch by the watermark before it, so fewer rows are
+    late there. ``together=True`` counts like Spark if ``arrival`` is equal for all rows of a micro-batch.
 
-    The rows are ordered on Spark, and looked at there in three passes (four with ``key``); what comes to this process are counts,
-    some hundred thousand numbers at most. Event time, arrival and hashes of the key are cached on the executors meanwhile.
+    Spark sorts the rows and reads them in three passes (four with ``key``). This process receives only counts, at most some
+    hundred thousand numbers. The executors cache event time, arrival and hashes of the key in the meantime.
 
     Args:
-        source: a batch DataFrame; or a :class:`WindowedResult` over one, which brings all that is said here, except
-            ``together`` and ``delays``.
-        event_time: a timestamp column, SQL that gives one, or a Column; a number with ``unit``.
-        arrival: in which order the rows arrived: one column, or several (:data:`panestream.order.FILE`: files by modification
-            time, and in each as it stands). Rows that are equal in all of them are taken in Spark's order.
-        unit: of an event time that is a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch.
-        windows: tumbling, sliding or cumulating event-time windows; a duration: tumbling ones of this size.
-        allowed_lateness: how long after its end a window takes rows.
+        source: a batch DataFrame, or a :class:`WindowedResult` over one. The latter provides all arguments but ``together`` and
+            ``delays``, and only its ``arrival`` can be replaced.
+        event_time: a timestamp column, an SQL expression or a Column. With ``unit``, a number.
+        arrival: the order of arrival, as one or several columns (:data:`panestream.order.FILE` sorts files by modification time
+            and keeps the order within each). Rows that are equal in all columns are in Spark's order.
+        unit: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch, for a numeric event time.
+        windows: tumbling, sliding or cumulating event-time windows, or a duration for tumbling windows of that size.
+        allowed_lateness: how long a window takes rows after its end.
         partition: the column of source partitions, e.g. Kafka's ``partition``.
-        key: columns: counts panes with rows of each key as well, where windows are given.
+        key: key columns. With ``windows``, panes with rows are also counted for each key.
         together: whether rows that are equal in ``arrival`` arrive at once.
-        delays: to be told beside those that keep 90 %, 99 %, 99.9 %, 99.99 % and all rows.
+        delays: delays to report in addition to those that keep 90 %, 99 %, 99.9 %, 99.99 % and all rows.
 
     Returns:
-        What was found: ``print`` shows a sentence and a table, a notebook a plot as well; ``.delay(0.999)`` is a ``timedelta``
-        for ``WatermarkStrategy.for_bounded_out_of_orderness``.
+        The findings. ``print`` shows a sentence and a table, and a notebook adds a plot. ``.delay(0.999)`` is a ``timedelta`` for
+        ``WatermarkStrategy.for_bounded_out_of_orderness``.
 
     Raises:
-        InvalidPlanError: a stream; no event time or arrival; a column that is not there; windows that do not lie alike for all
-            keys (sessions, count windows) or are of the clock.
-        InvalidEventTimeError: the event time is no time.
+        InvalidPlanError: if the source is a stream, event time or arrival is missing, a column does not exist, a duration is
+            negative, or windows follow the clock or are not aligned for all keys (sessions, count windows).
+        InvalidEventTimeError: if the event time is not a time.
     """
     if isinstance(source, WindowedResult):
         asked = _of_result(source, event_time, arrival)
@@ -159,7 +146,6 @@ def _of_rows(df: object, event_time: object, order: Sequence[object], asked: Ask
 
 
 def _of_result(result: WindowedResult, event_time: object, arrival: object) -> Asked:
-    """All that a query says of its rows."""
     events, windowed = result.windowed.keyed.source, result.windowed
     if event_time is not None:
         raise InvalidPlanError("lateness(result): the event time is the result's own: leave it out")
@@ -216,7 +202,7 @@ def _advised(asked: Asked) -> Lateness:
 
 
 def starts_of(of_chunks: Iterable[Any]) -> list[dict[str, int]]:
-    """What each chunk begins with, in the order of arrival, and at last what all end with."""
+    """Return the largest event times before each chunk, in order of arrival, and after the last one."""
     chunks: dict[int, dict[str, int]] = {}
     for row in of_chunks:
         found = chunks.setdefault(row.chunk, {})
@@ -228,7 +214,7 @@ def starts_of(of_chunks: Iterable[Any]) -> list[dict[str, int]]:
 def _windows(asked: Asked) -> tuple[Closes, list[tuple[int, int]]]:
     assigner = asked.windows
     if assigner is None or isinstance(assigner, PredicateWindows) or look_backs_of(assigner) is not None:
-        # In the order of time: there a row is late as soon as the watermark has passed it.
+        # These windows follow the order of time, so a row is late as soon as the watermark has passed it.
         return Closes((), asked.lateness), []
     reasons = why_not_aligned(assigner)
     if not assigner.is_event_time:
@@ -244,7 +230,7 @@ def _windows(asked: Asked) -> tuple[Closes, list[tuple[int, int]]]:
 
 
 def _rows_in_order(asked: Asked) -> DataFrame:
-    """What the passes look at; chunks are ranges of the order of arrival."""
+    """Return the rows for the passes, partitioned into chunks that are ranges of the order of arrival."""
     df = asked.df
     order, _ = order_of(df, asked.arrival)
     time = micros_of(df, asked.event_time, asked.unit)
@@ -259,7 +245,7 @@ def _rows_in_order(asked: Asked) -> DataFrame:
     names = [f"order_{place}" for place in range(len(order))]
     columns += [column.alias(name) for name, column in zip(names, order, strict=True)]
     rows = df.select(*columns, F.monotonically_increasing_id().alias("position"))
-    # Rows that arrive at once stay together; others may be as many as they like, of one file for instance.
+    # Rows that arrive at once stay together. Other rows may be split, even those of one file.
     ranged = [F.col(name).asc_nulls_last() for name in (*names, *([] if asked.together else ["position"]))]
     ranges = -(-max(df.count(), 1) // ROWS_IN_A_RANGE)
     ordered = rows.repartitionByRange(ranges, *ranged).sortWithinPartitions(
@@ -269,13 +255,13 @@ def _rows_in_order(asked: Asked) -> DataFrame:
 
 
 def _hash(columns: Sequence[Column]) -> Column:
-    # Null is passed over by the hash: which of them are null is hashed with them.
+    # The hash skips nulls, so their positions are hashed too.
     return F.xxhash64(*columns, *(column.isNull() for column in columns))
 
 
 @contextmanager
 def _cached(rows: DataFrame) -> Iterator[DataFrame]:
-    """Rows that every pass finds in the same chunks."""
+    """Cache rows, so that every pass finds them in the same chunks."""
     cached = rows.persist()
     try:
         yield cached.select(F.spark_partition_id().alias("chunk"), "*")
@@ -301,12 +287,11 @@ def _counted(rows: DataFrame, counts: Counted) -> dict[int, Any]:
     found = bins.agg(F.sum("rows").alias("rows"), F.max("largest").alias("largest")).collect()
     first = [-row.largest for row in found if row.what == FIRST]
     of = {what: Completeness.of((row.largest, row.rows) for row in found if row.what == what) for what in (BEHIND, NEEDED)}
-    # Where no row came after every source partition had had one, nothing is late.
+    # If no row came after every source partition had its first row, nothing is late.
     return {**of, FIRST: first[0] if first else -UNKNOWN}
 
 
 def _delays(wanted: Completeness, asked: Sequence[int]) -> list[int]:
-    """What is told: of the shares, what was asked for, and nothing at all."""
     return sorted({0, *(wanted.delay_for(share) for share in SHARES), *asked})
 
 

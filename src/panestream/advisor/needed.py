@@ -1,7 +1,7 @@
-"""Which delay each row needs, counted: exactly, in bounded memory, whatever the rows are.
+"""Counts of the delay that each row needs, in bounded memory for any rows.
 
-Delays of less than 2,048 units have a bin of their own; longer ones share bins that are at most 0.05 % wide. Of each bin the
-largest delay that is in it is known, so what is said of that delay is exact: so many rows need it or less.
+Delays below 2,048 units have their own bins, and longer delays share bins at most 0.05 % wide. The largest delay of each bin is
+stored. Counts for that delay are exact: the number of rows that need it or less.
 """
 
 from __future__ import annotations
@@ -23,18 +23,13 @@ _BITS = 11
 
 @dataclass(frozen=True, slots=True)
 class Closes:
-    """From when on a row is late, with a delay of nothing: when the frontier is beyond this instant.
-
-    Attributes:
-        windows: each takes rows until its end; none: a row is late as soon as the watermark has passed it.
-        lateness: for so long after its end a window takes rows.
-    """
+    """Closing times: at delay zero, a row is late once the frontier is beyond the end of its windows plus ``lateness``."""
 
     windows: tuple[AlignedWindows, ...] = ()
     lateness: int = 0
 
     def of(self, times: Ints) -> Ints:
-        """The instants, by the last window of each row; a row between windows is late when the watermark has passed it."""
+        """Return the instants: the last end of a row's windows, but at least the row's own time, plus the lateness."""
         found = times
         for one in self.windows:
             last = one.end_of(one.last_starting_by(times)) - 1
@@ -43,13 +38,13 @@ class Closes:
 
 
 def needed(frontier: Ints, closes: Ints) -> Ints:
-    """The smallest delay with which each row is not late."""
+    """Return the smallest delay with which each row is not late."""
     known = frontier != UNKNOWN
     return np.maximum(np.where(known, frontier, closes) - closes, 0)
 
 
 def bins_of(delays: Ints) -> Ints:
-    """The bins of some delays, none of them negative.
+    """Return the bins of delays, which must not be negative.
 
     >>> bins_of(np.array([0, 2047, 2048, 4095, 4096, 4097, 4098])).tolist()
     [0, 2047, 2048, 4095, 4096, 4096, 4097]
@@ -61,7 +56,7 @@ def bins_of(delays: Ints) -> Ints:
 
 
 def counted(delays: Ints) -> tuple[Ints, Ints, Ints]:
-    """The bins of some delays, how many are in each, and the largest in each."""
+    """Return the bins of delays, with their counts and largest delays."""
     bins, of, counts = np.unique(bins_of(delays), return_inverse=True, return_counts=True)
     largest = np.zeros(len(bins), np.int64)
     np.maximum.at(largest, of.reshape(-1), delays)
@@ -70,12 +65,7 @@ def counted(delays: Ints) -> tuple[Ints, Ints, Ints]:
 
 @dataclass(frozen=True, slots=True)
 class Completeness:
-    """How many rows each delay keeps.
-
-    Attributes:
-        delays: ascending, as rows need them.
-        kept: how many rows need that delay or a shorter one.
-    """
+    """The number of rows that each delay keeps: ``kept[i]`` rows need at most ``delays[i]``, which are in ascending order."""
 
     delays: tuple[int, ...]
     kept: tuple[int, ...]
@@ -86,17 +76,17 @@ class Completeness:
 
     @classmethod
     def of(cls, bins: Iterable[tuple[int, int]]) -> Completeness:
-        """From the bins: the largest delay in each, and how many there are."""
+        """Convert bins, given as pairs of largest delay and count."""
         given = sorted(bins)
         return cls(tuple(delay for delay, _ in given), tuple(accumulate(count for _, count in given)))
 
     def keeps(self, delay: int) -> int:
-        """How many rows are not late with a delay: exact for the delays that are named; else at least so many."""
+        """Return how many rows are not late with a delay. It is exact for members of ``delays``, or else a lower bound."""
         place = bisect_right(self.delays, delay)
         return self.kept[place - 1] if place else 0
 
     def delay_for(self, share: float) -> int:
-        """The shortest delay known (at most 0.05 % longer than the shortest there is) that keeps a share of the rows.
+        """Return the shortest known delay that keeps a share of the rows, at most 0.05 % longer than the shortest of all.
 
         >>> Completeness.of([(0, 90), (5, 9), (70, 1)]).delay_for(0.99)
         5

@@ -1,7 +1,7 @@
-"""What runs beside the rows: functions for ``mapInArrow`` that make a few numbers of a chunk of rows in the order of arrival.
+"""Functions for ``mapInArrow`` that reduce a chunk of rows, in order of arrival, to a few numbers.
 
-Columns in: ``chunk`` (its number), ``time``, and where they are asked for ``partition`` (source partition), ``together`` (rows
-that arrive at once), ``key`` (a hash of the key).
+Their input has the columns ``chunk`` (a number), ``time`` and, if requested, ``partition`` (the source partition), ``together``
+(for rows that arrive at once) and ``key`` (a hash of the key).
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from panestream.engine.kernels.columns import Ints
 MAXIMA = pa.schema(
     [("chunk", pa.int32()), ("name", pa.string()), ("largest", pa.int64()), ("rows", pa.int64()), ("invalid", pa.int64())]
 )
-"""Of a chunk: the largest event time of each source partition. Without a name: its rows, and those without event time."""
+"""The largest event time of each source partition in a chunk. The row without a name has counts of all and of invalid rows."""
 COUNTED = pa.schema([("what", pa.int32()), ("bin", pa.int64()), ("rows", pa.int64()), ("largest", pa.int64())])
-"""Of a bin: how many rows, and the largest value. What is counted: :data:`BEHIND`, :data:`NEEDED`; :data:`FIRST` is one value."""
+"""The rows and the largest value in each bin, for :data:`BEHIND` and :data:`NEEDED`. :data:`FIRST` is a single value."""
 BEHIND, NEEDED, FIRST = 0, 1, 2
 CAME = pa.schema([("key", pa.int64()), ("closes", pa.int64()), ("frontier", pa.int64())])
 CHANGES = pa.schema([("delay", pa.int32()), ("step", pa.int64()), ("more", pa.int64())])
@@ -31,7 +31,7 @@ CHANGES = pa.schema([("delay", pa.int32()), ("step", pa.int64()), ("more", pa.in
 
 @dataclass(slots=True)
 class Maxima:
-    """Rows to :data:`MAXIMA`."""
+    """Conversion of rows to :data:`MAXIMA`."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         found: dict[str, int] = {}
@@ -52,18 +52,13 @@ class Maxima:
 
 @dataclass(slots=True)
 class Judge:
-    """What comes before each row, chunk by chunk.
-
-    Attributes:
-        starts: what each chunk begins with, by its number: see :func:`~panestream.advisor.frontier.starts`.
-        closes: when rows are late.
-    """
+    """The frontier before each row, by chunk; ``starts`` has the largest event times before each chunk number."""
 
     starts: dict[int, dict[str, int]]
     closes: Closes
 
     def judged(self, batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[pa.RecordBatch, Ints, Ints]]:
-        """Of each batch the rows with an event time, these times, and the frontier before each."""
+        """Yield for each batch the rows with an event time, their times, and the frontier before each."""
         frontier: Frontier | None = None
         for given in batches:
             batch = given.filter(pc.is_valid(given["time"])) if given["time"].null_count else given
@@ -78,7 +73,7 @@ class Judge:
 
 @dataclass(slots=True)
 class Counted(Judge):
-    """Rows to :data:`COUNTED`."""
+    """Conversion of rows to :data:`COUNTED`."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _, times, frontier in self.judged(batches):
@@ -91,7 +86,7 @@ class Counted(Judge):
 
 @dataclass(slots=True)
 class Came(Judge):
-    """Rows to :data:`CAME`: of each row of a key when it came and when it closes."""
+    """Conversion of rows to :data:`CAME`, which has the key, arrival and closing time of each row."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch, times, frontier in self.judged(batches):
@@ -100,7 +95,7 @@ class Came(Judge):
 
 @dataclass(slots=True)
 class Waits(Judge):
-    """Rows to :data:`CHANGES`."""
+    """Conversion of rows to :data:`CHANGES`."""
 
     waiting: Waiting
 
@@ -110,7 +105,7 @@ class Waits(Judge):
 
 @dataclass(slots=True)
 class PanesWait:
-    """Panes, as :data:`CAME` has rows, to :data:`CHANGES`."""
+    """Conversion of panes, in the form of :data:`CAME`, to :data:`CHANGES`."""
 
     waiting: Waiting
 

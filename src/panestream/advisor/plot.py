@@ -1,4 +1,4 @@
-"""The plot: rows kept against delay, and below it the rows that wait."""
+"""The plot of kept rows and waiting rows by delay."""
 
 from __future__ import annotations
 
@@ -16,12 +16,7 @@ _MOST = 400
 
 
 def plot(found: Completeness, waiting: Sequence[tuple[int, int]]) -> tuple[str, str] | None:
-    """Wide and narrow; None: nothing draws here, or there is nothing to draw.
-
-    Args:
-        found: how many rows each delay keeps.
-        waiting: delays, ascending, and how many rows wait at once with each; empty: unknown.
-    """
+    """Draw a wide and a narrow plot, or return None if matplotlib or a second delay is missing; ``waiting`` may be empty."""
     if len(found.delays) < 2:
         return None
     return both(partial(_draw, found=found, costs=waiting), 3.2, "completeness")

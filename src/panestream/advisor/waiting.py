@@ -1,4 +1,4 @@
-"""What a delay costs: how many rows, or panes, wait at once for the watermark that closes them."""
+"""The cost of a delay: how many rows or panes wait at once for the watermark that closes them."""
 
 from __future__ import annotations
 
@@ -12,20 +12,14 @@ from panestream.advisor.needed import needed
 from panestream.engine.kernels.columns import Ints
 
 STEPS = 2_000
-"""Into so many steps the time from the first to the last frontier is cut."""
+"""Number of steps into which the time from the first to the last frontier is divided."""
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Counts what waits, step by step of the frontier.
+    """A counter of waiting rows or panes for each step of the frontier from ``first`` to ``last``.
 
-    What comes at a frontier and closes at an instant waits, with a delay of ``d``, while the frontier goes from the one to the
-    other plus ``d``; what is late already does not.
-
-    Attributes:
-        delays: to count for.
-        first: the first frontier.
-        last: the last one.
+    With delay ``d``, a row waits while the frontier moves from its arrival to its closing time plus ``d``, unless it is late.
     """
 
     delays: tuple[int, ...]
@@ -34,16 +28,14 @@ class Waiting:
 
     @property
     def step(self) -> int:
-        """The length of a step."""
         return max(1, -(-(self.last - self.first + 1) // STEPS))
 
     @property
     def steps(self) -> int:
-        """How many there are."""
         return (self.last - self.first) // self.step + 1
 
     def changes(self, frontier: Ints, closes: Ints) -> Ints:
-        """How many more wait from each step on: a row for each delay."""
+        """Return the increase in waiting rows at each step, in one row for each delay."""
         late_by = needed(frontier, closes)
         came = np.clip(np.where(frontier == UNKNOWN, self.first, frontier), self.first, self.last)
         begins = (came - self.first) // self.step
@@ -56,20 +48,15 @@ class Waiting:
         return found
 
     def most(self, changes: Ints) -> list[int]:
-        """The most that wait in one step, for each delay."""
+        """Return the most rows that wait in one step, for each delay."""
         return [int(np.cumsum(row[: self.steps]).max(initial=0)) for row in changes]
 
 
 def windows_of_a_key(sizes: Sequence[tuple[int, int]], lateness: int, delay: int) -> int:
-    """How many windows of one key are open at once, at most.
+    """Return the maximum number of open windows of a key, given the size and slide of each kind of windows.
 
     >>> windows_of_a_key([(60, 10)], 0, 0), windows_of_a_key([(60, 60)], 0, 5), windows_of_a_key([(60, 60)], 60, 5)
     (6, 2, 3)
-
-    Args:
-        sizes: of each kind of windows, and how often one begins.
-        lateness: for so long after its end a window takes rows.
-        delay: of the watermark.
     """
     return sum(-(-(size + lateness + delay) // slide) for size, slide in sizes)
 

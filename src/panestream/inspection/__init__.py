@@ -1,1 +1,1 @@
-"""What a checkpoint or savepoint holds, for people: reduced key group by key group, put together, shown."""
+"""Readable summaries of checkpoints and savepoints: each key group is reduced, and the parts are merged and shown."""

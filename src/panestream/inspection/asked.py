@@ -1,4 +1,4 @@
-"""What is asked of a state: of which keys, of which windows, and how much of it is to be listed."""
+"""Filters for reading state: which keys, which windows, and how many rows to list."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from panestream.errors import CheckpointError, did_you_mean
 from panestream.windowing.instants import micros_of_text
 
 NULL = r"\N"
-"""What stands for null in the text of a key."""
+"""Null in the text of a key."""
 _TRUE_FALSE = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which part of a state is looked at.
+    """A filter for reading state.
 
     Attributes:
-        keys: of some key columns (by place) the value that is wanted, as an array of one; empty: all keys.
-        labels: the kinds of windows that are wanted; empty: all.
-        instants: times that windows must hold, in engine units.
-        most: how many keys, windows and the like of each list.
-        texts: the filters as they were written, by name.
-        lists: whether windows, elements and timers are listed though all of them are looked at.
+        keys: the required value of some key columns, by position, as arrays of length one. Empty for all keys.
+        labels: the required kinds of windows, empty for all.
+        instants: times that windows must contain, in engine units.
+        most: maximum length of each list.
+        texts: the filters as the user wrote them, by name.
+        lists: whether to list windows, elements and timers even without a filter.
     """
 
     keys: Mapping[int, pa.Array] = field(default_factory=dict)
@@ -40,21 +40,21 @@ class Asked:
 
     @property
     def filtered(self) -> bool:
-        """Whether a part is looked at, and not all."""
+        """True if the filter selects only a part of the state."""
         return bool(self.keys or self.by_window)
 
     @property
     def listing(self) -> bool:
-        """Whether windows, elements and timers themselves are listed, up to ``most`` of each."""
+        """True if the windows, elements and timers themselves are listed, up to ``most`` of each."""
         return self.filtered or self.lists
 
     @property
     def by_window(self) -> bool:
-        """Whether only some windows are wanted."""
+        """True if the filter selects only some windows."""
         return bool(self.labels or self.instants)
 
     def of_tables(self, tables: Mapping[str, pa.Table], keys: pa.Schema) -> dict[str, pa.Table]:
-        """The rows of state tables that belong to the keys that are wanted."""
+        """Return the rows of state tables that belong to the selected keys."""
         found = dict(tables)
         names = [each.name for each in key_fields(keys)]
         for place, wanted in self.keys.items():
@@ -63,7 +63,7 @@ class Asked:
         return found
 
     def of_view(self, view: pa.Table) -> pa.Table:
-        """The rows of a view of windows, states or timers that belong to the windows that are wanted."""
+        """Return the rows of a view of windows, states or timers that belong to the selected windows."""
         if self.labels and "window" in view.column_names:
             view = view.filter(pc.is_in(view.column("window"), pa.array(self.labels, pa.string())))
         for instant in self.instants:
@@ -74,16 +74,13 @@ class Asked:
 
 
 def asked_of(plan: WindowPlan, keys: Sequence[str], windows: Sequence[str], most: int) -> Asked:
-    r"""What was typed, understood by the plan.
+    r"""Parse filters from the command line.
 
-    Args:
-        plan: the query.
-        keys: ``column=value``, each of another key column; the value alone where there is one. ``\N`` is null.
-        windows: the label of a kind of windows, or a time in ISO 8601 (without a zone: UTC).
-        most: how many of each list.
+    Keys are ``column=value`` for different key columns, or just a value if there is only one column. ``\N`` is null. Windows are
+    the label of a kind of windows, or a time in ISO 8601 (UTC unless it has a zone).
 
     Raises:
-        CheckpointError: a column, label or time is none; a value is not of the column's type.
+        CheckpointError: if a column, label or time is unknown, or a value does not have the type of its column.
     """
     names, found = plan.key_names, {}
     for text in keys:
@@ -98,15 +95,7 @@ def asked_of(plan: WindowPlan, keys: Sequence[str], windows: Sequence[str], most
 
 
 def keys_of(plan: WindowPlan, key: object) -> dict[int, pa.Array]:
-    """A key as values, as :attr:`Asked.keys` has it.
-
-    Args:
-        plan: the query.
-        key: the value of the key column, or a tuple of one for each.
-
-    Raises:
-        CheckpointError: not as many as there are key columns; a value is not of the column's type.
-    """
+    """Return a key (a tuple if it has several columns) as :attr:`Asked.keys`, or raise CheckpointError if it does not fit."""
     values, columns = list(key) if isinstance(key, (tuple, list)) else [key], list(plan.key_schema)
     if len(values) != len(columns):
         names = ", ".join(plan.key_names) or "none, all rows are together"
@@ -126,7 +115,7 @@ def _of_type(value: object, column: pa.Field) -> pa.Array:
 def _column_of(names: Sequence[str], text: str) -> tuple[int, str]:
     if not names:
         raise CheckpointError("the query has no key: all its rows are in the same windows, there is nothing to choose by a key")
-    # The longest name that fits: one may be the beginning of another, with an equals sign in it.
+    # Take the longest matching name, since one name plus an equals sign can be the beginning of another.
     fitting = [place for place, name in enumerate(names) if text.startswith(f"{name}=")]
     if fitting:
         place = max(fitting, key=lambda each: len(names[each]))
@@ -166,7 +155,7 @@ def _parsed(text: str, kind: pa.DataType) -> pa.Array:
 def _equal(column: pa.ChunkedArray, wanted: pa.Array) -> pa.ChunkedArray:
     if wanted.null_count:
         return pc.is_null(column)
-    # NaN is a key like any other.
+    # NaN is a valid key.
     nan = pa.types.is_floating(wanted.type) and wanted[0].as_py() != wanted[0].as_py()
     return pc.fill_null(pc.is_nan(column) if nan else pc.equal(column, wanted[0]), False)
 

@@ -1,7 +1,7 @@
-"""Times in bins at bounds that people like: whole seconds, minutes, hours, days.
+"""Histograms over time whose bins have round bounds: whole seconds, minutes, hours, days.
 
-Each width of the ladder divides the next, and all begin at 1970. So every key group can choose as wide bins as it needs, and
-those of all of them still add up: the narrower ones lie in the wider.
+Each width divides the next one, and all bins are aligned to 1970. So each key group can choose its own width, and their counts
+still add up, because narrow bins fit into wide ones.
 """
 
 from __future__ import annotations
@@ -24,30 +24,25 @@ WIDTHS: tuple[int, ...] = (
     *(_H, 3 * _H, 6 * _H, 12 * _H),
     *(DAY * 10**power for power in range(9)),
 )
-"""Microseconds; each divides the next."""
+"""Widths in microseconds; each divides the next."""
 KEPT = 2_000
-"""Of one key group at most so many bins are kept."""
+"""Maximum number of bins stored for one key group."""
 SHOWN = 48
-"""At most so many are shown."""
+"""Maximum number of bins shown."""
 
 Counts = tuple[int, ...]
-"""Of a bin: what is counted in it."""
+"""The counts in one bin."""
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """What is counted by time.
-
-    Attributes:
-        width: of the bins, in microseconds.
-        counts: by the number of the bin, which is its beginning over the width.
-    """
+    """Counts by bin number, which is the start of the bin divided by ``width``, its width in microseconds."""
 
     width: int
     counts: Mapping[int, Counts]
 
     def at(self, width: int) -> Counted:
-        """The same in wider bins."""
+        """Return the same counts in wider bins."""
         if width == self.width:
             return self
         factor, wider = width // self.width, dict[int, Counts]()
@@ -58,13 +53,7 @@ class Counted:
 
 
 def counted(times: Ints, columns: Sequence[Ints], most: int = KEPT) -> Counted:
-    """Counts by time, in bins that are as narrow as ``most`` of them allow.
-
-    Args:
-        times: in microseconds, any order.
-        columns: what is added up in each bin.
-        most: so many bins at most that hold something.
-    """
+    """Add up columns over time (microseconds, in any order), in the narrowest bins of which at most ``most`` are not empty."""
     bins, of = np.unique(times, return_inverse=True)
     sums = [_sums(of, column, len(bins)) for column in columns]
     width = 1
@@ -78,7 +67,7 @@ def counted(times: Ints, columns: Sequence[Ints], most: int = KEPT) -> Counted:
 
 
 def together(parts: Iterable[Counted]) -> Counted:
-    """What was counted in several places, in the widest bins of them."""
+    """Add up histograms, using the widest of their bins."""
     given = list(parts)
     width, found = max((part.width for part in given), default=1), dict[int, Counts]()
     for part in given:
@@ -88,7 +77,7 @@ def together(parts: Iterable[Counted]) -> Counted:
 
 
 def to_show(given: Counted, most: int = SHOWN) -> Counted:
-    """In bins for people: not more than ``most`` from the first to the last, and as wide as what is counted lies apart.
+    """Return bins for display: at most ``most`` from first to last, and as wide as the smallest gap between counts.
 
     >>> hour = 3_600_000_000
     >>> to_show(Counted(1, {2 * hour: (1,), 4 * hour: (1,)})).width // hour
@@ -112,7 +101,7 @@ def to_show(given: Counted, most: int = SHOWN) -> Counted:
 
 
 def _even(time: int) -> int:
-    """The widest bin, of a second to a day, that begins at a time; a second where none does."""
+    """Return the widest bin, from a second to a day, that can begin at a time, or a second if none can."""
     return max((width for width in WIDTHS if SECOND <= width <= DAY and time % width == 0), default=SECOND)
 
 

@@ -1,4 +1,4 @@
-"""A summary for machines: JSON, whose form has a number. docs/reference/inspecting.schema.json says what is in it."""
+"""The JSON form of a summary, which has a version number. Its schema is docs/reference/inspecting.schema.json."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from panestream.inspection.values import Json, iso
 from panestream.pages.words import behind
 
 DOCUMENT_FORMAT = 1
-"""Raised when something goes or means something else; what is added does not raise it."""
+"""The version. It is raised when a field is removed or changes its meaning, but not when a field is added."""
 
 
 def document_of(summary: Summary) -> dict[str, Json]:
-    """The summary as JSON has it: times as ISO 8601 in UTC, durations in seconds."""
+    """Return the summary as JSON, with times in ISO 8601 (UTC) and durations in seconds."""
     ends = summary.ends
     return {
         "format": DOCUMENT_FORMAT,

@@ -1,4 +1,4 @@
-"""What was told of each key group, put together."""
+"""Merging of the parts that key groups report."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 @dataclass(frozen=True, slots=True)
 class Looked:
-    """Where and when it was looked: see :class:`Summary`."""
+    """The place and time at which a state was read, as in :class:`Summary`."""
 
     path: str
     batch_id: int | None
@@ -38,14 +38,7 @@ class Looked:
 
 
 def summary_of(plan: WindowPlan, parts: Sequence[Part], asked: Asked, looked: Looked) -> Summary:
-    """The summary of all key groups.
-
-    Args:
-        plan: the query.
-        parts: what :func:`~panestream.inspection.reducing.reduced` told of each key group, in any order.
-        asked: what was asked.
-        looked: where and when.
-    """
+    """Merge the parts that :func:`~panestream.inspection.reducing.reduced` returned for all key groups, in any order."""
     parts = sorted(parts, key=lambda part: part["group"])
     time = _furthest([part["time"] for part in parts])
     dropped = [part["time"]["late_dropped"] for part in parts if part["time"]["late_dropped"] is not None]
@@ -86,7 +79,7 @@ def summary_of(plan: WindowPlan, parts: Sequence[Part], asked: Asked, looked: Lo
 
 
 def plan_shown(plan: WindowPlan) -> PlanShown:
-    """The query, for people and machines."""
+    """Return the query in the form that summaries show."""
     return PlanShown(
         windows=stable_repr(plan.assigner),
         operator=plan.operator.name,
@@ -102,7 +95,7 @@ def plan_shown(plan: WindowPlan) -> PlanShown:
 
 
 def _furthest(times: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
-    """How far time has come: event time is the same in all key groups, the clock in those that were called."""
+    """Return the time reached. Event time is equal in all key groups, but only groups that were called advance their clock."""
     given = list(times)
     if not given:
         return {}
@@ -120,7 +113,7 @@ def _groups(parts: Sequence[Part], asked: Asked) -> tuple[GroupShown, ...]:
 
 
 def _without_rows(whole: Summary) -> Summary:
-    """Of an operator that does not count the rows of its windows."""
+    """Remove row counts, for an operator that does not count the rows of its windows."""
     lists: dict[str, Any] = {
         name: tuple(replace(one, rows=None) for one in getattr(whole, name))
         for name in ("oldest", "next", "most_rows", "most_bytes", "groups")
@@ -134,7 +127,7 @@ def _keys(parts: Sequence[Part], name: str, most: int, by: Callable[[KeyShown], 
         for key, *counts in part[name]:
             text, one = json.dumps(key), KeyShown(key, *counts)
             old = found.get(text)
-            # A key of a query that splits its values lies in several key groups.
+            # If a query splits values, a key is in several key groups.
             found[text] = (
                 one
                 if old is None

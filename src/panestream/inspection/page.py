@@ -1,4 +1,4 @@
-"""A summary as one page: everything is in it, nothing is fetched, nothing runs. And the same for notebooks."""
+"""A summary as one self-contained page without scripts, and as a part of a notebook."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from panestream.pages.words import moment, printable
 
 
 def page_of(summary: Summary) -> str:
-    """The page, as a text of HTML."""
+    """Return the page as HTML."""
     title = printable(summary.path) + ("" if summary.batch_id is None else f", micro-batch {summary.batch_id}")
     return page(title, _body(summary))
 
 
 def notebook_of(summary: Summary) -> str:
-    """The same for a notebook, in the notebook's own colours."""
+    """Return HTML for a notebook, in the notebook's own colours."""
     return part(_body(summary))
 
 
@@ -43,7 +43,7 @@ def _body(summary: Summary) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ShownSummary(Summary):
-    """The data, and in a notebook the page."""
+    """A summary that a notebook shows as a page."""
 
     def _repr_html_(self) -> str:
         return notebook_of(self)

@@ -1,6 +1,6 @@
-"""The pictures of a summary, as SVG for a page: its text is text, its colours are the page's, so one picture is light and dark.
+"""SVG pictures of a summary. They contain real text and take the colours of the page, so they fit light and dark pages.
 
-Drawn by matplotlib, which panestream[cli] brings; without it there are none.
+They need matplotlib, which panestream[cli] installs. Pages without it lack pictures.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ MOST_GROUPS = 128
 
 
 def windows_over_time(summary: Summary) -> tuple[str, str] | None:
-    """Open windows by their end, and how far time has come: wide and narrow; None: there are none, or nothing draws here."""
+    """Return the open windows by end with the time reached, wide and narrow. None without windows or without matplotlib."""
     return both(partial(_draw_windows, summary=summary), 2.6, "windows") if summary.ends.counts else None
 
 
 def lateness(summary: Summary) -> tuple[str, str] | None:
-    """How far each source partition is behind the newest event."""
+    """Draw how far each source partition is behind the newest event."""
     shown = min(len(summary.sources), MOST_SOURCES)
     known = any(source.watermark is not None for source in summary.sources)
     return both(partial(_draw_lateness, summary=summary), 0.55 + 0.3 * shown, "lateness") if known else None
 
 
 def skew(summary: Summary) -> tuple[str, str] | None:
-    """The bytes of each key group, the largest first, and their mean."""
+    """Draw the bytes of each key group, the largest first, and their mean."""
     return both(partial(_draw_skew, summary=summary), 2.2, "skew") if any(group.bytes for group in summary.groups) else None
 
 
@@ -50,7 +50,7 @@ def _draw_windows(axes: Any, wide: bool, *, summary: Summary) -> None:
 
 
 def _draw_reached(axes: Any, summary: Summary, first: int, last: int) -> None:
-    """How far time has come: a line, or in words where it is not among the bars."""
+    """Draw the time reached as a line, or write it if it is outside the bars."""
     reached = summary.watermark if summary.clock is None else summary.clock
     if reached is None:
         return
@@ -67,7 +67,7 @@ def _draw_reached(axes: Any, summary: Summary, first: int, last: int) -> None:
 
 
 def _time_ticks(axes: Any, width: int, first: int, last: int, most: int) -> None:
-    """Ticks at times that people like. Not matplotlib's dates, which end with the year 9999."""
+    """Set ticks at round times. (matplotlib's own dates end with the year 9999.)"""
     length = (last - first) * width
     step = next((each for each in WIDTHS if each >= width and length // each <= most), WIDTHS[-1])
     times = range(-(-first * width // step) * step, last * width + 1, step)

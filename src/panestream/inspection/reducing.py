@@ -1,7 +1,7 @@
-"""What is told of one key group: its state tables reduced to counts, bins and the first few of each list.
+"""Reduction of one key group: its state tables become counts, bins and the first rows of each list.
 
-Everything here is over whole columns, and what comes out has a size that does not depend on the state's. Lists are cut by an
-order in which a key group's first ones hold all that can be among the first of all key groups.
+All work is done on whole columns, and the size of the result does not depend on the size of the state. Lists are sorted such
+that the first entries overall are always among the first entries of some key group.
 """
 
 from __future__ import annotations
@@ -31,22 +31,15 @@ LISTED: Mapping[str, tuple[str, ...]] = {
     "user_state": ("of", "name", "window_start", "window_end"),
     "timers": ("time", "window_start", "window_end"),
 }
-"""The views of which rows are listed, and by what."""
+"""The views whose rows are listed, and the columns that sort them."""
 Part = dict[str, Any]
-"""What is told of a key group, as JSON has it."""
+"""The reduced key group as JSON."""
 SPLIT_KEYS = 100
-"""Where a key lies in several key groups, each names so many times as many keys."""
+"""Factor by which each key group lists more keys if a key can be in several key groups."""
 
 
 def reduced(plan: WindowPlan, saved: StateTables, group: int, asked: Asked) -> Part:
-    """What is told of a key group.
-
-    Args:
-        plan: the query.
-        saved: the key group's state.
-        group: its number.
-        asked: which part of it.
-    """
+    """Reduce the state of one key group to the part that a filter selects."""
     if asked.keys:
         saved = replace(saved, tables=asked.of_tables(saved.tables, plan.key_schema))
     views: StateViews = plan.operator.views(plan, saved, group)
@@ -73,7 +66,7 @@ def reduced(plan: WindowPlan, saved: StateTables, group: int, asked: Asked) -> P
 
 
 def time_told(plan: WindowPlan, header: Mapping[str, Any]) -> Json:
-    """How far time has come, as the header of a key group says."""
+    """Return the time reached, from the header of a key group."""
     tracker = WatermarkTracker.from_json(plan.watermark, header["watermarks"])
     sources = [list(source) for source in tracker.by_partition()]
     newest = [known.max_timestamp for known in tracker.partitions.values() if known.max_timestamp != MIN_TIMESTAMP]
@@ -92,7 +85,7 @@ def time_told(plan: WindowPlan, header: Mapping[str, Any]) -> Json:
 
 @dataclass(frozen=True, slots=True)
 class _Totals:
-    """Of each window: rows, bytes, when it fires next, when it goes."""
+    """The rows, bytes, next firing time and closing time of each window."""
 
     rows: Ints
     size: Ints
@@ -128,17 +121,17 @@ def _windows(plan: WindowPlan, windows: pa.Table, asked: Asked) -> Part:
 
 
 def label_places(plan: WindowPlan, labels: pa.ChunkedArray) -> Ints:
-    """Which of the plan's kinds of windows each is of; -1: there is one kind, without a name."""
+    """Return the index of each window's kind in the plan, or -1 if there is one kind without a name."""
     places = pc.index_in(labels, value_set=pa.array(plan.labels, pa.string()))
     return np.array(plain(places).fill_null(-1).to_numpy(zero_copy_only=False), np.int64)
 
 
 def _largest(windows: pa.Table, keys: Keys, by: Ints, totals: _Totals, most: int) -> list[Json]:
-    """The keys that have most of something: key, windows, rows, bytes."""
+    """Return the largest keys by a column, each with its number of windows, rows and bytes."""
     if not keys.count:
         return []
     sums = _added(keys, by)
-    # Not a whole sort: there may be millions.
+    # Avoid a full sort, because there may be millions.
     some = np.argpartition(-sums, min(most, len(sums)) - 1)[:most] if len(sums) > most else np.arange(len(sums))
     chosen = some[np.lexsort((some, -sums[some]))]
     first = _first_rows(keys)
@@ -147,7 +140,7 @@ def _largest(windows: pa.Table, keys: Keys, by: Ints, totals: _Totals, most: int
 
 
 def _by_bounds(windows: pa.Table, bounds: Keys, order: Sequence[Ints], asked: Ints, totals: _Totals, most: int) -> list[Json]:
-    """Windows with the same bounds as one: the first of them by some columns."""
+    """Combine windows with equal bounds and return the first of them in an order."""
     if not len(asked):
         return []
     first = _first_rows(bounds)
@@ -174,13 +167,13 @@ def _by_bounds(windows: pa.Table, bounds: Keys, order: Sequence[Ints], asked: In
 
 
 def _states(states: pa.Table) -> list[Json]:
-    """Users' states by whose they are and what they are called: how many."""
+    """Count users' states by owner and name."""
     found = states.group_by(["of", "name"]).aggregate([([], "count_all")])
     return [[row["of"], row["name"], row["count_all"]] for row in found.to_pylist()]
 
 
 def _timers(timers: pa.Table) -> list[Json]:
-    """Timers by kind: how many, the first and the last."""
+    """Return the count, the first and the last of each kind of timers."""
     time = pa.array(_times(timers, "time", NEVER))
     found = pa.table({"kind": timers.column("kind"), "time": time}).group_by("kind")
     sums = found.aggregate([([], "count_all"), ("time", "min"), ("time", "max")])
@@ -188,7 +181,7 @@ def _timers(timers: pa.Table) -> list[Json]:
 
 
 def _elements_of(elements: pa.Table, asked: Asked) -> pa.Table:
-    """Elements of which a window that is wanted holds them."""
+    """Return the elements held by at least one selected window."""
     for instant in asked.instants:
         bounds = plain(elements.column("windows"))
         flat = bounds.flatten()
@@ -202,7 +195,7 @@ def _elements_of(elements: pa.Table, asked: Asked) -> pa.Table:
 
 
 def _first(table: pa.Table, order: Sequence[str], most: int) -> list[Json]:
-    """The first rows of a view by some columns: what puts them in order among those of others, and the row."""
+    """Return the first rows of a view, each with the values that sort it among rows of other key groups."""
     if not table.num_rows:
         return []
     rows = pc.select_k_unstable(table, min(most, table.num_rows), [(name, "ascending") for name in order])
@@ -226,7 +219,7 @@ def _key(windows: pa.Table, row: int) -> Json:
 
 
 def _first_rows(keys: Keys) -> Ints:
-    """The first row of each code."""
+    """Return the first row of each code."""
     first = np.zeros(keys.count, np.int64)
     first[keys.codes[::-1]] = np.arange(len(keys.codes))[::-1]
     return first

@@ -1,4 +1,4 @@
-"""What is shown of a state: plain data, the same for text, JSON, pages and notebooks."""
+"""The data of a summary, shared by text, JSON, pages and notebooks."""
 
 from __future__ import annotations
 
@@ -14,16 +14,9 @@ class PlanShown:
     """The query.
 
     Attributes:
-        windows: the assigner, as it is written.
-        operator: what runs it.
-        key: the key columns: names and types.
-        results: the names of the results.
-        labels: the kinds of windows, where there are several.
-        groups: the number of key groups.
-        lateness: for how long after its end a window takes rows, microseconds.
-        words: the whole plan in words, as ``explain`` tells it.
-        by_processing_time: whether windows follow the clock.
-        split: whether the rows of a key lie in several key groups: a window counts in each.
+        lateness: how long a window takes rows after its end, in microseconds.
+        words: the whole plan in words, as in ``explain``.
+        split: whether rows of one key are in several key groups. A window then counts in each.
     """
 
     windows: str
@@ -40,14 +33,7 @@ class PlanShown:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """A source partition; times in microseconds since 1970.
-
-    Attributes:
-        name: of the partition; empty where the input is one.
-        newest: the largest event time seen; None: it had no rows yet.
-        watermark: its own.
-        idle: whether it holds the watermark back no more.
-    """
+    """A source partition, named unless it is the only one. Times are in microseconds since 1970, or None before the first row."""
 
     name: str
     newest: int | None
@@ -57,16 +43,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class SameBounds:
-    """The windows of all keys that have the same bounds; times in microseconds since 1970.
+    """All windows with the same bounds, over all keys. Times are in microseconds since 1970.
 
-    Attributes:
-        label: the kind of windows.
-        start, end: None: the window has none.
-        keys: how many keys have such a window.
-        key: the key, where there is but one.
-        rows, bytes: of all of them; rows: None where the operator does not count them.
-        due: when the first of them fires next, if no row comes; None: none will by itself.
-        closes: when the first of them goes.
+    ``key`` is set if there is only one, and ``rows`` unless the operator does not count them. ``due`` and ``closes`` are when the
+    first of these windows fires and is removed. ``due`` assumes that rows stop coming, and is None if no window fires by itself.
     """
 
     label: str | None
@@ -82,12 +62,7 @@ class SameBounds:
 
 @dataclass(frozen=True, slots=True)
 class KeyShown:
-    """A key and its open windows.
-
-    Attributes:
-        key: its columns by name; None: the query has no key.
-        windows, rows, bytes: of its windows together.
-    """
+    """Totals over the open windows of a key, which is None if the query is not keyed."""
 
     key: Json
     windows: int
@@ -97,14 +72,7 @@ class KeyShown:
 
 @dataclass(frozen=True, slots=True)
 class GroupShown:
-    """A key group.
-
-    Attributes:
-        group: its number.
-        keys, windows, rows: what is open in it.
-        elements: rows that are kept for functions and evictors.
-        bytes: of its state as tables.
-    """
+    """Totals of a key group; ``elements`` are the rows stored for functions and evictors."""
 
     group: int
     keys: int
@@ -116,7 +84,7 @@ class GroupShown:
 
 @dataclass(frozen=True, slots=True)
 class StateShown:
-    """Users' states of one descriptor: whose (trigger, window, key), its name, how many there are."""
+    """The number of users' states with one descriptor name and one kind of owner (trigger, window, key)."""
 
     of: str
     name: str
@@ -125,7 +93,7 @@ class StateShown:
 
 @dataclass(frozen=True, slots=True)
 class TimersShown:
-    """Timers of one kind (event or processing): how many, the first and the last, microseconds since 1970."""
+    """Timers of one kind (event or processing time), with times in microseconds since 1970."""
 
     kind: str
     count: int
@@ -135,36 +103,33 @@ class TimersShown:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Summary:
-    """What a state holds after one micro-batch; times in microseconds since 1970.
+    """The contents of a state after one micro-batch. Times are in microseconds since 1970.
 
     Attributes:
-        path: the checkpoint, or the savepoint's folder.
-        batch_id: the micro-batch; None: it was made of history.
-        planned: when Spark planned it, by the clock of its driver; None: unknown.
-        taken: when this was looked at, by the clock of whoever looked.
-        plan: the query.
-        filters: what was asked for, by the filter's name; empty: all.
-        watermark: how far event time has come; None: nowhere yet, or there is none.
+        path: the checkpoint, or the folder of the savepoint.
+        batch_id: the micro-batch, or None if the state was made from history.
+        planned: when Spark planned it, by the clock of the driver, or None if unknown.
+        taken: when the state was read, by the clock of the reader.
+        filters: the filters by name, empty for the whole state.
+        watermark: the watermark, or None before the first one.
         newest: the largest event time of all source partitions.
-        clock: how far processing time has come, where windows follow it.
-        sources: the source partitions, the furthest behind first, at most a thousand.
-        source_count: how many there are.
-        windows, keys, rows: open windows, the keys that have some, and the rows in them: a row counts in each of its windows.
-            Rows: None where the operator does not count them.
-        bytes: of the state as tables.
-        due: windows that will fire if no row comes.
-        timeless: windows without an end: count windows and global windows.
-        elements: rows that are kept for functions and evictors.
-        late_dropped: late rows that were dropped, where the operator counts them in its state.
-        ends: how many windows, and rows, by the end of the window.
-        oldest: by start.
-        next: by when they fire.
-        most_rows, most_bytes: keys; none by rows where the operator does not count them.
-        groups: the key groups; with a filter those that have something of what was asked for.
-        user_state: by descriptor.
-        timers: by kind.
-        listed: with a filter the first rows of each view, as JSON has them.
-        closed: windows whose last instant is this or before are closed for good; None: none are.
+        clock: processing time, if windows follow it.
+        sources: the source partitions, furthest behind first, at most a thousand.
+        source_count: number of source partitions.
+        windows, keys, rows: number of open windows, of their keys, and of their rows. A row counts in each of its windows. Rows
+            are None if the operator does not count them.
+        bytes: size of the state as tables.
+        due: number of windows that will fire without further rows.
+        timeless: number of windows without an end, as count windows and global windows have.
+        elements: number of rows stored for functions and evictors.
+        late_dropped: number of dropped late rows, if the operator counts them in its state.
+        ends: number of windows and rows by the end of the window.
+        oldest, next: windows sorted by start and by next firing.
+        most_rows, most_bytes: the largest keys. The first is empty if the operator does not count rows.
+        groups: the key groups. With a filter, only groups with matches.
+        user_state, timers: states by descriptor and timers by kind.
+        listed: with a filter, the first rows of each view as JSON.
+        closed: windows whose last instant is at or before this are closed for good. None if none are closed.
     """
 
     path: str
@@ -202,7 +167,7 @@ class Summary:
         return f"<Summary of {self.path}{which}: {self.windows:,} windows, {self.bytes:,} bytes>"
 
     def skew(self, what: str) -> float | None:
-        """How much larger the largest key group is than their mean: 1 where all are alike; None: there is nothing.
+        """Return the size of the largest key group divided by the mean (1 if all are equal), or None if all are empty.
 
         Args:
             what: ``keys``, ``windows``, ``rows``, ``elements`` or ``bytes``.

@@ -1,4 +1,4 @@
-"""The tables of a summary: what text and pages show alike."""
+"""The tables of a summary, shared by text and pages."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from panestream.pages.words import behind, many, moment, number, printable, size
 from panestream.windowing.instants import micros_in
 
 MEASURES = ("keys", "windows", "rows", "elements", "bytes")
-"""Of key groups."""
+"""The columns of a key group."""
 MOST_SOURCES = 50
 MOST_GROUPS = 64
 
 
 def tables_of(summary: Summary) -> list[ShownTable]:
-    """All tables that have something to show."""
+    """Return all tables that are not empty."""
     found = [
         *_listed(summary),
         _sources(summary),
@@ -32,7 +32,7 @@ def tables_of(summary: Summary) -> list[ShownTable]:
 
 
 def _tidied(table: ShownTable) -> ShownTable:
-    """Without what says nothing: columns without any text, seconds that are all zero."""
+    """Remove columns without text, and seconds if all are zero."""
     columns = list(zip(*table.rows, strict=True))
     times = [text for column, texts in zip(table.columns, columns, strict=True) if column.time for text in texts]
     if all(text.endswith(":00") or len(text) < 19 for text in times):
@@ -233,7 +233,7 @@ def _bounds(row: Mapping[str, Json]) -> tuple[str, str]:
 
 
 def _time(text: str | None) -> str:
-    """As :func:`moment` shows it."""
+    """Format a time as :func:`moment` does."""
     return "-" if text is None else moment(micros_in(text))
 
 

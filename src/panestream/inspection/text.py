@@ -1,4 +1,4 @@
-"""A summary for a terminal, or whatever the command's output goes to."""
+"""A summary as text for a terminal or a file."""
 
 from __future__ import annotations
 
@@ -15,16 +15,11 @@ from panestream.pages.tables import ShownTable
 from panestream.pages.words import many, moment, printable, span, watermark_text
 
 NARROW = 100
-"""With fewer characters in a line some columns are left out."""
+"""The line width below which some columns are left out."""
 
 
 def told(summary: Summary, console: Console) -> Iterator[RenderableType]:
-    """What is to be printed, one below the other.
-
-    Args:
-        summary: what to show.
-        console: where: how wide it is, and what it can write.
-    """
+    """Yield the parts of the output from top to bottom, fitted to the width and encoding of the console."""
     narrow = console.width < NARROW
     yield Text(printable(summary.path, 400), style="bold")
     lines = Table(show_header=False, box=None, padding=(0, 2, 0, 0))
@@ -72,7 +67,7 @@ def _bars(summary: Summary, console: Console) -> Table | None:
     passed = True
     for place in range(min(ends.counts), max(ends.counts) + 1):
         if place not in ends.counts and place - 1 not in ends.counts:
-            continue  # a gap is one empty line
+            continue  # a gap becomes one empty line
         windows, _ = ends.counts.get(place, (0, 0))
         first = place * ends.width
         if passed and reached is not None and first > reached:

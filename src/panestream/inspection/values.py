@@ -1,4 +1,4 @@
-"""Values of tables as JSON has them."""
+"""Values of Arrow tables as JSON."""
 
 from __future__ import annotations
 
@@ -13,18 +13,15 @@ import pyarrow as pa
 from panestream.windowing.instants import iso, micros_in
 
 Json = Any
-"""What ``json.dumps`` takes."""
+"""A value that ``json.dumps`` accepts."""
 _UNITS = {"s": 1_000_000, "ms": 1_000, "us": 1}
 
 
 def json_of(value: Any) -> Json:
-    """A value of an Arrow table, as JSON has it.
+    """Return a ``pyarrow.Scalar`` as JSON.
 
-    Times are ISO 8601 (with a Z where the column is of instants), dates too; decimals, durations and floats that are no
-    numbers are text; bytes are base64.
-
-    Args:
-        value: a ``pyarrow.Scalar``.
+    Times and dates are ISO 8601 (times with a Z if the column has a zone). Decimals, durations, infinities and NaN become text,
+    and bytes become base64.
     """
     if not value.is_valid:
         return None
@@ -48,12 +45,12 @@ def json_of(value: Any) -> Json:
 
 
 def row_of(table: pa.Table, row: int) -> dict[str, Json]:
-    """A row of a table as JSON has it."""
+    """Return a row of a table as JSON."""
     return {name: json_of(table.column(name)[row]) for name in table.column_names}
 
 
 def text_of(value: Json) -> str:
-    """A value as JSON has it, for people: text as it is, unless that could be taken for something else; anything else as JSON.
+    """Return a JSON value for people: unambiguous text as it is, and everything else as JSON.
 
     >>> text_of("ann"), text_of(None), text_of("null"), text_of(""), text_of({"a": 1.5})
     ('ann', 'null', '"null"', '""', '{"a": 1.5}')
@@ -63,7 +60,7 @@ def text_of(value: Json) -> str:
 
 
 def key_text(key: Mapping[str, Json] | None) -> str:
-    """A key for people.
+    """Return a key for people.
 
     >>> key_text({"user": "ann"}), key_text({"user": "ann", "shop": None})
     ('ann', 'user=ann shop=null')

@@ -1,4 +1,4 @@
-"""What a summary says in words."""
+"""The texts of a summary."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from panestream.pages.words import behind, many, moment, number, printable, size
 
 
 def key_shown(key: Json) -> str:
-    """A key."""
+    """Return the text of a key."""
     return printable(key_text(key))
 
 
 def holders(one: SameBounds) -> str:
-    """Whose windows they are: the key, or how many keys."""
+    """Return the key of the windows, or the number of their keys."""
     return key_shown(one.key) if one.keys == 1 and one.key is not None else many(one.keys, "key") if one.key is None else ""
 
 
 def head(summary: Summary) -> list[tuple[str, str]]:
-    """What there is to say first: titles and text."""
+    """Return the titles and texts at the top of a summary."""
     plan, taken = summary.plan, summary.taken
     planned = "" if summary.planned is None else f", planned {moment(summary.planned)} UTC, {span(taken - summary.planned)} ago"
     key = ", ".join(f"{printable(name)} ({kind})" for name, kind in plan.key) or "none"
@@ -35,7 +35,7 @@ def head(summary: Summary) -> list[tuple[str, str]]:
         lines.append(("lateness", f"windows take rows for {span(plan.lateness)} after their end"))
     lines += [(f"only {name}", printable(", ".join(given), 400)) for name, given in summary.filters.items()]
     if "key" in summary.filters and not any((summary.windows, summary.elements, summary.user_state, summary.timers)):
-        # A typo in the name of the only key column looks like a value.
+        # A misspelled name of the only key column looks like a value.
         names = printable(listed([name for name, _ in plan.key]))
         lines.append(("found", f"nothing of such a key; a key is asked for as column=value (key columns: {names})"))
     return [*lines, *_times(summary), *_counts(summary)]

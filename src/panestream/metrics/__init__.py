@@ -1,4 +1,4 @@
-"""What running queries did, as others scrape or read it: Prometheus, OpenTelemetry, lines of JSON. ``pst.metrics``."""
+"""``pst.metrics``: metrics of running queries for Prometheus, OpenTelemetry, and JSON lines."""
 
 from pathlib import Path
 
@@ -7,9 +7,9 @@ from panestream.metrics.open_telemetry import OpenTelemetryMetrics
 from panestream.metrics.prometheus import PrometheusMetrics
 
 GRAFANA_DASHBOARD = Path(__file__).with_name("grafana-dashboard.json")
-"""A dashboard for Grafana, to be imported there."""
+"""A Grafana dashboard to import."""
 PROMETHEUS_RULES = Path(__file__).with_name("prometheus-rules.yml")
-"""Alerts for Prometheus, as a file of rules."""
+"""A file of Prometheus alerting rules."""
 
 __all__ = ["GRAFANA_DASHBOARD", "PROMETHEUS_RULES", "JsonLinesMetrics", "OpenTelemetryMetrics", "PrometheusMetrics"]
 

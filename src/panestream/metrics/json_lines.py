@@ -1,4 +1,4 @@
-"""What micro-batches did as lines of JSON: for whatever reads logs, and for looking back."""
+"""Progress of micro-batches as JSON lines, for log readers and for later analysis."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from panestream.spark.progress.micro_batch import BatchProgress
 
 
 class JsonLinesMetrics(ProgressListener):
-    """Appends a line to a file for every micro-batch of every query of a session, also through Spark Connect.
+    """A listener that appends a line to a file for each micro-batch of each query of a session, also through Spark Connect.
 
-    A line has ``query`` (its name, or its id), ``id``, ``run_id`` and ``timestamp`` (when the micro-batch began), and then all
-    that :class:`~panestream.BatchProgress` has, by the same names. The file is opened anew for each line: it may be moved away at
-    any time. An error in it never fails a query: it is logged.
+    A line has ``query`` (its name, or its id), ``id``, ``run_id``, ``timestamp`` (start of the micro-batch), and the fields of
+    :class:`~panestream.BatchProgress`. The file is opened for each line, so it may be moved at any time. Errors never fail a
+    query, but are logged.
 
     Args:
-        path: the file; folders that are missing are made.
+        path: the file. Missing folders are created.
 
     Raises:
-        OSError: the file cannot be written.
+        OSError: if the file cannot be written.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -32,10 +32,9 @@ class JsonLinesMetrics(ProgressListener):
         self.path = Path(path)
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.path.open("a", encoding="utf-8"):
-            pass  # rather an error now than none in the log at every micro-batch
+            pass  # fail now rather than log an error at each micro-batch
 
     def batch(self, run: QueryRun, progress: BatchProgress, spark: Mapping[str, Any]) -> None:
-        """Appends a line."""
         head = {"query": run.label, "id": run.id, "run_id": run.run_id, "timestamp": spark["timestamp"]}
         # ASCII, as a terminal may show the file: names and labels are users'. JSON escapes all controls but DEL.
         line = json.dumps({**head, **asdict(progress)}, separators=(",", ":")).replace("\x7f", "\\u007f")

@@ -1,4 +1,4 @@
-"""For OpenTelemetry: the same metrics as observable instruments, which the user's own reader or exporter reads."""
+"""Metrics as observable OpenTelemetry instruments, for the reader or exporter that the user has chosen."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ if TYPE_CHECKING:
 
 
 class OpenTelemetryMetrics(TotalsListener):
-    """What the queries of a session do, in OpenTelemetry: the metrics of docs/reference/metrics.md, without ``_total``.
+    """A listener with metrics for OpenTelemetry: all metrics of docs/reference/metrics.md, without ``_total`` in their names.
 
-    ``spark.streams.addListener(OpenTelemetryMetrics(provider))`` adds it; how often and where to things are exported is the
-    provider's business. Otherwise like :class:`PrometheusMetrics`.
+    ``spark.streams.addListener(OpenTelemetryMetrics(provider))`` adds it. The provider decides how often and where to export.
+    Everything else is as for :class:`PrometheusMetrics`.
 
     Args:
-        provider: makes the meter; None: the one that is set for the process (``opentelemetry.metrics.set_meter_provider``).
-        most_partitions: so many source partitions of a query have series of their own, the ones furthest behind.
-        most_ended: so many queries that have ended keep their counters, the last ones.
+        provider: creates the meter. None uses the provider of the process (``opentelemetry.metrics.set_meter_provider``).
+        most_partitions: maximum number of series for source partitions of a query, the ones furthest behind.
+        most_ended: maximum number of ended queries that keep their counters, the most recent ones.
 
     Raises:
-        ModuleNotFoundError: opentelemetry-api is missing.
+        ModuleNotFoundError: if opentelemetry-api is missing.
     """
 
     def __init__(self, provider: MeterProvider | None = None, *, most_partitions: int = 100, most_ended: int = 100) -> None:
@@ -50,4 +50,3 @@ class OpenTelemetryMetrics(TotalsListener):
 
 
 _UNITS = {"": "1", "seconds": "s", "bytes": "By", "ratio": "1"}
-"""Units as OpenTelemetry writes them."""

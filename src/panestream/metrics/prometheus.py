@@ -1,4 +1,4 @@
-"""For Prometheus: an HTTP endpoint, or collectors in a registry that is there already."""
+"""Metrics for Prometheus, as an HTTP endpoint or as collectors in an existing registry."""
 
 from __future__ import annotations
 
@@ -15,25 +15,24 @@ if TYPE_CHECKING:
 
 
 class PrometheusMetrics(TotalsListener):
-    """What the queries of a session do, for Prometheus to scrape: every metric that docs/reference/metrics.md lists.
+    """A listener with metrics for Prometheus to scrape: all metrics of docs/reference/metrics.md.
 
-    Add it to a session before the queries start: ``spark.streams.addListener(metrics)``, in classic Spark or through Spark
-    Connect (there the numbers come to the client, and the endpoint is there). The label ``query`` is the name that ``start`` was
-    given, or the query's id. Counters go on when a query is started again in the same process; gauges of a query that has ended
-    are gone. An error in it never fails a query: it is logged, and counted in ``panestream_listener_errors_total``.
+    Add it before queries start, with ``spark.streams.addListener(metrics)``, in classic Spark or through Spark Connect (where the
+    client has the numbers and the endpoint). The label ``query`` is the name given to ``start``, or the query's id. Counters
+    continue when a query is restarted in the same process. Gauges disappear when a query ends. An error never fails a query, but
+    is logged and counted in ``panestream_listener_errors_total``.
 
     Args:
-        port: of an HTTP endpoint ``/metrics``; 0: any that is free (see :attr:`url`); None: there is none, another one shows the
-            registry.
-        address: on which address it listens: ``"127.0.0.1"`` for this machine only, ``"0.0.0.0"`` for all.
-        registry: where the metrics are registered; None: in one of their own, or without a port, in prometheus-client's own.
-        most_partitions: so many source partitions of a query have series of their own, the ones furthest behind.
-        most_ended: so many queries that have ended keep their counters, the last ones.
+        port: of an HTTP endpoint ``/metrics``, 0 for any free port (see :attr:`url`), or None if others serve the registry.
+        address: the address to listen on. ``"127.0.0.1"`` is this machine only, and ``"0.0.0.0"`` is all addresses.
+        registry: where to register. None creates a registry or, without a port, uses the default one of prometheus-client.
+        most_partitions: maximum number of series for source partitions of a query, the ones furthest behind.
+        most_ended: maximum number of ended queries that keep their counters, the most recent ones.
 
     Raises:
-        ModuleNotFoundError: prometheus-client is missing.
-        OSError: the port is taken, or the address is none of this machine's.
-        ValueError: the registry has such metrics already: close the others first.
+        ModuleNotFoundError: if prometheus-client is missing.
+        OSError: if the port is taken, or the address does not belong to this machine.
+        ValueError: if the registry already contains such metrics. Close the others first.
 
     >>> import urllib.request
     >>> with PrometheusMetrics(port=0) as metrics:
@@ -57,7 +56,7 @@ class PrometheusMetrics(TotalsListener):
         if registry is None:
             registry = client.REGISTRY if port is None else client.CollectorRegistry()
         self.registry: CollectorRegistry = registry
-        """Where the metrics are registered."""
+        """The registry with the metrics."""
         self._families: Any = client.core
         self._address = address
         self._server: Any = None
@@ -73,19 +72,19 @@ class PrometheusMetrics(TotalsListener):
 
     @property
     def port(self) -> int | None:
-        """On which port the endpoint listens; None: there is none."""
+        """The port of the endpoint, or None without an endpoint."""
         return None if self._server is None else int(self._server.server_port)
 
     @property
     def url(self) -> str | None:
-        """Where Prometheus scrapes; None: there is no endpoint."""
+        """The URL to scrape, or None without an endpoint."""
         if self._server is None:
             return None
         host = "127.0.0.1" if self._address in ("", "0.0.0.0") else "[::1]" if self._address == "::" else self._address  # noqa: S104
         return f"http://{host}:{self.port}/metrics"
 
     def collect(self) -> Iterator[Family]:
-        """What the registry asks for at each scrape."""
+        """Yield all metrics for a scrape of the registry."""
         for metric, values in self.readings():
             made = self._families.CounterMetricFamily if metric.kind == "counter" else self._families.GaugeMetricFamily
             family = made(metric.name, metric.text, labels=metric.all_labels)
@@ -94,11 +93,11 @@ class PrometheusMetrics(TotalsListener):
             yield family
 
     def describe(self) -> list[Family]:
-        """What a registry asks for when this is registered: the names, so that no two are alike."""
+        """Return all metrics at registration, so that the registry can reject duplicate names."""
         return list(self.collect())
 
     def close(self) -> None:
-        """Ends the endpoint and leaves the registry. (``spark.streams.removeListener`` ends the listening.)"""
+        """Stop the endpoint and leave the registry. (``spark.streams.removeListener`` stops the listening.)"""
         if self._server is not None:
             self._server.shutdown()
             self._server.server_close()

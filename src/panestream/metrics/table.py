@@ -1,7 +1,4 @@
-"""Every metric: what it is called, what it means, its labels, and where its value comes from.
-
-Exporters, dashboard, alerts and docs/reference/metrics.md all follow this table; tests compare them.
-"""
+"""The table of all metrics, which exporters, dashboard, alerts and docs/reference/metrics.md follow. Tests compare them."""
 
 from __future__ import annotations
 
@@ -13,20 +10,13 @@ from typing import Any, Literal, TypeAlias
 from panestream.spark.progress.micro_batch import BatchProgress, PartitionProgress
 
 Labels: TypeAlias = tuple[str, ...]
-"""The values of a metric's own labels; that of ``query`` comes before them."""
+"""Values of a metric's own labels. The value of ``query`` comes before them."""
 Reading: TypeAlias = Iterator[tuple[Labels, float]]
-"""Values by their labels."""
 
 
 @dataclass(frozen=True, slots=True)
 class MicroBatch:
-    """What there is to know of one micro-batch.
-
-    Attributes:
-        progress: what it did.
-        clock: when Spark began it, in seconds since the epoch.
-        partitions: the source partitions that may have a label of their own.
-    """
+    """A micro-batch, when Spark began it (seconds since the epoch), and the source partitions that get their own series."""
 
     progress: BatchProgress
     clock: float
@@ -34,7 +24,7 @@ class MicroBatch:
 
     @classmethod
     def of(cls, progress: BatchProgress, spark: Mapping[str, Any], most_partitions: int) -> MicroBatch:
-        """From Spark's progress; of the source partitions the ones furthest behind are kept, ``most_partitions`` at most."""
+        """Convert Spark's progress, keeping the ``most_partitions`` source partitions that are furthest behind."""
         began = datetime.strptime(spark["timestamp"], "%Y-%m-%dT%H:%M:%S.%f%z")
         return cls(progress, began.timestamp(), progress.partitions[:most_partitions])
 
@@ -44,15 +34,12 @@ class Metric:
     """One metric.
 
     Attributes:
-        name: as Prometheus has it; a counter without ``_total``, which is added where it is shown.
-        kind: a counter adds up over micro-batches, a gauge is what the last one said.
-        text: what it means.
-        unit: of the values; empty: a number of things.
-        labels: its own, besides ``query``.
-        read: what a micro-batch says; nothing: it says nothing of it, and a gauge stays as it is.
-        complete: whether only micro-batches count in which all key groups took part.
-        always: whether those count, too, in which none did: the gauge is of the micro-batch.
-        by_query: whether it has the label ``query``.
+        name: the name in Prometheus. The suffix ``_total`` of counters is added when they are shown.
+        kind: a counter adds up over micro-batches, and a gauge has the value of the last one.
+        unit: unit of the values, empty for a count.
+        read: yields the values of a micro-batch. A gauge disappears if a micro-batch yields nothing.
+        complete: whether to use only micro-batches in which all key groups took part.
+        always: whether to also use micro-batches without any key groups, because the gauge is about the micro-batch itself.
     """
 
     name: str
@@ -67,17 +54,15 @@ class Metric:
 
     @property
     def all_labels(self) -> tuple[str, ...]:
-        """The names of its labels."""
         return ("query", *self.labels) if self.by_query else self.labels
 
     @property
     def shown(self) -> str:
-        """The name of its series."""
         return f"{self.name}_total" if self.kind == "counter" else self.name
 
 
 def _number(of: Callable[[BatchProgress], float | None], scale: float = 1) -> Callable[[MicroBatch], Reading]:
-    """One value without labels; None: nothing is known."""
+    """Return a reader of one value without labels, which may be None if unknown."""
 
     def read(batch: MicroBatch) -> Reading:
         value = of(batch.progress)
@@ -117,7 +102,7 @@ def _behind_clock(batch: MicroBatch, partition: PartitionProgress) -> float | No
 
 
 def _nothing(_: MicroBatch) -> Reading:
-    """What micro-batches do not say."""
+    """Return nothing, for metrics that do not come from micro-batches."""
     return iter(())
 
 
@@ -140,7 +125,7 @@ def _stages(batch: MicroBatch) -> Reading:
 
 def _skew(batch: MicroBatch) -> Reading:
     for by, most, total, _ in _groups(batch.progress):
-        # Without rows there is nothing that could lie unevenly.
+        # Skew is undefined without rows.
         if total:
             yield (by,), most * batch.progress.groups / total
 
@@ -379,7 +364,7 @@ METRICS: tuple[Metric, ...] = (
         always=True,
     ),
 )
-"""All metrics that follow from micro-batches, in the order in which they are shown."""
+"""All metrics from micro-batches, in display order."""
 
 ACTIVE = Metric(
     "panestream_query_active",
@@ -401,4 +386,3 @@ ERRORS = Metric(
     by_query=False,
 )
 ALL = (*METRICS, ACTIVE, FAILED, ERRORS)
-"""Every metric there is."""

@@ -1,4 +1,4 @@
-"""What exporters show: counters that add up and gauges of the last micro-batch, for each query; whoever reads sees whole ones."""
+"""The data for exporters: for each query, counters that add up and gauges of the last micro-batch."""
 
 from __future__ import annotations
 
@@ -12,20 +12,11 @@ from panestream.spark.progress.listening import ProgressListener, QueryRun
 from panestream.spark.progress.micro_batch import BatchProgress
 
 Values = dict[str, dict[Labels, float]]
-"""By name of the metric, then by labels."""
 
 
 @dataclass(slots=True)
 class _Query:
-    """One query, under its label.
-
-    Attributes:
-        id: of the query, as Spark has it: the same over all runs on a checkpoint.
-        counters: over all runs that were heard of.
-        gauges: of the last micro-batch; none once it has ended.
-        runs: the runs that go on.
-        failures: how many runs ended in an error.
-    """
+    """One query under its label. Its id is constant over all runs on a checkpoint, and its gauges are empty once it has ended."""
 
     id: str
     counters: Values = field(default_factory=dict)
@@ -34,7 +25,6 @@ class _Query:
     failures: int = 0
 
     def take(self, batch: MicroBatch) -> None:
-        """Takes in a micro-batch."""
         everybody = batch.progress.groups_reporting == batch.progress.groups
         for metric in METRICS:
             if metric.kind == "counter":
@@ -42,17 +32,12 @@ class _Query:
                 for labels, value in metric.read(batch):
                     counted[labels] = counted.get(labels, 0) + value
             elif metric.always or (batch.progress.groups_reporting and (everybody or not metric.complete)):
-                # Anew each time: a source partition that is told of no more has no series any more.
+                # Replace all values, so that the series of vanished source partitions disappear.
                 self.gauges[metric.name] = dict(metric.read(batch))
 
 
 class TotalsListener(ProgressListener):
-    """A listener that keeps what exporters show. Its readings are consistent: all of them are of the same micro-batches.
-
-    Args:
-        most_partitions: so many source partitions of a query have series of their own, the ones furthest behind.
-        most_ended: so many queries that have ended are remembered, the last ones.
-    """
+    """A listener with the data for exporters. Each reading is consistent, with all values from the same micro-batches."""
 
     def __init__(self, most_partitions: int, most_ended: int) -> None:
         super().__init__()
@@ -62,7 +47,7 @@ class TotalsListener(ProgressListener):
         self._reading = threading.Lock()
 
     def readings(self) -> list[tuple[Metric, dict[Labels, float]]]:
-        """Every metric with its values; the first label is ``query``, where the metric has it."""
+        """Return each metric with its values, whose first label is ``query`` if the metric has that label."""
         with self._reading:
             found: list[tuple[Metric, dict[Labels, float]]] = []
             for metric in METRICS:
@@ -78,7 +63,6 @@ class TotalsListener(ProgressListener):
             return found
 
     def batch(self, run: QueryRun, progress: BatchProgress, spark: Mapping[str, Any]) -> None:
-        """Takes in a micro-batch."""
         batch = MicroBatch.of(progress, spark, self._most_partitions)
         with self._reading:
             query = self._queries.setdefault(run.label, _Query(run.id))
@@ -87,17 +71,16 @@ class TotalsListener(ProgressListener):
             query.take(batch)
 
     def ended(self, run: QueryRun, error: str | None) -> None:
-        """A query has ended: its gauges would look as if it went on."""
         with self._reading:
             ran = {label: one for label, one in self._queries.items() if run.run_id in one.runs}
-            # A run that ends before its first micro-batch is known by the query that it was to go on with.
+            # A run that ends before its first micro-batch is recognised by the id of its query.
             known = ran or {label: one for label, one in self._queries.items() if run.id == one.id}
-            for label, query in known.items():  # of several operators each has its own
+            for label, query in known.items():  # each of several operators has its own
                 query.runs.discard(run.run_id)
                 query.failures += error is not None
                 if not query.runs:
-                    query.gauges.clear()
-                    # Behind those that ended before it: the first are forgotten first.
+                    query.gauges.clear()  # with gauges, the query would seem to run
+                    # Move it to the end, because the first ended queries are forgotten first.
                     self._queries[label] = self._queries.pop(label)
             over = [label for label, one in self._queries.items() if not one.runs]
             for label in over[: max(len(over) - self._most_ended, 0)]:

@@ -1,1 +1,1 @@
-"""A running query, shown in a notebook while it runs."""
+"""A live view of a running query for notebooks."""

@@ -15,20 +15,20 @@ class _Shown(Protocol):
 
 
 def live(query: RunningQuery, *, every: float = 1.0, seconds: float | None = None) -> None:
-    """Shows a running query below the cell of a notebook, until it ends: rows/s, watermark lag, late rows, open windows, firings.
+    """Show a running query below a notebook cell until it ends, with rows/s, watermark lag, late rows, open windows and firings.
 
-    The view reads the query's own progress, so it works through Spark Connect too, costs the query nothing, and needs nothing but
-    a notebook. It ends with the query; if that fails, the cell fails with the query's error. If the cell is interrupted the view
-    ends and the query runs on. Outside of a notebook a line is printed for each change.
+    The view reads the query's own progress, so it also works through Spark Connect and adds no load to the query. It ends with
+    the query, and the cell fails if the query fails. Interrupting the cell ends only the view. Outside of a notebook, each change
+    is printed as a line.
 
     Args:
-        query: what ``start`` gave.
-        every: seconds between two looks.
-        seconds: look for so long at most; None: until the query ends.
+        query: the query that ``start`` returned.
+        every: seconds between updates.
+        seconds: maximum duration of the view, or None to watch until the query ends.
 
     Raises:
-        InvalidPlanError: this is no running query; an interval that is none.
-        PanestreamError: what the query failed with, as :meth:`RunningQuery.await_termination` raises it.
+        InvalidPlanError: if ``query`` is not a running query, or ``every`` is not positive.
+        PanestreamError: the error of the query, as raised by :meth:`RunningQuery.await_termination`.
     """
     if not isinstance(query, RunningQuery):
         raise InvalidPlanError(f"live wants the query that start() gave, got {type(query).__name__}")
@@ -60,7 +60,7 @@ def live(query: RunningQuery, *, every: float = 1.0, seconds: float | None = Non
 
 
 def _shown(view: View) -> _Shown:
-    """Where the view is shown: below the cell; where there is no notebook, as lines."""
+    """Return the display below the cell, or a printer of lines outside of a notebook."""
     try:
         from IPython import get_ipython
         from IPython.display import display
@@ -75,7 +75,7 @@ def _shown(view: View) -> _Shown:
 
 class _Lines:
     def update(self, view: View) -> None:
-        print(view, flush=True)  # noqa: T201 - that is what it is for
+        print(view, flush=True)  # noqa: T201 - printing is its purpose
 
 
 __all__ = ["live"]

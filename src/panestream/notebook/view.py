@@ -1,4 +1,4 @@
-"""What the live view of a query shows: the last micro-batches as small plots, and how far time is."""
+"""The contents of the live view: the last micro-batches as small plots, and the watermark."""
 
 from __future__ import annotations
 
@@ -14,20 +14,13 @@ from panestream.spark.query import RunningQuery
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 MOST = 200
-"""So many micro-batches are drawn, the last ones."""
+"""The most micro-batches drawn; later ones replace earlier ones."""
 RUNNING, ENDED, LEFT = "running", "ended", "runs on, no longer watched: query.stop() ends it"
 
 
 @dataclass(slots=True)
 class View:
-    """What is shown of a query.
-
-    Attributes:
-        windows: the query's.
-        state: whether it runs.
-        batches: the last micro-batches, the oldest first.
-        count, rows, late, firings: of all that were seen.
-    """
+    """The displayed progress of a query: the last micro-batches in order, and the totals of all."""
 
     windows: str
     state: str = RUNNING
@@ -39,11 +32,11 @@ class View:
 
     @classmethod
     def of(cls, query: RunningQuery) -> View:
-        """Of a query, nothing of which was seen yet."""
+        """Return an empty view of a query."""
         return cls(stable_repr(query.plan.assigner))
 
     def add(self, progress: Iterable[BatchProgress]) -> bool:
-        """Adds the micro-batches that are new; returns whether there were some."""
+        """Add new micro-batches, and return whether there were any."""
         last = self.batches[-1].batch_id if self.batches else -1
         new = [one for one in progress if one.batch_id > last]
         self.count += len(new)
@@ -102,7 +95,7 @@ def _time(micros: int | None) -> int | None:
 
 
 def _lag(one: BatchProgress) -> float | None:
-    """How far the watermark is behind the newest event."""
+    """Return how far the watermark is behind the newest event."""
     found = behind(_time(one.max_event_time), _time(one.watermark))
     return None if found is None else max(found, 0)
 
@@ -119,7 +112,7 @@ _PLOTS: tuple[tuple[str, _Values, Callable[[View, float | None], str], str], ...
     ("open windows", lambda one: one.open_windows, lambda _, now: "?" if now is None else f"{now:,.0f}", "line"),
     ("firings", lambda one: one.firings, lambda view, _: f"{view.firings:,}", "bars"),
 )
-"""Title, value of each micro-batch, what is told of all, and how it is drawn."""
+"""Title, value of each micro-batch, text for the card, and kind of plot."""
 
 
 WIDTH, HEIGHT = 240, 56
@@ -127,13 +120,7 @@ _EDGE = 3
 
 
 def sparkline(values: Sequence[float | None], label: str, *, bars: bool = False, mark: bool = False) -> str:
-    """Values over the micro-batches, from nothing to the largest; what is unknown is left out.
-
-    Args:
-        values: one for each micro-batch.
-        label: what they are, for those who cannot see it.
-        bars: as bars, of counts of each micro-batch; else as a line.
-        mark: in the colour of what deserves a look.
+    """Plot micro-batch values from zero to the largest, without unknown values; ``mark`` selects the warning colour.
 
     >>> "polyline" in sparkline([1, 2, 3], "rows/s"), sparkline([0, 1], "late", bars=True).count("<rect")
     (True, 1)

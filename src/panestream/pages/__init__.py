@@ -1,1 +1,1 @@
-"""What pages and their pictures share: one file with all in it, light and dark, wide and narrow, nothing fetched, nothing run."""
+"""Self-contained pages and their pictures, without scripts, for light and dark themes and for wide and narrow screens."""

@@ -1,4 +1,4 @@
-"""The frame of a page and of a part of a notebook: colours, letters, and what goes around them."""
+"""The frame of a page or of a notebook part: its colours, fonts and surrounding HTML."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from panestream.pages.words import printable
 
 _COLOURS = "--ink: #1d2329; --faint: #5b6570; --line: #d9dee3; --bar: #2f7fb8; --mark: #b4471a; --back: #ffffff; --card: #f6f8fa"
 _DARK = "--ink: #e4e8ec; --faint: #9aa5b1; --line: #343c45; --bar: #5aa9e0; --mark: #f0915a; --back: #14181d; --card: #1c2228"
-# In a notebook the page around it has its own colours, and may be dark whatever the system is: what suits both.
+# A notebook has its own colours and may be dark on any system, so these must suit both.
 _EITHER = "--ink: currentColor; --faint: #7d8894; --line: #8886; --bar: #3b8bc4; --mark: #d0642c; --card: transparent"
 _STYLE = """
 .panestream { color: var(--ink); font: 15px/1.5 system-ui, -apple-system, "Segoe UI", Roboto, sans-serif; }
@@ -43,12 +43,7 @@ _STYLE = """
 
 
 def page(title: str, body: str) -> str:
-    """A whole page, as a text of HTML: everything is in it, nothing is fetched, nothing runs.
-
-    Args:
-        title: of the page, as text.
-        body: HTML.
-    """
+    """Return a self-contained HTML page without scripts. ``title`` is plain text, and ``body`` is HTML."""
     style = (
         f":root {{ color-scheme: light dark; {_COLOURS} }}\n@media (prefers-color-scheme: dark) {{ :root {{ {_DARK} }} }}\n"
         f"body {{ background: var(--back); margin: 0 auto; padding: 1.5rem 1rem 3rem; max-width: 62rem; }}{_STYLE}"
@@ -62,24 +57,24 @@ def page(title: str, body: str) -> str:
 
 
 def part(body: str) -> str:
-    """The same for a notebook, in the notebook's own colours."""
+    """Return a part of a notebook, in the notebook's own colours."""
     return f'<style>{_STYLE}</style><div class="panestream" style="{_EITHER}">{body}</div>'
 
 
 def facts(lines: Iterable[tuple[str, str]]) -> str:
-    """Titles and text, below each other."""
+    """Return a list of titles and texts."""
     shown = "\n".join(f"<dt>{escape(title)}</dt><dd>{escape(text)}</dd>" for title, text in lines)
     return f"<dl>\n{shown}\n</dl>"
 
 
 def picture(title: str, drawn: tuple[str, str] | None, otherwise: str) -> Iterable[str]:
-    """A picture with its title; where there is nothing to draw, in words."""
+    """Yield a title and its picture, or a text if nothing is drawn."""
     yield f"<h2>{escape(title)}</h2>"
     yield "\n".join(drawn) if drawn is not None else f"<p>{escape(otherwise)}</p>"
 
 
 def printable_lines(text: str) -> str:
-    """Several lines of text that does nothing to a page."""
+    """Return text with several lines, made harmless for a page."""
     return "\n".join(printable(line, 1_000) for line in text.splitlines())
 
 

@@ -1,6 +1,6 @@
-"""Pictures as SVG in a page: their text is text, their colours are the page's, so one picture is light and dark.
+"""SVG pictures for a page. They contain real text and take the colours of the page, so they fit light and dark pages.
 
-Drawn by matplotlib, which panestream[cli] brings; without it there are none.
+They need matplotlib, which panestream[cli] installs. Pages without it lack pictures.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from typing import Any
 from panestream.windowing.instants import iso
 
 WIDE, NARROW = 9.2, 4.2
-"""Inches; of text of the same size: a phone gets a picture of its own rather than one that is too small to read."""
-# Drawn in these, and then said in the page's own words.
+"""Widths in inches. Text has one size, so phones get a separate picture instead of one too small to read."""
+# Placeholders that are replaced by the page's variables.
 _COLOURS = {
     "#010101": "var(--ink)",
     "#020202": "var(--faint)",
@@ -40,19 +40,13 @@ _STYLE = {
 
 _SECOND, _MINUTE, _DAY = 1_000_000, 60_000_000, 86_400_000_000
 _LIKED = (1.0, 2.0, 5.0, 10.0, 15.0, 30.0, *(60.0 * each for each in (1, 2, 5, 10, 15, 30, 60, 120, 240, 480, 720)))
-"""Seconds, up to half a day."""
+"""Round steps in seconds, up to half a day."""
 Draw = Callable[[Any, bool], None]
-"""Draws on the axes of matplotlib; whether there is room."""
+"""A function that draws on matplotlib axes; the flag is True for a wide picture."""
 
 
 def both(draw: Draw, height: float, name: str) -> tuple[str, str] | None:
-    """A picture, wide and narrow; None: nothing draws here.
-
-    Args:
-        draw: what to draw.
-        height: in inches.
-        name: of the picture: two of one page have two.
-    """
+    """Draw a wide and a narrow picture, ``height`` inches high. Return None without matplotlib. ``name`` is unique in a page."""
     try:
         import matplotlib as mpl
         from matplotlib.backends.backend_svg import FigureCanvasSVG
@@ -61,10 +55,10 @@ def both(draw: Draw, height: float, name: str) -> tuple[str, str] | None:
         return None
     found = []
     for wide in (True, False):
-        # The names of what is drawn come of this salt: pictures of one page must not share them.
+        # matplotlib derives ids from this salt, and pictures in one page must not share ids.
         style: Any = {**_STYLE, "svg.hashsalt": f"{name}{wide}"}
         with warnings.catch_warnings(), mpl.rc_context(style):
-            warnings.simplefilter("ignore")  # of letters that its own font lacks; the page's has them
+            warnings.simplefilter("ignore")  # about letters missing from its own font, which the page's font has
             figure = Figure(figsize=(WIDE if wide else NARROW, height), layout="constrained")
             figure.patch.set_alpha(0)
             FigureCanvasSVG(figure)
@@ -78,14 +72,14 @@ def both(draw: Draw, height: float, name: str) -> tuple[str, str] | None:
 
 
 def _inline(svg: str, name: str, wide: bool) -> str:
-    """What matplotlib wrote, as a part of a page."""
+    """Turn matplotlib's output into a part of a page."""
     text = svg[svg.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, flags=re.DOTALL)
     text = re.sub(r"<style.*?</style>", "", text, flags=re.DOTALL)
     text = re.sub(r'(<svg[^>]*?) width="[^"]*"', r"\1", text, count=1)
     text = re.sub(r'(<svg[^>]*?) height="[^"]*"', r"\1", text, count=1)
     text = re.sub(r' xmlns(:\w+)?="[^"]*"', "", text).replace("xlink:href", "href")
-    # Names of two pictures on one page are two.
+    # Ids must be unique in a page.
     prefix = f"{name}-{'wide' if wide else 'narrow'}-"
     text = re.sub(r'\bid="', f'id="{prefix}', text)
     text = re.sub(r'href="#', f'href="#{prefix}', text)
@@ -98,7 +92,7 @@ def _inline(svg: str, name: str, wide: bool) -> str:
 
 
 def clock(time: int, step: int, *, day: bool = True) -> str:
-    """A time as exactly as its step needs it."""
+    """Format a time with the precision that its step needs."""
     date, _, clock = (iso(time) or "").removesuffix("Z").partition("T")
     if step >= _DAY:
         return date
@@ -107,7 +101,7 @@ def clock(time: int, step: int, *, day: bool = True) -> str:
 
 
 def duration_ticks(longest: float, most: int) -> list[float]:
-    """Durations in seconds that people like, from nothing to the longest; at most so many steps.
+    """Return round durations in seconds from zero up to the longest, in at most ``most`` steps.
 
     >>> duration_ticks(7_000, 4), duration_ticks(1.3, 4), duration_ticks(0, 4)
     ([0.0, 1800.0, 3600.0, 5400.0], [0.0, 0.5, 1.0], [0.0])
@@ -121,7 +115,7 @@ def duration_ticks(longest: float, most: int) -> list[float]:
 
 
 def ticks_up(axes: Any, most: int, told: Callable[[int], str], *, grid: bool = True) -> None:
-    """Whole numbers from nothing to the largest, in steps of 1, 2 or 5 times a power of ten."""
+    """Set ticks at whole numbers up to the largest, in steps of 1, 2 or 5 times a power of ten."""
     step = next(each * 10**power for power in range(20) for each in (1, 2, 5) if most <= 4 * each * 10**power)
     ticks = range(0, most + 1, step)
     axes.set_yticks(list(ticks), [told(tick) for tick in ticks])

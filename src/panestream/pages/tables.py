@@ -1,4 +1,4 @@
-"""Tables that text and pages show alike."""
+"""Tables that text and pages share."""
 
 from __future__ import annotations
 
@@ -8,14 +8,7 @@ from html import escape
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column.
-
-    Attributes:
-        title: above it.
-        numeric: whether it is of numbers.
-        wide_only: whether it is left out where there is little room.
-        time: whether it is of times, whose seconds are told if one of them has some.
-    """
+    """A column, left out of narrow output if ``wide_only``. In a column of times, seconds appear if any time has them."""
 
     title: str
     numeric: bool = False
@@ -25,14 +18,7 @@ class Column:
 
 @dataclass(frozen=True, slots=True)
 class ShownTable:
-    """A table for people.
-
-    Attributes:
-        title: above it.
-        note: below the title; empty: none.
-        columns: from left to right.
-        rows: a text for each column.
-    """
+    """A table for people, with a text for each column of each row and an optional note below the title."""
 
     title: str
     note: str
@@ -41,7 +27,7 @@ class ShownTable:
 
 
 def table(shown: ShownTable, *, titled: bool = True) -> str:
-    """A table as HTML; ``titled``: with its title above it."""
+    """Return a table as HTML."""
     classes = [_class(column) for column in shown.columns]
     heads = "".join(f"<th{kind}>{escape(column.title)}</th>" for column, kind in zip(shown.columns, classes, strict=True))
     rows = "\n".join(

@@ -1,4 +1,4 @@
-"""Numbers, times and names for people."""
+"""Texts for numbers, times and names."""
 
 from __future__ import annotations
 
@@ -7,13 +7,11 @@ from panestream.windowing.instants import iso
 _S = 1_000_000
 _UNITS = (("y", 365 * 86_400), ("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))
 LONGEST = 120
-"""Characters of what users wrote: keys, labels, results."""
+"""The most characters shown of keys, labels and results that users wrote."""
 
 
 def moment(micros: int | None) -> str:
-    """A time in UTC to the second, as a clock shows it; ``-`` where there is none.
-
-    The last instant of a window that ends at eleven is a microsecond before: shown as eleven.
+    """Return a time in UTC, rounded to the second, or ``-`` for None. Rounding shows the last instant of a window as its end.
 
     >>> moment(1_511_658_000_000_000), moment(1_511_657_999_999_999), moment(None)
     ('2017-11-26 01:00:00', '2017-11-26 01:00:00', '-')
@@ -22,7 +20,7 @@ def moment(micros: int | None) -> str:
 
 
 def watermark_text(micros: int | None) -> str:
-    """Return a watermark in UTC to the microsecond, as answers to ``why`` show it; ``-`` if there is none.
+    """Return a watermark in UTC to the microsecond, as answers to ``why`` show it, or ``-`` for None.
 
     >>> watermark_text(1_511_657_999_999_999), watermark_text(1_511_658_000_000_000), watermark_text(None)
     ('2017-11-26 00:59:59.999999', '2017-11-26 01:00:00', '-')
@@ -32,7 +30,7 @@ def watermark_text(micros: int | None) -> str:
 
 
 def span(micros: int | None) -> str:
-    """A duration, in its two largest units.
+    """Return a duration in its two largest units.
 
     >>> span(400_000), span(75_000_000), span(-3_600_000_000), span(90_061_000_000), span(None)
     ('0.4 s', '1 min 15 s', '-1 h', '1 d 1 h', '-')
@@ -54,7 +52,7 @@ def span(micros: int | None) -> str:
 
 
 def size(count: int) -> str:
-    """Bytes.
+    """Return a number of bytes with its unit.
 
     >>> size(999), size(1_234_567)
     ('999 B', '1.2 MB')
@@ -68,12 +66,12 @@ def size(count: int) -> str:
 
 
 def number(count: int | None) -> str:
-    """A count; ``?`` where it is unknown."""
+    """Return a count, or ``?`` if it is unknown."""
     return "?" if count is None else f"{count:,}"
 
 
 def many(count: int, what: str) -> str:
-    """A count and what is counted.
+    """Return a count with a noun.
 
     >>> many(1, "window"), many(1200, "window")
     ('1 window', '1,200 windows')
@@ -82,7 +80,7 @@ def many(count: int, what: str) -> str:
 
 
 def printable(text: str, longest: int = LONGEST) -> str:
-    r"""Text of users' that does nothing to a terminal or a page: what is no visible character is told by its number.
+    r"""Return user text made harmless for terminals and pages, with invisible characters escaped.
 
     >>> printable("a\x1b[2Jb")
     'a\\x1b[2Jb'
@@ -92,7 +90,7 @@ def printable(text: str, longest: int = LONGEST) -> str:
 
 
 def behind(later: int | None, earlier: int | None) -> int | None:
-    """How far one time is before another."""
+    """Return how much later the first time is, or None if one is unknown."""
     return None if later is None or earlier is None else later - earlier
 
 

@@ -1,1 +1,1 @@
-"""Rows, windows, the watermark and firings as a picture."""
+"""Pictures of rows, windows, the watermark and firings."""

@@ -1,4 +1,4 @@
-"""Draws layouts with matplotlib, which panestream[cli] brings."""
+"""Drawing of layouts with matplotlib, which panestream[cli] installs."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from panestream.pictures.layout import BINS, Bar, Layout, Mark, ticks
 from panestream.tracing.words import value
 
 WIDTH = 7.4
-"""Inches."""
+"""Width of a figure in inches."""
 MOST_TEXTS = 40
-"""Results that are written beside firings, if there are no more."""
+"""The most firings whose results are written next to their marks; with more firings, none are."""
 MOST_PARTS = 50
-"""Of a session: more would be one line."""
+"""The most parts of a session that are drawn; more would look like one line."""
 _ROWS, _LANE, _CROWD, _FRAME = 1.75, 0.27, 1.0, 0.62
 _ACROSS, _MARK, _LETTER = 440, 9.0, 4.6
-"""In points: how wide the axes are at least, a mark with the gap behind it, a letter of what a firing gave."""
-# Each can be told from the others by colour-blind people, and from black and from white by everybody; shapes differ as well.
+"""Lengths in points: minimum width of the axes, a mark with the gap after it, and a letter of a firing's result."""
+# Colour-blind people can distinguish these, and everyone can tell them from black and white. Shapes differ as well.
 BLUE, RED, GREEN, ORANGE, GREY = "#3f83bf", "#d6493b", "#3a9a6c", "#d08618", "#8a8a8a"
 FATES = {
     "taken": ("o", BLUE, "row"),
@@ -38,13 +38,13 @@ FIRINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Ink:
-    """The two colours that a picture has beside those of its rows and windows: of text, and of what stands back."""
+    """The colours that do not depend on rows and windows: one for text, and one for details in the background."""
 
     text: str
     faint: str
 
     def style(self) -> Any:
-        """Settings of matplotlib."""
+        """Return matplotlib settings."""
         return {
             "svg.fonttype": "none",
             "svg.hashsalt": "panestream",
@@ -62,17 +62,13 @@ class Ink:
         }
 
 
-# Drawn in these, and then said to be that of the text around: light on dark pages, dark on light ones.
+# Placeholders that are replaced by the colours of the surrounding text, so that pictures fit dark and light pages.
 PAGE = Ink("#010101", "#020202")
 PAPER = Ink("#262626", "#6e6e6e")
 
 
 def drawn(layouts: Sequence[Layout], titles: Sequence[str], ink: Ink) -> Any:
-    """A figure of matplotlib: one picture below the other, on one time axis.
-
-    Raises:
-        ModuleNotFoundError: matplotlib is not there; the message says what to install.
-    """
+    """Return a matplotlib figure with one picture below the other on one time axis, or raise ModuleNotFoundError."""
     try:
         import matplotlib as mpl
         from matplotlib.figure import Figure
@@ -98,7 +94,7 @@ def drawn(layouts: Sequence[Layout], titles: Sequence[str], ink: Ink) -> Any:
 
 
 def svg(layouts: Sequence[Layout], titles: Sequence[str], *, themed: bool, label: str) -> str:
-    """As SVG: the same for the same layouts; its text is text."""
+    """Return SVG that is equal for equal layouts, and whose letters are text rather than paths."""
     figure, written = drawn(layouts, titles, PAGE), StringIO()
     _save(figure, written, PAGE, format="svg", metadata={"Date": None, "Creator": None})
     text = written.getvalue()
@@ -107,14 +103,14 @@ def svg(layouts: Sequence[Layout], titles: Sequence[str], *, themed: bool, label
     text = re.sub(r"font: ([\d.]+)px [^;\"]*", r"font-size: \1px; font-family: sans-serif", text)
     text = text.replace(PAGE.text, "currentColor").replace(PAGE.faint, "var(--faint, #7a7a7a)")
     text = text.replace("<svg", f'<svg role="img" aria-label="{_attribute(label)}"', 1)
-    if themed:  # a file of its own: it has no page whose colour it could take
+    if themed:  # a separate file, without a page that would set its colour
         style = "<style>:root{color:#262626}@media (prefers-color-scheme: dark){:root{color:#dedede}}</style>"
         text = re.sub(r"(<svg[^>]*>)", lambda found: found.group(1) + style, text, count=1)
     return text.strip() + "\n"
 
 
 def png(layouts: Sequence[Layout], titles: Sequence[str]) -> bytes:
-    """As PNG, on white."""
+    """Return PNG on white."""
     figure, written = drawn(layouts, titles, PAPER), BytesIO()
     _save(figure, written, PAPER, format="png", dpi=160, facecolor="white", metadata={"Software": None})
     return written.getvalue()
@@ -124,7 +120,7 @@ def _save(figure: Any, written: Any, ink: Ink, **options: Any) -> None:
     import matplotlib as mpl
 
     with mpl.rc_context(ink.style()), warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of letters that its own font lacks
+        warnings.simplefilter("ignore")  # about letters missing from its own font
         figure.savefig(written, **options)
 
 
@@ -150,7 +146,7 @@ def _windows_height(one: Layout) -> float:
 
 
 def _draw_rows(axes: Any, one: Layout, first: int, last: int, name: str) -> None:
-    """Event time to the right, arrival downwards: what lies left of the watermark came behind it."""
+    """Draw event time to the right and arrival downwards. The watermark had already passed the rows to the left of its line."""
     axes.patch.set_alpha(0)
     high = max(one.rows, 1)
     pad = 0.6 if one.rows < 40 else 0.03 * high
@@ -175,7 +171,7 @@ def _draw_rows(axes: Any, one: Layout, first: int, last: int, name: str) -> None
 
 
 def _draw_crowded_rows(axes: Any, one: Layout, name: str) -> None:
-    """A square for each cell: the more rows, the fuller."""
+    """Draw a square for each cell, fuller for more rows."""
     most = max(count for cells in one.crowd.values() for count in cells.values())
     wide, high = max((one.last - one.first) / BINS, 1), max(one.rows / (BINS // 2), 1)
     for fate, cells in one.crowd.items():
@@ -228,7 +224,7 @@ def _draw_windows(axes: Any, one: Layout, first: int, last: int, name: str) -> N
 
 
 def _labelled(marks: Sequence[Mark], first: int, last: int) -> frozenset[int]:
-    """Which marks have room for what they gave: none of it on another one's, nor on a mark. What fired on time goes first."""
+    """Return the marks with room for their results, without overlaps. On-time firings get room first."""
     points = _ACROSS / (1.08 * max(last - first, 1))
     taken: list[tuple[int, float, float]] = []
     for mark in marks:
@@ -250,7 +246,7 @@ def _within(x: int, first: int, last: int) -> int:
 
 
 def _is_left(mark: Mark, first: int, last: int) -> bool:
-    """Whether what a firing gave is told to the left of its mark: on time, in its bar; else at the picture's edge."""
+    """Return whether a result is written left of its mark: inside the bar if on time, or at the right edge of the picture."""
     return mark.which == "on_time" or _within(mark.x, first, last) > last - 0.04 * (last - first)
 
 
@@ -286,11 +282,11 @@ def _draw_mark(axes: Any, mark: Mark, first: int, last: int, name: str, *, label
 
 
 def _draw_crowded_windows(axes: Any, one: Layout, name: str) -> None:
-    assert one.windows is not None  # noqa: S101 - the caller asked
+    assert one.windows is not None  # noqa: S101 - checked by the caller
     width, cells = one.windows.width, one.windows.cells
     ends = cells["window"]
     bars = axes.bar([at * width for at in ends], list(ends.values()), width, align="edge", color=BLUE, alpha=0.3)
-    for at, bar in zip(ends, bars, strict=True):  # a name for each: one for all would be there several times
+    for at, bar in zip(ends, bars, strict=True):  # each bar needs its own id, since a common id would occur several times
         bar.set_gid(f"{name}windows-{at}")
     for which, (marker, color, _) in FIRINGS.items():
         counts = sorted(cells.get(which, {}).items())
@@ -346,7 +342,7 @@ def _legend(figure: Any, layouts: Sequence[Layout]) -> None:
         found.append(Line2D([], [], color=BLUE, linewidth=1.1, linestyle=(0, (1, 1)), label="allowed lateness"))
     if found:
         look = {"frameon": False, "fontsize": 8, "handletextpad": 0.4, "columnspacing": 1.4}
-        columns = len(found) if len(found) <= 6 else -(-len(found) // 2)  # more would not stand in one line
+        columns = len(found) if len(found) <= 6 else -(-len(found) // 2)  # more do not fit in one line
         figure.legend(handles=found, loc="outside lower left", ncols=columns, **look)
 
 

@@ -1,4 +1,4 @@
-"""What is in a picture, and where: points, bars, marks and lines of a trace, before anything is drawn."""
+"""The layout of a picture: the points, bars, marks and lines of a trace, before anything is drawn."""
 
 from __future__ import annotations
 
@@ -14,29 +14,20 @@ from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow
 
 MOST_POINTS = 400
-"""With more rows than these a picture shows how many there are at a place, instead of each."""
+"""With more rows than this, a picture shows counts instead of rows."""
 MOST_LANES = 24
-"""With more bars above each other than these it shows how many windows there are at a time."""
+"""With more lanes than this, a picture shows counts instead of windows."""
 MOST_KEYS = 8
-"""Keys that have lanes of their own; the others are named."""
+"""The most keys that get lanes; a picture only counts the other keys."""
 MOST_LABELLED = 16
-"""Rows whose values are written beside them, if there are no more."""
+"""With more rows than this, row values are not written."""
 BINS = 60
-"""Cells of time, where rows or windows are counted."""
+"""Number of time cells for counts."""
 
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """One row.
-
-    Attributes:
-        number: of the element in the trace.
-        x: its event time (of windows of the clock: the clock when it came).
-        y: how many came before it.
-        fate: taken, late, or outside of all windows.
-        evicted: whether an evictor took it out of one of its windows.
-        text: its value, where there is room.
-    """
+    """One row. ``x`` is its event time (its arrival, if windows follow the clock), and ``y`` the number of rows before it."""
 
     number: int
     x: int
@@ -48,17 +39,7 @@ class Point:
 
 @dataclass(frozen=True, slots=True)
 class Bar:
-    """One window.
-
-    Attributes:
-        window: its number in the trace.
-        lane: the row of the picture that it is in.
-        start: where it begins; None: at the beginning of time.
-        end: where it ends; None: at the end of time.
-        until: until when it takes rows, where it does so after its end; None: it does not.
-        parts: bounds of the windows that merged into it.
-        is_open: whether it is there still.
-    """
+    """One window. Bounds are None for global windows. ``until`` ends its allowed lateness, and ``parts`` were merged into it."""
 
     window: int
     lane: int
@@ -71,15 +52,12 @@ class Bar:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """One firing, on the bar of its window (of a window that merged: on that which it merged into).
+    """One firing, drawn on the bar of its window or of the window it merged into.
 
     Attributes:
-        window: the number of the window that fired.
-        number: of the firing.
-        lane: as of the bar.
-        x: where: the time of the timer that ran; of an element that came its time, or the watermark if that is further.
-        which: early, on_time or late.
-        text: what it gave, where that is short.
+        window, number: numbers of the window that fired and of the firing.
+        x: the time of the timer, or of the element (the watermark, if that is later).
+        text: the result, if it is short.
     """
 
     window: int
@@ -92,13 +70,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Lanes:
-    """The lanes of one key.
-
-    Attributes:
-        key: the key.
-        first: the first of its lanes.
-        count: how many it has.
-    """
+    """The lanes of one key: the first, and how many."""
 
     key: Any
     first: int
@@ -107,12 +79,7 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class Crowd:
-    """How many there are in each cell, where there are too many to show each.
-
-    Attributes:
-        width: of a cell, in time.
-        cells: by kind (which firing, or ``"window"``): by number of the cell, which starts at that times the width, how many.
-    """
+    """Counts by kind (of firing, or ``"window"``) and cell number, which is the start of the cell divided by its width."""
 
     width: int
     cells: dict[str, dict[int, int]]
@@ -123,19 +90,16 @@ class Layout:
     """A picture of one trace.
 
     Attributes:
-        points: the rows; empty where they are many.
-        crowd: of the rows, where they are many: by cell of time and of arrival.
-        rows: how many rows there are.
-        bars: the windows; empty where they are many.
-        marks: their firings; empty where they are many.
-        lanes: of each key that has some, from above.
-        windows: of the windows, where they are many: how many lie over each cell, and how many fired there.
-        watermarks: ``(y, x)``: after ``y`` rows time had come to ``x`` (the end of time as it is).
-        left_out: keys that have no lanes of their own, and rows and windows of theirs are not shown.
-        first, last: the times between which all of it lies.
-        title: of the windows.
+        points: the rows, empty if there are too many.
+        crowd: otherwise, counts of rows by cell of time and arrival.
+        rows: number of rows.
+        bars, marks, lanes: windows, firings, and lanes of keys from the top, all empty if there are too many windows.
+        windows: otherwise, the number of windows that end, and of firings, in each cell.
+        watermarks: ``(y, x)`` if time had reached ``x`` after ``y`` rows. The end of time is kept as it is.
+        left_out: keys without lanes. Their rows and windows are not shown.
+        first, last: the times that span the picture.
         in_microseconds: whether times are microseconds since the epoch.
-        is_event_time: whether time is that of rows, or of the clock.
+        is_event_time: whether rows are drawn at event time rather than the clock.
     """
 
     points: tuple[Point, ...]
@@ -155,23 +119,18 @@ class Layout:
 
     @property
     def height(self) -> int:
-        """How many lanes there are."""
+        """Number of lanes."""
         return sum(lanes.count for lanes in self.lanes)
 
 
 def layout(trace: Trace, span: tuple[int, int] | None = None) -> Layout:
-    """Where everything of a trace is drawn.
-
-    Args:
-        trace: what happened.
-        span: the first and the last time to make room for; None: those of the trace.
-    """
+    """Return the layout of a trace for a span of time, which by default is that of the trace."""
     found = [element.key for element in trace.elements] + [window.key for window in trace.windows]
     keys = list(dict.fromkeys(map(_one_nan, found)))
     ends = [window for window in trace.windows if window.merged_into is None]
     first, last = span or span_of(trace)
     lanes, places = _lanes(trace, ends, keys[:MOST_KEYS], last)
-    # Where windows are only counted, those of all keys are.
+    # If windows are only counted, the windows of all keys are.
     crowded = sum(one.count for one in lanes) > MOST_LANES or len(ends) > MOST_POINTS
     left_out = () if crowded else tuple(keys[MOST_KEYS:])
     hidden = frozenset(left_out)
@@ -203,7 +162,7 @@ def layout(trace: Trace, span: tuple[int, int] | None = None) -> Layout:
 
 
 def span_of(trace: Trace) -> tuple[int, int]:
-    """The first and the last time of rows and windows; the watermark may be further."""
+    """Return the first and last time of rows and windows, which the watermark may exceed."""
     times = _times(trace)
     for window in trace.windows:
         if isinstance(window.window, TimeWindow) and window.merged_into is None:
@@ -216,7 +175,7 @@ def span_of(trace: Trace) -> tuple[int, int]:
 
 
 def by_clock(trace: Trace) -> bool:
-    """Whether rows are drawn at the clock when they came: of windows of the clock; of the global one if the clock went on."""
+    """Return whether rows are drawn at arrival, as for windows of the clock, and for global windows if the clock advanced."""
     return not trace.is_event_time and bool(trace.clocks)
 
 
@@ -229,17 +188,17 @@ def _stays(trace: Trace) -> bool:
 
 
 def _one_nan(key: Any) -> Any:
-    """The key with one and the same object for NaN, so that sets and dicts find it."""
+    """Return the key with one shared NaN object, so that sets and dicts find it."""
     if isinstance(key, tuple):
         return tuple(map(_one_nan, key))
     return nan if isinstance(key, float) and isnan(key) else key
 
 
 def _lanes(trace: Trace, ends: list[TracedWindow], keys: list[Any], last: int) -> tuple[list[Lanes], dict[int, int]]:
-    """Lanes of each key, so that no two windows of a lane overlap; and by number of a window its lane."""
+    """Assign lanes so that windows in a lane do not overlap. Return the lanes of each key, and the lane of each window number."""
     lanes, places, first = list[Lanes](), dict[int, int](), 0
     for key in keys:
-        taken: list[int] = []  # until when each lane is taken
+        taken: list[int] = []  # when each lane becomes free
         for window in sorted((one for one in ends if same_key(one.key, key)), key=_order):
             bounds = window.window
             start, end = (bounds.start, bounds.end) if isinstance(bounds, TimeWindow) else (MIN_TIMESTAMP, last + 1)
@@ -289,7 +248,7 @@ def _marks(trace: Trace, ends: list[TracedWindow], places: dict[int, int]) -> It
 
 
 def _place(trace: Trace, firing: Firing) -> int:
-    """Where a firing is drawn; at the end of time where the end of the input was what caused it."""
+    """Return the time at which a firing is drawn, which is the end of time if the end of input caused it."""
     cause = firing.cause
     if cause.element is None:
         bounds = trace.windows[firing.window].window
@@ -300,7 +259,7 @@ def _place(trace: Trace, firing: Firing) -> int:
 
 
 def _reached(trace: Trace, arrivals: list[int]) -> tuple[tuple[int, int], ...]:
-    """How far time had come after so many rows. Nothing where all that moved it was the end of the input."""
+    """Return the times reached after given numbers of rows, or nothing if only the end of input advanced time."""
     moved = trace.clocks if by_clock(trace) else trace.watermarks
     if moved and moved[0].time >= MAX_TIMESTAMP:
         return ()
@@ -313,7 +272,7 @@ def _reached(trace: Trace, arrivals: list[int]) -> tuple[tuple[int, int], ...]:
 
 
 def _counted(points: tuple[Point, ...], first: int, last: int) -> dict[str, dict[tuple[int, int], int]]:
-    """By fate: by cell of time and of arrival how many rows there are."""
+    """Count rows by fate, and by cell of time and arrival."""
     wide, high = max((last - first) / BINS, 1), max(len(points) / (BINS // 2), 1)
     cells: dict[str, Counter[tuple[int, int]]] = {}
     for point in points:
@@ -322,7 +281,7 @@ def _counted(points: tuple[Point, ...], first: int, last: int) -> dict[str, dict
 
 
 def _crowd(trace: Trace, ends: list[TracedWindow], first: int, last: int) -> Crowd:
-    """By cell of time: how many windows end in it, and how many firings there were."""
+    """Count the windows that end in each cell of time, and the firings."""
     width = max(-(-(last - first) // BINS), 1)
     cells: dict[str, Counter[int]] = {"window": Counter()}
     for window in ends:
@@ -330,13 +289,13 @@ def _crowd(trace: Trace, ends: list[TracedWindow], first: int, last: int) -> Cro
         cells["window"][min(end, last) // width] += 1
     for firing in trace.firings:
         bounds, at = trace.windows[firing.window].window, _place(trace, firing)
-        at -= isinstance(bounds, TimeWindow) and at == bounds.end  # in the cell in which its window is counted
+        at -= isinstance(bounds, TimeWindow) and at == bounds.end  # in the cell that counts its window
         cells.setdefault(firing.which, Counter())[min(max(at, first), last) // width] += 1
     return Crowd(width, {kind: dict(counts) for kind, counts in cells.items()})
 
 
 def _short(value: Any) -> str:
-    """A value that is short enough to stand in a picture; of a row with one column, that column's."""
+    """Return the text of a value if it is short enough for a picture. A row with one column counts as its value."""
     if isinstance(value, tuple) and len(value) == 1:
         value = value[0]
     if isinstance(value, dict) and len(value) == 1:
@@ -355,7 +314,7 @@ _STEPS = (
 
 
 def ticks(first: int, last: int, most: int, *, in_microseconds: bool) -> tuple[list[int], list[str], str]:
-    """Where ticks are, what stands at them, and what stands at the axis because all of them share it.
+    """Return the positions of ticks, their labels, and the label part that all of them share for the axis.
 
     >>> ticks(0, 90_000_000, 4, in_microseconds=True)
     ([0, 30000000, 60000000, 90000000], ['00:00:00', '00:00:30', '00:01:00', '00:01:30'], '')
@@ -369,8 +328,8 @@ def ticks(first: int, last: int, most: int, *, in_microseconds: bool) -> tuple[l
         return times, list(map(str, times)), ""
     step = next((each for each in _STEPS if length <= most * each), _STEPS[-1])
     times = list(range(-(-first // step) * step, last + 1, step))
-    exact = min(step, _S) if step % (60 * _S) else step  # to the second, where a step is no whole minutes
-    # Examples count from the epoch on: its day is none that says anything.
+    exact = min(step, _S) if step % (60 * _S) else step  # to the second unless the step is whole minutes
+    # Examples count from the epoch, so their day is meaningless.
     from_the_epoch = abs(first) < _DAY and abs(last) < _DAY
     one_day = from_the_epoch or first // _DAY == (last - 1) // _DAY
     texts = [clock(time, exact, day=not one_day) for time in times]

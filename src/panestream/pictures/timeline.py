@@ -1,4 +1,4 @@
-"""``pst.tools.timeline``: the picture of one query's windows, or of several beside each other."""
+"""``pst.tools.timeline``: a picture of the windows of one or several queries."""
 
 from __future__ import annotations
 
@@ -16,14 +16,13 @@ _LONGEST = 110
 
 
 class Timeline:
-    """A picture of rows, windows, the watermark and firings: shows itself in a notebook, or is saved.
+    """A picture of rows, windows, the watermark and firings, which can be shown in a notebook or saved.
 
     Attributes:
-        layouts: what is in it, and where, one for each query.
+        layouts: the contents and their positions, one for each query.
     """
 
     def __init__(self, layouts: tuple[Layout, ...], titles: tuple[str, ...]) -> None:
-        """What is drawn, and what stands above each."""
         self.layouts = layouts
         self._titles = titles
 
@@ -33,38 +32,31 @@ class Timeline:
         return f"<Timeline: {rows} rows, {windows} windows; .save('windows.svg') or .save('windows.png')>"
 
     def svg(self, *, themed: bool = True) -> str:
-        """The picture as SVG: the same run gives the same text, and its text is text.
+        """Return the picture as SVG with real text. Equal runs return equal SVG.
 
         Args:
-            themed: light on dark, or dark on light, as the reader's system is; False: in the colour of the text around it, for
-                a page that it is put into.
+            themed: whether colours follow the reader's system, light or dark. If False, they follow the text around the
+                picture.
 
         Raises:
-            ModuleNotFoundError: matplotlib is not there: ``pip install 'panestream[cli]'``.
+            ModuleNotFoundError: if matplotlib is missing (``pip install 'panestream[cli]'``).
         """
         return svg(self.layouts, self._titles, themed=themed, label=f"Rows and windows over time: {'; '.join(self._titles)}")
 
     def png(self) -> bytes:
-        """The picture as PNG, on white.
-
-        Raises:
-            ModuleNotFoundError: as of :meth:`svg`.
-        """
+        """Return the picture as PNG, on white. Errors are as for :meth:`svg`."""
         return png(self.layouts, self._titles)
 
     def save(self, path: str | Path) -> Path:
-        """Writes the picture, as what its name ends with says.
+        """Save the picture in the format of the file name, and return the path.
 
         Args:
-            path: ends with ``.svg`` or ``.png``; its folder must be there.
-
-        Returns:
-            The path.
+            path: a name that ends with ``.svg`` or ``.png``, in an existing folder.
 
         Raises:
-            InvalidPlanError: another ending.
-            ModuleNotFoundError: as of :meth:`svg`.
-            OSError: it cannot be written.
+            InvalidPlanError: if the name has another ending.
+            ModuleNotFoundError: as for :meth:`svg`.
+            OSError: if the file cannot be written.
         """
         path = Path(path)
         if path.suffix == ".svg":
@@ -80,25 +72,25 @@ class Timeline:
 
 
 def timeline(*sources: Trace | Traceable, key: Any = ANY, titles: tuple[str, ...] | list[str] = ()) -> Timeline:
-    """Draws what happened to rows and windows.
+    """Draw the history of rows and windows.
 
-    Above, each row at its event time (to the right), in the order in which rows came (downwards), with the watermark as a line:
-    what lies left of it came behind it. Late rows are red crosses, evicted ones are struck through. Below, each window as a bar,
-    by key, with its firings: early, on time, late, and what they gave where that is short; a session with the windows that it
-    grew out of. Beyond 400 rows, or 24 lanes of windows, a picture shows how many there are at each time, instead of each.
+    The upper part has each row at its event time (to the right) and in order of arrival (downwards). The watermark is a line, and
+    had already passed the rows to its left. Late rows are red crosses, and evicted rows are struck through. The lower part has
+    each window as a bar, by key, with its early, on-time and late firings and their results if these are short. A session also
+    has the windows merged into it. With more than 400 rows or 24 lanes of windows, the picture shows counts over time instead.
 
     Args:
-        sources: harnesses made with ``traced=True``, results over batches, checkpoints (of which what is open is drawn, with the
-            rows that are kept), or traces; several are drawn one below the other on one time axis.
+        sources: harnesses made with ``traced=True``, results over batches, checkpoints (drawn with open windows and stored rows),
+            or traces. Several are drawn one below the other on one time axis.
         key: only rows and windows of this key.
-        titles: what stands above each; default: the windows, their trigger and evictor.
+        titles: one for each source. The default names the windows, their trigger and evictor.
 
     Returns:
-        The picture; nothing is drawn before it is shown or saved.
+        The picture. Drawing starts when it is shown or saved.
 
     Raises:
-        InvalidPlanError: no source, or one without a trace; windows of event time beside those of the clock; titles, but not
-            as many.
+        InvalidPlanError: if sources are missing, cannot be traced, or differ in their kind of time, or if the number of titles
+            is wrong.
 
     >>> import panestream as pst
     >>> harness = pst.testing.WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max, traced=True)

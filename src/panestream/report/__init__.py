@@ -1,1 +1,1 @@
-"""The report of a run: what its micro-batches did, kept small however long it runs, and told on one page."""
+"""The report of a run: the history of its micro-batches, in bounded memory and on one page."""

@@ -1,4 +1,4 @@
-"""The page of a run: everything is in it, nothing is fetched, nothing runs."""
+"""The page of a run, self-contained and without scripts."""
 
 from __future__ import annotations
 
@@ -25,24 +25,14 @@ FAILED = "failed"
 
 @dataclass(slots=True)
 class Run:
-    """What is known of a run; nothing of it grows with the time that it runs.
+    """The data of a run, whose size does not grow with the duration of the run.
 
     Attributes:
-        name: of the query.
-        told: what ran: titles and text.
-        plan: as ``explain`` tells it; empty: unknown.
-        settings: of Spark, by name.
-        outcome: :data:`RUNNING`, :data:`DONE`, :data:`STOPPED` or :data:`FAILED`.
-        error: what it failed with.
-        started, ended: by the clock, microseconds since the epoch.
-        points: what the micro-batches did.
-        times: how late rows were; None: that was not looked at.
-        by_windows: whether rows are late by the end of their windows; else by the watermark.
-        delay: of the watermark, in engine units; None: it has none.
-        delay_told: the watermark strategy.
-        partitions: the source partitions after the last micro-batch, at most a thousand.
-        checkpoint: where it is; empty: there is none.
-        faults: what could not be taken in: the report says so.
+        started, ended: microseconds since the epoch, by the clock.
+        times: how late rows were, or None if that was not observed.
+        by_windows: whether rows are late by the end of their windows rather than by the watermark.
+        delay: the delay of the watermark in engine units, if it has one.
+        faults: number of events that could not be processed, which the report mentions.
     """
 
     name: str = "a query"
@@ -74,17 +64,17 @@ MOST_GROUPS = 16
 
 
 def page_of(run: Run) -> str:
-    """The whole page, as a text of HTML."""
+    """Return the whole page as HTML."""
     return page(f"{printable(run.name)}, a run of {moment(run.started)}", body(run))
 
 
 def notebook_of(run: Run) -> str:
-    """The same for a notebook."""
+    """Return HTML for a notebook."""
     return part(body(run))
 
 
 def body(run: Run) -> str:
-    """What the page shows."""
+    """Return the contents of the page."""
     total, points = run.points.total, run.points.points
     parts = [f"<h1>{escape(printable(run.name, 400))}</h1>", facts([*_outcome(run), *run.told, *_counts(total)])]
     if total is None:
@@ -176,7 +166,7 @@ def _lateness(run: Run, total: Point) -> Iterable[str]:
 
 
 def sentence(run: Run) -> str:
-    """Which delays would have kept how many rows."""
+    """Return a sentence about delays and the rows that they would have kept."""
     if run.times is None or not run.times.rows:
         return ""
     found = run.times.completeness
@@ -189,7 +179,7 @@ def sentence(run: Run) -> str:
 
 
 def told_delay(micros: int) -> str:
-    """A delay that was found, for people: in its two largest units, never shorter than it is.
+    """Return the text of a delay in its two largest units, rounded up.
 
     >>> told_delay(85_668_438), told_delay(4_636_000_001), told_delay(120_001), told_delay(0)
     ('1 min 26 s', '1 h 18 min', '0.2 s', '0 s')

@@ -16,28 +16,28 @@ Pair = tuple[str, str] | None
 
 
 def throughput(points: Sequence[Point]) -> Pair:
-    """Rows a second, and rows that were late."""
+    """Draw rows per second, with marks for late rows."""
     return both(partial(_draw_throughput, points=points), 2.3, "throughput") if points else None
 
 
 def lag(points: Sequence[Point]) -> Pair:
-    """How far the watermark was behind the newest event, and the newest event behind the clock where that is of the same kind."""
+    """Draw how far the watermark is behind the newest event and, if comparable, how far that is behind the clock."""
     known = [point for point in points if point.watermark is not None and point.newest is not None]
     return both(partial(_draw_lag, points=known), 2.3, "lag") if known else None
 
 
 def windows(points: Sequence[Point]) -> Pair:
-    """Firings, and windows that are open."""
+    """Draw firings and the number of open windows."""
     return both(partial(_draw_windows, points=points), 2.3, "windows") if points else None
 
 
 def state(points: Sequence[Point]) -> Pair:
-    """Bytes of state."""
+    """Draw the size of the state."""
     return both(partial(_draw_state, points=points), 1.9, "state") if any(point.peak_bytes for point in points) else None
 
 
 def skew(points: Sequence[Point]) -> Pair:
-    """How many times the mean the largest key group has."""
+    """Draw the largest key group as a multiple of the mean."""
     known = [point for point in points if point.skew and point.groups > 1]
     return both(partial(_draw_skew, points=known), 2.1, "skew") if known else None
 
@@ -62,7 +62,7 @@ def _draw_lag(axes: Any, wide: bool, *, points: Sequence[Point]) -> None:
     clocked = [point.ended - (point.newest or 0) for point in points]
     _stairs(axes, points, [each / 1e6 for each in behind], MARK, "watermark behind the newest event")
     lines = behind
-    # Of data of the past, or made up, the clock says nothing.
+    # The clock means nothing for old or generated data.
     if max(clocked) < 2 * 86_400 * _SECOND and min(clocked) > -60 * _SECOND:
         _stairs(axes, points, [each / 1e6 for each in clocked], BAR, "newest event behind the clock")
         lines = [*behind, *clocked]
@@ -108,7 +108,7 @@ def _draw_skew(axes: Any, wide: bool, *, points: Sequence[Point]) -> None:
         mine = [point for point in points if name in point.skew]
         if mine:
             values = [point.skew[name] for point in mine]
-            # A line of one point is invisible.
+            # A line with one point would be invisible.
             marker = "o" if len(mine) == 1 else ""
             axes.plot([_middle(point) / 1e6 for point in mine], values, color=colour, lw=1.4, marker=marker, label=name)
             most = max(most, *values)
@@ -128,7 +128,7 @@ def _width(points: Sequence[Point]) -> int:
 
 
 def _stairs(axes: Any, points: Sequence[Point], values: Sequence[float], colour: str, label: str) -> None:
-    """A line that is level while a micro-batch runs, and between two of them."""
+    """Draw a line that is level during a micro-batch and until the next one."""
     edges = [point.began / 1e6 for point in points] + [points[-1].ended / 1e6]
     axes.step(edges, [*values, values[-1]], where="post", color=colour, lw=1.5, label=label)
 

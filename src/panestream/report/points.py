@@ -1,4 +1,4 @@
-"""What micro-batches did over the time of a run: a bounded number of points, each of one micro-batch or of several."""
+"""The history of a run in a bounded number of points, each of one or several micro-batches."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.windowing.time import MAX_TIMESTAMP
 
 MOST = 512
-"""So many points at most; then two become one."""
+"""The maximum number of points, above which neighbours are merged in pairs."""
 SLOWEST = 5
 _SUMS = (
     *("batches", "rows", "busy_ms", "late", "dropped", "invalid", "outside", "fired_rows", "fired_windows"),
@@ -19,17 +19,10 @@ _SUMS = (
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Some micro-batches, one after the other. Instants are microseconds since the epoch.
+    """One or several consecutive micro-batches, with instants in microseconds since the epoch.
 
-    Attributes:
-        began: by the clock, the first of them.
-        ended: the last of them.
-        batches, rows, busy_ms, late, dropped, invalid, outside: sums.
-        fired_rows, fired_windows, early, on_time, late_firings: sums.
-        most_rows, most_us: of each micro-batch those of the key group that has most; sums.
-        judged_rows, operator_us: of all key groups; sums.
-        watermark, newest, open_windows, state_bytes, most_bytes, groups: after the last of them.
-        peak_open, peak_bytes: the largest of open windows and state.
+    Counts are sums, and ``most_rows`` and ``most_us`` sum only the largest key group of each micro-batch. Peaks are maxima.
+    Fields from ``watermark`` to ``groups`` are values after the last micro-batch.
     """
 
     began: int
@@ -61,7 +54,7 @@ class Point:
 
     @classmethod
     def of(cls, progress: BatchProgress, began: int) -> Point:
-        """One micro-batch that began at an instant of the clock."""
+        """Return the point of one micro-batch that began at an instant of the clock."""
         return cls(
             began=began,
             ended=began + 1000 * progress.duration_ms,
@@ -91,7 +84,7 @@ class Point:
         )
 
     def then(self, other: Point) -> Point:
-        """This and what came after it."""
+        """Merge this point with the next one."""
         found = {each.name: getattr(other, each.name) for each in fields(self)}
         found |= {name: getattr(self, name) + getattr(other, name) for name in _SUMS}
         found |= {name: getattr(self, name) if found[name] is None else found[name] for name in ("watermark", "newest")}
@@ -100,12 +93,12 @@ class Point:
 
     @property
     def rows_per_second(self) -> float:
-        """While micro-batches ran."""
+        """Throughput while micro-batches ran."""
         return 1000 * self.rows / self.busy_ms if self.busy_ms else 0.0
 
     @property
     def skew(self) -> Mapping[str, float]:
-        """How many times the mean of the key groups the largest had: of rows, of time, of bytes of state."""
+        """The largest key group as a multiple of the mean, by rows, time and bytes of state."""
         shares = {
             "rows": (self.most_rows, self.judged_rows),
             "time": (self.most_us, self.operator_us),
@@ -115,20 +108,13 @@ class Point:
 
 
 def _time(micros: int | None) -> int | None:
-    """None at the beginning and at the end of all time."""
+    """Replace the beginning and the end of time by None."""
     return None if micros is None or abs(micros) >= MAX_TIMESTAMP // 2 else micros
 
 
 @dataclass(slots=True)
 class Points:
-    """The points of a run.
-
-    Attributes:
-        most: so many at most.
-        points: in the order of time.
-        slowest: the micro-batches that took longest, the slowest first: number, milliseconds, rows.
-        heaviest: how often each key group had most rows of a micro-batch, and how many these were together.
-    """
+    """The points of a run, its slowest micro-batches (number, milliseconds, rows), and its heaviest key groups (times, rows)."""
 
     most: int = MOST
     points: list[Point] = field(default_factory=list)
@@ -138,7 +124,7 @@ class Points:
     _total: Point | None = None
 
     def add(self, progress: BatchProgress, began: int) -> None:
-        """A micro-batch that is done."""
+        """Add a completed micro-batch."""
         point = Point.of(progress, began)
         self._total = point if self._total is None else self._total.then(point)
         if self.points and self.points[-1].batches < self._each:
@@ -151,14 +137,14 @@ class Points:
             self._each *= 2
         slow = (progress.batch_id, progress.duration_ms, progress.rows)
         self.slowest = sorted([*self.slowest, slow], key=lambda one: -one[1])[:SLOWEST]
-        # As many as there are key groups: not more than a few hundred.
+        # At most one entry for each key group, which are a few hundred.
         if progress.most_rows_group >= 0:
             times, rows = self.heaviest.get(progress.most_rows_group, (0, 0))
             self.heaviest[progress.most_rows_group] = times + 1, rows + progress.most_rows
 
     @property
     def total(self) -> Point | None:
-        """All of them as one; None: there was none."""
+        """All micro-batches as one point, or None before the first."""
         return self._total
 
 

@@ -1,4 +1,4 @@
-"""Takes note of a run, and writes its report: whatever happens, and never to the harm of the run."""
+"""Recording of a run and its report, in every outcome and without harm to the run."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _SHOWN = ("spark.sql.shuffle.partitions", "spark.sql.session.timeZone", "spark.m
 
 
 class RunReport(ProgressListener):
-    """Takes note of what a query does and writes it as one page: what ran, throughput, windows, lag, lateness, state, skew.
+    """A listener that records a query and writes a page about it: plan, throughput, windows, lag, lateness, state and skew.
 
     ::
 
@@ -36,13 +36,12 @@ class RunReport(ProgressListener):
         query.await_termination()
         report.write("run.html")
 
-    It keeps a few hundred points and bins, however long the query runs. Works in classic Spark and through Spark Connect. An
-    error in it never fails a query: it is logged (logger ``panestream.report``), and the page says that something is missing.
-    It shows itself in a notebook, also while the query runs. Of several queries in a session it tells of the first that it hears
-    of, or of the one called ``name``.
+    It keeps a few hundred points and bins, however long the query runs, and works in classic Spark and through Spark Connect. Its
+    errors never fail a query. They are logged (logger ``panestream.report``), and the page mentions that data is missing. A
+    notebook shows the report, also while the query runs.
 
     Args:
-        name: of the query, as ``start(name=...)`` has it; None: the first that has progress.
+        name: the query to record, as in ``start(name=...)``. None records the first query of the session that makes progress.
     """
 
     def __init__(self, name: str | None = None) -> None:
@@ -53,14 +52,14 @@ class RunReport(ProgressListener):
         self._is_told = False
 
     def watch(self, result: WindowedResult, *, times: bool = True) -> WindowedResult:
-        """The same query, with how late its rows are observed: start this one.
+        """Return the query, extended to observe how late its rows are. Start the returned query.
 
-        Spark computes quantiles of event times (of the ends of windows) as it reads the rows. Results, state and checkpoint are
-        those of ``result``. Where it cannot be (no event time, a watermark generator, ``arrival_order``) the result itself is
-        returned, and the report tells how many rows were late but not how late.
+        Spark computes quantiles of event times (of window ends) while it reads the rows. Results, state and checkpoint are not
+        affected. If times cannot be observed (without event time, with a watermark generator or ``arrival_order``), ``result``
+        itself is returned, and the report shows how many rows were late but not how late.
 
         Args:
-            result: of a stream.
+            result: the result of a streaming query.
             times: whether to observe how late rows are.
         """
         run = self.run
@@ -77,12 +76,11 @@ class RunReport(ProgressListener):
             if found is not None and strategy.delay is not None:
                 run.times, run.by_windows = Times(strategy.delay), bool(closes(result).windows)
                 return found
-        except Exception:  # noqa: BLE001 - a report is not worth a run
+        except Exception:  # noqa: BLE001 - a report must not fail a run
             _log.exception("the report will lack what could not be found out of the query; the query goes on")
         return result
 
     def batch(self, run: QueryRun, progress: BatchProgress, spark: Mapping[str, Any]) -> None:
-        """Takes note of a micro-batch."""
         if run.operator or (self._wanted is not None and run.name != self._wanted):
             return
         if self._run_id is None:
@@ -98,9 +96,9 @@ class RunReport(ProgressListener):
             self._take(progress, _instant(spark["timestamp"]))
 
     def beside(self, on_progress: Callable[[BatchProgress], Any]) -> Callable[[BatchProgress], Any]:
-        """For ``start(on_progress=...)``: a function that takes note of each micro-batch before it calls another one.
+        """Return a function for ``start(on_progress=...)`` that records each micro-batch and then calls ``on_progress``.
 
-        Then nothing is missing where the query ends before Spark has told its listeners; these tell how late rows were only.
+        The report is then complete even if the query ends before Spark informs its listeners, which only provide lateness.
         """
         self._is_told = True
 
@@ -108,7 +106,7 @@ class RunReport(ProgressListener):
             try:
                 with self._lock:
                     self._take(progress, _now() - 1000 * progress.duration_ms)
-            except Exception:  # noqa: BLE001 - a report is not worth a run
+            except Exception:  # noqa: BLE001 - a report must not fail a run
                 self.errors += 1
                 _log.exception("a micro-batch will be missing in the report; the query goes on")
             on_progress(progress)
@@ -120,23 +118,22 @@ class RunReport(ProgressListener):
         self.run.partitions = progress.partitions
 
     def ended(self, run: QueryRun, error: str | None) -> None:
-        """Takes note of the end."""
         if run.run_id == self._run_id and self.run.outcome == RUNNING:
             self.run.outcome = DONE if error is None else FAILED
             self.run.error = (error or "").strip().split("\n", maxsplit=1)[0]
             self.run.ended = _now()
 
     def html(self) -> str:
-        """The page, as a text: of the run so far, or of all of it."""
+        """Return the page as HTML, also while the run continues."""
         with self._lock:
             self._close()
             return page_of(self.run)
 
     def write(self, path: str | os.PathLike[str]) -> None:
-        """Writes the page to a file; one that is there is replaced at once, never half.
+        """Write the page to a file. An existing file is replaced atomically.
 
         Raises:
-            OSError: the file cannot be written.
+            OSError: if the file cannot be written.
         """
         target, text = Path(path), self.html()
         handle, name = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
@@ -162,7 +159,7 @@ class RunReport(ProgressListener):
 
 
 def versions() -> str:
-    """What ran it."""
+    """Return the versions of panestream, PySpark, Python and the system."""
     from importlib.metadata import PackageNotFoundError, version
 
     try:
@@ -173,7 +170,7 @@ def versions() -> str:
 
 
 def shown_settings(given: Mapping[str, str]) -> list[tuple[str, str]]:
-    """Settings for a page that may be passed on: without what may be secret.
+    """Return settings without values that may be secret, since a page may be shared.
 
     >>> shown_settings({"spark.master": "local[2]", "fs.s3a.secret.key": "abc"})
     [('fs.s3a.secret.key', '(not shown)'), ('spark.master', 'local[2]')]
@@ -188,7 +185,7 @@ def _settings(spark: Any) -> list[tuple[str, str]]:
     for name in _SHOWN:
         try:
             found[name] = str(spark.conf.get(name))
-        except Exception:  # noqa: BLE001, S112 - it is not set, or the server does not tell
+        except Exception:  # noqa: BLE001, S112 - it is not set, or the server does not report it
             continue
     return shown_settings(found)
 
@@ -198,7 +195,6 @@ def _now() -> int:
 
 
 def _instant(text: str) -> int:
-    """An instant as Spark's progress has it."""
     moment = datetime.fromisoformat(text.replace("Z", "+00:00"))
     moment = moment if moment.tzinfo is not None else moment.replace(tzinfo=timezone.utc)
     return round(moment.timestamp() * 1e6)

@@ -1,7 +1,7 @@
-"""How late rows came in a run: quantiles of their times that Spark observes as it reads them, put beside the watermark.
+"""The lateness of rows in a run, from quantiles of event times that Spark observes while reading, compared with the watermark.
 
-Of a micro-batch of ``n`` rows a quantile is known to ``n / 10,000`` rows. From one quantile to the next the earliest stands for
-all: a delay that is told is rather too long than too short.
+In a micro-batch of ``n`` rows, the rank of a quantile is accurate to ``n / 10,000`` rows. The earlier of two quantiles stands
+for all rows between them. Therefore reported delays are rather too long than too short.
 """
 
 from __future__ import annotations
@@ -27,46 +27,44 @@ LEVELS: tuple[float, ...] = (
     *(each / 200 for each in range(2, 60)),
     *(each / 50 for each in range(15, 50)),
 )
-"""Narrow where rows are early in time, which is where late ones are: half a percent of the rows apart at most, up to 30 %."""
+"""Quantile levels. Up to 30 %, they are at most 0.5 % of the rows apart, because late rows have early event times."""
 _ACCURACY = 10_000
 
 
 def watched(result: WindowedResult) -> WindowedResult | None:
-    """The same query, of which Spark observes the times of the rows; None: it cannot be.
-
-    Not where the order of arrival comes from columns: these may be of the files, which are looked for at the source itself.
-    """
+    """Return the query with observed event times, or None if they cannot be observed."""
     events = result.windowed.keyed.source
+    # Order columns may be file columns, which are resolved at the source itself.
     if events.event_time is None or events.order or result.windowed.keyed.source.watermark.delay is None:
         return None
-    # Where the windows of a calendar end Spark does not know: it has zone rules of its own.
+    # Spark cannot compute the end of calendar windows, because it has different zone rules.
     if not all(isinstance(one, EvenWindows) for one in closes(result).windows):
         return None
     with asking():
         time = closes_of(micros_of(events.df, events.event_time, events.unit), closes(result))
         quantiles = F.percentile_approx(time, [*LEVELS], _ACCURACY)
         df = events.df.observe(OBSERVED_TIMES, F.count(time).alias("rows"), quantiles.alias("times"))
-        df.schema  # noqa: B018 - Spark Connect only looks when it is asked
+        df.schema  # noqa: B018 - Spark Connect reports errors only when the schema is read
     source = replace(events, df=df)
     return replace(result, windowed=replace(result.windowed, keyed=replace(result.windowed.keyed, source=source)))
 
 
 def closes(result: WindowedResult) -> Closes:
-    """When rows of a query are late: by the last of their windows where these lie alike for all keys, else by the watermark."""
+    """Return when rows of a query are late: by their last window if windows are aligned for all keys, or by the watermark."""
     spec = result.windowed.windowing
     aligned = spec.assigner.is_event_time and not why_not_aligned(spec.assigner)
     return Closes(pane_grid(spec.assigner).windows if aligned else (), spec.allowed_lateness)
 
 
 def closes_of(time: Column, when: Closes) -> Column:
-    """:meth:`Closes.of` for Spark."""
+    """Express :meth:`Closes.of` in Spark."""
     ends = [_last_instant(time, one) for one in when.windows if isinstance(one, EvenWindows)]
     found = F.greatest(time, *ends) if ends else time
     return found + F.lit(when.lateness).cast("bigint")
 
 
 def _last_instant(time: Column, one: EvenWindows) -> Column:
-    """Of the last window that begins by a time."""
+    """Return the last instant of the last window that begins by a time."""
     shifted = time - F.lit(one.offset).cast("bigint")
     if isinstance(one, SlidingWindows):
         start = time - F.pmod(shifted, F.lit(one.slide).cast("bigint"))
@@ -76,26 +74,14 @@ def _last_instant(time: Column, one: EvenWindows) -> Column:
 
 @dataclass(slots=True)
 class Times:
-    """Which delays the rows of a run needed, so far: a bounded number of bins.
-
-    Attributes:
-        delay: of the run's own watermark.
-        bins: of the delays: how many rows, and the largest.
-        rows: how many were looked at.
-    """
+    """The delays that rows of a run needed, in a bounded number of bins with their number of rows and largest delay."""
 
     delay: int
     bins: dict[int, tuple[int, int]] = field(default_factory=dict)
     rows: int = 0
 
     def add(self, rows: int, times: Sequence[int], watermark_before: int | None) -> None:
-        """A micro-batch.
-
-        Args:
-            rows: those with an event time.
-            times: when they close, at :data:`LEVELS`.
-            watermark_before: the watermark that they are judged by.
-        """
+        """Add a micro-batch of ``rows`` rows with event time, whose closing times are ``times`` at :data:`LEVELS`."""
         if not rows or not times:
             return
         edges = np.rint(np.array([*LEVELS, 1.0]) * rows).astype(np.int64)
@@ -112,12 +98,12 @@ class Times:
 
     @property
     def completeness(self) -> Completeness:
-        """How many rows each delay keeps."""
+        """The number of rows that each delay keeps."""
         return Completeness.of((largest, rows) for rows, largest in self.bins.values())
 
 
 def observed_in(spark: Mapping[str, Any]) -> tuple[int, list[int]] | None:
-    """Rows and quantiles of a micro-batch, from Spark's progress; None: they were not observed."""
+    """Return the rows and quantiles of a micro-batch from Spark's progress, or None if they were not observed."""
     found = (spark.get("observedMetrics") or {}).get(OBSERVED_TIMES)
     if found is None:
         return None

@@ -1,1 +1,1 @@
-"""What happened to each row and each window, recorded; and the answers to "why"."""
+"""Recording of events in rows and windows, and answers to "why" questions."""

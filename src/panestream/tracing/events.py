@@ -1,4 +1,4 @@
-"""A trace: every element and what became of it, every window, every firing and what caused it, in order."""
+"""The trace: all elements, windows and firings in order, each with its outcome or its cause."""
 
 from __future__ import annotations
 
@@ -10,28 +10,25 @@ from typing import Any, Literal
 from panestream.windowing.windows import Window
 
 Fate = Literal["taken", "late", "outside"]
-"""What became of an element: windows took it; all its windows were closed; it lay in no window (and was not late)."""
+"""The outcome of an element: windows took it, all its windows were closed, or it was in no window (and was not late)."""
 
 Kind = Literal["element", "event-time timer", "processing-time timer"]
-"""What made a trigger decide."""
+"""The kind of event on which a trigger decided."""
 
 
 @dataclass(frozen=True, slots=True)
 class TracedElement:
-    """One element.
+    """An element and its outcome.
 
     Attributes:
-        number: the how-manieth it was to arrive, from 0.
-        step: when it arrived; everything that happens has a step of its own, and steps only grow.
-        key: its key.
-        timestamp: its event time, in the unit of the trace.
-        value: the element itself.
-        watermark: how far event time had come when it arrived; ``MIN_TIMESTAMP`` before the first watermark.
-        clock: how far processing time had come.
-        closed: windows whose last instant was this or before were closed when it arrived; ``MIN_TIMESTAMP``: none.
-        fate: what became of it.
-        windows: numbers of the windows that took it; where one merged right away, of the one that it merged into.
-        refused: the windows it was assigned to that were closed already; an element between windows may be late without any.
+        number: position in the order of arrival, from 0.
+        step: when it arrived. Each event has its own step, and steps only grow.
+        timestamp: event time, in the unit of the trace.
+        watermark: the watermark on arrival (``MIN_TIMESTAMP`` before the first one).
+        clock: processing time on arrival.
+        closed: windows whose last instant was at or before this were closed on arrival (``MIN_TIMESTAMP`` if none were).
+        windows: numbers of the windows that took it. A window that merged immediately is replaced by the merged window.
+        refused: windows it was assigned to that were already closed. An element between windows can be late without any.
     """
 
     number: int
@@ -49,13 +46,7 @@ class TracedElement:
 
 @dataclass(frozen=True, slots=True)
 class Cause:
-    """What made a window fire, or its contents go.
-
-    Attributes:
-        kind: an element came, or a timer ran.
-        time: of the timer; of an element its event time.
-        element: the number of the element that came; None: a timer ran.
-    """
+    """The timer or element (``element`` is its number) that made a window fire or lose its contents, with its time."""
 
     kind: Kind
     time: int
@@ -64,21 +55,16 @@ class Cause:
 
 @dataclass(frozen=True, slots=True)
 class Firing:
-    """One firing of one window: its function was called.
+    """One call of a window's function.
 
     Attributes:
-        window: the number of the window.
-        number: the how-manieth of this window, from 0.
-        step: when it was.
-        which: ``"early"``, ``"on_time"`` or ``"late"``, as results on Spark are labelled.
-        cause: what made the trigger fire.
-        purged: whether the trigger had the contents go with it.
-        elements: numbers of the elements in the window when it fired, in its order.
-        evicted_before: those of them that the evictor took out before the function saw them.
-        evicted_after: those that it took out afterwards.
-        results: what was emitted.
-        watermark: how far event time had come.
-        clock: how far processing time had come.
+        window: number of the window.
+        number: position among the firings of this window, from 0.
+        which: ``"early"``, ``"on_time"`` or ``"late"``, the labels of results on Spark.
+        purged: whether the trigger also purged the contents.
+        elements: numbers of the elements in the window when it fired, in window order.
+        evicted_before, evicted_after: numbers of the elements that the evictor removed before and after the call.
+        watermark, clock: event time and processing time of the call.
     """
 
     window: int
@@ -103,23 +89,20 @@ class Firing:
 
 @dataclass(frozen=True, slots=True)
 class TracedWindow:
-    """One window of one key, from its first element until it went.
+    """One window of one key, from its first element until it is cleared.
 
-    A session that grows is merged into a new window each time: ``merged_into`` leads from one to the next.
+    A growing session is merged into a new window each time, and ``merged_into`` links one to the next.
 
     Attributes:
-        number: of the window, in the order of opening.
-        key: its key.
-        window: its bounds.
-        opened: the step at which it was opened.
-        merged_from: numbers of the windows that went into it.
-        merged_into: the number of the window that it went into; None: none.
-        elements: numbers of all elements that it ever held, those of windows that merged into it included, in its order.
-        firings: its own, in order; not those of windows that merged into it.
-        purges: steps at which a trigger had its contents go without firing.
-        cleared: the step at which it went since its time was over; None: it is there, or went into another one.
-        cleared_watermark: the watermark then.
-        cleared_clock: the clock then.
+        number: position in the order of opening.
+        opened: step at which it was opened.
+        merged_from: numbers of the windows that were merged into it.
+        merged_into: number of the window that it was merged into, or None.
+        elements: numbers of all elements it ever held, in window order, including elements of windows merged into it.
+        firings: its own firings in order, without firings of windows merged into it.
+        purges: steps at which a trigger purged it without firing.
+        cleared: step at which its time was over and it was removed. None if it is still open or was merged.
+        cleared_watermark, cleared_clock: watermark and clock at that step.
     """
 
     number: int
@@ -138,12 +121,7 @@ class TracedWindow:
 
 @dataclass(frozen=True, slots=True)
 class TimeMoved:
-    """Event time or the clock went on.
-
-    Attributes:
-        step: when; what fires because of it has later steps.
-        time: how far it came.
-    """
+    """An advance of event time or processing time to ``time``. Firings that it causes have later steps."""
 
     step: int
     time: int
@@ -151,12 +129,7 @@ class TimeMoved:
 
 @dataclass(frozen=True, slots=True)
 class UnusableRow:
-    """A row without an event time that can be used: no window is asked about it.
-
-    Attributes:
-        value: the row itself.
-        refuses: whether the query fails since it is there; else it goes to the output for such rows.
-    """
+    """A row without usable event time. If ``refuses`` is set, it fails the query. If not, it goes to the output for such rows."""
 
     value: Any
     refuses: bool
@@ -164,24 +137,22 @@ class UnusableRow:
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What happened to the rows and windows of one query.
+    """The history of the rows and windows of one query.
 
     Attributes:
-        elements: every element, in the order of arrival: the one with number ``n`` is ``elements[n]``.
-        windows: every window, in the order of opening: number ``n`` is ``windows[n]``.
-        watermarks: each time that event time went on.
-        clocks: each time that processing time went on.
+        elements: all elements in order of arrival. ``elements[n]`` has number ``n``.
+        windows: all windows in order of opening. ``windows[n]`` has number ``n``.
+        watermarks: all advances of event time.
+        clocks: all advances of processing time.
         is_event_time: whether windows end, and elements are late, by event time.
-        allowed_lateness: how long after its end a window takes elements.
-        in_microseconds: whether times are microseconds since the epoch; else they are whatever the user counts in.
-        description: of the windows and their trigger, as ``repr`` shows them, for titles.
-        unusable: rows without usable event time.
-        missing: sentences on what is not known; empty: all is.
-        watched: whether it was written down as it happened; False: it is made of a state, which knows what is there, and not how
-            it came to be.
+        allowed_lateness: how long a window takes elements after its end.
+        in_microseconds: whether times are microseconds since the epoch. If not, they are in a unit of the user's choice.
+        description: ``repr`` of the windows, their trigger and evictor, for titles.
+        unusable: rows without a usable event time.
+        missing: sentences that name what is unknown, empty if everything is known.
+        watched: whether events were recorded as they happened. If False, the trace was built from a state, without history.
         merges: whether windows that meet become one, as sessions do.
-        fires_by_time: whether a window to which no more rows come fires once more, at its end at the latest; None: unknown, code
-            of the user's own decides.
+        fires_by_time: whether a window that gets no further rows fires once more, by its end. None if user code decides.
     """
 
     elements: tuple[TracedElement, ...]
@@ -200,11 +171,11 @@ class Trace:
 
     @property
     def firings(self) -> tuple[Firing, ...]:
-        """Every firing of every window, in the order in which they happened."""
+        """All firings of all windows, in the order in which they happened."""
         return tuple(sorted((firing for window in self.windows for firing in window.firings), key=lambda firing: firing.step))
 
     def of_key(self, key: Any) -> Trace:
-        """What happened to the rows and windows of one key; numbers count these alone, steps are as they were."""
+        """Return the trace of one key. Numbers count within the key, and steps are unchanged."""
         elements = [one for one in self.elements if same_key(one.key, key)]
         windows = [one for one in self.windows if same_key(one.key, key)]
         rows = {one.number: at for at, one in enumerate(elements)}
@@ -219,12 +190,12 @@ class Trace:
 
     @property
     def late(self) -> tuple[TracedElement, ...]:
-        """Elements that were late."""
+        """The late elements."""
         return tuple(element for element in self.elements if element.fate == "late")
 
 
 def same_key(one: Any, other: Any) -> bool:
-    """Whether two keys are one: as Python has it, but NaN is NaN, as it is for Spark.
+    """Return whether Python considers two keys equal, except that NaN equals NaN, as in Spark.
 
     >>> same_key((1, float("nan")), (1, float("nan"))), same_key(1, 2), same_key(None, None)
     (True, False, True)

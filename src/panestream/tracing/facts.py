@@ -1,4 +1,4 @@
-"""What became of one row, and of one window, from the first to the last: read off a trace."""
+"""The history of one row or one window, derived from a trace."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from panestream.windowing.windows import TimeWindow, Window
 
 @dataclass(frozen=True, slots=True)
 class RowInWindow:
-    """What became of a row in one of the windows that took it.
+    """The history of a row in one of the windows that took it.
 
     Attributes:
-        windows: the window that took it, and those that it merged into, one after the other.
-        seen_in: the firings whose function saw the row.
-        evicted_in: the firing at which the evictor took it out; None: none did.
-        purged: the step at which the window's contents went by its trigger's decision, and the row with them; None: they did not.
-        is_open: whether the last of the windows is there still.
+        windows: the window that took it, followed by the windows that it merged into.
+        seen_in: firings whose function saw the row.
+        evicted_in: firing at which the evictor removed it, or None.
+        purged: step at which the trigger purged the window's contents with the row, or None.
+        is_open: whether the last of the windows is still open.
     """
 
     windows: tuple[TracedWindow, ...]
@@ -30,13 +30,11 @@ class RowInWindow:
 
 @dataclass(frozen=True, slots=True)
 class RowFacts:
-    """What became of one row.
+    """The history of one row.
 
     Attributes:
-        element: the row, when it arrived, and its fate.
-        windows: what became of it in each window that took it.
-        closed_at: of a late row: the watermark by which the last of its windows had closed; None: it is not late, or lay in none.
-        missing_lateness: how much more allowed lateness (or delay of the watermark) would have kept a late row; None as above.
+        closed_at: for a late row, the watermark that closed the last of its windows. None if it is not late or was in no window.
+        missing_lateness: the extra allowed lateness (or watermark delay) that would have kept a late row, or None as above.
     """
 
     element: TracedElement
@@ -47,14 +45,13 @@ class RowFacts:
 
 @dataclass(frozen=True, slots=True)
 class WindowFacts:
-    """What became of one window.
+    """The history of one window.
 
     Attributes:
-        window: as it was in the end; of windows that merged, the one that they merged into.
-        parts: the windows that went into it, directly or by way of others, in the order of opening.
-        firings: of the window and its parts, in order.
-        late: rows that would have been in it, and came when it was closed.
-        is_open: whether it is there still.
+        window: its final form. For a merged window, this is the window it merged into.
+        parts: windows merged into it, directly or indirectly, in order of opening.
+        firings: firings of the window and its parts, in order.
+        late: rows of the window that came after it had closed.
     """
 
     window: TracedWindow
@@ -65,7 +62,7 @@ class WindowFacts:
 
 
 def row_facts(trace: Trace, element: TracedElement) -> RowFacts:
-    """What became of one row."""
+    """Return the history of one row."""
     taken = tuple(_in_window(trace, element, number) for number in element.windows)
     if element.fate != "late" or not element.refused:
         return RowFacts(element, taken)
@@ -87,7 +84,7 @@ def _in_window(trace: Trace, element: TracedElement, number: int) -> RowInWindow
 
 
 def window_facts(trace: Trace, window: TracedWindow) -> WindowFacts:
-    """What became of one window, and of those that merged into it."""
+    """Return the history of one window, including the windows merged into it."""
     parts = tuple(sorted(_parts(trace, window), key=lambda part: part.number))
     firings = sorted((firing for one in (*parts, window) for firing in one.firings), key=lambda firing: firing.step)
     late = tuple(element for element in trace.elements if element.refused and _came_too_late(trace, element, window))
@@ -95,21 +92,21 @@ def window_facts(trace: Trace, window: TracedWindow) -> WindowFacts:
 
 
 def _came_too_late(trace: Trace, element: TracedElement, window: TracedWindow) -> bool:
-    """Whether a row would have been in a window that was closed when it came."""
+    """Return whether a row belongs to a window that was closed when the row came."""
     if not same_key(element.key, window.key) or window.cleared is None or window.cleared > element.step:
         return False
     return any(_would_meet(refused, window.window, merges=trace.merges) for refused in element.refused)
 
 
 def _would_meet(refused: Window, window: Window, *, merges: bool) -> bool:
-    """The same window; of sessions, one that it meets: alone it is seldom inside. (Inside lies also another cumulating one.)"""
+    """Return whether the windows are equal or, if windows merge, overlap. (Cumulating windows overlap too, but do not merge.)"""
     if merges and isinstance(refused, TimeWindow) and isinstance(window, TimeWindow):
         return refused.intersects(window)
     return refused == window
 
 
 def _chain(trace: Trace, number: int) -> tuple[TracedWindow, ...]:
-    """A window, and those that it merged into."""
+    """Return a window and the windows it merged into."""
     chain = [trace.windows[number]]
     while (into := chain[-1].merged_into) is not None:
         chain.append(trace.windows[into])
@@ -117,7 +114,7 @@ def _chain(trace: Trace, number: int) -> tuple[TracedWindow, ...]:
 
 
 def end_of(trace: Trace, window: TracedWindow) -> TracedWindow:
-    """The window that a window is part of in the end: itself, or the last of those that it merged into."""
+    """Return the window that a window finally merged into, or the window itself if it did not merge."""
     return _chain(trace, window.number)[-1]
 
 

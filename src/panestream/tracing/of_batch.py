@@ -1,4 +1,4 @@
-"""The rows of a query over a batch, taken in by the row operator, which writes down what becomes of them."""
+"""Traces of batch queries: the row operator processes the rows and records what happens to them."""
 
 from __future__ import annotations
 
@@ -39,15 +39,13 @@ _NO_RESULTS = (
 
 @dataclass(frozen=True, slots=True)
 class TracedQuery:
-    """A query as it is traced.
+    """A query prepared for tracing.
 
     Attributes:
-        plan: by the row operator, in one key group, with whole rows and an output for those that no window can be asked about.
-        rows: the columns of the input.
-        spec: its operator.
-        names: of the values of a result; None: it is one value, as the function returned it.
-        refuses: whether the query itself fails where a row has no usable event time.
-        missing: sentences on what a trace of it does not say.
+        plan: a plan for the row operator with one key group, whole rows, and outputs for late and invalid rows.
+        names: names of the values of a result, or None if a result is the single value that the function returned.
+        refuses: whether the query itself fails on a row without a usable event time.
+        missing: sentences that name what the trace cannot show.
     """
 
     plan: WindowPlan
@@ -59,11 +57,7 @@ class TracedQuery:
 
 
 def row_operator_of(window: WindowSpec, asked: Asked) -> RowSpec:
-    """The row operator for a query, whichever operator runs it.
-
-    Raises:
-        InvalidPlanError: there are several kinds of windows.
-    """
+    """Return a row operator for any query, or raise InvalidPlanError if it has several kinds of windows."""
     if isinstance(window.assigner, SeveralWindows):
         raise InvalidPlanError(
             f"several windows in one query ({', '.join(window.assigner.labels)}) cannot be traced together: trace a query with "
@@ -77,15 +71,9 @@ def row_operator_of(window: WindowSpec, asked: Asked) -> RowSpec:
 
 
 def traced_query(plan: WindowPlan, asked: Asked, rows: pa.Schema) -> TracedQuery:
-    """The query of a plan, to be traced.
-
-    Args:
-        plan: with the operator that :func:`row_operator_of` gave.
-        asked: what is computed over the windows.
-        rows: the columns of the input.
-    """
+    """Prepare a query for tracing; the plan must have the operator that :func:`row_operator_of` returned."""
     spec = plan.operator
-    assert isinstance(spec, RowSpec)  # noqa: S101 - as the argument says
+    assert isinstance(spec, RowSpec)  # noqa: S101 - see the docstring
     in_one = replace(plan, groups=1, split=None, top=None, with_firing=False, changelog=False)
     whole = replace(in_one, row_schema=rows, late_tag=plan.late_tag or LATE, invalid_tag=plan.invalid_tag or INVALID)
     declared = isinstance(asked, DeclaredAggregates) and asked.then is None
@@ -103,16 +91,10 @@ def traced_query(plan: WindowPlan, asked: Asked, rows: pa.Schema) -> TracedQuery
 def trace_of_batch(
     query: TracedQuery, columns: PackColumns, rows: Sequence[pa.RecordBatch], *, rows_per_batch: int | None = None
 ) -> Trace:
-    """What becomes of rows.
+    """Return the trace of a query over rows in order of arrival.
 
-    Args:
-        query: what is computed.
-        columns: where the rows have what.
-        rows: in the order of arrival.
-        rows_per_batch: None: they are a batch, at whose end all windows fire; else a stream, in micro-batches of so many rows.
-
-    Raises:
-        WindowFunctionError: a function of the user's own raised.
+    The rows form a stream of micro-batches of ``rows_per_batch`` rows, or one batch if that is None. In one batch, all windows
+    fire at its end. A failing user function raises WindowFunctionError.
     """
     group = _TracedGroup(query.plan, query.spec, SealedState(MemoryState(), 0, query.spec.name), 0)
     unusable: list[Any] = []
@@ -144,7 +126,7 @@ def _micro_batches(rows: Sequence[pa.RecordBatch], size: int | None) -> Iterator
 
 
 def _with_names(trace: Trace, names: Sequence[str]) -> Trace:
-    """Results of declared aggregates as dicts."""
+    """Turn results of declared aggregates into dicts."""
 
     def named(results: tuple[Any, ...]) -> tuple[Any, ...]:
         return tuple(dict(zip(names, result, strict=True)) for result in results)
@@ -157,21 +139,16 @@ def _with_names(trace: Trace, names: Sequence[str]) -> Trace:
 
 
 class _TracedGroup(RowGroupOperator):
-    """The key group's operator for all micro-batches, one after the other: nothing of it rests in between.
-
-    Attributes:
-        whole: the rows that it took in, in order.
-    """
+    """A key group's operator that runs all micro-batches without saving state in between; ``whole`` has the rows in order."""
 
     _runs: ClassVar[type[RowOperator]] = TracedOperator
-    _key_by_key: ClassVar[bool] = False  # a trace tells of rows as they came
+    _key_by_key: ClassVar[bool] = False  # a trace shows rows in order of arrival
 
     def __init__(self, plan: WindowPlan, spec: RowSpec, state: SealedState, group: int) -> None:
         self.whole: list[pa.Table] = []
         super().__init__(plan, spec, state, group)
 
     def traced(self) -> Trace:
-        """What it has written down."""
         assert isinstance(self._operator, TracedOperator)  # noqa: S101 - it makes one
         return self._operator.trace()
 
@@ -189,7 +166,7 @@ class _TracedGroup(RowGroupOperator):
 
 
 class _NoResults(WindowFunction):
-    """Stands for a function that cannot be called here."""
+    """A placeholder for a function that cannot be called here."""
 
     def apply(self, key: Any, window: Any, elements: Any) -> list[Any]:
         return []

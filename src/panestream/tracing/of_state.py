@@ -1,4 +1,4 @@
-"""What the state of a query still knows of a window, or of a row's time: windows as they stand, kept rows, how far time is."""
+"""The knowledge left in a query's state: open windows, stored rows, and how far time has advanced."""
 
 from __future__ import annotations
 
@@ -19,19 +19,17 @@ from panestream.windowing.windows import TimeWindow, Window
 
 @dataclass(frozen=True, slots=True)
 class KnownWindow:
-    """A window that is in the state: it still takes rows, or will fire.
+    """A window in the state, which still takes rows or will still fire.
 
     Attributes:
-        key: its key.
-        window: its bounds.
-        label: its kind, where the query has several.
-        rows: how many went in, or are kept; None: the operator does not count them.
-        results: the aggregates as they stand; None: a function of the user's makes them.
-        contents: what such a function keeps, as JSON text.
-        firings: how often it has fired; None: the state does not keep that.
-        last_firing: the last one: ``early``, ``on_time`` or ``late``.
-        due: when it fires next if no row comes; None: nothing is due.
-        closes: when it takes no more rows, and goes; None: never.
+        label: its kind, if the query has several.
+        rows: number of rows added or stored, or None if the operator does not count them.
+        results: current aggregates, or None if a user function computes the results.
+        contents: the data stored for such a function, as JSON text.
+        firings: number of firings, or None if the state does not store it.
+        last_firing: ``early``, ``on_time`` or ``late``.
+        due: when it fires next without further rows, or None if nothing is due.
+        closes: when it stops taking rows and is removed, or None for never.
     """
 
     key: Any
@@ -48,14 +46,7 @@ class KnownWindow:
 
 @dataclass(frozen=True, slots=True)
 class KnownRow:
-    """A row that is kept, for a function of whole windows or for an evictor.
-
-    Attributes:
-        key: its key.
-        timestamp: its event time; None: it is not kept, and the row has no column that says it.
-        value: the row.
-        windows: those that hold it.
-    """
+    """A row stored for a whole-window function or an evictor. ``timestamp`` is None if neither the state nor the row has it."""
 
     key: Any
     timestamp: int | None
@@ -65,18 +56,18 @@ class KnownRow:
 
 @dataclass(frozen=True, slots=True)
 class KnownState:
-    """What a state holds of what was asked for.
+    """The requested part of a state.
 
     Attributes:
-        plan: the query's, as the state tells it.
-        where: what it is the state of, for people: ``the checkpoint /data/clicks after micro-batch 3``.
-        windows, rows: those that were asked for, the first ones of them.
-        window_count, row_count: how many there are.
-        watermark: how far event time has come; ``MIN_TIMESTAMP``: nowhere yet.
-        clock: how far processing time has come, where windows follow it.
-        closed: windows whose last instant is this or before are closed for good.
-        slowest: the source partition whose watermark is the furthest behind, and that watermark; None: there is one input.
-        late_dropped: how many late rows were dropped so far, of all keys; None: the state does not count them.
+        plan: the query's plan, as stored in the state.
+        where: a description of the state, such as ``the checkpoint /data/clicks after micro-batch 3``.
+        windows, rows: the first of the requested windows and rows.
+        window_count, row_count: their full number.
+        watermark: the watermark, ``MIN_TIMESTAMP`` before the first one.
+        clock: processing time, if windows follow it.
+        closed: windows whose last instant is at or before this are closed for good.
+        slowest: name and watermark of the source partition furthest behind, or None if there is one input.
+        late_dropped: late rows dropped over all keys, or None if the state does not count them.
     """
 
     plan: WindowPlan
@@ -93,7 +84,7 @@ class KnownState:
 
     @property
     def closed_now(self) -> int:
-        """Windows whose last instant is this or before take no row that comes now."""
+        """Windows whose last instant is at or before this refuse a row that comes now."""
         if not self.plan.assigner.is_event_time:
             return self.closed
         return Closing(self.plan.allowed_lateness, self.closed).at(self.watermark)
@@ -103,11 +94,7 @@ class KnownState:
 class WindowNow:
     """A window as it is now.
 
-    Attributes:
-        window: its bounds; of a session that of the rows that came, with those that the row that is asked about would add.
-        label: its kind, where the query has several.
-        known: what the state has of it, one for each key; empty: nothing.
-        is_open: whether it takes rows.
+    The bounds of a session include the row in question. ``known`` has the window's entries in the state, one per key.
     """
 
     window: Window
@@ -118,15 +105,14 @@ class WindowNow:
 
 @dataclass(frozen=True, slots=True)
 class TimeFacts:
-    """What the state knows of rows with an event time.
+    """The state's knowledge of rows with one event time.
 
     Attributes:
-        timestamp: the event time.
-        windows: those in which such a row would be; None: other rows or user code decide that, or there are no windows.
-        kept: rows with this time that the state keeps.
-        is_late: whether such a row, if it came now, would be late; None: unknown.
-        missing_lateness: how much more allowed lateness (or delay of the watermark) would have it taken now; None: it is not
-            late, or no lateness does it any more.
+        windows: windows of such a row. None if other rows or user code decide, or if the query does not use windows.
+        kept: stored rows with this time.
+        is_late: whether such a row would be late now, or None if that is unknown.
+        missing_lateness: the extra allowed lateness (or watermark delay) that would admit such a row now. None if the row is not
+            late or if no lateness would help.
     """
 
     timestamp: int
@@ -137,7 +123,7 @@ class TimeFacts:
 
 
 def trace_of_state(known: KnownState) -> Trace:
-    """What is in a state, to be drawn: rows that are kept, windows that are open, how far time is."""
+    """Turn a state into a trace for drawing, with stored rows, open windows and the time reached."""
     bounds = [(one.key, one.window) for one in known.windows]
     by_bounds: dict[tuple[Any, Any], list[int]] = {}
     for number, (key, window) in enumerate(bounds):
@@ -165,7 +151,7 @@ def trace_of_state(known: KnownState) -> Trace:
     windows = [
         TracedWindow(number, key, window, 0, elements=tuple(held.get(number, ()))) for number, (key, window) in enumerate(bounds)
     ]
-    # Before all rows: when they came, and how far time was then, is unknown; the line says where it is now.
+    # The past is unknown. Time moves before all rows, so that the line shows the present time.
     plan, now = known.plan, -1
     return Trace(
         elements=tuple(elements),
@@ -181,12 +167,7 @@ def trace_of_state(known: KnownState) -> Trace:
 
 
 def time_facts(known: KnownState, time: int) -> TimeFacts:
-    """What the state knows of rows with an event time.
-
-    Args:
-        known: the state, of one key if windows of a key merge.
-        time: the event time.
-    """
+    """Return the state's knowledge of rows at an event time; ``known`` covers one key if windows of a key merge."""
     kept = tuple(row for row in known.rows if row.timestamp == time)
     by_time = known.plan.operator.capabilities.late_by_time
     if by_time is not None:
@@ -202,7 +183,7 @@ def time_facts(known: KnownState, time: int) -> TimeFacts:
     if not known.plan.assigner.is_event_time:
         return TimeFacts(time, windows, kept, False, None)
     if not windows:
-        # Between windows: late if time has passed it, else nobody's.
+        # The row is between windows. It is late if time has passed it, and otherwise no window takes it.
         return TimeFacts(time, windows, kept, None, None)
     if any(one.is_open for one in windows):
         return TimeFacts(time, windows, kept, False, None)
@@ -213,7 +194,7 @@ def time_facts(known: KnownState, time: int) -> TimeFacts:
 
 
 def _window_around(known: KnownState, time: int) -> tuple[WindowNow, ...] | None:
-    """The look-back of a row, which covers all look-backs of the query. None if other rows decide about its windows."""
+    """Return the look-back of a row, which covers all look-backs of the query. None if other rows decide about its windows."""
     looks = look_backs_of(known.plan.assigner)
     if looks is None:
         return None
@@ -223,11 +204,9 @@ def _window_around(known: KnownState, time: int) -> tuple[WindowNow, ...] | None
 
 
 def windows_now(known: KnownState, wanted: Window | tuple[int, int] | int) -> tuple[WindowNow, ...]:
-    """The windows that are meant: those that the state has, else what the plan says of where they would be.
+    """Return the matching windows of the state. If none match, return the matching windows of the plan.
 
-    Args:
-        known: the state.
-        wanted: the window, its bounds, or the time at which it starts (if none starts there: a time that it holds).
+    ``wanted`` is the window, its bounds, or its start. If no window starts then, a start also matches windows that contain it.
     """
     if isinstance(wanted, Window):
         of_state = [one for one in known.windows if one.window == wanted]
@@ -267,7 +246,7 @@ def _now(known: KnownState, window: Window, label: str | None) -> WindowNow:
 
 
 def _windows_of(known: KnownState, time: int) -> list[tuple[str | None, Window]] | None:
-    """The windows of a row, by kind, as far as the plan knows them; None: it does not."""
+    """Return the windows of a row by kind, or None if the plan does not determine them."""
     assigner, clock = known.plan.assigner, known.clock or 0
     labels: Sequence[str | None] = assigner.labels if isinstance(assigner, SeveralWindows) else (None,)
     assigners: Iterable[WindowAssigner] = assigner.assigners if isinstance(assigner, SeveralWindows) else (assigner,)
@@ -277,14 +256,14 @@ def _windows_of(known: KnownState, time: int) -> list[tuple[str | None, Window]]
             windows = list(one.assign_windows(None, time, clock))
             if isinstance(one, MergingWindowAssigner):
                 windows = _merged(one, windows, known)
-        except Exception:  # noqa: BLE001 - a gap from the row, or code of the user's own that is not here: whatever it raises
+        except Exception:  # noqa: BLE001 - a gap computed from the row, or user code that is missing: it may raise anything
             return None
         found += [(label, window) for window in windows]
     return found
 
 
 def _merged(assigner: MergingWindowAssigner, windows: Sequence[Window], known: KnownState) -> list[Window]:
-    """The windows that a row's would become part of."""
+    """Return the windows that a row's own windows would merge into."""
     own = [window for window in windows if isinstance(window, TimeWindow)]
     there = [one.window for one in known.windows if isinstance(one.window, TimeWindow)]
     merged = [(into, parts) for into, parts in assigner.merge_windows([*own, *there]) if any(one in parts for one in own)]
@@ -292,16 +271,12 @@ def _merged(assigner: MergingWindowAssigner, windows: Sequence[Window], known: K
 
 
 def follows_rows(plan: WindowPlan) -> bool:
-    """Whether windows are of no time: count windows, global windows."""
+    """Return whether windows depend on rows rather than time, as count windows and global windows do."""
     return isinstance(plan.assigner, GlobalWindows)
 
 
 def check_key(plan: WindowPlan, *, given: bool) -> None:
-    """Sessions are those of a key.
-
-    Raises:
-        InvalidPlanError: none was given.
-    """
+    """Raise InvalidPlanError if windows merge and no key is given, because sessions depend on the other rows of the key."""
     if isinstance(plan.assigner, MergingWindowAssigner) and plan.key_names and not given:
         raise InvalidPlanError(
             "which session a row would be in depends on those of its key: give key= "

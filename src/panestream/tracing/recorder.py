@@ -1,4 +1,4 @@
-"""The row operator, which writes down what it does."""
+"""A row operator that records everything it does."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from panestream.windowing.windows import TimeWindow, Window
 
 @dataclass(slots=True)
 class _OpenWindow:
-    """A window while it is recorded: what it is as a whole, and what it holds now."""
+    """A window while it is recorded; ``held`` has its current elements, and ``ever`` all elements it ever held."""
 
     traced: TracedWindow
     held: list[int] = field(default_factory=list)
@@ -29,18 +29,18 @@ class _OpenWindow:
 
 
 class TracedOperator(RowOperator):
-    """Does what the row operator does, an element at a time, and records it: :meth:`trace`.
+    """The row operator, working element by element and recording everything for :meth:`trace`.
 
-    It keeps every element for as long as it lives: it is for tests, examples and questions, not for jobs.
+    It keeps every element in memory, so it is for tests, examples and questions rather than for jobs.
     """
 
     def __init__(self, plan: RowPlan, state: State, key_group: int = 0) -> None:
-        """Begins where the state left off; what windows of the state hold is not known, only what comes from now on."""
+        """Start from a state. The contents of windows that are already in the state remain unknown."""
         self._step = 0
         self._elements: list[TracedElement] = []
         self._windows: list[_OpenWindow] = []
-        self._open: dict[int, _OpenWindow] = {}  # by id() of a live WindowState
-        self._alive: dict[int, WindowState] = {}  # so that no id() is used twice
+        self._open: dict[int, _OpenWindow] = {}  # keyed by id() of a live WindowState
+        self._alive: dict[int, WindowState] = {}  # keeps them alive, so that no id() is reused
         self._watermarks: list[TimeMoved] = []
         self._clocks: list[TimeMoved] = []
         self._arriving: int | None = None
@@ -55,11 +55,11 @@ class TracedOperator(RowOperator):
 
     def _use(self, assigner: WindowAssigner) -> WindowAssigner:
         super()._use(assigner)
-        self._fast = None  # the loops that take many rows at once tell nobody of each
+        self._fast = None  # the loops over many rows do not report each row
         return assigner
 
     def trace(self, *, in_microseconds: bool = True) -> Trace:
-        """What has happened so far."""
+        """Return the trace of everything recorded until now."""
         window = self.plan.window
         return Trace(
             elements=tuple(self._elements),
@@ -79,7 +79,7 @@ class TracedOperator(RowOperator):
     def element(self, key: Any, timestamp: int, element: Any) -> None:
         number, step = len(self._elements), self._next_step()
         watermark, clock, closed = self.watermark, self.processing_time, self.closed
-        # Its place is taken now: timers that run because of it come after it.
+        # Take its place now, because timers that run because of it come after it.
         self._elements.append(TracedElement(number, step, key, timestamp, element, watermark, clock, closed, "taken", ()))
         self._arriving, self._taken, self._refused, self._fate = number, [], [], "taken"
         self._cause = Cause("element", timestamp, number)
@@ -104,12 +104,12 @@ class TracedOperator(RowOperator):
         return self._found(super()._find_merging(owner, window), window)
 
     def _found(self, window_state: WindowState | None, window: Window) -> WindowState | None:
-        """The arriving element goes into a window now, before its trigger is asked; or into none."""
+        """Record that a window takes the arriving element, before its trigger is called, or that the window is closed."""
         if window_state is None:
             self._refused.append(window)
             return None
         known, number = self._known(window_state), self._arriving
-        assert number is not None  # noqa: S101 - windows are looked for when an element arrives, and then only
+        assert number is not None  # noqa: S101 - windows are looked up only when an element arrives
         known.held.append(number)
         known.ever.append(number)
         self._taken.append(known.traced.number)
@@ -125,7 +125,7 @@ class TracedOperator(RowOperator):
 
     def _merge(self, result: TimeWindow, old: list[WindowState]) -> WindowState:
         members = [self._known(window_state) for window_state in old]
-        # The operator takes contents over in this order, of the windows that have some.
+        # The operator takes over contents in this order, from the windows that have any.
         merged = super()._merge(result, old)
         known = self._known(merged)
         known.held = [number for member in members for number in member.held]
@@ -158,7 +158,7 @@ class TracedOperator(RowOperator):
         del self._open[id(window_state)], self._alive[id(window_state)]
 
     def _current(self, number: int) -> int:
-        """The window that a window has gone into by now."""
+        """Return the window that a window has merged into by now."""
         while (into := self._windows[number].traced.merged_into) is not None:
             number = into
         return number
@@ -181,7 +181,7 @@ class TracedOperator(RowOperator):
         known, before, self._evicted = self._known(window_state), len(self._fired), []
         which = self._which_firing(window_state)
         elements, cause = tuple(known.held), self._cause
-        assert cause is not None  # noqa: S101 - a trigger is asked when an element comes or a timer runs
+        assert cause is not None  # noqa: S101 - a trigger is called only for an element or a timer
         step = self._next_step()
         super().fire(window_state)
         evicted = (*self._evicted, (), ())
@@ -236,7 +236,7 @@ class TracedOperator(RowOperator):
 
 
 def _described(assigner: WindowAssigner, *others: Any) -> str:
-    """As code shows them; of functions and of objects without words of their own the name, not where they lie in memory."""
+    """Return the parts as in code. Functions and objects with a default ``repr`` appear by name, without a memory address."""
     text = ", ".join(repr(part) for part in (assigner, *others) if part is not None)
     text = re.sub(r"<function (\S+) at 0x[0-9a-f]+>", r"\1", text).replace("<lambda>", "lambda")
     return re.sub(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>", r"\1()", text)

@@ -1,4 +1,4 @@
-"""Why a row is where it is, or nowhere; and why a window gave what it gave: answers of a trace."""
+"""Answers from a trace: why a row is in its windows or in none, and why a window emitted its results."""
 
 from __future__ import annotations
 
@@ -16,21 +16,20 @@ from panestream.windowing.time import MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow, Window
 
 MOST_SHOWN = 20
-"""So many rows or windows are told of in words; :attr:`Explanation.facts` has all."""
+"""The most rows or windows described in words; :attr:`Explanation.facts` has all."""
 
 ANY: Any = type("Any", (), {"__repr__": lambda _: "ANY"})()
-"""Whatever the key is. (None is a key like any other.)"""
+"""The default that matches every key, since None is a valid key."""
 
 
 class Explanation:
-    """An answer: ``print`` it, show it in a notebook, or look at its :attr:`facts`.
+    """An answer that can be printed, shown in a notebook, or read from :attr:`facts`.
 
     Attributes:
-        facts: of each row, or each window, that was asked for; of a state :class:`TimeFacts` or :class:`WindowNow`.
+        facts: one entry for each requested row or window. For a state, :class:`TimeFacts` or :class:`WindowNow`.
     """
 
     def __init__(self, facts: tuple[Any, ...], paragraphs: list[list[str]]) -> None:
-        """The facts, and what is said: paragraphs of lines."""
         self.facts = facts
         self._paragraphs = paragraphs
 
@@ -56,22 +55,7 @@ def explain(
     at: Instant | None = None,
     window: Window | tuple[int, int] | Instant | None = None,
 ) -> Explanation:
-    """What a trace knows of some rows, or of some windows.
-
-    Args:
-        trace: what happened.
-        key: only of this key.
-        row: the row itself; or a function of a row that says whether it is meant; or, of rows with columns, a dict of some.
-        at: the row's event time.
-        window: the window, or ``(start, end)``, or the time at which it starts; asks for windows, and not for rows.
-
-    Returns:
-        The answer. Where there is no such row or window it says so, and what there is.
-
-    Raises:
-        InvalidPlanError: rows and windows were asked for at once; a time without zone.
-        InvalidDurationError: a time that is none.
-    """
+    """Explain rows or windows of a trace, with the arguments and errors of :func:`why`."""
     if not trace.watched:
         raise InvalidPlanError(
             "a trace of a state has what is in it, to be drawn, and not what became of rows: ask the state, "
@@ -82,7 +66,7 @@ def explain(
         rows = [one for one in trace.elements if _is_meant(one, key, row, time)]
         if isinstance(row, Mapping):
             _check_names(trace, row)
-        # Nothing but the row itself says which of those without event time are meant.
+        # Rows without event time can be selected only by their contents.
         unusable = [one for one in trace.unusable if row is not ANY and time is None and _is_row(one.value, row)]
         return _of_rows(trace, rows, unusable)
     if row is not ANY or at is not None:
@@ -112,12 +96,12 @@ def _is_row(found: Any, row: Any) -> bool:
 
 
 def _named(row: Any, name: Any) -> Any:
-    """A row's column; ANY: it has none of that name."""
+    """Return a column of a row, or ANY if the row lacks it."""
     return row.get(name, ANY) if isinstance(row, Mapping) else getattr(row, str(name), ANY)
 
 
 def _check_names(trace: Trace, wanted: Mapping[Any, Any]) -> None:
-    """Refuses columns that no row has: else the answer would be that there is no such row."""
+    """Reject columns that no row has, since the answer would otherwise be that the row does not exist."""
     rows = [*(one.value for one in trace.elements), *(one.value for one in trace.unusable)]
     unknown = [name for name in wanted if rows and all(_named(row, name) is ANY for row in rows)]
     if unknown:
@@ -218,7 +202,7 @@ def _in_window_told(trace: Trace, one: RowInWindow) -> list[str]:
 
 
 def _next_firing(trace: Trace, of: TracedWindow) -> list[str]:
-    """By when an open window fires without further rows, as far as that is known."""
+    """Return when an open window fires at the latest without further rows, as far as that is known."""
     words, window = words_of(trace), of.window
     if trace.fires_by_time is False:
         return ["Time does not make it fire: only a further row may."]
@@ -294,7 +278,7 @@ def _end_told(trace: Trace, facts: WindowFacts) -> str:
         until = window.window.max_timestamp() + (trace.allowed_lateness if trace.is_event_time else 0)
         return f"It is open, until the {'watermark' if trace.is_event_time else 'clock'} has passed {words.time(until)}."
     which, time = ("watermark", window.cleared_watermark) if trace.is_event_time else ("clock", window.cleared_clock)
-    assert time is not None  # noqa: S101 - a window that has gone knows when
+    assert time is not None  # noqa: S101 - a cleared window has its time
     return f"It went when the {which} came to {words.time(time)}."
 
 
@@ -307,39 +291,31 @@ def _missing(trace: Trace) -> list[list[str]]:
 
 
 class Traceable(Protocol):
-    """What a trace can be had of: a harness made with ``traced=True``, the result of a query over a batch, a checkpoint."""
+    """A source of traces: a harness made with ``traced=True``, the result of a query over a batch, or a checkpoint."""
 
     def trace(self) -> Trace:
-        """What happened."""
+        """Return the trace."""
 
 
 class Answering(Protocol):
-    """What answers by itself: a state, which has no account of what happened."""
+    """A source that answers without a trace because it lacks a history, such as a state."""
 
     def why(
         self, *, key: Any = ANY, at: Instant | None = None, window: Window | tuple[int, int] | Instant | None = None
     ) -> Explanation:
-        """The answer."""
+        """Return the answer."""
 
 
 class TraceableByKey:
-    """Of what a trace of one key can be had without a look at the others, which may be very many."""
+    """A source that can trace one key without reading the other keys, which may be very many."""
 
     def trace(self, *, key: Any = ANY) -> Trace:
-        """What happened, to the rows of one key."""
+        """Return the trace of one key."""
         raise NotImplementedError
 
 
 def trace_of(source: Trace | Traceable, key: Any = ANY) -> Trace:
-    """The trace of whatever has one.
-
-    Args:
-        source: what has one.
-        key: the only key that will be asked about.
-
-    Raises:
-        InvalidPlanError: it has none.
-    """
+    """Return the trace of a source, only of ``key`` if the source can do that. Raise InvalidPlanError if it lacks a trace."""
     if isinstance(source, Trace):
         return source
     if not callable(getattr(source, "trace", None)):
@@ -360,35 +336,35 @@ def why(
     at: Instant | None = None,
     window: Window | tuple[int, int] | Instant | None = None,
 ) -> Explanation:
-    """Why rows are where they are, or nowhere; or, with ``window``, what windows gave, and what made them.
+    """Explain which windows took rows and which results contain them or, with ``window``, the results of windows.
 
-    Of a row: which windows took it, what became of these, in which firings it was and what caused them; or by which watermark it
-    was late, and how much lateness would have kept it. Of a window: its rows, its firings, what it merged out of, when it went,
-    and which rows came too late for it. Nothing of the kind is in Flink.
+    The answer about a row lists the windows that took it, their later history, and the firings it was in with their causes. For a
+    late row it gives the watermark that closed the window, and the lateness that would have kept the row. The answer about a
+    window lists its rows, firings, merged parts, time of removal, and rows that came too late. Flink does not offer this.
 
-    A checkpoint or savepoint keeps no account of rows. Asked for an event time (``at``) or for a window it tells what it still
-    knows: which windows have that time, whether they are open, what they hold, when they are due, whether such a row is late by
-    now; and what it can no longer know.
+    A checkpoint or savepoint does not store the history of rows. For an event time (``at``) or a window, it reports the windows
+    of that time, whether they are open, their contents and due times, whether such a row is late now, and the open questions.
 
     Args:
-        source: a :class:`~panestream.testing.WindowTestHarness` made with ``traced=True``; the result of a query over a batch
-            DataFrame (up to 100,000 rows, of the key if there is one: see :meth:`WindowedResult.trace`); a checkpoint or
-            savepoint (``pst.state.read_checkpoint``, ``pst.state.read_savepoint``); or a trace.
-        key: only of this key.
-        row: the row itself; or a function of a row that says whether it is meant; or, of rows with columns, a dict of some.
-        at: the row's event time: a text such as ``"2026-01-31 10:04"`` (UTC, or with its zone), a ``datetime`` with a zone, a
+        source: a trace, or something that can be traced. This is a :class:`~panestream.testing.WindowTestHarness` made with
+            ``traced=True``, the result of a query over a batch DataFrame (up to 100,000 rows, of the key if one is given, see
+            :meth:`WindowedResult.trace`), or a checkpoint or savepoint (``pst.state.read_checkpoint``,
+            ``pst.state.read_savepoint``).
+        key: only rows and windows of this key.
+        row: the row itself, a predicate on rows, or a dict of column values.
+        at: the row's event time, as text such as ``"2026-01-31 10:04"`` (UTC, or with its zone), a ``datetime`` with a zone, a
             duration since the epoch (``"90 seconds"``), or an integer.
-        window: the window, or ``(start, end)``, or the time at which it starts; asks for windows, and not for rows.
+        window: the window, ``(start, end)``, or the time at which it starts. Excludes ``row`` and ``at``.
 
     Returns:
-        The answer: printed, it is text; in a notebook, paragraphs; ``.facts`` are data. Where there is no such row or window it
-        says so, and what there is.
+        The answer, as text if printed, as paragraphs in a notebook, and as data in ``.facts``. If nothing matches, it names the
+        existing rows or windows.
 
     Raises:
-        InvalidPlanError: the source has no trace; rows and windows were asked for at once, or a row of a state; a time without a
-            zone.
-        InvalidDurationError: a time that is none.
-        CheckpointError: the key is not of the key columns of a state.
+        InvalidPlanError: if the source cannot be traced, if rows and windows are requested together, if ``row`` is given for a
+            state, or if a time lacks a zone.
+        InvalidDurationError: if a time cannot be parsed.
+        CheckpointError: if the key does not fit the key columns of a state.
 
     >>> import panestream as pst
     >>> minutes = pst.TumblingEventTimeWindows.of("1 minute")
@@ -403,7 +379,7 @@ def why(
     """
     if isinstance(source, Trace) or not callable(getattr(source, "why", None)):
         trace = trace_of(cast("Trace | Traceable", source), key)
-        # Spark has found the rows of the key: what is equal is for it to say (a list, a time without zone, NaN).
+        # Spark has selected the rows of the key, because Spark decides which keys are equal (a list, a time without zone, NaN).
         left = ANY if isinstance(source, TraceableByKey) else key
         return explain(trace, key=left, row=row, at=at, window=window)
     if row is not ANY:

@@ -1,4 +1,4 @@
-"""Why, asked of a state: what it still knows of a window, or of rows with an event time; and what it can no longer know."""
+"""Answers from a state: its knowledge of a window or of rows at an event time, and the questions it cannot answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow, Window
 
 MOST_SHOWN = 20
-"""So many windows of one kind are told of in words; ``.facts`` has all that were looked at."""
+"""The most windows of one kind described in words; ``.facts`` has all that were read."""
 _WORDS = Words(in_microseconds=True)
 _time = _WORDS.time
 _TIMES = {1: "once", 2: "twice"}
@@ -31,18 +31,7 @@ _TIMES = {1: "once", 2: "twice"}
 def explain_state(
     known: KnownState, *, key: Any = ANY, at: Instant | None = None, window: Window | tuple[int, int] | Instant | None = None
 ) -> Explanation:
-    """What a state knows of rows with an event time, or of windows; at last what it cannot know.
-
-    Args:
-        known: the state, of what is asked for.
-        key: the key that was asked for.
-        at: the rows' event time.
-        window: the window, ``(start, end)``, or the time at which it starts.
-
-    Raises:
-        InvalidPlanError: not one of ``at`` and ``window`` was given; a time without zone.
-        InvalidDurationError: a time that is none.
-    """
+    """Explain rows at an event time (``at``) or windows, whichever is given, from a state. Errors are as for ``why``."""
     if (at is None) == (window is None):
         raise InvalidPlanError(
             "a state keeps no account of rows: ask for an event time (at=), which windows have it and whether it is late by now, "
@@ -54,7 +43,7 @@ def explain_state(
         told = [_time_told(known, facts, of_key), *(_now_told(known, one) for one in (facts.windows or ())[:MOST_SHOWN])]
         return Explanation((facts,), [*told, *_verdict(known, facts), _unknown(known, rows=True)])
     wanted = window if isinstance(window, (Window, tuple)) or window is None else instant(window, "the window's start")
-    assert wanted is not None  # noqa: S101 - one of both was given
+    assert wanted is not None  # noqa: S101 - the check above leaves one of them
     found = windows_now(known, wanted)
     if not found:
         return Explanation((), [_no_window(known, wanted, of_key), _unknown(known, rows=False)])
@@ -77,7 +66,7 @@ def _time_told(known: KnownState, facts: TimeFacts, of_key: str) -> list[str]:
 
 
 def _without_windows(known: KnownState) -> str:
-    """Why the windows of a row are unknown."""
+    """Return why the windows of a row are unknown."""
     if not known.plan.operator.capabilities.has_windows:
         return "There are no windows: a row meets the rows of the other stream in the interval around it."
     if known.plan.operator.capabilities.late_by_time is not None:
@@ -122,7 +111,7 @@ def _verdict(known: KnownState, facts: TimeFacts) -> list[list[str]]:
 
 
 def _verdict_by_time(known: KnownState, facts: TimeFacts, past: int) -> list[str]:
-    """The verdict if the watermark alone decides, whatever the windows."""
+    """Return the verdict if the watermark alone decides, independent of windows."""
     reached = f"the watermark has come to {_time(facts.timestamp + past)}."
     if not facts.is_late:
         return [f"Such a row is taken, if it comes now. It is late once {reached}"]
@@ -173,7 +162,7 @@ def _was_in_results(known: KnownState) -> str:
 
 
 def _state_of(known: KnownState, one: WindowNow) -> str:
-    """Whether it is open, and until when."""
+    """Return whether the window is open, and until when."""
     plan, window = known.plan, one.window
     if not isinstance(window, TimeWindow):
         return "has no end: it is open."
@@ -239,7 +228,7 @@ def _no_window(known: KnownState, wanted: Any, of_key: str) -> list[str]:
 
 
 def _unknown(known: KnownState, *, rows: bool) -> list[str]:
-    """What can no longer be known."""
+    """Return what cannot be known any longer."""
     lines = ["What the state cannot say:"]
     if rows and known.row_count == 0:
         lines.append("Whether such a row has come: it keeps what became of rows in open windows, and not the rows.")

@@ -1,4 +1,4 @@
-"""Times, lengths, keys and windows of a trace, for people."""
+"""Texts for times, durations, keys and windows of a trace."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WHICH = {"early": "early", "on_time": "on time", "late": "late"}
 
 
 class Words:
-    """How a trace's times are written: as times of day where they are microseconds since the epoch, else as the numbers they are.
+    """The notation of a trace's times: times of day if they are microseconds since the epoch, and plain numbers otherwise.
 
     >>> Words(in_microseconds=True).time(90_000_000), Words(in_microseconds=True).time(1_511_658_000_000_000)
     ('00:01:30', '2017-11-26 01:00:00')
@@ -25,11 +25,10 @@ class Words:
     """
 
     def __init__(self, *, in_microseconds: bool) -> None:
-        """Whether times are microseconds since the epoch."""
         self._in_microseconds = in_microseconds
 
     def time(self, time: int) -> str:
-        """A moment in UTC; of the first day of the epoch, where examples have their times, without the day."""
+        """Return a time in UTC, without the day on the first day of the epoch, which examples use."""
         if time <= MIN_TIMESTAMP:
             return "the beginning of time"
         if time >= MAX_TIMESTAMP:
@@ -40,15 +39,15 @@ class Words:
         return text.removesuffix("Z").replace("T", " ").removeprefix("1970-01-01 ")
 
     def length(self, length: int) -> str:
-        """How long something is at least: to the millisecond, rounded up."""
+        """Return a duration rounded up to the millisecond."""
         return format_duration(-(-length // _MS) * _MS) if self._in_microseconds else str(length)
 
     def window(self, window: Window) -> str:
-        """A window's bounds."""
+        """Return a window's bounds."""
         return f"[{self.time(window.start)}, {self.time(window.end)})" if isinstance(window, TimeWindow) else "the global window"
 
     def cause(self, firing: Firing, trace: Trace) -> str:
-        """What made a window fire."""
+        """Return what made a window fire."""
         cause, window = firing.cause, trace.windows[firing.window].window
         if cause.element is not None:
             return f"row {value(trace.elements[cause.element].value)} came"
@@ -59,12 +58,12 @@ class Words:
 
 
 def words_of(trace: Trace) -> Words:
-    """How the times of a trace are written."""
+    """Return the notation of a trace's times."""
     return Words(in_microseconds=trace.in_microseconds)
 
 
 def value(found: object) -> str:
-    """A key, a row or a result.
+    """Return the text of a key, a row or a result.
 
     >>> value(datetime(2026, 1, 1, 10)), value("ann"), value((1, datetime(2026, 1, 1)))
     ('2026-01-01 10:00:00', "'ann'", '(1, 2026-01-01 00:00:00)')
@@ -73,12 +72,12 @@ def value(found: object) -> str:
 
 
 def listed(found: Sequence[object]) -> str:
-    """Several of them."""
+    """Return the texts of several values."""
     return printable(", ".join(map(_told, found)), 300)
 
 
 def _told(found: object) -> str:
-    """As ``repr`` shows it, but with times as people write them, and rows by their columns."""
+    """Return the ``repr`` with readable times, and rows by their columns."""
     if isinstance(found, (date, datetime, time)):
         return str(found)
     columns = getattr(found, "columns", None)
