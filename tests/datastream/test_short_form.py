@@ -40,6 +40,9 @@ def same_aggregates():
         (F.max_by("the page", "price"), agg.max_by("the page", "price")),
         (F.min_by("the page", price), agg.min_by("the page", "price")),
         (F.approx_count_distinct("price"), agg.approx_count_distinct("price")),
+        (F.count_if(price > 3).alias("dear"), agg.sum("if((price > 3), 1L, 0L)").alias("dear")),
+        (F.bool_and(price > 3).alias("all"), agg.min("(price > 3)").alias("all")),
+        (F.some(price > 3).alias("any"), agg.max("(price > 3)").alias("any")),
         (agg.count().alias("mine"), agg.count().alias("mine")),
     ]
 

@@ -34,9 +34,12 @@ _OF_ONE: dict[str, Callable[[str], agg.Aggregate]] = {
     "any_value": agg.first,
     "approx_count_distinct": agg.approx_count_distinct,
     "avg": agg.mean,
+    "bool_and": agg.min,
+    "bool_or": agg.max,
     "collect_list": agg.collect_list,
     "count": agg.count,
     "count distinct": agg.count_distinct,
+    "every": agg.min,
     "first": agg.first,
     "first_value": agg.first,
     "last": agg.last,
@@ -44,6 +47,7 @@ _OF_ONE: dict[str, Callable[[str], agg.Aggregate]] = {
     "max": agg.max,
     "mean": agg.mean,
     "min": agg.min,
+    "some": agg.max,
     "std": agg.stddev,
     "stddev": agg.stddev,
     "stddev_samp": agg.stddev,
@@ -76,6 +80,9 @@ def translations(text: str, quote: Callable[[str], str]) -> Iterator[Translation
     distinct = "DISTINCT " if name != function else ""
     if function == "count" and arguments in (["1"], ["*"]):
         yield Translation("count(1)", agg.count())
+    elif len(arguments) == 1 and function == "count_if":
+        condition = quote(arguments[0])
+        yield Translation(f"count_if({condition})", agg.sum(f"if({condition}, 1L, 0L)"))
     elif len(arguments) == 1 and function in _OF_ONE:
         yield Translation(f"{name}({distinct}{quote(arguments[0])})", _OF_ONE[function](arguments[0]))
         if function in _MAY_SKIP_NULLS:
