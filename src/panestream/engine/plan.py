@@ -1,7 +1,8 @@
 """The immutable plan of a windowed query: everything that the exchange and an operator need, without Spark.
 
-A :class:`WindowPlan` holds the properties of all queries: keys, event time, key groups and outputs. Its :class:`OperatorSpec` decides how
-rows are packed, which operator runs and which columns it emits. The exchange, Spark and batch mode use only these two classes.
+A :class:`WindowPlan` holds the properties of all queries: keys, event time, key groups and outputs. Its :class:`OperatorSpec`
+decides how rows are packed, which operator runs and which columns it emits. The exchange, Spark and batch mode use only these two
+classes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Rows as users' functions see them: one tuple per row, its values found by name, and Arrow tables made of such."""
+"""Rows as user functions see them: one tuple per row, with values by name, and their conversion to Arrow tables."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from panestream.engine.kernels.exact_values import lost_value
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
 
 Place: TypeAlias = Callable[[int], str]
-"""Of each of some values where it comes from, in words for errors."""
+"""A function from the position of a value to its origin, in words for errors."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""What Python's datetime can hold, in microseconds since the epoch."""
+"""The range of Python's datetime, in microseconds since the epoch."""
 _UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeError, LookupError)
-"""What Arrow raises for values that do not fit a type. A series of pandas has no label 0, for example."""
+"""The errors of Arrow for values that do not fit a type. For example, a pandas series may lack the label 0."""
 
 
 class Element(tuple[Any, ...]):
     """One row: a named tuple whose values are also found by name, like PySpark's ``Row``: ``row.price``, ``row["price"]``.
 
-    A column whose name is no identifier is reached by ``row["its name"]`` only.
+    A column whose name is not an identifier is available only as ``row["its name"]``.
 
     >>> row_type = RowType(pa.schema([("user", pa.string()), ("unit price", pa.int64())]))
     >>> row = row_type.make(("ann", 3))
@@ -42,15 +42,15 @@ class Element(tuple[Any, ...]):
         return tuple.__getitem__(self, self._position(at) if type(at) is str else at)
 
     def __getattr__(self, name: str) -> Any:
-        # Only names that are no attribute come here.
+        # Python calls this only for unknown attributes.
         raise AttributeError(f"the row has no column {name!r}; {did_you_mean(name, self.columns)}")
 
     def asDict(self) -> dict[str, Any]:  # noqa: N802 - PySpark's name
-        """The values by column."""
+        """Return the values by column."""
         return dict(zip(self.columns, self, strict=True))
 
     def replace(self, **values: Any) -> Element:
-        """The row with some values changed, for reduce functions."""
+        """Return the row with some values changed, for reduce functions."""
         changed = list(self)
         for name, value in values.items():
             changed[self._position(name)] = value
@@ -70,11 +70,7 @@ class Element(tuple[Any, ...]):
 
 
 class RowType:
-    """Turns Arrow tables of one schema into rows, and rows into Arrow columns.
-
-    Attributes:
-        schema: of the tables.
-        element: the class of the rows.
+    """Turns Arrow tables of one schema into rows, and rows into Arrow columns; ``element`` is the class of the rows.
 
     >>> row_type = RowType(pa.schema([("user", pa.string()), ("price", pa.int64())]))
     >>> row_type.rows(pa.table({"user": ["ann", "bob"], "price": [3, None]}))
@@ -83,7 +79,7 @@ class RowType:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        # The named tuple for its fast access by attribute.
+        # The named tuple provides fast attribute access.
         fields = namedtuple("Row", schema.names, rename=True)  # type: ignore[misc] # noqa: PYI024
         members = {"__slots__": (), "__doc__": None, "columns": tuple(schema.names), "_row_type": self}
         self.element: type[Any] = type("Row", (Element, fields), members)
@@ -94,28 +90,28 @@ class RowType:
 
     @staticmethod
     def of(element: type | None) -> RowType | None:
-        """The row type whose rows are instances of ``element``; None where there is none."""
+        """Return the row type whose rows are instances of ``element``, or None."""
         found: RowType | None = getattr(element, "_row_type", None)
         return found
 
     def rows(self, table: pa.Table) -> list[Element]:
-        """The rows of a table."""
+        """Return the rows of a table."""
         return self.from_columns([python_values(table.column(name)) for name in self.schema.names], table.num_rows)
 
     def from_columns(self, columns: Sequence[Sequence[Any]], rows: int) -> list[Element]:
-        """Rows from columns of Python values."""
+        """Return rows from columns of Python values."""
         if not columns:
             return [self.make(())] * rows
         return list(map(self.make, zip(*columns, strict=True)))
 
     def columns(self, elements: Sequence[Sequence[Any]]) -> list[pa.Array]:
-        """Rows as Arrow columns."""
+        """Return rows as Arrow columns."""
         values: Sequence[Sequence[Any]] = list(zip(*elements, strict=True)) if elements else [()] * len(self.schema)
         return [arrow_column(column, field) for column, field in zip(values, self.schema, strict=True)]
 
 
 def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """A column as Python values: numbers, strings, ``datetime`` (with UTC where the column has a zone), lists, dicts.
+    """Return a column as Python values: numbers, strings, ``datetime`` (in UTC if the column has a zone), lists, dicts.
 
     Raises:
         InvalidEventTimeError: a timestamp that Python's ``datetime`` cannot hold.
@@ -131,7 +127,7 @@ def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
 
 
 def _has_maps(kind: pa.DataType) -> bool:
-    """Whether there are maps in it: they become dicts, as in PySpark's rows."""
+    """Return whether a type contains maps, which become dicts as in PySpark's rows."""
     if pa.types.is_map(kind):
         return True
     if pa.types.is_list(kind) or pa.types.is_large_list(kind):
@@ -140,7 +136,7 @@ def _has_maps(kind: pa.DataType) -> bool:
 
 
 def _with_dicts(value: Any, kind: pa.DataType) -> Any:
-    """A value with dicts for maps, which are lists of pairs to Arrow (it makes dicts of them itself from version 20 on)."""
+    """Convert maps to dicts; Arrow returns lists of pairs (and dicts only from version 20 on)."""
     if value is None or not _has_maps(kind):
         return value
     if pa.types.is_map(kind):
@@ -154,7 +150,7 @@ def _with_dicts(value: Any, kind: pa.DataType) -> Any:
 
 
 def _datetimes(array: pa.Array, kind: pa.TimestampType) -> list[Any]:
-    # Arrow's own way looks up the time zone for every single value.
+    # Arrow itself looks up the time zone for every single value.
     micros = array.cast(pa.timestamp("us", tz=kind.tz)).view(pa.int64())
     numbers = micros.fill_null(0).to_numpy()
     if len(numbers) and (numbers.min() < _FIRST or numbers.max() > _LAST):
@@ -166,7 +162,7 @@ def _datetimes(array: pa.Array, kind: pa.TimestampType) -> list[Any]:
     if kind.tz is None:
         found = numbers.astype("datetime64[us]").astype(object).tolist()
     else:
-        # Adding spans takes a tenth of the time of giving each datetime its zone.
+        # Adding spans takes a tenth of the time of setting each datetime's zone.
         found = [_EPOCH + span for span in numbers.astype("timedelta64[us]").tolist()]
     if array.null_count:
         valid: Iterator[bool] = iter(array.is_valid().to_numpy(zero_copy_only=False))
@@ -175,16 +171,10 @@ def _datetimes(array: pa.Array, kind: pa.TimestampType) -> list[Any]:
 
 
 def arrow_column(values: Sequence[Any], field: pa.Field, place: Place | None = None) -> pa.Array:
-    """Python values as one Arrow column.
-
-    Args:
-        values: the values.
-        field: name and type of the column.
-        place: where each value comes from, for errors.
+    """Return Python values as one Arrow column; ``place`` gives each value's origin for errors.
 
     Raises:
-        InvalidPlanError: a value does not fit the declared type, or would lose something in it; names the column, the type, the
-            place and the first such value.
+        InvalidPlanError: a value does not fit the type or would change. The message has the column, type, place and value.
     """
     try:
         if pa.types.is_timestamp(field.type) and field.type.tz is not None and field.type.unit == "us":
@@ -208,9 +198,9 @@ def arrow_column(values: Sequence[Any], field: pa.Field, place: Place | None = N
 
 
 def instants(values: Sequence[Any], type_: pa.TimestampType) -> pa.Array:
-    """Datetimes that have a zone, or None, as a column of microseconds; others as Arrow takes them."""
+    """Return datetimes that have a zone, or None, as a column of microseconds; others as Arrow converts them."""
     try:
-        # Arrow's own way asks the zone of every single value.
+        # Arrow itself asks the zone of every single value.
         spans = [None if value is None else value - _EPOCH for value in values]
     except TypeError:
         return pa.array(values, type_)
@@ -226,15 +216,10 @@ def _fits(value: Any, wanted: pa.DataType) -> bool:
 
 
 def result_columns(results: Sequence[Any], schema: pa.Schema, place: Place | None = None) -> list[pa.Array]:
-    """What users' functions returned as the columns of ``schema``.
+    """Return the results of user functions as the columns of ``schema``; ``place`` gives each result's origin for errors.
 
-    A result is a tuple, list or row with a value for each column, a dict with the columns' names, or, where the schema has one
+    A result is a tuple, list or row with a value for each column, a dict with the columns' names, or, if the schema has one
     column, the value itself. None is a row of nulls.
-
-    Args:
-        results: the results.
-        schema: the columns.
-        place: where each result comes from, for errors.
 
     Raises:
         InvalidPlanError: a result has another shape, or a value does not fit.
