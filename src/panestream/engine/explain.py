@@ -75,7 +75,6 @@ def explain_plan(
 
 
 def _streams(plan: WindowPlan) -> list[str]:
-    """Describe the two streams of a plan."""
     lines = ["two, left and right, each row with the side that it is of; the smaller of their watermarks counts"]
     if plan.pairs is not None and plan.operator.capabilities.has_windows:
         lines.append(f"{plan.pairs.how} join: a window keeps the rows of each side once; outputs make pairs of them")
@@ -108,7 +107,6 @@ def has_gaps(assigner: WindowAssigner) -> bool:
 
 
 def _zones(plan: WindowPlan) -> list[str]:
-    """Describe the zone rules that calendars use."""
     every = plan.assigner.assigners if isinstance(plan.assigner, SeveralWindows) else (plan.assigner,)
     rules = dict.fromkeys((one.rules.zone, one.rules.version) for one in every if isinstance(one, CalendarWindows))
     return [f"the clock of {zone} by the zone rules {version} of this machine, for all that run it" for zone, version in rules]
@@ -228,7 +226,7 @@ def small_table(caption: str, said: Iterable[tuple[str, str]]) -> str:
 
 def parts_of(shown: Shown) -> Mapping[str, str]:
     """Return the parts of an object that is shown within another one."""
-    return shown._parts()  # noqa: SLF001 - its own class's
+    return shown._parts()  # noqa: SLF001 - a method of the same module
 
 
 def listed(names: Sequence[str]) -> str:

@@ -93,12 +93,10 @@ class WindowPlan:
         arrival: the columns (or SQL) that define the order of arrival, as the user wrote them. None for Spark's order.
         processing_time: the column (or SQL) used as processing time, as the user wrote it. None for Spark's batch time.
         ticks: engine units per millisecond of Spark's clock (the engine is unit-free, Spark's windows count microseconds).
-        split: how a key's rows are spread over key groups, or None if each key belongs to one.
         most_bytes: the limit of the rows held in memory at once, per window and per micro-batch of a key group.
         batch_bytes: the limit of a key group's rows in a batch, or None for no limit.
         since: the event time before which rows belong to the history that the query started from and are left out, or None.
         ends: whether the query stops by itself after reading all input, so that it never waits for silence.
-        pairs: how a join pairs the rows of a window, or None.
         constants: columns at the end of every main row, each with one fixed text.
     """
 
@@ -156,7 +154,6 @@ class WindowPlan:
 
     @property
     def carries_rows(self) -> bool:
-        """True if every row crosses the exchange whole."""
         return carries_rows(self.operator, self.watermark, self.late_tag)
 
     @property
@@ -201,7 +198,6 @@ class WindowPlan:
         return pa.schema([*self.key_schema, *label, *bounds, *results])
 
     def output_schema(self, tag: str) -> pa.Schema:
-        """Return the columns of an output."""
         schema = self.emitted_schema(tag)
         return self.pairs.schema_of(schema) if self.pairs is not None and tag == MAIN else schema
 
@@ -220,12 +216,10 @@ class WindowPlan:
 
     @property
     def window_names(self) -> tuple[str, ...]:
-        """The names of the window columns in the results."""
         return WINDOW_COLUMNS if self.labels else WINDOW_COLUMNS[1:]
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """The names of the key columns in the results."""
         return tuple(self.key_schema.names)
 
     def identity(self) -> Mapping[str, str]:
@@ -327,7 +321,7 @@ class Operator(Protocol):
     """One key group's operator for one micro-batch, created from the plan and the group's state and used once."""
 
     def process(self, batch: GroupInput) -> GroupOutput:
-        """Process a micro-batch and return the output. The state is then complete: there is no separate commit."""
+        """Process a micro-batch and return the output. This completes the state without a separate commit."""
 
     def tables(self) -> StateTables:
         """Return the state of the key group as tables."""
@@ -444,11 +438,7 @@ class OperatorSpec(ABC):
 
     @abstractmethod
     def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
-        """Return open windows, kept elements, user states and timers from saved tables.
-
-        Raises:
-            StateFormatError: a table or a column is missing.
-        """
+        """Return open windows, kept elements, user states and timers. Missing tables or columns raise StateFormatError."""
 
     @abstractmethod
     def identity(self) -> Mapping[str, str]:

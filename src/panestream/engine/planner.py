@@ -32,11 +32,7 @@ RULES: Sequence[Rule] = (sessions_rule, counts_rule, accumulating_rule, panes_ru
 
 
 def choose(window: WindowSpec, asked: Asked) -> OperatorSpec:
-    """Return the operator of a query.
-
-    Raises:
-        InvalidPlanError: an aggregate does not take its type, parts do not fit together, or no operator runs the query.
-    """
+    """Return the operator of a query, or raise InvalidPlanError if none fits or an aggregate does not take its type."""
     for rule in COLUMNS_ONLY:
         verdict = rule(window, asked)
         if isinstance(verdict, Supported):

@@ -13,12 +13,11 @@ from panestream.windowing.triggers.composition import all_parts
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """The user's description of the windows, before the planner chooses an operator.
+    """The user's description of the windows, before the planner chooses an operator. ``allowed_lateness`` is in engine units.
 
     Attributes:
         trigger: the trigger, or None for the assigner's default.
         evictor: the evictor, or None to keep all elements.
-        allowed_lateness: in engine units.
         every_firing: whether every single firing is wanted, which only the row operator provides.
         pickled_state: whether state may store values without columns as pickles.
     """
@@ -37,12 +36,10 @@ class WindowSpec:
 
     @property
     def merges(self) -> bool:
-        """True if windows may merge."""
         return isinstance(self.assigner, MergingWindowAssigner)
 
     @property
     def uses_processing_time(self) -> bool:
-        """True if the windows or the trigger use processing time."""
         # The global window is independent of time.
         by_processing_time = not self.assigner.is_event_time and not isinstance(self.assigner, GlobalWindows)
         return by_processing_time or self.firing_trigger.uses_processing_time

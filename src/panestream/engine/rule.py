@@ -50,7 +50,6 @@ class FunctionOfRows:
 
     Attributes:
         results: the columns that the function returns.
-        rows: the columns of the input.
         described: the name that ``explain()`` shows.
         keys: the key columns, or None if only the row operator is possible.
         accumulators: the columns of an accumulator if rows are added before the shuffle and accumulators merged after it, or
@@ -98,12 +97,9 @@ Rule: TypeAlias = Callable[[WindowSpec, Asked], Supported | Unsupported | None]
 
 
 def on_columns_only(window: WindowSpec, asked: Asked, what: str) -> DeclaredAggregates:
-    """Return the aggregates of a query over windows that run on columns only.
+    """Return the aggregates of a query over windows (``what`` in errors) that run on columns only and keep no rows.
 
-    Such windows hold rows only as aggregates, and errors call them ``what``.
-
-    Raises:
-        InvalidPlanError: the query is not a list of declared aggregates with one result each.
+    A query that is not a list of declared aggregates with one result each raises InvalidPlanError.
     """
     reasons = _why_not(window)
     if not isinstance(asked, DeclaredAggregates) or asked.then is not None:
@@ -114,7 +110,7 @@ def on_columns_only(window: WindowSpec, asked: Asked, what: str) -> DeclaredAggr
 
 
 def _why_not(window: WindowSpec) -> list[str]:
-    """Return the settings of a query that need windows which hold rows until they fire."""
+    """Return the reasons why a query's settings need windows that hold rows until they fire."""
     reasons = []
     if window.trigger is not None and window.trigger != window.assigner.get_default_trigger():
         reasons.append(f"fire once, at the watermark: leave out the trigger {window.trigger!r}")

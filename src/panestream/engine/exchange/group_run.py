@@ -76,10 +76,9 @@ def run_micro_batch(
     run: str = "",
     planned_in: str = "",
 ) -> GroupOutput:
-    """Run a micro-batch of one key group.
+    """Run a micro-batch of one key group. ``processing_time`` is in engine units, ``planned_in`` the run that planned it.
 
-    ``processing_time`` is in engine units, ``run`` is the query's run for key groups without a report, and ``planned_in`` is the
-    run that planned the micro-batch.
+    ``run`` is the query's run, used for key groups without a report.
     """
     batch = gather(plan, payload.within(parts, plan.most_bytes, partial(micro_batch_too_large, group, plan.most_bytes)))
     batch.run, batch.planned_in = batch.run or run, planned_in
@@ -93,8 +92,7 @@ def run_micro_batch(
 def run_batch(plan: WindowPlan, group: int, parts: Iterable[PayloadPart]) -> GroupOutput:
     """Run a batch for one key group, with state in memory and the watermark at the end of time.
 
-    Raises:
-        MemoryLimitError: the key group has more rows than the query's limit.
+    More rows than the query's limit raise MemoryLimitError.
     """
     if plan.batch_bytes is not None:
         parts = payload.within(parts, plan.batch_bytes, partial(batch_too_large, group, plan.batch_bytes))

@@ -1,6 +1,6 @@
 """Packing: turns rows into a few large binary rows per key group, before the shuffle.
 
-Packing is stateless. The operator decides what it sends per key group and chunk (partials per key and pane, or rows). Each of its
+Packing is stateless. The operator chooses the data for each key group and chunk (partials per key and pane, or rows). Each of its
 kinds becomes one Arrow payload. Every key group also gets a *report* of the event times seen, so that all agree on the watermark.
 """
 
@@ -60,8 +60,7 @@ def pack(
 ) -> Iterator[PartFor]:
     """Yield the parts that source partition number ``origin`` sends to the key groups; ``run`` is empty if unknown.
 
-    Raises:
-        InvalidEventTimeError: rows lack a usable event time, and the plan does not have an output for them.
+    Rows without usable event time raise InvalidEventTimeError if the plan lacks an output for them.
     """
     packing = _Packing(plan, columns, origin, run, TimesSeen(plan.watermark.generator))
     for chunk in _chunks(batches):

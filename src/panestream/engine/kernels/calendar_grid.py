@@ -1,8 +1,8 @@
 """Panes of a calendar: windows and panes of a zone's wall clock, converted to instants.
 
-A window ``[a, b)`` of the wall clock starts at the first instant at which the clock shows ``a`` or later and ends at that of
-``b``. An instant belongs to it if the clock then shows a time in ``[a, b)``. So anything on a grid of wall-clock time is on a
-grid of instants, with the same numbers. They stay when a zone's rules change: a pane is a day by its date.
+A window ``[a, b)`` of the wall clock starts at the first instant at which the clock shows ``a`` or later, and ends at that of
+``b``. It contains the instants at which the clock shows a time in ``[a, b)``. So a grid of wall-clock time is also a grid of
+instants, with the same numbers. They stay when a zone's rules change: a pane is a day by its date.
 """
 
 from __future__ import annotations
@@ -21,9 +21,7 @@ from panestream.windowing.zones import PERIOD, ZoneRules
 _BEYOND = 2**62 + 2**60
 """Event times are within ±2**62. For later instants, callers only need to know whether everything is over by then."""
 _EDGES, _EDGES_OF_A_PANE = 1 << 14, 64
-"""The most edges of several grids that are sorted to look panes up, in total and per pane. Beyond that, each edge is searched
-for.
-"""
+"""The most edges of several grids that are sorted to look panes up, in total and per pane. With more, edges are searched."""
 _COMPARED = 8
 """Up to this many edges, comparing each edge with every row is faster than a search."""
 
@@ -145,7 +143,7 @@ class ZonedGrid(PaneGrid):
 
 @dataclass(frozen=True, slots=True)
 class MixedGrid(PaneGrid):
-    """The panes of several grids, e.g. of two zones, with an edge wherever any of them has one.
+    """The panes of several grids, e.g. of two zones, with the edges of all grids.
 
     The number of a pane is the sum of its pane numbers in all grids. If edges of two grids meet, numbers are skipped, and such a
     pane is empty. Each grid has some of the ``windows``, which are in the order of the query.
@@ -167,7 +165,7 @@ class MixedGrid(PaneGrid):
         return int(self.starts_of(np.asarray([pane], np.int64))[0])
 
     def starts_of(self, panes: Int64s) -> Int64s:
-        """Search for the first instants of these panes or of later ones, starting from a guess."""
+        """Find the first instant of each pane, or of the next existing one, by a search from a guess."""
         if not len(panes):
             return np.empty(0, np.int64)
         first = self.pane_of(0)

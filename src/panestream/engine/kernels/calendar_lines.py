@@ -51,12 +51,9 @@ class EvenLine(Line):
 
 @dataclass(frozen=True, slots=True)
 class MonthLine(Line):
-    """The beginnings of months or of groups of months.
+    """The beginnings of every ``months`` months.
 
-    Attributes:
-        months: the number of months from one point to the next.
-        phase: the month of point 0, counted from January 1970.
-        offset: how long after the beginning of the month a point is.
+    ``phase`` is the month of point 0, counted from January 1970, and ``offset`` how long after the month's beginning points are.
     """
 
     months: int
@@ -85,7 +82,7 @@ class BusinessLine(Line):
         workdays: the business days of the week, Monday 0.
         holidays: workdays that are not business days, counted from 1970-01-01.
         offset: how long after the beginning of the day a point is.
-        shift: the number of the first business day from 1970-01-01 on: 1 for ends, which close the unit before.
+        shift: the number of the first business day from 1970-01-01 on, which is 1 for ends, as they close the unit before.
     """
 
     workdays: tuple[int, ...]
@@ -164,7 +161,7 @@ class LineWindows(AlignedWindows):
 
 @dataclass(frozen=True, slots=True)
 class SoFarWindows(AlignedWindows):
-    """Windows that begin with a frame and end one step after the other until the frame ends, numbered by their last steps.
+    """Windows that begin with a frame and end step by step until the frame ends, numbered by their last steps.
 
     Every point of the frames is also a point of the steps.
     """

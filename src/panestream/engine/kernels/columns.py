@@ -1,7 +1,6 @@
 """Conversion between Arrow arrays and numpy vectors, without a copy if the memory layout allows it.
 
-A column becomes a numpy vector of values, with anything in null slots, and a boolean vector of valid slots (None if all are
-valid). Input and output are Arrow arrays.
+A column becomes a numpy vector with anything in null slots, and a boolean vector of valid slots (None if all are valid).
 """
 
 from __future__ import annotations
@@ -31,10 +30,7 @@ def plain(column: Any) -> pa.Array:
 
 
 def as_type(column: Any, type_: pa.DataType) -> Any:
-    """Cast an array or chunked array unless it has the type already.
-
-    Arrow refuses to cast a column to its own type if a struct is null whose fields never are.
-    """
+    """Cast a column unless it has the type: Arrow refuses that if a struct is null whose fields never are."""
     return column if column.type == type_ else column.cast(type_)
 
 
@@ -124,11 +120,7 @@ def take(array: pa.Array, rows: Ints, valid: Mask | None = None) -> pa.Array:
 
 
 def list_of(values: pa.Array, lengths: Ints) -> pa.Array:
-    """Cut ``values`` into consecutive lists with ``lengths`` items.
-
-    Raises:
-        OverflowError: more items than an Arrow list array can hold (2**31 - 1).
-    """
+    """Cut ``values`` into lists with ``lengths`` items, or raise OverflowError if one array cannot hold them (2**31 - 1)."""
     offsets = offsets_of(lengths)
     if offsets[-1] >= 2**31:
         raise OverflowError(

@@ -116,7 +116,6 @@ def _loss_of_one(value: Any, kind: str, type_: pa.DataType) -> Loss | None:
 
 
 def _loss_of_number(value: Any, kind: str, type_: pa.DataType) -> Loss | None:
-    """Return how a column of numbers would change a value."""
     if isinstance(value, (bool, np.bool_)):
         return Loss(value, *_TRUTH)
     if kind == "integer":
@@ -138,7 +137,6 @@ def _is_whole(value: Any) -> bool:
 
 
 def _out_of_range(values: Sequence[Any], type_: pa.DataType) -> Sequence[Any]:
-    """Return the numbers that a narrow float cannot hold."""
     end = _INFINITE_FROM[type_.bit_width]
     if end == inf:
         return ()
@@ -147,7 +145,6 @@ def _out_of_range(values: Sequence[Any], type_: pa.DataType) -> Sequence[Any]:
 
 
 def _loss_of_text(values: Sequence[Any], kinds: set[type]) -> Loss | None:
-    """Return how a column of lists or structs would change a text."""
     if not any(issubclass(kind, _TEXTS) for kind in kinds):
         return None
     return next(Loss(value, *_APART) for value in values if isinstance(value, _TEXTS))
@@ -196,11 +193,7 @@ def _field_of(struct: Any, name: str, place: int) -> Any:
 
 
 def cast_exactly(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Cast a column as Arrow does, and refuse silent changes.
-
-    Raises:
-        pa.ArrowException: the column cannot be cast, or a value would change.
-    """
+    """Cast a column as Arrow does, but raise an ArrowException if the cast would change a value silently."""
     if column.type == type_:
         return column  # Arrow refuses to cast to the same type if a struct is null whose fields never are
     if pa.types.is_dictionary(column.type):

@@ -28,8 +28,7 @@ class Instants:
     """The instants of some keys on one line.
 
     Attributes:
-        codes: the key of each instant, ascending.
-        times: the time of each instant, ascending per key.
+        codes, times: the key and the time of each instant, ascending.
         line: the position of each instant, a number for key and time that grows along the line.
         stride: the length of the line per key.
         least: the first time of all.
@@ -66,7 +65,7 @@ class Instants:
         return cls(codes, times, codes * len(known) + ranks.reshape(-1), len(known), least, known)
 
     def near(self, before: int, after: int) -> tuple[Ints, Ints]:
-        """Return for each instant the first place at most ``before`` earlier and the end of those at most ``after`` later."""
+        """Return each instant's first place at most ``before`` earlier, and the end of the places at most ``after`` later."""
         begin = np.searchsorted(self.line, self._line_at(self.times - before, up=True))
         if not after:
             return begin, np.arange(1, len(self.times) + 1)

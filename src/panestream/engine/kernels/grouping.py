@@ -33,10 +33,7 @@ _SAMPLE = 1 << 14
 class Keys:
     """The key columns of a batch as one code per row.
 
-    Attributes:
-        codes: per row, 0 .. count - 1, in an order that depends on the rows alone.
-        count: the number of distinct keys.
-        columns: the key columns of the distinct keys, by code.
+    ``codes`` are 0 .. count - 1, in an order that depends on the rows alone; ``columns`` are the distinct keys by code.
     """
 
     codes: Vector
@@ -44,7 +41,6 @@ class Keys:
     columns: tuple[pa.Array, ...]
 
     def take(self, codes: Ints) -> list[pa.Array]:
-        """Return the key columns of some codes."""
         if not self.columns:
             return []
         indices = pa.array(codes)
@@ -52,10 +48,7 @@ class Keys:
 
 
 def encode_keys(columns: Sequence[pa.Array], rows: int) -> Keys:
-    """Assign a code to every distinct key, or a single code if ``columns`` is empty.
-
-    Null is a key like any other, as in SQL's GROUP BY, and so is NaN.
-    """
+    """Assign a code to every distinct key, counting null and NaN, as SQL's GROUP BY. Without columns all keys are equal."""
     if not columns:
         return Keys(np.zeros(rows, np.int32), min(rows, 1), ())
     codes, distinct = _encode(columns[0])
@@ -87,7 +80,7 @@ def _encode(column: pa.Array) -> tuple[Vector, pa.Array]:
     indices, distinct = numbers(encoded.indices), encoded.dictionary
     if len(distinct) * _FEW > len(indices) or not is_orderable(column.type):
         return indices, distinct
-    # Few enough to sort: partials that were merged once are then in order already, and need no permutation later.
+    # Few enough to sort, so that partials stay in order after the first merge and are not permuted later.
     by_value = pc.sort_indices(distinct)
     codes = np.empty(len(distinct), np.int32)
     codes[by_value.to_numpy()] = np.arange(len(distinct), dtype=np.int32)
@@ -163,7 +156,6 @@ class Groups:
 
     @property
     def size(self) -> int:
-        """The number of groups."""
         return len(self.counts)
 
     @property
@@ -189,13 +181,10 @@ class Groups:
         return self._groups_only(sums)
 
     def means(self, values: Vector, total: Ints, rows: Ints | None = None, weights: Vector | None = None) -> Vector:
-        """Return the mean of ``values`` per group: finite if they are, and exact if they are all equal.
+        """Return the mean of ``values`` (one per given row) per group: finite if they are, and exact if they are all equal.
 
-        Args:
-            values: floats, one per given row.
-            total: the weight of each group; the mean is 0 for weight 0.
-            rows: the given rows, or None for all.
-            weights: positive, one per given row, or None for 1 each.
+        ``total`` is the weight of each group, and groups with weight 0 have mean 0. The weights of rows are positive, or None for
+        1.
         """
         slots, total = self._slots(rows), np.maximum(total, 1)
         base = np.zeros(self.cells, values.dtype)
@@ -210,15 +199,15 @@ class Groups:
         return mean
 
     def smallest(self, codes: Ints, rows: Ints | None = None) -> Ints:
-        """Return the smallest code per group, or LARGEST if the group has none of the rows."""
+        """Return the smallest code per group, or LARGEST for a group without given rows."""
         least = np.full(self.cells, LARGEST)
         np.minimum.at(least, self._slots(rows), codes)
         return self._groups_only(least)
 
     def pick(self, codes: Ints, last: bool, rows: Ints | None = None) -> Ints:
-        """Return the row with the smallest code (one per given row) in each group, or -1 for an empty group.
+        """Return the row with the smallest code in each group, or -1. Ties go to the first row, or the last if ``last``.
 
-        Ties go to the first row, or to the last if ``last``. The given ``rows`` are ascending, or None for all.
+        ``codes`` has one code per given row, and ``rows`` are ascending, or None for all.
         """
         slots = self._slots(rows)
         least = np.full(self.cells, LARGEST)

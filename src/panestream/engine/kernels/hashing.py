@@ -73,7 +73,6 @@ def _of_bytes(array: pa.LargeBinaryArray) -> Ints:
 
 
 def _first_bytes(count: Ints) -> Words:
-    """Return masks of the lowest ``count`` bytes, 0 to 8."""
     masks = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
     return masks[count]
 

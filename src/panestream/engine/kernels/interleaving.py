@@ -13,14 +13,10 @@ from panestream.engine.kernels.ordering import stable_order
 def interleaved(keys: Ints, times: Sequence[Ints], origins: Sequence[int]) -> Ints:
     """Return an order of rows in which, for each key, all partitions reach the same event time together.
 
-    Each partition keeps its own order: a row after a later one of the same key counts as late as that one. Taking partitions one
-    after the other would put the second between sessions opened by the first, and merge most of them. Rows of other keys do not
-    count, so the placement of keys in key groups changes nothing.
-
-    Args:
-        keys: the code of each row's key, for all parts.
-        times: event times of the parts; a partition's parts are in order.
-        origins: the partition of each part, or empty for a single partition.
+    Each partition keeps its own order, and a row after a later row of the same key counts as late as the later one. Taking
+    partitions one after the other would put the second between sessions opened by the first, and merge most of them. Rows of
+    other keys do not count, so the placement of keys in key groups changes nothing. ``times`` has the event times of each part,
+    and ``origins`` its partition (or nothing for a single partition).
 
     >>> times = [np.array([1, 9, 3]), np.array([2, 8])]
     >>> interleaved(np.array([7, 7, 7, 7, 7]), times, [0, 1]).tolist()
@@ -41,7 +37,7 @@ def interleaved(keys: Ints, times: Sequence[Ints], origins: Sequence[int]) -> In
 
 
 def running_max(new: Mask, values: Ints) -> Ints:
-    """Return the largest value so far, restarting at each True in ``new``."""
+    """Return the running maximum, restarting at each True in ``new``."""
     if not len(values) or bool(((values[1:] >= values[:-1]) | new[1:]).all()):
         return values
     segment = np.cumsum(new) - 1

@@ -1,4 +1,4 @@
-"""A hash of key columns that is the same in every process, machine and version: it decides where keys are stored.
+"""A hash of key columns that is equal in every process, machine and version, and decides where keys are stored.
 
 The row operator hashes single keys; this module hashes columns of keys.
 """

@@ -48,10 +48,7 @@ class ListPairs:
         return found
 
     def portions(self, most: int) -> Iterator[tuple[Ints, pa.Array, pa.Array]]:
-        """Yield at most ``most`` pairs at a time, as rows, left and right items (null for an empty list).
-
-        Pairs are in the order of the rows, then of the left items, then of the right items.
-        """
+        """Yield at most ``most`` pairs at a time (rows, left items, right items), ordered by row, left and right item."""
         ends = np.cumsum(self.counts)
         left_offsets, right_offsets = offsets_of(self.left_lengths), offsets_of(self.right_lengths)
         for begin in range(0, int(ends[-1]) if len(ends) else 0, most):

@@ -1,6 +1,6 @@
 """Order codes and stable orders.
 
-Order codes map every orderable column to int64, so that one integer kernel finds the smallest and largest of all types. The codes
+Order codes map every orderable column to int64, so that a single integer kernel finds extremes of all types. The codes
 of fixed-width types mean the same in every batch (an order-preserving map, undone at the end). Strings, binary and long decimals
 get ranks within the current column; only the values themselves are kept and sent.
 
@@ -30,7 +30,6 @@ class Codes:
     Attributes:
         codes: int64 per row, with anything for null rows.
         valid: which rows hold a value, or None for all.
-        type: the original Arrow type.
         ranked: the distinct values in order if the codes are ranks, or None if they are computed.
     """
 
@@ -108,7 +107,7 @@ def stable_order(*columns: Ints) -> Ints:
     count = len(columns[0])
     low_bits = max(count - 1, 0).bit_length()
     mask = np.int64((1 << low_bits) - 1)
-    # packed: the sort value per row; its low bits are the row's place in `at`, the order so far (None for the given order).
+    # packed has a sort value per row, with low bits for its place in `at`, the order so far (None for the given order).
     at: Ints | None = None
     packed, used = np.arange(count), low_bits
     for column in reversed(columns):

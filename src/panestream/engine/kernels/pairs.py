@@ -16,7 +16,7 @@ from panestream.engine.kernels.slicing import Int64s
 def numbered(left: Sequence[pa.ChunkedArray], right: Sequence[pa.ChunkedArray], *windows: Int64s) -> tuple[Int64s, Int64s, int]:
     """Number the (key, window) pairs of two tables, equal numbers for equal pairs, all below the third result.
 
-    ``left`` and ``right`` are the key columns, ``windows`` the window of each row of both tables (or nothing if only keys count).
+    ``left`` and ``right`` are the key columns, ``windows`` the windows of both tables' rows (or nothing if only keys count).
     """
     count = len(left[0]) if left else len(windows[0]) if windows else 0
     total = count + (len(right[0]) if right else len(windows[1]) if windows else 0)

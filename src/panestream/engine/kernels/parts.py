@@ -43,10 +43,7 @@ def known_from_the_start(complete: set[str], of: str) -> bool:
 
 
 def incomplete_parts(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
-    """Return the parts that may miss rows, without another part that counts these, after a query takes over saved state.
-
-    ``saved`` and ``now`` are the headers of the saved state and of the query.
-    """
+    """Return the parts that may miss rows and lack a counting part, given the headers of the saved state and of the query."""
     before, after = set(parts_in(saved)), set(parts_in(now))
     unknown = set(saved.get("incomplete", []))
     # If the counting part is removed, its part may still miss rows.

@@ -95,17 +95,14 @@ class RowType:
         return found
 
     def rows(self, table: pa.Table) -> list[Element]:
-        """Return the rows of a table."""
         return self.from_columns([python_values(table.column(name)) for name in self.schema.names], table.num_rows)
 
     def from_columns(self, columns: Sequence[Sequence[Any]], rows: int) -> list[Element]:
-        """Return rows from columns of Python values."""
         if not columns:
             return [self.make(())] * rows
         return list(map(self.make, zip(*columns, strict=True)))
 
     def columns(self, elements: Sequence[Sequence[Any]]) -> list[pa.Array]:
-        """Return rows as Arrow columns."""
         values: Sequence[Sequence[Any]] = list(zip(*elements, strict=True)) if elements else [()] * len(self.schema)
         return [arrow_column(column, field) for column, field in zip(values, self.schema, strict=True)]
 
@@ -113,8 +110,7 @@ class RowType:
 def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
     """Return a column as Python values: numbers, strings, ``datetime`` (in UTC if the column has a zone), lists, dicts.
 
-    Raises:
-        InvalidEventTimeError: a timestamp that Python's ``datetime`` cannot hold.
+    A timestamp that Python's ``datetime`` cannot hold raises InvalidEventTimeError.
     """
     array = one_chunk(column) if isinstance(column, pa.ChunkedArray) else column
     kind = array.type
@@ -173,8 +169,7 @@ def _datetimes(array: pa.Array, kind: pa.TimestampType) -> list[Any]:
 def arrow_column(values: Sequence[Any], field: pa.Field, place: Place | None = None) -> pa.Array:
     """Return Python values as one Arrow column; ``place`` gives each value's origin for errors.
 
-    Raises:
-        InvalidPlanError: a value does not fit the type or would change. The message has the column, type, place and value.
+    A value that does not fit the type, or would change, raises InvalidPlanError with the column, type, place and value.
     """
     try:
         if pa.types.is_timestamp(field.type) and field.type.tz is not None and field.type.unit == "us":
@@ -219,10 +214,7 @@ def result_columns(results: Sequence[Any], schema: pa.Schema, place: Place | Non
     """Return the results of user functions as the columns of ``schema``; ``place`` gives each result's origin for errors.
 
     A result is a tuple, list or row with a value for each column, a dict with the columns' names, or, if the schema has one
-    column, the value itself. None is a row of nulls.
-
-    Raises:
-        InvalidPlanError: a result has another shape, or a value does not fit.
+    column, the value itself. None is a row of nulls. Another shape, or a value that does not fit, raises InvalidPlanError.
     """
     width, names = len(schema), schema.names
     shape: Callable[[Any], Any] = _single if width == 1 else lambda value: value

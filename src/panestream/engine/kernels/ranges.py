@@ -60,10 +60,7 @@ MOST_PAIRS = 1 << 22
 
 
 class Ranges(ABC):
-    """The (key, window) pairs that have rows, ordered by window, then key code, and the ways to combine their partials.
-
-    ``rows`` is the number of input rows of each pair.
-    """
+    """The (key, window) pairs with input rows (counted in ``rows``), by window and key code, and ways to combine partials."""
 
     windows: Ints
     codes: Ints
@@ -75,13 +72,10 @@ class Ranges(ABC):
 
     @abstractmethod
     def fold(self, columns: State, identity: tuple[Any, ...], combine: Combine, idempotent: bool = False) -> State:
-        """Combine states that cannot be subtracted, per pair.
+        """Combine states that cannot be subtracted, per pair. The axis of partial rows is the first of each array in ``columns``.
 
-        Args:
-            columns: the state of each partial row, one or more arrays whose first axis is the row.
-            identity: the neutral state, per column.
-            combine: the associative operation.
-            idempotent: whether combining a state with itself leaves it unchanged, which is cheaper.
+        ``identity`` is the neutral state. ``idempotent`` combinations, which allow a state to be combined with itself, are
+        cheaper.
         """
 
     @property
@@ -95,15 +89,14 @@ class SparseRanges(Ranges):
     """Ranges over partial rows in the order of key and pane.
 
     Attributes:
-        order: the partial rows in the order of key and pane.
-        start: the start of each pair in this order.
-        end: the end of each pair.
-        first_window: per row in this order, the first window whose first row of the key is this row.
-        first_pair: per row in this order, the place of that window's pair among all pairs in the order of key and window.
-        until_window: per row in this order, the end of the windows that contain it.
-        from_window: per row in this order, the first of these windows.
+        order: the partial rows in the order of key and pane. All attributes "per row" use this order.
+        start, end: the range of each pair in this order.
+        first_window: per row, the first window whose first row of the key is this row.
+        first_pair: per row, the place of that window's pair among all pairs in the order of key and window.
+        until_window: per row, the end of the windows that contain it.
+        from_window: per row, the first window that contains it.
         by_window: the pairs in the order of key and window → in the order of window and key.
-        key_of_place: per row in this order, its key code.
+        key_of_place: per row, its key code.
     """
 
     windows: Ints
@@ -167,8 +160,7 @@ class DenseRanges(Ranges):
     Attributes:
         shape: panes, keys.
         cells: the cell of each partial row, or None if row i is cell i.
-        start: the first pane (row of the matrix) of each window.
-        end: the pane after the window's last.
+        start, end: the first pane (row of the matrix) of each window, and the pane after its last.
         present: the cells of the matrix of windows by keys that have rows, or None for all.
     """
 

@@ -172,7 +172,6 @@ class PaneGrid(ABC):
 
     @staticmethod
     def of(*windows: EvenWindows) -> EvenGrid:
-        """Return the grid with the fewest panes: an edge wherever a window begins or ends."""
         return EvenGrid.over(windows)
 
     @abstractmethod
@@ -209,7 +208,6 @@ class PaneGrid(ABC):
         return all(one.has_gaps for one in self.windows)
 
     def in_gap(self, panes: Int64s) -> npt.NDArray[np.bool_]:
-        """Return which panes are outside all windows."""
         never = -(2**62)
         return ~self.taken(panes, [never] * len(self.windows))
 
@@ -220,7 +218,6 @@ class PaneGrid(ABC):
 
     @property
     def overlaps(self) -> bool:
-        """True if a pane may be in several windows."""
         return len(self.windows) > 1 or self.windows[0].overlap > 1
 
     @property
@@ -231,12 +228,9 @@ class PaneGrid(ABC):
 
 @dataclass(frozen=True, slots=True)
 class EvenGrid(PaneGrid):
-    """Panes that repeat after a fixed time.
+    """Panes that repeat after ``period``.
 
-    Attributes:
-        origin: the start of pane 0.
-        period: the time after which the panes repeat.
-        edges: the starts of panes within one period, ascending, first 0.
+    ``origin`` is the start of pane 0, and ``edges`` the starts of panes within one period, ascending, first 0.
     """
 
     windows: tuple[AlignedWindows, ...]

@@ -15,8 +15,7 @@ class WallClock:
     """The conversion between instants and a zone's wall-clock times.
 
     Attributes:
-        begins: the start of each span without a change.
-        offsets: the offset of each span.
+        begins, offsets: the start and the offset of each span without a change.
         until: what the clock shows at the end of a span, exclusive, for all spans but the last.
         shown: the latest time shown before each span.
     """
@@ -38,7 +37,6 @@ class WallClock:
         return WallClock, (self.rules,)
 
     def walls(self, instants: Int64s) -> Int64s:
-        """Return the wall-clock times of instants."""
         turns = _turns(instants)
         instants = instants if turns is None else instants - turns * PERIOD
         span = np.searchsorted(self.begins[1:], instants, "right")

@@ -24,10 +24,7 @@ def freeze_modules_once() -> None:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pause the garbage collector.
-
-    A micro-batch of rows creates many lasting objects without cycles, and searching them would take half of the time.
-    """
+    """Pause the garbage collector: a micro-batch creates many lasting objects without cycles, and searching doubles its time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

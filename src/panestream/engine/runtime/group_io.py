@@ -19,15 +19,13 @@ class GroupInput:
         invalid: whole rows without usable event time.
         seen: the largest event time of each source partition that had rows (the same for all groups).
         watermarks: the watermarks of the user-defined generators per source partition, if any.
-        input_rows: the rows of the micro-batch, over all groups.
-        invalid_rows: the invalid ones among them, over all groups.
+        input_rows, invalid_rows: the rows of the micro-batch and the invalid ones among them, over all groups.
         history_rows: additional rows in the history from which the query started.
         batch_time: processing time, or 0 if the plan does not need it.
         run: the run of the query, from start to stop, or empty if unknown.
-        planned_in: the run that planned the micro-batch and read its time, an earlier one if it is repeated. If empty, ``run``
-            counts.
+        planned_in: the run that planned the micro-batch and read its time (earlier if it is repeated). If empty, ``run`` counts.
         end_of_input: whether the input has ended, so that every window fires. (Batch.)
-        end_of_available: whether nothing more is available and this counts as silence: without new rows, open windows close.
+        end_of_available: whether nothing more is available, which counts as silence. Open windows close if no rows came.
     """
 
     parts: dict[str, list[pa.Table]] = field(default_factory=dict)
@@ -50,7 +48,6 @@ class GroupInput:
         return bool(self.input_rows or self.seen)
 
     def of(self, kind: str) -> list[pa.Table]:
-        """Return the parts of a kind."""
         return self.parts.get(kind, [])
 
 
@@ -111,8 +108,7 @@ class GroupMetrics:
 
 @dataclass(slots=True)
 class GroupOutput:
-    """The output of a micro-batch for one key group: tables by tag, metrics, and the time at which the clock must call, or None.
-    """
+    """A micro-batch's output for one key group: tables by tag, metrics, and the time at which the clock must call, or None."""
 
     tables: list[tuple[str, pa.Table]] = field(default_factory=list)
     metrics: GroupMetrics = field(default_factory=GroupMetrics)

@@ -67,11 +67,8 @@ class GroupOperator(ABC, Generic[Fresh]):
         measure   the metrics
 
     An operator implements :meth:`_take_in`, :meth:`_fire`, :meth:`_close` and, if needed, the other hooks below. It creates its
-    storage first, then calls this constructor, then reads its other values from :attr:`_saved`. Nothing is late in windows of
-    processing time (``by_processing_time``).
-
-    Raises:
-        PlanMismatchError: the state belongs to another plan.
+    storage first, then calls this constructor (which raises PlanMismatchError for another plan's state), then reads its other
+    values from :attr:`_saved`. In windows of processing time (``by_processing_time``) nothing is late.
     """
 
     def __init__(self, plan: WindowPlan, state: SealedState, storage: Storage, *, by_processing_time: bool = False) -> None:
@@ -92,7 +89,7 @@ class GroupOperator(ABC, Generic[Fresh]):
         """Parts of the state that may miss rows because they were added later, without another part that counts these."""
 
     def process(self, batch: GroupInput) -> GroupOutput:
-        """Process a micro-batch and return the output. The state is then complete: it needs no separate commit."""
+        """Process a micro-batch and return the output. This completes the state without a separate commit."""
         output = GroupOutput()
         for table in batch.invalid:
             self._emit_rows(self._plan.invalid_tags, table, output)
@@ -126,10 +123,9 @@ class GroupOperator(ABC, Generic[Fresh]):
         }
 
     def restore(self, saved: StateTables) -> int | None:
-        """Write saved tables, rows in any order, into a new key group's state. The operator must not be used afterwards.
+        """Write saved tables, rows in any order, into a new key group's state, and return the result of :meth:`_next_wake_up`.
 
-        Returns:
-            The processing time at which something fires without rows, or None if nothing will.
+        The operator must not be used afterwards.
 
         Raises:
             PlanMismatchError: this plan cannot take over the tables.
@@ -159,10 +155,9 @@ class GroupOperator(ABC, Generic[Fresh]):
 
     @property
     def _reached(self) -> int:
-        """The progress of window time."""
         return self._processing_time - 1 if self._by_processing_time else self._tracker.watermark
 
-    # -- what an operator says -----------------------------------------------------------------------------------------
+    # -- implemented by each operator ----------------------------------------------------------------------------------
 
     @abstractmethod
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Fresh:
@@ -197,15 +192,14 @@ class GroupOperator(ABC, Generic[Fresh]):
         return None
 
     def _open_windows(self, step: TimeStep) -> tuple[int, int] | None:
-        """Return the first and the last window that have rows, for the metrics, or None if there are none or they lack numbers.
-        """
+        """Return the first and the last window that have rows, for the metrics, or None if they are missing or not numbered."""
         return None
 
     def _kept_windows(self) -> int | None:
-        """Return the number of stored (key, window) pairs whose windows lack numbers, for the metrics. None if unknown."""
+        """Return the number of stored (key, window) pairs with unnumbered windows, for the metrics. None if unknown."""
         return 0
 
-    # -- what it is given ----------------------------------------------------------------------------------------------
+    # -- helpers for operators -----------------------------------------------------------------------------------------
 
     def _emit_late(self, count: int, rows: Iterable[pa.Table], output: GroupOutput) -> None:
         """Count late rows, and emit the whole rows if the plan has an output for them. Only then ``rows`` is iterated."""
@@ -232,11 +226,10 @@ class GroupOperator(ABC, Generic[Fresh]):
 
     @staticmethod
     def _count_firings(firing: str, count: int, output: GroupOutput) -> None:
-        """Count (key, window) pairs that fired early, on time or late."""
         firings = output.metrics.firings
         firings[firing] = firings.get(firing, 0) + count
 
-    # -- the same for all ----------------------------------------------------------------------------------------------
+    # -- common to all operators ---------------------------------------------------------------------------------------
 
     def _advance(self, batch: GroupInput) -> TimeStep:
         before = self._tracker.watermark

@@ -26,16 +26,10 @@ def window_rows(
     kind: int = 0,
     tag: str = MAIN,
 ) -> pa.Table:
-    """Return rows of the main output, or of a side output of window functions.
+    """Return rows of the main output, or of a side output (``tag``) of window functions.
 
-    Args:
-        plan: the query.
-        keys: the key columns.
-        bounds: the start and end of each row's window, in engine units, or None for the global window.
-        results: the columns of the results.
-        firing: the columns from :func:`firing_columns`.
-        kind: the number of the kind of windows, if the query has several.
-        tag: the output.
+    ``bounds`` are the start and end of each row's window in engine units, or None for the global window. ``firing`` comes from
+    :func:`firing_columns`, and ``kind`` is the number of the kind of windows.
     """
     schema = plan.emitted_schema(tag)
     # Several kinds of windows, and windows without bounds, exist for aggregates only; results of functions may lack columns.
@@ -59,12 +53,8 @@ def side_schema(plan: WindowPlan, tag: str) -> pa.Schema:
 def firing_columns(plan: WindowPlan, firings: Ints, numbers: Ints, last: Mask, ops: Ints) -> list[pa.Array]:
     """Return the columns after the results that the plan requests.
 
-    Args:
-        plan: the query.
-        firings: the kind of each row's firing, as an index into :data:`~panestream.engine.plan.FIRINGS`.
-        numbers: how often the window had fired before.
-        last: whether it cannot fire again.
-        ops: the kind of each changelog row, as an index into :data:`~panestream.engine.plan.OPS`.
+    ``firings`` and ``ops`` are indexes into :data:`~panestream.engine.plan.FIRINGS` and :data:`~panestream.engine.plan.OPS`.
+    ``numbers`` says how often a row's window had fired before, and ``last`` whether it cannot fire again.
     """
     columns = []
     if plan.with_firing:

@@ -56,12 +56,10 @@ def join_called(how: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Two streams that are processed as one.
+    """Two streams with the columns ``left`` and ``right``, processed as one.
 
-    Attributes:
-        left, right: the columns of each.
-        keys: the names of the key columns on each side.
-        invalid: the output for each side's rows without usable event time, or None to fail the query.
+    ``keys`` has the names of the key columns on each side, and ``invalid`` the output for each side's rows without usable event
+    time, or None to fail the query.
     """
 
     left: pa.Schema
@@ -71,7 +69,6 @@ class Sides:
 
     @staticmethod
     def late_tags(tag: str) -> tuple[str, str]:
-        """Return the outputs for late rows of the left and of the right side."""
         return f"{tag}_{LEFT}", f"{tag}_{RIGHT}"
 
     def apart(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
@@ -92,10 +89,9 @@ def _own(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """The pairs that a join makes for a key and window.
+    """The pairs that a join makes for a key and window. As in SQL, a row with a null in its key remains unmatched.
 
-    The operator emits the rows of each side as a list, and outputs contain the pairs. As in SQL, a row with a null in its key has
-    no partner.
+    The operator emits the rows of each side as a list, and outputs contain the pairs.
 
     Attributes:
         how: the kind of join, one of :data:`HOWS`.
@@ -118,7 +114,6 @@ class Pairs:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The result columns of the two streams."""
         return tuple(column.name for column in self._columns)
 
     def schema_of(self, emitted: pa.Schema) -> pa.Schema:
@@ -155,7 +150,6 @@ class Pairs:
         return pa.concat_tables([emitted.filter(pc.invert(unknown)), *sides])
 
     def count(self, kept: pa.Table) -> int:
-        """Return the number of result rows."""
         return int(self._pairs(kept).counts.sum())
 
     def opened(self, kept: pa.Table) -> Iterator[pa.Table]:

@@ -1,11 +1,12 @@
 """The duration of silence of all input, after which event time advances with the clock from the last rows on.
 
 Silence is the time during which the source was polled without result. A key group without rows learns of it when the clock wakes
-it. All key groups wake at the same times, whatever their state, so that they agree: :attr:`Silence.due` follows from what all of
-them received.
+it. All key groups wake at the same times, whatever their state, because :attr:`Silence.due` depends only on data that all of them
+receive. So they agree.
 
 A restart loses the time between the last check of a run and the first check of the next run. So the first checks of a run are
-close to each other: each pause is at most twice the time that the check before it counted. Even a run that stops soon counts.
+close to each other: each pause is at most twice the time that the check before it counted. Even the silence of a short run
+counts.
 """
 
 from __future__ import annotations
@@ -39,14 +40,9 @@ class Silence:
     due: int = 0
 
     def hear(self, partitions: Iterable[str], clock: int, run: str, after: int, tick: int) -> None:
-        """Record rows from some source partitions.
+        """Record rows from some source partitions. ``clock`` is processing time, and ``tick`` its smallest step.
 
-        Args:
-            partitions: the source partitions with rows.
-            clock: processing time.
-            run: the run of the query that planned the micro-batch.
-            after: the silence that closes windows.
-            tick: the smallest step of the clock.
+        ``run`` is the query's run that planned the micro-batch, and ``after`` the silence that closes windows.
         """
         now = self._go_on(clock, run)
         self.rows = self.up
@@ -63,7 +59,6 @@ class Silence:
         return silent >= after
 
     def of(self, partition: str) -> int:
-        """Return how long a source partition has been silent."""
         return self.up - self.heard.setdefault(partition, self.up)
 
     def _go_on(self, clock: int, run: str) -> int:
@@ -75,7 +70,6 @@ class Silence:
         return self.asked
 
     def to_json(self) -> dict[str, Any]:
-        """Return the values for the meta record."""
         return {**asdict(self), "heard": dict(sorted(self.heard.items()))}
 
     @classmethod

@@ -1,7 +1,7 @@
 """Views of a key group's state for all operators: open windows, stored elements, user states and timers.
 
-Views are computed from state tables only. Their columns are the same for every operator, so one table can hold those of all key
-groups, and of several queries. Keys, results and elements are structs, so that users' names cannot collide.
+Views are computed from state tables only. Their columns are the same for every operator, so one table can hold the views of all
+key groups, and of several queries. Keys, results and elements are structs, so that users' names cannot collide.
 docs/decisions/0141-views-of-state.md has every column.
 """
 
@@ -70,7 +70,6 @@ class ViewSchemas:
 
     @property
     def windows(self) -> pa.Schema:
-        """The columns of open windows."""
         return pa.schema(
             [
                 *self._key,
@@ -92,7 +91,6 @@ class ViewSchemas:
 
     @property
     def elements(self) -> pa.Schema:
-        """The columns of stored elements."""
         return pa.schema(
             [
                 *self._key,
@@ -107,13 +105,11 @@ class ViewSchemas:
 
     @property
     def user_state(self) -> pa.Schema:
-        """The columns of user states."""
         own = [("of", pa.string()), ("name", pa.string()), ("window_start", INSTANT), ("window_end", INSTANT)]
         return pa.schema([*self._key, *map(_field, own), pa.field("value", pa.string()), pa.field("key_group", pa.int32())])
 
     @property
     def timers(self) -> pa.Schema:
-        """The columns of timers."""
         own = [("window_start", INSTANT), ("window_end", INSTANT), ("kind", pa.string()), ("time", INSTANT)]
         return pa.schema([*self._key, *map(_field, own), pa.field("key_group", pa.int32())])
 
@@ -126,7 +122,6 @@ class ViewSchemas:
         return StateViews(shown, found["elements"], found["user_state"], self._due(shown) if timers is None else timers)
 
     def windows_of(self, given: WindowRows) -> pa.Table:
-        """Return the view of open windows."""
         schema, count = self.windows, given.count
         labels = None if given.kinds is None or not self.plan.labels else pa.array(self.plan.labels).take(pa.array(given.kinds))
         columns: dict[str, Any] = {
@@ -158,15 +153,12 @@ class ViewSchemas:
         return _table(schema, given, count)
 
     def user_state_of(self, keys: Sequence[pa.Array], count: int, columns: dict[str, Any]) -> pa.Table:
-        """Return the view of user states."""
         return _table(self.user_state, {"key": self.key(keys), "key_group": self._group(count), **columns}, count)
 
     def timers_of(self, keys: Sequence[pa.Array], count: int, columns: dict[str, Any]) -> pa.Table:
-        """Return the view of timers."""
         return _table(self.timers, {"key": self.key(keys), "key_group": self._group(count), **columns}, count)
 
     def key(self, columns: Sequence[pa.Array]) -> pa.Array | None:
-        """Return key columns as one struct."""
         return _struct(columns, pa.struct(list(self.plan.key_schema))) if len(self.plan.key_schema) else None
 
     def _due(self, shown: pa.Table) -> pa.Table:

@@ -16,7 +16,7 @@ from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput
 
 ROWS = "rows"
-"""The kind of payload of such rows."""
+"""The kind of payload that carries such rows."""
 _INSTANT = pa.timestamp("us")
 """The type of event times in the exchange; the payload drops their common trailing zeros."""
 
@@ -37,13 +37,7 @@ def pack_timed(plan: WindowPlan, chunk: Chunk, schema: pa.Schema) -> Iterator[tu
 
 @dataclass(frozen=True, slots=True)
 class TimedRows:
-    """The rows of a micro-batch, with late rows apart.
-
-    Attributes:
-        inputs: the operator's inputs.
-        late: the number of late rows.
-        late_rows: the whole late rows, if the plan has an output for them.
-    """
+    """The rows of a micro-batch that are not late; ``late_rows`` has the late ones whole if the plan has an output for them."""
 
     keys: list[pa.Array]
     times: Ints
@@ -53,9 +47,9 @@ class TimedRows:
 
     @classmethod
     def of(cls, batch: GroupInput, plan: WindowPlan, inputs: int, reached: int) -> TimedRows | None:
-        """Unpack the parts of :func:`pack_timed`, or return None without rows.
+        """Unpack the parts of :func:`pack_timed`, with ``inputs`` inputs, or return None without rows.
 
-        ``inputs`` is their number, and ``reached`` the watermark before the micro-batch.
+        Rows up to ``reached``, the watermark before the micro-batch, are late.
         """
         arrived, width = batch.of(ROWS), len(plan.key_schema)
         if not arrived:

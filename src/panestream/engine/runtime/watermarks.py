@@ -87,7 +87,7 @@ class WatermarkTracker:
 
     @property
     def newest(self) -> int:
-        """The largest event time, or ``MIN_TIMESTAMP`` if there was none yet."""
+        """The largest event time, or ``MIN_TIMESTAMP`` before the first."""
         return max((known.max_timestamp for known in self.partitions.values()), default=MIN_TIMESTAMP)
 
     def wake_up(self) -> int | None:
@@ -98,13 +98,10 @@ class WatermarkTracker:
         return self.silence.due - self.tick
 
     def advance(self, seen: Mapping[str, int], batch_time: int, generated: Mapping[str, int] | None = None, run: str = "") -> int:
-        """Take in the report of each source partition and return the watermark.
+        """Take in the largest event time of each partition with rows (``seen``) and return the watermark.
 
-        Args:
-            seen: the largest event time of each partition that had rows.
-            batch_time: processing time.
-            generated: the watermarks that user-defined generators emitted per partition, if any.
-            run: the run that planned the micro-batch. A change restarts the idle timers.
+        ``batch_time`` is processing time, ``generated`` has the watermarks of user-defined generators per partition, and ``run``
+        planned the micro-batch. A new run restarts the idle timers.
         """
         for name in self.strategy.expected:
             self.partitions.setdefault(name, SourcePartition(MIN_TIMESTAMP))
@@ -120,12 +117,12 @@ class WatermarkTracker:
         return self.watermark
 
     def _follow(self, reached: Mapping[str, int], is_idle: Callable[[str], bool]) -> None:
-        """Advance to the partition that is the furthest behind, or, if all are idle, to the one that is the furthest ahead."""
+        """Advance to the partition that is furthest behind, or furthest ahead if all are idle."""
         awake = [time for name, time in reached.items() if not is_idle(name)]
         self.watermark = max(self.watermark, min(awake) if awake else max(reached.values(), default=MIN_TIMESTAMP))
 
     def _forget_placeholders(self) -> None:
-        """Forget a side's expected name once one of its own partitions is known."""
+        """Forget the name of an expected side once a partition of this side is known."""
         for side, _ in self.strategy.sides:
             if any(name.startswith(f"{side}/") for name in self.partitions):
                 self.partitions.pop(side, None)
@@ -145,9 +142,7 @@ class WatermarkTracker:
         metrics.idle_partitions = sum(map(self._is_idle, self.partitions))
 
     def by_partition(self, most: int | None = MOST_PARTITIONS) -> list[tuple[str, int | None, int | None, bool]]:
-        """Return name, largest event time, watermark and idleness of ``most`` source partitions (None for all), furthest behind
-        first.
-        """
+        """Return name, largest event time, watermark and idleness of at most ``most`` partitions, the furthest behind first."""
         behind = sorted((self._watermark_of(name), name) for name in self.partitions)
         found: list[tuple[str, int | None, int | None, bool]] = []
         for watermark, name in behind[:most]:
@@ -200,7 +195,6 @@ class WatermarkTracker:
         return timeout is not None and (self.silent_for(name) or 0) >= timeout
 
     def to_json(self) -> dict[str, Any]:
-        """Return the values for the meta record."""
         return {
             "watermark": self.watermark,
             "partitions": {name: list(astuple(known)) for name, known in sorted(self.partitions.items())},
@@ -237,11 +231,8 @@ class Closing:
 
     The content of a closed window is deleted. If it took rows again, a result of these few would appear in addition to the
     complete one, or replace it. So windows closed under one lateness stay closed under a larger one, and operators store
-    :attr:`until` in their meta records.
-
-    Attributes:
-        lateness: how long after its end a window takes rows.
-        until: the last instant up to which windows were closed in earlier micro-batches. It never goes back.
+    :attr:`until` in their meta records. Windows whose last instant is ``until`` or earlier were closed in an earlier micro-batch;
+    it never goes back.
     """
 
     lateness: int = 0
@@ -280,7 +271,7 @@ class LatenessPolicy:
     closing: Closing
 
     def closed(self, time: int) -> int:
-        """Return the time up to which ended windows take no more rows."""
+        """Return the time up to which ended windows refuse rows."""
         return self.closing.at(time)
 
     def first_live_pane(self, closed: int) -> int:
@@ -297,10 +288,7 @@ class LatenessPolicy:
         return MIN_TIMESTAMP if first == -BEYOND_ALL else min(self.grid.start_of(first), MAX_TIMESTAMP)
 
     def check_kept(self, since: int, closed: int) -> None:
-        """Raise PlanMismatchError if an open window starts before ``since``, the instant before which rows are deleted.
-
-        Windows that end up to ``closed`` take no more rows.
-        """
+        """Raise PlanMismatchError if a window open after ``closed`` starts before ``since``, where the stored rows begin."""
         wanted = self.kept_from(closed)
         if wanted < since:
             raise PlanMismatchError(

@@ -2,7 +2,7 @@
 
 The seals (:mod:`panestream.engine.storage.sealed_state`) detect accidents. Anyone who can write to a checkpoint can also seal a
 forged value: a few bytes that unpack into gigabytes, or an offset outside the values, at which Arrow would read foreign memory.
-panestream never writes either, so such a stream is refused.
+Neither occurs in streams of panestream, so such a stream is refused.
 
 The checks run for every value of the state that is read, so they use few calls.
 """
@@ -25,21 +25,18 @@ _INT, _LONG = struct.Struct("<i"), struct.Struct("<q")
 _VTABLE = struct.Struct("<HHHHHH")
 """A FlatBuffers table: its own length, the length of the data, and the offsets of the first four fields (0 if not set).
 
-The fields of a message are version, kind, header and body length; those of a record batch rows, nodes, buffers and compression.
+A message has the fields version, kind, header and body length. A record batch has rows, nodes, buffers and compression.
 """
 
 
 def check_stream(payload: bytes | memoryview | pa.Buffer, *, dictionaries: bool = False) -> None:
-    """Refuse a stream that is cut or compressed, or that declares dictionaries (unless allowed) or too many rows.
+    """Raise ValueError for a stream that is cut or compressed, or declares too many rows or dictionaries that are not allowed.
 
     It reads only the few bytes that describe each message. Streams from this job's own tasks may have dictionaries.
-
-    Raises:
-        ValueError: the message explains the fault.
     """
     data = memoryview(payload)
     try:
-        # The schema has no body, and Arrow checks its content.
+        # The schema lacks a body, and Arrow checks its content.
         at = _after_mark(data, 0)
         while True:
             mark, size = _PREFIX.unpack_from(data, at)
@@ -102,8 +99,7 @@ def check_columns(table: pa.Table, *, dictionaries: bool = False) -> None:
 
 
 def _check(array: pa.Array) -> None:
-    """Check that offsets ascend and end within the values, in all parts. :meth:`pyarrow.Table.validate` has checked the lengths.
-    """
+    """Check that offsets ascend and end within the values, in all parts. :meth:`pyarrow.Table.validate` checked the lengths."""
     check = _CHECKS.get(array.type.id)
     if check is not None:
         check(array)

@@ -42,7 +42,6 @@ class Block(NamedTuple):
         order: the number of its run, in the order of arrival (a merged run takes the place of its first part).
         level: how often its rows were merged.
         low, high: its first and last pane.
-        size: its bytes.
     """
 
     key: int
@@ -214,7 +213,6 @@ class StoredBlocks:
         self.state.put(_META, 0, payload.encode_numbers(_INDEX, rows, header))
 
     def sizes(self) -> list[int]:
-        """Return the bytes of each block."""
         return [block.size for store in self.stores for block in store.index]
 
 

@@ -35,9 +35,8 @@ class PageEntry:
 
     Attributes:
         low: the smallest hash of the page, which ends at the next page's.
-        key: its key in the state, or -1 if it has no rows and is not stored.
+        key: its key in the state, or -1 if it is empty and not stored.
         due: the time at which the first of its rows needs attention.
-        size: its bytes.
     """
 
     low: int
@@ -49,12 +48,7 @@ class PageEntry:
 
 @dataclass(slots=True)
 class KeyedPages:
-    """The pages of one key group.
-
-    Attributes:
-        index: all pages, ordered by ``low``; together they cover all hashes.
-        next_key: the next free key in the state.
-    """
+    """The pages of one key group, ordered by ``low`` in ``index``. Together they cover all hashes."""
 
     state: State
     schema: pa.Schema
@@ -77,7 +71,6 @@ class KeyedPages:
         self.state.put(_META, 0, payload.encode_numbers(_INDEX, rows, {**header, "next_page": self.next_key}))
 
     def sizes(self) -> list[int]:
-        """Return the bytes of each page that has rows."""
         return [page.size for page in self.index if page.rows]
 
     def holding(self, hashes: Ints) -> Mask:
@@ -87,23 +80,17 @@ class KeyedPages:
         return touched
 
     def due(self, time: int) -> Mask:
-        """Return which pages have a row that is due."""
         return np.fromiter((page.due <= time for page in self.index), np.bool_, len(self.index))
 
     def read(self, wanted: Mask) -> pa.Table:
-        """Return the rows of some pages, by page."""
         tables = [self._load(self.index[place]) for place in np.flatnonzero(wanted) if self.index[place].rows]
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
     def write(self, read: Mask, changed: Ints, table: pa.Table, hashes: Ints, due: Ints) -> None:
-        """Write rows to their pages.
+        """Write all current rows (``table``) of the pages that were read, and no others, to their pages.
 
-        Args:
-            read: the pages that were read.
-            changed: hashes of keys with new, changed or deleted rows. Only their pages are written.
-            table: all current rows of all pages that were read, and no others.
-            hashes: the hashes of their keys.
-            due: the time at which each row needs attention.
+        Only the pages of keys with ``changed`` hashes are written: those with new, changed or deleted rows. ``hashes`` and
+        ``due`` have each row's hash of the key and the time at which it needs attention.
         """
         order = stable_order(hashes)
         hashes, due = hashes[order], due[order]
@@ -165,10 +152,7 @@ class KeyedPages:
 
 @dataclass(slots=True)
 class _Draft:
-    """The future of a page: unchanged, or rewritten with the rows ``begin`` to ``end``.
-
-    ``absorbed`` are the state keys of pages that were merged into it.
-    """
+    """A page, unchanged or with the new rows ``begin`` to ``end``; ``absorbed`` has the state keys of pages merged into it."""
 
     page: PageEntry
     begin: int = 0

@@ -31,10 +31,7 @@ def batch_too_large(group: int, most: int) -> MemoryLimitError:
 
 
 def window_too_large(key: Any, window: str, rows: int, size: int, most: int) -> MemoryLimitError:
-    """Return the error about a window whose rows a user function needs at once.
-
-    ``rows`` belong to ``key``, the key with the most rows; ``size`` is the bytes of all rows that would be loaded.
-    """
+    """Return the error about a window that a user function needs at once; ``rows`` belong to ``key``, ``size`` to all rows."""
     return MemoryLimitError(
         f"the window {window} is too large for a function over its rows: {shown(size)} would be taken into memory at once, of "
         f"which the key {key!r} has {rows:,} rows; the limit is {shown(most)}. Keep aggregates, not rows (.aggregate with "

@@ -30,8 +30,8 @@ PART_BYTES = 1 << 18
 INVALID, REPORT, UNORDERED, END = "__invalid", "__report", "__unordered", "__end"
 """The kinds of payloads that are independent of the operator.
 
-They are rows without usable event time, the report of a source partition, rows that the key group must still sort and pack, and
-the notice that nothing more is available.
+They are rows without usable event time, a source partition's report, rows that the key group must still sort and pack, and the
+notice that nothing more is available.
 """
 _HEADER = b"panestream"
 _STEPS = (1_000_000, 1_000, 1)
@@ -44,13 +44,7 @@ _NARROW = (np.int8, np.int16, np.int32)
 
 
 class PayloadPart(NamedTuple):
-    """A row of the exchange, as a key group receives it.
-
-    Attributes:
-        origin: the source partition.
-        sequence: the number of the part within its source partition.
-        parts_left: the number of later parts of the same payload.
-    """
+    """A part of a payload, numbered per source partition (``origin``). ``parts_left`` parts of the same payload follow."""
 
     origin: int
     sequence: int
@@ -87,15 +81,10 @@ def encode(table: pa.Table, header: Mapping[str, Any] | None = None) -> bytes:
 
 
 def decode(payload: bytes, schema: pa.Schema | None = None, *, dictionaries: bool = False) -> tuple[pa.Table, dict[str, Any]]:
-    """Decode a table and its header.
+    """Decode a table and its header. A ``schema`` requires these columns, in order, with their full types.
 
-    Args:
-        payload: the bytes made by :func:`encode`.
-        schema: the expected columns, in order, with their full types, or None to accept any.
-        dictionaries: whether columns may have dictionaries, which cross the exchange but are never stored in state.
-
-    Raises:
-        StateFormatError: the bytes are not a payload, or have another format version or other columns.
+    Only the exchange has ``dictionaries``, stored state never. Bytes that are not a payload, or have another format version or
+    other columns, raise StateFormatError.
     """
     try:
         return _decoded(payload, schema, dictionaries=dictionaries)
@@ -149,7 +138,7 @@ def decode_numbers(payload: bytes) -> tuple[Iterator[tuple[int, ...]], dict[str,
 
 
 def format_of(value: bytes) -> int | None:
-    """Return the format in the header of a payload without reading the rest, or None if the bytes are not a payload."""
+    """Return the format in the header of a payload without reading the rest, or None for other bytes."""
     try:
         with pa.ipc.open_stream(value) as reader:
             found = json.loads((reader.schema.metadata or {}).get(_HEADER, b"{}")).get("format")
@@ -186,10 +175,9 @@ def within(parts: Iterable[PayloadPart], most: int, beyond: Callable[[], MemoryL
 
 
 def joined(parts: Iterable[PayloadPart]) -> Iterator[tuple[int, bytes]]:
-    """Yield each payload with its source partition, in the order in which they were sent.
+    """Yield each payload with its source partition, in the order of sending. A missing or duplicate part raises RuntimeError.
 
-    Raises:
-        RuntimeError: a part is missing or duplicate. (A payload that is missing completely is not detected.)
+    (A payload that is missing completely is not detected.)
     """
     gathered: list[bytes] = []
     before: PayloadPart | None = None

@@ -4,19 +4,17 @@ Every value has a header of a few bytes: the format, a checksum over everything 
 key, and the micro-batch that wrote it. That detects flipped and lost bytes, and misplaced values. A *stale* value, intact but not
 the latest, is detected by other means, depending on the space:
 
-``pages``
-    are rewritten under the same key. The meta record has the micro-batch and checksum of each page's last write.
-``meta``
-    is a single record. A second record, its witness, holds its checksum: neither can vanish, or be older, without the other.
-all others
-    hold values written once, under numbers that are never reused, so there is no other version of them.
+* ``pages`` are rewritten under the same key. The meta record has the micro-batch and checksum of each page's last write.
+* ``meta`` is a single record. A second record, its witness, holds its checksum. Neither can vanish, or be older, without the
+  other.
+* All others hold values written once, under numbers that are never reused, so other versions of them do not exist.
 
 So one or several values of a key group cannot be wrong without an error. No value can reveal that *everything* of a key group is
 old or missing. But all key groups write their state in the same micro-batches, so :func:`check_that_groups_agree` detects this in
 the metrics of all of them, and :class:`~panestream.engine.storage.state_age.StateAge` compares these with the last committed
 micro-batch. That also detects swapped groups, and all groups restored together. Two cases remain undetected. If the clock wakes
 groups one by one, a group may be as old as the last micro-batch with rows. If a run had micro-batches without rows, all groups
-together may be as old as the first of these.
+together may be as old as the first such micro-batch.
 
 The checksum is CRC-32: it protects against accidents, not against an attacker who can write to the checkpoint. (No bytes of the
 state are ever executed: see :mod:`panestream.engine.operators.row.codec` about pickles.)
@@ -139,9 +137,7 @@ class SealedState:
     def get(self, space: str, key: int) -> bytes | None:
         """Return the value; None only for the record of a new key group.
 
-        Raises:
-            StateDamagedError: the value is missing or is not what was last written.
-            StateFormatError: another version of panestream wrote it.
+        A missing or outdated value raises StateDamagedError; one by another version of panestream raises StateFormatError.
         """
         if (space, key) == (META, _RECORD):
             return self._record()
@@ -155,7 +151,6 @@ class SealedState:
         return found.body
 
     def put(self, space: str, key: int, value: bytes) -> None:
-        """Seal and set a value."""
         record = (space, key) == (META, _RECORD)
         written = self._put(space, key, self._index() + value if record else value)
         if space == PAGES:
@@ -261,10 +256,7 @@ class SealedState:
 
 
 def group_in(value: bytes) -> int:
-    """Return the key group number in a sealed value, which only :class:`SealedState` verifies.
-
-    Raises:
-        StateDamagedError: the value is not sealed.
+    """Return the key group number in a sealed value, which only :class:`SealedState` verifies, or raise StateDamagedError.
 
     >>> from panestream.engine.storage.state import MemoryState
     >>> store = MemoryState()
@@ -279,10 +271,7 @@ def group_in(value: bytes) -> int:
 
 
 def check_that_groups_agree(groups: Sequence[Mapping[str, Any]]) -> None:
-    """Compare the micro-batches of the key groups' states, given the metrics of each as JSON.
-
-    Raises:
-        StateDamagedError: a state is older than another, because it was restored or lost as a whole.
+    """Raise StateDamagedError if metrics (as JSON) show that a key group's state is older than another's: restored or lost.
 
     >>> check_that_groups_agree([{"key_group": 0, "state_of": 14}, {"key_group": 1, "state_of": 14}])
     """

@@ -22,9 +22,9 @@ class StateAge:
         after: the last committed micro-batch.
         state_of: the micro-batch that the state of each key group then has reached at least. None if unknown.
         is_woken: whether the clock wakes key groups one by one, so that some write their state later than others.
-        is_told: whether Spark passes the number of the micro-batch to tasks. In ``foreachBatch`` through Connect, and with
+        is_told: whether Spark passes the micro-batch number to tasks. In ``foreachBatch`` through Connect, and with
             ``PYSPARK_PIN_THREAD=false``, it does not, so key groups count the micro-batches that have rows.
-        is_comparable: whether the state numbers micro-batches as Spark does. If not, key groups are only compared with each
+        is_comparable: whether the state numbers micro-batches as Spark does. If not, only key groups are compared with each
             other.
 
     >>> age = StateAge(after=4, state_of=4)
@@ -42,11 +42,7 @@ class StateAge:
     is_comparable: bool = True
 
     def check(self, groups: Sequence[Mapping[str, Any]], batch_id: int) -> None:
-        """Compare the states of the key groups in a micro-batch, given the metrics of each as JSON.
-
-        Raises:
-            StateDamagedError: a state is too old, or newer than the micro-batch before.
-        """
+        """Raise StateDamagedError if the metrics (as JSON) show a state too old, or newer than the micro-batch before."""
         if not self.is_woken:
             check_that_groups_agree(groups)
         if not (self.is_told and self.is_comparable):

@@ -27,7 +27,7 @@ class StateTables:
     """The state of one key group.
 
     Attributes:
-        header: data that belongs to no key, as JSON values: operator, identity of the plan, progress of time, counters.
+        header: data that belongs to no key, as JSON values (operator, identity of the plan, progress of time, counters).
         tables: the rows by the table's name. The key columns are the first, called ``key 0``, ``key 1`` and so on.
     """
 
