@@ -90,9 +90,10 @@ class WindowPlan:
         invalid_tag: the output for rows without usable event time, or None to fail the query.
         side_outputs: the columns that window functions send to side outputs, by tag.
         row_schema: the input's columns if anything needs whole rows, or None.
-        arrival: the columns (or SQL) that define the order of arrival, as the user wrote them. None for Spark's order.
+        arrival: the user's columns (or SQL) for the order of arrival, with their types. None for Spark's order.
         processing_time: the column (or SQL) used as processing time, as the user wrote it. None for Spark's batch time.
         ticks: engine units per millisecond of Spark's clock (the engine is unit-free, Spark's windows count microseconds).
+        with_firing, changelog: whether rows have the :data:`FIRING_COLUMNS` and the :data:`OP_COLUMN`.
         most_bytes: the limit of the rows held in memory at once, per window and per micro-batch of a key group.
         batch_bytes: the limit of a key group's rows in a batch, or None for no limit.
         since: the event time before which rows belong to the history that the query started from and are left out, or None.

@@ -54,7 +54,7 @@ class SaysEventTime(Protocol):
 
 
 def complaint(plan: SaysEventTime, what: str, value: str) -> str:
-    """Return the error about rows without event time; ``what`` has their number and verb, ``value`` one of their values."""
+    """Return the message about unusable event times; ``what`` has the rows' number and verb, ``value`` one of their values."""
     zones = _unknown_zones(plan.event_time or "")
     hint = f" There is no time zone {zones[0]!r}; {did_you_mean(zones[0], zoneinfo.available_timezones())}" if zones else ""
     return (

@@ -76,7 +76,7 @@ def run_micro_batch(
     run: str = "",
     planned_in: str = "",
 ) -> GroupOutput:
-    """Run a micro-batch of one key group. ``processing_time`` is in engine units, ``planned_in`` the run that planned it.
+    """Run a micro-batch of one key group, planned in the run ``planned_in``; ``processing_time`` is in engine units.
 
     ``run`` is the query's run, used for key groups without a report.
     """

@@ -123,7 +123,7 @@ class BusinessLine(Line):
 
 @dataclass(frozen=True, slots=True)
 class LineWindows(AlignedWindows):
-    """Windows of ``size`` points: window ``n`` starts at point ``n * slide`` and ends at a point of (usually) the same line.
+    """Window ``n`` starts at point ``n * slide`` and ends ``size`` points later, at a point of (usually) the same line.
 
     ``gaps`` is True if there is time between the end of a unit and the beginning of the next.
     """

@@ -30,7 +30,7 @@ def plain(column: Any) -> pa.Array:
 
 
 def as_type(column: Any, type_: pa.DataType) -> Any:
-    """Cast a column unless it has the type: Arrow refuses that if a struct is null whose fields never are."""
+    """Cast a column to another type. Arrow refuses a cast to the same type if a struct is null whose fields never are."""
     return column if column.type == type_ else column.cast(type_)
 
 

@@ -28,7 +28,7 @@ class Instants:
     """The instants of some keys on one line.
 
     Attributes:
-        codes, times: the key and the time of each instant, ascending.
+        codes, times: the key and the time of each instant, which are ordered by both.
         line: the position of each instant, a number for key and time that grows along the line.
         stride: the length of the line per key.
         least: the first time of all.

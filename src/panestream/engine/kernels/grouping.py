@@ -183,8 +183,7 @@ class Groups:
     def means(self, values: Vector, total: Ints, rows: Ints | None = None, weights: Vector | None = None) -> Vector:
         """Return the mean of ``values`` (one per given row) per group: finite if they are, and exact if they are all equal.
 
-        ``total`` is the weight of each group, and groups with weight 0 have mean 0. The weights of rows are positive, or None for
-        1.
+        ``total`` is the weight of each group; for weight 0 the mean is 0. The weights of rows are positive, or None for 1.
         """
         slots, total = self._slots(rows), np.maximum(total, 1)
         base = np.zeros(self.cells, values.dtype)

@@ -74,8 +74,7 @@ class Ranges(ABC):
     def fold(self, columns: State, identity: tuple[Any, ...], combine: Combine, idempotent: bool = False) -> State:
         """Combine states that cannot be subtracted, per pair. The axis of partial rows is the first of each array in ``columns``.
 
-        ``identity`` is the neutral state. ``idempotent`` combinations, which allow a state to be combined with itself, are
-        cheaper.
+        ``identity`` is the neutral state. If ``idempotent``, a state may be combined with itself, which is cheaper.
         """
 
     @property

@@ -21,7 +21,7 @@ def storable_type(type_: pa.DataType) -> pa.DataType:
 
 
 def typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    """Return a column of saved state in its original type. Storage may have returned a similar one."""
+    """Return a column of saved state in the wanted type. Storage may have returned a similar type."""
     if pa.types.is_decimal256(type_) and not pa.types.is_decimal(column.type):
         data = column.cast(pa.binary(type_.byte_width))
         return pa.Array.from_buffers(type_, len(data), data.buffers(), offset=data.offset)

@@ -1,12 +1,10 @@
 """The duration of silence of all input, after which event time advances with the clock from the last rows on.
 
 Silence is the time during which the source was polled without result. A key group without rows learns of it when the clock wakes
-it. All key groups wake at the same times, whatever their state, because :attr:`Silence.due` depends only on data that all of them
-receive. So they agree.
+it. All key groups wake at the same times, whatever their state, because :attr:`Silence.due` depends only on shared data.
 
 A restart loses the time between the last check of a run and the first check of the next run. So the first checks of a run are
-close to each other: each pause is at most twice the time that the check before it counted. Even the silence of a short run
-counts.
+close to each other: each pause is at most twice the time that the check before it counted. Even a short run counts then.
 """
 
 from __future__ import annotations

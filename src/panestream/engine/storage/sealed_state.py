@@ -137,7 +137,7 @@ class SealedState:
     def get(self, space: str, key: int) -> bytes | None:
         """Return the value; None only for the record of a new key group.
 
-        A missing or outdated value raises StateDamagedError; one by another version of panestream raises StateFormatError.
+        A missing or altered value raises StateDamagedError, one of another panestream version StateFormatError.
         """
         if (space, key) == (META, _RECORD):
             return self._record()

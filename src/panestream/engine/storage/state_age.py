@@ -20,11 +20,11 @@ class StateAge:
 
     Attributes:
         after: the last committed micro-batch.
-        state_of: the micro-batch that the state of each key group then has reached at least. None if unknown.
+        state_of: the earliest micro-batch that the state of a key group may then have. None if unknown.
         is_woken: whether the clock wakes key groups one by one, so that some write their state later than others.
         is_told: whether Spark passes the micro-batch number to tasks. In ``foreachBatch`` through Connect, and with
             ``PYSPARK_PIN_THREAD=false``, it does not, so key groups count the micro-batches that have rows.
-        is_comparable: whether the state numbers micro-batches as Spark does. If not, only key groups are compared with each
+        is_comparable: whether the state numbers micro-batches as Spark does. If not, key groups are only compared with each
             other.
 
     >>> age = StateAge(after=4, state_of=4)
