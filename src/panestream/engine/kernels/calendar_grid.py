@@ -21,7 +21,7 @@ from panestream.windowing.zones import PERIOD, ZoneRules
 _BEYOND = 2**62 + 2**60
 """Event times are within ±2**62. For later instants, callers only need to know whether everything is over by then."""
 _EDGES, _EDGES_OF_A_PANE = 1 << 14, 64
-"""The most edges of several grids that are sorted to look panes up, in total and per pane; with more, bisection is used."""
+"""The limits, in total and per pane (the larger counts), up to which edges of several grids are sorted; beyond, bisection."""
 _COMPARED = 8
 """Up to this many edges, comparing each edge with every row is faster than a search."""
 

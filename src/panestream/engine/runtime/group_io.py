@@ -59,11 +59,11 @@ MOST_PARTITIONS = 1000
 class GroupMetrics:
     """The metrics of one micro-batch of one key group, JSON-able. Event times are in engine units, or None if unknown yet.
 
-    ``input_rows``, ``invalid_rows``, ``history_rows``, ``watermark_before`` (the micro-batch), ``watermark`` (after it) and
-    ``max_event_time`` are the same in all groups; everything else concerns this group. ``windowed_rows`` are the rows that at
-    least one window took, ``late_rows`` those that no window takes any more, ``outside_rows`` those outside all windows that are
-    not late. Every row is counted in exactly one of them: over all groups, ``input_rows`` = ``windowed_rows`` + ``late_rows`` +
-    ``outside_rows`` + ``invalid_rows``.
+    ``input_rows``, ``invalid_rows``, ``history_rows``, ``watermark_before`` (the micro-batch), ``watermark`` (after it),
+    ``max_event_time``, ``partition_count`` and ``idle_partitions`` are the same in all groups; everything else concerns this
+    group. ``windowed_rows`` are the rows that at least one window took, ``late_rows`` those that no window takes any more,
+    ``outside_rows`` those outside all windows that are not late. Every row is counted in exactly one of them: over all groups,
+    ``input_rows`` = ``windowed_rows`` + ``late_rows`` + ``outside_rows`` + ``invalid_rows``.
 
     ``key_group`` is its number, ``state_of`` the micro-batch that had written its state before (or -1), the same in all groups
     unless the clock wakes them. ``fired_windows`` are the windows' numbers, ``open_windows`` the first and last that still have
