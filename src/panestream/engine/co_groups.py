@@ -1,4 +1,4 @@
-"""Functions of users' own that see the rows of two streams, as functions over the rows of the one that the two are."""
+"""Adapters that turn user functions over the rows of two streams into functions over the rows of their union."""
 
 from __future__ import annotations
 
@@ -15,12 +15,7 @@ from panestream.windowing.functions import WindowFunction
 
 
 class OfLists(WindowFunction):
-    """A function of key, window and two lists of rows.
-
-    Args:
-        function: the user's.
-        sides: the columns of the two streams.
-    """
+    """A user function of key, window and two lists of rows, whose columns ``sides`` describes."""
 
     def __init__(self, function: Callable[[Any, Any, list[Any], list[Any]], Any], sides: Sides) -> None:
         self._function = function
@@ -39,13 +34,7 @@ class OfLists(WindowFunction):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class OfTables:
-    """A function of key, window and two Arrow tables or pandas frames.
-
-    Attributes:
-        function: the user's.
-        sides: the columns of the two streams.
-        pandas: whether it is given frames.
-    """
+    """A user function of key, window and two Arrow tables, or two frames if ``pandas``; ``sides`` has their columns."""
 
     function: Callable[[Any, Any, Any, Any], Any]
     sides: Sides

@@ -1,4 +1,4 @@
-"""A plan in words: what runs it, and why."""
+"""The description of a plan in words: which operator runs it, and why."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ def explain_plan(
     session: str | None = None,
     trigger: Sequence[str] = (),
 ) -> str:
-    """The plan in words.
+    """Describe a plan in words.
 
     Args:
         plan: the query.
         streaming: whether it runs on a stream.
-        chosen: the session's number of shuffle partitions, None where it is Spark's default.
-        reduced_by_spark: whether Spark itself reduces the rows before the operator sees them.
-        tasks: how many tasks take the key groups in turns; None: each has one of its own.
-        sinks: by output, where it goes and how often a row arrives.
-        session: what the session lacks and what that costs.
-        trigger: what a composed trigger comes to.
+        chosen: the session's number of shuffle partitions, or None if it is Spark's default.
+        reduced_by_spark: whether Spark itself reduces the rows before the operator gets them.
+        tasks: the number of tasks that share the key groups, or None if each key group has its own.
+        sinks: for each output, its destination and how often a row arrives.
+        session: the shortcomings of the session and their cost.
+        trigger: lines about a composed trigger.
     """
     own = dict(plan.operator.explain(plan, streaming=streaming))
     groups = f"{plan.groups} key group{'s' if plan.groups > 1 else ''}, one per state partition"
@@ -43,7 +43,7 @@ def explain_plan(
         groups += f"; {tasks} task{'s take' if tasks > 1 else ' takes'} them in turns"
     if trigger:
         own["trigger"] = [*own.get("trigger", []), *trigger]
-    # What is put in order in the key group is reduced there, not before.
+    # Rows that the key group puts in order are reduced there, not before.
     exchange = own.get("exchange", []) if plan.arrival is None or not streaming else []
     sections = {
         **({} if plan.sides is None else {"streams": [*_streams(plan)]}),
@@ -75,7 +75,6 @@ def explain_plan(
 
 
 def _streams(plan: WindowPlan) -> list[str]:
-    """Of two streams, what becomes of them."""
     lines = ["two, left and right, each row with the side that it is of; the smaller of their watermarks counts"]
     if plan.pairs is not None and plan.operator.capabilities.has_windows:
         lines.append(f"{plan.pairs.how} join: a window keeps the rows of each side once; outputs make pairs of them")
@@ -90,7 +89,7 @@ def _windows(plan: WindowPlan) -> list[str]:
 
 
 def _overlap(assigner: WindowAssigner) -> str:
-    """An assigner, and in how many windows a row lies."""
+    """Describe an assigner, with the number of windows per row."""
     size, slide = getattr(assigner, "size", None), getattr(assigner, "slide", None)
     if size is None or slide is None:
         return repr(assigner)
@@ -102,13 +101,12 @@ def _overlap(assigner: WindowAssigner) -> str:
 
 
 def has_gaps(assigner: WindowAssigner) -> bool:
-    """Whether sliding windows leave out the rows between two of them."""
+    """Return whether sliding windows leave out the rows between two windows."""
     size, slide = getattr(assigner, "size", None), getattr(assigner, "slide", None)
     return size is not None and slide is not None and bool(slide > size)
 
 
 def _zones(plan: WindowPlan) -> list[str]:
-    """By which rules the clocks of calendars go."""
     every = plan.assigner.assigners if isinstance(plan.assigner, SeveralWindows) else (plan.assigner,)
     rules = dict.fromkeys((one.rules.zone, one.rules.version) for one in every if isinstance(one, CalendarWindows))
     return [f"the clock of {zone} by the zone rules {version} of this machine, for all that run it" for zone, version in rules]
@@ -175,7 +173,7 @@ _MOST = 8
 
 
 class Explanation(str):
-    r"""A plan in words: a string that shows itself as it is read, where others show quotes and ``\n``.
+    r"""A plan in words: a string whose ``repr`` is readable, without quotes and ``\n``.
 
     >>> Explanation("windows   TumblingEventTimeWindows.of('1 hour')\noperator  aligned panes")
     windows   TumblingEventTimeWindows.of('1 hour')
@@ -192,7 +190,7 @@ class Explanation(str):
 
 
 class Shown(WithForeignNames):
-    """Something with a short ``repr``, and a table of itself for notebooks.
+    """An object with a short ``repr`` and an HTML table for notebooks.
 
     >>> class Page(Shown):
     ...     def _parts(self):
@@ -204,7 +202,7 @@ class Shown(WithForeignNames):
     """
 
     def _parts(self) -> Mapping[str, str]:
-        """What there is to say, by title; in a ``repr`` without the titles. What is empty is left out."""
+        """Return the parts of the description by title. A ``repr`` omits the titles; empty parts are left out."""
         raise NotImplementedError
 
     def _said(self) -> list[tuple[str, str]]:
@@ -220,19 +218,19 @@ class Shown(WithForeignNames):
 
 
 def small_table(caption: str, said: Iterable[tuple[str, str]]) -> str:
-    """A small table for notebooks: titles and what is said, as text."""
+    """Return a small HTML table for notebooks from titles and texts."""
     style = ' style="text-align: left"'
     rows = "".join(f"<tr><th{style}>{escape(title)}</th><td{style}>{escape(part)}</td></tr>" for title, part in said)
     return f"<table><caption>{escape(caption)}</caption>{rows}</table>"
 
 
 def parts_of(shown: Shown) -> Mapping[str, str]:
-    """What there is to say of something that is part of what is shown."""
-    return shown._parts()  # noqa: SLF001 - its own class's
+    """Return the parts of an object that is shown within another one."""
+    return shown._parts()  # noqa: SLF001 - a method of the same module
 
 
 def listed(names: Sequence[str]) -> str:
-    """Names with commas between, the first few of them.
+    """Join names with commas, shortening a long list.
 
     >>> listed(["user", "page"]), listed(list("abcdefghij"))
     ('user, page', 'a, b, c, d, e, f, g, h, … (10)')

@@ -1,8 +1,8 @@
-"""The frozen recipe of one windowed query: all that the exchange and an operator need, and nothing of Spark.
+"""The immutable plan of a windowed query: everything that the exchange and an operator need, without Spark.
 
-A :class:`WindowPlan` holds what all queries have (keys, event time, key groups, outputs) and one :class:`OperatorSpec`, which
-knows the rest: how rows are packed for a kind of operator, what it runs, what comes out. The exchange, Spark and batch only ever
-see these two.
+A :class:`WindowPlan` holds the properties of all queries: keys, event time, key groups and outputs. Its :class:`OperatorSpec`
+decides how rows are packed, which operator runs and which columns it emits. The exchange, Spark and batch mode use only these two
+classes.
 """
 
 from __future__ import annotations
@@ -29,33 +29,33 @@ from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
 STATE_FORMAT = "state format"
-"""What the identity of a plan calls the format in which state rests."""
+"""The identity entry for the format of stored state."""
 KEY_GROUPS = "key groups"
-"""What the identity of a plan calls the number of them."""
+"""The identity entry for the number of key groups."""
 MAIN = "main"
-"""The tag of the windows' results."""
+"""The tag of the main output, the results of the windows."""
 EARLY, ON_TIME, LATE = FIRINGS = ("early", "on_time", "late")
-"""When a window fired: before its end, when time reached its end, after it."""
+"""The kinds of firings: before the window's end, when time reaches its end, and after it."""
 FIRING_COLUMNS = (
     pa.field("firing", pa.string(), nullable=False),
     pa.field("firing_number", pa.int64(), nullable=False),
     pa.field("is_last", pa.bool_(), nullable=False),
 )
-"""Which firing a row comes from; its number for this key and window, from 0; whether no other can follow."""
+"""The columns that describe a firing: its kind, its number per key and window (from 0), and whether it is surely the last."""
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = OPS = ("insert", "update_before", "update_after", "delete")
 WAY_OUT = "Filter such rows out, or route them to an output of their own with .side_output_invalid(tag)"
-"""What to do about rows without usable event time."""
+"""The advice in errors about rows without usable event time."""
 OP_COLUMN = pa.field("op", pa.string(), nullable=False)
-"""What a row of a changelog is: a new one; the old or the new state of one that changed; one that is gone."""
+"""The column that classifies a changelog row: a new row, the old or the new values of a changed row, or a deleted row."""
 WINDOW_COLUMNS = ("window", "window_start", "window_end")
-"""The window's columns in the results; ``window`` only where there are several kinds."""
+"""The window columns of the results; ``window`` only if the query has several kinds of windows."""
 RESERVED = ("window_start", "window_end", "rank", "batch_id")
-"""Columns of results: no key and no result of the user's can be called so."""
+"""Result columns whose names neither a key nor a user result may have."""
 
 
 @dataclass(frozen=True, slots=True)
 class Top:
-    """Of each window, only the ``n`` rows with the largest ``by``; ties go to the smaller key."""
+    """A filter that keeps the ``n`` rows with the largest ``by`` of each window; ties go to the smaller key."""
 
     n: int
     by: str
@@ -63,12 +63,12 @@ class Top:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """The rows of a key lie in several key groups, by the value of ``by``; its results are put together when a window fires.
+    """The distribution of one key's rows over several key groups; its results are combined when a window fires.
 
     Attributes:
-        parts: how many parts a key has.
-        by: the expression whose values decide, one of the operator's inputs.
-        together: for each result how those of the parts become one: ``sum``, ``min`` or ``max``.
+        parts: the number of parts per key.
+        by: the expression whose value selects the part, one of the operator's inputs.
+        together: for each result the way to combine its parts (``sum``, ``min`` or ``max``).
     """
 
     parts: int
@@ -78,37 +78,27 @@ class Split:
 
 @dataclass(frozen=True, slots=True)
 class WindowPlan:
-    """What one windowed query does.
+    """The plan of a windowed query.
 
     Attributes:
-        keys: the key columns as users wrote them (names or SQL).
+        keys: the key columns as the user wrote them (names or SQL).
         key_schema: their names in the results and their types.
-        assigner: the windows.
-        operator: how they run.
-        watermark: the strategy.
-        event_time: the event time as the user wrote it, for errors; None: there is none, the clock stands in for it.
+        event_time: the event time as the user wrote it, for errors. None if the clock is used instead.
         groups: the number of key groups.
         allowed_lateness: how long after its end a window still takes rows, in engine units.
-        late_tag, invalid_tag: where late rows and rows without event time go; None: counted, or an error.
-        way_out: what to do about rows without event time, for the error.
-        side_outputs: the columns of what window functions send to side outputs, by tag.
-        row_schema: the input's columns, where anything wants whole rows; else None.
-        arrival: the columns (or SQL) that say in which order rows arrive, as the user wrote them, and their types; None: as Spark
-            has them.
-        processing_time: the column (or SQL) that stands in for processing time, as the user wrote it; None: Spark's batch time.
-        ticks: how many engine units a millisecond of Spark's clock has (the engine is unit-free, Spark's windows count
-            microseconds).
-        split: how the rows of a key are spread over key groups, or None: each key lies in one.
-        top: keep only the largest rows of each window, or None.
-        with_firing: whether each row says which firing of its window it comes from.
-        changelog: whether the rows are changes: each says what becomes of the row before it.
-        most_bytes: no more bytes of rows are taken into memory at once, of a window or of a key group's micro-batch.
-        batch_bytes: the same of what a batch has for a key group; None: as many as there are.
-        since: rows with an event time before this are in the history that the query started from, and left out; None: none are.
-        ends: whether the query ends by itself when it has read all there is: then it waits for no silence.
-        sides: the two streams that the input is made of, or None: it is one.
-        pairs: what a join makes of the rows of a window, or None.
-        constants: columns that every row of the main output has last, with one text each.
+        late_tag: the output for late rows, or None to count and drop them.
+        invalid_tag: the output for rows without usable event time, or None to fail the query.
+        side_outputs: the columns that window functions send to side outputs, by tag.
+        row_schema: the input's columns if anything needs whole rows, or None.
+        arrival: the user's columns (or SQL) for the order of arrival, with their types. None for Spark's order.
+        processing_time: the column (or SQL) used as processing time, as the user wrote it. None for Spark's batch time.
+        ticks: engine units per millisecond of Spark's clock (the engine is unit-free, Spark's windows count microseconds).
+        with_firing, changelog: whether rows have the :data:`FIRING_COLUMNS` and the :data:`OP_COLUMN`.
+        most_bytes: the limit of the rows held in memory at once, per window and per micro-batch of a key group.
+        batch_bytes: the limit of a key group's rows in a batch, or None for no limit.
+        since: the event time before which rows belong to the history that the query started from and are left out, or None.
+        ends: whether the query stops by itself after reading all input, so that it never waits for silence.
+        constants: columns at the end of every main row, each with one fixed text.
     """
 
     keys: tuple[str, ...]
@@ -142,41 +132,40 @@ class WindowPlan:
 
     @property
     def wakes_up(self) -> bool:
-        """Whether Spark must call the operator when its time has come, without new data."""
+        """True if Spark must call the operator at due times even without new data."""
         waits = self.watermark.closes_after is not None and not self.ends
         return (self.operator.capabilities.uses_processing_time or waits) and self.processing_time is None
 
     @property
     def tags(self) -> tuple[str, ...]:
-        """The outputs of the query, main first."""
+        """The tags of all outputs, main first."""
         return (MAIN, *self.late_tags, *(tag for tag in self.invalid_tags if tag is not None), *self.side_outputs)
 
     @property
     def late_tags(self) -> tuple[str, ...]:
-        """The outputs for late rows: of two streams one for each."""
+        """The outputs for late rows, one per input stream."""
         if self.late_tag is None:
             return ()
         return (self.late_tag,) if self.sides is None else self.sides.late_tags(self.late_tag)
 
     @property
     def invalid_tags(self) -> tuple[str | None, ...]:
-        """The outputs for rows without usable event time: of two streams one for each, where it has one."""
+        """The outputs for rows without usable event time, one per input stream; None for a stream that fails on such rows."""
         return (self.invalid_tag,) if self.sides is None else self.sides.invalid
 
     @property
     def carries_rows(self) -> bool:
-        """Whether every row crosses the exchange whole."""
         return carries_rows(self.operator, self.watermark, self.late_tag)
 
     @property
     def main_schema(self) -> pa.Schema:
-        """What operators emit as main rows: keys, the window, results, and what was asked for of the firing."""
+        """The columns of the main rows that operators emit: keys, window, results, and the firing columns if requested."""
         columns = list(self.with_bounds(self.operator.result_schema))
         return pa.schema([*columns, *self._added])
 
     @property
     def added_names(self) -> frozenset[str]:
-        """Columns of the main output that say which row it is, not what is in it."""
+        """The main columns that identify a row and are not part of its content."""
         return frozenset(field.name for field in self._added)
 
     @property
@@ -185,20 +174,20 @@ class WindowPlan:
 
     @property
     def keeps_emitted(self) -> bool:
-        """Whether the operator must remember what it emitted for windows that may fire again."""
+        """True if the operator must remember what it emitted for windows that may fire again."""
         return (self.with_firing or self.changelog) and not self.operator.capabilities.fires_once
 
     @property
     def labels(self) -> tuple[str, ...]:
-        """What several kinds of windows are called; empty where there is one kind."""
+        """The labels of the kinds of windows; empty if there is only one kind."""
         return (
             self.assigner.labels if isinstance(self.assigner, SeveralWindows) and not self.operator.capabilities.per_row else ()
         )
 
     def with_bounds(self, results: pa.Schema) -> pa.Schema:
-        """Key columns, the window's label if it has one, window_start, window_end (null for the global window), ``results``.
+        """Return ``results`` after the key columns, the window's label (if any) and its bounds (null for the global window).
 
-        Of what has no windows, and of results of rows, which are told by these: key columns and ``results``.
+        Operators without windows, and those whose results belong to rows, get only the key columns and ``results``.
         """
         if self.operator.capabilities.per_row or not self.operator.capabilities.has_windows:
             return pa.schema([*self.key_schema, *results])
@@ -210,12 +199,11 @@ class WindowPlan:
         return pa.schema([*self.key_schema, *label, *bounds, *results])
 
     def output_schema(self, tag: str) -> pa.Schema:
-        """The columns of one output."""
         schema = self.emitted_schema(tag)
         return self.pairs.schema_of(schema) if self.pairs is not None and tag == MAIN else schema
 
     def emitted_schema(self, tag: str) -> pa.Schema:
-        """The columns of what operators emit for one output: of a join the rows of a window are not yet pairs."""
+        """Return the columns that operators emit for an output. The rows of a join are not yet paired at this point."""
         if tag == MAIN:
             return self.main_schema
         if tag in self.side_outputs:
@@ -229,18 +217,16 @@ class WindowPlan:
 
     @property
     def window_names(self) -> tuple[str, ...]:
-        """The window's columns' names in the results."""
         return WINDOW_COLUMNS if self.labels else WINDOW_COLUMNS[1:]
 
     @property
     def key_names(self) -> tuple[str, ...]:
-        """The key columns' names in the results."""
         return tuple(self.key_schema.names)
 
     def identity(self) -> Mapping[str, str]:
-        """What a checkpoint is tied to. Watermark strategy, lateness, tags, top and sinks are free to change."""
+        """Return the properties that a checkpoint is tied to. Watermark strategy, lateness, tags, top and sinks may change."""
         if self._identity is None:
-            # It is wanted by every key group in every micro-batch, and made once.
+            # Cached, because every key group needs it in every micro-batch.
             object.__setattr__(self, "_identity", self._made_identity())
         assert self._identity is not None  # noqa: S101 - made above
         return self._identity
@@ -260,12 +246,12 @@ class WindowPlan:
 
 
 def carries_rows(operator: OperatorSpec, watermark: WatermarkStrategy, late_tag: str | None) -> bool:
-    """Whether every row of such a plan crosses the exchange whole."""
+    """Return whether every row crosses the exchange whole."""
     return late_tag is not None or operator.capabilities.takes_rows or watermark.generator is not None
 
 
 def stable_repr(recipe: object) -> str:
-    """A ``repr`` without addresses, which differ in every process.
+    """Return a ``repr`` without memory addresses, which differ in every process.
 
     >>> stable_repr(len), stable_repr(lambda row: row.gap)
     ('<built-in function len>', '<function <lambda>>')
@@ -274,15 +260,11 @@ def stable_repr(recipe: object) -> str:
 
 
 def check_identity(saved: Mapping[str, str], now: Mapping[str, str], where: str) -> None:
-    """Refuses to go on with the state of another plan.
-
-    Raises:
-        PlanMismatchError: naming every difference, what may change, and what to do.
-    """
+    """Raise PlanMismatchError if saved state belongs to another plan; list the differences, what may change and the way out."""
     changed = {name: (saved.get(name), now.get(name)) for name in sorted({*saved, *now}) if saved.get(name) != now.get(name)}
     if not changed:
         return
-    # What aggregates keep is nothing that a user wrote.
+    # Users do not write partials, so they are hidden if the aggregates changed as well.
     shown = {name: each for name, each in changed.items() if name != "partials" or "aggregates" not in changed}
     lines = [f"  {name}: {then or '(absent)'}  ->  {new or '(absent)'}" for name, (then, new) in shown.items()]
     way = (
@@ -299,13 +281,9 @@ def check_identity(saved: Mapping[str, str], now: Mapping[str, str], where: str)
 
 
 def check_taken_over(saved: Mapping[str, str], plan: WindowPlan) -> None:
-    """Refuses saved state that a plan cannot take over, as far as its identity says. (The rest is found in the tables.)
-
-    Raises:
-        PlanMismatchError: naming every difference that cannot be, and what to do.
-    """
+    """Raise PlanMismatchError if a plan cannot take over saved state, judging by its identity. (The tables are checked later.)"""
     now, free = plan.identity(), {KEY_GROUPS, *plan.operator.changeable}
-    # Tables have a format of their own, and nothing of that in which state rests.
+    # Saved tables have their own format, which does not depend on the format of stored state.
     names = sorted({*saved, *now} - free - {STATE_FORMAT})
     changed = {name: (saved.get(name), now.get(name)) for name in names if saved.get(name) != now.get(name)}
     if changed:
@@ -317,7 +295,7 @@ def check_taken_over(saved: Mapping[str, str], plan: WindowPlan) -> None:
 
 
 def _check_record(state: SealedState, plan: WindowPlan) -> None:
-    """Refuses the meta record of another plan, whichever operator wrote it."""
+    """Refuse the meta record of another plan, whichever operator wrote it."""
     record = state.get("meta", 0)
     header = {} if record is None else decode(record)[1]
     saved = header.get("identity") or header.get("meta", {}).get("identity")
@@ -327,13 +305,11 @@ def _check_record(state: SealedState, plan: WindowPlan) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Chunk:
-    """Rows of one key group, as many as are packed at once.
+    """Rows of one key group that are packed together.
 
     Attributes:
-        times: their event times.
-        keys: the key columns, with the plan's types.
         values: the columns that :attr:`OperatorSpec.inputs` names, in that order.
-        rows: the whole rows, where :attr:`WindowPlan.carries_rows`; else None.
+        rows: the whole rows if :attr:`WindowPlan.carries_rows`, or None.
     """
 
     times: Int64s
@@ -343,38 +319,38 @@ class Chunk:
 
 
 class Operator(Protocol):
-    """One key group's operator for one micro-batch: made from the plan and the group's state, used once."""
+    """One key group's operator for one micro-batch, created from the plan and the group's state and used once."""
 
     def process(self, batch: GroupInput) -> GroupOutput:
-        """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
+        """Process a micro-batch and return the output. This completes the state without a separate commit."""
 
     def tables(self) -> StateTables:
-        """What the key group keeps, as tables."""
+        """Return the state of the key group as tables."""
 
     def header(self) -> Mapping[str, Any]:
-        """The header of :meth:`tables`. It takes the values of the space ``meta`` alone."""
+        """Return the header of :meth:`tables`, reading only the values of the space ``meta``."""
 
     def restore(self, saved: StateTables) -> int | None:
-        """Writes the state that tables say, of a key group that is new; returns when it is to be woken up by the clock."""
+        """Write saved tables into the state of a new key group; return when the clock must wake it up."""
 
 
 @dataclass(frozen=True, slots=True)
 class Capabilities:
-    """What an operator can do with the windows of a plan, and what it needs.
+    """The abilities and needs of an operator for the windows of a plan.
 
     Attributes:
-        takes_rows: whether whole rows cross the exchange because the operator itself wants them, not only for a late output.
-        has_windows: whether rows of the main output have the bounds of a window.
+        takes_rows: whether the operator itself needs whole rows from the exchange, not only a late output.
+        has_windows: whether main rows have the bounds of a window.
         per_row: whether each result belongs to a row, whose columns it has, and not to a window.
         order_sensitive: whether results depend on the order in which rows arrive, always or if event times are equal.
         fires_once: whether a window fires once, at the watermark, in the same micro-batch for all keys.
         fires_by_time: whether a window that gets no more rows is sure to fire by its end. None if user code decides.
         late_by_time: how far the watermark is past a row's own time when the row becomes late. None if its windows decide.
         evicts: whether an evictor takes rows out of windows, so that the state no longer has them.
-        no_firings: why rows cannot say which firing of their window they come from, or None if they can.
+        no_firings: why rows cannot have firing columns, or None if they can.
         no_changelog: why rows cannot be changes of earlier ones, or None if they can.
         uses_processing_time: whether processing time matters, so that Spark wakes the operator up without new rows.
-        shows_processing_time: whether user code may ask for the processing time, whether or not the windows depend on it.
+        shows_processing_time: whether user code may read the processing time, even if the windows do not depend on it.
     """
 
     takes_rows: bool = False
@@ -392,7 +368,7 @@ class Capabilities:
 
 
 def not_numbered(operator: str) -> str:
-    """Return why an operator's rows do not say which firing they come from."""
+    """Return why an operator's rows cannot have firing columns."""
     return f"{operator} do not number firings: the row operator does, .options(every_firing=True) makes it run the query"
 
 
@@ -403,17 +379,17 @@ def not_kept(operator: str) -> str:
 
 
 class OperatorSpec(ABC):
-    """How the windows of one plan run. Immutable; travels to the executors with the plan."""
+    """The way in which the windows of a plan run. Immutable; it travels to the executors with the plan."""
 
     @property
     @abstractmethod
     def name(self) -> str:
-        """What ``explain()`` calls it."""
+        """The name that ``explain()`` shows."""
 
     @property
     @abstractmethod
     def capabilities(self) -> Capabilities:
-        """What it can do, and what it needs."""
+        """The operator's abilities and needs."""
 
     @property
     @abstractmethod
@@ -422,33 +398,28 @@ class OperatorSpec(ABC):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns or SQL expressions whose values ``pack`` must be given."""
+        """The columns or SQL expressions whose values ``pack`` needs."""
         return ()
 
     @property
     def changeable(self) -> frozenset[str]:
-        """What of :meth:`identity` and of the plan's own may be another one when the query starts from saved state."""
+        """The entries of :meth:`identity` and of the plan's identity that may differ when a query starts from saved state."""
         return frozenset()
 
     @abstractmethod
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
-        """What crosses the exchange for some rows: tables by kind; they come back in ``GroupInput.parts``, in order."""
+        """Yield the tables, with their kind, that cross the exchange and arrive in ``GroupInput.parts``, in order."""
 
     @abstractmethod
     def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
-        """The columns of the tables of one kind."""
+        """Return the columns of the tables of a kind."""
 
     def for_group(self, plan: WindowPlan, state: State, group: int) -> Operator:
-        """The operator of key group number ``group``.
-
-        Args:
-            plan: the query.
-            state: the key group's store, which gets sealed values (:mod:`panestream.engine.storage.sealed_state`).
-            group: its number.
+        """Return the operator of key group number ``group``, whose ``state`` is sealed first.
 
         Raises:
             PlanMismatchError: the state belongs to another plan.
-            StateDamagedError: its meta record is not what was last written.
+            StateDamagedError: the meta record is not what was last written.
             StateFormatError: another version of panestream wrote it.
         """
         sealed = SealedState(state, group, self.name)
@@ -457,26 +428,23 @@ class OperatorSpec(ABC):
         except PanestreamError:
             raise
         except Exception:
-            # The meta record of another operator has another form: whose it is says more than where its reader stumbled.
+            # Another operator's meta record has another form. The owner of the record explains more than the place where the
+            # reader failed.
             _check_record(sealed, plan)
             raise
 
     @abstractmethod
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> Operator:
-        """The same on values that are sealed: what each operator defines."""
+        """Return the operator on sealed state; each operator defines this."""
 
     @abstractmethod
     def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
-        """What is shown of the state of key group number ``group``: open windows, kept elements, users' states, timers.
-
-        Raises:
-            StateFormatError: a table or a column is missing.
-        """
+        """Return open windows, kept elements, user states and timers. Missing tables or columns raise StateFormatError."""
 
     @abstractmethod
     def identity(self) -> Mapping[str, str]:
-        """What a checkpoint is tied to, besides keys, windows, event time and key groups."""
+        """Return what a checkpoint is tied to in addition to keys, windows, event time and key groups."""
 
     @abstractmethod
     def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
-        """Sections of ``explain()``: operator, and e.g. panes, aggregates, exchange, state."""
+        """Return sections of ``explain()``: operator, and e.g. panes, aggregates, exchange, state."""

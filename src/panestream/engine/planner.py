@@ -1,4 +1,4 @@
-"""Which operator runs a query: the rules of the columnar ones are asked in turn; the row operator runs what none of them does."""
+"""The choice of a query's operator: the rules of the columnar operators first, then the row operator as the fallback."""
 
 from __future__ import annotations
 
@@ -26,21 +26,13 @@ from panestream.windowing import aggregates as recipes
 from panestream.windowing.assigners.several import SeveralWindows
 
 COLUMNS_ONLY: Sequence[Rule] = (look_back_rule, predicates_rule)
-"""Asked first, of windows that no other operator runs: they refuse what they cannot."""
+"""Rules for windows that no other operator runs. They come first and refuse queries that they cannot run."""
 RULES: Sequence[Rule] = (sessions_rule, counts_rule, accumulating_rule, panes_rule)
-"""Asked in turn: the first that knows the windows and the function decides."""
+"""Rules tried in turn; the first that recognises the windows and the function decides."""
 
 
 def choose(window: WindowSpec, asked: Asked) -> OperatorSpec:
-    """The operator of a query.
-
-    Args:
-        window: the windows.
-        asked: what is computed over them.
-
-    Raises:
-        InvalidPlanError: an aggregate does not take its type; parts that do not fit together; no operator runs it.
-    """
+    """Return the operator of a query, or raise InvalidPlanError if none fits or an aggregate does not take its type."""
     for rule in COLUMNS_ONLY:
         verdict = rule(window, asked)
         if isinstance(verdict, Supported):
@@ -59,13 +51,13 @@ def choose(window: WindowSpec, asked: Asked) -> OperatorSpec:
     if isinstance(asked, FunctionOfTables):
         return _on_rows(window, asked, reasons)
     if isinstance(window.assigner, SeveralWindows):
-        # The row operator tells windows apart by bounds, not by labels.
+        # The row operator distinguishes windows by bounds, not by labels.
         raise InvalidPlanError(f"several windows in one query run as aligned panes only, and cannot here: {'; '.join(reasons)}")
     return replace(row_spec(window, asked, reasons), advice=_advice(window, asked))
 
 
 def _advice(window: WindowSpec, asked: Asked) -> str:
-    """What would let rows that cross the shuffle be added up before it; empty where nothing would."""
+    """Suggest how rows could be added up before the shuffle; empty if that is impossible."""
     if not isinstance(asked, FunctionOfRows) or isinstance(asked.function, Elements) or asked.function.then is not None:
         return ""
     declared = DeclaredAggregates([recipes.count()], {}, pa.schema([]))
@@ -78,7 +70,7 @@ def _advice(window: WindowSpec, asked: Asked) -> str:
 
 
 def _in_two_phases(window: WindowSpec, asked: FunctionOfRows) -> OperatorSpec:
-    """A function of the user's own as one more declared aggregate, which is reduced before the shuffle as these are."""
+    """Treat a user function as a declared aggregate, which is also reduced before the shuffle."""
     function = asked.function
     if isinstance(function, Elements) or asked.keys is None or asked.accumulators is None:
         raise InvalidPlanError(f"{asked.described!r} sees rows, which cannot be merged")
@@ -114,7 +106,7 @@ def aggregating(
     then: AnyWindowFunction | None = None,
     results: pa.Schema | None = None,
 ) -> OperatorSpec:
-    """:func:`choose` for :class:`~panestream.engine.rule.DeclaredAggregates`, which says what the arguments are."""
+    """Choose the operator of :class:`~panestream.engine.rule.DeclaredAggregates`, which documents the arguments."""
     return choose(window, DeclaredAggregates(aggregates, types, keys, then, results))
 
 
@@ -127,12 +119,12 @@ def calling(
     keys: pa.Schema | None = None,
     accumulators: pa.Schema | None = None,
 ) -> OperatorSpec:
-    """:func:`choose` for :class:`~panestream.engine.rule.FunctionOfRows`, which says what the arguments are."""
+    """Choose the operator of a :class:`~panestream.engine.rule.FunctionOfRows`, which documents the arguments."""
     return choose(window, FunctionOfRows(function, results, rows, described, keys, accumulators))
 
 
 def over_tables(window: WindowSpec, function: OverRows, results: pa.Schema, rows: pa.Schema, keys: pa.Schema) -> OperatorSpec:
-    """:func:`choose` for :class:`~panestream.engine.rule.FunctionOfTables`, which says what the arguments are."""
+    """Choose the operator of a :class:`~panestream.engine.rule.FunctionOfTables`, which documents the arguments."""
     return choose(window, FunctionOfTables(function, results, rows, keys))
 
 

@@ -1,4 +1,4 @@
-"""What a user said of the windows, before anything is chosen."""
+"""The user's description of a query's windows, before the planner chooses an operator."""
 
 from __future__ import annotations
 
@@ -13,15 +13,13 @@ from panestream.windowing.triggers.composition import all_parts
 
 @dataclass(frozen=True, slots=True)
 class WindowSpec:
-    """What the user said of the windows, before anything is chosen.
+    """The user's description of the windows, before the planner chooses an operator. ``allowed_lateness`` is in engine units.
 
     Attributes:
-        assigner: the windows.
-        trigger: None: the assigner's default.
-        evictor: None: everything stays in.
-        allowed_lateness: in engine units.
-        every_firing: whether every single firing is wanted, which only the row operator gives.
-        pickled_state: whether values that have no columns may rest in state as pickles.
+        trigger: the trigger, or None for the assigner's default.
+        evictor: the evictor, or None to keep all elements.
+        every_firing: whether every single firing is wanted, which only the row operator provides.
+        pickled_state: whether state may store values without columns as pickles.
     """
 
     assigner: WindowAssigner
@@ -38,19 +36,17 @@ class WindowSpec:
 
     @property
     def merges(self) -> bool:
-        """Whether windows may grow together."""
         return isinstance(self.assigner, MergingWindowAssigner)
 
     @property
     def uses_processing_time(self) -> bool:
-        """Whether processing time matters."""
-        # The global window is of no time at all.
+        # The global window is independent of time.
         by_processing_time = not self.assigner.is_event_time and not isinstance(self.assigner, GlobalWindows)
         return by_processing_time or self.firing_trigger.uses_processing_time
 
     @property
     def sees_elements(self) -> bool:
-        """Whether anything but the function looks into elements: a gap or windows of the user's own, a trigger, an evictor."""
+        """True if anything but the function reads elements: a gap, custom windows, a trigger or an evictor."""
         triggers, gap = list(all_parts(self.firing_trigger)), getattr(self.assigner, "gap", None)
         ours = all(type(one).__module__.startswith("panestream.") for one in (self.assigner, *triggers))
         evicting = self.evictor is not None and type(self.evictor) not in (CountEvictor, TimeEvictor)

@@ -1,6 +1,6 @@
-"""What a composed trigger comes to: the plain trigger that fires the same windows with the same results, which columns may run.
+"""Reduction of composed triggers: the plain trigger that fires the same windows with the same results and may run on columns.
 
-The row operator always runs a composition as it is written, so that what rests in its state does not depend on the lateness.
+The row operator always runs a composition as written, so that its stored state does not depend on the lateness.
 """
 
 from __future__ import annotations
@@ -23,30 +23,25 @@ from panestream.windowing.triggers import (
 from panestream.windowing.triggers.composition import Composition, all_parts
 
 AT_EVERY_ROW = AfterWatermark().early(AfterCount(1)).late(AfterCount(1))
-"""Fires at every row, early and late, and at the end: no trigger of Flink's, yet columns can, once a micro-batch."""
+"""Fires at every row, early and late, and at the end. Not a trigger of Flink, but columns can run it once per micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reduction:
-    """What a composed trigger is the same as.
-
-    Attributes:
-        trigger: the plain one, or :data:`AT_EVERY_ROW`; None: it is like none.
-        why_not: why it is like none.
-    """
+    """The plain equivalent of a composed trigger (or :data:`AT_EVERY_ROW`), or None and the reason why nothing is equivalent."""
 
     trigger: Trigger | None
     why_not: str = ""
 
     def reasons(self, of_plain: Sequence[str]) -> Sequence[str]:
-        """Why no operator on columns runs it, given why none runs the plain trigger."""
+        """Return why no operator on columns runs the trigger, given why none runs the plain one."""
         if self.trigger is None:
             return [self.why_not]
         return [*of_plain, *([] if self.trigger == AT_EVERY_ROW else [f"the composed trigger is the same as {self.trigger!r}"])]
 
 
 def reduction(window: WindowSpec) -> Reduction | None:
-    """What the trigger of windows comes to; None where it is no composition.
+    """Return the reduction of a query's trigger, or None if the trigger is not a composition.
 
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
     >>> reduction(WindowSpec(TumblingEventTimeWindows.of("1 minute"), AfterWatermark())).trigger
@@ -66,7 +61,7 @@ def reduction(window: WindowSpec) -> Reduction | None:
 
 
 def _plain(trigger: Trigger, window: WindowSpec) -> Trigger | str:
-    """The plain trigger, or why there is none."""
+    """Return the plain trigger, or the reason why none is equivalent."""
     if isinstance(trigger, Repeatedly):
         return _repeated(trigger.inner, window)
     if not isinstance(trigger, AfterWatermark):
@@ -74,7 +69,7 @@ def _plain(trigger: Trigger, window: WindowSpec) -> Trigger | str:
     if not window.assigner.is_event_time or isinstance(window.assigner, GlobalWindows):
         return "the watermark says nothing of such windows"
     late, early = trigger.late_firings, trigger.early_firings
-    # Where no lateness is allowed nothing comes after the end.
+    # Without allowed lateness no row comes after the end.
     if window.allowed_lateness and late is None:
         return "it drops the rows that come within the allowed lateness; .late(AfterCount.of(1)) has each fire again"
     if window.allowed_lateness and not _at_every_row(late):
@@ -98,7 +93,7 @@ def _repeated(inner: Trigger, window: WindowSpec) -> Trigger | str:
     if type(inner) is AfterCount:
         return CountTrigger(inner.count)
     if type(inner) is AfterWatermark and inner.late_firings is None:
-        # Begun anew it fires at every row after the end.
+        # A restarted trigger fires at every row after the end.
         return _plain(inner.late(AfterCount(1)), window)
     return f"{inner!r} is asked row by row" if isinstance(inner, Composition) else inner
 
@@ -110,18 +105,13 @@ def _at_every_row(trigger: Trigger | None) -> bool:
 
 
 def reduced(window: WindowSpec) -> WindowSpec:
-    """The windows with the plain trigger in the place of a composed one, where there is such."""
+    """Return the windows with a composed trigger replaced by its plain equivalent, if it has one."""
     found = reduction(window)
     return window if found is None or found.trigger is None else replace(window, trigger=found.trigger)
 
 
 def told(window: WindowSpec, *, columnar: bool) -> list[str]:
-    """What ``explain()`` says of a composed trigger; nothing of others.
-
-    Args:
-        window: the windows.
-        columnar: whether an operator on columns runs them.
-    """
+    """Return the lines of ``explain()`` about a composed trigger, which an operator on columns runs if ``columnar``."""
     found, lines = reduction(window), []
     if found is not None and columnar:
         same = "fires once a micro-batch, if rows came" if found.trigger == AT_EVERY_ROW else f"the same as {found.trigger!r}"

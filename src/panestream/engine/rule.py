@@ -1,6 +1,6 @@
-"""What a planner rule is: it looks at the windows and the function of a query, and says whether its operator runs them.
+"""Planner rules: a rule inspects a query's windows and function and decides whether its operator can run them.
 
-Each kind of operator has one, in its ``rule.py``; :mod:`panestream.engine.planner` asks them in turn.
+Each kind of operator has a rule in its ``rule.py``; :mod:`panestream.engine.planner` tries them in turn.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregates import Aggregate
 
 PYTHON = "a function of the user's own in Python"
-"""Why no operator on columns of aggregates runs a query."""
+"""The reason why operators on columns of aggregates cannot run a query."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,11 @@ class DeclaredAggregates:
     """Aggregates over the rows of a window.
 
     Attributes:
-        aggregates: the recipes.
-        types: of the expressions that they take.
-        keys: the key columns.
-        then: a function that is given the results of each firing window, or None.
-        results: the columns of what ``then`` returns.
-        columns: of the rows, where anything else looks into elements (:attr:`WindowSpec.sees_elements`); their types are among
-            ``types``.
-        kept: the columns of the row that results have, one for each of ``columns``; None: results are of windows.
+        types: the types of the expressions that the aggregates take.
+        then: a function that gets the results of each firing window, or None.
+        results: the columns that ``then`` returns.
+        columns: the row columns needed if the windows look into elements (:attr:`WindowSpec.sees_elements`), also in ``types``.
+        kept: the row columns in the results, one for each of ``columns``, or None if results belong to windows.
     """
 
     aggregates: Sequence[Aggregate]
@@ -49,16 +46,14 @@ class DeclaredAggregates:
 
 @dataclass(frozen=True, slots=True)
 class FunctionOfRows:
-    """A function of the user's own over whole rows.
+    """A user function over whole rows.
 
     Attributes:
-        function: what runs.
-        results: the columns of what it returns.
-        rows: the columns of the input.
-        described: how ``explain()`` calls it.
-        keys: the key columns; None: only the row operator will do.
-        accumulators: the columns of an accumulator, where the function is to run in two phases: rows are added before the
-            shuffle, accumulators merged after it.
+        results: the columns that the function returns.
+        described: the name that ``explain()`` shows.
+        keys: the key columns, or None if only the row operator is possible.
+        accumulators: the columns of an accumulator if rows are added before the shuffle and accumulators merged after it, or
+            None.
     """
 
     function: Reduce | AggregateWith | Elements
@@ -71,14 +66,7 @@ class FunctionOfRows:
 
 @dataclass(frozen=True, slots=True)
 class FunctionOfTables:
-    """A function of the user's own over Arrow tables or pandas frames.
-
-    Attributes:
-        function: what sees the rows.
-        results: the columns of what it returns, after keys and window.
-        rows: the columns of the input.
-        keys: the key columns.
-    """
+    """A user function over Arrow tables or pandas frames, which returns ``results`` after keys and window."""
 
     function: OverRows
     results: pa.Schema
@@ -87,44 +75,31 @@ class FunctionOfTables:
 
 
 Asked: TypeAlias = DeclaredAggregates | FunctionOfRows | FunctionOfTables
-"""What is asked for over windows."""
+"""The computation that a query requests for its windows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Supported:
-    """The operator runs the query."""
+    """The verdict that the operator runs the query."""
 
     operator: OperatorSpec
 
 
 @dataclass(frozen=True, slots=True)
 class Unsupported:
-    """The windows and the function are of the operator's kind, and yet it cannot run them.
-
-    Attributes:
-        reasons: why not, for ``explain()``; at least one.
-    """
+    """The verdict that the operator cannot run its own kind of windows and function, with at least one reason."""
 
     reasons: Sequence[str]
 
 
 Rule: TypeAlias = Callable[[WindowSpec, Asked], Supported | Unsupported | None]
-"""None: the windows or the function are of another operator's kind.
-
-Raises InvalidPlanError where no operator can run the query.
-"""
+"""A planner rule. It returns None for another operator's kind of query, and raises InvalidPlanError if no operator can run it."""
 
 
 def on_columns_only(window: WindowSpec, asked: Asked, what: str) -> DeclaredAggregates:
-    """What is asked of windows that no operator row by row knows, and that hold no rows until they fire.
+    """Return the aggregates of a query over windows (``what`` in errors) that run on columns only and keep no rows.
 
-    Args:
-        window: the windows.
-        asked: what is asked of them.
-        what: how an error calls such windows.
-
-    Raises:
-        InvalidPlanError: anything but declared aggregates, each result once.
+    A query that is not a list of declared aggregates with one result each raises InvalidPlanError.
     """
     reasons = _why_not(window)
     if not isinstance(asked, DeclaredAggregates) or asked.then is not None:
@@ -135,7 +110,7 @@ def on_columns_only(window: WindowSpec, asked: Asked, what: str) -> DeclaredAggr
 
 
 def _why_not(window: WindowSpec) -> list[str]:
-    """What of a query's windows goes only with windows that hold rows until they fire; empty: nothing."""
+    """Return the reasons why a query's settings need windows that hold rows until they fire."""
     reasons = []
     if window.trigger is not None and window.trigger != window.assigner.get_default_trigger():
         reasons.append(f"fire once, at the watermark: leave out the trigger {window.trigger!r}")

@@ -1,7 +1,7 @@
-"""Distinct values of a key in parts, so that not all meet in one key group: which queries can, and how parts make a whole.
+"""Splitting the distinct values of a key over several key groups: which queries allow it, and how the parts are combined.
 
-Which part a value is of follows from the value: no part has a value of another, so the numbers of distinct values add up. All key
-groups fire a window in the same micro-batch, so its parts can be put together there, without state.
+A value determines its part, so parts never share values and their distinct counts add up. All key groups fire a window in the
+same micro-batch, so its parts are combined there, without state.
 """
 
 from __future__ import annotations
@@ -21,20 +21,11 @@ _TOGETHER: Mapping[type[Aggregate], str] = {
     Max: "max",
     Complete: "min",
 }
-"""How the results of parts become that of the whole."""
+"""The function that combines the partial results of each aggregate."""
 
 
 def split_of(parts: int, aggregates: Sequence[Aggregate], operator: OperatorSpec) -> Split:
-    """How a query is split.
-
-    Args:
-        parts: into how many.
-        aggregates: what is computed.
-        operator: what runs it.
-
-    Raises:
-        InvalidPlanError: it cannot be split; says why, and what to do.
-    """
+    """Return how to split a query into ``parts``, or raise InvalidPlanError with the reason and an alternative."""
     distinct = dict.fromkeys(one.expr for one in aggregates if isinstance(one, CountDistinct))
     if len(distinct) != 1:
         have = "there is none" if not distinct else f"these are of {', '.join(distinct)}"

@@ -1,1 +1,1 @@
-"""What crosses the shuffle: rows packed into payloads for a key group, and put together again for its operator. Without Spark."""
+"""The exchange: rows are packed into payloads for a key group and joined again for its operator. Without Spark."""

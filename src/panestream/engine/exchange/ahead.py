@@ -1,4 +1,4 @@
-"""Event times that lie too far ahead to be true: of the clock, or of the other rows."""
+"""Detection of event times too far ahead to be true, compared with the clock or with the other rows."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ Int64s = npt.NDArray[np.int64]
 
 
 def ahead_of_clock(times: Int64s, clock: Int64s, most: int) -> npt.NDArray[np.bool_]:
-    """Which event times are more than ``most`` after the processing time of their rows."""
+    """Return which event times are more than ``most`` after the processing time of their rows."""
     found: npt.NDArray[np.bool_] = times > clock + most
     return found
 
 
 def ahead_of_rows(times: Int64s, most: int) -> npt.NDArray[np.bool_]:
-    """Which event times come after a gap of more than ``most`` that at least half of all come before.
+    """Return which event times follow a gap of more than ``most`` that comes after at least half of all event times.
 
-    In order of time, from the median on: the first gap between neighbours that is larger than ``most`` ends what is believed. So
-    rows that go on for years are all believed, and a few behind a hole of years are not.
+    The search starts at the median of the sorted times and stops at the first gap between neighbours larger than ``most``. So
+    rows that span years are all accepted, while a few rows after a gap of years are not.
 
     >>> ahead_of_rows(np.array([5, 9_999, 7, 6]), 100).tolist()
     [False, True, False, False]

@@ -1,8 +1,8 @@
-"""The order in which rows arrive, where the user says what it is.
+"""The user-defined order of arrival.
 
-Rows of a micro-batch come from several source partitions, each in an order of its own. Where a plan names columns to order them
-by (:attr:`~panestream.engine.plan.WindowPlan.arrival`) and its operator minds the order, rows cross the exchange as they are,
-with these columns; the key group puts them in order, and only then are they packed. (A batch is put in order by Spark, before.)
+The rows of a micro-batch come from several source partitions, each with its own order. If a plan names columns for the order
+(:attr:`~panestream.engine.plan.WindowPlan.arrival`) and its operator depends on it, rows cross the exchange unreduced, with these
+columns. The key group sorts them and only then packs them. (In batch mode Spark sorts them before.)
 """
 
 from __future__ import annotations
@@ -17,12 +17,7 @@ from panestream.engine.plan import Chunk, WindowPlan
 
 
 def unordered(chunk: Chunk, order: Sequence[pa.Array]) -> pa.Table:
-    """Rows as they cross the exchange.
-
-    Args:
-        chunk: the rows.
-        order: the columns to order them by, in the plan's order.
-    """
+    """Return rows in the form in which they cross the exchange, with the columns to sort by first."""
     arrays = [*map(_small, order), pa.array(chunk.times), *chunk.keys, *chunk.values]
     if chunk.rows is not None:
         arrays += [one_chunk(column) for column in chunk.rows.columns]
@@ -30,13 +25,9 @@ def unordered(chunk: Chunk, order: Sequence[pa.Array]) -> pa.Table:
 
 
 def in_order(plan: WindowPlan, arrived: Sequence[pa.Table]) -> Iterator[tuple[str, pa.Table]]:
-    """What the operator packs of rows, put in order.
+    """Sort the tables of :func:`unordered`, at least one, and yield what the operator packs.
 
-    Nulls come last. Rows that are equal in all columns keep the order in which they are given.
-
-    Args:
-        plan: a query that names an order.
-        arrived: what :func:`unordered` made, source partition by source partition; at least one.
+    They come source partition by source partition. Nulls sort last; rows equal in all sort columns keep the given order.
     """
     arrival = plan.arrival or pa.schema([])
     width, keys = len(arrival), len(plan.key_schema)
@@ -52,7 +43,7 @@ def in_order(plan: WindowPlan, arrived: Sequence[pa.Table]) -> Iterator[tuple[st
 
 
 def _small(column: pa.Array) -> pa.Array:
-    """Names of files are long, and few."""
+    """Encode texts as a dictionary: file names are long, and few."""
     return pc.dictionary_encode(column) if pa.types.is_string(column.type) else column
 
 

@@ -1,6 +1,6 @@
-"""The event times of a source partition: those that cannot be used, what the error says of them, and how far the others are.
+"""The event times of a source partition: checks for unusable ones, their error message, and the progress of the others.
 
-From the reports of all source partitions every key group finds the same watermark.
+From the reports of all source partitions every key group derives the same watermark.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _ZONE = re.compile(r"\b[A-Z][a-z]{2,}/[A-Z]\w+(?:/[A-Z]\w+)?\b")
 
 
 def usable_times(times: pa.Array) -> pa.Array | None:
-    """Which rows have an event time that can be used; None: all."""
+    """Return which rows have a usable event time, or None if all have."""
     bounds = pc.min_max(times)
     smallest, largest_seen = bounds["min"].as_py(), bounds["max"].as_py()
     in_range = smallest is None or (smallest > -LARGEST_TIME and largest_seen < LARGEST_TIME)
@@ -38,7 +38,7 @@ def usable_times(times: pa.Array) -> pa.Array | None:
 
 
 class SaysEventTime(Protocol):
-    """What must be known of a query to complain about rows without usable event time."""
+    """The properties of a query that an error about unusable event times needs."""
 
     @property
     def event_time(self) -> str | None:
@@ -46,21 +46,15 @@ class SaysEventTime(Protocol):
 
     @property
     def way_out(self) -> str:
-        """What to do about such rows."""
+        """The advice about such rows."""
 
     @property
     def invalid_tag(self) -> str | None:
-        """Where such rows go; None: they fail the query."""
+        """The output for such rows, or None if they fail the query."""
 
 
 def complaint(plan: SaysEventTime, what: str, value: str) -> str:
-    """The message of rows without usable event time.
-
-    Args:
-        plan: the query.
-        what: how many rows.
-        value: what one of them has there.
-    """
+    """Return the message about unusable event times; ``what`` has the rows' number and verb, ``value`` one of their values."""
     zones = _unknown_zones(plan.event_time or "")
     hint = f" There is no time zone {zones[0]!r}; {did_you_mean(zones[0], zoneinfo.available_timezones())}" if zones else ""
     return (
@@ -70,7 +64,7 @@ def complaint(plan: SaysEventTime, what: str, value: str) -> str:
 
 
 def instant(micros: int) -> str:
-    """An instant in words.
+    """Format an instant.
 
     >>> instant(253402300799_000_000)
     '9999-12-31T23:59:59Z'
@@ -85,11 +79,9 @@ def _unknown_zones(text: str) -> list[str]:
 
 @dataclass(slots=True)
 class TimesSeen:
-    """The largest event times of some rows, and what the user's own generators say of them.
+    """The largest event times of some rows, and the watermarks of user-defined generators.
 
-    Attributes:
-        new_generator: makes the user's generator of watermarks; None: the strategy has none.
-        largest: the largest event time of each partition whose watermark is its own; ``""`` where all have one.
+    ``largest`` has one time per partition with its own watermark, or a single time under ``""``.
     """
 
     new_generator: Callable[[], WatermarkGenerator] | None
@@ -98,13 +90,7 @@ class TimesSeen:
     _emitted: dict[str, WatermarkOutput] = field(default_factory=dict)
 
     def add(self, times: pa.ChunkedArray, partition: pa.ChunkedArray | None, rows: Callable[[], pa.Table]) -> None:
-        """Takes note of some rows.
-
-        Args:
-            times: their event times.
-            partition: the column whose values have watermarks of their own, or None.
-            rows: gives them whole, which only generators need.
-        """
+        """Record the event times of some rows, per ``partition`` if not None. Only generators need the whole rows."""
         if partition is None:
             largest = {"": pc.max(times).as_py()}
         else:
@@ -118,7 +104,7 @@ class TimesSeen:
             self._generate(self.new_generator, times, partition, rows())
 
     def watermarks(self) -> dict[str, int]:
-        """What the generators say at the end of a micro-batch; to be asked once."""
+        """Return the watermarks of the generators at the end of a micro-batch. Call it only once."""
         for name, generator in self._generators.items():
             generator.on_periodic_emit(self._emitted[name])
         return {name: output.watermark for name, output in self._emitted.items() if output.watermark is not None}
@@ -126,7 +112,7 @@ class TimesSeen:
     def _generate(
         self, new: Callable[[], WatermarkGenerator], times: pa.ChunkedArray, partition: pa.ChunkedArray | None, rows: pa.Table
     ) -> None:
-        """Shows every row to the user's own generator of its source partition: new in every micro-batch."""
+        """Pass every row to the generator of its source partition, which is new in every micro-batch."""
         elements = RowType(rows.schema).rows(rows)
         instants = one_chunk(times).to_pylist()
         names = [""] * len(instants) if partition is None else map(_name, partition.to_pylist())

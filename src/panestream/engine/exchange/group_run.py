@@ -1,4 +1,4 @@
-"""One key group's part of a micro-batch: the parts that arrived, put together; its operator's output as (tag, payload)."""
+"""One key group's share of a micro-batch: joins the parts that arrived and runs the operator, which emits (tag, payload)."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from panestream.engine.storage.state import MemoryState, State
 from panestream.errors import InvalidPlanError
 
 METRICS = "__metrics"
-"""The tag of what happened in a micro-batch (JSON); users' tags never start with an underscore."""
+"""The tag of a micro-batch's metrics (JSON); user tags never start with an underscore."""
 _BODY_BYTES = 1 << 20
-"""Rows of an output leave in bodies of so many bytes, before their integers are narrowed; as parts do of the exchange."""
+"""The size of a body of output rows, in bytes before integers are narrowed, as for the parts of the exchange."""
 
 
 def gather(plan: WindowPlan, parts: Iterable[PayloadPart], end_of_input: bool = False) -> GroupInput:
-    """What arrived for one key group, as an operator wants it."""
+    """Return the parts that arrived for one key group as the input of its operator."""
     batch = GroupInput(end_of_input=end_of_input)
     seen: dict[str, int] = {}
     watermarks: dict[str, int] = {}
@@ -76,31 +76,23 @@ def run_micro_batch(
     run: str = "",
     planned_in: str = "",
 ) -> GroupOutput:
-    """What a micro-batch emits for one key group.
+    """Run a micro-batch of one key group, planned in the run ``planned_in``; ``processing_time`` is in engine units.
 
-    Args:
-        plan: the query.
-        state: the key group's.
-        group: its number.
-        parts: what came through the exchange.
-        processing_time: in engine units, where the plan looks at it.
-        run: which run of the query it is, for key groups that no report tells.
-        planned_in: which run planned the micro-batch.
+    ``run`` is the query's run, used for key groups without a report.
     """
     batch = gather(plan, payload.within(parts, plan.most_bytes, partial(micro_batch_too_large, group, plan.most_bytes)))
     batch.run, batch.planned_in = batch.run or run, planned_in
     if processing_time is not None:
         batch.batch_time = processing_time
-    # The operator is gone before the collector is back: else it would search through all that the operator holds.
+    # The operator must be freed before the collector resumes, or the collector would search through everything it holds.
     with collector_paused():
         return plan.operator.for_group(plan, state, group).process(batch)
 
 
 def run_batch(plan: WindowPlan, group: int, parts: Iterable[PayloadPart]) -> GroupOutput:
-    """What a batch emits for one key group: state in memory, watermark at the end of time.
+    """Run a batch for one key group, with state in memory and the watermark at the end of time.
 
-    Raises:
-        MemoryLimitError: the query has a limit, and the key group more rows.
+    More rows than the query's limit raise MemoryLimitError.
     """
     if plan.batch_bytes is not None:
         parts = payload.within(parts, plan.batch_bytes, partial(batch_too_large, group, plan.batch_bytes))
@@ -108,27 +100,17 @@ def run_batch(plan: WindowPlan, group: int, parts: Iterable[PayloadPart]) -> Gro
 
 
 def run_history(plan: WindowPlan, state: State, group: int, parts: Iterable[PayloadPart]) -> GroupOutput:
-    """What history emits for one key group: rows that came before a stream begins, taken in at once.
+    """Take in the rows that precede a stream at once, for one key group with empty state.
 
-    The watermark is as far as the rows bring it: what has ended by it fires, what has not is left in the state. Rows are judged
-    by the watermark before them, of which there is none: none is late, as in a batch.
-
-    Args:
-        plan: the query, which :func:`check_history` let through.
-        state: the key group's, with nothing in it.
-        group: its number.
-        parts: what came through the exchange.
+    The watermark goes as far as the rows bring it: windows that end by then fire, the others stay in the state. As in a batch, no
+    row is late, because rows are compared with the watermark before them, which does not exist yet.
     """
     with collector_paused():
         return plan.operator.for_group(plan, state, group).process(gather(plan, parts))
 
 
 def check_history(plan: WindowPlan) -> None:
-    """Refuses queries that history says nothing about.
-
-    Raises:
-        InvalidPlanError: the windows or the trigger go by the clock.
-    """
+    """Raise InvalidPlanError for queries that use the clock, because they cannot start from history."""
     if plan.operator.capabilities.uses_processing_time:
         raise InvalidPlanError(
             "bootstrap: the windows or the trigger of this query go by the clock, and what time it was when the rows of history "
@@ -138,7 +120,7 @@ def check_history(plan: WindowPlan) -> None:
 
 
 def bodies(output: GroupOutput) -> Iterator[tuple[str, bytes]]:
-    """What an operator emitted as (tag, payload), large tables in several; the metrics last."""
+    """Yield an operator's output as (tag, payload), large tables in several payloads, the metrics last."""
     for tag, table in output.tables:
         rows = max(1, _BODY_BYTES * table.num_rows // max(table.nbytes, 1))
         for start in range(0, table.num_rows, rows):

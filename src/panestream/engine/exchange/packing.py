@@ -1,8 +1,7 @@
-"""``pack``: rows to a few large binary rows per key group, before the shuffle.
+"""Packing: turns rows into a few large binary rows per key group, before the shuffle.
 
-Stateless. What leaves for a key group and chunk is the operator's business (partials per key and pane, or rows); it is one Arrow
-payload for each of the operator's kinds. Every key group also gets a *report* of the event times seen, so that all agree on the
-watermark.
+Packing is stateless. The operator chooses the data for each key group and chunk (partials per key and pane, or rows). Each of its
+kinds becomes one Arrow payload. Every key group also gets a *report* of the event times seen, so that all agree on the watermark.
 """
 
 from __future__ import annotations
@@ -31,20 +30,20 @@ CHUNK_ROWS = 1 << 20
 CHUNK_BYTES = 256 << 20
 
 PartFor: TypeAlias = tuple[int, PayloadPart]
-"""The number of the key group that a part is for, and the part."""
+"""The number of a key group, and a part for it."""
 
 
 @dataclass(frozen=True, slots=True)
 class PackColumns:
-    """Where ``pack`` finds what in its input: the event time is column 0, then keys, then values, then what the plan needs.
+    """The layout of the input of ``pack``: event time in column 0, then keys, then values, then what the plan needs.
 
     Attributes:
-        keys, values: the types of these columns, as the plan wants them.
-        group: the column with the key group's number; None: one group.
-        partition: the column whose values have watermarks of their own, as strings; or None.
-        row: the column with the whole row as a struct (null where it is not needed); or None.
-        processing_time: the column with the processing time in microseconds; or None.
-        order: the columns by which the key group puts the rows in order; none: they come in order.
+        keys, values: the types in the plan.
+        group: the column with the number of the key group, or None for a single group.
+        partition: the column whose values have their own watermarks, as strings, or None.
+        row: the column with the whole row as a struct (null if not needed), or None.
+        processing_time: the column with the processing time in microseconds, or None.
+        order: the columns by which the key group sorts the rows. Empty if they arrive in order.
     """
 
     keys: tuple[pa.DataType, ...]
@@ -59,17 +58,9 @@ class PackColumns:
 def pack(
     plan: WindowPlan, columns: PackColumns, batches: Iterable[pa.RecordBatch], origin: int = 0, run: str = ""
 ) -> Iterator[PartFor]:
-    """What one source partition sends to the key groups.
+    """Yield the parts that source partition number ``origin`` sends to the key groups; ``run`` is empty if unknown.
 
-    Args:
-        plan: the query.
-        columns: where the batches have what.
-        batches: the rows.
-        origin: the number of the source partition.
-        run: which run of the query it is; empty: unknown.
-
-    Raises:
-        InvalidEventTimeError: rows have no usable event time, and the plan has no output for them.
+    Rows without usable event time raise InvalidEventTimeError if the plan lacks an output for them.
     """
     packing = _Packing(plan, columns, origin, run, TimesSeen(plan.watermark.generator))
     for chunk in _chunks(batches):
@@ -78,7 +69,7 @@ def pack(
 
 
 def _chunks(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    """Gathers Spark's small batches: aggregation wants many rows at once."""
+    """Collect Spark's small batches, because aggregation is fast only for many rows at once."""
     gathered: list[pa.RecordBatch] = []
     rows = size = 0
     for batch in batches:
@@ -100,7 +91,7 @@ def _array(table: pa.Table, position: int) -> pa.Array:
 
 @dataclass(slots=True)
 class _Packing:
-    """The work on one source partition."""
+    """The packing of one source partition."""
 
     plan: WindowPlan
     columns: PackColumns
@@ -147,7 +138,7 @@ class _Packing:
                 yield from self._send(group, REPORT, pa.table({}), report)
 
     def _since(self, table: pa.Table) -> pa.Table:
-        """The rows that are not in the history from which the query started. Time has come as far as all of them say."""
+        """Return the rows outside the history from which the query started. All rows advance the event time."""
         if self.plan.since is None:
             return table
         kept = pc.greater_equal(table.column(0), self.plan.since)
@@ -156,7 +147,7 @@ class _Packing:
         return later
 
     def _unusable(self, table: pa.Table) -> pa.Array | None:
-        """Which rows have no event time that can be used; None: all have one."""
+        """Return which rows have an unusable event time, or None if all are usable."""
         times = _array(table, 0)
         valid = usable_times(times)
         if valid is None:
@@ -168,7 +159,7 @@ class _Packing:
         return wrong
 
     def _ahead(self, table: pa.Table) -> pa.Array | None:
-        """Which rows are further ahead than the strategy allows; None: no row is."""
+        """Return which rows are further ahead than the strategy allows, or None if none are."""
         strategy = self.plan.watermark
         if not strategy.sides or self.columns.partition is None:
             return self._ahead_by(strategy, table)
@@ -212,7 +203,7 @@ class _Packing:
             yield 0, table
             return
         groups = _array(table, self.columns.group).to_numpy()
-        # numpy sorts 16-bit integers by radix: far cheaper than a mask and a copy for every group.
+        # numpy sorts 16-bit integers by radix, which is far cheaper than a mask and a copy for every group.
         order = np.argsort(groups.astype(np.uint16), kind="stable")
         ordered = table.take(pa.array(order)).combine_chunks()
         ends = np.cumsum(np.bincount(groups, minlength=self.plan.groups))
@@ -222,7 +213,7 @@ class _Packing:
                 yield group, ordered.slice(start, int(ends[group]) - start)
 
     def _pack_group(self, group: int, table: pa.Table) -> Iterator[PartFor]:
-        # Spark labels timestamps with the session's time zone and may send large strings: the plan's types are what counts.
+        # Spark labels timestamps with the session's time zone and may send large strings; the plan's types count.
         types = (*self.columns.keys, *self.columns.values)
         arrays = [as_type(_array(table, 1 + position), wanted) for position, wanted in enumerate(types)]
         keys, values = arrays[: len(self.columns.keys)], arrays[len(self.columns.keys) :]
@@ -233,7 +224,7 @@ class _Packing:
             order = [as_type(_array(table, position), column.type) for position, column in arrival]
             yield from self._send(group, UNORDERED, unordered(chunk, order))
             return
-        # A function of the user's own may be called for each row: what rows become then is no garbage yet.
+        # A user function may run for each row, and the rows that it creates are not garbage yet.
         with collector_paused():
             parts = list(self.plan.operator.pack(self.plan, chunk))
         for kind, packed in parts:
@@ -243,7 +234,7 @@ class _Packing:
         if self.columns.row is None:
             raise RuntimeError("whole rows are wanted that were not sent")
         rows = _array(table, self.columns.row)
-        # Not Table.from_struct_array: before pyarrow 23 it takes all rows where a slice begins with the first.
+        # Not Table.from_struct_array: before pyarrow 23 it takes all rows if a slice starts at the first row.
         return as_schema(pa.Table.from_arrays(rows.flatten(), [column.name for column in rows.type]), self.plan.row_schema)
 
     def _send(self, group: int, kind: str, table: pa.Table, header: dict[str, Any] | None = None) -> Iterator[PartFor]:

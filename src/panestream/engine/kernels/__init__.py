@@ -1,1 +1,1 @@
-"""Work on whole columns that knows nothing of windows' plans: sorting, grouping, ranges, hashes, slices of time."""
+"""Operations on whole columns, independent of query plans: sorting, grouping, ranges, hashes, slices of time."""

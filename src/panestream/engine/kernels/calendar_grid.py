@@ -1,8 +1,8 @@
-"""Panes of a calendar: windows and panes of a zone's wall clock, brought to instants.
+"""Panes of a calendar: windows and panes of a zone's wall clock, converted to instants.
 
-A window ``[a, b)`` of the wall clock is the window from the first instant at which it shows ``a`` or later to that of ``b``, and
-an instant lies in it where what the wall clock shows lies between ``a`` and ``b``. So whatever lies on a grid in the time of the
-wall clock does in instants, under the same numbers. They stay when a zone's rules change: a pane is a day by its date.
+A window ``[a, b)`` of the wall clock starts at the first instant at which the clock shows ``a`` or later, and ends at that of
+``b``. It contains the instants at which the clock shows a time in ``[a, b)``. So a grid of wall-clock time is also a grid of
+instants, with the same numbers. They stay when a zone's rules change: a pane is a day by its date.
 """
 
 from __future__ import annotations
@@ -19,21 +19,16 @@ from panestream.engine.kernels.wall_clock import WallClock
 from panestream.windowing.zones import PERIOD, ZoneRules
 
 _BEYOND = 2**62 + 2**60
-"""Event times are kept within ±2**62; of later instants it is only asked whether all is over by then."""
+"""Event times are within ±2**62. For later instants, callers only need to know whether everything is over by then."""
 _EDGES, _EDGES_OF_A_PANE = 1 << 14, 64
-"""So many edges of several grids are put in order to look panes up, at least, and for each pane; with more, one is looked for."""
+"""The limits, in total and per pane (the larger counts), up to which edges of several grids are sorted; beyond, bisection."""
 _COMPARED = 8
-"""Up to so many edges are compared with every row one after the other, which is faster than to search."""
+"""Up to this many edges, comparing each edge with every row is faster than a search."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZonedWindows(AlignedWindows):
-    """Windows of a zone's wall clock.
-
-    Attributes:
-        wall: the windows, in time of the wall clock.
-        clock: the zone's.
-    """
+    """Windows of a zone's wall clock; ``wall`` are the windows in wall-clock time."""
 
     wall: AlignedWindows
     clock: WallClock
@@ -66,7 +61,7 @@ class ZonedWindows(AlignedWindows):
         found = AlignedWindows.over(self, low, high, after, until)
         if not len(found):
             return found
-        # Where the clock skips a unit its window is empty, or the same as the one before: there is none.
+        # If the clock skips a unit, its window is empty or equals the one before, and is left out.
         start, end, before = self.start_of(found), self.end_of(found), found - 1
         again = (start == self.start_of(before)) & (end == self.end_of(before))
         there: Int64s = found[(start < end) & ~again]
@@ -75,12 +70,7 @@ class ZonedWindows(AlignedWindows):
 
 @dataclass(frozen=True, slots=True)
 class LineGrid(PaneGrid):
-    """Pane ``i`` goes from point ``i`` of a line to the next.
-
-    Attributes:
-        windows: the kinds of windows.
-        line: where they begin and end.
-    """
+    """Panes between the points of a line: pane ``i`` goes from point ``i`` to the next."""
 
     windows: tuple[AlignedWindows, ...]
     line: MonthLine
@@ -103,13 +93,7 @@ class LineGrid(PaneGrid):
 
 @dataclass(frozen=True, slots=True)
 class ZonedGrid(PaneGrid):
-    """Panes of a zone's wall clock.
-
-    Attributes:
-        windows: the kinds of windows.
-        wall: the panes, in time of the wall clock.
-        clock: the zone's.
-    """
+    """Panes of a zone's wall clock; ``wall`` are the panes in wall-clock time."""
 
     windows: tuple[AlignedWindows, ...]
     wall: PaneGrid
@@ -117,7 +101,7 @@ class ZonedGrid(PaneGrid):
 
     @classmethod
     def over(cls, windows: Sequence[ZonedWindows]) -> ZonedGrid:
-        """The grid with the fewest panes of one zone."""
+        """Return the grid with the fewest panes for windows of one zone."""
         walls = [one.wall for one in windows]
         lines = [line for one in walls if isinstance(one, (LineWindows, SoFarWindows)) for line in edges_of(one)]
         even = [one for one in walls if isinstance(one, EvenWindows)]
@@ -134,7 +118,7 @@ class ZonedGrid(PaneGrid):
         if first == last:
             return np.full(len(times), first, np.int64)
         if last - first > max(_COMPARED, len(times) // 4):
-            # Rows far apart: there would be more edges than rows.
+            # The rows are far apart, so there would be more edges than rows.
             return self.wall.panes_of(self.clock.walls(times))
         edges = self.starts_of(np.arange(first + 1, last + 1))
         if last - first > _COMPARED:
@@ -159,14 +143,10 @@ class ZonedGrid(PaneGrid):
 
 @dataclass(frozen=True, slots=True)
 class MixedGrid(PaneGrid):
-    """The panes of several grids, e.g. of two zones: an edge wherever one of them has one.
+    """The panes of several grids, e.g. of two zones, with the edges of all grids.
 
-    The number of a pane is the sum of the numbers of the panes that it lies in. Where edges of two grids meet, numbers are left
-    out; such a pane is empty.
-
-    Attributes:
-        windows: the kinds of windows, in the order of the query.
-        grids: each of some of them.
+    The number of a pane is the sum of its pane numbers in all grids. If edges of two grids meet, numbers are skipped, and such a
+    pane is empty. Each grid has some of the ``windows``, which are in the order of the query.
     """
 
     windows: tuple[AlignedWindows, ...]
@@ -185,7 +165,7 @@ class MixedGrid(PaneGrid):
         return int(self.starts_of(np.asarray([pane], np.int64))[0])
 
     def starts_of(self, panes: Int64s) -> Int64s:
-        """The first instants of these panes or of later ones: looked for, from a guess on."""
+        """Find the first instant of each pane, or of the next existing one, by a search from a guess."""
         if not len(panes):
             return np.empty(0, np.int64)
         first = self.pane_of(0)
@@ -199,7 +179,7 @@ class MixedGrid(PaneGrid):
         first, last = int(low.min()), int(high.max())
         base = self.pane_of(first)
         if self.pane_of(last) - base <= max(_EDGES, _EDGES_OF_A_PANE * len(panes)):
-            # Every edge of a grid is one more: the pane that is n after another begins with the nth edge after it.
+            # Every edge of a grid adds one: the pane that is n after another begins at the nth edge after it.
             spans = [(grid, np.arange(grid.pane_of(first) + 1, grid.pane_of(last) + 1)) for grid in self.grids]
             edges: Int64s = np.sort(np.concatenate([grid.starts_of(span) for grid, span in spans]))[panes - base - 1]
             return edges
@@ -215,7 +195,7 @@ class MixedGrid(PaneGrid):
 
 
 def calendar_grid(windows: Sequence[AlignedWindows]) -> PaneGrid:
-    """The panes under windows of a calendar, beside which there may be even ones."""
+    """Return the panes under windows of a calendar and possibly even windows."""
     by_zone: dict[ZoneRules | None, list[AlignedWindows]] = {}
     for one in windows:
         by_zone.setdefault(one.clock.rules if isinstance(one, ZonedWindows) else None, []).append(one)
@@ -227,7 +207,7 @@ def calendar_grid(windows: Sequence[AlignedWindows]) -> PaneGrid:
 
 
 def _months(lines: Sequence[Line]) -> MonthLine | None:
-    """The line with the points of all of them, where they are of months; else None."""
+    """Return the line with the points of all ``lines`` if all are lines of months, or None."""
     months = [line for line in lines if isinstance(line, MonthLine)]
     first = months[0] if months else None
     if first is None or len(months) < len(lines) or any(line.offset != first.offset for line in months):

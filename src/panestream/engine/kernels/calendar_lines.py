@@ -1,4 +1,4 @@
-"""Lines of a calendar: points of the wall clock, numbered along time, at which units of it begin; and windows between them."""
+"""Lines of a calendar: numbered points of wall-clock time at which units begin, and the windows between such points."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 from panestream.engine.kernels.slicing import AlignedWindows, EvenWindows, Int64s, IntOrInts, SlidingWindows
 
 DAY = 86_400_000_000
-"""In microseconds, which a calendar counts in."""
+"""One day in microseconds, the unit of calendar times."""
 
 
 class Line(ABC):
@@ -21,20 +21,20 @@ class Line(ABC):
 
     @abstractmethod
     def at(self, points: IntOrInts) -> IntOrInts:
-        """Where points are."""
+        """Return the times of points."""
 
     @abstractmethod
     def last_by(self, time: IntOrInts) -> IntOrInts:
-        """The last point that is not after a time."""
+        """Return the last point that is not after a time."""
 
     @abstractmethod
     def span(self, points: int) -> int:
-        """How long so many units are at most; about, and never too short."""
+        """Return about the longest duration of ``points`` units, never too short."""
 
 
 @dataclass(frozen=True, slots=True)
 class EvenLine(Line):
-    """Points of equal distance."""
+    """Points at equal distances."""
 
     width: int
     offset: int
@@ -51,12 +51,9 @@ class EvenLine(Line):
 
 @dataclass(frozen=True, slots=True)
 class MonthLine(Line):
-    """The beginnings of every so many months.
+    """The beginnings of every ``months`` months.
 
-    Attributes:
-        months: from one point to the next.
-        phase: the month of point 0, numbered from January 1970.
-        offset: how much later than the month a point is.
+    ``phase`` is the month of point 0, counted from January 1970, and ``offset`` how long after the month's beginning points are.
     """
 
     months: int
@@ -82,10 +79,10 @@ class BusinessLine(Line):
     """The beginnings of business days.
 
     Attributes:
-        workdays: the days of the week that are some, Monday 0.
-        holidays: days on them that are none, counted from 1970-01-01.
-        offset: how much later than the day a point is.
-        shift: the number of the first business day from 1970-01-01 on: 1 for ends, which close the unit before.
+        workdays: the business days of the week, Monday 0.
+        holidays: workdays that are not business days, counted from 1970-01-01.
+        offset: how long after the beginning of the day a point is.
+        shift: the number of the first business day from 1970-01-01 on, which is 1 for ends, as they close the unit before.
     """
 
     workdays: tuple[int, ...]
@@ -94,7 +91,7 @@ class BusinessLine(Line):
     shift: int = 0
 
     def at(self, points: IntOrInts) -> IntOrInts:
-        # Holidays keep their place among the days of weeks without holidays: so many of these come before a point, too.
+        # Counts each holiday by its place among the workdays, to find how many holidays precede a point.
         off = np.asarray([self._in_weeks(day) - place for place, day in enumerate(self.holidays)], np.int64)
         among: Int64s = np.atleast_1d(np.asarray(points, np.int64)) + self._first
         weeks, rest = np.divmod(among + np.searchsorted(off, among, "right"), len(self.workdays))
@@ -102,7 +99,7 @@ class BusinessLine(Line):
         return found if isinstance(points, np.ndarray) else int(found[0])
 
     def last_by(self, time: IntOrInts) -> IntOrInts:
-        # Those that begin before tomorrow, but for the last.
+        # Count the business days that begin before tomorrow, except the last.
         tomorrow = np.atleast_1d(np.asarray((time - self.offset) // DAY, np.int64)) + 1
         weeks, rest = np.divmod(tomorrow + 3, 7)
         before = np.searchsorted(np.asarray(self.workdays), rest, "left")
@@ -111,13 +108,13 @@ class BusinessLine(Line):
         return found if isinstance(time, np.ndarray) else int(found[0])
 
     def _in_weeks(self, day: int) -> int:
-        """How many workdays, whether holidays or not, there are from the Monday before 1970-01-01 until a day."""
+        """Return the number of workdays, including holidays, from the Monday before 1970-01-01 until a day."""
         weeks, rest = divmod(day + 3, 7)
         return weeks * len(self.workdays) + sum(place < rest for place in self.workdays)
 
     @property
     def _first(self) -> int:
-        """So many business days, as they are counted here, come before point 0."""
+        """The number of business days, as counted here, before point 0."""
         return self._in_weeks(0) - sum(day < 0 for day in self.holidays) - self.shift
 
     def span(self, points: int) -> int:
@@ -126,14 +123,9 @@ class BusinessLine(Line):
 
 @dataclass(frozen=True, slots=True)
 class LineWindows(AlignedWindows):
-    """Window ``n`` goes from a point of a line, ``n * slide``, to one that is ``size`` points later.
+    """Window ``n`` starts at point ``n * slide`` and ends ``size`` points later, at a point of (usually) the same line.
 
-    Attributes:
-        starts: where windows begin.
-        ends: where they end; as a rule the same line.
-        size: how many points.
-        slide: from one window to the next.
-        gaps: whether there is something between the end of a unit and the beginning of the next.
+    ``gaps`` is True if there is time between the end of a unit and the beginning of the next.
     """
 
     starts: Line
@@ -169,11 +161,9 @@ class LineWindows(AlignedWindows):
 
 @dataclass(frozen=True, slots=True)
 class SoFarWindows(AlignedWindows):
-    """Windows that begin with a frame and end one step after the other until the frame does; numbered by their last steps.
+    """Windows that begin with a frame and end step by step until the frame ends, numbered by their last steps.
 
-    Attributes:
-        frames: where windows begin; each is a point of the steps, too.
-        steps: where they end.
+    Every point of the frames is also a point of the steps.
     """
 
     frames: Line
@@ -181,7 +171,7 @@ class SoFarWindows(AlignedWindows):
 
     @property
     def overlap(self) -> int:
-        # Of months the shortest: never too few.
+        # The shortest month counts, so that the number is never too low.
         return -(-self.frames.span(1) // min(self.steps.span(1), 28 * DAY))
 
     @property
@@ -206,7 +196,7 @@ class SoFarWindows(AlignedWindows):
 
 
 def edges_of(one: LineWindows | SoFarWindows) -> list[Line]:
-    """Lines on whose points all windows begin and end."""
+    """Return lines whose points include every begin and end of the windows."""
     if isinstance(one, SoFarWindows):
         return [one.steps]
     if isinstance(one.starts, MonthLine):
@@ -215,7 +205,7 @@ def edges_of(one: LineWindows | SoFarWindows) -> list[Line]:
 
 
 def even_windows(line: Line) -> EvenWindows:
-    """Windows that begin and end on all points of a line, and perhaps on others: every day, where they are not even."""
+    """Return even windows that begin and end at all points of a line, and possibly at others: daily if the line is not even."""
     if isinstance(line, EvenLine):
         return SlidingWindows(line.width, line.width, line.offset % line.width)
     assert isinstance(line, (MonthLine, BusinessLine))  # noqa: S101 - there is no other

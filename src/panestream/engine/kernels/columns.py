@@ -1,7 +1,6 @@
-"""Between Arrow arrays and numpy vectors, without a copy where the memory layout allows it.
+"""Conversion between Arrow arrays and numpy vectors, without a copy if the memory layout allows it.
 
-A column is worked on as a numpy vector of values, whatever the null slots hold, and a boolean vector that says which are valid
-(None: all). Arrow is what goes in and comes out.
+A column becomes a numpy vector with anything in null slots, and a boolean vector of valid slots (None if all are valid).
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ Vector = npt.NDArray[Any]
 
 
 def plain(column: Any) -> pa.Array:
-    """One contiguous array, dictionaries decoded: chunked input is joined."""
+    """Return a column as one contiguous array, with chunks joined and dictionaries decoded."""
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
         if isinstance(column, pa.ChunkedArray):
@@ -31,22 +30,19 @@ def plain(column: Any) -> pa.Array:
 
 
 def as_type(column: Any, type_: pa.DataType) -> Any:
-    """A column (array or chunked) with that type.
-
-    As it is where it has the type: Arrow refuses to cast to the same one where a struct is null whose fields never are.
-    """
+    """Cast a column to another type. Arrow refuses a cast to the same type if a struct is null whose fields never are."""
     return column if column.type == type_ else column.cast(type_)
 
 
 def one_chunk(column: pa.ChunkedArray) -> pa.Array:
-    """A column as one array; a copy only where it has several chunks."""
+    """Return a column as one array, copied only if it has several chunks."""
     if column.num_chunks == 1:
         return column.chunk(0)
     return pa.concat_arrays(column.chunks) if column.num_chunks else pa.array([], column.type)
 
 
 def valid_of(array: pa.Array) -> Mask | None:
-    """Which slots hold a value; None when all do."""
+    """Return which slots hold a value, or None if all do."""
     if array.null_count == 0:
         return None
     mask: Mask = pc.is_valid(array).to_numpy(zero_copy_only=False)
@@ -54,7 +50,7 @@ def valid_of(array: pa.Array) -> Mask | None:
 
 
 def numbers(array: pa.Array) -> Vector:
-    """The values of a fixed-width array (integers, floats, dates, times); null slots hold anything."""
+    """Return the values of a fixed-width array (integers, floats, dates, times); null slots hold anything."""
     dtype = storage_dtype(array.type)
     data = array.buffers()[1]
     if data is None or len(array) == 0:
@@ -63,7 +59,7 @@ def numbers(array: pa.Array) -> Vector:
 
 
 def floats_of(array: pa.Array) -> Floats:
-    """The values of an array of numbers as float64; null slots hold anything."""
+    """Return the values of an array of numbers as float64; null slots hold anything."""
     if pa.types.is_decimal(array.type):
         array = array.cast(pa.float64())
     floats: Floats = numbers(array).astype(np.float64, copy=False)
@@ -71,7 +67,7 @@ def floats_of(array: pa.Array) -> Floats:
 
 
 def words(array: pa.Array) -> Ints:
-    """The 64-bit words of a decimal array, lowest first: shape (rows, 2) for decimal128, (rows, 4) for decimal256."""
+    """Return the 64-bit words of a decimal array, lowest first: shape (rows, 2) for decimal128, (rows, 4) for decimal256."""
     width = array.type.byte_width // 8
     data = array.buffers()[1]
     if data is None or len(array) == 0:
@@ -81,20 +77,14 @@ def words(array: pa.Array) -> Ints:
 
 
 def storage_dtype(type_: pa.DataType) -> Any:
-    """The numpy type of the memory behind a fixed-width Arrow type."""
-    # Not to_pandas_dtype(), which knows the same: some versions of pyarrow import pandas for it.
+    """Return the numpy type of the memory of a fixed-width Arrow type."""
+    # Not to_pandas_dtype(), which returns the same: some versions of pyarrow import pandas for it.
     kind = "f" if pa.types.is_floating(type_) else "u" if pa.types.is_unsigned_integer(type_) else "i"
     return np.dtype(f"{kind}{type_.bit_width // 8}")
 
 
 def array_of(values: Vector, type_: pa.DataType, valid: Mask | None = None) -> pa.Array:
-    """An Arrow array over the memory of ``values``: one number a row, or one row of 64-bit words for decimals.
-
-    Args:
-        values: contiguous, of the storage type of ``type_``.
-        type_: any fixed-width type.
-        valid: which slots hold a value; None: all.
-    """
+    """Return an Arrow array over contiguous ``values`` of the storage type: numbers, or rows of 64-bit words for decimals."""
     count = len(values)
     if valid is not None and bool(valid.all()):
         valid = None
@@ -105,36 +95,32 @@ def array_of(values: Vector, type_: pa.DataType, valid: Mask | None = None) -> p
 
 
 def both_valid(a: Mask | None, b: Mask | None) -> Mask | None:
-    """Where two columns hold a value; None: everywhere."""
+    """Return which slots hold a value in both columns, or None if all do."""
     return b if a is None else a if b is None else a & b
 
 
 def offsets_of(lengths: Ints) -> Ints:
-    """Where each of some spans that lie end to end begins, and last the end of all."""
+    """Return the start of each of several adjacent spans, and finally the end of all."""
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     return offsets
 
 
 def spans(start: Ints, lengths: Ints) -> Ints:
-    """``start[0], start[0] + 1, ...`` (``lengths[0]`` of them), then ``start[1], ...``, and so on."""
+    """Return ``start[0], start[0] + 1, ...`` (``lengths[0]`` numbers), then ``start[1], ...``, and so on."""
     ends = np.cumsum(lengths)
     total = int(ends[-1]) if len(ends) else 0
     return np.repeat(start - (ends - lengths), lengths) + np.arange(total)
 
 
 def take(array: pa.Array, rows: Ints, valid: Mask | None = None) -> pa.Array:
-    """``array[rows]``; null where ``valid`` is False."""
+    """Return ``array[rows]``, with null for rows that are not ``valid``."""
     indices = pa.array(rows) if valid is None else pa.array(rows, mask=~valid)
     return array.take(indices)
 
 
 def list_of(values: pa.Array, lengths: Ints) -> pa.Array:
-    """A list array whose lists have ``lengths`` items, cut one after the other from ``values``.
-
-    Raises:
-        OverflowError: more items than an Arrow list array can hold (2**31 - 1).
-    """
+    """Cut ``values`` into lists with ``lengths`` items, or raise OverflowError if one array cannot hold them (2**31 - 1)."""
     offsets = offsets_of(lengths)
     if offsets[-1] >= 2**31:
         raise OverflowError(
@@ -144,14 +130,14 @@ def list_of(values: pa.Array, lengths: Ints) -> pa.Array:
 
 
 def list_parts(lists: pa.Array) -> tuple[pa.Array, Ints]:
-    """The items of a list array, end to end, and how many each list has."""
+    """Return the items of all lists, end to end, and the length of each list."""
     offsets = lists.offsets.to_numpy()
     lengths: Ints = np.diff(offsets).astype(np.int64)
     return lists.flatten(), lengths
 
 
 def normal_floats(array: pa.Array) -> pa.Array:
-    """Floats as SQL groups them: one NaN, one zero. Other arrays pass unchanged."""
+    """Return floats as SQL groups them, with a single NaN and a single zero. Other arrays pass unchanged."""
     if not pa.types.is_floating(array.type):
         return array
     values = numbers(array) + storage_dtype(array.type).type(0)  # -0.0 + 0.0 is 0.0

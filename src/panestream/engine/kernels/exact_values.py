@@ -1,4 +1,4 @@
-"""Values that would lose something in a column of another type. Arrow drops it silently; here it is found.
+"""Detection of values that a column of another type would change. Arrow changes them silently.
 
 >>> lost_value([1, 2.0, None, 2.5], pa.int64())
 Loss(value=2.5, reason='would cut its fraction off', way_out='make it a double or decimal, or round the value')
@@ -23,7 +23,7 @@ from panestream.errors import did_you_mean
 
 
 class Loss(NamedTuple):
-    """A value that a column would change, what the column would do, and what to return instead."""
+    """A value that a column would change, the change, and a value to return instead."""
 
     value: Any
     reason: str
@@ -56,7 +56,7 @@ _EXACT: dict[str, set[type]] = {
     "timestamp": {dt.datetime, type(None)},
     "duration": {dt.timedelta, type(None)},
 }
-"""Types whose values a column keeps, or Arrow refuses: nobody has to look at the values."""
+"""Types whose values a column keeps or Arrow refuses, so that the values need no check."""
 _TIMES: dict[str, tuple[type, ...]] = {
     "date": (dt.date,),
     "timestamp": (dt.datetime, np.datetime64),
@@ -65,16 +65,11 @@ _TIMES: dict[str, tuple[type, ...]] = {
 _NOT_TIMES = {"date": _DAYS_SINCE_1970, "timestamp": _SINCE_1970, "duration": _MICROSECONDS}
 _FLOATS: dict[int, Any] = {16: np.float16, 32: np.float32, 64: np.float64}
 _INFINITE_FROM = {16: 65_520.0, 32: float(2**128 - 2**103), 64: inf}
-"""By the bits of a float: the smallest double that it rounds to infinity."""
+"""The smallest double that becomes infinite in a float of 16, 32 or 64 bits."""
 
 
 def lost_value(values: Sequence[Any], type_: pa.DataType) -> Loss | None:
-    """Return the first value, at any depth, that a column of this type would change, or None if there is none.
-
-    Args:
-        values: values of which Arrow makes such a column.
-        type_: of the column.
-    """
+    """Return the first value, at any depth, that a column of this type would change, or None."""
     kind = _kind(type_)
     if kind is None:
         return None
@@ -125,7 +120,6 @@ def _loss_of_one(value: Any, kind: str, type_: pa.DataType) -> Loss | None:
 
 
 def _loss_of_number(value: Any, kind: str, type_: pa.DataType) -> Loss | None:
-    """Return how a column of numbers would change a value."""
     if isinstance(value, (bool, np.bool_)):
         return Loss(value, *_TRUTH)
     if kind == "integer":
@@ -152,7 +146,6 @@ def _is_whole(value: Any) -> bool:
 
 
 def _out_of_range(values: Sequence[Any], type_: pa.DataType) -> Sequence[Any]:
-    """Return the numbers that a narrow float cannot hold."""
     end = _INFINITE_FROM[type_.bit_width]
     if end == inf:
         return ()
@@ -168,7 +161,7 @@ def _loss_of_text(values: Sequence[Any], kinds: set[type]) -> Loss | None:
 
 
 def _loss_of_labels(values: Sequence[Any]) -> Loss | None:
-    """Return how a column of lists would change a series of pandas: Arrow asks for the labels 0, 1, ... instead of the places."""
+    """Return how a column of lists would change a pandas series: Arrow reads the labels 0, 1, ... instead of the positions."""
     series = (value for value in values if hasattr(value, "iloc"))
     return next((Loss(value, *_LABELS) for value in series if list(value.index) != list(range(len(value)))), None)
 
@@ -185,7 +178,7 @@ def _loss_of_fields(values: Sequence[Any], type_: pa.DataType) -> Loss | None:
 
 
 def _parts(values: Sequence[Any], kind: str, type_: pa.DataType) -> Iterator[tuple[Sequence[Any], pa.DataType]]:
-    """Return the columns of which lists, maps or structs consist, each with its type."""
+    """Yield the columns that lists, maps or structs consist of, each with its type."""
     if kind == "list":
         if _kind(type_.value_type) is not None:
             yield list(chain.from_iterable(values)), type_.value_type
@@ -235,7 +228,7 @@ def cast_exactly(column: pa.Array, type_: pa.DataType) -> pa.Array:
 
 
 def _leaves(column: pa.Array, type_: pa.DataType) -> Iterator[tuple[pa.Array, pa.DataType]]:
-    """Return the columns without parts of which a column consists, each with the type that it is cast to."""
+    """Yield the columns without parts that a column consists of, each with its target type."""
     kind = _kind(type_)
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()

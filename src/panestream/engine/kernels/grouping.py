@@ -1,8 +1,8 @@
-"""Grouping: which rows belong to which (key, pane), and the sums and minima per group.
+"""Grouping: assigns rows to (key, pane) groups, and computes sums and minima per group.
 
-Keys become small integers once per batch; key and pane together become one *slot*. Where the matrix of panes and keys is small
-against the rows, the slot is its cell, and nothing is sorted or hashed; else the slots are ranked. Groups are ordered by pane,
-then by the code of the key, which is the same in every rerun.
+Keys become small integers once per batch; key and pane together become one *slot*. If the matrix of panes and keys is small
+relative to the rows, the slot is its cell, without sorting or hashing. Otherwise slots are ranked. Groups are ordered by pane,
+then by key code, which is the same in every rerun.
 """
 
 from __future__ import annotations
@@ -18,25 +18,22 @@ from panestream.engine.kernels.columns import Ints, Vector, array_of, normal_flo
 from panestream.engine.kernels.ordering import is_orderable, runs, stable_order
 
 LARGEST = np.int64(2**63 - 1)
-"""What a minimum starts from."""
+"""The start value of a minimum."""
 DENSE_FACTOR = 4
-"""A matrix of up to so many cells per row is worth its memory."""
+"""A matrix with up to this number of cells per row is worth its memory."""
 DENSE_CELLS = 1 << 16
-"""A matrix of up to so many cells always is."""
+"""A matrix with up to this number of cells is always worth its memory."""
 _FEW = 16
-"""Distinct keys are sorted where there are at least so many rows for each."""
+"""Distinct keys are sorted if there are at least this many rows per key."""
 _SAMPLE = 1 << 14
-"""How many rows show whether a column has few distinct values."""
+"""The size of the sample that shows whether a column has few distinct values."""
 
 
 @dataclass(frozen=True, slots=True)
 class Keys:
     """The key columns of a batch as one code per row.
 
-    Attributes:
-        codes: per row, 0 .. count - 1, in an order that depends on the rows alone.
-        count: the number of distinct keys.
-        columns: the key columns of the distinct keys, by code.
+    ``codes`` are 0 .. count - 1, in an order that depends on the rows alone; ``columns`` are the distinct keys by code.
     """
 
     codes: Vector
@@ -44,7 +41,6 @@ class Keys:
     columns: tuple[pa.Array, ...]
 
     def take(self, codes: Ints) -> list[pa.Array]:
-        """The key columns of some codes."""
         if not self.columns:
             return []
         indices = pa.array(codes)
@@ -52,12 +48,7 @@ class Keys:
 
 
 def encode_keys(columns: Sequence[pa.Array], rows: int) -> Keys:
-    """Gives every distinct key a code. Null is a key like any other, as in SQL's GROUP BY; so is NaN.
-
-    Args:
-        columns: the key columns, each of ``rows`` rows; none at all means that all rows have the same key.
-        rows: the number of rows.
-    """
+    """Assign a code to every distinct key, counting null and NaN, as SQL's GROUP BY. Without columns all keys are equal."""
     if not columns:
         return Keys(np.zeros(rows, np.int32), min(rows, 1), ())
     codes, distinct = _encode(columns[0])
@@ -68,7 +59,7 @@ def encode_keys(columns: Sequence[pa.Array], rows: int) -> Keys:
         codes, pairs = _encode(array_of(codes.astype(np.int64) * len(values) + more, pa.int64()))
         count = len(pairs)
         pairings.append((values, *np.divmod(numbers(pairs), max(len(values), 1))))
-    # Read backwards each column is taken once, however many come after it.
+    # In reverse order each column is taken once, regardless of the number of columns after it.
     held, codes_before = [], np.arange(count)
     for values, left, right in reversed(pairings):
         held.append(values.take(pa.array(right[codes_before])))
@@ -78,7 +69,7 @@ def encode_keys(columns: Sequence[pa.Array], rows: int) -> Keys:
 
 
 def _encode(column: pa.Array) -> tuple[Vector, pa.Array]:
-    """Codes per row, and the value of each code."""
+    """Return the code of each row, and the value of each code."""
     column = normal_floats(plain(column))
     if pa.types.is_struct(column.type):
         return _encode_struct(column)
@@ -89,7 +80,7 @@ def _encode(column: pa.Array) -> tuple[Vector, pa.Array]:
     indices, distinct = numbers(encoded.indices), encoded.dictionary
     if len(distinct) * _FEW > len(indices) or not is_orderable(column.type):
         return indices, distinct
-    # Few enough to sort: partials that were merged once are then in order already, and need no permutation later.
+    # Few enough to sort, so that partials stay in order after the first merge and are not permuted later.
     by_value = pc.sort_indices(distinct)
     codes = np.empty(len(distinct), np.int32)
     codes[by_value.to_numpy()] = np.arange(len(distinct), dtype=np.int32)
@@ -97,7 +88,7 @@ def _encode(column: pa.Array) -> tuple[Vector, pa.Array]:
 
 
 def _encode_integers(column: pa.Array) -> tuple[Vector, pa.Array] | None:
-    """Codes of integers in the order of their values: merged once, partials are in order already. None for other columns."""
+    """Return codes in the order of the integers, so that merged partials stay ordered. None for other columns."""
     type_, rows, types = column.type, len(column), pa.types
     if (
         column.null_count
@@ -132,7 +123,7 @@ def _encode_integers(column: pa.Array) -> tuple[Vector, pa.Array] | None:
 
 
 def _encode_struct(column: pa.StructArray) -> tuple[Vector, pa.Array]:
-    # Arrow hashes no structs: group by its fields and by whether it is null, and point at the first row of each.
+    # Arrow cannot hash structs, so group by its fields and validity, and point at the first row of each group.
     parts = [pc.is_valid(column), *column.flatten()]
     keys = encode_keys(parts, len(column))
     first = np.empty(keys.count, np.int64)
@@ -142,16 +133,16 @@ def _encode_struct(column: pa.StructArray) -> tuple[Vector, pa.Array]:
 
 @dataclass(slots=True)
 class Groups:
-    """Rows put into groups, and the kernels that reduce the rows of each.
+    """Grouped rows, and the kernels that reduce the rows of each group.
 
     Attributes:
         slots: the slot of every row.
         cells: the number of slots.
-        occupied: the slots that have rows, ascending; None: all of them.
+        occupied: the slots that have rows, ascending, or None for all slots.
         counts: rows per group.
         panes: the pane of each group, non-decreasing.
         codes: the key code of each group.
-        is_matrix: whether the slots are the cells of a matrix of panes by keys, small against the rows.
+        is_matrix: whether the slots are the cells of a matrix of panes by keys, small relative to the rows.
     """
 
     slots: Ints
@@ -165,7 +156,6 @@ class Groups:
 
     @property
     def size(self) -> int:
-        """The number of groups."""
         return len(self.counts)
 
     @property
@@ -181,67 +171,55 @@ class Groups:
         return self._ids
 
     def count(self, rows: Ints | None) -> Ints:
-        """How many of the given rows (None: all) each group has."""
+        """Return how many of the given rows (None for all) each group has."""
         return self.counts if rows is None else self._groups_only(np.bincount(self.slots[rows], minlength=self.cells))
 
     def add(self, values: Vector, rows: Ints | None = None) -> Vector:
-        """The sum of ``values`` per group, in their own type: exact for integers as long as the caller knows that they fit.
-
-        Args:
-            values: one per given row.
-            rows: which rows; None: all.
-        """
+        """Return the sum of ``values`` (one per given row) per group, in their type. The caller rules out integer overflow."""
         sums = np.zeros(self.cells, values.dtype)
         np.add.at(sums, self._slots(rows), values)
         return self._groups_only(sums)
 
     def means(self, values: Vector, total: Ints, rows: Ints | None = None, weights: Vector | None = None) -> Vector:
-        """The mean of ``values`` per group: finite where they are, and exact where they are all equal.
+        """Return the mean of ``values`` (one per given row) per group: finite if they are, and exact if they are all equal.
 
-        Args:
-            values: floats, one per given row.
-            total: the weight of each group; where it is 0 the mean is 0.
-            rows: which rows; None: all.
-            weights: positive, one per given row; None: 1 each.
+        ``total`` is the weight of each group; for weight 0 the mean is 0. The weights of rows are positive, or None for 1.
         """
         slots, total = self._slots(rows), np.maximum(total, 1)
         base = np.zeros(self.cells, values.dtype)
-        base[slots] = values  # one value of each group: what is added are the distances from it
+        base[slots] = values  # one value of each group; the distances from it are added
         off = values - base[slots]
         mean: Vector = self._groups_only(base) + self.add(off if weights is None else off * weights, rows) / total
         large = ~np.isfinite(mean)
         if large.any():
-            # Distances, or their sum, beyond all floats.
+            # Distances, or their sum, exceed all floats.
             shares = (1 if weights is None else weights) / self.spread(total, rows)
             mean[large] = self.add(values * shares, rows)[large]
         return mean
 
     def smallest(self, codes: Ints, rows: Ints | None = None) -> Ints:
-        """The smallest code per group; LARGEST where the group has none of the rows."""
+        """Return the smallest code per group, or LARGEST for a group without given rows."""
         least = np.full(self.cells, LARGEST)
         np.minimum.at(least, self._slots(rows), codes)
         return self._groups_only(least)
 
     def pick(self, codes: Ints, last: bool, rows: Ints | None = None) -> Ints:
-        """The row with the smallest code in each group, -1 where there is none; of several the first, or the last.
+        """Return the row with the smallest code in each group, or -1. Ties go to the first row, or the last if ``last``.
 
-        Args:
-            codes: one per given row.
-            last: whether of several rows with the same code the last counts.
-            rows: which rows, ascending; None: all.
+        ``codes`` has one code per given row, and ``rows`` are ascending, or None for all.
         """
         slots = self._slots(rows)
         least = np.full(self.cells, LARGEST)
         np.minimum.at(least, slots, codes)
         winners = np.flatnonzero(codes == least[slots])
         if not last:
-            winners = winners[::-1]  # of several assignments to a slot the last one stays
+            winners = winners[::-1]  # the last of several assignments to a slot wins
         chosen = np.full(self.cells, -1)
         chosen[slots[winners]] = winners if rows is None else rows[winners]
         return self._groups_only(chosen)
 
     def spread(self, per_group: Vector, rows: Ints | None = None) -> Vector:
-        """The value of its group for every given row."""
+        """Return the value of its group for every given row."""
         ids = self.ids
         return per_group[ids if rows is None else ids[rows]]
 
@@ -253,12 +231,7 @@ class Groups:
 
 
 def group(keys: Keys, panes: Ints) -> Groups:
-    """Puts rows into groups by pane and key.
-
-    Args:
-        keys: the keys of the rows.
-        panes: the pane of every row, any int64.
-    """
+    """Group rows by pane (any int64 per row) and key."""
     rows = len(panes)
     if rows == 0:
         nothing = np.zeros(0, np.int64)
@@ -272,7 +245,7 @@ def group(keys: Keys, panes: Ints) -> Groups:
     if span <= max(DENSE_FACTOR * rows, DENSE_CELLS):
         distinct, order = least + np.arange(span), panes - least
     elif bool((panes[1:] >= panes[:-1]).all()):
-        # Rows in the order of time: every instant may be a pane of its own, and none needs to be looked up.
+        # Rows are in the order of time: every instant may be its own pane, without a lookup.
         new = runs(panes)
         distinct, order = panes[new], np.cumsum(new) - 1
     else:

@@ -1,8 +1,8 @@
-"""Hashes as Apache DataSketches has them: MurmurHash3 (x64, 128 bits, seed 9001) of whole columns, and HyperLogLog's coupons.
+"""Hashes as in Apache DataSketches: MurmurHash3 (x64, 128 bits, seed 9001) of whole columns, and HyperLogLog's coupons.
 
-A coupon is all that HyperLogLog keeps of a value: 26 bits of its hash that say which register it belongs to, in a sketch of
-whatever size, and 6 bits with the number that competes for this register. The library hashes one value per call; these are the
-same hashes for a column at a time, so sketches made here can be merged with those that DataSketches made elsewhere.
+A coupon is all that HyperLogLog keeps of a value: 26 bits of its hash select a register in a sketch of any size, and 6 bits hold
+the number that competes for this register. The library hashes one value per call. The hashes here are the same for a whole
+column, so their sketches can be merged with those from DataSketches elsewhere.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ Words = npt.NDArray[np.uint64]
 _SEED = np.uint64(9001)
 _C1, _C2 = np.uint64(0x87C37B91114253D5), np.uint64(0x4CF5AD432745937F)
 _CHUNK = 1 << 14
-"""Rows hashed at a time: their hashes stay in the cache."""
+"""The number of rows hashed at a time, so that their hashes stay in the cache."""
 
 
 def coupons(array: pa.Array) -> Ints:
-    """The coupon of every value of an array without nulls; below 2**32."""
+    """Return the coupon of every value of an array without nulls; below 2**32."""
     types = pa.types
     if types.is_floating(array.type):
         return _of_integers(numbers(normal_floats(array)).astype(np.float64, copy=False).view(np.int64))
@@ -49,13 +49,13 @@ def _of_integers(values: Ints) -> Ints:
 
 
 def _of_bytes(array: pa.LargeBinaryArray) -> Ints:
-    """Sixteen bytes of every value at a time, for as long as any value has that many."""
+    """Hash sixteen bytes of every value at a time, while any value has that many left."""
     if len(array) == 0:
         return np.zeros(0, np.int64)
     offsets = np.frombuffer(array.buffers()[1], np.int64, count=len(array) + array.offset + 1)[array.offset :]
     start, lengths = offsets[:-1], np.diff(offsets)
     data = np.frombuffer(array.buffers()[2] or b"", np.uint8)[: offsets[-1]]
-    # Sixteen bytes can be read from every place, the end too.
+    # Sixteen bytes can be read from every place, including the end.
     padded = np.concatenate([data, np.zeros(16, np.uint8)])
     at_byte: Words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
     h1, h2 = _seeds(len(array))
@@ -73,13 +73,12 @@ def _of_bytes(array: pa.LargeBinaryArray) -> Ints:
 
 
 def _first_bytes(count: Ints) -> Words:
-    """Masks of the lowest ``count`` bytes, 0 to 8."""
     masks = np.array([(1 << 8 * n) - 1 for n in range(9)], np.uint64)
     return masks[count]
 
 
 def _of_hashes(h1: Words, h2: Words) -> Ints:
-    # Where is the highest bit? A float's exponent says it; the bit below it is cleared so that rounding does not reach the next.
+    # A float's exponent gives the highest bit. The bit below it is cleared so that rounding does not reach the next.
     exponent = (h2 & ~(h2 >> np.uint64(1))).astype(np.float64).view(np.int64) >> 52
     leading_zeros = np.minimum(1023 + 63 - exponent, 62)
     found: Ints = (leading_zeros + 1) << 26 | (h1 & np.uint64((1 << 26) - 1)).view(np.int64)

@@ -1,4 +1,4 @@
-"""In what order rows of several source partitions are taken where windows merge, and the running maximum that tells."""
+"""The order of rows from several source partitions for merging windows, and the running maximum that defines it."""
 
 from __future__ import annotations
 
@@ -11,16 +11,12 @@ from panestream.engine.kernels.ordering import stable_order
 
 
 def interleaved(keys: Ints, times: Sequence[Ints], origins: Sequence[int]) -> Ints:
-    """Places of rows in the parts, one after the other, so that for each key all partitions come to the same event time together.
+    """Return an order of rows in which, for each key, all partitions reach the same event time together.
 
-    Each partition keeps its own order: a row of a key that comes after a later one of that key is as late as that one. Were
-    partitions taken one after the other, the second would fall between sessions that the first had opened, and merge most of
-    them. Rows of other keys do not count, so how keys are placed in key groups changes nothing.
-
-    Args:
-        keys: the code of each row's key, of all parts.
-        times: event times of the parts, those of one partition in their order.
-        origins: the partition of each part; none: all are of one.
+    Each partition keeps its own order, and a row after a later row of the same key counts as late as the later one. Taking
+    partitions one after the other would put the second between sessions opened by the first, and merge most of them. Rows of
+    other keys do not count, so the placement of keys in key groups changes nothing. ``times`` has the event times of each part,
+    and ``origins`` its partition (or nothing for a single partition).
 
     >>> times = [np.array([1, 9, 3]), np.array([2, 8])]
     >>> interleaved(np.array([7, 7, 7, 7, 7]), times, [0, 1]).tolist()
@@ -41,7 +37,7 @@ def interleaved(keys: Ints, times: Sequence[Ints], origins: Sequence[int]) -> In
 
 
 def running_max(new: Mask, values: Ints) -> Ints:
-    """The largest value so far, beginning anew where ``new`` says so."""
+    """Return the running maximum, restarting at each True in ``new``."""
     if not len(values) or bool(((values[1:] >= values[:-1]) | new[1:]).all()):
         return values
     segment = np.cumsum(new) - 1
@@ -51,7 +47,7 @@ def running_max(new: Mask, values: Ints) -> Ints:
         packed = np.maximum.accumulate((segment << bits) + (values - least))
         unpacked: Ints = packed - (segment << bits) + least
         return unpacked
-    # Too wide to stand side by side in one number: by rank.
+    # Segment and value do not fit into one number, so use ranks.
     order = np.argsort(values, kind="stable")
     rank = np.empty(len(values), np.int64)
     rank[order] = np.arange(len(values))

@@ -1,6 +1,6 @@
-"""A hash of key columns that is the same in every process, on every machine and in every version: it decides where keys rest.
+"""A hash of key columns that is equal in every process, machine and version, and decides where keys are stored.
 
-The row operator hashes one key after the other; this is for columns of them.
+The row operator hashes single keys; this module hashes columns of keys.
 """
 
 from __future__ import annotations
@@ -17,18 +17,13 @@ from panestream.engine.kernels.columns import Ints, normal_floats, numbers, plai
 Words = npt.NDArray[np.uint64]
 
 HASH_BITS = 62
-"""Hashes are 0 <= hash < 2**62."""
+"""The size of a hash: 0 <= hash < 2**62."""
 _NULL = np.uint64(0x6E756C6C)
 _STEP = np.uint64(0x9E3779B97F4A7C15)
 
 
 def key_hashes(columns: Sequence[pa.Array], rows: int) -> Ints:
-    """The hash of each key.
-
-    Args:
-        columns: the key columns, of types that can be grouped by; none at all: all keys are the same.
-        rows: how many.
-    """
+    """Return the hash of each key. The types are groupable; without columns all keys are equal."""
     hashes = np.zeros(rows, np.uint64)
     for column in columns:
         hashes = _mixed(hashes * np.uint64(31) + _column(plain(column)))
@@ -43,7 +38,7 @@ def _column(column: pa.Array) -> Words:
 
 
 def _values(column: pa.Array) -> Words:
-    """Hashes of the values; anything for nulls."""
+    """Return hashes of the values, with anything for nulls."""
     types, type_ = pa.types, column.type
     if types.is_null(type_):
         return np.zeros(len(column), np.uint64)
@@ -69,11 +64,11 @@ def _values(column: pa.Array) -> Words:
 
 
 def _of_bytes(array: pa.LargeBinaryArray) -> Words:
-    """Eight bytes of every value at a time, for as long as any value has that many."""
+    """Hash eight bytes of every value at a time, while any value has bytes left."""
     offsets = np.frombuffer(array.buffers()[1], np.int64, count=len(array) + array.offset + 1)[array.offset :]
     start, lengths = offsets[:-1], np.diff(offsets)
     data = np.frombuffer(array.buffers()[2] or b"", np.uint8)[: offsets[-1]]
-    # Eight bytes can be read from every place, the end too.
+    # Eight bytes can be read from every place, including the end.
     padded = np.concatenate([data, np.zeros(8, np.uint8)])
     at_byte: Words = np.ndarray((len(padded) - 7,), "<u8", padded, strides=(1,))
     hashes = _mixed(lengths.astype(np.uint64))
@@ -87,7 +82,7 @@ def _of_bytes(array: pa.LargeBinaryArray) -> Words:
 
 
 def _mixed(x: Words) -> Words:
-    """The finisher of SplitMix64 (Steele, Lea and Flood, 2014)."""
+    """Apply the finisher of SplitMix64 (Steele, Lea and Flood, 2014)."""
     x = x + _STEP
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)

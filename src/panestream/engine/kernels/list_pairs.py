@@ -1,4 +1,4 @@
-"""Pairs of the items of two lists a row, all rows at once: a join whose sides lie in lists already."""
+"""Pairs of the items of two lists per row, for all rows at once: a join whose sides are lists already."""
 
 from __future__ import annotations
 
@@ -13,11 +13,9 @@ from panestream.engine.kernels.columns import Ints, list_parts, offsets_of, one_
 
 @dataclass(frozen=True, slots=True)
 class ListPairs:
-    """For each row every item of one list with every item of the other; of a list that is empty, nothing stands for an item.
+    """For each row, every item of one list with every item of the other; null replaces the items of an empty list.
 
-    Attributes:
-        left, right: the items of all lists, end to end.
-        left_lengths, right_lengths: how many each row has.
+    ``left`` and ``right`` are the items of all lists, end to end.
 
     >>> pairs = ListPairs.of(pa.array([[1, 2], []]), pa.array([[7, 8], [9]]))
     >>> [(rows.tolist(), one.to_pylist(), other.to_pylist()) for rows, one, other in pairs.portions(3)]
@@ -31,7 +29,7 @@ class ListPairs:
 
     @classmethod
     def of(cls, left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> ListPairs:
-        """The pairs of two list columns without nulls."""
+        """Return the pairs of two list columns without nulls."""
         (ours, lengths), (theirs, others) = (
             list_parts(one_chunk(lists) if isinstance(lists, pa.ChunkedArray) else lists) for lists in (left, right)
         )
@@ -39,25 +37,18 @@ class ListPairs:
 
     @classmethod
     def of_left(cls, left: pa.Array | pa.ChunkedArray) -> ListPairs:
-        """The items of one list column, each once."""
+        """Return the items of one list column, each once."""
         items, lengths = list_parts(one_chunk(left) if isinstance(left, pa.ChunkedArray) else left)
         return cls(items, pa.nulls(0), lengths, np.zeros(len(lengths), np.int64))
 
     @property
     def counts(self) -> Ints:
-        """How many pairs each row has: at least one."""
+        """The number of pairs of each row, at least one."""
         found: Ints = np.maximum(self.left_lengths, 1) * np.maximum(self.right_lengths, 1)
         return found
 
     def portions(self, most: int) -> Iterator[tuple[Ints, pa.Array, pa.Array]]:
-        """So many pairs at a time, in the order of the rows, of the left items, of the right items.
-
-        Args:
-            most: pairs at a time.
-
-        Yields:
-            The row of each pair, its left and its right item; null where there is none.
-        """
+        """Yield at most ``most`` pairs at a time (rows, left items, right items), ordered by row, left and right item."""
         ends = np.cumsum(self.counts)
         left_offsets, right_offsets = offsets_of(self.left_lengths), offsets_of(self.right_lengths)
         for begin in range(0, int(ends[-1]) if len(ends) else 0, most):

@@ -1,12 +1,12 @@
-"""Order codes: every orderable column as int64, so that one kernel for integers finds smallest and largest of all types.
+"""Order codes and stable orders.
 
-Fixed-width types have codes that mean the same in every batch (an order-preserving map, undone at the end). Strings, binary and
-long decimals get ranks within the column at hand: what is kept and sent is always the value itself.
+Order codes map every orderable column to int64, so that a single integer kernel finds extremes of all types. The codes
+of fixed-width types mean the same in every batch (an order-preserving map, undone at the end). Strings, binary and long decimals
+get ranks within the current column; only the values themselves are kept and sent.
 
-Stable orders, several times faster than a stable sort: what is compared and the row number are packed into one integer.
-
-numpy sorts plain int64 with vector instructions, but not stably and not by several columns. A value of few bits leaves room for
-the row number in the bits below: sorting these integers is stable, and the row numbers fall out of the low bits.
+Stable orders are several times faster than a stable sort. numpy sorts plain int64 with vector instructions, but not stably and
+not by several columns. A value of few bits leaves room for the row number in the low bits: sorting such integers is stable, and
+the low bits give the order.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ class Codes:
     """A column as order codes.
 
     Attributes:
-        codes: int64 per row; null rows hold anything.
-        valid: which rows hold a value; None: all.
-        type: the Arrow type to go back to.
-        ranked: the distinct values in order, when the codes are ranks; None when they are computed.
+        codes: int64 per row, with anything for null rows.
+        valid: which rows hold a value, or None for all.
+        ranked: the distinct values in order if the codes are ranks, or None if they are computed.
     """
 
     codes: Ints
@@ -40,7 +39,7 @@ class Codes:
     ranked: pa.Array | None
 
     def decode(self, codes: Ints, valid: Mask | None) -> pa.Array:
-        """The values of some codes, null where not ``valid``."""
+        """Return the values of some codes, null if not ``valid``."""
         if self.ranked is not None:
             return take(self.ranked, codes if valid is None else np.where(valid, codes, 0), valid)
         if valid is not None:
@@ -55,17 +54,17 @@ class Codes:
 
 
 def is_orderable(type_: pa.DataType) -> bool:
-    """Whether :func:`order_codes` takes the type."""
+    """Return whether :func:`order_codes` takes the type."""
     return _is_fixed(type_) or pa.types.is_boolean(type_) or pa.types.is_decimal128(type_) or _is_text(type_)
 
 
 def order_codes(array: pa.Array) -> Codes:
-    """The order codes of a column: ``codes[i] < codes[j]`` exactly when value i is smaller than value j. NaN is the largest."""
+    """Return codes with ``codes[i] < codes[j]`` exactly if value i is smaller than value j. NaN is the largest."""
     type_, valid = array.type, valid_of(array)
     if pa.types.is_floating(type_):
         values = numbers(array).astype(np.float64)
-        values += 0.0  # one zero
-        values[np.isnan(values)] = np.nan  # one NaN: the positive one, above infinity
+        values += 0.0  # a single zero
+        values[np.isnan(values)] = np.nan  # a single NaN: the positive one, above infinity
         bits = values.view(np.int64)
         return Codes(bits ^ ((bits >> 63) & _FLIP), valid, type_, None)
     if pa.types.is_boolean(type_):
@@ -104,15 +103,11 @@ def _is_text(type_: pa.DataType) -> bool:
 
 
 def stable_order(*columns: Ints) -> Ints:
-    """The rows ordered by several columns, the first counting most; equal rows stay in their order.
-
-    Args:
-        columns: int64, of equal length, at least one.
-    """
+    """Return the rows ordered by int64 columns, the first counting most; equal rows keep their order."""
     count = len(columns[0])
     low_bits = max(count - 1, 0).bit_length()
     mask = np.int64((1 << low_bits) - 1)
-    # packed: per row, what it is compared by; its low bits are the row's place in `at`, the order found so far (None: as is).
+    # packed has a sort value per row, with low bits for its place in `at`, the order so far (None for the given order).
     at: Ints | None = None
     packed, used = np.arange(count), low_bits
     for column in reversed(columns):
@@ -134,7 +129,7 @@ def stable_order(*columns: Ints) -> Ints:
 
 
 def runs(ordered: Ints) -> Mask:
-    """Where a new value begins in an ordered vector."""
+    """Return where a new value begins in an ordered vector."""
     new = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     return new
@@ -156,7 +151,7 @@ def _ranks(order: Ints) -> Ints:
 
 
 def _wide_order(column: Ints) -> Ints:
-    """The stable order of values that need all 64 bits: sort, then put the row numbers of equal values in order."""
+    """Return the stable order of 64-bit values: sort, then restore the row order among equal values."""
     order = np.argsort(column)
     new = runs(column[order])
     tied = ~new

@@ -1,4 +1,4 @@
-"""Pairs of a key and a window, found again among others, for whole columns at once."""
+"""Lookup of (key, window) pairs among others, for whole columns at once."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ from panestream.engine.kernels.slicing import Int64s
 
 
 def numbered(left: Sequence[pa.ChunkedArray], right: Sequence[pa.ChunkedArray], *windows: Int64s) -> tuple[Int64s, Int64s, int]:
-    """Numbers for the pairs of two tables, equal where the pairs are, below the third result.
+    """Number the (key, window) pairs of two tables, equal numbers for equal pairs, all below the third result.
 
-    Args:
-        left: the key columns of one table.
-        right: those of the other.
-        windows: the windows of the one and of the other; none: only the keys count.
+    ``left`` and ``right`` are the key columns, ``windows`` the windows of both tables' rows (or nothing if only keys count).
     """
     count = len(left[0]) if left else len(windows[0]) if windows else 0
     total = count + (len(right[0]) if right else len(windows[1]) if windows else 0)
@@ -33,7 +30,7 @@ def numbered(left: Sequence[pa.ChunkedArray], right: Sequence[pa.ChunkedArray], 
 
 
 def is_among(pairs: Int64s, others: Int64s, size: int) -> npt.NDArray[np.bool_]:
-    """Which of ``pairs`` are among ``others``; both numbered below ``size``."""
+    """Return which of ``pairs`` are among ``others``, both numbered below ``size``."""
     if size > 8 * (len(pairs) + len(others)) + 1024:
         return np.isin(pairs, others)
     known = np.zeros(size, np.bool_)
@@ -42,7 +39,7 @@ def is_among(pairs: Int64s, others: Int64s, size: int) -> npt.NDArray[np.bool_]:
 
 
 def places_of(pairs: Int64s, others: Int64s) -> Int64s:
-    """Where each pair last stands among ``others``; -1 where it does not."""
+    """Return the last position of each pair among ``others``, or -1."""
     if not len(others):
         return np.full(len(pairs), -1, np.int64)
     order = np.argsort(others, kind="stable")

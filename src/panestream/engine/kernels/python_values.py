@@ -1,4 +1,4 @@
-"""Rows as users' functions see them: one tuple per row, its values found by name, and Arrow tables made of such."""
+"""Rows as user functions see them: one tuple per row, with values by name, and their conversion to Arrow tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from panestream.engine.kernels.value_shapes import UnfitShapeError, shaped
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
 
 Place: TypeAlias = Callable[[int], str]
-"""Of each of some values where it comes from, in words for errors."""
+"""A function from the position of a value to its origin, in words for errors."""
 _EPOCH = dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc)
 _FIRST, _LAST = -62_135_596_800_000_000, 253_402_300_799_999_999
 """What Python's datetime can hold, in microseconds since the epoch."""
@@ -29,7 +29,7 @@ _UNFIT = (pa.ArrowException, OverflowError, TypeError, ValueError, AttributeErro
 class Element(tuple[Any, ...]):
     """One row: a named tuple whose values are also found by name, like PySpark's ``Row``: ``row.price``, ``row["price"]``.
 
-    A column whose name is no identifier is reached by ``row["its name"]`` only.
+    A column whose name is not an identifier is available only as ``row["its name"]``.
 
     >>> row_type = RowType(pa.schema([("user", pa.string()), ("unit price", pa.int64())]))
     >>> row = row_type.make(("ann", 3))
@@ -45,15 +45,15 @@ class Element(tuple[Any, ...]):
         return tuple.__getitem__(self, self._position(at) if type(at) is str else at)
 
     def __getattr__(self, name: str) -> Any:
-        # Only names that are no attribute come here.
+        # Python calls this only for unknown attributes.
         raise AttributeError(f"the row has no column {name!r}; {did_you_mean(name, self.columns)}")
 
     def asDict(self) -> dict[str, Any]:  # noqa: N802 - PySpark's name
-        """The values by column."""
+        """Return the values by column."""
         return dict(zip(self.columns, self, strict=True))
 
     def replace(self, **values: Any) -> Element:
-        """The row with some values changed, for reduce functions."""
+        """Return the row with some values changed, for reduce functions."""
         changed = list(self)
         for name, value in values.items():
             changed[self._position(name)] = value
@@ -73,11 +73,7 @@ class Element(tuple[Any, ...]):
 
 
 class RowType:
-    """Turns Arrow tables of one schema into rows, and rows into Arrow columns.
-
-    Attributes:
-        schema: of the tables.
-        element: the class of the rows.
+    """Turns Arrow tables of one schema into rows, and rows into Arrow columns; ``element`` is the class of the rows.
 
     >>> row_type = RowType(pa.schema([("user", pa.string()), ("price", pa.int64())]))
     >>> row_type.rows(pa.table({"user": ["ann", "bob"], "price": [3, None]}))
@@ -86,7 +82,7 @@ class RowType:
 
     def __init__(self, schema: pa.Schema) -> None:
         self.schema = schema
-        # The named tuple for its fast access by attribute.
+        # The named tuple provides fast attribute access.
         fields = namedtuple("Row", schema.names, rename=True)  # type: ignore[misc] # noqa: PYI024
         members = {"__slots__": (), "__doc__": None, "columns": tuple(schema.names), "_row_type": self}
         self.element: type[Any] = type("Row", (Element, fields), members)
@@ -97,31 +93,27 @@ class RowType:
 
     @staticmethod
     def of(element: type | None) -> RowType | None:
-        """The row type whose rows are instances of ``element``; None where there is none."""
+        """Return the row type whose rows are instances of ``element``, or None."""
         found: RowType | None = getattr(element, "_row_type", None)
         return found
 
     def rows(self, table: pa.Table) -> list[Element]:
-        """The rows of a table."""
         return self.from_columns([python_values(table.column(name)) for name in self.schema.names], table.num_rows)
 
     def from_columns(self, columns: Sequence[Sequence[Any]], rows: int) -> list[Element]:
-        """Rows from columns of Python values."""
         if not columns:
             return [self.make(())] * rows
         return list(map(self.make, zip(*columns, strict=True)))
 
     def columns(self, elements: Sequence[Sequence[Any]]) -> list[pa.Array]:
-        """Rows as Arrow columns."""
         values: Sequence[Sequence[Any]] = list(zip(*elements, strict=True)) if elements else [()] * len(self.schema)
         return [arrow_column(column, field) for column, field in zip(values, self.schema, strict=True)]
 
 
 def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """A column as Python values: numbers, strings, ``datetime`` (with UTC where the column has a zone), lists, dicts.
+    """Return a column as Python values: numbers, strings, ``datetime`` (in UTC if the column has a zone), lists, dicts.
 
-    Raises:
-        InvalidEventTimeError: a timestamp that Python's ``datetime`` cannot hold.
+    A timestamp that Python's ``datetime`` cannot hold raises InvalidEventTimeError.
     """
     array = one_chunk(column) if isinstance(column, pa.ChunkedArray) else column
     kind = array.type
@@ -157,7 +149,7 @@ def _with_dicts(value: Any, kind: pa.DataType) -> Any:
 
 
 def _datetimes(array: pa.Array, kind: pa.TimestampType) -> list[Any]:
-    # Arrow's own way looks up the time zone for every single value.
+    # Arrow itself looks up the time zone for every single value.
     micros = array.cast(pa.timestamp("us", tz=kind.tz)).view(pa.int64())
     numbers = micros.fill_null(0).to_numpy()
     if len(numbers) and (numbers.min() < _FIRST or numbers.max() > _LAST):
@@ -169,7 +161,7 @@ def _datetimes(array: pa.Array, kind: pa.TimestampType) -> list[Any]:
     if kind.tz is None:
         found = numbers.astype("datetime64[us]").astype(object).tolist()
     else:
-        # Adding spans takes a tenth of the time of giving each datetime its zone.
+        # Adding spans takes a tenth of the time of setting each datetime's zone.
         found = [_EPOCH + span for span in numbers.astype("timedelta64[us]").tolist()]
     if array.null_count:
         valid: Iterator[bool] = iter(array.is_valid().to_numpy(zero_copy_only=False))
@@ -178,16 +170,9 @@ def _datetimes(array: pa.Array, kind: pa.TimestampType) -> list[Any]:
 
 
 def arrow_column(values: Sequence[Any], field: pa.Field, place: Place | None = None) -> pa.Array:
-    """Python values as one Arrow column.
+    """Return Python values as one Arrow column; ``place`` gives each value's origin for errors.
 
-    Args:
-        values: the values.
-        field: name and type of the column.
-        place: where each value comes from, for errors.
-
-    Raises:
-        InvalidPlanError: a value does not fit the declared type, or would lose something in it; names the column, the type, the
-            place and the first such value.
+    A value that does not fit the type, or would change, raises InvalidPlanError with the column, type, place and value.
     """
     try:
         made, given = _made(values, field.type)
@@ -227,9 +212,9 @@ def _lost(made: pa.Array, given: Sequence[Any]) -> Loss | None:
 
 
 def instants(values: Sequence[Any], type_: pa.TimestampType) -> pa.Array:
-    """Datetimes that have a zone, or None, as a column of microseconds; others as Arrow takes them."""
+    """Return datetimes that have a zone, or None, as a column of microseconds; others as Arrow converts them."""
     try:
-        # Arrow's own way asks the zone of every single value.
+        # Arrow itself asks the zone of every single value.
         spans = [None if value is None else value - _EPOCH for value in values]
     except TypeError:
         return pa.array(values, type_)
@@ -245,18 +230,10 @@ def _fits(value: Any, wanted: pa.DataType) -> bool:
 
 
 def result_columns(results: Sequence[Any], schema: pa.Schema, place: Place | None = None) -> list[pa.Array]:
-    """What users' functions returned as the columns of ``schema``.
+    """Return the results of user functions as the columns of ``schema``; ``place`` gives each result's origin for errors.
 
-    A result is a tuple, list or row with a value for each column, a dict with the columns' names, or, where the schema has one
-    column, the value itself. None is a row of nulls.
-
-    Args:
-        results: the results.
-        schema: the columns.
-        place: where each result comes from, for errors.
-
-    Raises:
-        InvalidPlanError: a result has another shape, or a value does not fit.
+    A result is a tuple, list or row with a value for each column, a dict with the columns' names, or, if the schema has one
+    column, the value itself. None is a row of nulls. Another shape, or a value that does not fit, raises InvalidPlanError.
     """
     width, names = len(schema), schema.names
     shape: Callable[[Any], Any] = _single if width == 1 else lambda value: value

@@ -1,19 +1,19 @@
-"""Ranges: the panes of many overlapping windows, combined at a cost that does not grow with the panes per window.
+"""Ranges: the panes of many overlapping windows, combined at a cost independent of the panes per window.
 
-Partials, one row per (key, pane), are laid out along an axis on which every (key, window) is one range ``[start, end)``:
+Partials, one row per (key, pane), are arranged along an axis on which every (key, window) is one range ``[start, end)``:
 
-* *sparse*: rows sorted by key and pane on one axis; a range for each (key, window) that has rows;
-* *dense*: a matrix of panes by keys; a range of panes for each window, the same for all keys.
+* *sparse*: rows sorted by key and pane on one axis, with a range for each (key, window) that has rows;
+* *dense*: a matrix of panes by keys, with a range of panes for each window, the same for all keys.
 
-What can be subtracted exactly (integers) is a difference of two running sums. Everything else is folded over spans whose length
-doubles: a range is the combination of at most log2(length) of them. Neither visits a window's panes one by one.
+Values that can be subtracted exactly (integers) use the difference of two running sums. All others are folded over spans of
+doubling length: a range combines at most log2(length) of them. Neither way visits a window's panes one by one.
 
-**The invariant.** Windows are numbered so that neither their first panes nor their ends ever go back. So the windows that contain
-a row are an interval ``[from_window, until_window)``, and from one row of a key to its next both ends of that interval stay or
-grow. A row *opens* those of its windows that the row before it (of its key) is not in, and *closes* those that the row after it
-is not in. Each (key, window) that has rows is opened once and closed once; and as the intervals never go back, the openings,
-written down row by row, are the (key, window) pairs in order, and so are the closings: the i-th opening and the i-th closing are
-the same pair. With windows 0 = panes 0 to 2, 1 = panes 2 to 4, 2 = panes 4 to 7::
+**The invariant.** Windows are numbered so that neither their first panes nor their ends ever move back. So the windows that
+contain a row are an interval ``[from_window, until_window)``, and from one row of a key to its next both ends of that interval
+stay or grow. A row *opens* its windows that do not contain the row before it (of its key), and *closes* its windows that do not
+contain the row after it. Each (key, window) that has rows is opened once and closed once. As the intervals never move back, the
+openings, written down row by row, are the (key, window) pairs in order, and so are the closings. So the i-th opening and the i-th
+closing are the same pair. With windows 0 = panes 0 to 2, 1 = panes 2 to 4, 2 = panes 4 to 7::
 
     place in the order of key and pane     0     1     2     3  |  4     5
     key                                    a     a     a     a  |  b     b
@@ -28,10 +28,10 @@ the same pair. With windows 0 = panes 0 to 2, 1 = panes 2 to 4, 2 = panes 4 to 7
     pair 3 = (b, window 0) = [4, 5)                                oc
     pair 4 = (b, window 1) = [4, 6)                                o-----c
 
-A fold, over the ranges of places that came out of it (or over the panes of the matrix)::
+A fold over the resulting ranges of places (or over the panes of the matrix)::
 
     [3, 10) is 7 = 1 + 2 + 4 places:   [3] [4 5] [6 7 8 9]          its spans, shortest first, so that order is kept
-    where overlaps do no harm:         [3 4 5 6]                    two spans of the largest power of two that fits
+    if overlaps do no harm:            [3 4 5 6]                    two spans of the largest power of two that fits
                                              [6 7 8 9]
 """
 
@@ -51,22 +51,16 @@ from panestream.engine.kernels.ordering import stable_order
 
 State = tuple[Vector, ...]
 Combine = Callable[[State, State], State]
-"""Combines the states of earlier and later panes, elementwise; associative."""
+"""A function that combines the states of earlier and later panes, elementwise; it must be associative."""
 
 SLAB_CELLS = 1 << 17
-"""Cells of a matrix worked on at a time: what fits a core's cache."""
+"""The number of matrix cells per step, which fits a core's cache."""
 MOST_PAIRS = 1 << 22
-"""(key, window) pairs worked on at a time."""
+"""The number of (key, window) pairs per step."""
 
 
 class Ranges(ABC):
-    """The (key, window) pairs that have rows, ordered by window, then key code, and the ways to combine their partials.
-
-    Attributes:
-        windows: the window of each pair.
-        codes: the key code of each pair.
-        rows: the number of input rows of each pair.
-    """
+    """The (key, window) pairs with input rows (counted in ``rows``), by window and key code, and ways to combine partials."""
 
     windows: Ints
     codes: Ints
@@ -74,23 +68,19 @@ class Ranges(ABC):
 
     @abstractmethod
     def sums(self, values: Ints) -> Ints:
-        """The sum per pair of int64 ``values`` (one per partial row), modulo 2**64: right if the true sum fits."""
+        """Return the sum per pair of int64 ``values`` (one per partial row), modulo 2**64: right if the true sum fits."""
 
     @abstractmethod
     def fold(self, columns: State, identity: tuple[Any, ...], combine: Combine, idempotent: bool = False) -> State:
-        """Combines per pair what cannot be subtracted.
+        """Combine states that cannot be subtracted, per pair. The axis of partial rows is the first of each array in ``columns``.
 
-        Args:
-            columns: the state of each partial row, one or more arrays whose first axis is the row.
-            identity: what changes nothing when combined, per column.
-            combine: the associative operation.
-            idempotent: whether a state may be combined with itself without change, which is cheaper.
+        ``identity`` is the neutral state. If ``idempotent``, a state may be combined with itself, which is cheaper.
         """
 
     @property
     @abstractmethod
     def longest(self) -> int:
-        """No pair combines more partial rows than this."""
+        """The largest number of partial rows in a pair."""
 
 
 @dataclass(slots=True)
@@ -98,15 +88,14 @@ class SparseRanges(Ranges):
     """Ranges over partial rows in the order of key and pane.
 
     Attributes:
-        order: the partial rows in the order of key and pane.
-        start: where in this order each pair begins.
-        end: where it ends.
-        first_window: per row in this order, the first window that the row is the first of its key in.
-        first_pair: per row in this order, the place of that window's pair among all pairs in the order of key and window.
-        until_window: per row in this order, the end of the windows that contain it.
-        from_window: per row in this order, the first of these.
+        order: the partial rows in the order of key and pane. All attributes "per row" use this order.
+        start, end: the range of each pair in this order.
+        first_window: per row, the first window whose first row of the key is this row.
+        first_pair: per row, the place of that window's pair among all pairs in the order of key and window.
+        until_window: per row, the end of the windows that contain it.
+        from_window: per row, the first window that contains it.
         by_window: the pairs in the order of key and window → in the order of window and key.
-        key_of_place: per row in this order, its key code.
+        key_of_place: per row, its key code.
     """
 
     windows: Ints
@@ -133,18 +122,13 @@ class SparseRanges(Ranges):
         return self.fold_in_order(tuple(c[self.order] for c in columns), identity, combine, idempotent)
 
     def fold_in_order(self, columns: State, identity: tuple[Any, ...], combine: Combine, idempotent: bool = False) -> State:
-        """:meth:`fold` for states that are in the order of key and pane already."""
+        """Fold like :meth:`fold`, but over states that are already in the order of key and pane."""
         return fold_ranges(columns, self.start, self.end, identity, combine, idempotent)
 
 
 @dataclass(slots=True)
 class PlaceRanges(Ranges):
-    """Ranges over partial rows that lie in order already, each a pair of its own: all of one key, each with a row.
-
-    Attributes:
-        start: where each range starts.
-        end: where it ends.
-    """
+    """Ranges ``[start, end)`` over ordered partial rows of a single key, each range a pair with at least one row."""
 
     windows: Ints
     codes: Ints
@@ -154,7 +138,7 @@ class PlaceRanges(Ranges):
 
     @classmethod
     def of(cls, rows: Ints, start: Ints, end: Ints) -> PlaceRanges:
-        """Ranges of partial rows; ``rows``: how many input rows are behind each of these."""
+        """Return ranges of partial rows that summarise ``rows`` input rows each."""
         return cls(np.arange(len(start)), np.zeros(len(start), np.int64), sum_ranges(rows, start, end), start, end)
 
     @property
@@ -174,10 +158,9 @@ class DenseRanges(Ranges):
 
     Attributes:
         shape: panes, keys.
-        cells: the cell of each partial row; None: row i is cell i.
-        start: the first pane (row of the matrix) of each window; end: the pane after its last.
-        window_of: the window behind each (start, end).
-        present: the cells of the matrix of windows by keys that have rows; None: all.
+        cells: the cell of each partial row, or None if row i is cell i.
+        start, end: the first pane (row of the matrix) of each window, and the pane after its last.
+        present: the cells of the matrix of windows by keys that have rows, or None for all.
     """
 
     windows: Ints
@@ -208,7 +191,7 @@ class DenseRanges(Ranges):
         return tuple(self._present_only(r) for r in results)
 
     def all_sums(self, values: Ints) -> Ints:
-        """The sums of all windows and keys, with or without rows: shape (windows, keys)."""
+        """Return the sums of all windows and keys, with or without rows: shape (windows, keys)."""
         matrix = self._matrix(values, 0)
         sums = np.empty((len(self.start), self.shape[1]), np.int64)
         for slab in self._slabs():
@@ -232,7 +215,7 @@ class DenseRanges(Ranges):
 
 
 def windows_of(panes: Ints, first_pane: Ints, end_pane: Ints) -> tuple[Ints, Ints]:
-    """The windows that contain each pane: from the first of them until the one after the last. None do where from >= until."""
+    """Return the first window that contains each pane and the one after the last. No window does if the first is not smaller."""
     if len(panes) == 0:
         return panes, panes
     least, most = int(panes.min()), int(panes.max())
@@ -243,17 +226,15 @@ def windows_of(panes: Ints, first_pane: Ints, end_pane: Ints) -> tuple[Ints, Int
 
 
 def _up_to(bounds: Ints, least: int, most: int) -> Ints:
-    """How many of some bounds are not larger than each number from ``least`` to ``most``: counted, with no search for each."""
+    """Return for each number from ``least`` to ``most`` how many bounds are not larger, by counting instead of searching."""
     counts = np.bincount(np.clip(bounds, least, most + 1) - least, minlength=most - least + 2)
     return np.cumsum(counts[:-1])
 
 
 def sparse_ranges(groups: Groups, rows: Ints, first_pane: Ints, end_pane: Ints) -> Iterator[SparseRanges]:
-    """The pairs of partials whose row i is group i, some windows at a time so that memory stays bounded.
+    """Yield the pairs of partials whose row i is group i, some windows at a time so that memory stays bounded.
 
-    Every row opens, for its key, the windows that contain it and not the key's row before it, and closes those that contain it
-    and not the row after it. Written down in the order of key and pane, openings and closings are the same pairs in the same
-    order: where each range starts and ends needs no search.
+    The starts and ends of ranges follow from the invariant in the module's docstring, without a search.
     """
     order = stable_order(groups.codes)
     codes = groups.codes[order]
@@ -262,7 +243,7 @@ def sparse_ranges(groups: Groups, rows: Ints, first_pane: Ints, end_pane: Ints) 
     count = len(first_pane)
     opens = first_window < until_window
     steps = np.bincount(first_window[opens], minlength=count + 1) - np.bincount(until_window[opens], minlength=count + 1)
-    pairs = np.cumsum(np.cumsum(steps))  # up to and with each window
+    pairs = np.cumsum(np.cumsum(steps))  # up to and including each window
     limit = max(MOST_PAIRS, 4 * len(rows))
     edges = [0, *np.searchsorted(pairs[:count], np.arange(limit, pairs[-1], limit)).tolist(), count]
     for left, right in pairwise(edges):
@@ -292,14 +273,14 @@ def _some_windows(order: Ints, codes: Ints, rows: Ints, from_window: Ints, until
 
 
 def _opened(codes: Ints, from_window: Ints, until_window: Ints) -> Ints:
-    """Per row in the order of key and pane, the first window that contains it and not its key's row before."""
+    """Return per row in the order of key and pane the first window that contains it but not its key's row before."""
     first_window = from_window.copy()
     np.maximum(from_window[1:], until_window[:-1], out=first_window[1:], where=codes[1:] == codes[:-1])
     return first_window
 
 
 def dense_ranges(groups: Groups, rows: Ints, first_pane: Ints, end_pane: Ints, keys: int) -> DenseRanges:
-    """The pairs of partials whose row i is group i, where the groups' slots are the cells of a matrix of panes by keys."""
+    """Return the pairs of partials whose row i is group i if the groups' slots are the cells of a matrix of panes by keys."""
     least, span = int(groups.panes[0]), int(groups.panes[-1]) - int(groups.panes[0]) + 1
     start = _clip(first_pane, least, span)
     end = _clip(end_pane, least, span)
@@ -322,7 +303,7 @@ def dense_ranges(groups: Groups, rows: Ints, first_pane: Ints, end_pane: Ints, k
 
 
 def sum_ranges(values: Vector, start: Ints, end: Ints) -> Vector:
-    """``values[start[i]:end[i]].sum(axis=0)`` for every i, by running sums; integers only."""
+    """Return ``values[start[i]:end[i]].sum(axis=0)`` for every i, by running sums; integers only."""
     running = np.zeros((len(values) + 1, *values.shape[1:]), values.dtype)
     np.cumsum(values, axis=0, out=running[1:])
     sums: Vector = running.take(end, axis=0)
@@ -331,15 +312,9 @@ def sum_ranges(values: Vector, start: Ints, end: Ints) -> Vector:
 
 
 def fold_ranges(columns: State, start: Ints, end: Ints, identity: tuple[Any, ...], combine: Combine, idempotent: bool) -> State:
-    """``combine`` over ``[start[i], end[i])`` of the first axis for every i, in order.
+    """Apply ``combine`` over ``[start[i], end[i])`` of the first axis for every i, in order; further axes are carried along.
 
-    Args:
-        columns: the states along the axis; further axes are carried along.
-        start: where each range starts.
-        end: where it ends; a range may be empty.
-        identity: the state of an empty range.
-        combine: the associative operation.
-        idempotent: two overlapping spans make a range.
+    A range may be empty, which gives ``identity``. If ``idempotent``, two overlapping spans make a range.
     """
     lengths = end - start
     result = tuple(np.full((len(start), *c.shape[1:]), e, c.dtype) for c, e in zip(columns, identity, strict=True))
@@ -370,5 +345,5 @@ def _at(columns: State, places: Ints) -> State:
 
 
 def _clip(panes: Ints, least: int, span: int) -> Ints:
-    # clip before subtracting: window bounds may lie anywhere in int64
+    # clip before subtracting: window bounds may be anywhere in int64
     return np.clip(panes, least, least + span) - least

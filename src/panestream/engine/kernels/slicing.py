@@ -1,9 +1,9 @@
 """Slices of time: the grid of panes under a query's windows.
 
-A pane is a span of time in which no window of the query begins or ends, so every window is a whole number of panes and a row
-is aggregated once, into its pane, however many windows overlap there. The edges of the panes are the starts and the ends of all
-windows: one pane per slide where the slide divides the size, else two unequal ones (never the many equal ones of the gcd).
-Several kinds of windows share one grid, whose edges are those of all.
+A pane is a span of time in which no window of the query begins or ends. So every window is a whole number of panes, and a row is
+aggregated once, into its pane, even if windows overlap. The edges of the panes are the starts and ends of all windows: one pane
+per slide if the slide divides the size, otherwise two unequal ones (never the many equal ones of the gcd). Several kinds of
+windows share one grid with the edges of all.
 """
 
 from __future__ import annotations
@@ -20,53 +20,47 @@ import numpy.typing as npt
 Int64s = npt.NDArray[np.int64]
 IntOrInts = TypeVar("IntOrInts", int, Int64s)
 _MOST_EDGES = 4096
-"""Where the edges of several windows repeat only after more than so many, equal panes of the gcd are taken instead."""
+"""If the edges of several windows repeat only after more edges than this, the grid uses equal panes of the gcd instead."""
 
 
 class AlignedWindows(ABC):
-    """The windows of one assigner, numbered along time: neither starts nor ends ever go back from one to the next."""
+    """The windows of one assigner, numbered along time so that neither starts nor ends ever move back."""
 
     @property
     @abstractmethod
     def overlap(self) -> int:
-        """In how many windows an instant lies at most."""
+        """The largest number of windows that contain an instant."""
 
     @property
     @abstractmethod
     def has_gaps(self) -> bool:
-        """Whether an instant may lie in no window."""
+        """True if some instants are outside all windows."""
 
     @property
     @abstractmethod
     def longest(self) -> int:
-        """How long the longest window is; about, and never too short, where that depends on the calendar."""
+        """The length of the longest window; if it depends on the calendar, an estimate that is never too short."""
 
     @abstractmethod
     def start_of(self, window: IntOrInts) -> IntOrInts:
-        """Where windows begin."""
+        """Return the starts of windows."""
 
     @abstractmethod
     def end_of(self, window: IntOrInts) -> IntOrInts:
-        """Where they end, exclusive."""
+        """Return the ends of windows, exclusive."""
 
     @abstractmethod
     def first_ending_after(self, time: IntOrInts) -> IntOrInts:
-        """The first window whose end is larger than ``time``."""
+        """Return the first window whose end is larger than ``time``."""
 
     @abstractmethod
     def last_starting_by(self, time: IntOrInts) -> IntOrInts:
-        """The last window whose start is not larger than ``time``."""
+        """Return the last window whose start is not larger than ``time``."""
 
     def over(self, low: Int64s, high: Int64s, after: int, until: int) -> Int64s:
-        """The windows with ``after < n <= until`` that contain an instant of at least one span ``[low, high]``, ascending.
+        """Return the windows with ``after < n <= until`` that contain an instant of at least one span ``[low, high]``, ascending.
 
-        Looks only at what the spans touch: a hole of a year between two rows costs nothing.
-
-        Args:
-            low: where the spans begin, ascending.
-            high: their last instants.
-            after: no window up to this one is wanted.
-            until: none after this one.
+        Spans are ascending. Only windows near them are visited, so a gap of a year between two rows costs nothing.
         """
         if not len(low):
             return np.empty(0, np.int64)
@@ -89,11 +83,11 @@ class EvenWindows(AlignedWindows):
     @property
     @abstractmethod
     def period(self) -> int:
-        """After this long the windows repeat."""
+        """The time after which the windows repeat."""
 
     @abstractmethod
     def edges(self) -> set[int]:
-        """Starts and ends within one period, from ``offset``, modulo the period."""
+        """Return starts and ends within one period, from ``offset``, modulo the period."""
 
     @property
     def has_gaps(self) -> bool:
@@ -106,7 +100,7 @@ class EvenWindows(AlignedWindows):
 
 @dataclass(frozen=True, slots=True)
 class SlidingWindows(EvenWindows):
-    """Window ``n`` is ``[offset + n*slide, offset + n*slide + size)``. Tumbling where slide and size are equal."""
+    """Window ``n`` is ``[offset + n*slide, offset + n*slide + size)``. Tumbling if slide and size are equal."""
 
     size: int
     slide: int
@@ -169,10 +163,7 @@ class CumulatingWindows(EvenWindows):
 
 
 class PaneGrid(ABC):
-    """Panes numbered along time, and the windows over them.
-
-    Pane ``i`` is ``[start_of(i), start_of(i + 1))``.
-    """
+    """Panes numbered along time, and the windows over them. Pane ``i`` is ``[start_of(i), start_of(i + 1))``."""
 
     __slots__ = ()
 
@@ -181,36 +172,30 @@ class PaneGrid(ABC):
 
     @staticmethod
     def of(*windows: EvenWindows) -> EvenGrid:
-        """The grid with the fewest panes: an edge wherever a window begins or ends."""
         return EvenGrid.over(windows)
 
     @abstractmethod
     def panes_of(self, times: Int64s) -> Int64s:
-        """The pane of each instant."""
+        """Return the pane of each instant."""
 
     @abstractmethod
     def pane_of(self, time: int) -> int:
-        """The pane of one instant, which may be any integer."""
+        """Return the pane of one instant, which may be any integer."""
 
     @abstractmethod
     def start_of(self, pane: int) -> int:
-        """The instant at which a pane begins."""
+        """Return the instant at which a pane begins."""
 
     @abstractmethod
     def starts_of(self, panes: Int64s) -> Int64s:
-        """The instants at which panes begin."""
+        """Return the instants at which panes begin."""
 
     @abstractmethod
     def panes_in(self, one: AlignedWindows) -> int:
-        """About how many panes the largest windows of a kind have; never too few."""
+        """Return about how many panes the largest windows of a kind have; never too few."""
 
     def taken(self, panes: Int64s, live: Sequence[int]) -> npt.NDArray[np.bool_]:
-        """Which panes lie in a window that still takes rows.
-
-        Args:
-            panes: any panes.
-            live: the first window of each kind that does.
-        """
+        """Return which panes are in a window that still takes rows; ``live`` has the first such window of each kind."""
         starts = self.starts_of(panes)
         found = np.zeros(len(panes), np.bool_)
         for one, first in zip(self.windows, live, strict=True):
@@ -219,39 +204,33 @@ class PaneGrid(ABC):
 
     @property
     def has_gaps(self) -> bool:
-        """Whether a pane may lie in no window."""
+        """True if a pane may be outside all windows."""
         return all(one.has_gaps for one in self.windows)
 
     def in_gap(self, panes: Int64s) -> npt.NDArray[np.bool_]:
-        """Which panes lie in no window."""
         never = -(2**62)
         return ~self.taken(panes, [never] * len(self.windows))
 
     @property
     def holes(self) -> bool:
-        """Whether a pane later than a live one may be closed: some kind of windows has gaps, which another fills."""
+        """True if a pane later than a live one may be closed: one kind of windows has gaps that another fills."""
         return len(self.windows) > 1 and any(one.has_gaps for one in self.windows)
 
     @property
     def overlaps(self) -> bool:
-        """Whether a pane may lie in several windows."""
         return len(self.windows) > 1 or self.windows[0].overlap > 1
 
     @property
     def longest(self) -> int:
-        """About how many panes the longest window has; never too few."""
+        """About the number of panes of the longest window, never too few."""
         return max(self.panes_in(one) for one in self.windows)
 
 
 @dataclass(frozen=True, slots=True)
 class EvenGrid(PaneGrid):
-    """Panes that repeat after a fixed time.
+    """Panes that repeat after ``period``.
 
-    Attributes:
-        windows: the kinds of windows.
-        origin: where pane 0 begins.
-        period: after this long the panes repeat.
-        edges: where panes begin within one period, ascending, first 0.
+    ``origin`` is the start of pane 0, and ``edges`` the starts of panes within one period, ascending, first 0.
     """
 
     windows: tuple[AlignedWindows, ...]
@@ -261,7 +240,7 @@ class EvenGrid(PaneGrid):
 
     @classmethod
     def over(cls, windows: Sequence[EvenWindows]) -> EvenGrid:
-        """The grid with the fewest panes: an edge wherever a window begins or ends."""
+        """Return the grid with the fewest panes: an edge wherever a window begins or ends."""
         origin, period = windows[0].offset, math.lcm(*(one.period for one in windows))
         found: set[int] = set()
         for one in windows:

@@ -1,4 +1,4 @@
-"""Columns of types that Spark and Parquet have, and the way back."""
+"""Conversion of columns to types that Spark and Parquet support, and back."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from panestream.engine.kernels.columns import as_type, plain
 
 
 def storable(table: pa.Table) -> pa.Table:
-    """A table whose columns Spark and Parquet have: numbers of more than 38 digits, as sums of decimals need, as their bytes."""
+    """Replace numbers of more than 38 digits, which sums of decimals need, by their bytes for Spark and Parquet."""
     for place, field in enumerate(table.schema):
         if pa.types.is_decimal256(field.type):
             table = table.set_column(place, pa.field(field.name, pa.binary()), _bytes_of(plain(table.column(place))))
@@ -16,12 +16,12 @@ def storable(table: pa.Table) -> pa.Table:
 
 
 def storable_type(type_: pa.DataType) -> pa.DataType:
-    """The type of a column there."""
+    """Return the type that :func:`storable` gives a column."""
     return pa.binary() if pa.types.is_decimal256(type_) else type_
 
 
 def typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
-    """A column of saved state with the type that it is to have: what was kept elsewhere may have come back with one like it."""
+    """Return a column of saved state in the wanted type. Storage may have returned a similar type."""
     if pa.types.is_decimal256(type_) and not pa.types.is_decimal(column.type):
         data = column.cast(pa.binary(type_.byte_width))
         return pa.Array.from_buffers(type_, len(data), data.buffers(), offset=data.offset)

@@ -1,4 +1,4 @@
-"""The wall clock of a zone on whole columns: see :mod:`panestream.windowing.zones`."""
+"""The wall clock of a zone for whole columns: see :mod:`panestream.windowing.zones`."""
 
 from __future__ import annotations
 
@@ -12,14 +12,12 @@ from panestream.windowing.zones import PERIOD, TABLE_END, ZoneRules
 
 @dataclass(frozen=True, slots=True)
 class WallClock:
-    """What the wall clock of a zone shows, and when.
+    """The conversion between instants and a zone's wall-clock times.
 
     Attributes:
-        rules: of the zone.
-        begins: when each span without a change begins.
-        offsets: of each span.
-        until: what the clock has shown when a span ends, exclusive; of all but the last.
-        shown: the last that it had shown before each span.
+        begins, offsets: the start and the offset of each span without a change.
+        until: what the clock shows at the end of a span, exclusive, for all spans but the last.
+        shown: the latest time shown before each span.
     """
 
     rules: ZoneRules
@@ -39,7 +37,6 @@ class WallClock:
         return WallClock, (self.rules,)
 
     def walls(self, instants: Int64s) -> Int64s:
-        """What it shows at some instants."""
         turns = _turns(instants)
         instants = instants if turns is None else instants - turns * PERIOD
         span = np.searchsorted(self.begins[1:], instants, "right")
@@ -47,7 +44,7 @@ class WallClock:
         return found if turns is None else found + turns * PERIOD
 
     def instants(self, walls: Int64s) -> Int64s:
-        """The first instants at which it shows some times or later ones."""
+        """Return the first instants at which the clock shows these times or later ones."""
         turns = _turns(walls)
         walls = walls if turns is None else walls - turns * PERIOD
         span = np.searchsorted(self.until, walls, "right")
@@ -56,7 +53,7 @@ class WallClock:
 
 
 def _turns(times: Int64s) -> Int64s | None:
-    """How many periods beyond the table times are; None: none is."""
+    """Return how many periods beyond the table times are, or None if none is."""
     if not len(times) or int(times.max()) < TABLE_END:
         return None
     turns: Int64s = np.maximum((times - TABLE_END) // PERIOD + 1, 0)

@@ -1,1 +1,1 @@
-"""What runs one key group of a query, whatever its operator: what goes in and comes out, watermark, lateness, clock."""
+"""The runtime of one key group, common to all operators: input and output, watermark, lateness, clock."""

@@ -1,4 +1,4 @@
-"""Python's search for garbage cycles, out of the way."""
+"""Control of Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ _frozen = False
 
 
 def freeze_modules_once() -> None:
-    """Takes what is in memory now out of the search for garbage cycles, once in the life of a process.
+    """Exclude everything now in memory from garbage collection, once per process.
 
-    Spark's Python workers search through everything after each task: every module that was ever imported, 50 ms each time. So
-    this is called in a worker when its first task is done, and all modules are there.
+    Spark's Python workers search everything after each task, including all imported modules, which takes 50 ms each time. So a
+    worker calls this after its first task, when all modules are loaded.
     """
     global _frozen  # noqa: PLW0603 - the process has one collector
     if not _frozen:
@@ -24,10 +24,7 @@ def freeze_modules_once() -> None:
 
 @contextmanager
 def collector_paused() -> Iterator[None]:
-    """Pauses the search for garbage cycles.
-
-    A micro-batch of rows makes many objects that stay, and none of them in cycles; the search takes half of the time.
-    """
+    """Pause the garbage collector: a micro-batch creates many lasting objects without cycles, and searching doubles its time."""
     enabled = gc.isenabled()
     gc.disable()
     try:

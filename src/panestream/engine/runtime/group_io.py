@@ -1,4 +1,4 @@
-"""What goes into an operator with a micro-batch, and what comes out of it."""
+"""The input and the output of an operator for a micro-batch."""
 
 from __future__ import annotations
 
@@ -11,23 +11,21 @@ import pyarrow as pa
 
 @dataclass(slots=True)
 class GroupInput:
-    """What a micro-batch has for one key group, everything in arrival order.
+    """The rows of a micro-batch for one key group, all in arrival order.
 
     Attributes:
-        parts: what the operator packed, by kind.
-        origins: the source partition of each part, by kind; empty: all are of one.
+        parts: the tables that the operator packed, by kind.
+        origins: the source partition of each part, by kind. Empty if all have the same.
         invalid: whole rows without usable event time.
         seen: the largest event time of each source partition that had rows (the same for all groups).
-        watermarks: the watermark that the user's own generator gave for each source partition, where the strategy has one.
-        input_rows: how many rows the micro-batch has, over all groups.
-        invalid_rows: how many of them are invalid, over all groups.
-        history_rows: how many came besides that are in the history from which the query started.
-        batch_time: processing time, 0 where the plan does not need it.
-        run: which run of the query it is, from start to stop; empty: unknown.
-        planned_in: the run that planned it, in which its time was read: of a micro-batch that is run again an earlier one.
-            Empty: unknown, and ``run`` stands for it.
-        end_of_input: no more will come: every window fires. (Batch.)
-        end_of_available: nothing more is there now, and that is to count for silence: what is open closes, if no rows came.
+        watermarks: the watermarks of the user-defined generators per source partition, if any.
+        input_rows, invalid_rows: the rows of the micro-batch and the invalid ones among them, over all groups.
+        history_rows: additional rows in the history from which the query started.
+        batch_time: processing time, or 0 if the plan does not need it.
+        run: the run of the query, from start to stop, or empty if unknown.
+        planned_in: the run that planned the micro-batch and read its time (earlier if it is repeated). If empty, ``run`` counts.
+        end_of_input: whether the input has ended, so that every window fires. (Batch.)
+        end_of_available: whether nothing more is available, which counts as silence. Open windows close if no rows came.
     """
 
     parts: dict[str, list[pa.Table]] = field(default_factory=dict)
@@ -46,34 +44,34 @@ class GroupInput:
 
     @property
     def has_reports(self) -> bool:
-        """Whether the source had rows, for whichever key group."""
+        """True if the source had rows for any key group."""
         return bool(self.input_rows or self.seen)
 
     def of(self, kind: str) -> list[pa.Table]:
-        """The parts of one kind."""
         return self.parts.get(kind, [])
 
 
 MOST_PARTITIONS = 1000
-"""Of so many source partitions the metrics tell."""
+"""The largest number of source partitions in the metrics."""
 
 
 @dataclass(slots=True)
 class GroupMetrics:
-    """What happened in one micro-batch of one key group; JSON-able. Event times are in engine units, None: unknown yet.
+    """The metrics of one micro-batch of one key group, JSON-able. Event times are in engine units, or None if unknown yet.
 
-    ``input_rows``, ``invalid_rows``, ``history_rows``, ``watermark_before`` (the micro-batch), ``watermark`` (after it) and
-    ``max_event_time`` are the same in all groups; all else is of this group.
-    ``windowed_rows`` are the rows that at least one window took, ``late_rows`` those that no window takes any more,
-    ``outside_rows`` those that lie in no window and are not late. A row is one of these three: over all groups, ``input_rows`` =
-    ``windowed_rows`` + ``late_rows`` + ``outside_rows`` + ``invalid_rows``.
-    ``key_group`` is its number, ``state_of`` the micro-batch that had written its state before (-1: none), the same in all groups
-    unless they are woken by the clock. ``fired_windows`` are the windows' numbers, ``open_windows`` the first and last that still
-    have open panes here; ``kept_windows`` how many windows of keys are kept, where they have no such numbers (None: unknown).
-    ``firings`` are counted for each key and window, ``outputs`` rows by tag.
-    ``partitions`` are the source partitions (name, largest event time, watermark, whether it is idle), the furthest behind first,
-    :data:`MOST_PARTITIONS` at most; of key group 0 only, since all know the same. ``woken``: the clock called, no rows came.
-    ``operator_us`` (microseconds) is for who has a clock.
+    ``input_rows``, ``invalid_rows``, ``history_rows``, ``watermark_before`` (the micro-batch), ``watermark`` (after it),
+    ``max_event_time``, ``partition_count`` and ``idle_partitions`` are the same in all groups; everything else concerns this
+    group. ``windowed_rows`` are the rows that at least one window took, ``late_rows`` those that no window takes any more,
+    ``outside_rows`` those outside all windows that are not late. Every row is counted in exactly one of them: over all groups,
+    ``input_rows`` = ``windowed_rows`` + ``late_rows`` + ``outside_rows`` + ``invalid_rows``.
+
+    ``key_group`` is its number, ``state_of`` the micro-batch that had written its state before (or -1), the same in all groups
+    unless the clock wakes them. ``fired_windows`` are the windows' numbers, ``open_windows`` the first and last that still have
+    open panes here; ``kept_windows`` counts (key, window) pairs in state for windows without such numbers (None if unknown).
+    ``firings`` are counted for each key and window, ``outputs`` rows by tag. ``partitions`` are the source partitions (name,
+    largest event time, watermark, whether it is idle), the furthest behind first, :data:`MOST_PARTITIONS` at most; only key group
+    0 has them, because all groups agree. ``woken`` means that the clock called without rows. ``operator_us`` (microseconds) is
+    set by callers with a clock.
     """
 
     input_rows: int = 0
@@ -110,14 +108,14 @@ class GroupMetrics:
 
 @dataclass(slots=True)
 class GroupOutput:
-    """What a micro-batch emits for one key group: tables by tag, what happened, and by when it wants the clock (None: never)."""
+    """A micro-batch's output for one key group: tables by tag, metrics, and the time at which the clock must call, or None."""
 
     tables: list[tuple[str, pa.Table]] = field(default_factory=list)
     metrics: GroupMetrics = field(default_factory=GroupMetrics)
     wake_up: int | None = None
 
     def emit(self, tag: str, table: pa.Table, rows: int | None = None) -> None:
-        """Adds rows to an output; ``rows``: how many they will be there, where the table stands for more or fewer."""
+        """Add rows to an output; ``rows`` is their final number there if it differs from the table's."""
         if table.num_rows:
             self.tables.append((tag, table))
             self.metrics.outputs[tag] = self.metrics.outputs.get(tag, 0) + (table.num_rows if rows is None else rows)

@@ -1,4 +1,4 @@
-"""What every operator of a key group does, whatever its windows: time, closing, late rows, metrics, the meta record."""
+"""The common part of all operators of a key group: time, closing, late rows, metrics, the meta record."""
 
 from __future__ import annotations
 
@@ -20,30 +20,30 @@ from panestream.errors import PlanMismatchError, StateFormatError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 Fresh = TypeVar("Fresh")
-"""What an operator makes of the rows of a micro-batch."""
+"""An operator's intermediate result for the rows of a micro-batch."""
 
 
 class Storage(Protocol):
-    """Where an operator keeps rows: it brings the meta record, which has the index of them."""
+    """An operator's storage of rows, which also owns the meta record with its index."""
 
     def load(self) -> Mapping[str, Any] | None:
-        """Reads the meta record; returns what :meth:`save` was given. None: the key group is new."""
+        """Read the meta record and return the header given to :meth:`save`, or None if the key group is new."""
 
     def save(self, header: Mapping[str, Any]) -> None:
-        """Writes the meta record with ``header`` (JSON values)."""
+        """Write the meta record with ``header`` (JSON values)."""
 
     def sizes(self) -> Sequence[int]:
-        """The bytes of each block or page that has rows."""
+        """Return the bytes of each block or page that has rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class TimeStep:
-    """How far the time of the windows comes with a micro-batch: event time by its watermark, or processing time.
+    """The progress of window time in a micro-batch: event time by its watermark, or processing time.
 
     Attributes:
-        before: windows whose last instant is this or before had ended when the micro-batch came.
-        after: the same, when it is over; never less. At the end of the input it is the end of time.
-        end_of_input: whether no more rows will come: nothing needs to be kept. (Batch.)
+        before: the time before the micro-batch. Windows whose last instant is this or earlier had ended.
+        after: the time after the micro-batch, never less. At the end of the input it is the end of time.
+        end_of_input: whether the input has ended, so that no state is needed any more. (Batch.)
     """
 
     before: int
@@ -52,31 +52,23 @@ class TimeStep:
 
 
 class GroupOperator(ABC, Generic[Fresh]):
-    """One key group's operator, for one micro-batch: made from the plan and the group's state, used once.
+    """One key group's operator for one micro-batch, created from the plan and the group's state and used once.
 
-    A micro-batch goes through in Flink's order::
+    A micro-batch is processed in Flink's order::
 
-        load      the meta record: is it this plan's? watermark, processing time, what is closed, what the operator kept
+        load      the meta record: check the plan; read watermark, processing time, closed windows, the operator's values
         invalid   rows without usable event time leave
-        advance   where time stood before, and where it stands after
+        advance   the time before and after the micro-batch
         take in   rows are judged by the time *before*; late ones leave, or are counted
         fire      windows that end between the two, or have late rows, are emitted
-        close     what windows still need is kept, the rest goes
+        close     data that windows still need is stored, the rest deleted
         save      the meta record
         wake up   the processing time at which something fires without rows
-        measure   what happened
+        measure   the metrics
 
-    An operator says what is its own in :meth:`_take_in`, :meth:`_fire`, :meth:`_close` and, where it needs them, the other hooks
-    below. It makes its storage first, then calls this constructor, then reads what else it kept from :attr:`_saved`.
-
-    Args:
-        plan: the query.
-        state: the key group's state.
-        storage: where the operator keeps rows in it.
-        by_processing_time: whether the windows are of processing time; then nothing is late.
-
-    Raises:
-        PlanMismatchError: the state belongs to another plan.
+    An operator implements :meth:`_take_in`, :meth:`_fire`, :meth:`_close` and, if needed, the other hooks below. It creates its
+    storage first, then calls this constructor (which raises PlanMismatchError for another plan's state), then reads its other
+    values from :attr:`_saved`. In windows of processing time (``by_processing_time``) nothing is late.
     """
 
     def __init__(self, plan: WindowPlan, state: SealedState, storage: Storage, *, by_processing_time: bool = False) -> None:
@@ -85,7 +77,7 @@ class GroupOperator(ABC, Generic[Fresh]):
         self._storage = storage
         self._by_processing_time = by_processing_time
         self._saved: Mapping[str, Any] = storage.load() or {}
-        """What the meta record kept; empty: the key group is new."""
+        """The content of the meta record, or empty if the key group is new."""
         self._tracker = WatermarkTracker(plan.watermark, tick=plan.ticks)
         if self._saved:
             check_identity(self._saved["identity"], plan.identity(), "the checkpoint")
@@ -94,10 +86,10 @@ class GroupOperator(ABC, Generic[Fresh]):
         self._closing = Closing(lateness, self._saved.get("closed", MIN_TIMESTAMP))
         self._processing_time: int = self._saved.get("clock", 0)
         self._incomplete: Sequence[str] = self._saved.get("incomplete", [])
-        """Parts of the state that may lack rows, since they were added later, with nothing beside them that tells so."""
+        """Parts of the state that may miss rows because they were added later, without another part that counts these."""
 
     def process(self, batch: GroupInput) -> GroupOutput:
-        """Takes in a micro-batch; returns what it emits. The state is then complete: there is no separate commit."""
+        """Process a micro-batch and return the output. This completes the state without a separate commit."""
         output = GroupOutput()
         for table in batch.invalid:
             self._emit_rows(self._plan.invalid_tags, table, output)
@@ -114,11 +106,11 @@ class GroupOperator(ABC, Generic[Fresh]):
     # -- as tables -----------------------------------------------------------------------------------------------------
 
     def tables(self) -> StateTables:
-        """What the key group keeps, as tables. Nothing is written."""
+        """Return the state of the key group as tables, without writing anything."""
         return StateTables(self.header(), {name: storable(table) for name, table in self._state_tables().items()})
 
     def header(self) -> dict[str, Any]:
-        """The header of :meth:`tables`. It takes the values of the space ``meta`` alone."""
+        """Return the header of :meth:`tables`, reading only the values of the space ``meta``."""
         return {
             "format": TABLES_FORMAT,
             "operator": self._plan.operator.name,
@@ -131,17 +123,13 @@ class GroupOperator(ABC, Generic[Fresh]):
         }
 
     def restore(self, saved: StateTables) -> int | None:
-        """Writes the state that tables say, of a key group that has none yet; the operator is not to be used afterwards.
+        """Write saved tables, rows in any order, into a new key group's state, and return the result of :meth:`_next_wake_up`.
 
-        Args:
-            saved: what :meth:`tables` gave, the rows in any order.
-
-        Returns:
-            The processing time at which something fires without rows; None: nothing waits for it.
+        The operator must not be used afterwards.
 
         Raises:
-            PlanMismatchError: what it holds cannot be taken over by this plan.
-            StateFormatError: another version of panestream wrote it; a table or a column is missing.
+            PlanMismatchError: this plan cannot take over the tables.
+            StateFormatError: another version of panestream wrote them, or a table or a column is missing.
         """
         if self._saved:
             raise PlanMismatchError("the key group has state already: saved state is put into new checkpoints only")
@@ -158,7 +146,7 @@ class GroupOperator(ABC, Generic[Fresh]):
         return self._next_wake_up(TimeStep(self._reached, self._reached))
 
     def _next_wake_up(self, step: TimeStep) -> int | None:
-        """When something fires without rows, or all key groups look whether all is silent; None: never."""
+        """Return when something fires without rows, or when all key groups check for silence, or None."""
         asked = [self._wake_up(step), None if step.end_of_input else self._tracker.wake_up()]
         return min((time for time in asked if time is not None), default=None)
 
@@ -167,68 +155,67 @@ class GroupOperator(ABC, Generic[Fresh]):
 
     @property
     def _reached(self) -> int:
-        """How far the time of the windows has come."""
         return self._processing_time - 1 if self._by_processing_time else self._tracker.watermark
 
-    # -- what an operator says -----------------------------------------------------------------------------------------
+    # -- implemented by each operator ----------------------------------------------------------------------------------
 
     @abstractmethod
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Fresh:
-        """What the rows of the micro-batch come to. Rows that are late at ``step.before`` go to :meth:`_emit_late`."""
+        """Process the rows of the micro-batch. Rows that are late at ``step.before`` go to :meth:`_emit_late`."""
 
     @abstractmethod
     def _fire(self, fresh: Fresh, step: TimeStep, output: GroupOutput) -> Fresh:
-        """Emits what fires, by :meth:`_emit_main`; returns what is left of ``fresh`` to be kept."""
+        """Emit firing windows with :meth:`_emit_main`, and return the part of ``fresh`` that must be stored."""
 
     @abstractmethod
     def _close(self, fresh: Fresh, step: TimeStep) -> None:
-        """Writes what windows still need at ``step.after`` to the storage, and drops the rest. Not at the end of the input."""
+        """Store data that windows still need at ``step.after``, and drop the rest. Not called at the end of the input."""
 
     @abstractmethod
     def _state_tables(self) -> Mapping[str, pa.Table]:
-        """All that is kept of keys: tables whose first columns are :func:`~panestream.engine.storage.state_tables.key_fields`."""
+        """Return the state of all keys as tables that begin with :func:`~panestream.engine.storage.state_tables.key_fields`."""
 
     @abstractmethod
     def _put(self, saved: StateTables) -> None:
-        """Writes to the storage what such tables hold. Time and what is closed are as they were already."""
+        """Write such tables to the storage. Time and closed windows are already restored."""
 
     @abstractmethod
     def _described(self) -> Mapping[str, Any]:
-        """What the header of state tables says besides time (JSON values): ``partials``, ``counters``, its own."""
+        """Return the header entries of state tables except time (JSON values): ``partials``, ``counters``, the operator's own."""
 
     def _kept(self) -> Mapping[str, Any]:
-        """What the meta record keeps for the operator besides time (JSON values): :attr:`_saved` has it in the next batch."""
+        """Return the operator's own entries of the meta record (JSON values), which :attr:`_saved` has in the next batch."""
         return {}
 
     def _wake_up(self, step: TimeStep) -> int | None:
-        """The processing time at which something fires without rows; None: nothing waits for it."""
+        """Return the processing time at which something fires without rows, or None."""
         return None
 
     def _open_windows(self, step: TimeStep) -> tuple[int, int] | None:
-        """The first and the last window that still have rows, for the metrics; None: none, or they have no numbers."""
+        """Return the first and the last window that have rows, for the metrics, or None if they are missing or not numbered."""
         return None
 
     def _kept_windows(self) -> int | None:
-        """How many windows of keys are kept, where they have no such numbers, for the metrics; None: unknown."""
+        """Return the number of stored (key, window) pairs with unnumbered windows, for the metrics. None if unknown."""
         return 0
 
-    # -- what it is given ----------------------------------------------------------------------------------------------
+    # -- helpers for operators -----------------------------------------------------------------------------------------
 
     def _emit_late(self, count: int, rows: Iterable[pa.Table], output: GroupOutput) -> None:
-        """Counts late rows and, where the plan has an output for them, emits the whole rows; only then ``rows`` is looked at."""
+        """Count late rows, and emit the whole rows if the plan has an output for them. Only then ``rows`` is iterated."""
         output.metrics.late_rows = count
         if self._plan.late_tag is not None:
             for table in rows:
                 self._emit_rows(self._plan.late_tags, table, output)
 
     def _emit_rows(self, tags: Sequence[str | None], rows: pa.Table, output: GroupOutput) -> None:
-        """Emits rows as they came: those of two streams each to its own output."""
+        """Emit rows unchanged; each of two streams has its own output."""
         sides = self._plan.sides
         for tag, table in zip(tags, (rows,) if sides is None else sides.apart(rows), strict=True):
             output.emit(tag or "", table)
 
     def _emit_main(self, rows: pa.Table, fired: int, output: GroupOutput) -> None:
-        """Emits rows of the main output, the results of ``fired`` keys and windows."""
+        """Emit rows of the main output, the results of ``fired`` (key, window) pairs."""
         output.metrics.fired_rows += fired
         pairs = self._plan.pairs
         if pairs is None:
@@ -239,11 +226,10 @@ class GroupOperator(ABC, Generic[Fresh]):
 
     @staticmethod
     def _count_firings(firing: str, count: int, output: GroupOutput) -> None:
-        """Counts ``count`` keys and windows that fired: early, on time or late."""
         firings = output.metrics.firings
         firings[firing] = firings.get(firing, 0) + count
 
-    # -- the same for all ----------------------------------------------------------------------------------------------
+    # -- common to all operators ---------------------------------------------------------------------------------------
 
     def _advance(self, batch: GroupInput) -> TimeStep:
         before = self._tracker.watermark
@@ -251,7 +237,7 @@ class GroupOperator(ABC, Generic[Fresh]):
         if batch.end_of_available and not batch.has_reports and self._tracker.newest != MIN_TIMESTAMP:
             after = self._tracker.close(last_instant(self._plan.assigner, self._tracker.newest))
         if self._by_processing_time:
-            # A window [0, 10) is over when the clock says 10: its last instant is the one before.
+            # A window [0, 10) is over when the clock shows 10: its last instant is the one before.
             before = self._processing_time - 1
             self._processing_time = max(self._processing_time, batch.batch_time)
             after = self._processing_time - 1

@@ -1,4 +1,4 @@
-"""When the last windows end that rows may lie in, as far as every key group can tell: from the largest event time alone."""
+"""The end of the last windows that may have rows, as every key group can derive it from the largest event time alone."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _KNOWN = (CumulatingEventTimeWindows, EventTimeSessionWindows, LookBackWindows, 
 
 
 def last_instant(assigner: WindowAssigner, newest: int) -> int:
-    """The last instant of all windows of rows up to ``newest``, in engine units.
+    """Return the last instant of all windows of rows up to ``newest``, in engine units.
 
     >>> last_instant(TumblingEventTimeWindows(60), 130), last_instant(EventTimeSessionWindows(30), 130)
     (179, 159)
@@ -28,23 +28,19 @@ def last_instant(assigner: WindowAssigner, newest: int) -> int:
     if isinstance(assigner, SeveralWindows):
         return max(last_instant(one, newest) for one in assigner.assigners)
     if isinstance(assigner, PredicateWindows):
-        # A row exactly a gap after the last one would still be in its window.
+        # A row exactly one gap after the last row would still be in its window.
         return min(newest + (assigner.gap or 0), MAX_TIMESTAMP)
     if isinstance(assigner, LookBackWindows):
         return min(newest + assigner.following, MAX_TIMESTAMP)
     if isinstance(assigner, TumblingEventTimeWindows) and assigner.stagger is not WindowStagger.ALIGNED:
-        # Every key group has its own windows: by then those of all are over.
+        # Every key group has its own windows, and by then all of them are over.
         return min(newest + assigner.size - 1, MAX_TIMESTAMP)
-    # Windows may have gaps between them, and the newest row may lie in one.
+    # Windows may have gaps between them, and the newest row may be in a gap.
     return max((window.max_timestamp() for window in assigner.assign_windows(None, newest, 0)), default=newest)
 
 
 def check_closable(assigner: WindowAssigner) -> None:
-    """Refuses windows of which nobody knows beforehand when they end.
-
-    Raises:
-        InvalidPlanError: says which, and what to do.
-    """
+    """Raise InvalidPlanError for windows whose end is unknown beforehand, naming them and the way out."""
     for one in assigner.assigners if isinstance(assigner, SeveralWindows) else (assigner,):
         if isinstance(one, EventTimeSessionWindows) and not isinstance(one.gap, int):
             raise InvalidPlanError(

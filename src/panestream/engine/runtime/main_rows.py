@@ -1,4 +1,4 @@
-"""The rows of the main output: keys, window, results, and what the plan wants to know of the firing."""
+"""The rows of the main output: keys, window, results, and the requested firing columns."""
 
 from __future__ import annotations
 
@@ -26,19 +26,13 @@ def window_rows(
     kind: int = 0,
     tag: str = MAIN,
 ) -> pa.Table:
-    """Rows of the main output, or of a side output of window functions.
+    """Return rows of the main output, or of a side output (``tag``) of window functions.
 
-    Args:
-        plan: the query.
-        keys: the key columns.
-        bounds: where the window of each row begins and ends, in engine units; None: it is the global window.
-        results: the columns of the results.
-        firing: what the plan wants to know of the firing: see :func:`firing_columns`.
-        kind: the number of the kind of windows, where the query has several.
-        tag: of the output.
+    ``bounds`` are the start and end of each row's window in engine units, or None for the global window. ``firing`` comes from
+    :func:`firing_columns`, and ``kind`` is the number of the kind of windows.
     """
     schema = plan.emitted_schema(tag)
-    # Of several kinds of windows, and of windows without bounds, there are aggregates: what functions return may have no columns.
+    # Several kinds of windows, and windows without bounds, exist for aggregates only; results of functions may lack columns.
     label = [_words(plan.labels, np.full(len(results[0]), kind))] if plan.labels else []
     typed_keys = [as_type(key, field.type) for key, field in zip(keys, plan.key_schema, strict=True)]
     arrays = [*typed_keys, *label, *(_instants(bound, results) for bound in bounds), *results, *firing]
@@ -46,11 +40,7 @@ def window_rows(
 
 
 def side_schema(plan: WindowPlan, tag: str) -> pa.Schema:
-    """The columns that were declared for a side output of window functions.
-
-    Raises:
-        InvalidPlanError: there is no such output.
-    """
+    """Return the declared columns of a side output, or raise InvalidPlanError if it is not declared."""
     declared = plan.side_outputs
     if tag not in declared:
         hint = did_you_mean(tag, declared) if declared else "none is declared"
@@ -61,14 +51,10 @@ def side_schema(plan: WindowPlan, tag: str) -> pa.Schema:
 
 
 def firing_columns(plan: WindowPlan, firings: Ints, numbers: Ints, last: Mask, ops: Ints) -> list[pa.Array]:
-    """The columns after the results, as the plan wants them.
+    """Return the columns after the results that the plan requests.
 
-    Args:
-        plan: the query.
-        firings: when each row's window fired, by its place in :data:`~panestream.engine.plan.FIRINGS`.
-        numbers: how often it had fired before.
-        last: whether it cannot fire again.
-        ops: what the row is in a changelog, by its place in :data:`~panestream.engine.plan.OPS`.
+    ``firings`` and ``ops`` are indexes into :data:`~panestream.engine.plan.FIRINGS` and :data:`~panestream.engine.plan.OPS`.
+    ``numbers`` says how often a row's window had fired before, and ``last`` whether it cannot fire again.
     """
     columns = []
     if plan.with_firing:

@@ -1,4 +1,4 @@
-"""Two streams in one: which columns are whose, and the pairs that a join makes of the rows of a window."""
+"""Two streams in one: the columns of each, and the pairs that a join makes from the rows of a window."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from panestream.engine.kernels.columns import as_type, list_of, one_chunk
 from panestream.engine.kernels.list_pairs import ListPairs
 
 LEFT, RIGHT = SIDES = ("left", "right")
-"""What the sides are called. A row of the two streams has a column for each: its own row in one, null in the other."""
+"""The names of the sides. A row of the two streams has a column for each: its own row in one, null in the other."""
 SIDE_COLUMN = "__side"
-"""The column that says of which side a row is, and of which source partition there."""
+"""The column with the side of a row and its source partition."""
 INNER, LEFT_OUTER, RIGHT_OUTER, FULL_OUTER, LEFT_SEMI, LEFT_ANTI = HOWS = (
     "inner",
     "left",
@@ -27,7 +27,7 @@ INNER, LEFT_OUTER, RIGHT_OUTER, FULL_OUTER, LEFT_SEMI, LEFT_ANTI = HOWS = (
 )
 """The kinds of joins."""
 OF_PAIRS = (INNER, LEFT_OUTER, RIGHT_OUTER, FULL_OUTER)
-"""Those whose results have the columns of both sides: all that interval joins know."""
+"""The kinds whose results have the columns of both sides. Interval joins support only these."""
 _CALLED = {
     **{name: name for name in HOWS},
     "leftouter": LEFT_OUTER,
@@ -39,13 +39,13 @@ _CALLED = {
     "anti": LEFT_ANTI,
     "leftanti": LEFT_ANTI,
 }
-"""What Spark and Flink call them, in small letters and without underscores."""
+"""The names of joins in Spark and Flink, in lower case and without underscores."""
 _AT_ONCE = 1 << 16
-"""So many pairs are made at a time."""
+"""The number of pairs made at a time."""
 
 
 def join_called(how: str) -> str | None:
-    """A kind of joins, by any name that Spark or Flink has for it; None: there is none.
+    """Return a kind of join by any name that Spark or Flink has for it, or None.
 
     >>> join_called("LEFT OUTER"), join_called("left_semi"), join_called("cross")
     ('left', 'left_semi', None)
@@ -56,12 +56,10 @@ def join_called(how: str) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Two streams that are one.
+    """Two streams with the columns ``left`` and ``right``, processed as one.
 
-    Attributes:
-        left, right: the columns of each.
-        keys: what the keys of each are called there.
-        invalid: the output for rows of each side without usable event time; None: they fail the query.
+    ``keys`` has the names of the key columns on each side, and ``invalid`` the output for each side's rows without usable event
+    time, or None to fail the query.
     """
 
     left: pa.Schema
@@ -71,19 +69,18 @@ class Sides:
 
     @staticmethod
     def late_tags(tag: str) -> tuple[str, str]:
-        """The outputs for late rows of the left and of the right side."""
         return f"{tag}_{LEFT}", f"{tag}_{RIGHT}"
 
     def apart(self, rows: pa.Table) -> tuple[pa.Table, pa.Table]:
-        """The rows of each side, with its own columns."""
+        """Return the rows of each side, with its own columns."""
         left, right = (_own(rows.column(name), schema) for name, schema in zip(SIDES, (self.left, self.right), strict=True))
         return left, right
 
 
 def _own(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
-    """The rows of one side: not null, their fields as columns."""
+    """Return the rows of one side (those not null), their fields as columns."""
     rows = one_chunk(column)
-    # Not Table.from_struct_array: before pyarrow 23 it takes all rows where a slice begins with the first.
+    # Not Table.from_struct_array: before pyarrow 23 it takes all rows if a slice starts at the first row.
     fields = rows.filter(rows.is_valid()).flatten()
     return pa.Table.from_arrays(
         [as_type(field, wanted.type) for field, wanted in zip(fields, schema, strict=True)], schema=schema
@@ -92,14 +89,14 @@ def _own(column: pa.ChunkedArray, schema: pa.Schema) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """What a join makes of a key and window: the operator emits the rows of each side as a list, outputs have the pairs.
+    """The pairs that a join makes for a key and window. As in SQL, a row with a null in its key remains unmatched.
 
-    A row whose key has a null meets none, as in SQL.
+    The operator emits the rows of each side as a list, and outputs contain the pairs.
 
     Attributes:
         how: the kind of join, one of :data:`HOWS`.
         left, right: the columns of each side in the results, in the order of the fields of its list.
-        keys: so many of the first columns that the operator emits are keys.
+        keys: the number of key columns at the start of the operator's output.
     """
 
     how: str
@@ -117,19 +114,14 @@ class Pairs:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """What the columns of the two streams are called in the results."""
         return tuple(column.name for column in self._columns)
 
     def schema_of(self, emitted: pa.Schema) -> pa.Schema:
-        """The columns of the results.
-
-        Args:
-            emitted: those that the operator emits, the two lists among them.
-        """
+        """Return the columns of the results, given the operator's columns with the two lists."""
         return pa.schema([*self._around(emitted)[0], *self._columns, *self._around(emitted)[1]])
 
     def kept(self, emitted: pa.Table) -> pa.Table:
-        """The keys and windows that have results."""
+        """Return the keys and windows that have results."""
         emitted = self._unknown_apart(emitted)
         left, right = (pc.greater(pc.list_value_length(emitted.column(name)), 0) for name in SIDES)
         wanted = {
@@ -143,7 +135,7 @@ class Pairs:
         return emitted.filter(wanted)
 
     def _unknown_apart(self, emitted: pa.Table) -> pa.Table:
-        """Keys with a null twice, with the rows of one side each: these do not meet."""
+        """Split keys with a null into two rows with one side each, so that they do not match."""
         keys = emitted.columns[: self.keys]
         if not any(column.null_count for column in keys):
             return emitted
@@ -158,15 +150,10 @@ class Pairs:
         return pa.concat_tables([emitted.filter(pc.invert(unknown)), *sides])
 
     def count(self, kept: pa.Table) -> int:
-        """How many rows there are in the results."""
         return int(self._pairs(kept).counts.sum())
 
     def opened(self, kept: pa.Table) -> Iterator[pa.Table]:
-        """The results, some at a time: as many as there are would not always fit the memory.
-
-        Args:
-            kept: what the operator emits, as :meth:`kept` left it.
-        """
+        """Yield the results of :meth:`kept` rows in portions, because all of them might exceed the memory."""
         before, after = self._around(kept.schema)
         around = kept.select([*before.names, *after.names]).combine_chunks()
         schema = self.schema_of(kept.schema)
@@ -183,14 +170,14 @@ class Pairs:
 
     @staticmethod
     def _around(emitted: pa.Schema) -> tuple[pa.Schema, pa.Schema]:
-        """The columns before the two lists, and those after."""
+        """Return the columns before the two lists, and those after."""
         at = emitted.get_field_index(LEFT)
         fields = list(emitted)
         return pa.schema(fields[:at]), pa.schema(fields[at + 2 :])
 
 
 def _fields(rows: pa.Array, schema: pa.Schema) -> list[pa.Array]:
-    """The fields of structs as columns; null where the struct is."""
+    """Return the fields of structs as columns, null for null structs."""
     return [as_type(field, wanted.type) for field, wanted in zip(rows.flatten(), schema, strict=False)]
 
 

@@ -1,11 +1,10 @@
-"""How long all input has been silent, and where event time stands then: from its last rows on it goes as the clock does.
+"""The duration of silence of all input, after which event time advances with the clock from the last rows on.
 
-Silence is what the source was asked for in vain. A key group that has no rows learns of that when the clock wakes it. So that
-all key groups know the same, all are woken at the same times, whatever they hold: :attr:`Silence.due` follows from what all were
-told.
+Silence is the time during which the source was polled without result. A key group without rows learns of it when the clock wakes
+it. All key groups wake at the same times, whatever their state, because :attr:`Silence.due` depends only on shared data.
 
-A restart loses the time between the last look of a run and the first look of the next run. So the first looks of a run are
-close to each other: each pause is at most twice the time that the look before it counted. A run that stops soon still counts.
+A restart loses the time between the last check of a run and the first check of the next run. So the first checks of a run are
+close to each other: each pause is at most twice the time that the check before it counted. Even a short run counts then.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 STEPS = 10
-"""The longest pause between two looks is the silence that closes windows, divided by this number."""
+"""The longest pause between two checks is the silence that closes windows, divided by this number."""
 
 
 @dataclass(slots=True)
 class Silence:
-    """What is known of pauses, of one key group.
+    """The pauses known to one key group.
 
     Attributes:
-        up: for how long the query has been asking its source, over all runs: the time that it was down is not in it.
-        rows: of that time, when rows last came.
-        heard: the same for each source partition.
-        asked: the clock when the source was last asked; None: never yet.
-        run: of the query, in which it was.
-        due: the clock at which it is to be known next whether the input is silent.
+        up: how long the query has polled its source, over all runs, excluding the time when it was down.
+        rows: the value of ``up`` when rows last came.
+        heard: the value of ``up`` when each source partition last had rows.
+        asked: the clock when the source was last polled, or None.
+        run: the run of the query at that time.
+        due: the clock at which the next check for silence is due.
     """
 
     up: int = 0
@@ -39,14 +38,9 @@ class Silence:
     due: int = 0
 
     def hear(self, partitions: Iterable[str], clock: int, run: str, after: int, tick: int) -> None:
-        """Rows came.
+        """Record rows from some source partitions. ``clock`` is processing time, and ``tick`` its smallest step.
 
-        Args:
-            partitions: those that they are of.
-            clock: processing time.
-            run: of the query, that planned the micro-batch.
-            after: how long the silence must be that matters.
-            tick: the smallest step of the clock.
+        ``run`` is the query's run that planned the micro-batch, and ``after`` the silence that closes windows.
         """
         now = self._go_on(clock, run)
         self.rows = self.up
@@ -54,14 +48,7 @@ class Silence:
         self.due = now + _max_pause(after, tick)
 
     def ask(self, clock: int, run: str, after: int, tick: int) -> bool:
-        """The source was asked in vain; returns whether all has been silent for long enough.
-
-        Args:
-            clock: processing time.
-            run: of the query, that planned the micro-batch.
-            after: how long the silence must be.
-            tick: the smallest step of the clock.
-        """
+        """Record a poll without rows, with arguments as in :meth:`hear`; return whether the silence was long enough."""
         before = self.up
         now = self._go_on(clock, run)
         silent = self.up - self.rows
@@ -70,11 +57,10 @@ class Silence:
         return silent >= after
 
     def of(self, partition: str) -> int:
-        """For how long a source partition has been silent."""
         return self.up - self.heard.setdefault(partition, self.up)
 
     def _go_on(self, clock: int, run: str) -> int:
-        """Time between two questions counts, within a run. A clock that is set back stands still until it is as far again."""
+        """Count the time between two polls within a run. If the clock is set back, time stops until it catches up."""
         before = clock if self.asked is None else self.asked
         if run == self.run:
             self.up += max(clock - before, 0)
@@ -82,12 +68,11 @@ class Silence:
         return self.asked
 
     def to_json(self) -> dict[str, Any]:
-        """What the meta record keeps."""
         return {**asdict(self), "heard": dict(sorted(self.heard.items()))}
 
     @classmethod
     def from_json(cls, saved: Mapping[str, Any] | None) -> Silence:
-        """What it kept; None: nothing yet, as where silence matters from now on only."""
+        """Restore the values; None if silence matters only from now on."""
         return cls() if saved is None else cls(**{**saved, "heard": dict(saved["heard"])})
 
 

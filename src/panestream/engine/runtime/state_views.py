@@ -1,8 +1,8 @@
-"""What is shown of a key group's state: open windows, kept elements, users' states and timers, alike for all operators.
+"""Views of a key group's state for all operators: open windows, stored elements, user states and timers.
 
-Views are computed from state tables, and from nothing else. Their columns are the same whatever the operator, so those of all key
-groups, and of several queries, can be one table; keys, results and elements are structs, so that no name of the user's is in the
-way of another. docs/decisions/0141-views-of-state.md has every column.
+Views are computed from state tables only. Their columns are the same for every operator, so one table can hold the views of all
+key groups, and of several queries. Keys, results and elements are structs, so that users' names cannot collide.
+docs/decisions/0141-views-of-state.md has every column.
 """
 
 from __future__ import annotations
@@ -27,20 +27,18 @@ _BOUNDS = pa.struct([("start", INSTANT), ("end", INSTANT)])
 
 @dataclass(slots=True)
 class WindowRows:
-    """The columns of the view of windows as an operator has them, in engine units; None: unknown, or there are none such.
+    """An operator's columns for the view of windows, in engine units. None if unknown or not applicable.
 
     Attributes:
-        keys: the key columns.
-        starts, ends: the bounds; None: global windows.
-        kinds: the number of the kind of windows, where there are several.
-        results: the aggregates as they stand.
-        contents: what a function of the user's keeps, as text.
-        rows: how many rows went in, or are kept.
-        firings: how often the window has fired.
-        last_firing: the last one, by its place in ``FIRINGS``; -1: none.
-        due: when it fires next, if no row comes; MAX_TIMESTAMP: never.
-        closes: when it goes; MAX_TIMESTAMP: it does not go by time.
-        size: about how many bytes it takes.
+        starts, ends: the bounds, or None for global windows.
+        kinds: the number of the kind of windows, if there are several.
+        results: the current aggregates.
+        contents: the state of a user function, as text.
+        rows: the number of rows taken in, or stored.
+        last_firing: an index into ``FIRINGS``, or -1.
+        due: when it fires next without new rows, or MAX_TIMESTAMP for never.
+        closes: when it is deleted, or MAX_TIMESTAMP if time does not delete it.
+        size: its approximate bytes.
     """
 
     keys: Sequence[pa.Array]
@@ -60,13 +58,7 @@ class WindowRows:
 
 @dataclass(frozen=True, slots=True)
 class ViewSchemas:
-    """The columns of the views of a plan.
-
-    Attributes:
-        plan: the query.
-        group: the number of the key group that is shown.
-        rows: the columns of an element; None: the operator keeps none.
-    """
+    """The columns of a plan's views; ``rows`` are the columns of an element, or None if the operator stores none."""
 
     plan: WindowPlan
     group: int
@@ -78,7 +70,6 @@ class ViewSchemas:
 
     @property
     def windows(self) -> pa.Schema:
-        """Of the open windows."""
         return pa.schema(
             [
                 *self._key,
@@ -100,7 +91,6 @@ class ViewSchemas:
 
     @property
     def elements(self) -> pa.Schema:
-        """Of the kept elements."""
         return pa.schema(
             [
                 *self._key,
@@ -115,26 +105,23 @@ class ViewSchemas:
 
     @property
     def user_state(self) -> pa.Schema:
-        """Of users' states."""
         own = [("of", pa.string()), ("name", pa.string()), ("window_start", INSTANT), ("window_end", INSTANT)]
         return pa.schema([*self._key, *map(_field, own), pa.field("value", pa.string()), pa.field("key_group", pa.int32())])
 
     @property
     def timers(self) -> pa.Schema:
-        """Of timers."""
         own = [("window_start", INSTANT), ("window_end", INSTANT), ("kind", pa.string()), ("time", INSTANT)]
         return pa.schema([*self._key, *map(_field, own), pa.field("key_group", pa.int32())])
 
     # -- tables --------------------------------------------------------------------------------------------------------
 
     def with_windows(self, shown: pa.Table, **others: pa.Table) -> StateViews:
-        """The views of an operator that has windows, and maybe others; where there are no timers they follow from ``due``."""
+        """Return the views of an operator with windows; without a view of timers, timers follow from ``due``."""
         found = {"elements": self.elements.empty_table(), "user_state": self.user_state.empty_table(), **others}
         timers = found.get("timers")
         return StateViews(shown, found["elements"], found["user_state"], self._due(shown) if timers is None else timers)
 
     def windows_of(self, given: WindowRows) -> pa.Table:
-        """The view of open windows."""
         schema, count = self.windows, given.count
         labels = None if given.kinds is None or not self.plan.labels else pa.array(self.plan.labels).take(pa.array(given.kinds))
         columns: dict[str, Any] = {
@@ -158,7 +145,7 @@ class ViewSchemas:
     def elements_of(
         self, keys: Sequence[pa.Array], count: int, columns: dict[str, Any], rows: Sequence[pa.Array] | None
     ) -> pa.Table:
-        """The view of elements: ``rows`` are the columns of those that are rows of the input."""
+        """Return the view of elements; ``rows`` are the columns of elements that are input rows."""
         schema = self.elements
         given = {"key": self.key(keys), "key_group": self._group(count), **columns}
         if rows is not None and "element" in schema.names:
@@ -166,15 +153,12 @@ class ViewSchemas:
         return _table(schema, given, count)
 
     def user_state_of(self, keys: Sequence[pa.Array], count: int, columns: dict[str, Any]) -> pa.Table:
-        """The view of users' states."""
         return _table(self.user_state, {"key": self.key(keys), "key_group": self._group(count), **columns}, count)
 
     def timers_of(self, keys: Sequence[pa.Array], count: int, columns: dict[str, Any]) -> pa.Table:
-        """The view of timers."""
         return _table(self.timers, {"key": self.key(keys), "key_group": self._group(count), **columns}, count)
 
     def key(self, columns: Sequence[pa.Array]) -> pa.Array | None:
-        """Key columns as one struct."""
         return _struct(columns, pa.struct(list(self.plan.key_schema))) if len(self.plan.key_schema) else None
 
     def _due(self, shown: pa.Table) -> pa.Table:
@@ -195,19 +179,19 @@ class ViewSchemas:
 
 
 def instants(times: Ints | pa.Array | None) -> pa.Array | None:
-    """Times in engine units as timestamps; the end of time is none."""
+    """Return times in engine units as timestamps, with null for the end of time."""
     if times is None or isinstance(times, pa.Array):
         return times if times is None else times.cast(INSTANT)
     return pa.array(np.ascontiguousarray(times), mask=np.asarray(times) == MAX_TIMESTAMP).cast(INSTANT)
 
 
 def reached_by(saved: StateTables, *, by_processing_time: bool) -> int:
-    """How far the time of the windows had come."""
+    """Return the progress of window time."""
     return int(saved.header["clock"] - 1 if by_processing_time else saved.header["watermarks"]["watermark"])
 
 
 def share(size: int, parts: Ints) -> Ints:
-    """What each of some windows takes of ``size`` bytes, by the number of rows of state that it is made of."""
+    """Divide ``size`` bytes among windows by their numbers of state rows."""
     whole = int(parts.sum())
     return parts * (size // whole) if whole else parts
 
@@ -232,7 +216,7 @@ def _struct(columns: Sequence[Any], type_: pa.StructType) -> pa.Array:
 
 
 def _table(schema: pa.Schema, columns: dict[str, Any], count: int) -> pa.Table:
-    """A table of the columns that are known; the others are null."""
+    """Return a table of the known columns, with nulls for the others."""
     arrays = []
     for field in schema:
         column = columns.get(field.name)

@@ -1,4 +1,4 @@
-"""What a key group knows of time, as a table: its watermark, what is closed, and how far each source partition is."""
+"""The progress of time in a key group as a table: its watermark, closed windows, and the progress of each source partition."""
 
 from __future__ import annotations
 
@@ -25,17 +25,11 @@ WATERMARKS = pa.schema(
         pa.field("silent", pa.duration("us")),
     ]
 )
-"""One row for each source partition that the key group knows; one without partition where it knows none."""
+"""One row for each known source partition, or one row without a partition if none is known."""
 
 
 def watermarks_of(plan: WindowPlan, header: Mapping[str, Any], group: int) -> pa.Table:
-    """The watermarks of a key group.
-
-    Args:
-        plan: the query.
-        header: of its state tables.
-        group: its number.
-    """
+    """Return the watermarks of key group number ``group``, given the header of its state tables."""
     tracker = WatermarkTracker.from_json(plan.watermark, header["watermarks"])
     alike = {
         "key_group": group,
@@ -58,7 +52,7 @@ def watermarks_of(plan: WindowPlan, header: Mapping[str, Any], group: int) -> pa
 
 
 def known(time: int) -> int | None:
-    """A time in engine units; None where there is none yet, and where all time is over."""
+    """Return a time in engine units, or None before the first time and after the end of time."""
     return None if time in (MIN_TIMESTAMP, MAX_TIMESTAMP) else time
 
 

@@ -1,7 +1,7 @@
-"""Rows that cross the exchange as they are, each with its event time, and are late by that alone.
+"""Rows that cross the exchange unchanged, with their event times, which alone decide whether they are late.
 
-For operators whose results follow from the rows near a row: once the watermark has reached a time, what comes at that time or
-before is late, whatever window it could still have been part of.
+This suits operators whose results depend on the rows near a row. Once the watermark has reached a time, any row at that time or
+before is late, even if a window could still include it.
 """
 
 from __future__ import annotations
@@ -16,25 +16,20 @@ from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput
 
 ROWS = "rows"
-"""What crosses the exchange."""
+"""The kind of payload that carries such rows."""
 _INSTANT = pa.timestamp("us")
-"""What event times travel as: the payload drops the decimal places that they have in common."""
+"""The type of event times in the exchange; the payload drops their common trailing zeros."""
 
 
 def timed_schema(plan: WindowPlan, inputs: Sequence[pa.DataType]) -> pa.Schema:
-    """Keys, event time, the inputs; for a late output the whole row.
-
-    Args:
-        plan: the query.
-        inputs: the types of what the operator takes of a row.
-    """
+    """Return the columns of timed rows: keys, event time, the operator's inputs, and the whole row for a late output."""
     whole = [] if plan.late_tag is None or plan.row_schema is None else plan.row_schema.types
     types = [*plan.key_schema.types, _INSTANT, *inputs, *whole]
     return pa.schema([(str(place), type_) for place, type_ in enumerate(types)])
 
 
 def pack_timed(plan: WindowPlan, chunk: Chunk, schema: pa.Schema) -> Iterator[tuple[str, pa.Table]]:
-    """Packs a chunk; ``schema`` is that of :func:`timed_schema`."""
+    """Pack a chunk with the columns of :func:`timed_schema`."""
     whole = [] if plan.late_tag is None or chunk.rows is None else [column.combine_chunks() for column in chunk.rows.columns]
     columns = [*chunk.keys, pa.array(chunk.times).view(_INSTANT), *chunk.values, *whole]
     yield ROWS, pa.Table.from_arrays(columns, schema=schema)
@@ -42,15 +37,7 @@ def pack_timed(plan: WindowPlan, chunk: Chunk, schema: pa.Schema) -> Iterator[tu
 
 @dataclass(frozen=True, slots=True)
 class TimedRows:
-    """The rows of a micro-batch that are not late, and those that are.
-
-    Attributes:
-        keys: the key columns.
-        times: event times.
-        inputs: what the operator takes.
-        late: how many rows were late.
-        late_rows: these whole, where the plan has an output for them.
-    """
+    """The rows of a micro-batch that are not late; ``late_rows`` has the late ones whole if the plan has an output for them."""
 
     keys: list[pa.Array]
     times: Ints
@@ -60,13 +47,9 @@ class TimedRows:
 
     @classmethod
     def of(cls, batch: GroupInput, plan: WindowPlan, inputs: int, reached: int) -> TimedRows | None:
-        """Unpacks what a micro-batch brings; None: no rows.
+        """Unpack the parts of :func:`pack_timed`, with ``inputs`` inputs, or return None without rows.
 
-        Args:
-            batch: with the parts that :func:`pack_timed` made.
-            plan: the query.
-            inputs: how many there are.
-            reached: where the watermark stood before.
+        Rows up to ``reached``, the watermark before the micro-batch, are late.
         """
         arrived, width = batch.of(ROWS), len(plan.key_schema)
         if not arrived:

@@ -13,16 +13,12 @@ from panestream.engine.plan import Top
 
 
 def largest_per_window(which: Int64s, results: pa.Table, top: Top, keys: Sequence[str]) -> tuple[Int64s, pa.Table]:
-    """Of each window the ``top.n`` rows with the largest ``top.by`` (nulls last), ties to the smaller key (nulls first).
+    """Return the ``top.n`` rows of each window with the largest ``top.by`` (nulls last), ties by smaller key (nulls first).
 
-    Args:
-        which: the window of each row of ``results``.
-        results: key columns and results.
-        top: how many, and by which column.
-        keys: the names of the key columns.
+    ``which`` is the window of each row of ``results``, whose key columns are ``keys``.
     """
     if pa.types.is_floating(results.schema.field(top.by).type):
-        # Arrow sorts NaN last whatever the direction, SQL takes it for the largest: make that a column of its own.
+        # Arrow always sorts NaN last, while SQL treats it as the largest, so NaN gets its own column.
         sorted_by = results.append_column("__nan", pc.is_nan(pc.fill_null(results.column(top.by), 0.0)))
         order = [("__nan", "descending"), (top.by, "descending")]
     else:

@@ -1,4 +1,4 @@
-"""How far event time is in one key group: the watermark that follows from the reports, and which windows and panes it closes."""
+"""The progress of event time in one key group: the watermark from the reports, and the windows and panes that it closes."""
 
 from __future__ import annotations
 
@@ -18,18 +18,17 @@ from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_durat
 from panestream.windowing.watermarks import WatermarkStrategy
 
 BEYOND_ALL = 2**62
-"""Beyond every pane and window number: event times are kept within ±2**62."""
+"""A number beyond every pane and window number: event times are within ±2**62."""
 
 
 @dataclass(slots=True)
 class SourcePartition:
-    """What is known of one source partition.
+    """The progress of one source partition.
 
     Attributes:
-        max_timestamp: its largest event time; ``MIN_TIMESTAMP``: it is expected, and had no rows yet.
-        emitted: the largest watermark that the user's own generator emitted for it.
-        silent: for how long it has been silent, in engine units; None: it had rows when the source was last asked, or nobody has
-            asked in this run.
+        max_timestamp: its largest event time, or ``MIN_TIMESTAMP`` if it is expected and has not had rows yet.
+        emitted: the largest watermark that its user-defined generator emitted.
+        silent: how long it has been silent, in engine units. None if it had rows at the last poll, or was not polled in this run.
     """
 
     max_timestamp: int
@@ -39,17 +38,15 @@ class SourcePartition:
 
 @dataclass(slots=True)
 class WatermarkTracker:
-    """Turns the largest event times seen per source partition into one watermark that never goes back.
+    """Turns the largest event times per source partition into one watermark that never goes back.
 
-    Every key group is handed every report, so all groups of a query agree after every micro-batch.
+    Every key group gets every report, so all groups of a query agree after every micro-batch.
 
     Attributes:
-        strategy: the recipe.
-        watermark: how far event time has come.
         partitions: the source partitions that were seen or are expected.
-        run: of the query, that planned the micro-batch in which the source was last asked; empty: unknown.
+        run: the run of the query that planned the last micro-batch with a poll of the source, or empty if unknown.
         asked: the time of that micro-batch.
-        silence: of all input, where the strategy closes windows after some; else None.
+        silence: the silence of all input if the strategy closes windows after some, or None.
         tick: the smallest step of the clock, in engine units.
         before: the watermark before this micro-batch.
     """
@@ -68,9 +65,9 @@ class WatermarkTracker:
             self.silence = Silence()
 
     def take_in(self, batch: GroupInput) -> int:
-        """What a micro-batch reports; returns the watermark.
+        """Take in the reports of a micro-batch and return the watermark.
 
-        A key group that is woken up by the clock gets no reports: the source was asked in vain, if it was.
+        A key group that the clock wakes gets no reports: the source was polled without result, if at all.
         """
         self.before, after = self.watermark, self.strategy.closes_after
         if not batch.has_reports:
@@ -80,34 +77,31 @@ class WatermarkTracker:
             return self.watermark
         if after is not None and self.silence is not None:
             self.silence.hear(batch.seen, batch.batch_time, batch.planned_in, after, self.tick)
-        # What comes again must come to the same: it is of the run that planned it, where that is known.
+        # A repeated micro-batch must give the same result, so it belongs to the run that planned it, if known.
         return self.advance(batch.seen, batch.batch_time, batch.watermarks, batch.planned_in or batch.run)
 
     def close(self, until: int) -> int:
-        """The end of what is available stands for silence that lasted until event time came here; returns the watermark."""
+        """Treat the end of the available input as silence until this event time, and return the watermark."""
         self.watermark = max(self.watermark, until)
         return self.watermark
 
     @property
     def newest(self) -> int:
-        """The largest event time; ``MIN_TIMESTAMP``: there was none yet."""
+        """The largest event time, or ``MIN_TIMESTAMP`` before the first."""
         return max((known.max_timestamp for known in self.partitions.values()), default=MIN_TIMESTAMP)
 
     def wake_up(self) -> int | None:
-        """At or before the time at which the clock is to wake all key groups, to look whether all is silent; None: never."""
+        """Return a time, at or before the due time, at which the clock must wake all key groups to check for silence, or None."""
         if self.silence is None or self.newest == MIN_TIMESTAMP:
             return None
-        # A tick earlier, as who is woken by this is woken when the clock is past it.
+        # One tick earlier, because a key group is woken only when the clock is past the time.
         return self.silence.due - self.tick
 
     def advance(self, seen: Mapping[str, int], batch_time: int, generated: Mapping[str, int] | None = None, run: str = "") -> int:
-        """Takes in what this micro-batch says of each source partition; returns the watermark.
+        """Take in the largest event time of each partition with rows (``seen``) and return the watermark.
 
-        Args:
-            seen: the largest event time of each partition that had rows.
-            batch_time: processing time.
-            generated: what the user's own generator emitted for each partition, where the strategy has one.
-            run: which run of the query planned the micro-batch; another one than before starts the idle timers anew.
+        ``batch_time`` is processing time, ``generated`` has the watermarks of user-defined generators per partition, and ``run``
+        planned the micro-batch. A new run restarts the idle timers.
         """
         for name in self.strategy.expected:
             self.partitions.setdefault(name, SourcePartition(MIN_TIMESTAMP))
@@ -123,23 +117,23 @@ class WatermarkTracker:
         return self.watermark
 
     def _follow(self, reached: Mapping[str, int], is_idle: Callable[[str], bool]) -> None:
-        """Advance to the partition that is the furthest behind, or, if all are idle, to the one that is the furthest ahead."""
+        """Advance to the partition that is furthest behind, or furthest ahead if all are idle."""
         awake = [time for name, time in reached.items() if not is_idle(name)]
         self.watermark = max(self.watermark, min(awake) if awake else max(reached.values(), default=MIN_TIMESTAMP))
 
     def _forget_placeholders(self) -> None:
-        """A side with partitions of its own is expected by its name; once one of them is known, nobody has that name."""
+        """Forget the name of an expected side once a partition of this side is known."""
         for side, _ in self.strategy.sides:
             if any(name.startswith(f"{side}/") for name in self.partitions):
                 self.partitions.pop(side, None)
 
     def silent_for(self, name: str) -> int | None:
-        """How long a source partition has been silent, as far as it was counted; None: it was not."""
+        """Return how long a source partition has been silent as far as counted, or None."""
         counted = self.partitions[name].silent
         return counted if self.silence is None else max(self.silence.of(name), counted or 0)
 
     def measure(self, batch: GroupInput, metrics: GroupMetrics) -> None:
-        """Fills in what is the same in all key groups."""
+        """Fill in the metrics that are the same in all key groups."""
         metrics.input_rows, metrics.invalid_rows, metrics.history_rows = batch.input_rows, batch.invalid_rows, batch.history_rows
         metrics.watermark_before = None if self.before == MIN_TIMESTAMP else self.before
         metrics.watermark = None if self.watermark == MIN_TIMESTAMP else self.watermark
@@ -148,11 +142,7 @@ class WatermarkTracker:
         metrics.idle_partitions = sum(map(self._is_idle, self.partitions))
 
     def by_partition(self, most: int | None = MOST_PARTITIONS) -> list[tuple[str, int | None, int | None, bool]]:
-        """Of each source partition: name, largest event time, watermark, whether it is idle. The furthest behind first.
-
-        Args:
-            most: so many at most; None: all.
-        """
+        """Return name, largest event time, watermark and idleness of at most ``most`` partitions, the furthest behind first."""
         behind = sorted((self._watermark_of(name), name) for name in self.partitions)
         found: list[tuple[str, int | None, int | None, bool]] = []
         for watermark, name in behind[:most]:
@@ -170,21 +160,21 @@ class WatermarkTracker:
             return known.emitted
         if strategy.delay is None or known.max_timestamp == MIN_TIMESTAMP:
             return MIN_TIMESTAMP
-        # Flink's minus one: a row with exactly the largest event time seen may still come.
+        # Flink also subtracts one: a row with exactly the largest event time may still come.
         return known.max_timestamp - strategy.delay - 1
 
     def _follow_clock(self, silence: Silence, silent: bool) -> None:
-        """Event time of each partition goes on from its last row, where all have been silent for long enough."""
+        """Advance event time from the last row of each partition if all have been silent long enough."""
         known = [name for name in self.partitions if self._watermark_of(name) != MIN_TIMESTAMP]
         reached = {name: self._watermark_of(name) + silence.of(name) for name in known}
         if silent:
             self._follow(reached, self._is_idle_by_now)
 
     def _note_silence(self, seen: Mapping[str, int], batch_time: int, run: str) -> None:
-        """Counts how long the partitions without rows have been silent: by the micro-batches that asked for them in vain.
+        """Count how long the partitions without rows have been silent, by the micro-batches that polled them without result.
 
-        What went by while nobody asked is not silence: the time before the first of these micro-batches, and before a run began.
-        Between two of them it is, for half the timeout at most: one slow micro-batch makes nobody idle.
+        Time without polls is not silence: neither before the first of these micro-batches nor before a run. The time between two
+        of them counts, up to half the timeout, so that a single slow micro-batch makes no partition idle.
         """
         for name, known in self.partitions.items():
             timeout = self._strategy_of(name).idle_timeout
@@ -200,12 +190,11 @@ class WatermarkTracker:
         return timeout is not None and known.silent is not None and known.silent >= timeout
 
     def _is_idle_by_now(self, name: str) -> bool:
-        """Whether a partition is idle, if silence of all input counts as well."""
+        """Return whether a partition is idle, counting the silence of all input as well."""
         timeout = self._strategy_of(name).idle_timeout
         return timeout is not None and (self.silent_for(name) or 0) >= timeout
 
     def to_json(self) -> dict[str, Any]:
-        """What the meta record keeps."""
         return {
             "watermark": self.watermark,
             "partitions": {name: list(astuple(known)) for name, known in sorted(self.partitions.items())},
@@ -217,10 +206,10 @@ class WatermarkTracker:
 
     @classmethod
     def from_json(cls, strategy: WatermarkStrategy, saved: Mapping[str, Any], tick: int = 1) -> WatermarkTracker:
-        """What the meta record kept, under a strategy that may be another one by now.
+        """Restore the values of the meta record under a strategy that may have changed.
 
-        What another column told apart is forgotten: such a partition has no rows any more, and would hold the watermark for ever.
-        So is a partition that had none yet, and is expected no more.
+        Partitions by another column are forgotten, because they would never get rows again and hold the watermark back forever.
+        So are partitions without rows that are not expected any more.
         """
         same = saved["by"] == _folded(strategy.partition_column)
         kept = {name: SourcePartition(*values) for name, values in saved["partitions"].items() if same}
@@ -232,46 +221,43 @@ class WatermarkTracker:
 
 
 def _folded(column: str | None) -> str | None:
-    """A column's name in whatever case it was written."""
+    """Return a column's name regardless of case."""
     return None if column is None else column.casefold()
 
 
 @dataclass(slots=True)
 class Closing:
-    """How far windows of event time are closed in one key group.
+    """The progress of closing event-time windows in one key group.
 
-    What a closed window held is gone: if rows were taken for it again, a result of these few would stand beside the whole one, or
-    in its place. So what was closed under one lateness stays closed under a larger one, and the operators keep :attr:`until` in
-    their meta records.
-
-    Attributes:
-        lateness: how long after its end a window takes rows.
-        until: windows whose last instant is this or before were closed in an earlier micro-batch. It never goes back.
+    The content of a closed window is deleted. If it took rows again, a result of these few would appear in addition to the
+    complete one, or replace it. So windows closed under one lateness stay closed under a larger one, and operators store
+    :attr:`until` in their meta records. Windows whose last instant is ``until`` or earlier were closed in an earlier micro-batch;
+    it never goes back.
     """
 
     lateness: int = 0
     until: int = MIN_TIMESTAMP
 
     def at(self, time: int) -> int:
-        """Windows whose last instant is this or before are closed when time has come to ``time``."""
+        """Return the last instant up to which windows are closed at ``time``."""
         if time in (MIN_TIMESTAMP, MAX_TIMESTAMP):
             return max(time, self.until)
         return max(time - self.lateness, self.until)
 
     def reach(self, time: int) -> int:
-        """Time has come to ``time`` and a micro-batch is over: what is closed now is closed for good. Returns :meth:`at`."""
+        """Close windows permanently after a micro-batch that reached ``time``, and return :meth:`at`."""
         self.until = self.at(time)
         return self.until
 
 
 def closing_times(last: Ints, lateness: int) -> Ints:
-    """When windows go whose last instants these are; the end of time is as late as it gets."""
+    """Return when windows with these last instants close, at most at the end of time."""
     found: Ints = np.minimum(last, MAX_TIMESTAMP - lateness) + lateness
     return found
 
 
 def last_ended(one: AlignedWindows, time: int) -> int:
-    """The last window whose ``max_timestamp`` time has reached."""
+    """Return the last window whose ``max_timestamp`` is not after ``time``."""
     if time == MIN_TIMESTAMP:
         return -BEYOND_ALL
     return BEYOND_ALL if time == MAX_TIMESTAMP else one.first_ending_after(time + 1) - 1
@@ -279,22 +265,17 @@ def last_ended(one: AlignedWindows, time: int) -> int:
 
 @dataclass(slots=True)
 class LatenessPolicy:
-    """The ends of windows and of panes.
-
-    Attributes:
-        grid: the panes.
-        closing: how far windows are closed; by processing time without lateness.
-    """
+    """The ends of windows and panes; windows of processing time close without lateness."""
 
     grid: PaneGrid
     closing: Closing
 
     def closed(self, time: int) -> int:
-        """Windows that end up to then take no more rows."""
+        """Return the time up to which ended windows refuse rows."""
         return self.closing.at(time)
 
     def first_live_pane(self, closed: int) -> int:
-        """The first pane that a window still needs."""
+        """Return the first pane that a window still needs."""
         if closed == MIN_TIMESTAMP:
             return -BEYOND_ALL
         if closed == MAX_TIMESTAMP:
@@ -302,20 +283,12 @@ class LatenessPolicy:
         return min(self.grid.pane_of(one.start_of(last_ended(one, closed) + 1)) for one in self.grid.windows)
 
     def kept_from(self, closed: int) -> int:
-        """The instant before which no rows are kept, since no window needs them."""
+        """Return the instant before which rows are deleted because no window needs them."""
         first = self.first_live_pane(closed)
         return MIN_TIMESTAMP if first == -BEYOND_ALL else min(self.grid.start_of(first), MAX_TIMESTAMP)
 
     def check_kept(self, since: int, closed: int) -> None:
-        """Refuses windows that need rows which were not kept.
-
-        Args:
-            since: rows before this instant were not.
-            closed: windows that end up to then take no more rows.
-
-        Raises:
-            PlanMismatchError: an open window begins earlier.
-        """
+        """Raise PlanMismatchError if a window open after ``closed`` starts before ``since``, where the stored rows begin."""
         wanted = self.kept_from(closed)
         if wanted < since:
             raise PlanMismatchError(
@@ -324,18 +297,18 @@ class LatenessPolicy:
             )
 
     def taken(self, panes: Int64s, closed: int) -> npt.NDArray[np.bool_]:
-        """Which panes lie in a window that still takes rows."""
+        """Return which panes are in a window that still takes rows."""
         return self.grid.taken(panes, [last_ended(one, closed) + 1 for one in self.grid.windows])
 
     def too_late(self, panes: Int64s, times: Int64s, closed: int) -> npt.NDArray[np.bool_]:
-        """Which rows are late: no window takes them, and time has passed them (a row between two windows may be early)."""
+        """Return which rows are late: no window takes them and time has passed them (a row between two windows may be early)."""
         found = ~self.taken(panes, closed)
         if self.grid.has_gaps:
             found &= ~self.grid.in_gap(panes) | (times <= closed)
         return found
 
     def first_open_pane(self, time: int) -> int:
-        """The first pane whose end time has not reached."""
+        """Return the first pane whose end is after ``time``."""
         if time == MIN_TIMESTAMP:
             return -BEYOND_ALL
         return BEYOND_ALL if time == MAX_TIMESTAMP else self.grid.pane_of(time + 1)

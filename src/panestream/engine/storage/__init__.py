@@ -1,1 +1,1 @@
-"""What rests in a key group's state: payloads, seals, blocks of panes and pages of keys."""
+"""The stored state of a key group: payloads, seals, blocks of panes and pages of keys."""

@@ -1,10 +1,10 @@
-"""What is looked at before and after Arrow reads a stream: it believes what a stream says of itself.
+"""Checks of Arrow streams before and after Arrow reads them, because Arrow trusts what a stream declares.
 
-The seals (:mod:`panestream.engine.storage.sealed_state`) find accidents. Who can write to a checkpoint can seal what he made: a
-few bytes that unpack into gigabytes, or an offset that leads outside of the values, where Arrow would read whatever is there.
-Neither is ever written here, so a stream that has one is refused.
+The seals (:mod:`panestream.engine.storage.sealed_state`) detect accidents. Anyone who can write to a checkpoint can also seal a
+forged value: a few bytes that unpack into gigabytes, or an offset outside the values, at which Arrow would read foreign memory.
+Neither occurs in streams of panestream, so such a stream is refused.
 
-It runs for every value of the state that is read: so it is written with few calls.
+The checks run for every value of the state that is read, so they use few calls.
 """
 
 from __future__ import annotations
@@ -17,32 +17,26 @@ import numpy.typing as npt
 import pyarrow as pa
 
 _DICTIONARY, _RECORD_BATCH = 2, 3
-"""Kinds of messages (Arrow's Message.fbs). Dictionaries cross the exchange (names of files), and never rest in state."""
+"""Kinds of messages (Arrow's Message.fbs). Dictionaries cross the exchange (file names), and are never stored in state."""
 _CONTINUES = 0xFFFFFFFF
 _MOST_ROWS = 2**31 - 1
 _PREFIX = struct.Struct("<II")
 _INT, _LONG = struct.Struct("<i"), struct.Struct("<q")
 _VTABLE = struct.Struct("<HHHHHH")
-"""Of a table of FlatBuffers: its own length, that of the table, and where the first four fields are; 0: not set.
+"""A FlatBuffers table: its own length, the length of the data, and the offsets of the first four fields (0 if not set).
 
-Of a message these are version, kind, header, length of the body; of a record batch rows, nodes, buffers, compression."""
+A message has the fields version, kind, header and body length. A record batch has rows, nodes, buffers and compression.
+"""
 
 
 def check_stream(payload: bytes | memoryview | pa.Buffer, *, dictionaries: bool = False) -> None:
-    """Refuses a stream that is cut, compressed, has dictionaries, or says that it has more rows than there can be.
+    """Raise ValueError for a stream that is cut or compressed, or declares too many rows or dictionaries that are not allowed.
 
-    Reads the few bytes that describe each message, and none of the values.
-
-    Args:
-        payload: the stream.
-        dictionaries: whether it may have some: what this job's own tasks sent.
-
-    Raises:
-        ValueError: says what is wrong.
+    It reads only the few bytes that describe each message. Streams from this job's own tasks may have dictionaries.
     """
     data = memoryview(payload)
     try:
-        # The schema has no body; what is in it Arrow checks.
+        # The schema lacks a body, and Arrow checks its content.
         at = _after_mark(data, 0)
         while True:
             mark, size = _PREFIX.unpack_from(data, at)
@@ -63,7 +57,7 @@ def _after_mark(data: memoryview, at: int) -> int:
 
 
 def _check_message(data: memoryview, at: int, *, dictionaries: bool) -> int:
-    """Checks what a message says of itself, and returns how long its body is."""
+    """Check the declarations of a message and return the length of its body."""
     message = at + _INT.unpack_from(data, at)[0]
     vtable = message - _INT.unpack_from(data, message)[0]
     outer, _, _, kind, header, body = _VTABLE.unpack_from(data, vtable)
@@ -73,7 +67,7 @@ def _check_message(data: memoryview, at: int, *, dictionaries: bool) -> int:
         _check_batch(data, message + header + _INT.unpack_from(data, message + header)[0])
     elif not dictionaries or data[message + kind] != _DICTIONARY:
         raise ValueError(f"a message is of the kind {data[message + kind]}, which is never written here")
-    # What is at its default at the end of a table is left out, and so is its place: here a body of no bytes.
+    # FlatBuffers omits default values at the end of a table, including their places: here a body of zero bytes.
     size = _LONG.unpack_from(data, message + body)[0] if outer >= _VTABLE.size and body else 0
     if size < 0:
         raise ValueError("a message says that its body is shorter than nothing")
@@ -91,16 +85,9 @@ def _check_batch(data: memoryview, batch: int) -> None:
 
 
 def check_columns(table: pa.Table, *, dictionaries: bool = False) -> None:
-    """Refuses columns whose lengths and offsets do not fit the values that are there.
+    """Raise pyarrow.ArrowInvalid if lengths or offsets of columns do not fit the values.
 
-    Whether strings are UTF-8 is not looked at: Spark does not ask either, and what it has comes through.
-
-    Args:
-        table: what Arrow read.
-        dictionaries: whether columns may have some.
-
-    Raises:
-        pyarrow.ArrowInvalid: says where.
+    Strings may be invalid UTF-8, because Spark does not check either and passes them on.
     """
     table.validate()
     for column in table.columns:
@@ -112,7 +99,7 @@ def check_columns(table: pa.Table, *, dictionaries: bool = False) -> None:
 
 
 def _check(array: pa.Array) -> None:
-    """Offsets go up and end inside of the values, here and in all parts; the lengths :meth:`pyarrow.Table.validate` has seen."""
+    """Check that offsets ascend and end within the values, in all parts. :meth:`pyarrow.Table.validate` checked the lengths."""
     check = _CHECKS.get(array.type.id)
     if check is not None:
         check(array)
@@ -164,7 +151,7 @@ def _check_fixed(array: pa.Array) -> None:
 
 
 def _check_all(array: pa.Array) -> None:
-    """By Arrow itself, which looks at strings as well."""
+    """Leave the check to Arrow, which examines strings as well."""
     array.validate(full=True)
 
 
@@ -180,6 +167,6 @@ _CHECKS: dict[int, Callable[[pa.Array], None]] = {
     **dict.fromkeys((pa.large_list_view(pa.null()).id, pa.sparse_union([]).id), _check_all),
     **dict.fromkeys((pa.dictionary(pa.int8(), pa.null()).id, pa.run_end_encoded(pa.int32(), pa.null()).id), _check_all),
 }
-"""By the number of a type; what is not here has neither offsets nor parts, and nothing in it can lead outside."""
+"""The check of each type id. All other types have neither offsets nor parts, so they cannot point outside."""
 
 __all__ = ["check_columns", "check_stream"]

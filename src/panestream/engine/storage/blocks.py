@@ -1,8 +1,8 @@
-"""An append-only store of rows by pane, over a key group's state.
+"""An append-only store of rows by pane, in a key group's state.
 
-Every micro-batch appends a *run* of its rows, sorted by pane, in *blocks* of bounded size. A block is never rewritten because
-of a row; it goes when its last pane is closed. When there are many small runs they are merged into larger ones (eight of a level
-make one of the next), so that a long window fed by many batches is read in a few calls.
+Every micro-batch appends a *run* of its rows, sorted by pane, in *blocks* of bounded size. A new row never rewrites a block; a
+block is deleted when its last pane is closed. Many small runs are merged into larger ones (eight of a level make one of the
+next), so that a long window fed by many batches is read in a few calls.
 """
 
 from __future__ import annotations
@@ -21,30 +21,27 @@ from panestream.engine.storage.state import State
 from panestream.errors import StateDamagedError
 
 Merge = Callable[[Sequence[pa.Table]], pa.Table]
-"""Makes one table, sorted by pane, of several in the order of arrival."""
+"""A function that merges several tables, in the order of arrival, into one sorted by pane."""
 _META = "meta"
 _INDEX = ("store", "key", "order", "level", "low", "high", "rows", "size")
 _FAN_IN = 8
 _BLOCK_ROWS = 1 << 16
-"""A block of several panes has no more rows: who wants a few panes should not have to read thousands."""
+"""The largest number of rows in a block of several panes, so that reading a few panes does not load thousands of rows."""
 _BLOCK_BYTES = 16 << 20
-"""Nor has any more bytes, be it of one pane: a value goes through memory several times on its way to the store."""
+"""The largest size of any block, because a value is copied several times on its way to the store."""
 _MERGED_BYTES = 64 << 20
-"""Runs of rows that have more bytes together are not merged: it saves calls, and these are few beside the bytes."""
+"""Larger runs are not merged: merging saves calls, and these are few compared with the bytes."""
 _NO_LEVEL = 99
-"""The level of runs that are not merged any more."""
+"""The level of runs that are never merged again."""
 
 
 class Block(NamedTuple):
-    """One entry of the index: where a block is, and what it holds.
+    """An index entry that describes a block.
 
     Attributes:
-        key: its key in the state.
-        order: its run, numbered in the order of arrival (a merged run stands where its first part stood).
+        order: the number of its run, in the order of arrival (a merged run takes the place of its first part).
         level: how often its rows were merged.
-        low, high: the first and the last pane in it.
-        rows: in it.
-        size: bytes.
+        low, high: its first and last pane.
     """
 
     key: int
@@ -61,12 +58,10 @@ class PaneBlocks:
     """The blocks of one kind of rows. :class:`StoredBlocks` keeps :attr:`index` and :attr:`next_key` in the meta record.
 
     Attributes:
-        state: of the key group.
-        space: where the blocks are in it.
-        schema: of the rows; ``pane`` is one of the columns.
-        merge: how runs become one.
-        most_rows: runs that have more rows together, or many bytes, are left as they are; None: all are merged.
-        hole: no block spans so many panes without rows.
+        space: the space of the blocks in the state.
+        schema: the columns of the rows, with ``pane`` among them.
+        most_rows: the limit above which runs are not merged (there is also a limit of bytes), or None to merge all.
+        hole: the number of panes without rows at which a block ends.
     """
 
     state: State
@@ -80,7 +75,7 @@ class PaneBlocks:
     _loaded: dict[int, pa.Table] = field(default_factory=dict)
 
     def read(self, first_pane: int, end_pane: int) -> list[pa.Table]:
-        """The rows of the panes ``first_pane <= pane < end_pane``, a table for each block that has any, in arrival order."""
+        """Return the rows with ``first_pane <= pane < end_pane``, a table for each block that has any, in arrival order."""
         parts = []
         for block in self.index:
             if block.low < end_pane and block.high >= first_pane:
@@ -90,12 +85,12 @@ class PaneBlocks:
         return parts
 
     def read_spans(self, low: Int64s, end: Int64s) -> list[pa.Table]:
-        """The same for several spans of panes ``[low[i], end[i])``, ascending and disjoint."""
+        """Read several spans of panes ``[low[i], end[i])``, ascending and disjoint."""
         parts = [_spans_of(self._load(block), low, end) for block in self.in_spans(low, end)]
         return [part for part in parts if part.num_rows]
 
     def in_spans(self, low: Int64s, end: Int64s) -> list[Block]:
-        """The blocks that :meth:`read_spans` reads."""
+        """Return the blocks that :meth:`read_spans` reads."""
         if not self.index or not len(low):
             return []
         last = np.searchsorted(low, np.asarray([block.high for block in self.index]), "right") - 1
@@ -103,36 +98,36 @@ class PaneBlocks:
         return [self.index[place] for place in np.flatnonzero(wanted).tolist()]
 
     def bytes_of(self, first_pane: int, end_pane: int) -> int:
-        """How many bytes the blocks have that :meth:`read` would read."""
+        """Return the total bytes of the blocks that :meth:`read` would read."""
         return sum(block.size for block in self.index if block.low < end_pane and block.high >= first_pane)
 
     def scan(self, first_pane: int, end_pane: int) -> Iterator[pa.Table]:
-        """What :meth:`read` gives, one block after the other, none of which is kept in memory."""
+        """Yield the tables of :meth:`read` without keeping blocks in memory."""
         for block in self.index:
             if block.low < end_pane and block.high >= first_pane:
                 yield pane_range(self._passing(block), first_pane, end_pane)
 
     def scan_spans(self, low: Int64s, end: Int64s) -> Iterator[pa.Table]:
-        """What :meth:`read_spans` gives, one block after the other, none of which is kept in memory."""
+        """Yield the tables of :meth:`read_spans` without keeping blocks in memory."""
         for block in self.in_spans(low, end):
             yield _spans_of(self._passing(block), low, end)
 
     def append(self, table: pa.Table) -> None:
-        """Adds the rows of a micro-batch (sorted by pane)."""
+        """Add the rows of a micro-batch (sorted by pane)."""
         if table.num_rows:
             self._write(table, order=self.next_key, level=0)
 
     def replace(self, table: pa.Table) -> None:
-        """Puts rows (sorted by pane) in the place of all that are there."""
+        """Replace all stored rows by others (sorted by pane)."""
         self._remove(self.index)
         self.append(table)
 
     def drop_before(self, first_live_pane: int) -> None:
-        """Removes the blocks whose last pane is closed."""
+        """Remove the blocks whose last pane is closed."""
         self._remove([block for block in self.index if block.high < first_live_pane])
 
     def compact(self, first_live_pane: int) -> None:
-        """Merges the runs of a level where there are too many of them; closed panes in them go."""
+        """Merge the runs of a level that has too many, and drop closed panes from them."""
         level = 0
         while level <= max((block.level for block in self.index if block.level < _NO_LEVEL), default=-1):
             parts = [block for block in self.index if block.level == level]
@@ -155,7 +150,7 @@ class PaneBlocks:
             self._write(merged, order, level + 1)
 
     def _load(self, block: Block) -> pa.Table:
-        # A block that fires and is merged in the same micro-batch is read once.
+        # Cached, so that a block that fires and is merged in the same micro-batch is read once.
         if block.key not in self._loaded:
             value = self.state.get(self.space, block.key)
             if value is None:
@@ -164,7 +159,7 @@ class PaneBlocks:
         return self._loaded[block.key]
 
     def _passing(self, block: Block) -> pa.Table:
-        """A block that is not kept in memory, unless it was there already."""
+        """Return a block without keeping it in memory, unless it was there already."""
         known = block.key in self._loaded
         table = self._load(block)
         if not known:
@@ -194,18 +189,13 @@ class PaneBlocks:
 
 @dataclass(frozen=True, slots=True)
 class StoredBlocks:
-    """The blocks of a key group, of all kinds of rows, and the meta record with their index.
-
-    Attributes:
-        state: of the key group.
-        stores: all blocks, always in the same order.
-    """
+    """All blocks of a key group, and the meta record with their index. The stores always have the same order."""
 
     state: State
     stores: Sequence[PaneBlocks]
 
     def load(self) -> dict[str, Any] | None:
-        """Reads the meta record; returns its header, and the stores have their indexes. None: the key group is new."""
+        """Read the indexes from the meta record and return its header, or None if the key group is new."""
         saved = self.state.get(_META, 0)
         if saved is None:
             return None
@@ -217,13 +207,12 @@ class StoredBlocks:
         return header
 
     def save(self, header: Mapping[str, Any]) -> None:
-        """Writes the meta record; the blocks are written already."""
+        """Write the meta record, after the blocks."""
         rows = [(number, *block) for number, store in enumerate(self.stores) for block in store.index]
         header = {**header, "next_keys": [store.next_key for store in self.stores]}
         self.state.put(_META, 0, payload.encode_numbers(_INDEX, rows, header))
 
     def sizes(self) -> list[int]:
-        """The bytes of each block."""
         return [block.size for store in self.stores for block in store.index]
 
 
@@ -232,13 +221,13 @@ def _arrival(block: Block) -> tuple[int, int]:
 
 
 def _cuts(panes: Int64s, hole: int) -> list[tuple[int, int]]:
-    """Where to cut sorted rows into blocks: at holes, and between panes where there are too many rows."""
+    """Return where to cut sorted rows into blocks: at holes, and between panes if there are too many rows."""
     edges = [0, *(np.flatnonzero(np.diff(panes) > hole) + 1).tolist(), len(panes)]
     cuts = []
     for begin, end in pairwise(edges):
         start = begin
         while end - start > _BLOCK_ROWS:
-            # The last whole pane that still fits; a single larger one stays together.
+            # The last whole pane that still fits; a single larger one is not divided.
             pane = panes[start + _BLOCK_ROWS]
             cut = int(np.searchsorted(panes, pane))
             if cut <= start:
@@ -252,7 +241,7 @@ def _cuts(panes: Int64s, hole: int) -> list[tuple[int, int]]:
 
 
 def _by_bytes(table: pa.Table, cuts: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
-    """The same, cut further where rows are so large that a block had too many bytes."""
+    """Divide cuts further if rows are so large that a block would have too many bytes."""
     whole = table.nbytes
     for begin, end in cuts:
         size = whole if whole <= _BLOCK_BYTES else table.slice(begin, end - begin).nbytes
@@ -262,7 +251,7 @@ def _by_bytes(table: pa.Table, cuts: Iterable[tuple[int, int]]) -> Iterator[tupl
 
 
 def _spans_of(table: pa.Table, low: Int64s, end: Int64s) -> pa.Table:
-    """The rows of a table, sorted by pane, that lie in some spans."""
+    """Return the rows of a table sorted by pane that are in some spans."""
     panes = table.column("pane").to_numpy()
     span = np.searchsorted(low, panes, "right") - 1
     inside = (span >= 0) & (panes < end[span])
@@ -270,7 +259,7 @@ def _spans_of(table: pa.Table, low: Int64s, end: Int64s) -> pa.Table:
 
 
 def pane_range(table: pa.Table, first_pane: int | None, end_pane: int | None) -> pa.Table:
-    """The rows of a table sorted by pane with ``first_pane <= pane < end_pane`` (None: no bound), without a copy."""
+    """Return the rows with ``first_pane <= pane < end_pane`` (None for no bound) of a table sorted by pane, without a copy."""
     panes = table.column("pane").to_numpy()
     start = 0 if first_pane is None else int(np.searchsorted(panes, first_pane))
     end = len(panes) if end_pane is None else int(np.searchsorted(panes, end_pane))

@@ -1,9 +1,9 @@
-"""Pages: keyed rows over a key group's state, read and written where a micro-batch touches them.
+"""Pages: keyed rows in a key group's state, read and written only if a micro-batch touches them.
 
-A page holds the rows of all keys whose hash lies in its range, so the pages of a batch's keys are found for whole columns at
-once. A page that has grown too large is cut in two or more, neighbours that have shrunk become one: the number of pages follows
-the state. The index (a few numbers per page, among them when the first of its rows is due) belongs in the operator's meta
-record, so nothing is read to find out that nothing is due.
+A page holds the rows of all keys whose hash is in its range, so the pages of a batch's keys are found for whole columns at once.
+A page that grows too large is cut into two or more, and neighbours that shrink are joined, so the number of pages follows the
+state. The index has a few numbers per page, among them the time at which its first row is due. It belongs to the operator's meta
+record, so learning that nothing is due reads nothing else.
 """
 
 from __future__ import annotations
@@ -24,20 +24,19 @@ from panestream.windowing.time import MAX_TIMESTAMP
 
 _SPACE, _META = "pages", "meta"
 MOST_ROWS = 8192
-"""A page with more rows is cut. A call costs as much as some 10 KiB: larger pages save little, and cost where few keys come."""
+"""A page with more rows is cut. A call costs as much as about 10 KiB: larger pages save little and cost more for a few keys."""
 MOST_BYTES = 1 << 20
 _INDEX = ("low", "key", "due", "rows", "size")
 
 
 @dataclass(frozen=True, slots=True)
 class PageEntry:
-    """One entry of the index.
+    """An index entry that describes a page.
 
     Attributes:
-        low: the smallest hash that belongs here; the next page's is where it ends.
-        key: its key in the state; -1: it has no rows, and is not there.
-        due: when the first of its rows asks to be looked at.
-        rows, size: how many rows, and bytes.
+        low: the smallest hash of the page, which ends at the next page's.
+        key: its key in the state, or -1 if it is empty and not stored.
+        due: the time at which the first of its rows needs attention.
     """
 
     low: int
@@ -49,14 +48,7 @@ class PageEntry:
 
 @dataclass(slots=True)
 class KeyedPages:
-    """The pages of one key group.
-
-    Attributes:
-        state: where they rest.
-        schema: of their rows.
-        index: all pages by ``low``; together they cover all hashes.
-        next_key: the next key in the state that is free.
-    """
+    """The pages of one key group, ordered by ``low`` in ``index``. Together they cover all hashes."""
 
     state: State
     schema: pa.Schema
@@ -64,7 +56,7 @@ class KeyedPages:
     next_key: int = 0
 
     def load(self) -> dict[str, Any] | None:
-        """Reads the meta record, and the index in it; returns its header. None: the key group is new."""
+        """Read the index from the meta record and return its header, or None if the key group is new."""
         saved = self.state.get(_META, 0)
         if saved is None:
             return None
@@ -74,38 +66,31 @@ class KeyedPages:
         return header
 
     def save(self, header: Mapping[str, Any]) -> None:
-        """Writes the meta record; the pages are written already."""
+        """Write the meta record, after the pages."""
         rows = [astuple(page) for page in self.index]
         self.state.put(_META, 0, payload.encode_numbers(_INDEX, rows, {**header, "next_page": self.next_key}))
 
     def sizes(self) -> list[int]:
-        """The bytes of each page that has rows."""
         return [page.size for page in self.index if page.rows]
 
     def holding(self, hashes: Ints) -> Mask:
-        """Which pages keys with these hashes belong to."""
+        """Return which pages keys with these hashes belong to."""
         touched = np.zeros(len(self.index), np.bool_)
         touched[self._page_of(hashes)] = True
         return touched
 
     def due(self, time: int) -> Mask:
-        """Which pages have a row that is due."""
         return np.fromiter((page.due <= time for page in self.index), np.bool_, len(self.index))
 
     def read(self, wanted: Mask) -> pa.Table:
-        """The rows of some pages, by page."""
         tables = [self._load(self.index[place]) for place in np.flatnonzero(wanted) if self.index[place].rows]
         return pa.concat_tables(tables) if tables else self.schema.empty_table()
 
     def write(self, read: Mask, changed: Ints, table: pa.Table, hashes: Ints, due: Ints) -> None:
-        """Puts rows where they belong.
+        """Write all current rows (``table``) of the pages that were read, and no others, to their pages.
 
-        Args:
-            read: the pages that were read.
-            changed: hashes of the keys with rows that are new, changed or gone. Only their pages are written.
-            table: all rows of all pages that were read, as they are now, and no others.
-            hashes: of their keys.
-            due: when each asks to be looked at.
+        Only the pages of keys with ``changed`` hashes are written: those with new, changed or deleted rows. ``hashes`` and
+        ``due`` have each row's hash of the key and the time at which it needs attention.
         """
         order = stable_order(hashes)
         hashes, due = hashes[order], due[order]
@@ -134,10 +119,10 @@ class KeyedPages:
             for key in draft.absorbed:
                 self.state.remove(_SPACE, key)
             for low, begin, end in _cut(draft, table, hashes):
-                # The first part takes the place of the page; the others are new.
+                # The first part replaces the page; the others are new.
                 key = draft.page.key if low == draft.page.low else -1
                 index.append(self._put(low, key, table.slice(begin, end - begin), due[begin:end]))
-        # What holds nothing leaves its range to the page before it.
+        # An empty page leaves its range to the page before it.
         kept = [page for page in index if page.rows] or [PageEntry(0)]
         kept[0] = replace(kept[0], low=0)
         self.index = kept
@@ -167,11 +152,7 @@ class KeyedPages:
 
 @dataclass(slots=True)
 class _Draft:
-    """What becomes of a page: it stays as it is, or is written with the rows ``begin`` to ``end``.
-
-    Attributes:
-        absorbed: the keys in the state of pages that have become part of it.
-    """
+    """A page, unchanged or with the new rows ``begin`` to ``end``; ``absorbed`` has the state keys of pages merged into it."""
 
     page: PageEntry
     begin: int = 0
@@ -181,7 +162,7 @@ class _Draft:
 
 
 def _joined(drafts: Iterable[_Draft]) -> list[_Draft]:
-    """Neighbours that are to be written, and small together, as one."""
+    """Join neighbours that must be written and are small together."""
     joined: list[_Draft] = []
     for draft in drafts:
         last = joined[-1] if joined else None
@@ -197,7 +178,7 @@ def _joined(drafts: Iterable[_Draft]) -> list[_Draft]:
 
 
 def _cut(draft: _Draft, table: pa.Table, hashes: Ints) -> list[tuple[int, int, int]]:
-    """The parts of a page that is to be written: first hash, first row, end. Keys of the same hash stay together."""
+    """Return the parts of a page to be written, as first hash, first row and end. Keys with the same hash stay together."""
     rows = draft.end - draft.begin
     size = table.slice(draft.begin, rows).nbytes if rows else 0
     parts = 1

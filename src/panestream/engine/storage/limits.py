@@ -1,4 +1,4 @@
-"""How much is taken into a worker's memory at once, and the errors beyond it: they say what is too large, and what to do."""
+"""Limits of a worker's memory, and the errors beyond them, which name the oversized data and the way out."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ from typing import Any
 from panestream.errors import MemoryLimitError
 
 MOST_BYTES = 1 << 30
-"""The limit of a query that sets none (``.memory_limit``)."""
+"""The default limit of a query (``.memory_limit`` sets another)."""
 STORED_BYTES = (1 << 31) - (1 << 20)
-"""No value in state is larger: what carries it to the state store (Protocol Buffers, Java's arrays) ends at two gigabytes."""
+"""The largest value in state: its way to the state store (Protocol Buffers, Java's arrays) is limited to two gigabytes."""
 _RAISE = "raise the limit, .options(memory_limit=bytes), where workers have several times as much memory"
 
 
 def micro_batch_too_large(group: int, most: int) -> MemoryLimitError:
-    """The error about what a micro-batch brings for one key group."""
+    """Return the error about the rows of a micro-batch for one key group."""
     return MemoryLimitError(
         f"key group {group} has more than {shown(most)} of rows in one micro-batch. Read less at a time "
         "(maxFilesPerTrigger of files, maxOffsetsPerTrigger of Kafka), take more key groups (.options(key_groups=n), on a new "
@@ -23,7 +23,7 @@ def micro_batch_too_large(group: int, most: int) -> MemoryLimitError:
 
 
 def batch_too_large(group: int, most: int) -> MemoryLimitError:
-    """The error about what a batch has for one key group."""
+    """Return the error about the rows of a batch for one key group."""
     return MemoryLimitError(
         f"key group {group} has more than {shown(most)} of rows in this batch. Take more key groups (.options(key_groups=n)), "
         f"or {_RAISE}"
@@ -31,15 +31,7 @@ def batch_too_large(group: int, most: int) -> MemoryLimitError:
 
 
 def window_too_large(key: Any, window: str, rows: int, size: int, most: int) -> MemoryLimitError:
-    """The error about the rows of a window that a function of the user's own is to see at once.
-
-    Args:
-        key: with the most rows.
-        window: its bounds.
-        rows: the rows of that key.
-        size: bytes of what would be taken into memory.
-        most: the limit.
-    """
+    """Return the error about a window that a user function needs at once; ``rows`` belong to ``key``, ``size`` to all rows."""
     return MemoryLimitError(
         f"the window {window} is too large for a function over its rows: {shown(size)} would be taken into memory at once, of "
         f"which the key {key!r} has {rows:,} rows; the limit is {shown(most)}. Keep aggregates, not rows (.aggregate with "
@@ -49,7 +41,7 @@ def window_too_large(key: Any, window: str, rows: int, size: int, most: int) -> 
 
 
 def look_back_too_large(size: int, most: int) -> MemoryLimitError:
-    """The error about what rows look back to, which is read at once for all keys of a key group."""
+    """Return the error about the rows of a look-back, which are read at once for all keys of a key group."""
     return MemoryLimitError(
         f"a key group would take {shown(size)} of what its rows look back to into memory at once; the limit is {shown(most)}. "
         "Take shorter look-backs, aggregates that keep less (no lists, no distinct values), or more key groups "
@@ -59,7 +51,7 @@ def look_back_too_large(size: int, most: int) -> MemoryLimitError:
 
 
 def value_too_large(what: str, size: int) -> MemoryLimitError:
-    """The error about a value that no state store takes."""
+    """Return the error about a value too large for any state store."""
     return MemoryLimitError(
         f"{what} would be {shown(size)}, and a value in state can have {shown(STORED_BYTES)}. It holds what one micro-batch "
         "brought, or the accumulators of keys that lie together: read less at a time, take more key groups, or keep less for "
@@ -68,7 +60,7 @@ def value_too_large(what: str, size: int) -> MemoryLimitError:
 
 
 def shown(size: int) -> str:
-    """A number of bytes, in words.
+    """Format a number of bytes.
 
     >>> shown(1 << 30), shown(1_500_000), shown(12)
     ('1.00 GiB', '1.43 MiB', '12 bytes')

@@ -1,10 +1,10 @@
-"""The Arrow encoding of what crosses the exchange and what rests in state.
+"""The Arrow encoding of the exchange and of stored state.
 
 A payload is one Arrow IPC stream: a table, and a header (JSON in the schema's metadata) with the format's version. Integer and
-timestamp columns travel as narrow as their values allow (less their smallest value, over their common step), constant ones
-not at all; the reader widens them again. That quarters what is shuffled, stored and handed between Python and the JVM, where
-every byte is copied several times. Payloads cross the exchange cut into parts.
-Nothing here is compressed: Spark compresses shuffles, RocksDB its blocks.
+timestamp columns are stored as narrow as their values allow (minus their smallest value, divided by their common step), and
+constant columns are omitted; the reader widens them again. That quarters the bytes that are shuffled, stored and handed between
+Python and the JVM, which copy every byte several times. Payloads cross the exchange cut into parts. Nothing here is compressed,
+because Spark compresses shuffles and RocksDB compresses blocks.
 """
 
 from __future__ import annotations
@@ -23,32 +23,28 @@ from panestream.engine.storage.arrow_stream import check_columns, check_stream
 from panestream.errors import MemoryLimitError, StateFormatError
 
 FORMAT_VERSION = 2
-"""Of what rests in state and what crosses the exchange: raised with every change after which one cannot read the other."""
+"""The format of stored state and of the exchange, raised with every incompatible change."""
 PART_BYTES = 1 << 18
-"""Payloads travel in parts: Spark hands so many rows at a time to Python, and they must fit the memory together."""
+"""The size of the parts of a payload: Spark hands many rows at a time to Python, and they must fit the memory together."""
 
 INVALID, REPORT, UNORDERED, END = "__invalid", "__report", "__unordered", "__end"
-"""Kinds of payloads beside those of the operator: rows without usable event time; what a source partition saw; rows that the
-key group has yet to put in order and to pack; that nothing more is available."""
+"""The kinds of payloads that are independent of the operator.
+
+They are rows without usable event time, a source partition's report, rows that the key group must still sort and pack, and the
+notice that nothing more is available.
+"""
 _HEADER = b"panestream"
 _STEPS = (1_000_000, 1_000, 1)
-"""Timestamps are mostly whole seconds or milliseconds: window bounds above all."""
+"""Most timestamps, above all window bounds, are whole seconds or milliseconds."""
 _NO_PAYLOAD = (
     pa.ArrowException, OSError, ValueError, TypeError, LookupError, AttributeError, ArithmeticError, RecursionError, MemoryError,
 )  # fmt: skip
-"""What is raised where a payload is taken apart that is none."""
+"""The exceptions raised by decoding bytes that are not a payload."""
 _NARROW = (np.int8, np.int16, np.int32)
 
 
 class PayloadPart(NamedTuple):
-    """A row of the exchange, as a key group gets it.
-
-    Attributes:
-        origin: the source partition that it left.
-        sequence: numbers what leaves a source partition.
-        parts_left: so many parts of the same payload follow this one.
-        body: bytes of the payload.
-    """
+    """A part of a payload, numbered per source partition (``origin``). ``parts_left`` parts of the same payload follow."""
 
     origin: int
     sequence: int
@@ -57,7 +53,7 @@ class PayloadPart(NamedTuple):
 
 
 def encode(table: pa.Table, header: Mapping[str, Any] | None = None) -> bytes:
-    """The bytes of a table and its header (JSON values only). Equal input gives equal bytes."""
+    """Encode a table and its header (JSON values only). Equal input gives equal bytes."""
     columns: list[pa.Array] = []
     fields: list[pa.Field] = []
     packed: dict[str, list[int]] = {}
@@ -74,7 +70,7 @@ def encode(table: pa.Table, header: Mapping[str, Any] | None = None) -> bytes:
         field.type != was.type and (was.type != pa.int64() or pa.types.is_null(field.type))
         for field, was in zip(fields, table.schema, strict=True)
     ):
-        # A reader that expects no types must learn which they were.
+        # A reader without a schema must learn the original types.
         meta["schema"] = b64encode(table.schema.remove_metadata().serialize()).decode()
     schema = pa.schema(fields, metadata={_HEADER: json.dumps(meta, separators=(",", ":"))})
     sink = pa.BufferOutputStream()
@@ -85,15 +81,10 @@ def encode(table: pa.Table, header: Mapping[str, Any] | None = None) -> bytes:
 
 
 def decode(payload: bytes, schema: pa.Schema | None = None, *, dictionaries: bool = False) -> tuple[pa.Table, dict[str, Any]]:
-    """The table and the header.
+    """Decode a table and its header. A ``schema`` requires these columns, in order, with their full types.
 
-    Args:
-        payload: what :func:`encode` made.
-        schema: the columns that are expected, in order, with their full types; None takes what is there.
-        dictionaries: whether columns may have some: what crosses the exchange may, what rests in state never does.
-
-    Raises:
-        StateFormatError: it is no payload, has another format version, or other columns than expected.
+    Only the exchange has ``dictionaries``, stored state never. Bytes that are not a payload, or have another format version or
+    other columns, raise StateFormatError.
     """
     try:
         return _decoded(payload, schema, dictionaries=dictionaries)
@@ -134,20 +125,20 @@ def _decoded(payload: bytes, schema: pa.Schema | None, *, dictionaries: bool) ->
 
 
 def encode_numbers(names: Sequence[str], rows: Sequence[Sequence[int]], header: Mapping[str, Any]) -> bytes:
-    """The bytes of some rows of integers, e.g. an index, and a header; ``names`` are their columns."""
+    """Encode rows of integers, e.g. an index, with their column ``names`` and a header."""
     columns = zip(*rows, strict=True) if rows else [()] * len(names)
     return encode(pa.Table.from_arrays([pa.array(column, pa.int64()) for column in columns], names=list(names)), header)
 
 
 def decode_numbers(payload: bytes) -> tuple[Iterator[tuple[int, ...]], dict[str, Any]]:
-    """The rows and the header that :func:`encode_numbers` was given; errors as of :func:`decode`."""
+    """Decode the rows and the header of :func:`encode_numbers`; errors as in :func:`decode`."""
     table, header = decode(payload)
     columns = [column.cast(pa.int64()).to_pylist() for column in table.columns]
     return zip(*columns, strict=True), header
 
 
 def format_of(value: bytes) -> int | None:
-    """The format in the header of a payload; None: it is no payload. Reads nothing else of it."""
+    """Return the format in the header of a payload without reading the rest, or None for other bytes."""
     try:
         with pa.ipc.open_stream(value) as reader:
             found = json.loads((reader.schema.metadata or {}).get(_HEADER, b"{}")).get("format")
@@ -157,12 +148,7 @@ def format_of(value: bytes) -> int | None:
 
 
 def wrong_format(what: str, version: object) -> StateFormatError:
-    """The error about something with another format version.
-
-    Args:
-        what: has it.
-        version: the one it has.
-    """
+    """Return the error about ``what`` having another format version."""
     newer = isinstance(version, int) and version > FORMAT_VERSION
     return StateFormatError(
         f"{what} has format {version!r}, this version of panestream reads {FORMAT_VERSION}: it was written by "
@@ -171,25 +157,15 @@ def wrong_format(what: str, version: object) -> StateFormatError:
 
 
 def cut(body: bytes, origin: int, after: int) -> Iterator[PayloadPart]:
-    """The parts of one payload.
-
-    Args:
-        body: the payload.
-        origin: the source partition that it leaves.
-        after: the sequence number of the part before.
-    """
+    """Cut a payload from source partition ``origin`` into parts, numbered from ``after + 1``."""
     starts = range(0, len(body), PART_BYTES)
     for number, start in enumerate(starts, 1):
-        # The slice of all of it is itself, not a copy.
+        # The slice of a whole body is the body itself, not a copy.
         yield PayloadPart(origin, after + number, len(starts) - number, body[start : start + PART_BYTES])
 
 
 def within(parts: Iterable[PayloadPart], most: int, beyond: Callable[[], MemoryLimitError]) -> Iterator[PayloadPart]:
-    """What crossed the exchange for a key group, counted as it comes.
-
-    Raises:
-        MemoryLimitError: what ``beyond`` makes, where it is more than ``most`` bytes.
-    """
+    """Pass on the parts for a key group; raise the error made by ``beyond`` after more than ``most`` bytes."""
     size = 0
     for part in parts:
         size += len(part.body)
@@ -199,14 +175,13 @@ def within(parts: Iterable[PayloadPart], most: int, beyond: Callable[[], MemoryL
 
 
 def joined(parts: Iterable[PayloadPart]) -> Iterator[tuple[int, bytes]]:
-    """The payloads and where each came from, by source partition, in the order in which they left it.
+    """Yield each payload with its source partition, in the order of sending. A missing or duplicate part raises RuntimeError.
 
-    Raises:
-        RuntimeError: a part is missing, or is there twice. (Of a payload that is missing whole nothing tells.)
+    (A payload that is missing completely is not detected.)
     """
     gathered: list[bytes] = []
     before: PayloadPart | None = None
-    # Spark gives no order inside a group; sorting makes a rerun of the micro-batch see, and give, the same bytes.
+    # Spark does not order rows inside a group. Sorting makes a rerun of the micro-batch see, and give, the same bytes.
     for part in sorted(parts, key=lambda part: part[:2]):
         if before is not None and before.parts_left:
             if part[:3] != (before.origin, before.sequence + 1, before.parts_left - 1):
@@ -215,7 +190,7 @@ def joined(parts: Iterable[PayloadPart]) -> Iterator[tuple[int, bytes]]:
             raise RuntimeError(f"a payload from source partition {part.origin} has come twice")
         gathered.append(part.body)
         if not part.parts_left:
-            yield part.origin, b"".join(gathered)  # of one it is itself
+            yield part.origin, b"".join(gathered)  # a single part is not copied
             gathered = []
         before = part
     if gathered and before is not None:
@@ -223,7 +198,7 @@ def joined(parts: Iterable[PayloadPart]) -> Iterator[tuple[int, bytes]]:
 
 
 def as_schema(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
-    """The columns with their full types: a payload narrows integers, and Spark labels times with the session's zone."""
+    """Restore the full types: a payload narrows integers, and Spark labels times with the session's zone."""
     if schema is None:
         raise RuntimeError("rows crossed the exchange that the plan did not ask for")
     columns = [as_type(column, field.type) for column, field in zip(table.columns, schema, strict=True)]
@@ -231,7 +206,7 @@ def as_schema(table: pa.Table, schema: pa.Schema | None) -> pa.Table:
 
 
 def _narrowed(array: pa.Array) -> tuple[pa.Array, list[int] | None]:
-    """The array as it travels, and how to get it back: ``value = base + step * stored``; None: as it is."""
+    """Return the narrow array and how to restore it (``value = base + step * stored``), or None if it is unchanged."""
     if not len(array):
         return array, None
     if array.null_count == len(array):
@@ -243,7 +218,7 @@ def _narrowed(array: pa.Array) -> tuple[pa.Array, list[int] | None]:
     low, high = int(values.min()), int(values.max())
     if low == high:
         return pa.nulls(len(array)), [low, 0]
-    # What leaves the integers here is too wide for all narrow ones anyway.
+    # An overflow of this difference is too wide for all narrow integers anyway.
     shifted = values.astype(np.int64, copy=False) - low
     step = _step(shifted) if timestamp else 1
     for narrow in _NARROW:

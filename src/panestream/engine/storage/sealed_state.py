@@ -1,15 +1,13 @@
-"""Seals on what rests in state: a value that is damaged, stale, misplaced or gone is found when it is read, and named.
+"""Seals on stored state: reading a damaged, stale, misplaced or missing value raises an error that names it.
 
-Every value is written with a header of a few bytes: the format, a checksum over everything (the header too), to which key group,
-space and key it belongs, and in which micro-batch it was written. That finds flipped and lost bytes, and values that lie where
-others belong. What is *stale*, whole but not the last that was written, is found otherwise, by space:
+Every value has a header of a few bytes: the format, a checksum over everything (including the header), its key group, space and
+key, and the micro-batch that wrote it. That detects flipped and lost bytes, and misplaced values. A *stale* value, intact but not
+the latest, is detected by other means, depending on the space:
 
-``pages``
-    are written again and again under the same key. The meta record says of each when it was last written, and its checksum.
-``meta``
-    is one record. A second one beside it, its witness, holds its checksum: neither can go, or be older, without the other.
-all others
-    hold values that are written once, under numbers that are never used again: there is no other version of them.
+* ``pages`` are rewritten under the same key. The meta record has the micro-batch and checksum of each page's last write.
+* ``meta`` is a single record. A second record, its witness, holds its checksum. Neither can vanish, or be older, without the
+  other.
+* All others hold values written once, under numbers that are never reused, so other versions of them do not exist.
 
 So one value of a key group, or several, cannot be wrong without an error. No value tells that *everything* of a key group is
 what it once was, or is gone. But all key groups write their state in the same micro-batches, so :func:`check_that_groups_agree`
@@ -19,8 +17,8 @@ the clock wakes groups one by one, a group may be as old as the last micro-batch
 rows, all groups together may be as old as the first of these. If Spark's own writer went on after a run, so may they be as old as
 the end of that run.
 
-The checksum is CRC-32: against accidents, not against somebody who can write to the checkpoint and wants to do harm. (No bytes of
-the state are ever run: see :mod:`panestream.engine.operators.row.codec` about pickles.)
+The checksum is CRC-32: it protects against accidents, not against an attacker who can write to the checkpoint. (No bytes of the
+state are ever executed: see :mod:`panestream.engine.operators.row.codec` about pickles.)
 """
 
 from __future__ import annotations
@@ -40,11 +38,11 @@ from panestream.errors import StateDamagedError, StateFormatError
 
 _MAGIC = b"PST"
 _HEAD = struct.Struct("<3sBI")
-"""Magic, format, checksum. These stay as they are in all formats to come: so a newer one can be told from a damaged value."""
+"""Magic, format, checksum. All future formats keep these, so that a newer format differs from a damaged value."""
 _PLACE = struct.Struct("<qiqB")
 """Micro-batch, key group, key, length of the space's name, which follows."""
 _UNSEALED = b"\xff\xff\xff\xff"
-"""What Arrow's streams begin with."""
+"""The first bytes of an Arrow stream."""
 _NUMBER = struct.Struct("<I")
 META, PAGES = "meta", "pages"
 _RECORD, _WITNESS = 0, 1
@@ -52,7 +50,7 @@ _ADVICE = "stop the query, and put back a copy of its checkpoint from before the
 
 
 class Written(NamedTuple):
-    """When a value was last written, and its checksum then."""
+    """The micro-batch of a value's last write, and its checksum."""
 
     micro_batch: int
     checksum: int
@@ -67,7 +65,7 @@ class Opened(NamedTuple):
 
 @dataclass(slots=True)
 class CountingState:
-    """Passes every call on, and counts calls and bytes."""
+    """A store that passes calls on and counts them and their bytes."""
 
     inner: State
     gets: int = 0
@@ -101,15 +99,11 @@ class CountingState:
 
 
 class SealedState:
-    """The state of one key group with seals: what an operator writes is sealed, what it reads has been checked.
+    """The state of one key group with seals: writes are sealed, and reads are checked.
 
-    The store below sees sealed bytes, and two calls more for each micro-batch: those of the witness. An operator reads the record
-    ``("meta", 0)`` first, and writes it last where it has written anything.
-
-    Attributes:
-        counted: the store, with counters of what it sees.
-        group: the number of the key group.
-        last_written_before: the micro-batch that had written the state before this one; -1: none.
+    The store below sees sealed bytes, and two more calls per micro-batch for the witness. An operator reads the record ``("meta",
+    0)`` first, and writes it last if it has written anything. ``counted`` is the store with its counters, and
+    ``last_written_before`` the micro-batch that wrote the state before this one, or -1.
 
     >>> from panestream.engine.storage.state import MemoryState
     >>> store = MemoryState()
@@ -127,13 +121,7 @@ class SealedState:
     """
 
     def __init__(self, store: State, group: int, operator: str) -> None:
-        """Reads nothing yet.
-
-        Args:
-            store: where the values rest.
-            group: the number of the key group.
-            operator: whose state it is, for errors.
-        """
+        """Wrap a store without reading it; ``operator`` is the name in errors."""
         self.counted = CountingState(store)
         self.group = group
         self._operator = operator
@@ -143,16 +131,14 @@ class SealedState:
 
     @property
     def micro_batch(self) -> int:
-        """The number of the micro-batch at hand: the store's, or one more than that of the last that was written."""
+        """The number of the current micro-batch: the store's, or one more than that of the last write."""
         number = self.counted.micro_batch
         return self._last + 1 if number is None else number
 
     def get(self, space: str, key: int) -> bytes | None:
-        """The value; None only for the record of a key group that is new.
+        """Return the value; None only for the record of a new key group.
 
-        Raises:
-            StateDamagedError: it is not what was last written there, or is missing.
-            StateFormatError: another version of panestream wrote it.
+        A missing or altered value raises StateDamagedError, one of another panestream version StateFormatError.
         """
         if (space, key) == (META, _RECORD):
             return self._record()
@@ -166,7 +152,6 @@ class SealedState:
         return found.body
 
     def put(self, space: str, key: int, value: bytes) -> None:
-        """Seals the value and sets it."""
         record = (space, key) == (META, _RECORD)
         written = self._put(space, key, self._index() + value if record else value)
         if space == PAGES:
@@ -176,11 +161,7 @@ class SealedState:
             self._last = written.micro_batch
 
     def remove(self, space: str, key: int) -> None:
-        """Removes the value.
-
-        Raises:
-            StateDamagedError: the store says that it is not there.
-        """
+        """Remove a value, or raise StateDamagedError if the store does not have it."""
         try:
             self.counted.remove(space, key)
         except KeyError:
@@ -189,13 +170,7 @@ class SealedState:
             self._pages.pop(key, None)
 
     def damaged(self, space: str, key: int, what: str) -> StateDamagedError:
-        """The error about a value.
-
-        Args:
-            space: where it is.
-            key: its key there.
-            what: the matter with it, in words that follow its name.
-        """
+        """Return the error about a value; ``what`` is the fault, in words that follow the value's name."""
         name = "the meta record" if (space, key) == (META, _RECORD) else f"value {key} of {space!r}"
         return StateDamagedError(
             f"the state of key group {self.group} ({self._operator}) is damaged: {name} {what}; {_ADVICE}",
@@ -210,7 +185,7 @@ class SealedState:
         value, witness = self.counted.get(META, _RECORD), self.counted.get(META, _WITNESS)
         if value is None and witness is None:
             return None
-        # The record first: one of another format may have no witness.
+        # The record comes first, because one of another format may lack a witness.
         record = self._opened(META, _RECORD, value)
         seen = self._opened(META, _WITNESS, witness)
         (checksum,) = _NUMBER.unpack(seen.body)
@@ -231,7 +206,7 @@ class SealedState:
         return record.body[at:]
 
     def _index(self) -> bytes:
-        """What the record says of the pages: in order of their keys, so that a rerun gives the same bytes."""
+        """Return the record's index of the pages, ordered by key so that a rerun gives the same bytes."""
         if not self._pages:
             return _NUMBER.pack(0)
         pages = sorted(self._pages.items())
@@ -282,10 +257,7 @@ class SealedState:
 
 
 def group_in(value: bytes) -> int:
-    """The number of the key group that a sealed value says it is of. Whether that is true, :class:`SealedState` finds out.
-
-    Raises:
-        StateDamagedError: it is no sealed value.
+    """Return the key group number in a sealed value, which only :class:`SealedState` verifies, or raise StateDamagedError.
 
     >>> from panestream.engine.storage.state import MemoryState
     >>> store = MemoryState()
@@ -300,13 +272,7 @@ def group_in(value: bytes) -> int:
 
 
 def check_that_groups_agree(groups: Sequence[Mapping[str, Any]]) -> None:
-    """Compares of which micro-batch the states of the key groups were that took part in one.
-
-    Args:
-        groups: the metrics of each, as JSON has them.
-
-    Raises:
-        StateDamagedError: one is older than another: it was put back, or lost, as a whole.
+    """Raise StateDamagedError if metrics (as JSON) show that a key group's state is older than another's: restored or lost.
 
     >>> check_that_groups_agree([{"key_group": 0, "state_of": 14}, {"key_group": 1, "state_of": 14}])
     """

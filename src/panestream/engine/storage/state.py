@@ -1,8 +1,8 @@
-"""What an operator may ask of a state store, and the in-memory one.
+"""The interface of a state store, and the in-memory store.
 
-The state of a key group is a set of *spaces*, each a map from int64 to bytes. A call costs 40 to 140 microseconds on Spark
-whatever its size up to some KiB, so operators are judged by the number of their calls, which
-:class:`~panestream.engine.storage.sealed_state.CountingState` counts.
+The state of a key group is a set of *spaces*, each a map from int64 to bytes. A call costs 40 to 140 microseconds on Spark,
+independent of its size up to some KiB, so the number of calls matters
+(:class:`~panestream.engine.storage.sealed_state.CountingState` counts them).
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from typing import Protocol
 
 
 class State(Protocol):
-    """The state of one key group: named maps from integer to bytes. There is no listing: an operator keeps its own index."""
+    """The state of one key group: named maps from integer to bytes. It cannot list keys, so an operator keeps its own index."""
 
     @property
     def micro_batch(self) -> int | None:
-        """The number of the micro-batch at hand, as the store's owner counts them; None: it does not say."""
+        """The number of the current micro-batch as counted by the store's owner, or None if unknown."""
 
     def get(self, space: str, key: int) -> bytes | None:
-        """The value, or None where there is none."""
+        """Return the value, or None if it does not exist."""
 
     def put(self, space: str, key: int, value: bytes) -> None:
-        """Sets the value."""
+        """Set a value."""
 
     def remove(self, space: str, key: int) -> None:
-        """Removes the value; it must exist."""
+        """Remove a value, which must exist."""
 
 
 @dataclass(slots=True)

@@ -1,8 +1,8 @@
-"""Compare the state of all key groups with the last committed micro-batch.
+"""Comparison of the state of all key groups with the last committed micro-batch.
 
-Key groups that are compared with each other agree also if all of them were put back, or exchanged for each other. So each is
-compared with the last committed micro-batch, too. All key groups write their state in a micro-batch that has rows. One that has
-none leaves the state as it is, so after it the state may be older.
+Comparing key groups with each other does not detect that all of them were restored, or swapped, together. So each is also
+compared with the last committed micro-batch. All key groups write their state in a micro-batch with rows. One without rows leaves
+the state unchanged, so the state may be older after it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _UNLESS = (
 
 @dataclass(slots=True)
 class StateAge:
-    """Of which micro-batch the state must be at least.
+    """The minimum micro-batch that the state must have reached.
 
     Attributes:
         after: the last micro-batch that was committed.
@@ -49,20 +49,12 @@ class StateAge:
     is_last_known: bool = True
 
     def check(self, groups: Sequence[Mapping[str, Any]], batch_id: int) -> None:
-        """Compare the states of the key groups that took part in a micro-batch.
-
-        Args:
-            groups: the metrics of each, as JSON has them.
-            batch_id: the micro-batch.
-
-        Raises:
-            StateDamagedError: the state of one is too old, or newer than the micro-batch before.
-        """
+        """Raise StateDamagedError if the metrics (as JSON) show a state too old, or newer than the micro-batch before."""
         if not self.is_woken:
             check_that_groups_agree(groups)
         if not (self.is_told and self.is_comparable):
             return
-        # A group that has rows and is woken is there twice. A savepoint is put in by the first micro-batch itself.
+        # A group that has rows and is woken appears twice. A savepoint is restored by the first micro-batch itself.
         newest = batch_id if self.is_woken else max(batch_id - 1, 0)
         known = self.state_of if batch_id == self.after + 1 else None
         for group in groups:
@@ -73,7 +65,7 @@ class StateAge:
                 raise damaged_as_a_whole(group, f"micro-batch {batch_id} comes only now")
 
     def advance(self, groups: Sequence[Mapping[str, Any]], batch_id: int) -> bool:
-        """Take in that a micro-batch is done; return whether all key groups have written their state."""
+        """Record a finished micro-batch, and return whether all key groups have written their state."""
         has_written = any(not (self.is_woken and group["woken"]) for group in groups)
         if has_written:
             self.state_of, self.is_comparable = batch_id, self.is_told

@@ -1,8 +1,8 @@
-"""The state of a key group as tables: what a savepoint holds, and what is shown of a running job.
+"""The state of a key group as tables: the content of savepoints, and of views of a running job.
 
-Blocks and pages are cut as micro-batches came, and only their operator reads them. These tables have nothing of that: a row
-belongs to one key, whose columns come first, and its place in the table means nothing. So rows can be looked at, kept elsewhere,
-put in another order, and dealt out anew to another number of key groups. docs/decisions/0140-state-as-tables.md has every column.
+Blocks and pages are cut as micro-batches arrived, and only their operator reads them. Tables are independent of that: a row
+belongs to one key, whose columns come first, and its position is meaningless. So rows can be viewed, stored elsewhere, reordered,
+and redistributed to another number of key groups. docs/decisions/0140-state-as-tables.md has every column.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from panestream.engine.kernels.storable import storable, typed
 from panestream.errors import StateFormatError
 
 TABLES_FORMAT = 1
-"""Of the tables and the header: raised with every change after which one cannot be read as the other."""
+"""The format of the tables and the header, raised with every incompatible change."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateTables:
-    """What one key group keeps.
+    """The state of one key group.
 
     Attributes:
-        header: what belongs to no key, as JSON values: operator, identity of the plan, what is known of time, counters.
+        header: data that belongs to no key, as JSON values (operator, identity of the plan, progress of time, counters).
         tables: the rows by the table's name. The key columns are the first, called ``key 0``, ``key 1`` and so on.
     """
 
@@ -35,11 +35,7 @@ class StateTables:
     tables: Mapping[str, pa.Table]
 
     def table(self, name: str) -> pa.Table:
-        """One of the tables.
-
-        Raises:
-            StateFormatError: there is none of that name.
-        """
+        """Return a table by name, or raise StateFormatError if it is missing."""
         if name not in self.tables:
             raise StateFormatError(f"the saved state has no table {name!r}, only {', '.join(self.tables) or 'none at all'}")
         return self.tables[name]
@@ -47,13 +43,13 @@ class StateTables:
 
 @dataclass(frozen=True, slots=True)
 class StateViews:
-    """What is shown of one key group.
+    """The readable state of one key group.
 
     Attributes:
         windows: a row for each key and window that still takes rows or will fire.
-        elements: the rows that are kept for functions and evictors.
-        user_state: what triggers and functions of users keep, by descriptor.
-        timers: when something is due, for each key and window.
+        elements: the rows stored for functions and evictors.
+        user_state: the state of user-defined triggers and functions, by descriptor.
+        timers: the time of each timer, per key and window.
     """
 
     windows: pa.Table
@@ -63,21 +59,17 @@ class StateViews:
 
 
 def key_fields(keys: pa.Schema) -> list[pa.Field]:
-    """The key columns of a state table: users' names may be any, these collide with no other column."""
+    """Return the key columns of a state table, renamed because users' names could collide with other columns."""
     return [pa.field(f"key {place}", field.type) for place, field in enumerate(keys)]
 
 
 def with_types(columns: Sequence[pa.Array], schema: pa.Schema) -> pa.Table:
-    """Columns of saved state as a table of a schema."""
+    """Return columns of saved state as a table with a schema."""
     return pa.Table.from_arrays([typed(column, field.type) for column, field in zip(columns, schema, strict=True)], schema=schema)
 
 
 def named_columns(table: pa.Table, names: Sequence[str]) -> list[pa.Array]:
-    """Some columns of a table, each as one array.
-
-    Raises:
-        StateFormatError: the table lacks one.
-    """
+    """Return some columns, each as one array, or raise StateFormatError if one is missing."""
     known = set(table.column_names)
     missing = [name for name in names if name not in known]
     if missing:
@@ -88,16 +80,12 @@ def named_columns(table: pa.Table, names: Sequence[str]) -> list[pa.Array]:
 
 
 def key_columns(table: pa.Table, keys: pa.Schema) -> list[pa.Array]:
-    """The key columns of a state table.
-
-    Raises:
-        StateFormatError: the table lacks one.
-    """
+    """Return the key columns of a state table, or raise StateFormatError if one is missing."""
     return named_columns(table, [field.name for field in key_fields(keys)])
 
 
 def integers(table: pa.Table, name: str) -> Ints:
-    """A column of whole numbers without nulls."""
+    """Return a column of whole numbers without nulls."""
     (column,) = named_columns(table, [name])
     found: Ints = np.asarray(numbers(column.cast(pa.int64())), np.int64)
     return found
