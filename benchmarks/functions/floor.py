@@ -19,7 +19,7 @@ from benchmarks.events import EventSpec
 from benchmarks.functions.cases import Counted, OwnMean, SessionMedian
 from benchmarks.functions.panestream_job import BatchSum, CountAndMedian, Mean, SumAndCount
 from panestream.engine.kernels.python_values import RowType, python_values
-from panestream.engine.runtime.gc_control import collector_paused
+from panestream.engine.runtime.group_operator import collector_paused
 from panestream.spark.session import STREAM_SETTINGS
 
 SETTINGS = dict(STREAM_SETTINGS)

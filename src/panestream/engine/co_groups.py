@@ -8,7 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from panestream.engine.kernels.pandas_frames import frame_of
+from panestream.engine.kernels.frames import frame_of
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.runtime.sides import SIDES, Sides
 from panestream.windowing.functions import WindowFunction

@@ -20,9 +20,8 @@ from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.plan import WindowPlan
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import Asked, DeclaredAggregates, FunctionOfRows, FunctionOfTables
-from panestream.engine.runtime.gc_control import collector_paused
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, collector_paused
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from panestream.engine.co_groups import OfTables
-from panestream.engine.kernels.pandas_frames import frame_of
+from panestream.engine.kernels.frames import frame_of
 from panestream.engine.operators.accumulating.windowed_rows import (
     Collected,
     Now,

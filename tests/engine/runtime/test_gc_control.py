@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 
-from panestream.engine.runtime import gc_control
+from panestream.engine.runtime import group_operator as gc_control
 
 
 def test_the_modules_of_a_process_are_frozen_once(monkeypatch):

@@ -19,7 +19,7 @@ from panestream.engine.exchange.arrival_order import unordered
 from panestream.engine.exchange.event_times import LARGEST_TIME, TimesSeen, complaint, instant, usable_times
 from panestream.engine.kernels.columns import as_type, one_chunk
 from panestream.engine.plan import Chunk, WindowPlan
-from panestream.engine.runtime.gc_control import collector_paused
+from panestream.engine.runtime.group_operator import collector_paused
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import INVALID, REPORT, UNORDERED, PayloadPart, as_schema, cut
 from panestream.errors import InvalidEventTimeError

@@ -14,8 +14,10 @@ of that range moves back. :mod:`panestream.engine.kernels.ranges` combines such 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from panestream.engine.kernels.columns import Ints
 from panestream.engine.kernels.ordering import stable_order
@@ -91,4 +93,18 @@ class Instants:
         return np.searchsorted(self.known, times, "right") - 1
 
 
-__all__ = ["Instants"]
+def frame_of(table: pa.Table) -> Any:
+    """Return the rows of a table as a pandas frame.
+
+    pandas makes floats of whole numbers next to a null, which changes numbers above 2**53. So a column with nulls becomes one of
+    pandas' nullable types, such as ``Int64``; within a list, struct or map such numbers are Python's own.
+    """
+    frame = table.to_pandas(use_threads=False, integer_object_nulls=True)
+    for field, column in zip(table.schema, table.columns, strict=True):
+        if pa.types.is_integer(field.type) and column.null_count:
+            # "int64" in Arrow is "Int64" in pandas.
+            frame[field.name] = frame[field.name].astype(str(field.type).replace("int", "Int").replace("uI", "UI"))
+    return frame
+
+
+__all__ = ["Instants", "frame_of"]

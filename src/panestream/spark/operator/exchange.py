@@ -10,7 +10,7 @@ from pyspark.sql import types as T
 
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.plan import WindowPlan
-from panestream.engine.runtime.gc_control import freeze_modules_once
+from panestream.engine.runtime.group_operator import freeze_modules_once
 from panestream.engine.storage.payload import PayloadPart
 from panestream.spark.operator.placement import group_values
 from panestream.spark.reasons import in_few_words

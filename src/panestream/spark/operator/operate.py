@@ -9,8 +9,8 @@ from pyspark.sql import types as T
 
 from panestream.engine.exchange.group_run import bodies, run_batch
 from panestream.engine.plan import WindowPlan
-from panestream.engine.runtime.gc_control import freeze_modules_once
 from panestream.engine.runtime.group_io import GroupOutput
+from panestream.engine.runtime.group_operator import freeze_modules_once
 from panestream.engine.runtime.sides import Pairs
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import PayloadPart

@@ -125,7 +125,7 @@ class WindowProcessor(StatefulProcessor):
 
     def _process(self, key: Any, arrived: list[Sequence[Any]], timers: TimerValues) -> Iterator[Any]:
         from panestream.engine.exchange.group_run import bodies, run_micro_batch
-        from panestream.engine.runtime.gc_control import freeze_modules_once
+        from panestream.engine.runtime.group_operator import freeze_modules_once
         from panestream.engine.storage.payload import PayloadPart
         from panestream.spark.operator.placement import group_number
         from panestream.spark.reasons import in_few_words

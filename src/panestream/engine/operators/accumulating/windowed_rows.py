@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.exact_values import cast_exactly
-from panestream.engine.kernels.pandas_frames import frame_of
+from panestream.engine.kernels.frames import frame_of
 from panestream.engine.kernels.python_values import Place, RowType, arrow_column, has_maps, python_values, result_columns
 from panestream.engine.kernels.slicing import Int64s
 from panestream.errors import InvalidPlanError, PanestreamError

@@ -24,9 +24,8 @@ from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.tables import RowTables, key_values
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.plan import FIRING_COLUMNS, MAIN, WindowPlan
-from panestream.engine.runtime.gc_control import collector_paused
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, collector_paused
 from panestream.engine.runtime.main_rows import side_schema, window_rows
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables

@@ -18,7 +18,7 @@ from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.timers import NEVER
 from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyState, WindowState
 from panestream.engine.plan import EARLY, LATE, ON_TIME
-from panestream.engine.runtime.gc_control import collector_paused
+from panestream.engine.runtime.group_operator import collector_paused
 from panestream.engine.runtime.watermarks import Closing
 from panestream.engine.storage.state import State
 from panestream.errors import InvalidPlanError, InvalidWindowError, PanestreamError
