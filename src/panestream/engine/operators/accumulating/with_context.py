@@ -1,4 +1,4 @@
-"""Process functions over the rows of windows, on columns: those of which is known that they keep nothing between their calls."""
+"""Columnar execution of process functions that are declared stateless."""
 
 from __future__ import annotations
 
@@ -14,11 +14,9 @@ from panestream.windowing.windows import TimeWindow
 
 
 class StatelessContext:
-    """The context of a process function that keeps no state. One object serves all windows that fire together.
+    """The context of a stateless process function. One object serves all windows that fire together.
 
-    Attributes:
-        current: the window that fires.
-        sent: by tag, what was sent to side outputs: the place of the window among those that fire, and the value.
+    ``sent`` has the values sent to side outputs by tag, each with the place of its window among those that fire.
     """
 
     __slots__ = ("_now", "_place", "current", "sent")
@@ -31,7 +29,7 @@ class StatelessContext:
         self.sent: dict[str, list[tuple[int, Any]]] = {}
 
     def next(self, window: TimeWindow) -> StatelessContext:
-        """The same, for the next window."""
+        """Move to the next window."""
         self.current = window
         self._place += 1
         return self
@@ -57,7 +55,7 @@ class StatelessContext:
 
 @dataclass(frozen=True, slots=True)
 class PerWindowWithContext(OverRows):
-    """A process function that is handed rows, one Python object each, and keeps no state."""
+    """A stateless process function that gets rows as Python objects."""
 
     function: ProcessWindowFunction
 

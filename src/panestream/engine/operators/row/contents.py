@@ -1,4 +1,4 @@
-"""What a window holds: one accumulator that grows, or all its elements."""
+"""Contents of a window: one accumulator that grows, or all its elements."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from panestream.windowing.functions import AggregateFunction
 
 @dataclass(frozen=True, slots=True)
 class ContentsLogic:
-    """How contents begin, grow, merge, and become what the window function sees.
+    """Functions that start, extend and merge contents and compute the window function's input.
 
     Attributes:
-        first: the contents made of one element.
-        fold: the contents with one more element.
-        merge: two contents in one; the first is of the window that starts earlier.
-        result: what contents stand for when the window fires: one value. None: they are the elements themselves.
-        of_elements: the same value made of a list of elements: what evictors leave, maybe none.
-        adding: whose code adds an element, for errors.
+        first: makes contents of one element.
+        fold: adds an element to contents.
+        merge: merges two contents; the first argument belongs to the window that starts earlier.
+        result: computes the value of contents when the window fires. None if the elements themselves are the input.
+        of_elements: computes the same value from the elements that an evictor left, possibly none.
+        adding: the name of the code that adds an element, for errors.
     """
 
     first: Callable[[Any], Any]
@@ -34,7 +34,7 @@ class ContentsLogic:
 
 
 def contents_logic(plan: RowPlan) -> ContentsLogic:
-    """The logic of a plan's function."""
+    """Return the logic of a plan's function."""
     function = plan.function
     result: Callable[[Any], Any] | None = None
     of_elements: Callable[[list[Any]], Any] | None = None
@@ -78,7 +78,7 @@ def _joined(contents: ElementList, other: ElementList) -> ElementList:
 
 
 def _reducing(function: Callable[[Any, Any], Any]) -> Callable[[list[Any]], Any]:
-    # Where an evictor left nothing, the window function is handed one null, as in Flink.
+    # If an evictor left no elements, the window function gets one null, as in Flink.
     return lambda elements: reduce(function, elements) if elements else None
 
 

@@ -1,4 +1,4 @@
-"""How much there is in a row operator's state, for harnesses and tests: all of it is read."""
+"""Counts of the items in a row operator's state, for harnesses and tests. Each call reads the whole state."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from panestream.engine.operators.row.window_states import EMPTY
 
 
 def count_timers(operator: RowOperator) -> int:
-    """How many timers there are, cleanup timers included."""
+    """Return the number of timers, cleanup timers included."""
     total = 0
     for window_state in operator.store.all_window_states():
         total += len(window_state.event_timers.times | ({window_state.event_timers.cleanup} - {NEVER}))
@@ -18,7 +18,7 @@ def count_timers(operator: RowOperator) -> int:
 
 
 def count_state_entries(operator: RowOperator) -> int:
-    """How many things are kept of windows: contents, states of triggers and functions, places of sessions."""
+    """Return the number of items stored for windows: contents, states of triggers and functions, merging-window entries."""
     return sum(
         (window_state.contents is not EMPTY)
         + len(window_state.trigger_values)
@@ -29,7 +29,7 @@ def count_state_entries(operator: RowOperator) -> int:
 
 
 def count_key_state_entries(operator: RowOperator) -> int:
-    """How many things process functions keep per key, which is for ever."""
+    """Return the number of values that process functions store per key; these are never deleted."""
     return sum(len(owner.global_values) for owner in operator.store.all_keys())
 
 

@@ -1,7 +1,7 @@
-"""The row operator's inner loops for the commonest plans: the same protocol with the calls taken out.
+"""Inner loops of the row operator for the most common plans: the same protocol with the calls inlined.
 
-A loop is used where assigner and trigger are exactly panestream's own, whose callbacks it may do by itself. The tests run every
-such plan once more with the trigger wrapped in one of a user's, which takes the general way, and compare.
+A loop is used only if assigner and trigger are exactly panestream's classes, because it replaces their callbacks. The tests run
+every such plan again with the trigger wrapped in a user's class, which takes the general path, and compare the results.
 """
 
 from __future__ import annotations
@@ -24,11 +24,9 @@ from panestream.windowing.triggers import CountTrigger, EventTimeTrigger, Purgin
 
 
 def fast_rows(operator: LoopOperator, assigner: WindowAssigner) -> Callable[[Rows], None] | None:
-    """The loop for a plan, or None where only the general protocol will do.
+    """Return the loop for a plan, or None if it needs the general protocol.
 
-    Args:
-        operator: whose windows the rows go to.
-        assigner: the plan's, with the shift of the key group in it.
+    The assigner must include the key group's shift.
     """
     trigger, purges = unwrapped(operator.plan.window.firing_trigger)
     if type(trigger) is EventTimeTrigger:
@@ -44,11 +42,7 @@ def fast_rows(operator: LoopOperator, assigner: WindowAssigner) -> Callable[[Row
 
 
 def fast_timers(operator: LoopOperator) -> Callable[[int], None] | None:
-    """What runs the event-time timers of a plan with the default trigger; None where only the general protocol will do.
-
-    Args:
-        operator: whose timers they are.
-    """
+    """Return the event-time timer loop for a plan with the default trigger, or None if it needs the general protocol."""
     trigger, purges = unwrapped(operator.plan.window.firing_trigger)
     if type(trigger) is not EventTimeTrigger:
         return None
@@ -56,12 +50,12 @@ def fast_timers(operator: LoopOperator) -> Callable[[int], None] | None:
 
 
 def unwrapped(trigger: Trigger) -> tuple[Trigger, bool]:
-    """The trigger inside panestream's own purging one, or the trigger itself; and whether windows are purged when they fire."""
+    """Return the trigger without panestream's purging wrapper, and whether firing purges the window."""
     return (trigger.inner, True) if type(trigger) is PurgingTrigger else (trigger, False)
 
 
 def _default_timers(operator: LoopOperator, purges: bool, watermark: int) -> None:
-    """Fires at the end of a window, and clears nothing but timers, which the operator does anyway."""
+    """Run the default trigger's timers: fire at a window's end. It clears only timers, which the operator does anyway."""
     for time, timers, called in operator.store.event_queue.due(watermark):
         window_state = timers.owner
         window_state.owner.page.dirty = True
@@ -75,11 +69,10 @@ def _default_timers(operator: LoopOperator, purges: bool, watermark: int) -> Non
     operator.timer = None
 
 
-# The loops repeat a few lines: what they share of the work on one element would be a call for each, a tenth of the time.
+# The loops repeat a few lines on purpose: sharing them would cost a call per element, a tenth of the time.
 
 
 def _tumbling(operator: LoopOperator, assigner: TumblingEventTimeWindows, purges: bool, rows: Rows) -> None:
-    """Tumbling windows of event time with the default trigger."""
     used_keys, get_or_create, first, fold, keeps, stamps = Callees.of(operator)
     watermark, size, offset = operator.watermark, assigner.size, assigner.offset
     key: Any = None
@@ -110,7 +103,6 @@ def _tumbling(operator: LoopOperator, assigner: TumblingEventTimeWindows, purges
 
 
 def _sliding(operator: LoopOperator, assigner: SlidingEventTimeWindows, purges: bool, rows: Rows) -> None:
-    """Sliding windows of event time with the default trigger."""
     used_keys, get_or_create, first, fold, keeps, stamps = Callees.of(operator)
     watermark, size, slide, offset = operator.watermark, assigner.size, assigner.slide, assigner.offset
     key: Any = None
@@ -144,7 +136,7 @@ def _sliding(operator: LoopOperator, assigner: SlidingEventTimeWindows, purges: 
 
 
 def _counting(operator: LoopOperator, count: int, purges: bool, rows: Rows) -> None:
-    """Everything in one window that fires at every ``count``-th element."""
+    """Add rows to one window that fires at every ``count``-th element."""
     used_keys, get_or_create, first, fold, keeps, stamps = Callees.of(operator)
     key: Any = None
     window_state: WindowState | None = None

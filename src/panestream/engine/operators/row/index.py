@@ -1,4 +1,4 @@
-"""Which pages there are, which key lies where, and when each page is next due: what the meta record knows of them."""
+"""The index of pages in the meta record: which pages exist, which keys they hold, and when each is next due."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter
 from panestream.engine.operators.row.timers import NEVER
 
 PAGE_BYTES = 32 * 1024
-"""Pages are split when they are larger than this on average. A call to Spark's state store costs a millisecond, however small the
-page; so does taking so many bytes apart."""
+"""Average page size in bytes above which pages are split. A call to Spark's state store costs a millisecond, however small the
+page; decoding this many bytes takes as long."""
 FEWEST_KEYS = 16
-"""But not below so many keys a page, on average: every page has some bytes that do not get fewer."""
+"""Minimum average number of keys in a page for a split, because each page has a fixed overhead in bytes."""
 
 
 class Entry(NamedTuple):
-    """One page at rest.
+    """The index entry of a stored page.
 
     Attributes:
-        modulus: of how many pages it was one when it was written: it has the keys whose hash, modulo this, is its number.
-        event, processing: at or before its next timers; NEVER where it has none.
+        modulus: the number of pages when it was written. The page holds the keys whose hash modulo this is its number.
+        event, processing: a lower bound of its next timers, or NEVER if it does not have one.
         size: in bytes.
-        keys: how many there are.
+        keys: the number of keys.
     """
 
     modulus: int
@@ -33,14 +33,14 @@ class Entry(NamedTuple):
 
 
 class PageIndex:
-    """The pages of one key group. Their number is doubled as the state grows, and a page follows when it is next written.
+    """The pages of one key group. Their number doubles as the state grows, and a page follows when it is next written.
 
-    So pages of several generations lie side by side: page ``p`` of ``n`` becomes pages ``p`` and ``p + n`` of ``2 n``. No two
-    pages of whatever generation have a key in common.
+    Pages of several generations therefore coexist: page ``p`` of ``n`` becomes pages ``p`` and ``p + n`` of ``2 n``. No two pages
+    have a key in common, whatever their generations.
 
     Attributes:
-        modulus: how many pages keys are divided into now.
-        entries: the pages at rest, by number.
+        modulus: the current number of pages.
+        entries: the stored pages, by number.
 
     >>> index = PageIndex(4)
     >>> index.claim(13)
@@ -53,7 +53,7 @@ class PageIndex:
     __slots__ = ("_claimed", "_moduli", "_smallest", "entries", "modulus")
 
     def __init__(self, smallest: int) -> None:
-        """No pages yet; there will be ``smallest`` while the state is small."""
+        """Start without pages; a small state gets ``smallest`` pages."""
         self._smallest = smallest
         self.modulus = smallest
         self.entries: dict[int, Entry] = {}
@@ -61,7 +61,7 @@ class PageIndex:
         self._moduli = [smallest]
 
     def claim(self, hashed: int) -> tuple[int, int]:
-        """Number and modulus of the page of a key: the one that has it, or would if it were there; else a new one."""
+        """Return number and modulus of the page responsible for a key's hash, or of a new page."""
         for modulus in self._moduli:
             number = hashed % modulus
             if self._claimed.get(number) == modulus:
@@ -73,21 +73,21 @@ class PageIndex:
         return number, self.modulus
 
     def put(self, number: int, entry: Entry) -> None:
-        """The page was written."""
+        """Record that a page was written."""
         self.entries[number] = entry
         self._claimed[number] = entry.modulus
 
     def remove(self, number: int) -> bool:
-        """The page is empty; says whether it was at rest."""
+        """Remove an empty page and return whether it was stored."""
         self._claimed.pop(number, None)
         return self.entries.pop(number, None) is not None
 
     def due(self, event: int, processing: int) -> Iterator[int]:
-        """The pages that have a timer up to and including these times."""
+        """Return the pages that have a timer at or before these times."""
         return (number for number, entry in self.entries.items() if entry.event <= event or entry.processing <= processing)
 
     def grow(self) -> None:
-        """Decides how many pages there are from the next write on."""
+        """Update the number of pages for the following writes."""
         size = sum(entry.size for entry in self.entries.values())
         keys = sum(entry.keys for entry in self.entries.values())
         if not keys:
@@ -97,7 +97,7 @@ class PageIndex:
         self._moduli = sorted({*self._claimed.values(), self.modulus})
 
     def write(self, writer: ColumnWriter) -> None:
-        """Adds the columns of the index to the meta record."""
+        """Add the columns of the index to the meta record."""
         pages = sorted(self.entries.items())
         writer.integers("page", [number for number, _ in pages])
         writer.integers("modulus", [entry.modulus for _, entry in pages])
@@ -107,7 +107,7 @@ class PageIndex:
         writer.integers("keys", [entry.keys for _, entry in pages])
 
     def read(self, reader: ColumnReader, modulus: int) -> None:
-        """Takes the index from the meta record."""
+        """Read the index from the meta record."""
         self.modulus = modulus
         columns = map(reader.integers, ("page", "modulus", "event", "processing", "size", "keys"))
         for number, of, event, processing, size, keys in zip(*columns, strict=True):

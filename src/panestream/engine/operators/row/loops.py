@@ -1,4 +1,4 @@
-"""What the inner loops have in common: what they ask of the row operator, and how they open a window."""
+"""Shared parts of the inner loops: the operator interface they need, and opening a window."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from panestream.windowing.time import MAX_TIMESTAMP
 Rows = Iterable[tuple[Any, int, Any]]
 """Key, event time, element."""
 ASSIGNER = "the assigner"
-"""How errors call it."""
+"""The name of the assigner in errors."""
 
 
 class LoopOperator(Protocol):
-    """The part of the row operator that the inner loops know; see :class:`RowOperator` for what each of these does."""
+    """The part of the row operator that the inner loops use; :class:`RowOperator` documents the members."""
 
     plan: RowPlan
     store: RowStore
@@ -29,37 +29,37 @@ class LoopOperator(Protocol):
     timer: int | None
 
     def element(self, key: Any, timestamp: int, element: Any) -> None:
-        """One row by the general protocol."""
+        """Process a row by the general protocol."""
 
     def open_window_state(self, owner: KeyState, bounds: tuple[int, int] | None) -> WindowState | None:
-        """A new window by the general protocol."""
+        """Open a window by the general protocol."""
 
     def not_taken(self, key: Any, timestamp: int, element: Any) -> None:
-        """No window took the element."""
+        """Handle an element that no window took."""
 
     def cleanup_time(self, max_timestamp: int) -> int:
-        """When a window goes."""
+        """Return a window's cleanup time."""
 
     def fire(self, window_state: WindowState) -> None:
-        """Runs the window's function."""
+        """Call the window function."""
 
     def close(self, window_state: WindowState) -> None:
-        """The end of a window."""
+        """Close a window."""
 
     def failed(self, what: str, key: Any, window_state: WindowState | None, error: Exception) -> NoReturn:
-        """Raises what a function of the user's own raised."""
+        """Raise the error of a user function."""
 
 
 class Callees(NamedTuple):
-    """What a loop calls for every row, looked up once: as local variables, in this order.
+    """The callables and flags that a loop needs for every row, fetched once. The loops unpack them in this order.
 
     Attributes:
         used_keys: the states of the keys that were used in this micro-batch.
-        get_or_create: the state of any other key.
-        first: contents made of one element.
-        fold: contents with one more.
+        get_or_create: returns the state of any other key.
+        first: makes contents of one element.
+        fold: adds an element to contents.
         keeps: whether contents are lists of elements, which grow without a call.
-        stamps: whether elements are kept with their event times, for an evictor.
+        stamps: whether elements are stored with their event times, for an evictor.
     """
 
     used_keys: dict[Any, KeyState]
@@ -71,7 +71,6 @@ class Callees(NamedTuple):
 
     @classmethod
     def of(cls, operator: LoopOperator) -> Callees:
-        """Those of an operator."""
         store, logic, plan = operator.store, operator.logic, operator.plan
         return cls(
             store.used_keys, store.get_or_create, logic.first, logic.fold, plan.keeps_elements, plan.window.evictor is not None
@@ -79,7 +78,7 @@ class Callees(NamedTuple):
 
 
 def open_window(operator: LoopOperator, owner: KeyState, start: int, end: int) -> WindowState | None:
-    """A window of event time with the timers that its first element registers; None where it is closed already."""
+    """Open an event-time window with the timers of its first element, or return None if it is already closed."""
     if end - 1 <= operator.closed:
         return None
     window_state = owner.window_states[start, end] = operator.store.new_window_state(owner, start, end)
@@ -88,7 +87,7 @@ def open_window(operator: LoopOperator, owner: KeyState, start: int, end: int) -
 
 
 def arm(operator: LoopOperator, window_state: WindowState, cleanup: int) -> None:
-    """What the default trigger and the operator register at a window's first element, and need not at the next ones."""
+    """Register the default trigger's and the operator's timers at a window's first element; later elements need no others."""
     timers, last = window_state.event_timers, window_state.max_timestamp
     timers.cleanup = cleanup
     if cleanup < MAX_TIMESTAMP:

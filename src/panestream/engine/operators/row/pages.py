@@ -1,4 +1,4 @@
-"""Pages at rest: their windows with accumulators or references to elements, states, timers; and the states of their keys."""
+"""Encoding of pages: windows with accumulators or references to elements, their states and timers, and the states of keys."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from panestream.windowing.state import StateValues
 
 
 class PageCodec:
-    """Turns pages into bytes and back.
+    """Converts pages to bytes and back.
 
     Args:
         codec: for keys, accumulators and states.
-        keeps_elements: whether windows hold elements, or one accumulator each.
-        event_time: the kind of time by which windows end. Nearly all have one timer: at their last instant, of that kind.
+        keeps_elements: whether windows hold elements or one accumulator each.
+        event_time: whether windows end by event time. Nearly all windows have one timer of that kind, at their last instant.
     """
 
     def __init__(self, codec: Codec, keeps_elements: bool, event_time: bool) -> None:
@@ -30,7 +30,7 @@ class PageCodec:
     # ---------------------------------------------------------------- writing
 
     def encode(self, page: KeyPage) -> bytes:
-        """The bytes of a page whose elements are all at rest."""
+        """Return the bytes of a page whose elements are all stored."""
         return join_parts([self._windows(page), self._keys(page)])
 
     def _windows(self, page: KeyPage) -> bytes:
@@ -87,13 +87,7 @@ class PageCodec:
     def decode(
         self, page: KeyPage, data: bytes, new_window_state: Callable[[KeyState, int | None, int | None], WindowState]
     ) -> None:
-        """Fills an empty page from its bytes.
-
-        Args:
-            page: the page.
-            data: what :meth:`encode` made.
-            new_window_state: makes a window of a key, given its bounds.
-        """
+        """Fill an empty page from bytes of :meth:`encode`; ``new_window_state`` makes a window of a key and bounds."""
         windows, keys = split_parts(data)
         reader = ColumnReader(windows, self._codec)
         page.chunks = {int(chunk): size for chunk, size in reader.header["segments"]}
@@ -103,7 +97,7 @@ class PageCodec:
         for key, start, end in zip(reader.values("key"), starts, ends, strict=True):
             owner = known.get(key)
             if owner is None:
-                canonical = canonical_key(key)  # a NaN that was read is not the one that is looked for
+                canonical = canonical_key(key)  # a NaN read from state is not the NaN object used for lookups
                 owner = known.get(canonical) or known.setdefault(canonical, KeyState(canonical, page))
             window_state = new_window_state(owner, start, end)
             owner.window_states[None if end is None else (start, end)] = window_state
@@ -159,7 +153,7 @@ def _write_state_values(writer: ColumnWriter, prefix: str, rows: list[StateValue
 
 
 def _read_state_values(reader: ColumnReader, prefix: str) -> list[StateValues]:
-    """The state values of each row; nothing at all where no row has any."""
+    """Return the state values of each row, or an empty list if no row has any."""
     names = reader.value_names(prefix)
     if not names:
         return []

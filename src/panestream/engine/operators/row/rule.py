@@ -1,4 +1,4 @@
-"""The row operator runs any query of one kind of windows: what is left where no operator on columns does."""
+"""Planning for the row operator, which runs every query of one kind of windows that no columnar operator runs."""
 
 from __future__ import annotations
 
@@ -17,15 +17,10 @@ from panestream.windowing.assigners.session import GapColumn
 
 
 def row_spec(window: WindowSpec, asked: DeclaredAggregates | FunctionOfRows, reasons: Sequence[str]) -> RowSpec:
-    """The row operator of a query.
-
-    Args:
-        window: the windows.
-        asked: what is computed over them.
-        reasons: why no operator on columns runs it.
+    """Return the row operator of a query; ``reasons`` say why no columnar operator runs it.
 
     Raises:
-        InvalidPlanError: an aggregate does not take its type; parts that do not fit together.
+        InvalidPlanError: an aggregate does not accept the type of its input, or parts do not fit together.
     """
     if isinstance(asked, DeclaredAggregates):
         return _declared(window, asked, reasons)
@@ -45,7 +40,7 @@ def row_spec(window: WindowSpec, asked: DeclaredAggregates | FunctionOfRows, rea
 def _declared(window: WindowSpec, asked: DeclaredAggregates, reasons: Sequence[str]) -> RowSpec:
     aggregation = Aggregation.build(asked.aggregates, asked.types, asked.keys)
     gap = getattr(window.assigner, "gap", None)
-    # The assigner finds the gap of each row in the element.
+    # The assigner reads the gap of each row from the element.
     texts = tuple(dict.fromkeys((*aggregation.inputs, *([gap.label] if isinstance(gap, GapColumn) else []), *asked.columns)))
     elements = [*(pa.field(text, asked.types[text]) for text in texts), pa.field(TIME, pa.int64())]
     function = DeclaredFunction(tuple(asked.aggregates), asked.types)
@@ -63,7 +58,7 @@ def _declared(window: WindowSpec, asked: DeclaredAggregates, reasons: Sequence[s
 
 
 def _kind_of(function: Reduce | Aggregate | Elements) -> str:
-    """What of a function the state depends on: the accumulators of an aggregate function are its own."""
+    """Return the part of a function that the state depends on; accumulators depend on the aggregate function's class."""
     if isinstance(function, Aggregate):
         return f"aggregate with {type(function.function).__qualname__}"
     return "reduce" if isinstance(function, Reduce) else "all elements"

@@ -1,32 +1,32 @@
-"""The inner loop for sessions of event time with the default trigger: an element that falls into one session merges nothing.
+"""The inner loop for event-time sessions with the default trigger: an element that touches only one session merges nothing.
 
-What one key has, on the time axis; ``latest`` is the session with the largest start::
+The sessions of one key on the time axis; ``latest`` is the session with the largest start::
 
         first session        second session            latest
     ----[=========)----------[=======)-----------------[==========)---------->  event time
         start     end                                  start      end
 
-    where the span [t, t + gap) of an element may lie, and what the loop does:
+    possible positions of an element's span [t, t + gap), and the loop's action:
 
-    (a) t in [latest.start, latest.end]     it belongs to latest: the commonest case, decided by two comparisons
-    (b) t > latest.end                      a new session, which is the latest from now on
+    (a) t in [latest.start, latest.end]     add it to latest: the most common case, decided by two comparisons
+    (b) t > latest.end                      a new session, which becomes the latest
     (c) t < latest.start, touches none      a new session; latest stays
-    (d) t < latest.start, touches one       that session, and it may grow at both ends
-    (e) t < latest.start, touches several   they merge: the general protocol does it (``SEVERAL``)
+    (d) t < latest.start, touches one       add it to that session, which may grow at both ends
+    (e) t < latest.start, touches several   they merge by the general protocol (``SEVERAL``)
 
-A session that grows is known by its new ``start`` and ``end`` at once, but filed under its old bounds, with its old timers, until
-:func:`_file` makes it good: before a row takes the general way, and when all rows are in. What must hold in the meantime:
+A session that grows gets its new ``start`` and ``end`` at once. It remains filed under its old bounds, with its old timers, until
+:func:`_file` updates both: before a row takes the general path, and after the last row. Invariants in the meantime:
 
-1. The sessions of a key neither overlap nor touch, by ``start`` and ``end``. So nothing lies behind the latest, whatever lies
-   before it ends before its start, and (a) and (b) need not look at the others.
-2. ``grown`` has the bounds under which a session is filed for exactly those of which they are not ``start`` and ``end``.
-3. No two sessions are filed under one pair of bounds: the old bounds of a session lie within its new ones, and by 1 nothing else
-   lies there. So none can be opened under the bounds that a grown one still occupies.
-4. ``latest`` is None, or dead, or truly the latest. Whoever merges or reads sessions otherwise sets it to None.
-5. Nobody but this loop sees a session whose timers are old: timers run only between micro-batches.
+1. The sessions of a key neither overlap nor touch, by ``start`` and ``end``. So no session follows the latest, every earlier one
+ends before its start, and (a) and (b) need not look at the others.
+2. ``grown`` maps exactly the sessions whose filed bounds differ from ``start`` and ``end`` to the filed bounds.
+3. No two sessions are filed under the same bounds: the old bounds of a session lie within its new ones, and by 1 no other session
+is there. So no session can be opened under the bounds that a grown one still occupies.
+4. ``latest`` is None, or dead, or really the latest. All other code that merges or reads sessions sets it to None.
+5. Only this loop sees a session whose timers are old, because timers run only between micro-batches.
 
-``tests/engine/operators/row/test_random_scenarios.py`` runs random streams through this loop and through the
-general protocol, and compares.
+``tests/engine/operators/row/test_random_scenarios.py`` runs random streams through this loop and the general protocol and
+compares the results.
 """
 
 from __future__ import annotations
@@ -44,14 +44,7 @@ SEVERAL = object()
 def take_in_sessions(  # noqa: C901, PLR0912 - an inner loop: each call that would tidy it costs a tenth of it
     operator: LoopOperator, assigner: EventTimeSessionWindows, purges: bool, rows: Rows
 ) -> None:
-    """Takes in rows.
-
-    Args:
-        operator: whose sessions they go to.
-        assigner: of exactly this class.
-        purges: whether a session is emptied when it fires.
-        rows: in order.
-    """
+    """Add rows, in order; ``purges`` means that a session is emptied when it fires."""
     used_keys, get_or_create, first, fold, keeps, stamps = Callees.of(operator)
     due, gap = operator.watermark + 1, assigner.gap
     fixed = gap if isinstance(gap, int) else None
@@ -104,7 +97,7 @@ def take_in_sessions(  # noqa: C901, PLR0912 - an inner loop: each call that wou
 
 
 def _new_session(operator: LoopOperator, owner: KeyState, start: int, end: int) -> WindowState | None:
-    """A session of one element that touches no other; None where it is closed already."""
+    """Open a session of one element that touches no other, or return None if it is already closed."""
     made = open_window(operator, owner, start, end)
     if made is not None and (owner.latest is None or start > owner.latest.start):  # type: ignore[operator]  # sessions have bounds
         owner.latest = made
@@ -112,12 +105,12 @@ def _new_session(operator: LoopOperator, owner: KeyState, start: int, end: int) 
 
 
 def _taken_out(grown: dict[WindowState, Bounds], owner: KeyState) -> dict[WindowState, Bounds]:
-    """What has grown of the sessions of one key, which is not among ``grown`` any more."""
+    """Remove the sessions of one key from ``grown`` and return them."""
     return {session: grown.pop(session) for session in owner.window_states.values() if session in grown}
 
 
 def _file(operator: LoopOperator, grown: dict[WindowState, Bounds]) -> None:
-    """Files sessions that grew under their new bounds, and moves their timers. Contents and queue entries stay."""
+    """File grown sessions under their new bounds and move their timers. Contents and queue entries stay."""
     for session, filed in grown.items():
         if not session.alive:
             continue
@@ -132,7 +125,7 @@ def _file(operator: LoopOperator, grown: dict[WindowState, Bounds]) -> None:
 
 
 def _session_at(owner: KeyState, start: int, end: int) -> WindowState | object | None:
-    """The session that a span touches, if any; SEVERAL where it touches more than one. Finds out which is the latest, too."""
+    """Return the session that a span touches, None, or SEVERAL if it touches more than one. Also restore ``latest``."""
     latest = owner.latest
     if latest is None or not latest.alive:
         owner.latest = max(owner.window_states.values(), key=_start, default=None)

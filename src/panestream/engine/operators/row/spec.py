@@ -1,4 +1,4 @@
-"""The row operator: rows cross the exchange as they are, in columns; one Python object each on the other side."""
+"""The row operator's specification: rows cross the exchange unreduced, in columns, and become Python objects after it."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from panestream.windowing.triggers.by_time import fires_by_time
 
 @dataclass(frozen=True, slots=True)
 class RowSpec(RowSettings, OperatorSpec):
-    """Any assigner, trigger, evictor and function.
+    """The row operator, for any assigner, trigger, evictor and function.
 
     Attributes:
-        by_processing_time: whether anything looks at processing time.
+        by_processing_time: whether any part of the query uses processing time.
         reasons: why no columnar operator runs the query, for ``explain()``.
-        described: how ``explain()`` calls the function.
-        kind: what the checkpoint is tied to of it: its code may change, what it keeps may not.
-        advice: what would reduce the rows before the shuffle, in words; empty: nothing would.
+        described: the function's description in ``explain()``.
+        kind: the part of the function that a checkpoint depends on: its code may change, its stored state may not.
+        advice: how to reduce the rows before the shuffle, or empty.
     """
 
     by_processing_time: bool = False
@@ -62,19 +62,19 @@ class RowSpec(RowSettings, OperatorSpec):
 
     @property
     def changeable(self) -> frozenset[str]:
-        # Of declared aggregates each finds its part of an accumulator; elements that are kept must be what they were.
+        # Each declared aggregate finds its part of an accumulator by description; stored elements cannot change.
         return frozenset({"results", *(("function", "elements") if self.declared is not None else ())})
 
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         whole = list(chunk.rows.columns) if chunk.rows is not None and plan.row_schema is not None else []
         times = pa.array(chunk.times)
-        # An element that is not the row is made of the inputs and, last, its event time.
+        # An element that is not the whole row consists of the inputs and, last, its event time.
         values = [] if self.input_texts is None else [*chunk.values, times]
         schema = self.part_schema(plan, INPUTS)
         yield INPUTS, pa.Table.from_arrays([*chunk.keys, times, *values, *whole], names=schema.names)
 
     def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
-        """Keys, event time, the element's values where it is not the row, and the whole row where anything wants it."""
+        """Return keys, event time, the element's values unless it is the row, and the whole row if needed."""
         columns = [*plan.key_schema, pa.field("__time", pa.int64())]
         if self.input_texts is not None:
             columns += self.element_schema

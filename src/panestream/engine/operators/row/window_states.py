@@ -1,4 +1,4 @@
-"""What the row operator keeps of one window, of one key, and of the keys of one page, while it is in memory."""
+"""In-memory state of one window, of one key, and of the keys of one page."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
 
 EMPTY: Any = type("Empty", (), {"__repr__": lambda _: "EMPTY"})()
-"""The contents of a window that has none. (None is a value like any other.)"""
+"""The contents of an empty window; None can be a value."""
 
 _GLOBAL = GlobalWindow()
 
 Bounds = tuple[int, int] | None
-"""How a window is found among the windows of its key: start and end; None for the global window."""
+"""The identity of a window among those of its key: start and end, or None for the global window."""
 
 ChunkSlice = tuple[int, int, int]
-"""Some elements of a chunk that rests in the store: the number of the chunk, the first of them, and how many."""
+"""Elements of a stored chunk: the number of the chunk, the first element's place, and their count."""
 
 
 class ElementList:
-    """The elements of one window: references to what rests in the store, and what came since.
+    """The elements of one window: references to stored elements, and new elements.
 
     Attributes:
-        parts: in order: a :data:`ChunkSlice`, or a list of elements (after a merge).
+        parts: a :data:`ChunkSlice` or (after a merge) a list of elements each, in order.
         tail: the newest elements; later ones are appended here.
     """
 
@@ -40,14 +40,14 @@ class ElementList:
         return len(self.tail) + sum(len(part) if isinstance(part, list) else part[2] for part in self.parts)
 
     def join(self, other: ElementList) -> None:
-        """Appends the elements of another list, which is not used afterwards. Nothing is read, nothing copied."""
+        """Append the elements of another list, which must not be used afterwards. Nothing is read or copied."""
         if self.tail:
             self.parts.append(self.tail)
         self.parts.extend(other.parts)
         self.tail = other.tail
 
     def drop_first(self, count: int) -> None:
-        """Forgets the ``count`` oldest elements without reading them."""
+        """Drop the ``count`` oldest elements without reading them."""
         while count and self.parts:
             part = self.parts[0]
             if isinstance(part, list):
@@ -66,16 +66,16 @@ class ElementList:
 
 
 class WindowState:
-    """What is kept of one window of one key.
+    """State of one window of one key.
 
     Attributes:
-        start, end: the window's bounds; a session's change while it grows. None for the global window.
-        max_timestamp, cleanup: its last instant, and when it goes (NEVER: it does not).
+        start, end: the window's bounds, which change while a session grows. None for the global window.
+        max_timestamp: its last instant.
         contents: an accumulator, an :class:`ElementList`, or EMPTY.
-        trigger_values, window_values: the states of the trigger, and of the window function, by name.
-        firings: how often it gave results, where the plan numbers firings.
-        event_timers, processing_timers: its timers; the second only where one was ever registered.
-        alive: False once the window is gone: what the queues still hold of it means nothing.
+        trigger_values, window_values: the states of the trigger and of the window function, by name.
+        firings: the number of firings with results, if the plan numbers firings.
+        event_timers, processing_timers: its timers; the second is None until such a timer is registered.
+        alive: False once the window is removed; queue entries for it are then ignored.
     """
 
     __slots__ = (
@@ -111,34 +111,32 @@ class WindowState:
 
     @property
     def bounds(self) -> Bounds:
-        """How the window is found among those of its key."""
         return None if self.start is None or self.end is None else (self.start, self.end)
 
     @property
     def window(self) -> Window:
-        """The window, as users see it."""
+        """The window in its public form."""
         if self._window is None:
             self._window = _GLOBAL if self.start is None or self.end is None else TimeWindow(self.start, self.end)
         return self._window
 
     def move(self, start: int, end: int) -> None:
-        """The window has other bounds now. Its timers are the caller's business."""
+        """Change the bounds. The caller updates the timers."""
         self.start, self.end, self.max_timestamp, self._window = start, end, end - 1, None
 
     def get_or_create_processing_timers(self) -> WindowTimers:
-        """The processing-time timers."""
         if self.processing_timers is None:
             self.processing_timers = WindowTimers(self, self.order)
         return self.processing_timers
 
     def free_timers(self) -> None:
-        """Its timers do not know it any more: whoever lets go of the window now frees it at once, without a search for cycles."""
+        """Cut the timers' reference to the window, so that it is freed at once, without the cycle collector."""
         self.event_timers.owner = None
         if self.processing_timers is not None:
             self.processing_timers.owner = None
 
     def is_bare(self) -> bool:
-        """Whether nothing would be lost if the window were forgotten."""
+        """Return whether removing the window would lose nothing."""
         timers = self.processing_timers
         return (
             self.contents is EMPTY
@@ -151,9 +149,9 @@ class WindowState:
 
 
 class KeyState:
-    """What is kept of one key: its windows by bounds, in the order of their coming, and the per-key state of the function.
+    """State of one key: its windows by bounds, in order of creation, and the function's per-key state.
 
-    ``latest`` is the session with the largest start, where the session loop knows it: most elements belong there.
+    ``latest`` is the session with the largest start if the session loop determined it: most elements belong to it.
     """
 
     __slots__ = ("global_values", "key", "latest", "page", "window_states")
@@ -170,11 +168,11 @@ class KeyPage:
     """The keys that are read and written together.
 
     Attributes:
-        modulus: of how many pages it was one when it was made: it holds the keys whose hash, modulo this, is ``number``.
-        chunks: the size of every chunk of elements that belongs to the page, by its number.
-        loaded: the elements of those that were read.
+        modulus: the number of pages when it was made. It holds the keys whose hash modulo this is ``number``.
+        chunks: the number of elements in each chunk of the page, by the chunk's number.
+        loaded: the elements of the chunks that were read.
         dirty: whether anything changed since the page was read or written.
-        at_rest: how many windows it had when it was read or written.
+        at_rest: the number of windows when it was last read or written.
     """
 
     __slots__ = ("at_rest", "chunks", "dirty", "keys", "loaded", "modulus", "number")
@@ -189,10 +187,8 @@ class KeyPage:
         self.at_rest = 0
 
     def window_count(self) -> int:
-        """How many windows all keys have."""
         return sum(len(key.window_states) for key in self.keys.values())
 
     def window_states(self) -> Iterator[WindowState]:
-        """All windows of all keys."""
         for key in self.keys.values():
             yield from key.window_states.values()

@@ -1,4 +1,4 @@
-"""The sessions of a micro-batch's keys, after its rows have come."""
+"""The sessions of a micro-batch's keys, with its rows included."""
 
 from __future__ import annotations
 
@@ -19,12 +19,10 @@ from panestream.engine.operators.sessions.spans import Sessions, merge_touching
 
 @dataclass(frozen=True)
 class Merged:
-    """Stored sessions and local ones, merged.
+    """Stored and local sessions, merged.
 
     Attributes:
-        keys: of all of them.
-        sessions: what became of the stored ones and then the local ones, which are the spans, in this order.
-        stored: the stored ones.
+        sessions: the result of merging the stored sessions and then the local ones, as spans in this order.
         partials: one row for each session; the pane is its number.
     """
 
@@ -35,7 +33,7 @@ class Merged:
 
     @classmethod
     def of(cls, keys: Keys, stored: Spans, fresh: Sequence[Spans], settings: SessionSettings) -> Merged:
-        """Merges the sessions that are open and those that have come, in the order of arrival."""
+        """Merge the open sessions and those that arrived, in the order of arrival."""
         spans = [stored, *fresh]
         codes, starts, ends = (np.concatenate([getattr(one, name) for one in spans]) for name in ("codes", "starts", "ends"))
         sessions = merge_touching(codes, starts, ends, settings.longest)
@@ -44,34 +42,34 @@ class Merged:
 
     @property
     def stored_ids(self) -> Ints:
-        """What became of each stored session."""
+        """The merged session of each stored one."""
         return self.sessions.ids[: len(self.stored.codes)]
 
     @cached_property
     def touched(self) -> Mask:
-        """Which sessions have a row of this micro-batch."""
+        """Whether each session has a row of this micro-batch."""
         return self._holds(self.sessions.ids[len(self.stored.codes) :])
 
     @cached_property
     def was_stored(self) -> Mask:
-        """Which sessions are made of, among others, one that was stored."""
+        """Whether each session contains a stored one."""
         return self._holds(self.stored_ids)
 
     @cached_property
     def same_bounds(self) -> Mask:
-        """Which stored sessions have the bounds that they had. The others have grown, or are part of a larger one."""
+        """Whether each stored session still has its bounds. The others have grown or are part of a larger session."""
         ids = self.stored_ids
         same: Mask = (self.sessions.starts[ids] == self.stored.starts) & (self.sessions.ends[ids] == self.stored.ends)
         return same
 
     @cached_property
     def fired(self) -> Ints:
-        """How often each session has fired with the bounds that it has now, before this micro-batch."""
+        """The number of firings of each session with its current bounds before this micro-batch."""
         return self._kept(self.stored.fired)
 
     @cached_property
     def fired_late(self) -> Ints:
-        """Whether (1 or 0) each session last fired, with these bounds, because of a late row."""
+        """Whether (1 or 0) a late row caused each session's last firing with its current bounds."""
         return self._kept(self.stored.late)
 
     def _kept(self, column: Ints | None) -> Ints:
