@@ -1,7 +1,7 @@
-"""Whether another aggregate knows all rows of a window: how many rows of a pane came before each of its partials was there.
+"""Completeness of aggregates in a window: how many rows of a pane are missing in each partial because it was added later.
 
-A partial is shared by aggregates that need the same, and so is what is missing in it: an aggregate that is new, of partials that
-were kept all along, knows all rows. Row by row each aggregate has an accumulator of its own, and knows what that one does.
+Aggregates that need the same partial share it and its missing rows, so a new aggregate over existing partials is complete. Row by
+row, each aggregate has its own accumulator and depends on that alone.
 """
 
 from __future__ import annotations
@@ -27,14 +27,10 @@ from panestream.windowing.aggregates import Aggregate, Complete
 
 
 def told_of(recipe: Complete, aggregates: Mapping[str, Aggregate]) -> Aggregate:
-    """Return the aggregate that it reports on.
-
-    Args:
-        recipe: of the report.
-        aggregates: all that are planned, by the name of their result.
+    """Return the aggregate that a report refers to; ``aggregates`` are all planned ones by result name.
 
     Raises:
-        InvalidPlanError: no result has that name, or it is a report itself.
+        InvalidPlanError: no result has that name, or it is itself a report.
     """
     target = aggregates.get(recipe.output)
     if target is None:
@@ -64,10 +60,9 @@ class CompleteImplementation(Implementation[Complete]):
 
 @dataclass(frozen=True, slots=True)
 class PartialMissing(PartialAggregate):
-    """How many rows of the pane a partial does not know, since it was added after them.
+    """The number of rows of the pane that came before a partial was added.
 
-    Attributes:
-        of: what that partial is of.
+    ``of`` is the description of that partial.
     """
 
     of: str
@@ -114,7 +109,7 @@ class CompleteResult(Result):
 
 
 class CompleteAccumulator(Accumulator):
-    """Whether it was there from a window's first row on."""
+    """True if the aggregate existed from a window's first row."""
 
     def start(self) -> Any:
         return True
@@ -130,11 +125,9 @@ class CompleteAccumulator(Accumulator):
 
 
 def described(recipe: Aggregate, aggregates: Mapping[str, Aggregate]) -> str:
-    """What a part of an accumulator is of, whatever its result is called.
+    """Describe a part of an accumulator, independent of the name of its result.
 
-    Args:
-        recipe: of the part.
-        aggregates: all of the accumulator, by the name of their result.
+    ``aggregates`` are all aggregates of the accumulator by result name.
     """
     if isinstance(recipe, Complete):
         return lacks(described(told_of(recipe, aggregates), aggregates))
