@@ -1,7 +1,7 @@
 """Evictors over the rows of many windows at once.
 
-A window that fires once drops its rows afterwards, so evictions need not be stored. An evictor only selects the rows that the
-function gets, and an evictor that runs after the function has no effect.
+A window that fires once drops its rows afterwards, so evictions need not be stored. An evictor only selects the rows for the
+function, and has no effect if it runs after the function.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ def why_not_evicted(evictor: Evictor | None, allowed_lateness: int) -> list[str]
         return []
     if allowed_lateness:
         return ["what an evictor removes stays removed when a late row makes the window fire again"]
-    # An evictor that may keep no rows would call the function without rows.
+    # An evictor that may remove all rows would call the function without rows.
     if isinstance(evictor, TimeEvictor) and evictor.size > 0:
         return []
     if isinstance(evictor, CountEvictor) and evictor.max_count > 0:

@@ -128,7 +128,6 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         yield self._rows(table.filter(pa.array(late)))
 
     def _rows(self, table: pa.Table) -> pa.Table:
-        """Return the original rows."""
         first = self._width + 2
         return pa.Table.from_arrays(table.columns[first : first + len(self._settings.rows)], schema=self._settings.rows)
 
@@ -251,7 +250,7 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         return is_among(*numbered(ours, theirs, which, there))
 
     def _results(self, rows: WindowedRows, now: Now, output: GroupOutput) -> pa.Table:
-        """Return the rows of the main output, and emit those of side outputs."""
+        """Return the main-output rows, and emit the side outputs."""
         function = self._settings.function
         if isinstance(function, AllWindows):
             return function.main(rows, self._plan.main_schema)
@@ -261,7 +260,6 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         return self._of_windows(rows, results.of, results.rows.columns)
 
     def _sent(self, rows: WindowedRows, tag: str, sent: Sequence[tuple[int, Any]]) -> pa.Table:
-        """Return the rows of a side output."""
         of, values = zip(*sent, strict=True)
         columns = result_columns(values, side_schema(self._plan, tag), lambda at: rows.place(of[at]))
         return self._of_windows(rows, np.asarray(of), columns, tag)

@@ -33,11 +33,8 @@ class WindowedRows:
     """Rows by key and window; each row is stored once, however many windows contain it.
 
     Attributes:
-        rows: the distinct rows.
         order: places in ``rows``, window by window, each window in order of arrival.
-        begins: the place in ``order`` where each window begins, and finally the length of ``order``.
-        keys: the key columns of each window.
-        starts, ends: its bounds.
+        begins: the place in ``order`` where each window begins, with the length of ``order`` at the end.
     """
 
     rows: pa.Table
@@ -64,13 +61,7 @@ class WindowedRows:
 
 @dataclass(slots=True)
 class Results:
-    """Results of a function.
-
-    Attributes:
-        of: the place of the window of each row.
-        rows: the result columns.
-        sent: the values sent to side outputs by tag, each with the place of its window.
-    """
+    """Results of a function: ``of`` has the window of each row, and ``sent`` the side outputs by tag with their windows."""
 
     of: Int64s
     rows: pa.Table
@@ -94,16 +85,14 @@ class OverRows(ABC):
 
     @property
     def sees_time(self) -> bool:
-        """Whether it may query the current time."""
+        """True if it may query the current time."""
         return False
 
     @abstractmethod
     def results(self, windows: WindowedRows, schema: pa.Schema, now: Now) -> Results:
         """Call the function and return results with the columns ``schema``, which follow keys and window.
 
-        Raises:
-            WindowFunctionError: the function raised.
-            InvalidPlanError: its return value does not fit.
+        Raises WindowFunctionError if the function raises, and InvalidPlanError if its return value does not fit.
         """
 
 
@@ -127,10 +116,7 @@ def called(
     function: object,
     call: Callable[[Any, TimeWindow, Sequence[Any]], Any],
 ) -> Results:
-    """Return a user function's results for each window and its rows as Python objects.
-
-    ``call`` calls it with key, window and rows; ``function`` is used in errors only.
-    """
+    """Return a user function's results for each window and its rows as Python objects; ``function`` is for errors."""
     values: list[Any] = []
     counts = []
     for (key, window), inputs in zip(windows.bounds(), _elements(windows), strict=True):
@@ -185,7 +171,6 @@ class TablePerWindow(OverRows):
 
 
 def _tables(windows: WindowedRows) -> Iterator[pa.Table]:
-    """Yield the rows of each window as an Arrow table."""
     sorted_rows = windows.rows.take(pa.array(windows.order)).combine_chunks()
     for begin, end in windows.pieces():
         yield sorted_rows.slice(begin, end - begin)
@@ -256,8 +241,7 @@ class Collected:
     def add(self, returned: Any) -> None:
         """Add the function's result for the next window: a table, a record batch, a frame, rows, or None.
 
-        Raises:
-            InvalidPlanError: a result is of another kind, or does not fit; possibly raised only by a later call.
+        Raises InvalidPlanError, possibly only in a later call, for other kinds of results and for results that do not fit.
         """
         returned, kind = _with_kind(returned)
         if kind != self._kind or len(self._run) == _AT_ONCE:
@@ -355,10 +339,10 @@ def _joined(parts: Sequence[Any]) -> pa.Array:
 
 
 def fitted(returned: Any, schema: pa.Schema, place: str) -> pa.Table:
-    """Return a table or frame, which may have further columns, with the declared columns.
+    """Return a table or frame with only the declared columns.
 
-    ``place`` is key and window in words, for errors. Raises InvalidPlanError if a column is missing or duplicated, or a value
-    does not fit without loss.
+    Raises InvalidPlanError, with key and window from ``place``, for missing or duplicate columns and for values that do not fit
+    without loss.
     """
     columns: list[pa.Array] = []
     is_table = isinstance(returned, pa.Table)
@@ -431,12 +415,7 @@ class AllWindows(OverRows):
         return pa.table(columns)
 
     def main(self, windows: WindowedRows, schema: pa.Schema) -> pa.Table:
-        """Call the function and return the rows of the main output.
-
-        Raises:
-            WindowFunctionError: the function raised.
-            InvalidPlanError: its return value does not fit.
-        """
+        """Return main-output rows; raise WindowFunctionError if the function raises, InvalidPlanError if its rows do not fit."""
         try:
             returned = self.function(self.table(windows))
         except Exception as error:
@@ -450,14 +429,10 @@ class AllWindows(OverRows):
 def grouped(
     rows: pa.Table, which: Iterable[Int64s], order: Int64s, keys: pa.Table, bounds: tuple[Int64s, Int64s]
 ) -> WindowedRows:
-    """Return windows of sorted rows.
+    """Group sorted rows into windows.
 
-    Args:
-        rows: the distinct rows.
-        which: arrays parallel to ``order``, whose values are constant within a key and window.
-        order: places in ``rows``, sorted by ``which``.
-        keys: the key columns of ``rows``.
-        bounds: start and end of the window of each place of ``order``.
+    ``order`` has places in ``rows``, sorted by the arrays ``which`` that are constant within a key and window. ``bounds`` has the
+    window bounds of each place.
     """
     changes = np.zeros(len(order), np.bool_)
     changes[:1] = True

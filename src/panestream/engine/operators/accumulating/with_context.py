@@ -14,10 +14,7 @@ from panestream.windowing.windows import TimeWindow
 
 
 class StatelessContext:
-    """The context of a stateless process function. One object serves all windows that fire together.
-
-    ``sent`` has the values sent to side outputs by tag, each with the place of its window among those that fire.
-    """
+    """Context of a stateless process function for all firing windows; ``sent`` has side outputs by tag, with window places."""
 
     __slots__ = ("_now", "_place", "current", "sent")
 

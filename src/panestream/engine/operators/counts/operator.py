@@ -36,16 +36,12 @@ INPUTS, PANES = "inputs", "panes"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The panes of all keys, key after key. ``low`` is the first pane of each key.
-
-    ``begin`` is the place of that pane on the axis, with the end of the axis as last item.
-    """
+    """The panes of all keys, key after key: ``low`` is the first pane of each, ``begin`` its place, with the end of all last."""
 
     low: Ints
     begin: Ints
 
     def places(self, codes: Ints, panes: Ints) -> Ints:
-        """Return the places of panes of keys."""
         return panes + (self.begin[:-1] - self.low)[codes]
 
     def panes(self, places: Ints) -> tuple[Ints, Ints]:
@@ -60,11 +56,9 @@ class Contents:
 
     Attributes:
         rows: the number of rows of each key between its last firing and this micro-batch.
-        fresh: the number of new rows of each key.
         partials: one row for each pane, whose number is its place on ``axis``.
-        read: the pages that were read; all their rows are included.
         fired: the number of complete windows of each key.
-        stored_keys: the number of keys that had panes in these pages.
+        stored_keys: the number of keys that had panes in the pages ``read``, all of whose rows are included.
     """
 
     keys: Keys
@@ -79,10 +73,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class CountSettings:
-    """The operator's part of the query. ``aggregation`` runs ``aggregates`` and does not have key columns.
-
-    ``input_types`` are the types of the aggregation's inputs, in order.
-    """
+    """The operator's part of the query. ``aggregation``, without keys, runs ``aggregates`` over inputs of ``input_types``."""
 
     shape: CountShape
     aggregates: tuple[Aggregate, ...]
@@ -149,15 +140,10 @@ class CountOperator(GroupOperator[Contents | None]):
         return self._contents(keys, stored, codes[:known], columns[self._width :], codes[known:][came.codes], read)
 
     def _contents(self, keys: Keys, stored: pa.Table, old: Ints, inputs: list[pa.Array], new: Ints, read: Mask) -> Contents:
-        """Add rows to the panes of their keys.
+        """Add new rows to the panes of their keys.
 
-        Args:
-            keys: the keys of the micro-batch and of the pages read.
-            stored: the stored panes.
-            old: the key codes of the stored panes.
-            inputs: event times if needed, and values, of the new rows.
-            new: the key codes of the new rows.
-            read: the pages that contain the stored panes.
+        ``old`` and ``new`` are the key codes of the stored panes and of the new rows. ``inputs`` has event times, if needed, and
+        values. ``read`` marks the pages of the stored panes.
         """
         settings, count, rows = self._settings, keys.count, len(new)
         panes = numbers(plain(stored.column("pane")))

@@ -15,13 +15,7 @@ from panestream.engine.kernels.pairs import numbered
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The rows of the right table in the interval of each row of the left.
-
-    Attributes:
-        order: the right rows by key and time.
-        begins: the place in ``order`` where the interval of each left row begins.
-        counts: the number of rows in it.
-    """
+    """The right rows by key and time (``order``), with the begin and the row count of each left row's interval in it."""
 
     order: Ints
     begins: Ints

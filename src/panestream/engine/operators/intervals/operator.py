@@ -1,8 +1,7 @@
 """The interval join: stores rows of both streams until no row can arrive in their interval.
 
 A pair is emitted in the micro-batch in which its later row arrives, and a row without a partner when the watermark passes its
-interval. Whether a row had a partner is not stored: when its time is over, all rows that it could have matched are still
-available.
+interval. The state does not record partners, because all rows that a row could have matched are still available at that time.
 """
 
 from __future__ import annotations
@@ -54,7 +53,6 @@ class IntervalSettings:
     keys: pa.Schema
 
     def row_of(self, side: str) -> pa.DataType:
-        """Return the stored part of a side's rows."""
         return self.left if side == LEFT else self.right
 
     def schema_of(self, side: str) -> pa.Schema:
@@ -151,7 +149,7 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
         self._emit(left, rows, lists, output)
 
     def _emit_alone(self, side: str, fresh: Mapping[str, pa.Table], step: TimeStep, output: GroupOutput) -> None:
-        """Emit rows of a side whose time is over and that have no partner."""
+        """Emit rows of a side without a partner after their time is over."""
         over, other = self._settings.over(side), RIGHT if side == LEFT else LEFT
         # Times are within ±2**62, and so are these bounds, so that sums do not overflow.
         until, since = (time if abs(time) > BEYOND_ALL else time - over for time in (step.after, step.before))

@@ -70,7 +70,7 @@ class Span(NamedTuple):
 
 
 def slice_length(keyed: Aggregation, longest: int) -> int:
-    """Return the length of slices for the longest look-back, or 0 if there are no slices and all rows are read."""
+    """Return the length of slices for the longest look-back, or 0 for reading all rows without slices."""
     return max(2, -(-longest // _IN_A_LOOK_BACK)) if keyed.merges_exactly and longest >= SHORTEST else 0
 
 
@@ -101,10 +101,7 @@ class History:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def near(self, times: Ints, look_backs: Sequence[LookBackWindows]) -> list[Span]:
-        """Return the history needed for the look-backs of rows, at least one span.
-
-        The times must be later than every row emitted before.
-        """
+        """Return the history, at least one span, for look-backs from ``times``, which must be later than all emitted rows."""
         least, most = int(times.min()), int(times.max())
         first = least - max(one.size for one in look_backs)
         end = most + max(one.following for one in look_backs) + 1
@@ -146,13 +143,10 @@ class History:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def add(self, fresh: pa.Table, before: int, passed: int, needed: int) -> None:
-        """Add the rows of a micro-batch.
+        """Add the rows of a micro-batch as partials by key and instant, sorted by time.
 
-        Args:
-            fresh: partials by key and instant, sorted by time.
-            before: no row at or before this time could arrive when the micro-batch started.
-            passed: the same at its end.
-            needed: no row looks back to earlier times.
+        No row at or before ``before`` could arrive when it started, nor at or before ``passed`` at its end. Nothing before
+        ``needed`` is read again.
         """
         if self._length and passed != MIN_TIMESTAMP and (passed - before) * _SMALL < self._longest:
             until = min((passed + 1) // self._length * self._length, BEYOND_ALL)

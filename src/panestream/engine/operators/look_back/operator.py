@@ -52,11 +52,9 @@ class LookBackSettings:
     """The operator's part of the query.
 
     Attributes:
-        look_backs: the look-backs by label.
         bare: the aggregation over places on a line, without key columns.
         keyed: the aggregation by key and instant, whose partials are the history.
-        texts: the plan's expressions for the row columns in results.
-        kept: the result columns of ``texts``.
+        texts, kept: the plan's expressions for the row columns in results, and these columns.
     """
 
     look_backs: Mapping[str, LookBackWindows]
@@ -74,7 +72,6 @@ class LookBackSettings:
 
     @property
     def input_types(self) -> tuple[pa.DataType, ...]:
-        """The types of :attr:`all_inputs`."""
         known = dict(zip(self.texts, self.kept.types, strict=True)) | dict(
             zip(self.bare.inputs, self.bare.input_types, strict=True)
         )
@@ -99,10 +96,7 @@ class LookBackSettings:
 
 @dataclass(frozen=True, slots=True)
 class FreshRows:
-    """Rows of a micro-batch with the columns of waiting rows, in order of arrival.
-
-    ``partials`` are their partials by key and instant, sorted by time.
-    """
+    """A micro-batch's rows like waiting rows, in order of arrival, and their partials by key and instant, sorted by time."""
 
     rows: pa.Table
     partials: pa.Table
@@ -189,7 +183,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         self._emit_main(pa.Table.from_arrays(columns, schema=self._plan.main_schema), len(codes), output)
 
     def _near(self, rows: pa.Table, times: Ints, fresh: pa.Table) -> tuple[pa.Table, Keys]:
-        """Return the partials that rows look back to, older first, and the keys of the partials followed by those of the rows."""
+        """Return the partials that rows look back to, older first, and the keys of these partials followed by the rows' keys."""
         settings = self._settings
         ours = pane_range(fresh, int(times.min()) - settings.longest, int(times.max()) + settings.ahead + 1)
         partials = pa.concat_tables([*self._history_of(rows, times, ours.nbytes), ours])
@@ -199,8 +193,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
     def _history_of(self, rows: pa.Table, times: Ints, size: int) -> Iterator[pa.Table]:
         """Yield the history that rows need, block by block; if there are few rows, only their keys, so that less is sorted.
 
-        Raises:
-            MemoryLimitError: the history is too large for memory.
+        Raises MemoryLimitError if the history is too large for memory.
         """
         spans = self._history.near(times, list(self._settings.look_backs.values()))
         few = sum(span.rows for span in spans) > _MANY_FOR_EACH * rows.num_rows

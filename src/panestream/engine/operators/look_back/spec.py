@@ -108,11 +108,7 @@ def _told(label: str, one: LookBackWindows) -> str:
 
 
 def look_back_rule(window: WindowSpec, asked: Asked) -> Supported | None:
-    """Plan one or several look-backs over declared aggregates.
-
-    Raises:
-        InvalidPlanError: the query requires something that look-backs do not support.
-    """
+    """Plan one or several look-backs over declared aggregates; raise InvalidPlanError for unsupported queries."""
     look_backs = look_backs_of(window.assigner)
     if look_backs is None:
         return None

@@ -118,7 +118,6 @@ class Combiner:
     """Combines panes into windows.
 
     Attributes:
-        rollups: the panes in the state.
         fresh: the panes of the micro-batch, sorted by pane and not yet in a block.
         keeps_order: whether the earliest pane decides between equal rows.
     """
@@ -130,9 +129,9 @@ class Combiner:
     keeps_order: bool = False
 
     def combine(self, windows: Sequence[Int64s], of_keys: pa.Table | None = None) -> list[FiredWindows]:
-        """Return the results of windows (ascending, for each kind), for all keys with rows or only those of ``of_keys``.
+        """Return the results of windows (ascending, for each kind) for all keys with rows.
 
-        The first columns of ``of_keys`` are the key columns.
+        ``of_keys`` restricts the keys to those in its first columns.
         """
         bounds = [
             (self.grid.panes_of(one.start_of(some)), self.grid.panes_of(one.end_of(some)))

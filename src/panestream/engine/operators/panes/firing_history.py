@@ -24,20 +24,14 @@ _WINDOW, _NUMBER, _FIRING = "pane", "number", "firing"
 
 @dataclass(slots=True)
 class FiringHistory:
-    """The last firing of each key and window of one kind of windows, in blocks by window number.
-
-    ``keys`` is the number of key columns.
-    """
+    """The last firing of each key and window of one kind, in blocks by window number; ``keys`` is the number of key columns."""
 
     blocks: PaneBlocks
     keys: int
 
     @classmethod
     def over(cls, state: State, space: str, keys: pa.Schema, values: pa.Schema) -> FiringHistory:
-        """Return the store of one kind of windows.
-
-        ``values`` are the columns of the last emitted values; empty if only the number is needed.
-        """
+        """Return the store of one kind of windows; ``values`` are the columns of emitted values, empty to store only numbers."""
         own = [(_WINDOW, pa.int64()), (_NUMBER, pa.int64()), (_FIRING, pa.int8())]
         fields = key_fields(keys)
         fields += [pa.field(name, type_) for name, type_ in own]
@@ -74,10 +68,7 @@ class FiringHistory:
 
 @dataclass(slots=True)
 class NumberedRows:
-    """Rows of fired windows for plans that number firings or emit a changelog.
-
-    ``histories`` are the earlier firings for each kind of windows; empty if the plan does not need them.
-    """
+    """Rows of fired windows for plans that number firings or emit a changelog; ``histories`` has earlier firings by kind."""
 
     plan: WindowPlan
     grid: PaneGrid
@@ -89,10 +80,7 @@ class NumberedRows:
         return self.plan.operator.result_schema if self.plan.changelog else pa.schema([])
 
     def of(self, fired: FiredWindows, firing: str, closed: int) -> pa.Table:
-        """Return the rows; in a changelog, each follows the row that it replaces.
-
-        ``firing`` is the kind of firing, and ``closed`` the last window that cannot fire again.
-        """
+        """Return the rows; in a changelog, each follows the row that it replaces. Windows up to ``closed`` cannot fire again."""
         count, keys = len(fired.windows), fired.rows.columns[: len(self.plan.key_schema)]
         last, firings = fired.windows <= closed, np.full(count, FIRINGS.index(firing))
         numbers, before, known = np.zeros(count, np.int64), np.full(count, -1, np.int64), None

@@ -40,8 +40,8 @@ from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 PARTIALS, ROWS, GAPS = "partials", "rows", "gaps"
-"""The parts of the exchange: partials, each table sorted by pane; whole rows with ``__pane`` and ``__time`` if late rows are
-emitted; event times of rows between windows."""
+"""The parts of the exchange: partials in tables sorted by pane, whole rows with ``__pane`` and ``__time`` for the late output,
+and event times of rows between windows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,12 +71,12 @@ class PaneSettings:
 
     @property
     def purges(self) -> bool:
-        """Whether fired rows are dropped before the window ends."""
+        """True if fired rows are dropped before the window ends."""
         return self.interval is not None and self.interval.purging
 
     @property
     def keeps_order(self) -> bool:
-        """Whether panes are combined in order, because several panes of processing time may contain equal event times."""
+        """True if panes are combined in order, because several panes of processing time may contain equal event times."""
         return self.by_processing_time and self.aggregation.keeps_order
 
     @property

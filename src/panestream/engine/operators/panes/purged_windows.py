@@ -67,7 +67,6 @@ class PurgedWindows:
         return numbered(one.rows.columns[:width], other.columns[:width], windows, theirs)
 
     def drop_before(self, window: int) -> None:
-        """Drop closed windows."""
         self.blocks.drop_before(window)
         self.blocks.compact(window)
 

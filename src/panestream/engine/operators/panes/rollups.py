@@ -6,8 +6,7 @@ watermark has passed its end: its partials are merged once and stored at resolut
 larger nodes between them, at most eight of each size, whatever its length. Every row is merged a fixed number of times. Nothing
 is subtracted, so this works for every aggregate and without rounding errors.
 
-A row behind the watermark that some window still accepts is appended to every existing node of its pane, and merged when read, as
-in all blocks.
+A row behind the watermark, if some window still accepts it, is appended to every existing node of its pane and merged when read.
 """
 
 from __future__ import annotations
@@ -45,13 +44,12 @@ def resolutions(longest: int) -> int:
 
 @dataclass(slots=True)
 class Rollups:
-    """The panes of one key group.
+    """The panes of one key group. ``arrivals`` has the partials of panes that are not settled.
 
     Attributes:
-        arrivals: partials of panes that are not settled.
-        levels: settled partials; ``pane`` is the number of the node, which is the pane divided by ``FAN_OUT ** level``.
+        levels: settled partials by node. The node's number ``pane`` is the pane divided by ``FAN_OUT ** level``.
         settled: the first pane that is not settled.
-        built: for each level, the first node that is not built; for level 0, it equals :attr:`settled`.
+        built: for each level, the first node that is not built, which for level 0 is :attr:`settled`.
     """
 
     aggregation: Aggregation

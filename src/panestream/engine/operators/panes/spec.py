@@ -189,7 +189,6 @@ class PaneSpec(PaneSettings, OperatorSpec):
 
 
 def _of_calendar(grid: PaneGrid) -> str:
-    """Return a description of a calendar's panes."""
     if isinstance(grid, ZonedGrid):
         wall, most = grid.wall, f"at most {grid.longest} to a window"
         if isinstance(wall, LineGrid):
@@ -206,10 +205,7 @@ _CUMULATING = (CumulatingEventTimeWindows, CumulatingProcessingTimeWindows)
 
 
 def panes_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:
-    """Plan aligned windows of one or several kinds over declared aggregates, firing at their end or at intervals.
-
-    It is the last rule, so it explains why panes do not run a query that no other rule supports.
-    """
+    """Plan aligned windows over declared aggregates. As the last rule, it explains why panes do not run unsupported queries."""
     reasons = why_not_panes(window)
     if not isinstance(asked, DeclaredAggregates) or asked.then is not None:
         reasons.append(PYTHON)
@@ -304,14 +300,7 @@ def _trigger(window: WindowSpec) -> Trigger:
 
 
 def pane_views(plan: WindowPlan, settings: PaneSettings, saved: StateTables, group: int) -> StateViews:
-    """Return the views of a key group.
-
-    Args:
-        plan: the query.
-        settings: its operator's part of the query.
-        saved: the group's state.
-        group: the group's number.
-    """
+    """Return the views of a key group."""
     grid, width = settings.grid, len(settings.result_schema)
     reached = reached_by(saved, by_processing_time=settings.by_processing_time)
     closing = Closing(0 if settings.by_processing_time else plan.allowed_lateness, saved.header["closed"])

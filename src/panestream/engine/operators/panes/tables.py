@@ -36,7 +36,7 @@ class PaneTables:
     def panes(self, parts: Sequence[pa.Table], aggregation: Aggregation, shifted: Sequence[str], by: int) -> pa.Table:
         """Return the partials, given in order of arrival, of panes that a window still needs.
 
-        The columns ``shifted`` count rows; the table counts them from row number ``by``.
+        The columns ``shifted`` contain row numbers, from which ``by`` is subtracted.
         """
         live = [self._live(part) for part in parts]
         if aggregation.runs_users_code:
@@ -87,11 +87,7 @@ class PaneTables:
     # -- in ------------------------------------------------------------------------------------------------------------
 
     def partials(self, saved: StateTables, aggregation: Aggregation) -> pa.Table:
-        """Return the partials of saved panes, one row for each key and pane, sorted by pane.
-
-        Raises:
-            PlanMismatchError: a saved pane spans several of the query's panes.
-        """
+        """Return saved partials by key and pane, sorted by pane; raise PlanMismatchError if a saved pane spans several panes."""
         return aggregation.merge([self.unmerged(saved, aggregation)])
 
     def unmerged(self, saved: StateTables, aggregation: Aggregation) -> pa.Table:

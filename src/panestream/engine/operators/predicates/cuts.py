@@ -28,11 +28,8 @@ STARTS, ENDS, OPEN = 1, 2, 4
 class Runs:
     """Runs of steps.
 
-    Attributes:
-        first, last: the places of the first and last step of each run.
-        in_window: whether it is a window.
-        ends: its end as far as it is known.
-        closed: whether the end is known.
+    ``first`` and ``last`` are the places of their first and last steps, and ``in_window`` marks those that are windows. ``ends``
+    has the ends that are ``closed``, which means that they are known.
     """
 
     first: Ints
@@ -43,10 +40,7 @@ class Runs:
 
     @classmethod
     def of(cls, windows: PredicateWindows, codes: Ints, times: Ints, flags: Ints, reached: int) -> Runs:
-        """Return the runs of steps, sorted by key and time and not after ``reached``.
-
-        ``flags`` are the flags of each step. No step can arrive at or before ``reached`` any more.
-        """
+        """Return the runs of steps, sorted by key and time, up to ``reached``; no step can arrive at or before that time."""
         begins = np.ones(len(codes), np.bool_)
         starts, ends = flags & STARTS > 0, flags & ENDS > 0
         begins[1:] = (codes[1:] != codes[:-1]) | ends[:-1] | (starts[1:] if windows.start is not None else False)

@@ -63,9 +63,8 @@ class Steps:
     """The steps of keys, by key and time. ``starts``, ``times``, ``flags``: see :attr:`PredicateSettings.steps_schema`.
 
     Attributes:
-        read: the pages that were read; all their steps are included.
+        read: the pages that were read, all of whose steps are included.
         changed: hashes of the keys with rows in this micro-batch.
-        codes: the key of each step.
         partials: one for each step, whose number is its place.
     """
 

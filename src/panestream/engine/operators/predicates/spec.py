@@ -102,11 +102,7 @@ class PredicateSpec(PredicateSettings, OperatorSpec):
 
 
 def predicates_rule(window: WindowSpec, asked: Asked) -> Supported | None:
-    """Plan windows by predicates over declared aggregates.
-
-    Raises:
-        InvalidPlanError: the query requires something that these windows do not support.
-    """
+    """Plan windows by predicates over declared aggregates; raise InvalidPlanError for unsupported queries."""
     assigner = window.assigner
     if not isinstance(assigner, PredicateWindows):
         return None

@@ -1,8 +1,8 @@
 """Encoding of users' Python values in state: one Arrow array per column, nested if the values are.
 
-Plain values get typed columns and come back exactly as they were: None, booleans, integers of any size, floats, strings, bytes,
-dates and times, decimals, NumPy numbers and arrays, and tuples, lists, sets, dicts and rows of these. Mixed types become a union
-with one part per type. Equal values give equal bytes in every process, sets included.
+Plain values get typed columns and come back exactly as they were. These are None, booleans, integers of any size, floats,
+strings, bytes, dates and times, decimals, NumPy numbers and arrays, and tuples, lists, sets, dicts and rows of plain values.
+Mixed types become a union with one part per type. Equal values give equal bytes in every process, sets included.
 
 Objects of users' classes are pickled if the user allowed it, and refused otherwise. Nothing is unpickled unless the user allowed
 it, whatever the checkpoint contains. Only this module pickles state values.
@@ -53,17 +53,12 @@ _ARRAYS = "biuf"
 """NumPy's kind codes of the numbers allowed in arrays."""
 _MICRO = dt.timedelta(microseconds=1)
 _WIDEST = 32
-"""Maximum width of a struct. Longer tuples and dicts become lists, so that one that grows with every row does not make a thousand
-columns."""
+"""Maximum width of a struct. Longer tuples and dicts become lists, so that growing ones do not make a thousand columns."""
 _NARROW = (np.int8, np.int16, np.int32)
 
 
 class NotPlainError(Exception):
-    """A value cannot be stored in columns, and pickles are not allowed.
-
-    Attributes:
-        path: its place inside the value of the column, innermost last.
-    """
+    """A value does not fit columns, and pickles are not allowed; ``path`` is its place in the column, innermost last."""
 
     def __init__(self, value: Any, path: str = "") -> None:
         kind = type(value)
@@ -72,11 +67,7 @@ class NotPlainError(Exception):
 
 
 class Codec:
-    """Converts values to arrays and back.
-
-    Args:
-        element_type: the class of the plan's elements if they are named tuples.
-        pickled: whether to pickle values that do not fit columns, and to read pickles.
+    """Converts values to arrays and back. Elements may be of the named tuple ``element_type``; ``pickled`` allows pickles.
 
     >>> codec = Codec()
     >>> array, kind = codec.encode([(1, {"a", "b"}), (2.5, set())])
@@ -93,12 +84,8 @@ class Codec:
     def encode(self, values: Sequence[Any], top: bool = False) -> tuple[pa.Array, Kind]:
         """Return the values as an array of the same length, and its kind.
 
-        Args:
-            values: any values.
-            top: whether the array is a whole column, which the payload packs better than this method can.
-
-        Raises:
-            NotPlainError: a value does not fit columns and may not be pickled.
+        ``top`` marks a whole column, which the payload packs better than this method can. Raises NotPlainError if a value does
+        not fit columns and may not be pickled.
         """
         types = set(map(type, values))
         nulls = type(None) in types
@@ -119,7 +106,7 @@ class Codec:
         return self._pickle(values) if found is None else found
 
     def _special(self, kind: type, values: Sequence[Any]) -> tuple[pa.Array, Kind] | None:
-        """Encode values of one of the rarer types (or None), or return None if that type has no columns."""
+        """Encode values of a rarer type (or None), or return None if that type has no columns."""
         if kind is dt.datetime:
             return datetime_column(values)
         if kind is dt.timedelta:
@@ -254,9 +241,8 @@ class Codec:
     def decode(self, array: pa.Array, kind: Kind) -> list[Any]:
         """Return the values that were given to :meth:`encode`.
 
-        Raises:
-            InvalidPlanError: they are pickled, and reading pickles is not allowed.
-            StateFormatError: they are rows and the codec has no element type, or their kind is unknown.
+        Raises InvalidPlanError for pickles that are not allowed, and StateFormatError for unknown kinds, or rows without element
+        type.
         """
         reader = _READERS.get(kind[0])
         if reader is None:
@@ -382,12 +368,9 @@ def narrowed(array: pa.Array) -> pa.Array:
 
 
 def _number_type(name: object) -> np.dtype[Any]:
-    """Return the NumPy number type of this name.
+    """Return the NumPy number type of this name, or raise StateFormatError for other types.
 
-    Objects are refused: their bytes are memory addresses, which a checkpoint must not supply.
-
-    Raises:
-        StateFormatError: it is not a number type.
+    Object types are refused: their bytes are memory addresses, which a checkpoint must not supply.
     """
     try:
         found: np.dtype[Any] = np.dtype(str(name))

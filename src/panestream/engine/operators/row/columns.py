@@ -59,11 +59,7 @@ class ColumnWriter:
             self.array(name, pa.array(values, pa.bool_()))
 
     def values(self, name: str, values: Sequence[Any]) -> None:
-        """Add a column of any Python values; None stays None.
-
-        Raises:
-            InvalidPlanError: a value does not fit columns, and pickles are not allowed.
-        """
+        """Add a column of Python values, or raise InvalidPlanError if one does not fit and pickles are not allowed."""
         try:
             array, self._kinds[name] = self._codec.encode(values, top=True)
         except NotPlainError as error:
@@ -77,7 +73,6 @@ class ColumnWriter:
             self.array(name, array)
 
     def array(self, name: str, array: pa.Array) -> None:
-        """Add a finished Arrow column."""
         self._names.append(name)
         self._rows = len(array)
         self._arrays.append(array)
@@ -120,11 +115,7 @@ class ColumnReader:
         return self.integers(name) if name in self._table.column_names else [True] * self.rows
 
     def values(self, name: str) -> list[Any]:
-        """Return a column of any Python values.
-
-        Raises:
-            InvalidPlanError: they are pickled, and reading pickles is not allowed.
-        """
+        """Return a column of Python values, or raise InvalidPlanError if they are pickled and pickles are not allowed."""
         kind = self._kinds[name]
         return [None] * self.rows if kind == ["null"] else self._codec.decode(self.array(name), kind)
 
@@ -133,7 +124,6 @@ class ColumnReader:
         return [name for name in self._kinds if name.startswith(prefix)]
 
     def array(self, name: str) -> pa.Array:
-        """Return a column as one Arrow array."""
         return one_chunk(self._table.column(name))
 
 
@@ -149,7 +139,6 @@ def _too_deep(name: str) -> str:
 
 
 def _where(name: str) -> str:
-    """Return the description of a column for users."""
     word, _, own = name.partition(":")
     return _PLACES[word] + (f" {own!r}" if own else "")
 

@@ -17,9 +17,8 @@ class ContentsLogic:
     """Functions that start, extend and merge contents and compute the window function's input.
 
     Attributes:
-        first: makes contents of one element.
-        fold: adds an element to contents.
-        merge: merges two contents; the first argument belongs to the window that starts earlier.
+        first, fold: make contents of one element, and add one to contents.
+        merge: merges two contents, of which the first belongs to the window that starts earlier.
         result: computes the value of contents when the window fires. None if the elements themselves are the input.
         of_elements: computes the same value from the elements that an evictor left, possibly none.
         adding: the name of the code that adds an element, for errors.

@@ -23,9 +23,7 @@ class Times(Protocol):
 class TriggerScope:
     """The context of triggers and evictors. One object serves all windows.
 
-    Attributes:
-        current: the window that the context is about.
-        merged: while windows merge, the windows that are merged into ``current``.
+    ``current`` is the window. While windows merge, ``merged`` are the windows that are merged into it.
     """
 
     __slots__ = ("_store", "_times", "current", "merged")

@@ -29,7 +29,7 @@ def count_state_entries(operator: RowOperator) -> int:
 
 
 def count_key_state_entries(operator: RowOperator) -> int:
-    """Return the number of values that process functions store per key; these are never deleted."""
+    """Return the number of values that process functions store per key. These are never deleted."""
     return sum(len(owner.global_values) for owner in operator.store.all_keys())
 
 

@@ -21,17 +21,10 @@ TIME = "__time"
 
 
 class DeclaredFunction(AggregateFunction):
-    """Declared aggregates as a function of elements that hold the aggregates' inputs and, last, the event time.
+    """Declared aggregates as a function of elements that hold their inputs and, last, the event time.
 
     Each aggregate has an accumulator in plain Python. Sketches and users' columnar aggregates do not have one: their rows are
-    stored, and the columnar kernel aggregates them when the window fires.
-
-    Args:
-        aggregates: the recipes.
-        input_types: types of their input expressions.
-
-    Raises:
-        InvalidPlanError: an aggregate does not accept the type of its input.
+    stored, and the columnar kernel aggregates them when the window fires. Raises InvalidPlanError for unsupported input types.
     """
 
     def __init__(self, aggregates: Sequence[Aggregate], input_types: Mapping[str, pa.DataType]) -> None:
@@ -49,11 +42,7 @@ class DeclaredFunction(AggregateFunction):
         return [described(recipe, by_name) for recipe in self.aggregates]
 
     def taking_over(self, header: Mapping[str, Any]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-        """Return a function that converts accumulators of saved aggregates to these; new aggregates start without rows.
-
-        Args:
-            header: the header of the saved state; its ``accumulators`` describe the parts of the saved accumulators.
-        """
+        """Return a converter of accumulators saved with ``header`` to these aggregates; new aggregates start without rows."""
         places, complete = {of: place for place, of in enumerate(header["accumulators"])}, complete_parts(header)
         own = [
             (places.get(of), part, isinstance(recipe, Complete) and not known_from_the_start(complete, of))

@@ -43,11 +43,7 @@ class Arrivals:
         self._columns.append(columns)
 
     def columns(self, elements: Sequence[Any], row_type: RowType) -> list[pa.Array]:
-        """Return the columns of elements. Those that did not arrive in this micro-batch are converted.
-
-        Raises:
-            InvalidPlanError: a value does not fit its column.
-        """
+        """Return the columns of elements, converting older ones, or raise InvalidPlanError if a value does not fit its column."""
         rows = [self._row_of.get(identity, -1) for identity in map(id, elements)]
         if not self._elements or max(rows, default=-1) < 0:
             return row_type.columns(elements)
@@ -66,15 +62,8 @@ class Arrivals:
 class ElementChunkCodec:
     """Converts lists of elements to bytes and back.
 
-    Rows of a type with a schema are stored by that schema, all others by the types of their values.
-
-    Args:
-        element_type: the class of the elements if known.
-        codec: for elements without a schema.
-        timed: whether elements come with their event times, for an evictor.
-
-    Attributes:
-        arrivals: the input columns of newly arrived elements.
+    Rows of a type with a schema are stored by that schema, all others by ``codec`` and the types of their values. ``timed``
+    elements come with their event times, for an evictor.
     """
 
     def __init__(self, element_type: type | None, codec: Codec, timed: bool) -> None:

@@ -24,10 +24,7 @@ from panestream.windowing.triggers import CountTrigger, EventTimeTrigger, Purgin
 
 
 def fast_rows(operator: LoopOperator, assigner: WindowAssigner) -> Callable[[Rows], None] | None:
-    """Return the loop for a plan, or None if it needs the general protocol.
-
-    The assigner must include the key group's shift.
-    """
+    """Return the loop for a plan and an assigner with the key group's shift, or None if it needs the general protocol."""
     trigger, purges = unwrapped(operator.plan.window.firing_trigger)
     if type(trigger) is EventTimeTrigger:
         if type(assigner) is TumblingEventTimeWindows:

@@ -16,13 +16,11 @@ FEWEST_KEYS = 16
 
 
 class Entry(NamedTuple):
-    """The index entry of a stored page.
+    """The index entry of a stored page; ``size`` is in bytes.
 
     Attributes:
         modulus: the number of pages when it was written. The page holds the keys whose hash modulo this is its number.
         event, processing: a lower bound of its next timers, or NEVER if it does not have one.
-        size: in bytes.
-        keys: the number of keys.
     """
 
     modulus: int
@@ -36,11 +34,8 @@ class PageIndex:
     """The pages of one key group. Their number doubles as the state grows, and a page follows when it is next written.
 
     Pages of several generations therefore coexist: page ``p`` of ``n`` becomes pages ``p`` and ``p + n`` of ``2 n``. No two pages
-    have a key in common, whatever their generations.
-
-    Attributes:
-        modulus: the current number of pages.
-        entries: the stored pages, by number.
+    have a key in common, whatever their generations. ``modulus`` is the current number of pages, and ``smallest`` the initial
+    one.
 
     >>> index = PageIndex(4)
     >>> index.claim(13)
@@ -53,7 +48,6 @@ class PageIndex:
     __slots__ = ("_claimed", "_moduli", "_smallest", "entries", "modulus")
 
     def __init__(self, smallest: int) -> None:
-        """Start without pages; a small state gets ``smallest`` pages."""
         self._smallest = smallest
         self.modulus = smallest
         self.entries: dict[int, Entry] = {}
@@ -73,7 +67,6 @@ class PageIndex:
         return number, self.modulus
 
     def put(self, number: int, entry: Entry) -> None:
-        """Record that a page was written."""
         self.entries[number] = entry
         self._claimed[number] = entry.modulus
 
@@ -97,7 +90,6 @@ class PageIndex:
         self._moduli = sorted({*self._claimed.values(), self.modulus})
 
     def write(self, writer: ColumnWriter) -> None:
-        """Add the columns of the index to the meta record."""
         pages = sorted(self.entries.items())
         writer.integers("page", [number for number, _ in pages])
         writer.integers("modulus", [entry.modulus for _, entry in pages])
@@ -107,7 +99,6 @@ class PageIndex:
         writer.integers("keys", [entry.keys for _, entry in pages])
 
     def read(self, reader: ColumnReader, modulus: int) -> None:
-        """Read the index from the meta record."""
         self.modulus = modulus
         columns = map(reader.integers, ("page", "modulus", "event", "processing", "size", "keys"))
         for number, of, event, processing, size, keys in zip(*columns, strict=True):

@@ -41,12 +41,7 @@ def hashable(key: Any) -> Any:
 def stable_hash(key: Any, pickled: bool = False) -> int:
     """Return a hash of a canonical key that is the same in every process; Python salts its own per process.
 
-    Args:
-        key: the key.
-        pickled: whether keys of users' classes are allowed.
-
-    Raises:
-        InvalidPlanError: the key is of a user's class, and these are not allowed.
+    Raises InvalidPlanError for keys of users' classes unless ``pickled``.
 
     >>> stable_hash(("user", 7))
     3392436975
@@ -59,12 +54,7 @@ def stable_hash(key: Any, pickled: bool = False) -> int:
 def canonical_bytes(value: Any, pickled: bool = False) -> bytes:
     """Return bytes that are the same for equal values of one type in every process. They are compared and hashed, never read.
 
-    Args:
-        value: a possible key, or item of a set.
-        pickled: whether objects of users' classes are allowed.
-
-    Raises:
-        InvalidPlanError: the value is of a user's class, and these are not allowed.
+    Raises InvalidPlanError for values of users' classes unless ``pickled``.
     """
     kind = type(value)
     if kind is str:

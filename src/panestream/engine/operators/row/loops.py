@@ -53,13 +53,9 @@ class LoopOperator(Protocol):
 class Callees(NamedTuple):
     """The callables and flags that a loop needs for every row, fetched once. The loops unpack them in this order.
 
-    Attributes:
-        used_keys: the states of the keys that were used in this micro-batch.
-        get_or_create: returns the state of any other key.
-        first: makes contents of one element.
-        fold: adds an element to contents.
-        keeps: whether contents are lists of elements, which grow without a call.
-        stamps: whether elements are stored with their event times, for an evictor.
+    ``used_keys`` has the keys of this micro-batch, and ``get_or_create`` returns the state of any other key. ``first`` and
+    ``fold`` add elements to contents. ``keeps`` means that contents are lists, which grow without a call, and ``stamps`` that
+    elements are stored with their event times, for an evictor.
     """
 
     used_keys: dict[Any, KeyState]
@@ -87,7 +83,7 @@ def open_window(operator: LoopOperator, owner: KeyState, start: int, end: int) -
 
 
 def arm(operator: LoopOperator, window_state: WindowState, cleanup: int) -> None:
-    """Register the default trigger's and the operator's timers at a window's first element; later elements need no others."""
+    """Register the default trigger's and the operator's timers for a window's first element. Later elements add no timers."""
     timers, last = window_state.event_timers, window_state.max_timestamp
     timers.cleanup = cleanup
     if cleanup < MAX_TIMESTAMP:

@@ -30,14 +30,10 @@ class MergingWindowSet:
         self._window_states = window_states
 
     def add_window(self, window: TimeWindow, merge: Merge) -> WindowState | TimeWindow:
-        """Let the assigner merge the live windows and one more.
+        """Let the assigner merge the live windows and an element's own, and return the live window that now covers ``window``.
 
-        Args:
-            window: an element's own window.
-            merge: called for every result that is not just one unchanged live window.
-
-        Returns:
-            The live window that now covers ``window``, or ``window`` itself if it was not merged (it is not added).
+        An unmerged window is returned as it is and not added. ``merge`` is called for every result that is not just one unchanged
+        live window.
         """
         bounds = (window.start, window.end)
         if not self._window_states:

@@ -38,21 +38,15 @@ from panestream.windowing.windows import TimeWindow
 
 INPUTS = "inputs"
 _AT_A_TIME = 16_384
-"""Number of rows converted to Python objects at a time. Objects that are not stored are freed before the next rows are converted.
-"""
+"""Number of rows converted to Python objects at a time. Objects that are not stored are freed before the next rows."""
 
 
 @dataclass(slots=True)
 class _Arrived:
-    """The arrived rows, in the order in which the operator takes them.
+    """The arrived rows in the order of processing, except ``whole``, which has the whole rows in the order of arrival.
 
-    Attributes:
-        keys: the key of each row.
-        times: event times.
-        columns: the columns of the elements.
-        order: the place of each row in the order of arrival.
-        whole: the whole rows, in the order of arrival.
-        late: the places of rows that no window took, if the plan has an output for them.
+    ``order`` has the place of each row in the order of arrival, and ``late`` the places of rows that no window took, if the plan
+    has an output for them.
     """
 
     keys: list[Any]
@@ -69,8 +63,6 @@ class RowSettings:
 
     Attributes:
         row_plan: the operator's plan. Elements are whole input rows, or ``input_texts`` and the event time.
-        result: the columns of the result.
-        element_schema: the names and types of an element's values.
         input_texts: the columns or SQL expressions that make up an element. None for the whole input row.
         returned: the columns that the function returns if they differ from ``result`` (a reduced row also has the keys).
     """
@@ -151,14 +143,11 @@ class _RowStorage:
 
 
 class RowGroupOperator(GroupOperator[_Arrived | None]):
-    """The row operator of a key group: see :class:`~panestream.engine.runtime.group_operator.GroupOperator`.
-
-    It tracks event time and processing time itself, because a query may use both.
-    """
+    """The row operator of a key group. It tracks event time and processing time itself, because a query may use both."""
 
     _runs: ClassVar[type[RowOperator]] = RowOperator
     _key_by_key: ClassVar[bool] = True
-    """Whether rows are processed key by key. A key's windows are then in the processor's cache, which saves a third of the time.
+    """True if rows are processed key by key. A key's windows are then in the processor's cache, which saves a third of the time.
     Results are the same: keys are independent, and the rows of each stay in order."""
 
     def __init__(self, plan: WindowPlan, settings: RowSettings, state: SealedState, group: int) -> None:

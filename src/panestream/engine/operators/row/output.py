@@ -10,7 +10,7 @@ from panestream.windowing.windows import Window
 FiredResult = tuple[Any, Window, Any, int]
 """Key, window, value, timestamp."""
 Firing = tuple[str, int, bool]
-"""Early, on time or late; the firing's number for this key and window, from 0; whether it is the last."""
+"""The kind of firing (early, on time or late), its number for this key and window, from 0, and whether it is the last."""
 Row = tuple[Any, int, Any]
 """Key, event time, element."""
 
@@ -20,8 +20,8 @@ class Output:
     """Output of one call to the operator.
 
     Attributes:
-        fired: ``(key, window, value, timestamp)`` in the order of firing; the timestamp is the window's last instant.
-        firings: the firing of each entry in ``fired``; empty if the plan does not number firings.
+        fired: ``(key, window, value, timestamp)`` in the order of firing. The timestamp is the window's last instant.
+        firings: the firing of each entry in ``fired``, or empty if the plan does not number firings.
         late: ``(key, timestamp, element)`` of elements that no window took, if the plan has a late output.
         side_outputs: results that the window function sent to side outputs, by tag, in the form of ``fired``.
         late_dropped: the number of late elements that were only counted.

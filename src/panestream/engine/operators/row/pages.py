@@ -14,12 +14,9 @@ from panestream.windowing.state import StateValues
 
 
 class PageCodec:
-    """Converts pages to bytes and back.
+    """Converts pages to bytes and back. With ``keeps_elements``, windows hold elements rather than one accumulator each.
 
-    Args:
-        codec: for keys, accumulators and states.
-        keeps_elements: whether windows hold elements or one accumulator each.
-        event_time: whether windows end by event time. Nearly all windows have one timer of that kind, at their last instant.
+    ``event_time`` is the kind of time that ends windows: nearly all have one timer of that kind, at their last instant.
     """
 
     def __init__(self, codec: Codec, keeps_elements: bool, event_time: bool) -> None:

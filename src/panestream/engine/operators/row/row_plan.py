@@ -33,10 +33,7 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """All elements are stored, and ``function`` gets them when the window fires.
-
-    ``stateless``: whether the process function stores nothing between calls; access to state is then refused.
-    """
+    """All elements, which ``function`` gets when the window fires; ``stateless`` functions are refused access to state."""
 
     function: AnyWindowFunction
     stateless: bool = False
@@ -51,9 +48,8 @@ class RowPlan:
         function: the function to run when a window fires. An :class:`AggregateFunction`, :class:`WindowFunction` or
             :class:`ProcessWindowFunction` is wrapped automatically; write a reduce function as ``Reduce(function)``.
         late_output: the side output for late elements, or None to only count them.
-        pages: the number of pages of a key group while the state is small; it grows with the state.
-        element_type: the class of the elements if it is that of a :class:`~panestream.engine.kernels.python_values.RowType` or a
-            ``NamedTuple``. Other plain values do not need it.
+        pages: the number of pages of a key group while the state is small, which grows with the state.
+        element_type: the class of elements that are rows of a ``RowType`` or named tuples; not needed for other plain values.
         numbers_firings: whether each result records which firing of its window it comes from.
 
     Raises:
@@ -97,7 +93,7 @@ class RowPlan:
 
     @property
     def keeps_elements(self) -> bool:
-        """Whether state holds all elements, as evictors require, rather than one accumulator per window."""
+        """True if state holds all elements, as evictors require, rather than one accumulator per window."""
         return self.window.evictor is not None or isinstance(self.function, Elements)
 
     def _check_signatures(self) -> None:

@@ -17,11 +17,7 @@ from panestream.windowing.assigners.session import GapColumn
 
 
 def row_spec(window: WindowSpec, asked: DeclaredAggregates | FunctionOfRows, reasons: Sequence[str]) -> RowSpec:
-    """Return the row operator of a query; ``reasons`` say why no columnar operator runs it.
-
-    Raises:
-        InvalidPlanError: an aggregate does not accept the type of its input, or parts do not fit together.
-    """
+    """Return the row operator of a query, or raise InvalidPlanError; ``reasons`` explain why no columnar operator runs it."""
     if isinstance(asked, DeclaredAggregates):
         return _declared(window, asked, reasons)
     function = asked.function

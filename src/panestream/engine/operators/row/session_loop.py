@@ -18,15 +18,14 @@ A session that grows gets its new ``start`` and ``end`` at once. It remains file
 :func:`_file` updates both: before a row takes the general path, and after the last row. Invariants in the meantime:
 
 1. The sessions of a key neither overlap nor touch, by ``start`` and ``end``. So no session follows the latest, every earlier one
-ends before its start, and (a) and (b) need not look at the others.
+   ends before its start, and (a) and (b) need not look at the others.
 2. ``grown`` maps exactly the sessions whose filed bounds differ from ``start`` and ``end`` to the filed bounds.
-3. No two sessions are filed under the same bounds: the old bounds of a session lie within its new ones, and by 1 no other session
-is there. So no session can be opened under the bounds that a grown one still occupies.
+3. No two sessions are filed under the same bounds. The old bounds of a session lie within its new ones, where by 1 no other
+   session can be. So no session can be opened under the bounds that a grown one still occupies.
 4. ``latest`` is None, or dead, or really the latest. All other code that merges or reads sessions sets it to None.
 5. Only this loop sees a session whose timers are old, because timers run only between micro-batches.
 
-``tests/engine/operators/row/test_random_scenarios.py`` runs random streams through this loop and the general protocol and
-compares the results.
+``tests/engine/operators/row/test_random_scenarios.py`` compares this loop with the general protocol on random streams.
 """
 
 from __future__ import annotations

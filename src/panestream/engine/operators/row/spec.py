@@ -19,12 +19,9 @@ from panestream.windowing.triggers.by_time import fires_by_time
 class RowSpec(RowSettings, OperatorSpec):
     """The row operator, for any assigner, trigger, evictor and function.
 
-    Attributes:
-        by_processing_time: whether any part of the query uses processing time.
-        reasons: why no columnar operator runs the query, for ``explain()``.
-        described: the function's description in ``explain()``.
-        kind: the part of the function that a checkpoint depends on: its code may change, its stored state may not.
-        advice: how to reduce the rows before the shuffle, or empty.
+    ``kind`` is the part of the function that a checkpoint depends on: its code may change, its stored state may not.
+    ``described``, ``reasons`` (against columnar operators) and ``advice`` (to reduce rows before the shuffle) are for
+    ``explain()``.
     """
 
     by_processing_time: bool = False

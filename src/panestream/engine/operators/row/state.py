@@ -54,7 +54,7 @@ from panestream.windowing.time import MIN_TIMESTAMP
 
 META, PAGES, ELEMENTS = "meta", "pages", "elements"
 _WINDOWS, _CHUNKED, _CHUNK_BYTES = "windows", "chunked elements", "chunk bytes"
-"""Counters of the meta record for metrics: windows; elements in chunks, and their bytes."""
+"""Counters of the meta record for metrics: windows, elements in chunks, and the bytes of these."""
 MANY_CHUNKS = 32
 """If a page has more chunks than this, the smaller ones are combined."""
 _LARGE_BYTES = 4 << 20
@@ -68,7 +68,7 @@ class RowStore:
         used_keys: the keys used since the last commit. The hot path looks here before it calls :meth:`get_or_create`.
         event_queue, processing_queue: the timers of all pages that were read.
         meta: counters and times of the operator (JSON values).
-        most_bytes: the maximum bytes of elements to read for a window; 0 if no window can exceed it.
+        most_bytes: the maximum bytes of elements to read for a window, or 0 if no window can exceed it.
         failure: the error of the last failed read of state, so that it is not blamed on the user function that caused the read.
     """
 
@@ -182,7 +182,7 @@ class RowStore:
         return int(self.meta.get(_CHUNK_BYTES, 0))
 
     def sizes(self) -> list[int]:
-        """Return the bytes of each page, and last those of all element chunks. Reads nothing."""
+        """Return the bytes of each page, then of all element chunks. Reads nothing."""
         chunks = self.meta.get(_CHUNK_BYTES, 0)
         return [entry.size for entry in self._index.entries.values()] + ([chunks] if chunks else [])
 
@@ -278,7 +278,6 @@ class RowStore:
 
     @staticmethod
     def _forget(page: KeyPage, keep_bare: bool) -> None:
-        """Remove empty keys."""
         for key, owner in list(page.keys.items()):
             if not keep_bare:
                 for bounds in [
@@ -383,7 +382,7 @@ class RowStore:
         return mostly_dead | set(sorted(small, key=lambda chunk: (live[chunk], chunk))[: MANY_CHUNKS * 3 // 4])
 
     def _put_at_rest(self, page: KeyPage, contents: ElementList, rewritten: set[int], fresh: list[Any]) -> None:
-        """Move new elements, and those of ``rewritten`` chunks, from a list to ``fresh`` and leave references."""
+        """Move new elements, and elements of ``rewritten`` chunks, from a list to ``fresh`` and leave references."""
         parts: list[ChunkSlice | list[Any]] = []
         for part in [*contents.parts, contents.tail]:
             if not isinstance(part, list) and part[0] not in rewritten:

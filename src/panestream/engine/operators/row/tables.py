@@ -27,8 +27,6 @@ _TIMES = pa.list_(pa.int64())
 
 @dataclass(slots=True)
 class _Windows:
-    """Rows of the tables of windows and elements."""
-
     keys: list[Any] = field(default_factory=list)
     states: list[WindowState] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
@@ -154,10 +152,7 @@ class RowTables:
         set_cleanup: Callable[[WindowState], None],
         taken_over: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Put the windows and states of tables into a new store, which the caller commits.
-
-        ``taken_over`` converts saved accumulators if the aggregates have changed; None if they are the same.
-        """
+        """Fill a new store, which the caller commits. ``taken_over`` converts accumulators if the aggregates have changed."""
         elements = self._read_elements(saved) if self._plan.keeps_elements else {}
         windows = saved.table(WINDOWS)
         windows = windows.take(pa.array(np.argsort(integers(windows, "place"), kind="stable")))
@@ -207,7 +202,6 @@ class RowTables:
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _read_elements(self, saved: StateTables) -> dict[tuple[Any, int], Any]:
-        """Return the elements by key and number."""
         table = saved.table(ELEMENTS)
         names = [f"column {place}" for place in range(len(self._row_type.schema))]
         typed = [

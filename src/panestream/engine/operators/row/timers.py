@@ -15,9 +15,8 @@ class WindowTimers:
 
     Attributes:
         times: when to call the trigger.
-        cleanup: when to remove the window, even if a trigger deleted this timer from ``times``; NEVER if this kind of time does
-            not end the window.
-        armed: the time of these timers' only entry in the queue, never later than the next timer; NEVER if it does not have one.
+        cleanup: when to remove the window, even if a trigger deleted the timer. NEVER if other time ends the window.
+        armed: the time of the only queue entry of these timers, never later than the next timer. NEVER without an entry.
     """
 
     __slots__ = ("armed", "cleanup", "order", "owner", "times")
@@ -91,8 +90,7 @@ class TimerQueue:
     def due(self, until: int) -> Iterator[tuple[int, WindowTimers, bool]]:
         """Remove and yield the timers up to and including ``until``, in order, also those registered meanwhile.
 
-        Each item is the time, its timers, and whether to call the trigger. The trigger is not called at the cleanup time of a
-        window whose timer it deleted.
+        Items are the time, its timers, and whether to call the trigger: not at a cleanup time whose timer it deleted.
         """
         entries = self._ordered()
         while entries and entries[0][0] <= until:

@@ -56,16 +56,13 @@ class ValueTexts:
     def read(self, texts: Iterable[str]) -> list[Any]:
         """Return the values that were given to :meth:`write`.
 
-        Raises:
-            StateFormatError: a text is not in the format of :meth:`write`.
-            InvalidPlanError: a value is pickled, and reading pickles is not allowed.
+        Raises StateFormatError for texts of another format, and InvalidPlanError for pickles that are not allowed.
         """
         return [self._value(json.loads(text)) for text in texts]
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def _json(self, value: Any, name: str) -> Any:
-        """Return a value that ``json`` accepts."""
         kind = type(value)
         if _has_json(value):
             return value

@@ -124,7 +124,6 @@ class _RowViews:
         return pa.concat_tables(parts)
 
     def _states(self, table: pa.Table, column: str, of: str, *, bounded: bool) -> pa.Table:
-        """Return a row for each descriptor."""
         rows: list[int] = []
         names: list[str] = []
         values: list[str] = []

@@ -33,12 +33,11 @@ from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
 class RowOperator:
     """Runs a plan on one key group. Flink: ``WindowOperator`` and ``EvictingWindowOperator``.
 
-    Lateness of elements is judged by the watermark before the batch; then the watermark advances and windows fire. State is read
-    on demand and written only by :meth:`commit`.
+    The watermark before the batch decides which elements are late. Then the watermark advances and windows fire. State is read on
+    demand and written only by :meth:`commit`.
 
     Attributes:
-        watermark: current event time; ``MIN_TIMESTAMP`` at first.
-        processing_time: current processing time; 0 at first.
+        watermark, processing_time: the current times, at first ``MIN_TIMESTAMP`` and 0.
         closed: event-time windows whose last instant is at or before this are closed, whatever the lateness was at that time.
         is_event_time: whether event time ends windows and makes elements late.
         late_dropped: the number of late elements that were only counted, over the whole life of the state.
@@ -56,10 +55,7 @@ class RowOperator:
     """
 
     def __init__(self, plan: RowPlan, state: State, key_group: int = 0) -> None:
-        """Start from the state, of which only the meta record is read.
-
-        ``key_group`` is the group's number, used only by ``WindowStagger.RANDOM``.
-        """
+        """Read only the meta record. ``key_group`` is the group's number, used only by ``WindowStagger.RANDOM``."""
         self.plan = plan
         self._key_group = key_group
         self.store = RowStore(plan, state, self._resume)
@@ -107,15 +103,10 @@ class RowOperator:
     # ---------------------------------------------------------------- input
 
     def process(self, rows: Iterable[Row], new_watermark: int | None = None, processing_time: int | None = None) -> Output:
-        """Process one micro-batch: the clock moves, rows are added, the watermark moves; each step fires what is due.
+        """Process one micro-batch: move the clock, add rows, move the watermark. Each step fires what is due.
 
-        Args:
-            rows: their keys must be hashable, and equal if they mean the same.
-            new_watermark: None or a smaller value leaves the watermark unchanged.
-            processing_time: the time of the batch. None or a past time leaves the clock unchanged.
-
-        Raises:
-            WindowFunctionError: a user function raised. The operator is unusable afterwards.
+        Keys must be hashable, and equal if they mean the same. None, smaller watermarks and past times leave the times unchanged.
+        Raises WindowFunctionError if a user function raises; the operator is unusable afterwards.
         """
         with collector_paused():
             if processing_time is not None:
@@ -126,7 +117,6 @@ class RowOperator:
         return self.drain()
 
     def elements(self, rows: Iterable[Row]) -> None:
-        """Add rows, in order."""
         if self._assigner is None:
             rows = iter(rows)
             for key, timestamp, element in rows:
@@ -191,14 +181,14 @@ class RowOperator:
     def advance_processing_time(self, time: int) -> None:
         """Advance the clock to ``time``; fire and clean up due windows, in the order of time.
 
-        A timer is due when the clock is *past* it: a window ``[0, 10)`` fires when the clock reaches 10.
+        A timer is due when the clock is *past* it. So a window ``[0, 10)`` fires when the clock reaches 10.
         """
         if time > self.processing_time:
             self.processing_time = time
             self._run_processing_timers()
 
     def late_so_far(self) -> list[Row]:
-        """Return the late elements that the next :attr:`Output.late` will contain, so far."""
+        """Return the late elements since the last :meth:`drain`."""
         return self._late
 
     def drain(self) -> Output:
@@ -214,7 +204,6 @@ class RowOperator:
         self.closed = self._closed_before = self._closing.at(watermark)
 
     def commit(self) -> None:
-        """Write the changes since the last commit to the state."""
         closed = self._closing.reach(self.watermark)
         self.store.meta.update(
             watermark=self.watermark, clock=self.processing_time, late_dropped=self.late_dropped, closed=closed
@@ -225,8 +214,7 @@ class RowOperator:
     def next_processing_time_timer(self) -> int | None:
         """Return a lower bound of the next processing-time timer, or None. A timer is due when the clock is past it.
 
-        Raises:
-            InvalidPlanError: there is a timer, but the trigger did not declare that it registers such timers.
+        Raises InvalidPlanError if the trigger did not declare that it registers such timers.
         """
         first = self.store.first_processing_timer()
         if first == NEVER:
@@ -300,11 +288,9 @@ class RowOperator:
         return merged
 
     def cleanup_time(self, max_timestamp: int) -> int:
-        """Return the cleanup time of a window, given its last instant."""
         return min(max_timestamp + self.plan.window.allowed_lateness, MAX_TIMESTAMP) if self.is_event_time else max_timestamp
 
     def set_cleanup(self, window_state: WindowState) -> None:
-        """Set the cleanup time of a window."""
         time = self.cleanup_time(window_state.max_timestamp)
         if window_state.end is None:
             return
@@ -332,7 +318,7 @@ class RowOperator:
         if timers.cleanup < MAX_TIMESTAMP:
             queue.register(timers, timers.cleanup)
         else:
-            queue.arm(timers)  # removed without a trigger call at the end of time, as Flink has no timer there
+            queue.arm(timers)  # Flink has no timer at the end of time: removal does not call the trigger
 
     def _retire(self, window_state: WindowState) -> None:
         """Remove a window's contents and timers."""
@@ -378,7 +364,7 @@ class RowOperator:
         self.timer = None
 
     def _clear(self, window_state: WindowState) -> None:
-        """Clear a window: the trigger first, then the function, then the rest."""
+        """Clear a window: first the trigger, then the function, then everything else."""
         self._scope.current = window_state
         try:
             self._trigger.clear(window_state.window, self._scope)
@@ -448,7 +434,7 @@ class RowOperator:
         self._hand_over(window_state, self.store.elements_of(window_state))
 
     def _emit_evicted(self, window_state: WindowState) -> None:
-        """Evict, call the function with the rest, and evict again; the remaining elements become the contents."""
+        """Evict, call the function, and evict again. The remaining elements become the contents."""
         scope = self._scope
         scope.current = window_state
         before: EvictorElements = self.store.elements_of(window_state)

@@ -1,4 +1,4 @@
-"""In-memory state of one window, of one key, and of the keys of one page."""
+"""In-memory state of windows, of keys, and of the keys of a page."""
 
 from __future__ import annotations
 
@@ -16,18 +16,16 @@ EMPTY: Any = type("Empty", (), {"__repr__": lambda _: "EMPTY"})()
 _GLOBAL = GlobalWindow()
 
 Bounds = tuple[int, int] | None
-"""The identity of a window among those of its key: start and end, or None for the global window."""
+"""The identity of a window within its key: start and end, or None for the global window."""
 
 ChunkSlice = tuple[int, int, int]
 """Elements of a stored chunk: the number of the chunk, the first element's place, and their count."""
 
 
 class ElementList:
-    """The elements of one window: references to stored elements, and new elements.
+    """The elements of one window: ``parts`` that are stored, and the newest elements in ``tail``.
 
-    Attributes:
-        parts: a :data:`ChunkSlice` or (after a merge) a list of elements each, in order.
-        tail: the newest elements; later ones are appended here.
+    A part is a :data:`ChunkSlice` or, after a merge, a list of elements.
     """
 
     __slots__ = ("parts", "tail")
@@ -70,12 +68,10 @@ class WindowState:
 
     Attributes:
         start, end: the window's bounds, which change while a session grows. None for the global window.
-        max_timestamp: its last instant.
         contents: an accumulator, an :class:`ElementList`, or EMPTY.
         trigger_values, window_values: the states of the trigger and of the window function, by name.
         firings: the number of firings with results, if the plan numbers firings.
-        event_timers, processing_timers: its timers; the second is None until such a timer is registered.
-        alive: False once the window is removed; queue entries for it are then ignored.
+        alive: False once the window is removed. Queue entries for it are then ignored.
     """
 
     __slots__ = (
@@ -170,7 +166,6 @@ class KeyPage:
     Attributes:
         modulus: the number of pages when it was made. It holds the keys whose hash modulo this is ``number``.
         chunks: the number of elements in each chunk of the page, by the chunk's number.
-        loaded: the elements of the chunks that were read.
         dirty: whether anything changed since the page was read or written.
         at_rest: the number of windows when it was last read or written.
     """

@@ -21,13 +21,10 @@ from panestream.engine.runtime.group_io import GroupInput
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Sessions as columns.
+    """Sessions as columns. The panes of ``partials`` do not mean anything yet.
 
-    Attributes:
-        codes: the key code of each.
-        partials: the aggregates; their panes do not mean anything yet.
-        fired: the number of firings with these bounds, or None if no session fired.
-        late: whether (1 or 0) a late row caused the last firing, or None if no session fired.
+    ``fired`` is the number of firings with these bounds, and ``late`` is 1 if a late row caused the last one, otherwise 0. Both
+    are None if no session fired.
     """
 
     codes: Ints
@@ -39,7 +36,6 @@ class Spans:
 
     @classmethod
     def of(cls, table: pa.Table, codes: Ints, settings: SessionSettings) -> Spans:
-        """Return a table's sessions with the given key codes."""
         names = ("start", "end", *(name for name in ("fired", "late") if name in table.column_names))
         starts, ends, *emitted = (numbers(plain(table.column(name))) for name in names)
         return cls(codes, starts, ends, partials_of(table, settings.aggregation, codes), *emitted)
@@ -66,13 +62,11 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """The local sessions of a micro-batch, in the order of arrival.
+    """The local sessions of a micro-batch by chunk, in the order of arrival.
 
     Attributes:
-        chunks: the sessions of each chunk.
-        firsts: for each chunk and session, the end of its rows' first window.
-        packed: the packed rows of each chunk.
-        origins: the source partition of each chunk; empty if all have the same.
+        firsts: the end of the first window of each session's rows.
+        origins: the source partition of each chunk, or empty if all have the same.
     """
 
     chunks: list[Spans]
@@ -91,10 +85,7 @@ class Arrivals:
         return cls(chunks, firsts, batch.of(ROWS), batch.origins.get(ROWS, ()))
 
     def without_late(self, stored: Spans, closed: int, plan: WindowPlan, settings: SessionSettings) -> tuple[list[Spans], Late]:
-        """Return the sessions without late rows, and these rows, given the open sessions ``stored``.
-
-        Windows whose last instant is at or before ``closed`` are closed.
-        """
+        """Return the sessions without late rows, and these rows, given the open sessions and the last closed instant."""
         if not any(bool((first - 1 <= closed).any()) for first in self.firsts):
             return self.chunks, Late()
         schema = plan.row_schema if plan.late_tag is not None else None
@@ -105,7 +96,6 @@ class Arrivals:
         return spans, Late(sum(int(mask.sum()) for mask in late), whole)
 
     def _late_of(self, rows: list[Rows], stored: Spans, closed: int, longest: int | None) -> list[Mask]:
-        """Return which rows of each chunk are late."""
         codes = np.concatenate([chunk.codes[part.sessions] for chunk, part in zip(self.chunks, rows, strict=True)])
         stamps = np.concatenate([part.stamps for part in rows])
         # In the row operator's order: with two late rows of a session, the first to arrive decides which is taken.

@@ -81,7 +81,7 @@ def pack_rows(local: LocalSessions, stamps: Ints, ends: Ints, values: Sequence[p
     ]
     table = pa.Table.from_arrays(columns, names=[str(place) for place in range(len(columns))])
     packed = payload.encode(table)
-    # Avoid a copy of what may be many megabytes.
+    # Avoid copying the cell, which may have many megabytes.
     offsets = pa.py_buffer(np.array([0, len(packed)], np.int32))
     cell = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(packed)])
     return pa.Table.from_arrays([cell], schema=ROWS_SCHEMA)

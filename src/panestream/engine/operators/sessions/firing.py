@@ -30,10 +30,8 @@ from panestream.engine.runtime.main_rows import firing_columns, window_rows
 class FiredSessions:
     """Firing sessions, in the order of their ends.
 
-    Attributes:
-        places: their places among the merged sessions.
-        late: whether a late row caused the firing.
-        last: whether they cannot fire again.
+    ``places`` are their places among the merged sessions. ``late`` marks those that a late row caused to fire, and ``last`` those
+    that cannot fire again.
     """
 
     places: Ints

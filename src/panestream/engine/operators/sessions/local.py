@@ -22,8 +22,7 @@ class SessionSettings:
     Attributes:
         gap: in engine units, or the column with the gap of each row.
         longest: sessions are cut at the multiples of this, unless it is None.
-        aggregation: runs ``aggregates``, without key columns.
-        input_types: the types of the aggregation's inputs, in order.
+        aggregation: runs ``aggregates`` over inputs of ``input_types``, without key columns.
     """
 
     gap: int | GapColumn
@@ -36,12 +35,11 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True)
 class LocalSessions:
-    """Sessions within rows, ordered by key code and start.
+    """Sessions within rows, ordered by key code and start. The pane of a session's partial is the session's number.
 
     Attributes:
         firsts: the earliest end of the windows of each session's rows. If that window is open, all its rows are in time.
         ids: the session of each row.
-        partials: the aggregates, without key columns; the pane is the session.
     """
 
     codes: Ints

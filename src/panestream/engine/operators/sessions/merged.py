@@ -19,11 +19,9 @@ from panestream.engine.operators.sessions.spans import Sessions, merge_touching
 
 @dataclass(frozen=True)
 class Merged:
-    """Stored and local sessions, merged.
+    """Stored and local sessions, merged. The pane of a session's partial is its number.
 
-    Attributes:
-        sessions: the result of merging the stored sessions and then the local ones, as spans in this order.
-        partials: one row for each session; the pane is its number.
+    ``sessions`` is the result of merging the stored spans and then the local ones, in this order.
     """
 
     keys: Keys
@@ -47,17 +45,17 @@ class Merged:
 
     @cached_property
     def touched(self) -> Mask:
-        """Whether each session has a row of this micro-batch."""
+        """True for sessions with a row of this micro-batch."""
         return self._holds(self.sessions.ids[len(self.stored.codes) :])
 
     @cached_property
     def was_stored(self) -> Mask:
-        """Whether each session contains a stored one."""
+        """True for sessions that contain a stored one."""
         return self._holds(self.stored_ids)
 
     @cached_property
     def same_bounds(self) -> Mask:
-        """Whether each stored session still has its bounds. The others have grown or are part of a larger session."""
+        """True for stored sessions that still have their bounds. The others have grown or are part of a larger session."""
         ids = self.stored_ids
         same: Mask = (self.sessions.starts[ids] == self.stored.starts) & (self.sessions.ends[ids] == self.stored.ends)
         return same
@@ -69,7 +67,7 @@ class Merged:
 
     @cached_property
     def fired_late(self) -> Ints:
-        """Whether (1 or 0) a late row caused each session's last firing with its current bounds."""
+        """1 for sessions whose last firing with their current bounds was caused by a late row, otherwise 0."""
         return self._kept(self.stored.late)
 
     def _kept(self, column: Ints | None) -> Ints:

@@ -47,13 +47,12 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True)
 class SessionsAtHand:
-    """The sessions of a micro-batch's pages and rows.
+    """The sessions of a micro-batch's rows and of the pages ``read``.
 
     Attributes:
-        read: the pages that were read.
-        gone: key codes of sessions that were stored there and are not in ``merged``.
-        merged: all other sessions of these pages and of the rows.
-        fired: those of ``merged`` that have just fired, or None.
+        gone: key codes of sessions that were stored in the pages and are not in ``merged``.
+        merged: all other sessions.
+        fired: the sessions in ``merged`` that have just fired, or None.
         over: for processing time, the sessions that had ended before the rows arrived.
     """
 
@@ -123,10 +122,7 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
     # -- state ---------------------------------------------------------------------------------------------------------
 
     def _keep(self, at_hand: SessionsAtHand, after: int) -> None:
-        """Write the open sessions to the pages that were read, if anything changed.
-
-        Everything due until ``after`` has fired.
-        """
+        """Write open sessions to the pages that were read, if anything changed; everything due until ``after`` has fired."""
         read, merged, fired = at_hand.read, at_hand.merged, at_hand.fired
         if not read.any():
             return

@@ -31,7 +31,7 @@ class Sessions:
 def merge_touching(codes: Ints, starts: Ints, ends: Ints, longest: int | None = None) -> Sessions:
     """Merge the spans of each key that overlap or touch.
 
-    Sessions, and the spans already, are cut at the multiples of ``longest`` unless it is None.
+    With ``longest``, sessions are cut at its multiples, and the given spans must already be cut there.
     """
     order = stable_order(codes, coarse(starts))
     codes, starts, ends = codes[order], starts[order], ends[order]

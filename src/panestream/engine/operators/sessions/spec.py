@@ -73,11 +73,7 @@ class SessionSpec(SessionSettings, OperatorSpec):
             yield ROWS, pack_rows(local, chunk.times, ends, values, whole)
 
     def _gaps(self, chunk: Chunk) -> int | Ints:
-        """Return the gap, or the gap of each row.
-
-        Raises:
-            InvalidWindowError: a gap is null or out of range.
-        """
+        """Return the gap, or the gap of each row; raise InvalidWindowError if one is null or out of range."""
         if not isinstance(self.gap, GapColumn):
             return self.gap
         column = chunk.values[-1]
