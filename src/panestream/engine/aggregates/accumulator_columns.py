@@ -19,9 +19,8 @@ _Convert: TypeAlias = Callable[[Any], Any]
 class AccumulatorColumns:
     """Converts accumulators to columns and back. Decoded accumulators are not shared, so they may be changed.
 
-    Attributes:
-        schema: one column for each part of an accumulator, or one for all of it.
-        example: an empty accumulator; it distinguishes tuples, lists, dicts and sets, which are equal in columns.
+    ``schema`` has one column for each part of an accumulator, or one for all of it. The empty accumulator ``example``
+    distinguishes tuples, lists, dicts and sets, which are equal in columns.
     """
 
     schema: pa.Schema
@@ -64,7 +63,7 @@ class AccumulatorColumns:
         return not (isinstance(self.example, dict) and set(self.example) == {name} and not pa.types.is_map(type_))
 
     def _kind(self) -> Callable[[tuple[Any, ...]], Any]:
-        """Return the function that makes an accumulator of its parts."""
+        """Return the function that makes an accumulator from its parts."""
         example, names = self.example, self.schema.names
         if self._whole():
             return lambda parts: parts[0]

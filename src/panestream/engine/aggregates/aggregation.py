@@ -42,7 +42,6 @@ class Aggregation:
         partial_schema: the key columns, ``pane`` (int64), ``rows`` (int64, the number of input rows) and the columns of the
             partials. A key column called ``pane`` or ``rows`` becomes ``key.pane`` or ``key.rows``.
         partial_aggregates: the partials per key and pane, shared by aggregates that need the same.
-        results: one per aggregate.
     """
 
     inputs: tuple[str, ...]
@@ -56,16 +55,13 @@ class Aggregation:
 
     @classmethod
     def build(cls, aggregates: Sequence[Aggregate], input_types: Mapping[str, pa.DataType], key_schema: pa.Schema) -> Aggregation:
-        """Plan aggregates.
+        """Plan at least one aggregate; ``key_schema`` is empty for one group of all rows.
 
-        Args:
-            aggregates: at least one.
-            input_types: the Arrow type of every expression they need.
-            key_schema: the key columns; empty for one group of all rows.
+        ``input_types`` has the Arrow type of every expression that they need.
 
         Raises:
-            InvalidPlanError: a result has the name of another, of a key, or of ``window_start`` or ``window_end``, or a type is
-                not supported by its aggregate or as a key.
+            InvalidPlanError: a result has the name of another result, of a key, or of ``window_start`` or ``window_end``, or an
+                aggregate or key does not support its type.
         """
         if not aggregates:
             raise InvalidPlanError("nothing to aggregate: give at least one, e.g. agg.count()")
@@ -92,11 +88,8 @@ class Aggregation:
     def partials(self, keys: Sequence[pa.Array], panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None) -> pa.Table:
         """Reduce input rows to one row of :attr:`partial_schema` per (key, pane), ordered by pane and by key in a fixed order.
 
-        Args:
-            keys: the key columns.
-            panes: the pane of each row, any int64.
-            values: the columns of :attr:`inputs`, in that order.
-            timestamps: the event time of each row; required if :attr:`needs_timestamps`.
+        ``panes`` may be any int64, and ``values`` are the columns of :attr:`inputs` in their order. ``timestamps`` are event
+        times, required if :attr:`needs_timestamps`.
         """
         panes = np.ascontiguousarray(panes, np.int64)
         times = None if timestamps is None else np.ascontiguousarray(timestamps, np.int64)
@@ -127,7 +120,7 @@ class Aggregation:
         """Combine the partials of panes to windows.
 
         Args:
-            table: of :attr:`partial_schema`, in any order; several rows per (key, pane) count in the order of the table.
+            table: of :attr:`partial_schema`, in any order. Several rows per (key, pane) count in the order of the table.
             first_pane: the first pane of each window, non-decreasing.
             end_pane: the pane after the last of each window, non-decreasing.
             layout: forces a layout for overlapping windows, for tests.
@@ -176,13 +169,8 @@ class Aggregation:
     def over_places(self, table: pa.Table, start: Ints, end: Ints) -> pa.Table:
         """Combine ranges of partials, like :meth:`windows` for partials whose pane is their place.
 
-        Args:
-            table: of :attr:`partial_schema`, without keys; row ``i`` has pane ``i``.
-            start: the first place of each range, non-decreasing.
-            end: the place after the last of each, non-decreasing; ranges must not be empty.
-
-        Raises:
-            AggregateOverflowError: a result does not fit its type.
+        Row ``i`` of ``table``, which must not have keys, has pane ``i``. The non-empty ranges from ``start`` to before ``end``
+        must not decrease. Raises AggregateOverflowError if a result does not fit its type.
         """
         if any(partial.needs_rows for partial in self.partial_aggregates) or self._kept:
             return self.windows(table, start, end)[1]
@@ -277,7 +265,7 @@ class _Partials:
         return _Partials(keys, self.panes[rows], self.rows[rows], taken)
 
     def merged(self, groups: Groups, kinds: Sequence[PartialAggregate]) -> _Partials:
-        """Merge to one row per group, in the order of the groups. Key columns stay unchanged, because they are no longer used."""
+        """Merge to one row per group, in the order of groups. Key columns stay as they are, because later steps ignore them."""
         if groups.size < len(self.panes):
             merged = [partial.merge(groups, own, self.rows) for partial, own in zip(kinds, self.columns, strict=True)]
             return _Partials(self.key_columns, groups.panes, groups.add(self.rows), merged)

@@ -27,11 +27,7 @@ from panestream.windowing.aggregates import Aggregate, Complete
 
 
 def told_of(recipe: Complete, aggregates: Mapping[str, Aggregate]) -> Aggregate:
-    """Return the aggregate that a report refers to; ``aggregates`` are all planned ones by result name.
-
-    Raises:
-        InvalidPlanError: no result has that name, or it is itself a report.
-    """
+    """Return the aggregate that a report refers to; raise InvalidPlanError for unknown names and for other reports."""
     target = aggregates.get(recipe.output)
     if target is None:
         others = [name for name, other in aggregates.items() if not isinstance(other, Complete)]
@@ -60,10 +56,7 @@ class CompleteImplementation(Implementation[Complete]):
 
 @dataclass(frozen=True, slots=True)
 class PartialMissing(PartialAggregate):
-    """The number of rows of the pane that came before a partial was added.
-
-    ``of`` is the description of that partial.
-    """
+    """The number of rows of the pane that came before a partial was added; ``of`` is the description of that partial."""
 
     of: str
 
@@ -125,10 +118,7 @@ class CompleteAccumulator(Accumulator):
 
 
 def described(recipe: Aggregate, aggregates: Mapping[str, Aggregate]) -> str:
-    """Describe a part of an accumulator, independent of the name of its result.
-
-    ``aggregates`` are all aggregates of the accumulator by result name.
-    """
+    """Describe a part of an accumulator of ``aggregates`` (by result name), independent of the name of its result."""
     if isinstance(recipe, Complete):
         return lacks(described(told_of(recipe, aggregates), aggregates))
     return repr(replace(recipe, output_name=None))

@@ -22,7 +22,7 @@ from panestream.windowing.aggregates import Count
 
 @implements(Count)
 class CountImplementation(Implementation[Count]):
-    """``agg.count``: every partial row counts its rows; values need a partial."""
+    """``agg.count``. Every partial row contains its number of rows, but a count of values needs a partial."""
 
     def plan(self, recipe: Count, planner: AggregationPlanner) -> None:
         if recipe.expr is None:
@@ -38,7 +38,7 @@ class CountImplementation(Implementation[Count]):
 
 @dataclass(frozen=True, slots=True)
 class PartialCount(PartialAggregate):
-    """The number of rows with a value. Null means *all rows*, so that columns without nulls need no counting."""
+    """The number of rows with a value. Null means *all rows*, which makes columns without nulls free to count."""
 
     counts: ClassVar[str | None] = "n"
     merges_exactly: ClassVar[bool] = True

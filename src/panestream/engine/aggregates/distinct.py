@@ -78,7 +78,7 @@ class PartialDistinct(PartialAggregate):
 
 
 class DistinctResult(Result):
-    """count_distinct(expr): the partial counts over overlapping windows; a merge leaves the values."""
+    """count_distinct(expr): the partial counts over overlapping windows, while a merge leaves the values."""
 
     __slots__ = ()
 
@@ -113,10 +113,8 @@ class DistinctAccumulator(Accumulator):
 def distinct_over(ranges: SparseRanges, codes: Ints, lengths: Ints) -> Ints:
     """Return the number of distinct codes per pair: each window counts once for a key and code in any of its panes.
 
-    Args:
-        ranges: the pairs.
-        codes: the codes of all partial rows, concatenated in the order of key and pane.
-        lengths: the number of codes in each row; a row must not repeat a code.
+    ``codes`` has the codes of all partial rows in the order of key and pane, and ``lengths`` their number in each row. A row must
+    not repeat a code.
     """
     place = np.repeat(np.arange(len(lengths)), lengths)  # in the order of key and pane
     order = stable_order(codes)  # by value, then key and pane

@@ -35,7 +35,7 @@ class ExtremeImplementation(Implementation["Min | Max"]):
 
 @dataclass(frozen=True, slots=True)
 class PartialExtreme(PartialAggregate):
-    """The smallest or largest value, or null if there are no values."""
+    """The smallest or largest value, or null without values."""
 
     type: pa.DataType
     largest: bool

@@ -41,10 +41,7 @@ class HistogramImplementation(Implementation[Histogram]):
 
 @dataclass(frozen=True, slots=True)
 class PartialHistogram(PartialAggregate):
-    """Counts of the values below the first edge, between neighbouring edges, and from the last edge on, one per bin.
-
-    ``edges`` are ascending.
-    """
+    """Counts of values below the first of the ascending ``edges``, between neighbours, and from the last one on."""
 
     edges: tuple[int | float | Decimal, ...]
 

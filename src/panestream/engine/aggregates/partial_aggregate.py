@@ -134,10 +134,9 @@ class PartialAggregate(ABC):
         """
 
     def nothing(self, count: int) -> list[pa.Array]:
-        """Return the columns of ``count`` partials of no rows, which change no partial that they are merged with.
+        """Return the columns of ``count`` partials of no rows, which leave every partial unchanged that they are merged with.
 
-        Raises:
-            InvalidPlanError: a user function makes the partial and needs rows for it.
+        Raises InvalidPlanError if a user function makes the partial and needs rows for it.
         """
         none = np.zeros(0, np.int64)
         groups = Groups(none, count, None, np.zeros(count, np.int64), np.zeros(count, np.int64), np.arange(count), False)
@@ -146,8 +145,8 @@ class PartialAggregate(ABC):
     def without(self, rows: Ints, *, known: bool) -> list[pa.Array]:
         """Return the columns of partials that are added to open windows: partials of no rows, although there were rows.
 
-        ``rows`` is the number of input rows of each partial row. For a partial that reports on another
-        (:mod:`panestream.engine.aggregates.complete`), ``known`` means that the other one includes all rows.
+        ``rows`` is the number of input rows of each partial row. For a partial that reports on another partial
+        (:mod:`panestream.engine.aggregates.complete`), ``known`` means that the latter includes all rows.
         """
         return self.nothing(len(rows))
 
@@ -175,7 +174,7 @@ class PartialAggregate(ABC):
     def sql(self, names: Sequence[str]) -> tuple[str, ...] | None:
         """Return SQL aggregate expressions with which Spark can reduce the rows of a batch.
 
-        They must give the same bits for every order of rows; None if no such expressions exist. ``names`` are the columns of the
+        They must give the same bits for every order of rows, or be None if that is impossible. ``names`` are the columns of the
         plan's inputs in SQL.
         """
         return None

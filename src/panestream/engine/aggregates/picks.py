@@ -158,7 +158,7 @@ class PartialPick(PartialAggregate):
         (least,) = ranges.fold((ranks,), (int(LARGEST),), smaller, idempotent=True)
         if count == 0:
             return list(columns)
-        # The last column tells a struct of values whether there is such a row.
+        # The last column records whether there is such a row, which a struct of its values depends on.
         wanted = columns[:1] if self.by is None else columns
         return self._rows(np.where(least == LARGEST, -1, order[np.minimum(least, count - 1)]), wanted)
 
@@ -185,14 +185,14 @@ class StructResult(Result):
 
 
 class PickAccumulator(Accumulator):
-    """Values of the first or last row by some value.
+    """Values of the first or last row by some value. ``values``, ``by`` and ``time`` are places.
 
     Args:
-        values: the places of the values.
-        by: the place of the compared value.
+        values: the values to return.
+        by: the compared value.
         by_type: its type.
         largest: whether the row with the largest ``by`` is picked, rather than the smallest.
-        time: the place of the event time, by which the earliest of equal rows is picked. None if ``by`` is the time.
+        time: the event time, by which the earliest of equal rows is picked. None if ``by`` is the time.
         last_of_equals: whether the last of rows equal in ``by`` and time is picked, rather than the first.
         skip_nulls: whether rows whose value is null are skipped.
         fields: the names of the values if they form a struct.

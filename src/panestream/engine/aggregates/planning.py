@@ -20,10 +20,7 @@ from panestream.windowing.aggregates import Aggregate
 class AggregationPlanner:
     """Collects the inputs, partial aggregates and results of a list of aggregates.
 
-    Attributes:
-        types: the type of each expression.
-        aggregates: all planned aggregates by result name, because one may report on another.
-        inputs: the distinct expressions, in order.
+    ``aggregates`` are all planned ones by result name, because one may report on another.
     """
 
     types: Mapping[str, pa.DataType]

@@ -55,12 +55,8 @@ class QuantilesImplementation(Implementation["ApproxQuantile | ApproxQuantiles"]
 class PartialQuantiles(PartialSketch):
     """The finite values in order of arrival, or their t-digest, and the numbers of -infinity, infinity and NaN values.
 
-    Digests only support finite numbers, so the others, which are below or above all of these, are counted separately.
-
-    Attributes:
-        k: approximately the number of centroids of the digest.
-        probabilities: the quantiles to compute.
-        several: whether the result is a list.
+    Digests only support finite numbers, so other values, which are below or above all finite ones, are counted separately. A
+    digest has about ``k`` centroids, and ``several`` makes the result a list.
     """
 
     k: int

@@ -38,11 +38,7 @@ class Implementation(ABC, Generic[RecipeT]):
 
     @abstractmethod
     def plan(self, recipe: RecipeT, planner: AggregationPlanner) -> None:
-        """Add the partial aggregates and the result of a recipe to a plan.
-
-        Raises:
-            InvalidPlanError: it cannot be computed from its types.
-        """
+        """Add a recipe's partial aggregates and its result to a plan; raise InvalidPlanError for unsupported types."""
 
     def accumulator(self, recipe: RecipeT, layout: RowLayout) -> Accumulator | None:
         """Return the row-by-row accumulator, or None to store rows and aggregate them as columns when a window fires.
@@ -56,11 +52,7 @@ _REGISTERED: dict[type[Aggregate], Implementation[Any]] = {}
 
 
 def implements(*classes: type[Aggregate]) -> Callable[[type[ImplementationT]], type[ImplementationT]]:
-    """Register an :class:`Implementation` of recipe classes, as a decorator.
-
-    Raises:
-        InvalidPlanError: another class already implements one of them.
-    """
+    """Register an :class:`Implementation` for recipe classes (decorator); raise InvalidPlanError if one has another already."""
 
     def register(implementation: type[ImplementationT]) -> type[ImplementationT]:
         for recipe in classes:
@@ -77,11 +69,7 @@ def implements(*classes: type[Aggregate]) -> Callable[[type[ImplementationT]], t
 
 
 def implementation_of(recipe: Aggregate) -> Implementation[Any]:
-    """Return the implementation of a recipe.
-
-    Raises:
-        InvalidPlanError: it is not a recipe, or its class does not have an implementation.
-    """
+    """Return the implementation of a recipe, or raise InvalidPlanError if it is not a recipe or is not implemented."""
     found = _REGISTERED.get(type(recipe))
     if found is None:
         _import_called_as(type(recipe).__module__)

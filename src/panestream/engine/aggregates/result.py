@@ -32,10 +32,7 @@ class Result(ABC):
     def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
         """Return the column from the columns of each of its partials, one row per key and window.
 
-        ``rows`` is the number of input rows of each.
-
-        Raises:
-            AggregateOverflowError: a result does not fit its type.
+        ``rows`` is the number of input rows of each. Raises AggregateOverflowError if a result does not fit its type.
         """
 
     def overflow(self, hint: str) -> AggregateOverflowError:

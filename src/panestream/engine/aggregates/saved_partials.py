@@ -41,7 +41,7 @@ def parts_of(aggregation: Aggregation) -> list[str]:
 def partials_found(table: pa.Table, header: Header, aggregation: Aggregation) -> list[pa.Array]:
     """Return an aggregation's partial columns after ``rows``, for saved rows of the same or other aggregates.
 
-    Partials that are no longer needed are omitted; new ones have no rows yet.
+    Partials that are no longer needed are omitted, and new ones do not include earlier rows.
 
     Raises:
         PlanMismatchError: a user function now has another accumulator.

@@ -64,15 +64,9 @@ class PartialSketch(PartialAggregate):
     def packed(
         self, size: int, owner: Ints, items: Vector, type_: pa.DataType, held: pa.Array | None, ids: Ints
     ) -> list[pa.Array]:
-        """Return the two columns.
+        """Return the two columns of ``size`` groups.
 
-        Args:
-            size: the number of groups.
-            owner: the group of every item, ascending.
-            items: the items.
-            type_: their type.
-            held: sketches to include, or null.
-            ids: the groups of the sketches.
+        ``owner`` is the group of every item, ascending. ``held`` has sketches to include, or nulls, and ``ids`` their groups.
         """
         lengths = np.bincount(owner, minlength=size)
         large = lengths > self.limit
@@ -101,13 +95,8 @@ class PartialSketch(PartialAggregate):
     ) -> Iterator[Any]:
         """Yield ``result`` of the sketch of each range of panes.
 
-        Args:
-            lists: the items of all panes.
-            held: their sketches.
-            start: the first pane of each range, which must not be empty.
-            end: the pane after its last.
-            idempotent: whether a sketch may be joined with itself.
-            result: called with the sketch of each range.
+        ``lists`` and ``held`` have the items and the sketches of all panes. Ranges run from ``start`` to before ``end`` and must
+        not be empty. ``idempotent`` means that a sketch may be joined with itself.
         """
         items, lengths = list_parts(lists)
         values, offsets = numbers(items), offsets_of(lengths)

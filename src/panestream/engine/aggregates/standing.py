@@ -15,12 +15,9 @@ _ROWS = "__rows"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Current state of windows.
+    """Current state of windows; ``which`` is the place of each in the query, and ``rows`` its number of input rows.
 
-    Attributes:
-        which: the place of each window in the query.
-        results: the aggregates, or None if user code would compute them, which is not called.
-        rows: the number of input rows.
+    ``results`` is None if user code would compute them, which is not called.
     """
 
     which: Ints

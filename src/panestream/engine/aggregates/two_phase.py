@@ -41,8 +41,8 @@ class InTwoPhases(Aggregate):
     Attributes:
         written: an aggregate or reduce function.
         rows: the input columns, all of which make up an element.
-        accumulators: the columns of an accumulator, which for a reduce function are those of a row.
-        results: the returned columns: one aggregate may have several results.
+        accumulators: the columns of an accumulator, or of a row for a reduce function.
+        results: the columns of its results, of which one aggregate may have several.
     """
 
     written: AggregateFunction | ReduceFunction

@@ -1,4 +1,4 @@
-"""User-defined aggregates over columns, and checks of what their functions return."""
+"""User-defined aggregates over columns, and checks of their functions' return values."""
 
 from __future__ import annotations
 
