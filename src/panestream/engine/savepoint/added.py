@@ -15,11 +15,7 @@ from panestream.errors import PlanMismatchError
 
 
 def check_added(header: Mapping[str, Any], plan: WindowPlan, *, allow_incomplete: bool = False) -> None:
-    """Refuse new aggregates whose results would silently lack rows, unless ``allow_incomplete``.
-
-    Raises:
-        PlanMismatchError: there are such aggregates; the message names them and the remedy.
-    """
+    """Raise PlanMismatchError for new aggregates whose results would silently lack rows, unless ``allow_incomplete``."""
     untold = [] if allow_incomplete else untold_results(header, plan)
     if untold:
         first, names = untold[0], ", ".join(map(repr, untold))

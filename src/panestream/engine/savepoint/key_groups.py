@@ -26,7 +26,7 @@ _SAME = ("format", "operator", "identity", "watermarks", "partials", "labels", "
 
 
 def header_of_all(headers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the header for new key groups, merged from those of all old ones.
+    """Return the header for new key groups, merged from the headers of all old ones.
 
     All key groups get the times of all rows, so event time is the same in all. Only key groups with rows or due timers get the
     processing time. The latest one counts, because everything due until then has fired.
