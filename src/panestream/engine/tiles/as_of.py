@@ -36,9 +36,9 @@ _QUESTIONS = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Questions. Rows at exactly the instants ``times`` are not part of the answers.
+    """Questions. Their answers exclude rows at exactly the instants ``times``.
 
-    ``valid`` marks the questions with an instant, or is None for all; the others have no rows.
+    ``valid`` marks the questions with an instant, or is None for all. Questions without an instant have no rows.
     """
 
     keys: list[pa.Array]
@@ -63,7 +63,7 @@ class AsOf:
         aggregation: the aggregates, with the keys.
         slices: the slices of the tiles.
         lengths: the lengths of the windows.
-        until: the end of the tiles; rows replace them in later slices.
+        until: the end of the tiles, which rows replace in later slices.
         exact_start: whether windows begin to the microsecond, rather than with the slice that contains their begin.
     """
 
@@ -115,10 +115,7 @@ class AsOf:
 
 
 class _Axis:
-    """Partials by key and place in time (slice or time), and their positions.
-
-    ``partials`` are the number of rows and the columns of the partials.
-    """
+    """Partials (number of rows and columns) by key and place in time, which is a slice or time, with their positions."""
 
     def __init__(self, codes: Ints, places: Int64s, partials: list[pa.Array]) -> None:
         self.codes, self.places, self.partials = codes, places, partials
@@ -178,7 +175,7 @@ class _ByRows:
         whole = _Axis.of_tiles(asked, tiles, tile_codes)
         later = np.flatnonzero(instants.places >= asked.until)
         if len(later):
-            # Slices that have no tile yet.
+            # Slices that do not have a tile yet.
             numbers = slices.panes_of(instants.places[later])
             new = runs(instants.codes[later]) | runs(numbers)
             columns = [array_of(np.cumsum(new), pa.int64()), *(part.take(pa.array(later)) for part in instants.partials)]
@@ -282,7 +279,7 @@ def _distinct(asked: Asked, codes: Ints) -> tuple[Ints, Ints]:
 
 
 def _spread(table: pa.Table, which: Ints, nothing: Sequence[pa.Array]) -> pa.Table:
-    """Return the results of all questions from those of distinct ones; questions without rows get ``nothing``."""
+    """Spread the results of distinct questions to all; questions without rows get ``nothing``."""
     *columns, found = table.columns
     there = which >= 0
     if len(found):

@@ -46,11 +46,7 @@ def recipes_of_tiles(aggregates: Sequence[Aggregate], aggregation: Aggregation) 
 
 
 def partial_columns(aggregation: Aggregation) -> list[str]:
-    """Return the names of an aggregation's partial columns in tiles, in order.
-
-    Raises:
-        InvalidPlanError: two names collide, which is very unlikely.
-    """
+    """Return the names of partials in tiles, in order; raise InvalidPlanError if two are equal, which is unlikely."""
     named = zip(aggregation.partial_aggregates, parts_of(aggregation), strict=True)
     names = [_column_of(partial, of, aggregation.inputs) for partial, of in named]
     if len(set(names)) < len(names):
@@ -70,10 +66,7 @@ def _column_of(partial: PartialAggregate, of: str, inputs: Sequence[str]) -> str
 class Tiles:
     """Tiles in memory, one for each key and slice.
 
-    Attributes:
-        keys: their key columns.
-        starts, ends: the bounds of their slices.
-        partials: the number of rows and the partials: the columns of a partial table after keys and pane.
+    ``partials`` has the columns of a partial table after keys and pane: the number of rows and the partials.
     """
 
     keys: list[pa.Array]

@@ -19,7 +19,8 @@ _INSTANT = pa.timestamp("us", tz="UTC")
 def windows_of_tiles(aggregation: Aggregation, grid: PaneGrid, tiles: Tiles, rows: pa.Table | None = None) -> pa.Table:
     """Return the windows of tiles and rows: key columns, ``window_start``, ``window_end``, results.
 
-    ``grid`` has the panes of one kind of windows. ``rows`` are partials, by pane of the grid, of rows that are in no tile.
+    ``grid`` has the panes of one kind of windows. ``rows`` has partials, by pane of the grid, for rows that the tiles do not
+    include.
 
     Raises:
         InvalidPlanError: a window begins or ends within a slice.
