@@ -64,7 +64,7 @@ class AsOf:
         slices: the slices of the tiles.
         lengths: the lengths of the windows.
         until: the end of the tiles, which rows replace in later slices.
-        exact_start: whether windows begin to the microsecond, rather than with the slice that contains their begin.
+        exact_start: whether windows start to the microsecond, rather than at the start of a slice.
     """
 
     aggregation: Aggregation

@@ -32,7 +32,7 @@ from panestream.windowing.time import MAX_TIMESTAMP
 
 @dataclass(frozen=True, slots=True)
 class AccumulatingSpec(AccumulatingSettings, OperatorSpec):
-    """Tumbling, sliding and cumulating event-time windows with the default trigger and a function over rows."""
+    """Aligned event-time windows (tumbling, sliding, cumulating, calendar) with the default trigger and a function over rows."""
 
     @property
     def name(self) -> str:

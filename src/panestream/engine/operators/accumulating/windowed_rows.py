@@ -55,7 +55,7 @@ class WindowedRows:
         return at_window(*next(islice(self.bounds(), number, None)))
 
     def pieces(self) -> Iterator[tuple[int, int]]:
-        """Return begin and end of each window in ``order``."""
+        """Return the start and end of each window in ``order``."""
         return pairwise(self.begins.tolist())
 
 
@@ -207,7 +207,7 @@ def _frames(windows: WindowedRows) -> Iterator[Any]:
 
 
 def _runs(windows: WindowedRows) -> Iterator[tuple[pa.Table, Int64s]]:
-    """Yield the rows of a few windows at a time, window by window, with the begin of each window and finally the row count."""
+    """Yield the rows of a few windows at a time, window by window, with the start of each window and finally the row count."""
     whole = windows.begins
     cuts = np.searchsorted(whole, np.arange(_IN_CACHE, whole[-1], _IN_CACHE))
     for first, last in pairwise(np.unique([0, *cuts, len(whole) - 1]).tolist()):

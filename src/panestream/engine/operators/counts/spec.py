@@ -97,7 +97,7 @@ class CountSpec(CountSettings, OperatorSpec):
 
 
 def counts_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:
-    """Plan global windows with a count trigger over declared aggregates: purging, or with or without a count evictor."""
+    """Plan global windows with a count trigger (purging, with a count evictor, or plain) over declared aggregates."""
     if type(window.assigner) is not GlobalWindows or not isinstance(asked, DeclaredAggregates):
         return None
     shape = "every firing was asked for" if window.every_firing else _shape(window)

@@ -15,7 +15,7 @@ from panestream.engine.kernels.pairs import numbered
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """The right rows by key and time (``order``), with the begin and the row count of each left row's interval in it."""
+    """The right rows by key and time (``order``), with the start and the row count of each left row's interval in it."""
 
     order: Ints
     begins: Ints

@@ -1,1 +1,1 @@
-"""Aligned panes: tumbling and sliding windows that aggregate each row once."""
+"""Aligned panes: tumbling, sliding, cumulating and calendar windows that aggregate each row once."""

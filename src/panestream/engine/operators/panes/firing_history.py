@@ -80,7 +80,10 @@ class NumberedRows:
         return self.plan.operator.result_schema if self.plan.changelog else pa.schema([])
 
     def of(self, fired: FiredWindows, firing: str, closed: int) -> pa.Table:
-        """Return the rows; in a changelog, each follows the row that it replaces. Windows up to ``closed`` cannot fire again."""
+        """Return the rows; in a changelog, each follows the row that it replaces.
+
+        ``firing`` is the kind of firing, and ``closed`` the last window that cannot fire again.
+        """
         count, keys = len(fired.windows), fired.rows.columns[: len(self.plan.key_schema)]
         last, firings = fired.windows <= closed, np.full(count, FIRINGS.index(firing))
         numbers, before, known = np.zeros(count, np.int64), np.full(count, -1, np.int64), None

@@ -1,4 +1,4 @@
-"""The aligned-pane operator: tumbling, sliding and cumulating windows over declared aggregates.
+"""The aligned-pane operator: tumbling, sliding, cumulating and calendar windows over declared aggregates.
 
 Rows arrive as partials per (key, pane). A window combines its panes, for all keys at once, when time passes its end. A
 micro-batch follows Flink's order. Event time: judge rows by the watermark before the micro-batch, add them, advance the

@@ -54,7 +54,7 @@ _GAPS_SCHEMA = pa.schema([("time", pa.int64())])
 
 @dataclass(frozen=True, slots=True)
 class PaneSpec(PaneSettings, OperatorSpec):
-    """One or several kinds of tumbling, sliding and cumulating windows, default or continuous trigger, declared aggregates."""
+    """Aligned windows (tumbling, sliding, cumulating, calendar) of one or several kinds, with declared aggregates."""
 
     @property
     def name(self) -> str:

@@ -1,4 +1,4 @@
-"""Begin and end of windows by predicates, for the steps of all keys at once.
+"""Starts and ends of windows by predicates, for the steps of all keys at once.
 
 A *step* is all rows of a key at one instant. The steps of each key, in time order, are cut into *runs*. A new run begins with a
 step that starts a window, after a step that ends one, and after a gap. The steps of a run are either all in one window or in

@@ -33,7 +33,10 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """All elements, which ``function`` gets when the window fires; ``stateless`` functions are refused access to state."""
+    """All elements, which ``function`` gets when the window fires.
+
+    ``stateless``: the process function stores nothing between its calls, and access to state is refused.
+    """
 
     function: AnyWindowFunction
     stateless: bool = False

@@ -401,7 +401,7 @@ class RowStore:
         contents.parts, contents.tail = parts, []
 
     def _write_meta(self, *, anyway: bool) -> None:
-        """Write the meta record. It is needed even if unchanged, because sealing records in it when each page was written."""
+        """Write the meta record if it changed, or ``anyway``, because sealing records in it when each page was written."""
         writer = ColumnWriter()
         self._index.write(writer)
         data = writer.finish({"meta": self.meta, "pages": self._index.modulus, "next_segment": self._next_chunk})

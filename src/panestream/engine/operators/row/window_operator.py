@@ -199,7 +199,10 @@ class RowOperator:
         return output
 
     def begin_at(self, watermark: int, processing_time: int, closed: int) -> None:
-        """Set the times of a new key group that is about to be given existing windows; see the class attributes."""
+        """Set the times of a new key group before it gets existing windows.
+
+        Event-time windows whose last instant is at or before ``closed`` are closed.
+        """
         self.watermark, self.processing_time, self._closing.until = watermark, processing_time, closed
         self.closed = self._closed_before = self._closing.at(watermark)
 

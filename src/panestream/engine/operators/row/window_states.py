@@ -68,9 +68,11 @@ class WindowState:
 
     Attributes:
         start, end: the window's bounds, which change while a session grows. None for the global window.
+        max_timestamp: its last instant.
         contents: an accumulator, an :class:`ElementList`, or EMPTY.
         trigger_values, window_values: the states of the trigger and of the window function, by name.
         firings: the number of firings with results, if the plan numbers firings.
+        event_timers, processing_timers: its timers, of which the second is None until such a timer is registered.
         alive: False once the window is removed. Queue entries for it are then ignored.
     """
 

@@ -85,7 +85,10 @@ class Arrivals:
         return cls(chunks, firsts, batch.of(ROWS), batch.origins.get(ROWS, ()))
 
     def without_late(self, stored: Spans, closed: int, plan: WindowPlan, settings: SessionSettings) -> tuple[list[Spans], Late]:
-        """Return the sessions without late rows, and these rows, given the open sessions and the last closed instant."""
+        """Return the sessions without late rows, and these rows, given the open sessions ``stored``.
+
+        Windows whose last instant is at or before ``closed`` are closed.
+        """
         if not any(bool((first - 1 <= closed).any()) for first in self.firsts):
             return self.chunks, Late()
         schema = plan.row_schema if plan.late_tag is not None else None

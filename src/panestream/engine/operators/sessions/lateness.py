@@ -44,7 +44,7 @@ def late_rows(units: Ints, starts: Ints, ends: Ints, closed: int) -> Mask:
 
     Args:
         units: the key of each span, or its key and period if sessions are cut into periods. Only equal units merge.
-        starts: begins of the spans, of first the open sessions and then the windows of rows in order of arrival.
+        starts: the starts of the spans: first the open sessions, then the windows of rows, in the order of arrival.
         ends: their ends.
         closed: windows whose last instant is at or before this are closed.
     """
