@@ -102,7 +102,7 @@ class CompleteResult(Result):
 
 
 class CompleteAccumulator(Accumulator):
-    """True if the aggregate existed from a window's first row."""
+    """The accumulator of ``agg.complete``: True if the other aggregate existed from a window's first row."""
 
     def start(self) -> Any:
         return True

@@ -20,7 +20,7 @@ from panestream.engine.storage.state_tables import StateTables, key_columns
 from panestream.errors import PlanMismatchError, StateDamagedError
 
 Placement: TypeAlias = Callable[[Sequence[pa.Array], int], Ints]
-"""Returns the key group of each row from key columns and the number of key groups, as the exchange does."""
+"""A function of key columns and a number of key groups that returns each row's key group, as the exchange does."""
 _SAME = ("format", "operator", "identity", "watermarks", "partials", "labels", "accumulators", "incomplete")
 """Header fields that are equal in all key groups."""
 

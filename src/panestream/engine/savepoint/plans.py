@@ -33,7 +33,7 @@ from panestream.errors import PanestreamError, StateFormatError
 from panestream.windowing.assigners.session import GapColumn
 
 PLAN_FORMAT = 1
-"""Format version of plans as JSON, raised with every incompatible change."""
+"""Format version of plans as JSON, increased with every incompatible change."""
 _FIELDS = (
     "keys",
     "key_schema",

@@ -29,7 +29,7 @@ from panestream.windowing import aggregates as agg
 from panestream.windowing.aggregates import Aggregate
 
 TILES_FORMAT = 1
-"""Format version of tiles, raised with every incompatible change."""
+"""Format version of tiles, increased with every incompatible change."""
 START, END, ROWS = "window_start", "window_end", "rows"
 _LONGEST = 40
 """Maximum number of letters of an expression in a column name."""
