@@ -15,7 +15,7 @@ from panestream.engine.operators.look_back.spec import look_back_rule
 from panestream.engine.operators.panes.spec import panes_rule
 from panestream.engine.operators.predicates.spec import predicates_rule
 from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce
-from panestream.engine.operators.row.rule import row_spec
+from panestream.engine.operators.row.spec import row_spec
 from panestream.engine.operators.sessions.spec import sessions_rule
 from panestream.engine.plan import OperatorSpec
 from panestream.engine.query import WindowSpec

@@ -7,10 +7,14 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from panestream.engine.explain import Shown
-from panestream.engine.operators.row.counting import count_key_state_entries, count_state_entries, count_timers
 from panestream.engine.operators.row.output import FiredResult, Output
 from panestream.engine.operators.row.row_plan import AnyWindowFunction, RowPlan
-from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.operators.row.window_operator import (
+    RowOperator,
+    count_key_state_entries,
+    count_state_entries,
+    count_timers,
+)
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState

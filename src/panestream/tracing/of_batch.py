@@ -14,8 +14,7 @@ from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TableOfRows, TablePerWindow
 from panestream.engine.operators.row.operator import RowGroupOperator
 from panestream.engine.operators.row.row_plan import Elements
-from panestream.engine.operators.row.rule import row_spec
-from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.operators.row.spec import RowSpec, row_spec
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.plan import WindowPlan
 from panestream.engine.query import WindowSpec

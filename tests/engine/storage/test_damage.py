@@ -18,7 +18,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.intervals.spec import IntervalSpec
-from panestream.engine.operators.row import index as row_index
+from panestream.engine.operators.row import pages as row_index
 from panestream.engine.operators.row.row_plan import Elements
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import calling

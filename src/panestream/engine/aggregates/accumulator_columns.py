@@ -1,4 +1,4 @@
-"""Accumulators of users' functions as Arrow columns and back, in the shape in which ``create_accumulator`` makes them."""
+"""Conversion of user functions' accumulators to Arrow columns and back, in the form of ``create_accumulator``."""
 
 from __future__ import annotations
 
@@ -17,11 +17,10 @@ _Convert: TypeAlias = Callable[[Any], Any]
 
 @dataclass(frozen=True, slots=True)
 class AccumulatorColumns:
-    """Turns accumulators into columns, and columns into accumulators that nobody else holds: whoever gets one may change it.
+    """Converts accumulators to columns and back. Decoded accumulators are not shared, so they may be changed.
 
-    Attributes:
-        schema: of the columns: one for each part of an accumulator, or one for all of it.
-        example: an empty accumulator: tells tuples, lists, dicts, sets and the like apart, which are alike in columns.
+    ``schema`` has one column for each part of an accumulator, or one for all of it. The empty accumulator ``example``
+    distinguishes tuples, lists, dicts and sets, which are equal in columns.
     """
 
     schema: pa.Schema
@@ -31,11 +30,7 @@ class AccumulatorColumns:
         self._kind()
 
     def encode(self, accumulators: Sequence[Any]) -> list[pa.Array]:
-        """The columns.
-
-        Raises:
-            InvalidPlanError: an accumulator does not fit them.
-        """
+        """Return the columns, or raise InvalidPlanError if an accumulator does not fit them."""
         names, width = self.schema.names, len(self.schema)
         rows = [_parts(accumulator, names, self._whole()) for accumulator in accumulators]
         columns: Sequence[Sequence[Any]] = list(zip(*rows, strict=True)) if rows else [()] * width
@@ -46,7 +41,6 @@ class AccumulatorColumns:
         ]
 
     def decode(self, columns: Sequence[pa.Array]) -> list[Any]:
-        """The accumulators."""
         values = [python_values(column) for column in columns]
         if self._whole():
             convert = _reader(self.example, self.schema.field(0).type)
@@ -60,7 +54,7 @@ class AccumulatorColumns:
         return list(map(make, zip(*values, strict=True)))
 
     def _whole(self) -> bool:
-        """Whether the one column is the accumulator, not a part of it."""
+        """Return whether the only column is the whole accumulator rather than a part."""
         if len(self.schema) != 1:
             return False
         name, type_ = self.schema.names[0], self.schema.field(0).type
@@ -69,7 +63,7 @@ class AccumulatorColumns:
         return not (isinstance(self.example, dict) and set(self.example) == {name} and not pa.types.is_map(type_))
 
     def _kind(self) -> Callable[[tuple[Any, ...]], Any]:
-        """What makes an accumulator of its parts."""
+        """Return the function that makes an accumulator from its parts."""
         example, names = self.example, self.schema.names
         if self._whole():
             return lambda parts: parts[0]
@@ -83,7 +77,7 @@ class AccumulatorColumns:
                 return _none_of_nulls
             return getattr(type(example), "_make", type(example))
         if isinstance(example, dict):
-            # Columns are found by name; in the order in which the function made them.
+            # Columns are matched by name, in the order in which the function created them.
             wrong = set(example) ^ set(names)
             if wrong:
                 raise InvalidPlanError(
@@ -99,21 +93,19 @@ class AccumulatorColumns:
 
 @dataclass(frozen=True, slots=True)
 class RowColumns:
-    """The same where the accumulators are rows: those of reduce functions."""
+    """Like :class:`AccumulatorColumns`, for reduce functions, whose accumulators are rows."""
 
     row_type: RowType
 
     def encode(self, accumulators: Sequence[Any]) -> list[pa.Array]:
-        """The columns."""
         return self.row_type.columns(accumulators)
 
     def decode(self, columns: Sequence[pa.Array]) -> list[Any]:
-        """The rows."""
         return self.row_type.from_columns(list(map(python_values, columns)), len(columns[0]))
 
 
 def _parts(accumulator: Any, names: Sequence[str], whole: bool) -> Sequence[Any]:
-    """The value of each column."""
+    """Return the value of each column."""
     if whole:
         return (accumulator,)
     if accumulator is None:
@@ -132,7 +124,7 @@ def _none_of_nulls(parts: tuple[Any, ...]) -> Any:
 
 
 def _plain(value: Any, type_: pa.DataType) -> Any:
-    """A value as Arrow takes it for a type: sets as lists, in one order in every process; lists that are structs as tuples."""
+    """Return a value in Arrow's form: sets as lists, in the same order in every process, and lists of struct type as tuples."""
     if isinstance(value, (set, frozenset)):
         try:
             return sorted(value)
@@ -140,7 +132,7 @@ def _plain(value: Any, type_: pa.DataType) -> Any:
             return sorted(value, key=repr)
     if isinstance(value, (tuple, list)):
         if pa.types.is_struct(type_):
-            fields = list(type_) if len(value) == type_.num_fields else []  # else Arrow says how many it wants
+            fields = list(type_) if len(value) == type_.num_fields else []  # otherwise Arrow reports the expected number
             return tuple(_plain(one, field.type) for one, field in zip(value, fields, strict=True)) if fields else tuple(value)
         return [_plain(one, type_.value_type) for one in value] if _is_list(type_) else value
     if isinstance(value, dict):
@@ -157,7 +149,7 @@ def _is_list(type_: pa.DataType) -> bool:
 
 
 def _reader(example: Any, type_: pa.DataType) -> _Convert | None:
-    """What makes, of a value as Arrow gives it, one like the example; None: it is like it already."""
+    """Return the function that converts an Arrow value to the example's form, or None if it already has that form."""
     if isinstance(example, (set, frozenset, tuple)) and _is_list(type_):
         kind = type(example)
         return lambda value: None if value is None else kind(value)
@@ -171,7 +163,7 @@ def _reader(example: Any, type_: pa.DataType) -> _Convert | None:
 
 
 def _filled(example: dict[Any, Any], value: dict[Any, Any]) -> dict[Any, Any]:
-    """A Counter, defaultdict or the like with the items."""
+    """Return a Counter, defaultdict or similar dict with the items."""
     made = copy.copy(example)
     made.clear()
     made.update(value)

@@ -22,29 +22,26 @@ from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregates import Aggregate
 
 _quiet = np.errstate(invalid="ignore", over="ignore")
-"""Infinity minus infinity is NaN, and too large is infinity: results of a sum, not warnings."""
+"""Infinity minus infinity is NaN and overflow is infinity: these are results of a sum, not warnings."""
 Layout = Literal["auto", "dense", "sparse"]
 _RESERVED = ("window_start", "window_end")
 _ROOMY = 4
-"""How many cells per filled one a matrix of windows by keys may have."""
+"""Maximum number of cells per filled cell in a matrix of windows by keys."""
 _FEW_KEYS = 16
-"""A matrix with fewer columns than this is slower than sorted rows: running sums down a column of it waste the cache lines."""
+"""With fewer columns, a matrix is slower than sorted rows: running sums down its columns waste cache lines."""
 
 
 @dataclass(frozen=True, slots=True)
 class Aggregation:
-    """A list of declared aggregates over one set of keys, with everything that is needed to run it. Picklable.
+    """Declared aggregates over one set of keys, planned and picklable.
 
     Attributes:
-        inputs: the distinct SQL expressions it needs, in the order of the value columns.
+        inputs: the distinct SQL expressions, in the order of the value columns.
         needs_timestamps: whether an aggregate orders rows by event time.
         output_schema: name and type of the results, in the order of the aggregates.
         partial_schema: the key columns, ``pane`` (int64), ``rows`` (int64, the number of input rows) and the columns of the
-            partials. A key column that is itself called ``pane`` or ``rows`` is here called ``key.pane`` or ``key.rows``.
-        key_schema: the key columns.
-        partial_aggregates: what is kept per key and pane; aggregates that need the same share it.
-        results: one per aggregate.
-        input_types: the types of :attr:`inputs`.
+            partials. A key column called ``pane`` or ``rows`` becomes ``key.pane`` or ``key.rows``.
+        partial_aggregates: the partials per key and pane, shared by aggregates that need the same.
     """
 
     inputs: tuple[str, ...]
@@ -58,16 +55,13 @@ class Aggregation:
 
     @classmethod
     def build(cls, aggregates: Sequence[Aggregate], input_types: Mapping[str, pa.DataType], key_schema: pa.Schema) -> Aggregation:
-        """Plans aggregates.
+        """Plan at least one aggregate; ``key_schema`` is empty for one group of all rows.
 
-        Args:
-            aggregates: what to compute; at least one.
-            input_types: the Arrow type of every expression they need.
-            key_schema: the key columns; none for one group of all rows.
+        ``input_types`` has the Arrow type of every expression that they need.
 
         Raises:
-            InvalidPlanError: two result columns share a name, or one has that of a key or of ``window_start`` or
-                ``window_end``; or an aggregate or a key cannot take its type.
+            InvalidPlanError: a result has the name of another result, of a key, or of ``window_start`` or ``window_end``, or an
+                aggregate or key does not support its type.
         """
         if not aggregates:
             raise InvalidPlanError("nothing to aggregate: give at least one, e.g. agg.count()")
@@ -92,16 +86,10 @@ class Aggregation:
 
     @_quiet
     def partials(self, keys: Sequence[pa.Array], panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None) -> pa.Table:
-        """Reduces input rows to one row per (key, pane).
+        """Reduce input rows to one row of :attr:`partial_schema` per (key, pane), ordered by pane and by key in a fixed order.
 
-        Args:
-            keys: the key columns.
-            panes: the pane of each row, any int64.
-            values: the columns of :attr:`inputs`, in that order.
-            timestamps: the event time of each row; needed if :attr:`needs_timestamps`.
-
-        Returns:
-            A table of :attr:`partial_schema`, ordered by pane, then by key in a fixed order.
+        ``panes`` may be any int64, and ``values`` are the columns of :attr:`inputs` in their order. ``timestamps`` are event
+        times, required if :attr:`needs_timestamps`.
         """
         panes = np.ascontiguousarray(panes, np.int64)
         times = None if timestamps is None else np.ascontiguousarray(timestamps, np.int64)
@@ -115,13 +103,9 @@ class Aggregation:
 
     @_quiet
     def merge(self, tables: Sequence[pa.Table]) -> pa.Table:
-        """Merges partials to one row per (key, pane).
+        """Merge partials, given in order of arrival, to one row per (key, pane).
 
-        Args:
-            tables: of :attr:`partial_schema`, in the order of arrival.
-
-        Returns:
-            A table of :attr:`partial_schema`, ordered by pane, then by key in a fixed order.
+        The result is ordered by pane and by key in a fixed order.
         """
         if not tables:
             return self.partial_schema.empty_table()
@@ -133,17 +117,17 @@ class Aggregation:
 
     @_quiet
     def windows(self, table: pa.Table, first_pane: Ints, end_pane: Ints, layout: Layout = "auto") -> tuple[Ints, pa.Table]:
-        """Combines the partials of panes to windows.
+        """Combine the partials of panes to windows.
 
         Args:
-            table: of :attr:`partial_schema`, in any order; several rows per (key, pane) count in the order of the table.
+            table: of :attr:`partial_schema`, in any order. Several rows per (key, pane) count in the order of the table.
             first_pane: the first pane of each window, non-decreasing.
             end_pane: the pane after the last of each window, non-decreasing.
-            layout: forces one of the two layouts for overlapping windows; for tests.
+            layout: forces a layout for overlapping windows, for tests.
 
         Returns:
-            The window of each output row; and a table of the key columns and results with one row per (window, key) that has an
-            input row, ordered by window, then by key in a fixed order.
+            The window of each output row, and a table of key columns and results. It has one row per (window, key) with input
+            rows, ordered by window and by key in a fixed order.
 
         Raises:
             AggregateOverflowError: a result does not fit its type.
@@ -151,7 +135,7 @@ class Aggregation:
         first_pane, end_pane = np.ascontiguousarray(first_pane, np.int64), np.ascontiguousarray(end_pane, np.int64)
         partials = _Partials.of(self, table)
         if self.keeps_order and bool((partials.panes[1:] < partials.panes[:-1]).any()):
-            # Of equals the one of the earliest pane counts, then the first to arrive, however the partials were merged before.
+            # Between equal rows, the earliest pane and then the first arrival decides, however partials were merged before.
             partials = partials.take(stable_order(partials.panes))
         opened, until = windows_of(partials.panes, first_pane, end_pane)
         inside = opened < until
@@ -159,7 +143,7 @@ class Aggregation:
             partials, opened, until = partials.take(np.flatnonzero(inside)), opened[inside], until[inside]
         keys = partials.keys()
         if bool((end_pane[:-1] <= first_pane[1:]).all()):
-            # No pane is in two windows: the window itself can be the pane.
+            # Windows do not overlap: the window itself can serve as the pane.
             groups = group(keys, opened)
             merged, kept = partials.merged(groups, self.partial_aggregates), self._kept
             finals = [
@@ -171,7 +155,7 @@ class Aggregation:
             raise ValueError("partials are kept of windows that do not overlap")
         groups = group(keys, partials.panes)
         if layout == "auto":
-            # More cells of windows by keys than rows in windows can fill: a matrix would be mostly empty.
+            # If the matrix has many more cells than rows can fill, it would be mostly empty.
             roomy = len(first_pane) * keys.count > _ROOMY * int((until - opened).sum())
             layout = "dense" if groups.is_matrix and keys.count >= _FEW_KEYS and not roomy else "sparse"
         partials = partials.merged(groups, self.partial_aggregates)
@@ -183,15 +167,10 @@ class Aggregation:
 
     @_quiet
     def over_places(self, table: pa.Table, start: Ints, end: Ints) -> pa.Table:
-        """Combines ranges of partials: what :meth:`windows` gives where the pane of each partial is its place.
+        """Combine ranges of partials, like :meth:`windows` for partials whose pane is their place.
 
-        Args:
-            table: of :attr:`partial_schema`, without keys; row ``i`` has pane ``i``.
-            start: the first place of each range, non-decreasing.
-            end: the place after the last of each, non-decreasing; no range is empty.
-
-        Raises:
-            AggregateOverflowError: a result does not fit its type.
+        Row ``i`` of ``table``, which must not have keys, has pane ``i``. The non-empty ranges from ``start`` to before ``end``
+        must not decrease. Raises AggregateOverflowError if a result does not fit its type.
         """
         if any(partial.needs_rows for partial in self.partial_aggregates) or self._kept:
             return self.windows(table, start, end)[1]
@@ -199,7 +178,7 @@ class Aggregation:
         return self._combined(partials.keys(), partials, PlaceRanges.of(partials.rows, start, end))
 
     def _combined(self, keys: Keys, partials: _Partials, ranges: Ranges) -> pa.Table:
-        """The results of some ranges of partials."""
+        """Return the results of ranges of partials."""
         finals = [
             partial.combine(ranges, columns, partials.rows)
             for partial, columns in zip(self.partial_aggregates, partials.columns, strict=True)
@@ -208,33 +187,33 @@ class Aggregation:
 
     @property
     def follows_arrival(self) -> bool:
-        """Whether of rows with equal event times it matters which arrived first."""
+        """True if the order of arrival matters for rows with equal event times."""
         return any(partial.follows_arrival for partial in self.partial_aggregates)
 
     @property
     def merges_exactly(self) -> bool:
-        """Whether partials may be merged in any grouping, as long as the order is kept: results have the same bits."""
+        """True if partials may be merged in any order-preserving grouping without changing a bit of the results."""
         return all(partial.merges_exactly for partial in self.partial_aggregates)
 
     @property
     def runs_users_code(self) -> bool:
-        """Whether code of the user's own merges partials, or makes results of them."""
+        """True if user code merges partials or computes results from them."""
         return any(partial.is_users for partial in self.partial_aggregates)
 
     @property
     def crossing(self) -> tuple[str, ...]:
-        """What crosses the exchange of the rows of a key though they are reduced, in words: e.g. every value of a column."""
+        """Descriptions of data that crosses the exchange unreduced, such as every value of a column."""
         found = (f"{one.grows} of {self.inputs[one.source]}" for one in self.partial_aggregates if one.grows)
         return tuple(dict.fromkeys(found))
 
     @property
     def keeps_order(self) -> bool:
-        """Whether it matters in which order rows came."""
+        """True if the order of rows matters."""
         return any(partial.keeps_order for partial in self.partial_aggregates)
 
     @property
     def _kept(self) -> frozenset[int]:
-        """The partials that results want as they are merged."""
+        """The partials that results need in merged rather than finalized form."""
         return frozenset(number for result in self.results if result.takes_partials for number in result.partials)
 
     def _ranges(
@@ -260,7 +239,7 @@ class Aggregation:
 
 @dataclass(frozen=True, slots=True)
 class _Partials:
-    """The columns of a partial table, each contiguous; ``columns`` are those of each partial aggregate."""
+    """The columns of a partial table, each contiguous; ``columns`` are grouped by partial aggregate."""
 
     key_columns: list[pa.Array]
     panes: Ints
@@ -286,7 +265,7 @@ class _Partials:
         return _Partials(keys, self.panes[rows], self.rows[rows], taken)
 
     def merged(self, groups: Groups, kinds: Sequence[PartialAggregate]) -> _Partials:
-        """One row per group, in the order of the groups. The key columns are left as they are: nobody asks for them any more."""
+        """Merge to one row per group, in the order of groups. Key columns stay as they are, because later steps ignore them."""
         if groups.size < len(self.panes):
             merged = [partial.merge(groups, own, self.rows) for partial, own in zip(kinds, self.columns, strict=True)]
             return _Partials(self.key_columns, groups.panes, groups.add(self.rows), merged)

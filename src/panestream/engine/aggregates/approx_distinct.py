@@ -1,4 +1,4 @@
-"""About how many distinct values there are: few are counted exactly, many by a HyperLogLog sketch."""
+"""Approximate number of distinct values: counted exactly if there are few, by a HyperLogLog sketch otherwise."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ from panestream.windowing.aggregates import ApproxCountDistinct
 
 _LG_LARGEST = 21
 _COUPONS_AT_ONCE = 3 << 16
-"""What a set of coupons in a sketch of the largest size holds before it becomes an array of registers."""
+"""Number of coupons in a sketch of maximum size before the set becomes an array of registers."""
 
 
 @implements(ApproxCountDistinct)
 class ApproxDistinctImplementation(Implementation[ApproxCountDistinct]):
-    """``agg.approx_count_distinct``; row by row, rows are kept."""
+    """``agg.approx_count_distinct``; stores rows when run row by row."""
 
     def plan(self, recipe: ApproxCountDistinct, planner: AggregationPlanner) -> None:
         library()
@@ -48,18 +48,15 @@ class ApproxDistinctImplementation(Implementation[ApproxCountDistinct]):
 class PartialHll(PartialSketch):
     """The distinct coupons of :mod:`~panestream.engine.kernels.hashing`, or a HyperLogLog sketch of 2**lg_k registers.
 
-    Both depend on the set of values alone. The library's estimate need not: it is better for values that were counted one by one
-    than for a union of sketches, and the same only for the same order. A union with itself makes every sketch a union.
-
-    Attributes:
-        lg_k: the logarithm of the number of registers.
+    Both depend only on the set of values, but the library's estimate does not: it is better for values counted one by one than
+    for a union of sketches, and equal only for equal order. A union with itself turns every sketch into a union.
     """
 
     lg_k: int
 
     @property
     def limit(self) -> int:
-        return 1 << min(self.lg_k - 2, 15)  # where a list is as large as a sketch; and where coupons are still as good as values
+        return 1 << min(self.lg_k - 2, 15)  # where a list is as large as a sketch, and coupons are still as accurate as values
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
@@ -132,7 +129,7 @@ def _coupons_of(lists: pa.Array) -> tuple[Ints, Ints]:
 
 
 def _set_of(sketches: Any, items: Vector) -> Any:
-    """Coupons as a sketch of the largest size, which is still a plain set of them, in DataSketches' published format.
+    """Return coupons as a sketch of maximum size, which is still a plain set, in DataSketches' published format.
 
     Bytes: 3 ints of preamble, version 1, family 7 (HLL), lg_k, unused, compact, unused, a set (1) for HLL_8 (2); then the count.
     """

@@ -1,7 +1,7 @@
-"""Whether another aggregate knows all rows of a window: how many rows of a pane came before each of its partials was there.
+"""Completeness of aggregates in a window: how many rows of a pane are missing in each partial because it was added later.
 
-A partial is shared by aggregates that need the same, and so is what is missing in it: an aggregate that is new, of partials that
-were kept all along, knows all rows. Row by row each aggregate has an accumulator of its own, and knows what that one does.
+Aggregates that need the same partial share it and its missing rows, so a new aggregate over existing partials is complete. Row by
+row, each aggregate has its own accumulator and depends on that alone.
 """
 
 from __future__ import annotations
@@ -27,15 +27,7 @@ from panestream.windowing.aggregates import Aggregate, Complete
 
 
 def told_of(recipe: Complete, aggregates: Mapping[str, Aggregate]) -> Aggregate:
-    """Return the aggregate that it reports on.
-
-    Args:
-        recipe: of the report.
-        aggregates: all that are planned, by the name of their result.
-
-    Raises:
-        InvalidPlanError: no result has that name, or it is a report itself.
-    """
+    """Return the aggregate that a report refers to; raise InvalidPlanError for unknown names and for other reports."""
     target = aggregates.get(recipe.output)
     if target is None:
         others = [name for name, other in aggregates.items() if not isinstance(other, Complete)]
@@ -64,11 +56,7 @@ class CompleteImplementation(Implementation[Complete]):
 
 @dataclass(frozen=True, slots=True)
 class PartialMissing(PartialAggregate):
-    """How many rows of the pane a partial does not know, since it was added after them.
-
-    Attributes:
-        of: what that partial is of.
-    """
+    """The number of rows of the pane that came before a partial was added; ``of`` is the description of that partial."""
 
     of: str
 
@@ -114,7 +102,7 @@ class CompleteResult(Result):
 
 
 class CompleteAccumulator(Accumulator):
-    """Whether it was there from a window's first row on."""
+    """The accumulator of ``agg.complete``: True if the other aggregate existed from a window's first row."""
 
     def start(self) -> Any:
         return True
@@ -130,12 +118,7 @@ class CompleteAccumulator(Accumulator):
 
 
 def described(recipe: Aggregate, aggregates: Mapping[str, Aggregate]) -> str:
-    """What a part of an accumulator is of, whatever its result is called.
-
-    Args:
-        recipe: of the part.
-        aggregates: all of the accumulator, by the name of their result.
-    """
+    """Describe a part of an accumulator of ``aggregates`` (by result name), independent of the name of its result."""
     if isinstance(recipe, Complete):
         return lacks(described(told_of(recipe, aggregates), aggregates))
     return repr(replace(recipe, output_name=None))

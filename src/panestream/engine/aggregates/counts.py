@@ -1,4 +1,4 @@
-"""Counts: of rows, and of values that are not null."""
+"""Counts of rows, and of values that are not null."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from panestream.windowing.aggregates import Count
 
 @implements(Count)
 class CountImplementation(Implementation[Count]):
-    """``agg.count``: rows are counted anyway; values have a partial of their own."""
+    """``agg.count``. Every partial row contains its number of rows, but a count of values needs a partial."""
 
     def plan(self, recipe: Count, planner: AggregationPlanner) -> None:
         if recipe.expr is None:
@@ -38,7 +38,7 @@ class CountImplementation(Implementation[Count]):
 
 @dataclass(frozen=True, slots=True)
 class PartialCount(PartialAggregate):
-    """How many rows of the pane have a value. Null stands for *all rows*: a column without nulls costs nothing to count."""
+    """The number of rows with a value. Null means *all rows*, which makes columns without nulls free to count."""
 
     counts: ClassVar[str | None] = "n"
     merges_exactly: ClassVar[bool] = True
@@ -70,10 +70,10 @@ class PartialCount(PartialAggregate):
 
 @dataclass(frozen=True, slots=True)
 class PartialCountOfSum(PartialCount):
-    """How many values a sum is of.
+    """The number of values in a sum.
 
-    Not the partial of ``count(expr)``, though it counts the same: a sum that is added to windows which are open knows the rows
-    from then on, and so must its number of values; the count that was there before knows all.
+    It differs from the partial of ``count(expr)``, although it counts the same. If a sum is added to open windows, both the sum
+    and this number only include later rows, while an older count includes all.
     """
 
 
@@ -96,7 +96,7 @@ class ValueCountResult(Result):
 
 
 class CountAccumulator(Accumulator):
-    """Rows; or, given a place, the values there that are not null."""
+    """The number of rows or, given a place, of values that are not null."""
 
     def __init__(self, at: int | None) -> None:
         self._at = at

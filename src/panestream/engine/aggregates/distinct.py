@@ -1,4 +1,4 @@
-"""The number of distinct values, exactly."""
+"""The exact number of distinct values."""
 
 from __future__ import annotations
 
@@ -40,11 +40,7 @@ class DistinctImplementation(Implementation[CountDistinct]):
 
 @dataclass(frozen=True, slots=True)
 class PartialDistinct(PartialAggregate):
-    """Each distinct value once, in the order of first arrival; over windows only their number.
-
-    Attributes:
-        type: of the values.
-    """
+    """Each distinct value once, in the order of first arrival; over windows, only the number of values."""
 
     type: pa.DataType
 
@@ -82,7 +78,7 @@ class PartialDistinct(PartialAggregate):
 
 
 class DistinctResult(Result):
-    """count_distinct(expr): over windows the partial has counted already; a merge leaves the values."""
+    """count_distinct(expr): the partial counts over overlapping windows, while a merge leaves the values."""
 
     __slots__ = ()
 
@@ -92,7 +88,7 @@ class DistinctResult(Result):
 
 
 class DistinctAccumulator(Accumulator):
-    """The number of distinct values. There is one zero and, kept as None, one NaN."""
+    """The number of distinct values. The two zeros are equal, and NaN is stored as None."""
 
     def __init__(self, at: int, type_: pa.DataType) -> None:
         self._at = at
@@ -115,12 +111,10 @@ class DistinctAccumulator(Accumulator):
 
 
 def distinct_over(ranges: SparseRanges, codes: Ints, lengths: Ints) -> Ints:
-    """How many distinct codes each pair has: for each key and code, the windows that contain any of its panes, each once.
+    """Return the number of distinct codes per pair: each window counts once for a key and code in any of its panes.
 
-    Args:
-        ranges: the pairs.
-        codes: the codes of all partial rows, end to end, in the order of key and pane.
-        lengths: how many each of these rows has; no row has a code twice.
+    ``codes`` has the codes of all partial rows in the order of key and pane, and ``lengths`` their number in each row. A row must
+    not repeat a code.
     """
     place = np.repeat(np.arange(len(lengths)), lengths)  # in the order of key and pane
     order = stable_order(codes)  # by value, then key and pane
@@ -128,7 +122,7 @@ def distinct_over(ranges: SparseRanges, codes: Ints, lengths: Ints) -> Ints:
     key = ranges.key_of_place[place]
     begin, until = ranges.from_window[place], ranges.until_window[place]
     same = (codes[1:] == codes[:-1]) & (key[1:] == key[:-1])
-    # Windows that contain this pane but not the value's pane before it.
+    # Windows that contain this pane but not the value's previous pane.
     fresh = begin.copy()
     np.maximum(begin[1:], until[:-1], out=fresh[1:], where=same)
     news = np.maximum(until - fresh, 0)

@@ -35,12 +35,7 @@ class ExtremeImplementation(Implementation["Min | Max"]):
 
 @dataclass(frozen=True, slots=True)
 class PartialExtreme(PartialAggregate):
-    """The smallest or the largest value, null where there is none.
-
-    Attributes:
-        type: of the values.
-        largest: which of the two.
-    """
+    """The smallest or largest value, or null without values."""
 
     type: pa.DataType
     largest: bool
@@ -82,12 +77,12 @@ class PartialExtreme(PartialAggregate):
         return (f"{'max' if self.largest else 'min'}({names[self.source]})",)
 
     def _oriented(self, column: Input) -> Ints:
-        # ~ reverses the order of all int64 without overflow, so that one kernel, the minimum, does both.
+        # ~ reverses the order of all int64 without overflow, so that the minimum kernel serves both.
         return ~column.codes.codes if self.largest else column.codes.codes
 
 
 class ExtremeAccumulator(Accumulator):
-    """The smallest value, or the largest."""
+    """The smallest or largest value."""
 
     def __init__(self, at: int, type_: pa.DataType, largest: bool) -> None:
         self._at = at
@@ -104,4 +99,4 @@ class ExtremeAccumulator(Accumulator):
         return b if (self._order.less(a, b) if self._largest else self._order.less(b, a)) else a
 
     def result(self, state: Any) -> Any:
-        return state + 0.0 if self._floats and state is not None else state  # there is one zero in SQL
+        return state + 0.0 if self._floats and state is not None else state  # SQL has one zero

@@ -41,11 +41,7 @@ class HistogramImplementation(Implementation[Histogram]):
 
 @dataclass(frozen=True, slots=True)
 class PartialHistogram(PartialAggregate):
-    """How many values lie below the first edge, between each two, and from the last edge on: a list as long as there are bins.
-
-    Attributes:
-        edges: ascending.
-    """
+    """Counts of values below the first of the ascending ``edges``, between neighbours, and from the last one on."""
 
     edges: tuple[int | float | Decimal, ...]
 
@@ -59,7 +55,7 @@ class PartialHistogram(PartialAggregate):
         column = batch.values[self.source]
         values, edges = _comparable(column.present, self.edges)
         ids = groups.ids if column.rows is None else groups.ids[column.rows]
-        # The number of edges that are not larger is the number of the bin. numpy, too, puts NaN above all numbers.
+        # A value's bin is the number of edges at or below it. NumPy sorts NaN above all numbers, too.
         bins = np.searchsorted(edges, values, side="right")
         counts = np.bincount(ids * self._width + bins, minlength=groups.size * self._width)
         return [self._lists(counts)]
@@ -75,7 +71,7 @@ class PartialHistogram(PartialAggregate):
         return len(self.edges) + 1
 
     def _bins(self, lists: pa.Array) -> list[Ints]:
-        """One vector per bin."""
+        """Return one vector per bin."""
         matrix = numbers(list_parts(lists)[0]).reshape(-1, self._width)
         return list(np.ascontiguousarray(matrix.T))
 
@@ -85,11 +81,11 @@ class PartialHistogram(PartialAggregate):
 
 
 class HistogramAccumulator(Accumulator):
-    """How many values lie between the edges."""
+    """Counts of the values between edges."""
 
     def __init__(self, at: int, type_: pa.DataType, edges: Sequence[Any]) -> None:
         self._at = at
-        # Floats are compared as such; an edge of 0.1 means a tenth to all others.
+        # Floats are compared as floats; for other types, an edge of 0.1 means exactly a tenth.
         self._edges = [float(edge) if pa.types.is_floating(type_) else Decimal(str(edge)) for edge in edges]
 
     def start(self) -> Any:
@@ -109,7 +105,7 @@ class HistogramAccumulator(Accumulator):
 
 
 def _comparable(array: pa.Array, edges: Sequence[int | float | Decimal]) -> tuple[Vector, Vector]:
-    """Values and edges as numbers that compare as they do themselves."""
+    """Return values and edges as numbers with the same order."""
     if pa.types.is_floating(array.type):
         return numbers(array).astype(np.float64, copy=False), np.array([float(edge) for edge in edges])
     scale = 0
@@ -117,7 +113,7 @@ def _comparable(array: pa.Array, edges: Sequence[int | float | Decimal]) -> tupl
         values, scale = np.ascontiguousarray(words(array)[:, 0]), array.type.scale
     else:
         values = numbers(array).astype(np.int64, copy=False)
-    # An integer is at or above an edge if it is at or above the next integer. str: 0.1 is a tenth.
+    # An integer is at or above an edge if it is at or above the next integer. str makes 0.1 a tenth.
     whole = [ceil(Fraction(str(edge)) * 10**scale) for edge in edges]
-    # Edges above all int64 are left out, as nothing reaches them; everything reaches those below.
+    # Edges above all int64 are omitted, because no value reaches them; all values reach edges below int64.
     return values, np.array([max(edge, -(2**63)) for edge in whole if edge < 2**63], np.int64)

@@ -1,4 +1,4 @@
-"""Partials as results: what a tile holds is what an aggregate keeps of its rows, from which any window can be put together."""
+"""Partials as results: a tile contains an aggregate's partials, from which any window can be combined."""
 
 from __future__ import annotations
 
@@ -21,12 +21,7 @@ from panestream.windowing.aggregates import Aggregate
 
 @dataclass(frozen=True, slots=True, repr=False)
 class KeptPartial(Aggregate):
-    """One partial of some aggregates, as a struct of its columns.
-
-    Attributes:
-        of: which of their partials, as it describes itself.
-        aggregates: the aggregates.
-    """
+    """One partial of aggregates, as a struct of its columns; ``of`` is the partial's description."""
 
     of: str
     aggregates: tuple[Aggregate, ...]
@@ -45,12 +40,12 @@ class KeptPartial(Aggregate):
 
 @implements(KeptPartial)
 class KeptPartialImplementation(Implementation[KeptPartial]):
-    """Plans it: the partial, and its columns as the result. Row by row, rows are kept."""
+    """Plans one partial with its columns as the result; stores rows when run row by row."""
 
     def plan(self, recipe: KeptPartial, planner: AggregationPlanner) -> None:
         alone = Aggregation.build(recipe.aggregates, planner.types, pa.schema([]))
         partial = alone.partial_aggregates[parts_of(alone).index(recipe.of)]
-        # A partial knows its expressions by their numbers: these must be the same here.
+        # A partial refers to expressions by number, so the numbers must be the same here.
         if [planner.source(text) for text in alone.inputs] != list(range(len(alone.inputs))):
             raise ValueError("partials are kept of one list of aggregates, and of no others beside it")
         kept = pa.struct([pa.field(name, storable_type(type_)) for name, type_ in partial.columns])
@@ -59,10 +54,9 @@ class KeptPartialImplementation(Implementation[KeptPartial]):
 
 @dataclass(frozen=True, slots=True)
 class KeptResult(Result):
-    """The columns of a partial, of types that Spark has, and complete in themselves.
+    """The columns of a partial, with types that Spark has and without references to other columns.
 
-    Attributes:
-        counts: the one in which null stands for all rows; None: there is none.
+    ``counts`` is the column in which null means all rows, or None.
     """
 
     counts: str | None

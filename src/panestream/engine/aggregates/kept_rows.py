@@ -1,4 +1,4 @@
-"""What has no simple form in Python, row by row all the same: rows are kept, and aggregated on columns when a window fires."""
+"""Row-by-row execution of aggregates without accumulators: stores rows and aggregates them as columns when a window fires."""
 
 from __future__ import annotations
 
@@ -14,12 +14,9 @@ from panestream.windowing.aggregates import Aggregate
 
 
 class KeptRows(Accumulator):
-    """The rows themselves, for what has no simple form in Python.
+    """The rows themselves, for aggregates without a simple Python form.
 
-    Args:
-        aggregate: the recipe.
-        layout: where its inputs are.
-        null_without_rows: whether of no rows the result is null, or what a row of nulls gives.
+    ``null_without_rows`` makes the result of no rows null, rather than the result of a row of nulls.
     """
 
     def __init__(self, aggregate: Aggregate, layout: RowLayout, *, null_without_rows: bool) -> None:

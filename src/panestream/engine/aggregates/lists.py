@@ -37,11 +37,7 @@ class ListImplementation(Implementation[CollectList]):
 
 @dataclass(frozen=True, slots=True)
 class PartialList(PartialAggregate):
-    """All values that are not null, with their event times, by event time and then arrival.
-
-    Attributes:
-        type: of the values.
-    """
+    """All values that are not null, with their event times, ordered by event time and then arrival."""
 
     type: pa.DataType
 
@@ -86,7 +82,7 @@ class PartialList(PartialAggregate):
         lengths = offsets[ranges.end] - start
         items = spans(start, lengths)
         if bool(((times[1:] < times[:-1]) & (key[1:] == key[:-1])).any()):
-            # Panes of processing time: their order need not be that of event time.
+            # Panes of processing time need not be in the order of event time.
             items = items[stable_order(np.repeat(np.arange(len(lengths)), lengths), times[items])]
         return [list_of(values.take(pa.array(items)), lengths)]
 

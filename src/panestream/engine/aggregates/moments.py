@@ -36,10 +36,10 @@ class MomentsImplementation(Implementation["Var | Stddev"]):
 
 @dataclass(frozen=True, slots=True)
 class PartialMoments(PartialAggregate):
-    """Count, mean and sum of squared deviations from it: what variance is made of, without cancellation (Chan et al. 1979).
+    """Count, mean and sum of squared deviations, which give the variance without cancellation (Chan et al. 1979).
 
-    Finite values have a variance, however large they are: 0 where all are equal, infinity where it is beyond all floats. With
-    an infinite value it is NaN, as its distance from any mean.
+    Finite values of any size have a variance: 0 if all are equal, infinity if it exceeds the range of floats. With an infinite
+    value it is NaN, like the value's distance from any mean.
     """
 
     counts: ClassVar[str | None] = "n"
@@ -62,7 +62,7 @@ class PartialMoments(PartialAggregate):
         counts = counts_of(columns[0], rows)
         n, mean, m2 = counts.astype(np.float64), numbers(columns[1]), numbers(columns[2])
         total = groups.add(counts)
-        some = None if n.all() else np.flatnonzero(n)  # the mean of nothing is no number to be far from
+        some = None if n.all() else np.flatnonzero(n)  # the mean of no values must not enter differences
         own, share = (mean, n) if some is None else (mean[some], n[some])
         whole = groups.means(own, total, some, share)
         off = own - groups.spread(whole, some)
@@ -113,7 +113,7 @@ class DeviationResult(VarianceResult):
 
 
 class MomentsAccumulator(Accumulator):
-    """Variance or standard deviation of a sample: count, mean and sum of squared deviations (Welford 1962, Chan et al. 1979)."""
+    """Sample variance or standard deviation, from count, mean and squared deviations (Welford 1962, Chan et al. 1979)."""
 
     def __init__(self, at: int, root: bool) -> None:
         self._at = at
@@ -127,7 +127,7 @@ class MomentsAccumulator(Accumulator):
         if value is None:
             return state
         number = float(value)
-        return self.merge(state, (1, number, number - number))  # of infinity: NaN, as its distance from any mean
+        return self.merge(state, (1, number, number - number))  # for infinity NaN, like its distance from any mean
 
     def merge(self, a: Any, b: Any) -> Any:
         (n_a, mean_a, m2_a), (n_b, mean_b, m2_b) = a, b
@@ -148,7 +148,7 @@ def _chan(a: State, b: State) -> State:
     (n_a, mean_a, m2_a), (n_b, mean_b, m2_b) = a, b
     n = n_a + n_b
     share = n_b / np.maximum(n, 1.0)
-    # Nothing is far from the mean of nothing: the square of such a distance may be infinite, and 0 times that is NaN.
+    # The distance from the mean of no values must be 0: its square may be infinite, and 0 times infinity is NaN.
     off = np.where((n_a > 0) & (n_b > 0), mean_b - mean_a, 0.0)
     mean = np.where(n_a > 0, mean_a, mean_b) + off * share
     far = np.isinf(off)

@@ -1,7 +1,7 @@
-"""What is kept of a key and pane, column by column, and how it is made, merged and combined over windows.
+"""Partial aggregates of a key and pane: their columns, and how these are made, merged and combined over windows.
 
-An aggregate is computed from one or more partial aggregates; aggregates over the same expression share them (sum, mean and count
-of ``price`` need two). A partial aggregate never sees a window, a key or a row: only groups and ranges.
+An aggregate is computed from one or more partial aggregates, which aggregates over the same expression share (sum, mean and count
+of ``price`` need two). A partial aggregate handles groups and ranges, never windows, keys or rows.
 
     reduce    input rows                         -> one partial row per (key, pane)
     merge     partial rows of the same key, pane -> one partial row per (key, pane)
@@ -28,18 +28,18 @@ from panestream.engine.kernels.ordering import Codes, order_codes
 from panestream.engine.kernels.ranges import Ranges, SparseRanges, State
 
 KEEPS = ", keeps "
-"""Between the name of a user's function and the types that it keeps, in :meth:`PartialAggregate.described`."""
+"""Separates the name of a user's function from its accumulator types in :meth:`PartialAggregate.described`."""
 
 
 class Input:
-    """One value column of a batch, with what several partial aggregates ask of it, worked out once."""
+    """One value column of a batch, with cached forms that several partial aggregates need."""
 
     def __init__(self, array: pa.Array) -> None:
         self.array = array
 
     @cached_property
     def rows(self) -> Ints | None:
-        """The rows that are not null, ascending; None: all."""
+        """The rows that are not null, ascending, or None for all rows."""
         valid = valid_of(self.array)
         return None if valid is None else np.flatnonzero(valid)
 
@@ -61,19 +61,14 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The input rows of one call.
-
-    Attributes:
-        values: the value columns, in the order of the plan's inputs.
-        times: the event time of every row, where a partial aggregate needs it.
-    """
+    """The input rows of one call: value columns in the order of the plan's inputs, and event times if needed."""
 
     values: Sequence[Input]
     times: Ints | None
 
     @property
     def known_times(self) -> Ints:
-        """The event times, which must be there."""
+        """The event times, which must be present."""
         if self.times is None:
             raise ValueError("an aggregate orders by event time: timestamps are needed")
         return self.times
@@ -81,39 +76,38 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class PartialAggregate(ABC):
-    """One kind of partial over one expression: equal partials are stored once.
+    """One kind of partial over one expression; equal partials are stored once.
 
-    Attributes:
-        source: the number of the expression among the plan's inputs.
+    ``source`` is the number of the expression among the plan's inputs.
     """
 
     source: int
 
     orders_by_time: ClassVar[bool] = False
-    """Whether it needs the event times of rows."""
+    """True if it needs the event times of rows."""
     grows: ClassVar[str] = ""
-    """What it keeps of the rows, in words, where that grows with them; empty: its size is bounded."""
+    """A description of stored data that grows with the rows; empty if the size is bounded."""
     expressions: ClassVar[tuple[str, ...]] = ("source",)
-    """Its attributes that are numbers of expressions: a number each, None, or a tuple of numbers or of (number, type)."""
+    """Attributes that are expression numbers: a number, None, or a tuple of numbers or of (number, type)."""
     needs_rows: ClassVar[bool] = False
-    """Whether it is combined over windows from partial rows one after the other (sparse ranges), not from a matrix."""
+    """True if windows combine it from consecutive partial rows (sparse ranges), not from a matrix."""
 
     merges_exactly: ClassVar[bool] = False
-    """Whether partials of neighbours may be merged in any grouping, the order kept, and the results have the same bits."""
+    """True if neighbours may be merged in any order-preserving grouping without changing a bit of the results."""
 
     counts: ClassVar[str | None] = None
-    """Its column that counts values, in which null stands for all rows; None: it has none."""
+    """The column that counts values, in which null means all rows, or None."""
     is_users: ClassVar[bool] = False
-    """Whether code of the user's own merges it and makes results of it, which is not there where state is only looked at."""
+    """True if user code merges it and computes its results; this code is not available when state is only inspected."""
 
     @property
     def follows_arrival(self) -> bool:
-        """Whether of rows with equal event times it matters which arrived first."""
+        """True if the order of arrival matters for rows with equal event times."""
         return False
 
     @property
     def keeps_order(self) -> bool:
-        """Whether it matters which of two panes' partials comes first."""
+        """True if the order of two panes' partials matters."""
         return self.needs_rows
 
     @property
@@ -123,55 +117,41 @@ class PartialAggregate(ABC):
 
     @abstractmethod
     def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
-        """Input rows → one partial per group."""
+        """Reduce input rows to one partial per group."""
 
     @abstractmethod
     def merge(self, groups: Groups, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
-        """Partial rows, in the order of arrival → one partial per group.
+        """Merge partial rows, given in order of arrival, to one partial per group.
 
-        Args:
-            groups: of the partial rows.
-            columns: its own columns.
-            rows: the number of input rows behind each partial row.
+        ``columns`` are the partial's own; ``rows`` is the number of input rows of each partial row.
         """
 
     @abstractmethod
     def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
-        """Partial rows, one per key and pane → one row per (key, window), finalized.
+        """Combine partial rows, one per key and pane, to one finalized row per (key, window), as ``ranges`` defines.
 
-        Args:
-            ranges: which rows make up each (key, window).
-            columns: its own columns.
-            rows: the number of input rows behind each partial row.
+        ``columns`` are the partial's own; ``rows`` is the number of input rows of each partial row.
         """
 
     def nothing(self, count: int) -> list[pa.Array]:
-        """The columns of partials of no rows at all: merged with any other partial they leave it as it is.
+        """Return the columns of ``count`` partials of no rows, which leave every partial unchanged that they are merged with.
 
-        Args:
-            count: how many.
-
-        Raises:
-            InvalidPlanError: there is no such partial: a function of the user's own makes it of rows only.
+        Raises InvalidPlanError if a user function makes the partial and needs rows for it.
         """
         none = np.zeros(0, np.int64)
         groups = Groups(none, count, None, np.zeros(count, np.int64), np.zeros(count, np.int64), np.arange(count), False)
         return self.merge(groups, [pa.array([], type_) for _, type_ in self.columns], none)
 
     def without(self, rows: Ints, *, known: bool) -> list[pa.Array]:
-        """The columns of partials that are added to windows which are open: of no rows, though there were some.
+        """Return the columns of partials that are added to open windows: partials of no rows, although there were rows.
 
-        Args:
-            rows: the number of input rows behind each partial row.
-            known: of one that tells of another (:mod:`panestream.engine.aggregates.complete`): whether that one knows them all.
+        ``rows`` is the number of input rows of each partial row. For a partial that reports on another partial
+        (:mod:`panestream.engine.aggregates.complete`), ``known`` means that the latter includes all rows.
         """
         return self.nothing(len(rows))
 
     def described(self, inputs: Sequence[str]) -> str:
-        """What it is of, in words that stay the same whatever other aggregates there are: by it state is found again.
-
-        Args:
-            inputs: the plan's expressions.
+        """Describe the partial independently of other aggregates; state is found by this description.
 
         >>> from panestream.engine.aggregates.counts import PartialCount
         >>> PartialCount(1).described(["price", "user"])
@@ -188,27 +168,24 @@ class PartialAggregate(ABC):
         return f"{type(self).__name__}({', '.join(f'{name}={value}' for name, value in told.items())})"
 
     def finalize(self, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
-        """Partial rows, one per (key, window) already → the same as :meth:`combine` gives: what its results are computed from."""
+        """Finalize partial rows, one per (key, window), to the form that :meth:`combine` returns."""
         return list(columns)
 
     def sql(self, names: Sequence[str]) -> tuple[str, ...] | None:
-        """SQL aggregate expressions by which Spark itself can reduce the rows of a batch.
+        """Return SQL aggregate expressions with which Spark can reduce the rows of a batch.
 
-        Args:
-            names: what the columns of the plan's inputs are called there.
-
-        Returns:
-            One or more expressions, or None: there are none that give the same bits whatever the order of the rows.
+        They must give the same bits for every order of rows, or be None if that is impossible. ``names`` are the columns of the
+        plan's inputs in SQL.
         """
         return None
 
     def from_sql(self, results: Sequence[pa.Array]) -> list[pa.Array]:
-        """Its own columns, from the results of :meth:`sql`; they are cast to the types of :attr:`columns` afterwards."""
+        """Return the partial's columns from the results of :meth:`sql`; the caller casts them to the types of :attr:`columns`."""
         return list(results)
 
 
 def words_of(value: Any) -> str:
-    """A parameter of a partial in words: of code of the user's own its name, as it may change."""
+    """Describe a parameter of a partial; user code is described by its name, because the code may change."""
     if isinstance(value, pa.Schema):
         return f"({', '.join(f'{field.name} {field.type}' for field in value)})"
     if value is None or isinstance(value, (bool, int, float, str, tuple, Decimal)):
@@ -219,7 +196,7 @@ def words_of(value: Any) -> str:
 
 
 def counts_of(column: pa.Array, rows: Ints) -> Ints:
-    """A count column as numbers: null stands for all ``rows``."""
+    """Return a count column as numbers, with null replaced by ``rows``."""
     if column.null_count == len(column):
         return rows
     counts: Ints = numbers(column)
@@ -228,29 +205,29 @@ def counts_of(column: pa.Array, rows: Ints) -> Ints:
 
 
 def any_value(counts: pa.Array, rows: Ints) -> Mask | None:
-    """Where there is any value; None: everywhere."""
+    """Return which partial rows have a value, or None if all do."""
     if counts.null_count == len(counts):
         return None
     return counts_of(counts, rows) > 0
 
 
 def all_rows(count: int) -> pa.Array:
-    """A count column that says of every partial row: all its input rows."""
+    """Return a count column that means "all input rows" in every row."""
     return pa.nulls(count, pa.int64())
 
 
 def smaller(a: State, b: State) -> State:
-    """The combination that keeps the smaller code."""
+    """Combine by the smaller code."""
     return (np.minimum(a[0], b[0]),)
 
 
 def plus(a: State, b: State) -> State:
-    """The combination that adds."""
+    """Combine by addition."""
     return tuple(left + right for left, right in zip(a, b, strict=True))
 
 
 def sparse(ranges: Ranges) -> SparseRanges:
-    """Ranges as partial aggregates want them that need rows."""
+    """Return sparse ranges, which partial aggregates with ``needs_rows`` require."""
     if not isinstance(ranges, SparseRanges):
         raise TypeError("partials of lists are combined over sparse ranges")
     return ranges

@@ -1,4 +1,4 @@
-"""Picks: values of the row that is first or last by something: event time (first, last) or an expression (max_by, arg_max, …)."""
+"""Picks: values of the first or last row by event time (first, last) or by an expression (max_by, arg_max, …)."""
 
 from __future__ import annotations
 
@@ -69,19 +69,17 @@ class PickRowImplementation(Implementation["ArgMin | ArgMax"]):
 
 @dataclass(frozen=True, slots=True)
 class PartialPick(PartialAggregate):
-    """The values of the chosen row, and what it was chosen by (null: no row can be chosen).
+    """The values of the chosen row, and the value that it was chosen by (null if no row can be chosen).
 
-    Of rows that are equal by a value the one with the earliest event time is chosen, so that it does not matter which panes were
-    merged before which.
+    If several rows are equal by an expression, the one with the earliest event time is chosen, so that the order of merging panes
+    does not matter.
 
     Attributes:
-        type: of the value.
-        by: the number of the expression to choose by; None: event time.
-        by_type: its type.
-        largest: whether the largest ``by`` is chosen, or the smallest.
-        last_of_equals: whether of equal ``by`` (and event time) the row that arrived last is chosen, or the first.
-        skip_nulls: leave out rows whose value is null.
-        more: further expressions to keep of the row: their numbers and types.
+        by: the number of the expression to choose by, or None for event time.
+        largest: whether the largest ``by`` is chosen, rather than the smallest.
+        last_of_equals: whether the last arrival is chosen for equal ``by`` (and event time), rather than the first.
+        skip_nulls: whether rows whose value is null are skipped.
+        more: numbers and types of further expressions to store.
     """
 
     type: pa.DataType
@@ -121,7 +119,7 @@ class PartialPick(PartialAggregate):
         return self._choose(groups, columns[:values], columns[values:], False)
 
     def _choose(self, groups: Groups, values: Sequence[pa.Array], own: Sequence[pa.Array], skip_nulls: bool) -> list[pa.Array]:
-        """The columns of the chosen rows; ``own``: what is compared, and the times unless these are compared."""
+        """Return the columns of the chosen rows; ``own`` has the compared values, and the times unless these are compared."""
         codes, valid = self._oriented(own[0])
         if skip_nulls:
             has_value = valid_of(values[0])
@@ -135,7 +133,7 @@ class PartialPick(PartialAggregate):
 
     @staticmethod
     def _earliest(groups: Groups, chosen: Ints, codes: Ints, given: Ints, rows: Ints | None, times: pa.Array) -> Ints:
-        """Of rows with the code of a chosen one those of the earliest time."""
+        """Among rows with the code of a chosen row, choose the earliest."""
         equals = np.flatnonzero(given == groups.spread(codes[chosen], rows))
         if len(equals) == int((chosen >= 0).sum()):
             return chosen
@@ -148,7 +146,7 @@ class PartialPick(PartialAggregate):
     def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         codes, valid = self._oriented(columns[1 + len(self.more)])
         count = len(codes)
-        # Rank the rows by (code, time, arrival): the best of a range is then its smallest rank, which leads back to the row.
+        # Rank the rows by (code, time, arrival): the best row of a range has its smallest rank.
         if self.last_of_equals:
             order = count - 1 - stable_order(codes[::-1])
         else:
@@ -160,7 +158,7 @@ class PartialPick(PartialAggregate):
         (least,) = ranges.fold((ranks,), (int(LARGEST),), smaller, idempotent=True)
         if count == 0:
             return list(columns)
-        # The last column says whether there is such a row, which a struct of its values must know.
+        # The last column records whether there is such a row, which a struct of its values depends on.
         wanted = columns[:1] if self.by is None else columns
         return self._rows(np.where(least == LARGEST, -1, order[np.minimum(least, count - 1)]), wanted)
 
@@ -175,7 +173,7 @@ class PartialPick(PartialAggregate):
 
 
 class StructResult(Result):
-    """arg_min, arg_max: the values of a row, null where there is none, which is where the partial's last column is null."""
+    """arg_min, arg_max: the values of a row, or null if the partial's last column is null because no row was chosen."""
 
     __slots__ = ()
 
@@ -187,17 +185,17 @@ class StructResult(Result):
 
 
 class PickAccumulator(Accumulator):
-    """Values of the row that is first or last by something.
+    """Values of the first or last row by some value. ``values``, ``by`` and ``time`` are places.
 
     Args:
-        values: the places of the values.
-        by: the place of what is compared.
+        values: the values to return.
+        by: the compared value.
         by_type: its type.
-        largest: whether the row with the largest ``by`` is picked, or with the smallest.
-        time: the place of the event time: of equals the earliest; None: it is what is compared.
-        last_of_equals: whether of equals (in time, too) the last is picked, or the first.
-        skip_nulls: leave out rows whose value is null.
-        fields: the names of the values, where they are a struct.
+        largest: whether the row with the largest ``by`` is picked, rather than the smallest.
+        time: the event time, by which the earliest of equal rows is picked. None if ``by`` is the time.
+        last_of_equals: whether the last of rows equal in ``by`` and time is picked, rather than the first.
+        skip_nulls: whether rows whose value is null are skipped.
+        fields: the names of the values if they form a struct.
     """
 
     def __init__(

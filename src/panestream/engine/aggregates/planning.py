@@ -1,4 +1,4 @@
-"""From recipes to partial aggregates and results: SQL's type rules, and which aggregates share a partial."""
+"""From recipes to partial aggregates and results: SQL's type rules, and the sharing of partials."""
 
 from __future__ import annotations
 
@@ -18,14 +18,9 @@ from panestream.windowing.aggregates import Aggregate
 
 @dataclass(slots=True)
 class AggregationPlanner:
-    """Collects what a list of aggregates needs: the inputs, the partial aggregates, the results.
+    """Collects the inputs, partial aggregates and results of a list of aggregates.
 
-    Attributes:
-        types: the type of each expression.
-        aggregates: all that are planned, by the name of their result: one may tell of another.
-        inputs: the distinct expressions, in order.
-        partials: the distinct partial aggregates.
-        results: one per aggregate.
+    ``aggregates`` are all planned ones by result name, because one may report on another.
     """
 
     types: Mapping[str, pa.DataType]
@@ -36,61 +31,45 @@ class AggregationPlanner:
     _numbers: dict[object, int] = field(default_factory=dict)
 
     def source(self, expr: str) -> int:
-        """The number of an expression."""
+        """Return the number of an expression."""
         return self._number_of(expr, self.inputs)
 
     def type_of(self, expr: str) -> pa.DataType:
-        """The type of an expression, dictionaries seen through."""
+        """Return the type of an expression; for a dictionary, the type of its values."""
         if expr not in self.types:
             raise InvalidPlanError(f"no type is known for the expression {expr!r}; {did_you_mean(expr, self.types)}")
         type_ = self.types[expr]
         return type_.value_type if pa.types.is_dictionary(type_) else type_
 
     def partial(self, partial: PartialAggregate) -> int:
-        """The number of a partial aggregate; an equal one is shared."""
+        """Return the number of a partial aggregate; equal ones are shared."""
         try:
             return self._number_of(partial, self.partials)
-        except TypeError:  # it holds a callable of the user that has no hash
+        except TypeError:  # it contains a user callable without a hash
             if partial not in self.partials:
                 self.partials.append(partial)
             return self.partials.index(partial)
 
     def _number_of(self, value: Any, known: list[Any]) -> int:
-        """The place of a value in a list, to which it is added if it is new: one look, as there may be thousands."""
+        """Return the place of a value in a list, adding a new value. Lookup is by hash, because there may be thousands."""
         number = self._numbers.setdefault(value, len(known))
         if number == len(known):
             known.append(value)
         return number
 
     def result(self, kind: Callable[..., Result], aggregate: Aggregate, type_: pa.DataType, *partials: int, **more: Any) -> None:
-        """Adds the result column of an aggregate.
-
-        Args:
-            kind: the class of the result.
-            aggregate: the recipe.
-            type_: of the column.
-            partials: the numbers of the partial aggregates that it is computed from.
-            more: further attributes of ``kind``.
-        """
+        """Add the result column of an aggregate: ``kind`` of type ``type_``, from partial numbers, with further attributes."""
         self.results.append(kind(aggregate.name, repr(aggregate), type_, partials, **more))
 
     def ordered(self, aggregate: Aggregate, expr: str) -> pa.DataType:
-        """The type of an expression whose values can be ordered.
-
-        Raises:
-            InvalidPlanError: they cannot.
-        """
+        """Return the type of an expression, or raise InvalidPlanError if its values cannot be ordered."""
         type_ = self.type_of(expr)
         if not is_orderable(type_):
             raise unsupported(aggregate, expr, type_, "an orderable type (number, string, binary, boolean, date or timestamp)")
         return type_
 
     def number(self, aggregate: Aggregate, expr: str) -> pa.DataType:
-        """The type of an expression whose values are numbers.
-
-        Raises:
-            InvalidPlanError: they are not.
-        """
+        """Return the type of an expression, or raise InvalidPlanError if its values are not numbers."""
         type_ = self.type_of(expr)
         types = pa.types
         if types.is_signed_integer(type_) or types.is_float32(type_) or types.is_float64(type_) or types.is_decimal128(type_):
@@ -99,7 +78,7 @@ class AggregationPlanner:
 
 
 def check_key(name: str, type_: pa.DataType) -> None:
-    """Raises InvalidPlanError for a key whose values cannot be told apart by hash."""
+    """Raise InvalidPlanError if a key's values cannot be hashed."""
     if pa.types.is_struct(type_):
         for part in type_:
             check_key(f"{name}.{part.name}", part.type)
@@ -111,7 +90,7 @@ def check_key(name: str, type_: pa.DataType) -> None:
 
 
 def is_hashable(type_: pa.DataType) -> bool:
-    """Whether Arrow can tell the values of a type apart."""
+    """Return whether Arrow can hash the values of a type."""
     if pa.types.is_dictionary(type_):
         type_ = type_.value_type
     try:
@@ -122,5 +101,5 @@ def is_hashable(type_: pa.DataType) -> bool:
 
 
 def unsupported(aggregate: Aggregate, expr: str, type_: pa.DataType, wanted: str) -> InvalidPlanError:
-    """The error for an expression of a type that an aggregate cannot take."""
+    """Return the error for an expression of a type that an aggregate does not support."""
     return InvalidPlanError(f"{aggregate!r} cannot take {expr!r} of type {type_}: it needs {wanted}; cast the expression")

@@ -1,4 +1,4 @@
-"""About where the quantiles of values lie: few values are kept as they are, many as a t-digest of Apache DataSketches."""
+"""Approximate quantiles: values are stored if there are few, as a t-digest of Apache DataSketches otherwise."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from panestream.engine.kernels.ranges import Ranges, sum_ranges
 from panestream.windowing.aggregates import ApproxQuantile, ApproxQuantiles
 
 _MOST_VALUES = 1 << 22
-"""Values of (key, window) pairs that are sorted at a time."""
+"""Number of values of (key, window) pairs that are sorted at a time."""
 _PREAMBLE = 32
 """Bytes of a digest before its centroids."""
 _CENTROID = np.dtype([("mean", "<f8"), ("weight", "<i8")])
@@ -40,7 +40,7 @@ _CENTROID = np.dtype([("mean", "<f8"), ("weight", "<i8")])
 
 @implements(ApproxQuantile, ApproxQuantiles)
 class QuantilesImplementation(Implementation["ApproxQuantile | ApproxQuantiles"]):
-    """``agg.approx_quantile``, ``agg.approx_quantiles``; row by row, rows are kept."""
+    """``agg.approx_quantile``, ``agg.approx_quantiles``; stores rows when run row by row."""
 
     def plan(self, recipe: ApproxQuantile | ApproxQuantiles, planner: AggregationPlanner) -> None:
         library()
@@ -53,14 +53,10 @@ class QuantilesImplementation(Implementation["ApproxQuantile | ApproxQuantiles"]
 
 @dataclass(frozen=True, slots=True)
 class PartialQuantiles(PartialSketch):
-    """The finite values in the order of arrival, or a t-digest of them; and how many values are -infinity, infinity and NaN.
+    """The finite values in order of arrival, or their t-digest, and the numbers of -infinity, infinity and NaN values.
 
-    A digest knows finite numbers only: the others are counted beside it, as they lie below or above them all.
-
-    Attributes:
-        k: of the digest: it has about that many centroids.
-        probabilities: which quantiles.
-        several: whether the result is a list.
+    Digests only support finite numbers, so other values, which are below or above all finite ones, are counted separately. A
+    digest has about ``k`` centroids, and ``several`` makes the result a list.
     """
 
     k: int
@@ -107,7 +103,7 @@ class PartialQuantiles(PartialSketch):
         return [self._results(columns[0], columns[1], [numbers(counts) for counts in columns[2:]], places, places + 1)]
 
     def _results(self, lists: pa.Array, held: pa.Array, beyond: list[Ints], start: Ints, end: Ints) -> pa.Array:
-        """The quantiles of each range of panes."""
+        """Return the quantiles of each range of panes."""
         lengths = list_parts(lists)[1]
         counts = sum_ranges(lengths, start, end)
         many = (counts > self.limit) | any_held(held, start, end)
@@ -127,7 +123,7 @@ class PartialQuantiles(PartialSketch):
         return quantiles if valid.all() else take(quantiles, np.cumsum(valid) - 1, valid)
 
     def _exact(self, lists: pa.Array, start: Ints, counts: Ints, beyond: list[Ints]) -> Floats:
-        """Quantiles of ranges whose panes have lists only: those two values between which each lies, interpolated."""
+        """Return quantiles of ranges without digests, interpolated between the two neighbouring values."""
         offsets = offsets_of(list_parts(lists)[1])
         values = numbers(list_parts(lists)[0])[spans(offsets[start], counts)]
         owner = np.repeat(np.arange(len(counts)), counts)
@@ -145,7 +141,7 @@ class PartialQuantiles(PartialSketch):
         return found
 
     def _interpolated(self, means: Floats, ranks: Floats, count: int, below: int, above: int, nan: int) -> Floats:
-        """The same from a digest: a centroid stands for values around its mean, whose middle has its rank."""
+        """Return quantiles from a digest: a centroid represents values around its mean, and the middle one has its rank."""
         position = np.array(self.probabilities) * (count + below + above + nan - 1)
         found: Floats = np.interp(position - below, ranks, means)
         found[position < below] = -np.inf
@@ -176,7 +172,7 @@ class PartialQuantiles(PartialSketch):
 
 
 def _at(values: Floats, first: Ints, counts: Ints, beyond: Sequence[Ints], rank: Ints) -> Floats:
-    """The value of some rank, counted from 0, in each of some spans of ordered values, with what lies beyond them."""
+    """Return the value of a rank, counted from 0, in each span of ordered values with infinities and NaN around it."""
     below, above, _ = beyond
     place = rank - below
     found = np.full(len(rank), np.nan)
@@ -188,10 +184,10 @@ def _at(values: Floats, first: Ints, counts: Ints, beyond: Sequence[Ints], rank:
 
 
 def _centroids(digest: Any) -> tuple[Floats, Floats, int]:
-    """Means, ranks of their middles, and the number of values: read from the published format of a digest.
+    """Return means, ranks of their middle values, and the number of values, read from a digest's published format.
 
-    Not asked of the digest: DataSketches 5.2 interpolates with swapped weights (apache/datasketches-java#755), which makes the
-    ranks of quantiles up to 0.024 wrong with the default k, ten times what they need be.
+    The digest's own quantiles are not used: DataSketches 5.2 interpolates with swapped weights (apache/datasketches-java#755),
+    which makes ranks wrong by up to 0.024 with the default k, ten times the necessary error.
     """
     data = digest.serialize()
     smallest, largest = np.frombuffer(data, "<f8", 2, _PREAMBLE - 16)
@@ -203,6 +199,6 @@ def _centroids(digest: Any) -> tuple[Floats, Floats, int]:
 
 
 def _in_portions(pairs: Ints, counts: Ints) -> list[Ints]:
-    """Pairs in portions of a bounded number of values."""
+    """Split pairs into portions with a bounded number of values."""
     portion = np.cumsum(counts[pairs]) // _MOST_VALUES
     return np.split(pairs, np.flatnonzero(np.diff(portion)) + 1) if len(pairs) else []

@@ -1,8 +1,7 @@
-"""Which part of the engine computes which recipe: the one place where an aggregate is looked up.
+"""The registry of aggregate implementations, by recipe class.
 
-The modules of this package register what they implement when they are imported. When a recipe is looked up for the first time,
-that module is imported which is called as the recipe's own. An aggregate of another package registers itself the same way, when
-its own module is imported::
+The modules of this package register their implementations when they are imported. The first lookup of a recipe imports the module
+with the same name as the recipe's module. An aggregate of another package registers itself when its own module is imported::
 
     @implements(Product)
     class ProductImplementation(Implementation[Product]):
@@ -10,8 +9,8 @@ its own module is imported::
             partial = planner.partial(PartialProduct(planner.source(recipe.expr)))
             planner.result(FirstColumn, recipe, pa.float64(), partial)
 
-Only planning asks the registry. What it makes (partial aggregates, results, accumulators) is pickled with the plan by the names
-of its classes, so executors import the modules they need by themselves; these must be installed there, or shipped.
+Only planning uses the registry. The planned objects (partial aggregates, results, accumulators) are pickled by class name, so
+executors import the necessary modules themselves; these must be installed there or shipped.
 """
 
 from __future__ import annotations
@@ -32,23 +31,19 @@ ImplementationT = TypeVar("ImplementationT", bound="Implementation[Any]")
 
 
 class Implementation(ABC, Generic[RecipeT]):
-    """How the engine computes a kind of recipe: on columns, and row by row."""
+    """The execution of a kind of recipe, on columns and row by row."""
 
     null_without_rows: ClassVar[bool] = False
-    """Where there is no :meth:`accumulator`: whether of no rows at all the result is null, or what a row of nulls gives."""
+    """Without :meth:`accumulator`, True makes the result of no rows null, rather than the result of a row of nulls."""
 
     @abstractmethod
     def plan(self, recipe: RecipeT, planner: AggregationPlanner) -> None:
-        """Adds to a plan the partial aggregates and the one result of a recipe.
-
-        Raises:
-            InvalidPlanError: it cannot be computed from its types.
-        """
+        """Add a recipe's partial aggregates and its result to a plan; raise InvalidPlanError for unsupported types."""
 
     def accumulator(self, recipe: RecipeT, layout: RowLayout) -> Accumulator | None:
-        """What computes it row by row; None: its rows are kept, and aggregated on columns when a window fires.
+        """Return the row-by-row accumulator, or None to store rows and aggregate them as columns when a window fires.
 
-        It shares no code with the partial aggregate, so that tests can hold one against the other.
+        It must not share code with the partial aggregate, so that tests can compare the two.
         """
         return None
 
@@ -57,11 +52,7 @@ _REGISTERED: dict[type[Aggregate], Implementation[Any]] = {}
 
 
 def implements(*classes: type[Aggregate]) -> Callable[[type[ImplementationT]], type[ImplementationT]]:
-    """Registers an :class:`Implementation` of some classes of recipes: a decorator.
-
-    Raises:
-        InvalidPlanError: another class implements one of them already.
-    """
+    """Register an :class:`Implementation` for recipe classes (decorator); raise InvalidPlanError if one has another already."""
 
     def register(implementation: type[ImplementationT]) -> type[ImplementationT]:
         for recipe in classes:
@@ -78,11 +69,7 @@ def implements(*classes: type[Aggregate]) -> Callable[[type[ImplementationT]], t
 
 
 def implementation_of(recipe: Aggregate) -> Implementation[Any]:
-    """What computes a recipe.
-
-    Raises:
-        InvalidPlanError: it is no recipe, or nothing is registered for its class.
-    """
+    """Return the implementation of a recipe, or raise InvalidPlanError if it is not a recipe or is not implemented."""
     found = _REGISTERED.get(type(recipe))
     if found is None:
         _import_called_as(type(recipe).__module__)
@@ -99,7 +86,7 @@ def implementation_of(recipe: Aggregate) -> Implementation[Any]:
 
 
 def _import_called_as(module: str) -> None:
-    """Imports what computes the recipes of a module of this library's: the module of this package that has the same name."""
+    """Import the module of this package with the same name as a library recipe's module."""
     package, _, name = module.rpartition(".")
     if package == recipes.__name__:
         module_called(__name__.rpartition(".")[0], name)

@@ -1,4 +1,4 @@
-"""Results: the finalized partials of a window → the column the user asked for, with SQL's types, nulls and errors."""
+"""Results: finalized partials of a window → the user's column, with SQL's types, nulls and errors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,7 @@ from panestream.errors import AggregateOverflowError
 class Result(ABC):
     """One result column.
 
-    Attributes:
-        name: of the column.
-        call: what the user wrote, for errors.
-        type: of the column.
-        partials: the numbers of the partials it is computed from.
+    ``call`` is the user's call, for errors; ``partials`` are the numbers of the partials that it is computed from.
     """
 
     name: str
@@ -30,27 +26,22 @@ class Result(ABC):
     partials: tuple[int, ...]
 
     takes_partials: ClassVar[bool] = False
-    """Whether it is made of partials as they are merged; else of what windows make of them."""
+    """True if it is computed from merged partials, rather than finalized ones."""
 
     @abstractmethod
     def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
-        """The column.
+        """Return the column from the columns of each of its partials, one row per key and window.
 
-        Args:
-            partials: the columns of each of its partials, one row per key and window.
-            rows: the number of input rows of each.
-
-        Raises:
-            AggregateOverflowError: a result does not fit its type.
+        ``rows`` is the number of input rows of each. Raises AggregateOverflowError if a result does not fit its type.
         """
 
     def overflow(self, hint: str) -> AggregateOverflowError:
-        """The error for a result that does not fit its type."""
+        """Return the error for a result that does not fit its type."""
         return AggregateOverflowError(f"{self.call} (column {self.name!r}) left the range of {self.type}: {hint}")
 
 
 class FirstColumn(Result):
-    """A partial's first column as it is: min, max, first, last, min_by, max_by, lists, and where a partial does it all."""
+    """A partial's first column: min, max, first, last, min_by, max_by, lists, and other complete partials."""
 
     __slots__ = ()
 

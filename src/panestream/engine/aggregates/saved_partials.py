@@ -1,4 +1,4 @@
-"""The columns of partials in saved state: found again by another list of aggregates."""
+"""The columns of partials in saved state, as found by another list of aggregates."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from panestream.engine.kernels.storable import typed
 from panestream.errors import PlanMismatchError, StateFormatError
 
 Header = Mapping[str, Any]
-"""Of saved state: its ``partials`` say of each partial what it is of, and the names of its columns (JSON values)."""
+"""The header of saved state; its ``partials`` give the description and column names of each partial (JSON values)."""
 
 
 def partials_saved(aggregation: Aggregation) -> list[dict[str, Any]]:
-    """What the partial columns of an aggregation are of: goes into the header of saved state."""
+    """Return the descriptions of an aggregation's partial columns for the header of saved state."""
     described = []
     for number, (partial, of) in enumerate(zip(aggregation.partial_aggregates, parts_of(aggregation), strict=True)):
         described.append({"of": of, "columns": [f"#{number}.{name}" for name, _ in partial.columns]})
@@ -28,7 +28,7 @@ def partials_saved(aggregation: Aggregation) -> list[dict[str, Any]]:
 
 
 def parts_of(aggregation: Aggregation) -> list[str]:
-    """What each partial is of; functions of users' own that look alike are numbered."""
+    """Return the description of each partial; user functions with equal descriptions are numbered."""
     seen: Counter[str] = Counter()
     told = []
     for partial in aggregation.partial_aggregates:
@@ -39,22 +39,14 @@ def parts_of(aggregation: Aggregation) -> list[str]:
 
 
 def partials_found(table: pa.Table, header: Header, aggregation: Aggregation) -> list[pa.Array]:
-    """The partial columns of an aggregation, of rows that were saved with another list of aggregates, or with the same.
+    """Return an aggregation's partial columns after ``rows``, for saved rows of the same or other aggregates.
 
-    Partials that are not wanted any more are left out; of those that are new there are no rows yet.
-
-    Args:
-        table: saved rows.
-        header: of the saved state.
-        aggregation: whose partials are wanted.
-
-    Returns:
-        The columns of :attr:`Aggregation.partial_schema` after ``rows``.
+    Partials that are no longer needed are omitted, and new ones do not include earlier rows.
 
     Raises:
-        PlanMismatchError: a function of the user's own keeps another accumulator now.
-        InvalidPlanError: one was added that has no accumulator of no rows.
-        StateFormatError: a column is missing, or of another type than it should have.
+        PlanMismatchError: a user function now has another accumulator.
+        InvalidPlanError: a new partial does not have a form for no rows.
+        StateFormatError: a column is missing or has the wrong type.
     """
     known = {str(one["of"]): list(one["columns"]) for one in header["partials"]}
     complete = complete_parts(header)
@@ -75,7 +67,7 @@ def partials_found(table: pa.Table, header: Header, aggregation: Aggregation) ->
 
 
 def _check_function(of: str, known: Mapping[str, Sequence[str]]) -> None:
-    """Refuses a user's function that is there under the same name, with another accumulator."""
+    """Refuse a user function with the same name and another accumulator."""
     written, keeps, _ = of.partition(KEEPS)
     other = next((one for one in known if keeps and one.partition(KEEPS)[0] == written), None)
     if other is not None:

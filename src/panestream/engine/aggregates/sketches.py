@@ -1,7 +1,7 @@
-"""Sketches: a pane keeps few items as they are, in an Arrow list, and many as a sketch of Apache DataSketches.
+"""Sketches: a pane stores few items directly, in an Arrow list, and many as a sketch of Apache DataSketches.
 
-Lists are worked on as columns. A sketch is an object of the library, one at a time: but each of them stands for more items than
-the limit of a list, so that what Python spends on it is little beside what the library does.
+Lists are processed as columns. Sketches are library objects, processed one by one, but each represents more items than the limit
+of a list, so Python's overhead is small compared with the library's work.
 """
 
 from __future__ import annotations
@@ -21,18 +21,14 @@ from panestream.engine.kernels.ranges import State, fold_ranges, sum_ranges
 from panestream.errors import EnvironmentNotReadyError
 
 Sketches = npt.NDArray[np.object_]
-"""Sketches as the library's objects, None where there is none."""
+"""Library sketch objects, or None."""
 
 _CHUNK = 1 << 12
-"""(key, window) pairs whose sketches are in memory at a time."""
+"""Number of (key, window) pairs whose sketches are in memory at a time."""
 
 
 def library() -> Any:
-    """Apache DataSketches, imported where it is needed.
-
-    Raises:
-        EnvironmentNotReadyError: it is not installed.
-    """
+    """Import Apache DataSketches, or raise EnvironmentNotReadyError if it is not installed."""
     try:
         import datasketches
     except ImportError:
@@ -44,39 +40,33 @@ def library() -> Any:
 
 @dataclass(frozen=True, slots=True)
 class PartialSketch(PartialAggregate):
-    """Items of each pane: a list of them, or, where there are more than :attr:`limit`, a sketch and an empty list."""
+    """Items of each pane: a list or, for more than :attr:`limit` items, a sketch and an empty list."""
 
     needs_rows: ClassVar[bool] = True
 
     @property
     @abstractmethod
     def limit(self) -> int:
-        """The most items that are kept as they are."""
+        """The maximum number of items stored directly."""
 
     @abstractmethod
     def made(self, held: Iterable[bytes], items: Vector) -> bytes:
-        """The sketch of some sketches, in order, and some items."""
+        """Return the sketch of sketches, in order, and of items."""
 
     @abstractmethod
     def loaded(self, held: bytes | None, items: Vector) -> Any:
-        """A sketch as an object, or one that is made of items."""
+        """Return a stored sketch as an object, or a new one of items."""
 
     @abstractmethod
     def joined(self, a: Any, b: Any) -> Any:
-        """The union of two sketches, which stay as they are; ``a`` is of earlier panes."""
+        """Return the union of two sketches without changing them; ``a`` is from earlier panes."""
 
     def packed(
         self, size: int, owner: Ints, items: Vector, type_: pa.DataType, held: pa.Array | None, ids: Ints
     ) -> list[pa.Array]:
-        """The two columns.
+        """Return the two columns of ``size`` groups.
 
-        Args:
-            size: how many groups there are.
-            owner: the group of every item, ascending.
-            items: the items.
-            type_: of the items.
-            held: sketches that go into it, null where there is none.
-            ids: the groups of these.
+        ``owner`` is the group of every item, ascending. ``held`` has sketches to include, or nulls, and ``ids`` their groups.
         """
         lengths = np.bincount(owner, minlength=size)
         large = lengths > self.limit
@@ -103,19 +93,14 @@ class PartialSketch(PartialAggregate):
     def folded(
         self, lists: pa.Array, held: pa.Array, start: Ints, end: Ints, idempotent: bool, result: Callable[[Any], Any]
     ) -> Iterator[Any]:
-        """What ``result`` makes of the sketch of each range of panes.
+        """Yield ``result`` of the sketch of each range of panes.
 
-        Args:
-            lists: the items of all panes.
-            held: their sketches.
-            start: the first pane of each range, which has one at least.
-            end: the pane after its last.
-            idempotent: whether a sketch may be joined with itself.
-            result: of a sketch.
+        ``lists`` and ``held`` have the items and the sketches of all panes. Ranges run from ``start`` to before ``end`` and must
+        not be empty. ``idempotent`` means that a sketch may be joined with itself.
         """
         items, lengths = list_parts(lists)
         values, offsets = numbers(items), offsets_of(lengths)
-        order = np.argsort(start, kind="stable")  # ranges side by side share their panes
+        order = np.argsort(start, kind="stable")  # neighbouring ranges share panes
         found = np.empty(len(start), object)
         for first in range(0, len(order), _CHUNK):
             ours = order[first : first + _CHUNK]
@@ -136,7 +121,7 @@ class PartialSketch(PartialAggregate):
 
 
 def any_held(held: pa.Array, start: Ints, end: Ints) -> Mask:
-    """Which ranges have a sketch."""
+    """Return which ranges have a sketch."""
     if held.null_count == len(held):
         return np.zeros(len(start), np.bool_)
     some: Mask = sum_ranges(np.asarray(held.is_valid()).astype(np.int64), start, end) > 0

@@ -1,4 +1,4 @@
-"""Aggregates as they stand: the results that windows would have if they fired now, and how many rows they are of."""
+"""Current aggregates: the results that windows would have if they fired now, and their numbers of rows."""
 
 from __future__ import annotations
 
@@ -15,13 +15,9 @@ _ROWS = "__rows"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """Windows as they stand.
+    """Current state of windows; ``which`` is the place of each in the query, and ``rows`` its number of input rows.
 
-    Attributes:
-        which: the window of each, by its place among those that were asked for.
-        keys: its key columns.
-        results: the aggregates; None: code of the user's own makes them, which is not called.
-        rows: how many rows went in.
+    ``results`` is None if user code would compute them, which is not called.
     """
 
     which: Ints
@@ -31,14 +27,7 @@ class Standing:
 
 
 def standing(aggregation: Aggregation, partials: pa.Table, first_pane: Ints, end_pane: Ints) -> Standing:
-    """The windows over some partials.
-
-    Args:
-        aggregation: what the partials are of.
-        partials: sorted by pane.
-        first_pane: the first pane of each window, non-decreasing.
-        end_pane: the pane after its last, non-decreasing.
-    """
+    """Return the windows over partials that are sorted by pane; ``first_pane`` and ``end_pane`` must not decrease."""
     width, users = len(aggregation.key_schema), aggregation.runs_users_code
     asked = aggregation
     if users:

@@ -1,8 +1,8 @@
-"""Sums and means: exact for integers and decimals, which may be far larger on the way than at the end, and are never wrapped.
+"""Sums and means, exact for integers and decimals: intermediate sums may exceed the type and never wrap.
 
-An exact sum is held in two's complement wider than its type, so that what overflows and comes back is right, and what does not
-come back is seen. The fast path adds plain int64; a bound on the largest value and the most rows of a group says when that is
-safe. Else the values are cut into 32-bit limbs, whose sums cannot overflow, and the carries are settled at the end.
+An exact sum is held in two's complement wider than its type, so a temporary overflow is harmless and a final one is detected. The
+fast path adds plain int64, if a bound on the largest value and the largest group shows that this is safe. Otherwise values are
+split into 32-bit limbs, whose sums cannot overflow, and carries are resolved at the end.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from panestream.windowing.aggregates import Mean, Sum
 _MAX_DIGITS = 38
 _LOW = np.int64(0xFFFFFFFF)
 WIDE = pa.decimal256(76, 0)
-"""Four 64-bit words: room for every sum of decimals."""
+"""Four 64-bit words: enough for every sum of decimals."""
 Adder = Callable[[Ints], Ints]
 """Adds int64 values per group or range, modulo 2**64."""
 _EXACT = decimal.Context(prec=200)
@@ -69,7 +69,7 @@ class SumImplementation(Implementation["Sum | Mean"]):
 
 
 def _total_and_count(planner: AggregationPlanner, recipe: Sum | Mean) -> tuple[pa.DataType, int, int]:
-    """The type of the values, and the partial aggregates of their sum and their number."""
+    """Return the type of the values, and the partial aggregates of their sum and number."""
     type_, source = planner.number(recipe, recipe.expr), planner.source(recipe.expr)
     total: PartialAggregate
     if pa.types.is_floating(type_):
@@ -83,12 +83,9 @@ def _total_and_count(planner: AggregationPlanner, recipe: Sum | Mean) -> tuple[p
 
 @dataclass(frozen=True, slots=True)
 class PartialSum(PartialAggregate):
-    """The sum of integers, or of decimals of up to 18 digits (unscaled), as ``high * 2**64 + low`` with a signed ``low``.
+    """The sum of integers, or of unscaled decimals of up to 18 digits, as ``high * 2**64 + low`` with a signed ``low``.
 
-    ``high`` is 0 exactly when the sum fits int64.
-
-    Attributes:
-        scale: of decimals; 0 for integers.
+    ``high`` is 0 exactly when the sum fits int64. ``scale`` is that of decimals, or 0 for integers.
     """
 
     scale: int
@@ -114,9 +111,9 @@ class PartialSum(PartialAggregate):
 
     def sql(self, names: Sequence[str]) -> tuple[str, ...]:
         name = names[self.source]
-        # A decimal of 18 digits times a power of ten of up to 19 has no more than the 38 that Spark keeps exactly.
+        # A decimal of 18 digits times a power of ten of up to 19 fits the 38 digits that Spark stores exactly.
         whole = f"cast({name} * {10**self.scale}BD AS bigint)" if self.scale else f"cast({name} AS bigint)"
-        # Sums that cannot overflow: of the upper and of the lower half of each number.
+        # Sums of the upper and the lower half of each number cannot overflow.
         return f"sum(shiftright({whole}, 32))", f"sum({whole} & {0xFFFFFFFF}L)"
 
     def from_sql(self, results: Sequence[pa.Array]) -> list[pa.Array]:
@@ -128,7 +125,7 @@ class PartialSum(PartialAggregate):
 
 @dataclass(frozen=True, slots=True)
 class PartialWideSum(PartialAggregate):
-    """The sum of decimals of more than 18 digits (unscaled), in 256 bits."""
+    """The sum of unscaled decimals of more than 18 digits, in 256 bits."""
 
     merges_exactly: ClassVar[bool] = True
 
@@ -151,7 +148,7 @@ class PartialWideSum(PartialAggregate):
 
 @dataclass(frozen=True, slots=True)
 class PartialFloatSum(PartialAggregate):
-    """The sum of floating point values; added, never subtracted: subtraction would leave rounding errors of rows long gone."""
+    """The sum of floats; values are never subtracted, because subtraction leaves rounding errors of removed rows."""
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
@@ -211,18 +208,14 @@ class MeanResult(Result):
     def finish(self, partials: Sequence[Sequence[pa.Array]], rows: Ints) -> pa.Array:
         count = counts_of(partials[1][0], rows)
         total = numbers(partials[0][0]).astype(np.float64)
-        if len(partials[0]) == 2:  # of integers: their exact sum may need more than int64
+        if len(partials[0]) == 2:  # for integers, whose exact sum may exceed int64
             total = total + numbers(partials[0][1]) * 2.0**64
         return array_of(total / np.maximum(count, 1), pa.float64(), any_value(partials[1][0], rows))
 
 
 @dataclass(frozen=True, slots=True)
 class DecimalMeanResult(Result):
-    """mean(decimal), rounded half up.
-
-    Attributes:
-        scale: of the values.
-    """
+    """mean(decimal), rounded half up; ``scale`` is that of the values."""
 
     scale: int
 
@@ -235,7 +228,7 @@ class DecimalMeanResult(Result):
         else:
             whole = words(partials[0][0])
         total = array_of(whole, pa.decimal256(50, self.scale))
-        # Arrow's quotient is cut off more than half a digit below the place it is rounded to: one rounding in all.
+        # Arrow truncates the quotient more than half a digit below the rounding place, so it is rounded only once.
         mean = pc.round(pc.divide(total, count.cast(pa.decimal256(19, 0))), self.type.scale, round_mode="half_towards_infinity")
         try:
             mean = mean.cast(self.type)
@@ -245,14 +238,9 @@ class DecimalMeanResult(Result):
 
 
 class SumAccumulator(Accumulator):
-    """Sum and number of values, exact for integers and decimals.
+    """Sum and number of values, exact for integers and decimals; the result is the sum or the mean.
 
-    Args:
-        at: the place of the value.
-        type_: its type.
-        result_type: what the sum must fit, or its mean.
-        call: what the user wrote, for errors.
-        mean: whether the mean is asked for, or the sum.
+    ``call`` is the user's call, for errors. The sum or mean must fit ``result_type``.
     """
 
     def __init__(self, at: int, type_: pa.DataType, result_type: pa.DataType, call: str, mean: bool) -> None:
@@ -302,7 +290,7 @@ class SumAccumulator(Accumulator):
 
 
 def _sums(low: Ints, high: Ints | None, add: Adder, most: int) -> list[pa.Array]:
-    """Sums of ``high * 2**64 + low``, where no sum has more than ``most`` terms."""
+    """Return sums of ``high * 2**64 + low`` with at most ``most`` terms each."""
     bound = max(int(low.max(initial=0)), -int(low.min(initial=0))) * most
     if bound < 2**63 and (high is None or not high.any()):
         sums = add(low)
@@ -317,7 +305,7 @@ def _sums(low: Ints, high: Ints | None, add: Adder, most: int) -> list[pa.Array]
 
 
 def _wide_sums(parts: list[Ints], add: Adder) -> list[pa.Array]:
-    """Sums of numbers given as 64-bit words, lowest first, the last signed."""
+    """Return sums of numbers given as 64-bit words, lowest first, the last signed."""
     limbs = [limb for part in parts[:2] for limb in (part & _LOW, (part >> 32) & _LOW)]
     sums = [add(limb) for limb in (*limbs, parts[2])]
     carry = np.zeros(len(sums[0]), np.int64)
@@ -330,7 +318,7 @@ def _wide_sums(parts: list[Ints], add: Adder) -> list[pa.Array]:
 
 
 def _two_words(partial: Sequence[pa.Array]) -> tuple[Ints, Ints, Mask]:
-    """A sum as a 128-bit number, low and high word, and where 128 bits are enough."""
+    """Return a sum as low and high word of a 128-bit number, and where 128 bits suffice."""
     if partial[0].type == WIDE:
         parts = words(partial[0])
         return parts[:, 0], parts[:, 1], (parts[:, 2] == parts[:, 1] >> 63) & (parts[:, 3] == parts[:, 2])
@@ -340,7 +328,7 @@ def _two_words(partial: Sequence[pa.Array]) -> tuple[Ints, Ints, Mask]:
 
 
 def _within(low: Ints, high: Ints, precision: int) -> Mask:
-    """Where a 128-bit number has at most ``precision`` digits."""
+    """Return where a 128-bit number has at most ``precision`` digits."""
     limit = 10**precision
     top, rest = np.int64(limit >> 64), np.uint64(limit & (2**64 - 1))
     unsigned = low.view(np.uint64) if low.flags.c_contiguous else np.ascontiguousarray(low).view(np.uint64)

@@ -21,7 +21,7 @@ from panestream.engine.kernels.ranges import Ranges, State
 from panestream.windowing.aggregates import TopK
 
 _NETWORK = 32
-"""Up to so many ranks are merged by comparing whole columns; more by sorting rows."""
+"""Maximum number of ranks merged by comparing whole columns; more are merged by sorting rows."""
 
 
 @implements(TopK)
@@ -42,13 +42,9 @@ class TopKImplementation(Implementation[TopK]):
 
 @dataclass(frozen=True, slots=True)
 class PartialTopK(PartialAggregate):
-    """The k largest values, or the values with the k largest ``by``; of equals those of the earliest event time, then arrival.
+    """The k largest values, or the values with the k largest ``by``; ties go to the earliest event time, then arrival.
 
-    Attributes:
-        type: of the values.
-        k: how many.
-        by: the number of the expression to order by; None: the values themselves.
-        by_type: its type.
+    ``by`` is the number of an expression, or None for the values themselves.
     """
 
     type: pa.DataType
@@ -63,7 +59,7 @@ class PartialTopK(PartialAggregate):
 
     @property
     def follows_arrival(self) -> bool:
-        return self.by is not None  # else equals are the same value
+        return self.by is not None  # otherwise equal rows have the same value
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
@@ -103,7 +99,7 @@ class PartialTopK(PartialAggregate):
 
     def combine(self, ranges: Ranges, columns: Sequence[pa.Array], rows: Ints) -> list[pa.Array]:
         ranges = sparse(ranges)
-        # In the order of key and pane, so that of equal times the earlier pane's comes first, as in a merge.
+        # In the order of key and pane, so that for equal times the earlier pane comes first, as in a merge.
         in_order = pa.array(ranges.order)
         columns = [column.take(in_order) for column in columns]
         values, lengths = list_parts(columns[0])
@@ -170,17 +166,17 @@ def _best_first(by: pa.Array, times: Ints) -> tuple[Ints, Ints]:
 
 
 def _best_by_sort(a: State, b: State) -> State:
-    """The smallest ranks of two states, each a matrix of rows by ranks."""
+    """Return the smallest ranks of two states, each a matrix of rows by ranks."""
     both: Vector = np.concatenate([a[0], b[0]], axis=1)
     both.sort(axis=1)
     return (both[:, : a[0].shape[1]],)
 
 
 def _best_by_network(a: State, b: State) -> State:
-    """The smallest ranks of two states, each a power of two of columns in ascending order.
+    """Return the smallest ranks of two states, each a power of two of columns in ascending order.
 
-    The smaller of a's first and b's last, a's second and b's last but one, ... are the smallest of all and form a bitonic
-    sequence; half-cleaners sort it (Batcher's merge), every comparison on whole columns.
+    The smaller of a's first and b's last, a's second and b's second to last, and so on, are the smallest ranks. They form a
+    bitonic sequence, which half-cleaners sort (Batcher's merge), comparing whole columns.
     """
     width = len(a)
     best = [np.minimum(low, high) for low, high in zip(a, reversed(b), strict=True)]

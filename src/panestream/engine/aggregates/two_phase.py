@@ -1,7 +1,7 @@
 """Users' aggregate and reduce functions in two phases: rows are added before the shuffle, accumulators are merged after it.
 
-To operators it is a declared aggregate like others, whose partial is the accumulator: ``reduce`` calls the function's ``add`` for
-each row, once for all windows that the row lies in; ``merge`` and ``combine`` call its ``merge``; results are ``get_result``'s.
+Operators treat it as a declared aggregate whose partial is the accumulator. ``reduce`` calls the function's ``add`` for each row,
+once for all windows of the row. ``merge`` and ``combine`` call its ``merge``, and results come from ``get_result``.
 """
 
 from __future__ import annotations
@@ -31,18 +31,18 @@ from panestream.windowing.failures import BAR, WindowFunctionError, users_lines
 
 ReduceFunction: TypeAlias = Callable[[Any, Any], Any]
 _NOTHING: Any = object()
-"""The accumulator of a group that has no row yet."""
+"""The accumulator of a group without rows."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class InTwoPhases(Aggregate):
-    """A function of the user's own over rows.
+    """A user function over rows.
 
     Attributes:
-        written: an aggregate function, or a reduce function.
-        rows: the columns of the input, all of which make an element.
-        accumulators: the columns of an accumulator; of a reduce function those of a row.
-        results: the columns of what it returns: several results of one aggregate.
+        written: an aggregate or reduce function.
+        rows: the input columns, all of which make up an element.
+        accumulators: the columns of an accumulator, or of a row for a reduce function.
+        results: the columns of its results, of which one aggregate may have several.
     """
 
     written: AggregateFunction | ReduceFunction
@@ -68,7 +68,7 @@ class InTwoPhases(Aggregate):
         return tuple(self.rows.names)
 
     def __repr__(self) -> str:
-        # What a checkpoint is tied to: the function's code may change, what it keeps may not.
+        # A checkpoint depends on this: the function's code may change, its accumulator may not.
         if isinstance(self.written, AggregateFunction):
             return f"aggregate with {type(self.written).__qualname__}"
         return "reduce"
@@ -76,7 +76,7 @@ class InTwoPhases(Aggregate):
 
 @implements(InTwoPhases)
 class TwoPhaseImplementation(Implementation[InTwoPhases]):
-    """Plans it: one partial, and a result for each column."""
+    """Plans one partial, and a result for each column."""
 
     def plan(self, recipe: InTwoPhases, planner: AggregationPlanner) -> None:
         sources = tuple(planner.source(name) for name in recipe.rows.names)
@@ -89,11 +89,7 @@ class TwoPhaseImplementation(Implementation[InTwoPhases]):
 
 @dataclass(frozen=True, slots=True)
 class ColumnAt(Result):
-    """One of the columns that a function returns.
-
-    Attributes:
-        place: which.
-    """
+    """Column number ``place`` of a function's results."""
 
     place: int
 
@@ -105,12 +101,7 @@ class ColumnAt(Result):
 class PartialAccumulator(PartialAggregate):
     """The accumulator of a key and pane; over windows, its results.
 
-    Attributes:
-        written: the user's function.
-        sources: the numbers of the expressions that make a row.
-        rows: the columns of a row.
-        accumulators: the columns of an accumulator.
-        results: the columns of the results.
+    ``written`` is the user's function, and ``sources`` are the numbers of the expressions that make a row.
     """
 
     written: AggregateFunction | ReduceFunction
@@ -131,7 +122,7 @@ class PartialAccumulator(PartialAggregate):
         rows = _row_type(self.rows).from_columns(columns, len(groups.ids))
         written, row = self.written, None
         try:
-            # A loop each: a call more for every row would cost a third of it.
+            # Two loops: another call for every row would cost a third of the time.
             if isinstance(written, AggregateFunction):
                 add = written.add
                 accumulators = [written.create_accumulator() for _ in range(groups.size)]
@@ -160,19 +151,19 @@ class PartialAccumulator(PartialAggregate):
 
         def combine(a: State, b: State) -> State:
             known = np.flatnonzero(a[0] >= 0)
-            # Each is made anew of its columns: merge may change what it is given, and others need it as it was.
+            # Decoded again for each merge: merge may change its arguments, and other windows need the originals.
             lefts, rights = (self.in_columns().decode(partials.take(side[0][known])) for side in (a, b))
             merged = [merge(left, right) for left, right in zip(lefts, rights, strict=True)]
             combined = b[0].copy()
             combined[known] = partials.add(self.in_columns().encode(merged))
             return (combined,)
 
-        # What is folded are the numbers of the accumulators: -1 stands for none.
+        # The fold works on accumulator numbers, with -1 for none.
         (numbers,) = ranges.fold_in_order((np.arange(len(ranges.order)),), (-1,), combine)
         return self._results(partials.take(numbers))
 
     def described(self, inputs: Sequence[str]) -> str:
-        # The rows that it is given may have other columns by now: it keeps nothing of them but accumulators.
+        # Row columns are omitted, because they may change: state only contains accumulators.
         return f"{words_of(self.written)}{KEEPS}{words_of(self.accumulators)}"
 
     def nothing(self, count: int) -> list[pa.Array]:
@@ -193,7 +184,7 @@ class PartialAccumulator(PartialAggregate):
         accumulators = self.in_columns().decode(columns)
         written = self.written
         if not isinstance(written, AggregateFunction):
-            # The reduced row has the keys too, which stand before the results already.
+            # A reduced row also has the keys, which already precede the results.
             by_name = dict(zip(self.rows.names, result_columns(accumulators, self.rows), strict=True))
             return [by_name[name] for name in self.results.names]
         return result_columns(list(self._called("get_result", map(written.get_result, accumulators))), self.results)
@@ -217,13 +208,13 @@ class PartialAccumulator(PartialAggregate):
             raise self._failed(method, "a window that fires", error) from error
 
     def in_columns(self) -> AccumulatorColumns | RowColumns:
-        """What makes columns of accumulators, and accumulators of columns."""
+        """Return the converter between accumulators and columns."""
         if isinstance(self.written, AggregateFunction):
             return AccumulatorColumns(self.accumulators, self.written.create_accumulator())
         return RowColumns(_row_type(self.rows))
 
     def _failed(self, method: str, at: str, error: Exception) -> Exception:
-        """The error with the place where it was: neither key nor window is known here, but the row has its key."""
+        """Return the error with its place. Key and window are unknown here, but the row contains its key."""
         if isinstance(error, PanestreamError):
             return error
         what = f"{type(self.written).__name__}.{method}" if isinstance(self.written, AggregateFunction) else "the reduce function"
@@ -234,25 +225,24 @@ class PartialAccumulator(PartialAggregate):
 
 @lru_cache(maxsize=4)
 def _row_type(schema: pa.Schema) -> RowType:
-    """The class of the rows: made once in a process, it takes longer than many rows."""
+    """Return the row class, cached because making it takes longer than processing many rows."""
     return RowType(schema)
 
 
 class _Growing:
-    """Accumulators in columns that are added one lot after the other, and found again by their number."""
+    """Accumulators in columns, added in batches and found by number."""
 
     def __init__(self, first: list[pa.Array]) -> None:
         self._lots = [first]
         self._count = len(first[0])
 
     def add(self, more: list[pa.Array]) -> Ints:
-        """Adds accumulators; their numbers."""
+        """Add accumulators and return their numbers."""
         self._lots.append(more)
         self._count += len(more[0])
         return np.arange(self._count - len(more[0]), self._count)
 
     def take(self, numbers: Ints) -> list[pa.Array]:
-        """The accumulators of some numbers."""
         if len(self._lots) > 1:
             self._lots = [[pa.concat_arrays(list(column)) for column in zip(*self._lots, strict=True)]]
         return [column.take(pa.array(numbers)) for column in self._lots[0]]

@@ -1,4 +1,4 @@
-"""Aggregates that users write: their functions, and the promise each of them has to keep."""
+"""User-defined aggregates over columns, and checks of their functions' return values."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from panestream.windowing.aggregates import ColumnAggregate, User
 
 @implements(User)
 class UserImplementation(Implementation[User]):
-    """``agg.user``; row by row, rows are kept."""
+    """``agg.user``; stores rows when run row by row."""
 
-    null_without_rows: ClassVar[bool] = True  # the functions are promised a row in every group
+    null_without_rows: ClassVar[bool] = True  # the functions may rely on a row in every group
 
     def plan(self, recipe: User, planner: AggregationPlanner) -> None:
         for expr in recipe.exprs:
@@ -39,9 +39,7 @@ class UserImplementation(Implementation[User]):
 class PartialUser(PartialAggregate):
     """The partial of a :class:`~panestream.windowing.aggregates.ColumnAggregate`; over windows, its result.
 
-    Attributes:
-        written: the user's aggregate.
-        sources: the numbers of the expressions it gets.
+    ``sources`` are the numbers of the expressions passed to the aggregate.
     """
 
     written: ColumnAggregate
@@ -52,7 +50,7 @@ class PartialUser(PartialAggregate):
 
     @property
     def follows_arrival(self) -> bool:
-        return True  # nobody knows
+        return True  # unknown, so assumed
 
     @property
     def columns(self) -> tuple[tuple[str, pa.DataType], ...]:
@@ -77,7 +75,7 @@ class PartialUser(PartialAggregate):
             combined[known] = partials.add(self._merged(pairs, np.tile(np.arange(len(known)), 2), len(known)))
             return (combined,)
 
-        # What is folded are the numbers of the partials: -1 stands for none.
+        # The fold works on partial numbers, with -1 for none.
         (numbers,) = ranges.fold_in_order((np.arange(len(ranges.order)),), (-1,), combine)
         return self._final(partials.take(numbers))
 
@@ -121,20 +119,19 @@ class PartialUser(PartialAggregate):
 
 
 class _Numbered:
-    """Partials that are added one batch after the other, and found again by their number."""
+    """Partials added in batches and found by number."""
 
     def __init__(self, first: pa.Array) -> None:
         self._chunks = [first]
         self._count = len(first)
 
     def add(self, more: pa.Array) -> Ints:
-        """Adds partials; their numbers."""
+        """Add partials and return their numbers."""
         self._chunks.append(more)
         self._count += len(more)
         return np.arange(self._count - len(more), self._count)
 
     def take(self, numbers: Ints) -> pa.Array:
-        """The partials of some numbers."""
         if len(self._chunks) > 1:
             self._chunks = [pa.concat_arrays(self._chunks)]
         return self._chunks[0].take(pa.array(numbers))

@@ -36,10 +36,9 @@ class WeightedImplementation(Implementation[WeightedMean]):
 
 @dataclass(frozen=True, slots=True)
 class PartialWeightedSums(PartialAggregate):
-    """The sums of weight and of value times weight over the rows that have both; like all floats added, never subtracted.
+    """The sums of weight and of value times weight over rows with both; like all floats, never subtracted.
 
-    Attributes:
-        weight: the number of the expression of the weights.
+    ``weight`` is the number of the expression of the weights.
     """
 
     weight: int

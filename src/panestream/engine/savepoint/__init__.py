@@ -1,1 +1,1 @@
-"""Savepoints: the state of all key groups as tables, taken out of a running query, and put into a new one."""
+"""Savepoints: the state of all key groups as tables, exported from a running query and loaded into a new one."""

@@ -1,6 +1,6 @@
-"""Stand-ins for code of users' own where it is not at hand: state is looked at without calling any of it.
+"""Placeholders for user code that cannot be imported, so that state can be inspected without it.
 
-Whoever calls one all the same learns which function is missing.
+Calling a placeholder raises an error with the name of the missing function.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _missing(name: str) -> NoReturn:
 
 @dataclass(frozen=True)
 class AbsentAssigner(WindowAssigner):
-    """Windows by an assigner of the user's own."""
+    """A user's assigner."""
 
     described: str
     event_time: bool
@@ -48,7 +48,7 @@ class AbsentAssigner(WindowAssigner):
 
 @dataclass(frozen=True, repr=False)
 class AbsentMergingAssigner(AbsentAssigner, MergingWindowAssigner):
-    """The same of windows that merge."""
+    """A user's assigner whose windows merge."""
 
     def merge_windows(self, windows: Sequence[TimeWindow]) -> Iterable[tuple[TimeWindow, Sequence[TimeWindow]]]:
         _missing(self.described)
@@ -56,7 +56,7 @@ class AbsentMergingAssigner(AbsentAssigner, MergingWindowAssigner):
 
 @dataclass(frozen=True)
 class AbsentTrigger(Trigger):
-    """A trigger of the user's own."""
+    """A user's trigger."""
 
     described: str
     processing_time: bool
@@ -89,7 +89,7 @@ class AbsentTrigger(Trigger):
 
 @dataclass(frozen=True)
 class AbsentEvictor(Evictor):
-    """An evictor of the user's own."""
+    """A user's evictor."""
 
     described: str
 
@@ -101,7 +101,7 @@ class AbsentEvictor(Evictor):
 
 
 class AbsentAggregate(AggregateFunction):
-    """An aggregate function of the user's own, under its own name: by that its accumulators are found."""
+    """A user's aggregate function with its class name, by which its accumulators are found."""
 
     def create_accumulator(self) -> Any:
         return None
@@ -117,23 +117,18 @@ class AbsentAggregate(AggregateFunction):
 
 
 def absent_aggregate(name: str) -> AggregateFunction:
-    """The stand-in for an aggregate function whose class has this name."""
+    """Return the placeholder for an aggregate function with this class name."""
     made: AggregateFunction = type(name, (AbsentAggregate,), {"__qualname__": name})()
     return made
 
 
 def absent_reduce(_one: Any, _other: Any) -> Any:
-    """A reduce function of the user's own."""
+    """Stand in for a user's reduce function."""
     _missing("the reduce function")
 
 
 class AbsentColumnAggregate(ColumnAggregate):
-    """An aggregate over columns of the user's own.
-
-    Args:
-        described: its ``repr``, by which its partials are found.
-        partial_type, result_type: what it keeps, and returns.
-    """
+    """A user's columnar aggregate; ``described`` is its ``repr``, by which its partials are found."""
 
     def __init__(self, described: str, partial_type: pa.DataType, result_type: pa.DataType) -> None:
         self._described = described
@@ -155,7 +150,7 @@ class AbsentColumnAggregate(ColumnAggregate):
 
 @dataclass(frozen=True)
 class AbsentFunction(WindowFunction):
-    """A window function of the user's own."""
+    """A user's window function."""
 
     described: str
 
@@ -168,7 +163,7 @@ class AbsentFunction(WindowFunction):
 
 @dataclass(frozen=True, slots=True)
 class AbsentOverRows(OverRows):
-    """A function of the user's own over the rows of windows."""
+    """A user's function over the rows of windows."""
 
     name: str
 
@@ -181,7 +176,7 @@ class AbsentOverRows(OverRows):
 
 
 class AbsentGenerator(WatermarkGenerator):
-    """A watermark generator of the user's own."""
+    """A user's watermark generator."""
 
     def on_event(self, element: Any, timestamp: int, output: WatermarkOutput) -> None:
         _missing("the watermark generator")

@@ -1,4 +1,4 @@
-"""Aggregates that a query has and the saved state does not: of windows that are open, their results lack rows."""
+"""Aggregates that a query has and the saved state does not: their results lack rows in open windows."""
 
 from __future__ import annotations
 
@@ -15,16 +15,7 @@ from panestream.errors import PlanMismatchError
 
 
 def check_added(header: Mapping[str, Any], plan: WindowPlan, *, allow_incomplete: bool = False) -> None:
-    """Refuses aggregates that would lack rows with nothing in the results that says so.
-
-    Args:
-        header: of the saved state.
-        plan: the query that is to take it over.
-        allow_incomplete: whether the user has said that this is well.
-
-    Raises:
-        PlanMismatchError: names them, and what to do.
-    """
+    """Raise PlanMismatchError for new aggregates whose results would silently lack rows, unless ``allow_incomplete``."""
     untold = [] if allow_incomplete else untold_results(header, plan)
     if untold:
         first, names = untold[0], ", ".join(map(repr, untold))
@@ -41,7 +32,7 @@ def check_added(header: Mapping[str, Any], plan: WindowPlan, *, allow_incomplete
 
 
 def untold_results(header: Mapping[str, Any], plan: WindowPlan) -> list[str]:
-    """The results that lack rows of open windows, of which no ``agg.complete`` tells."""
+    """Return the results that lack rows of open windows without an ``agg.complete`` that reports it."""
     made_of = _parts_by_result(plan)
     known, now = set(parts_in(header)), {of for _, parts in made_of for of in parts}
     untold = {of for of in now - known if not tells_of_another(of) and lacks(of) not in now}
@@ -50,7 +41,7 @@ def untold_results(header: Mapping[str, Any], plan: WindowPlan) -> list[str]:
 
 
 def _parts_by_result(plan: WindowPlan) -> list[tuple[str, Sequence[str]]]:
-    """Of what parts of the state each result is made; none where no aggregates are declared."""
+    """Return the parts of state that each declared result is made of."""
     aggregation = getattr(plan.operator, "aggregation", None)
     if isinstance(aggregation, Aggregation):
         parts = parts_of(aggregation)

@@ -1,8 +1,8 @@
-"""State tables dealt out anew: to another number of key groups than that which they were taken from.
+"""Redistribution of state tables to another number of key groups.
 
-Three steps, which can run in three places: one header is made of those of all key groups (they are few and small); every row gets
-the number of its new key group (a hash of its key columns, by the one that the exchange asks: Spark); the rows of a key group are
-put together, in any order.
+Three steps can run in three places. The headers of all key groups, which are few and small, are merged into one. Every row gets
+its new key group, by the hash of its key columns that the exchange (Spark) uses. The rows of each key group are combined, in any
+order.
 """
 
 from __future__ import annotations
@@ -20,23 +20,20 @@ from panestream.engine.storage.state_tables import StateTables, key_columns
 from panestream.errors import PlanMismatchError, StateDamagedError
 
 Placement: TypeAlias = Callable[[Sequence[pa.Array], int], Ints]
-"""Of key columns and a number of key groups: the key group of each row, as the exchange has it."""
+"""A function of key columns and a number of key groups that returns each row's key group, as the exchange does."""
 _SAME = ("format", "operator", "identity", "watermarks", "partials", "labels", "accumulators", "incomplete")
-"""What all key groups say alike."""
+"""Header fields that are equal in all key groups."""
 
 
 def header_of_all(headers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The header that each new key group gets, made of those of all old ones.
+    """Return the header for new key groups, merged from the headers of all old ones.
 
-    All key groups are told of all rows' times, so event time is the same in all. Processing time is told to those that have rows,
-    or something that is due: the latest counts, since what was due until then has fired where it was due.
-
-    Args:
-        headers: of all key groups of one savepoint; at least one.
+    All key groups get the times of all rows, so event time is the same in all. Only key groups with rows or due timers get the
+    processing time. The latest one counts, because everything due until then has fired.
 
     Raises:
-        StateDamagedError: they are not of the same micro-batch: event time, or the plan, is not the same in all.
-        PlanMismatchError: what each key group has of its own cannot be one: windows that are staggered.
+        StateDamagedError: the headers are from different micro-batches, because event time or plan differ.
+        PlanMismatchError: values of single key groups cannot be merged, because windows are staggered.
     """
     first = headers[0]
     for name in _SAME:
@@ -73,7 +70,7 @@ def _equal(values: list[Any]) -> Any:
 
 
 def header_for(header: Mapping[str, Any], group: int) -> dict[str, Any]:
-    """The header of one new key group: totals are counted in the first only."""
+    """Return the header of one new key group; totals are counted in the first only."""
     counters = dict(header["counters"])
     if group and "total" in counters:
         counters["total"] = dict.fromkeys(counters["total"], 0)
@@ -83,15 +80,9 @@ def header_for(header: Mapping[str, Any], group: int) -> dict[str, Any]:
 def new_groups(
     table: pa.Table, plan: WindowPlan, placement: Placement, groups: int, came_from: int = 0, there_were: int = 1
 ) -> Ints:
-    """The new key group of each row of a state table.
+    """Return the new key group of each row of a state table.
 
-    Args:
-        table: of one old key group.
-        plan: the query.
-        placement: as the exchange has it.
-        groups: how many key groups there are to be.
-        came_from: the old key group's number.
-        there_were: how many old key groups there were.
+    ``came_from`` is the old key group of the table, and ``there_were`` the number of old key groups.
 
     Raises:
         PlanMismatchError: the rows of a key are split into more parts than there were key groups.
@@ -112,20 +103,14 @@ def new_groups(
 
 
 def dealt(table: pa.Table, numbers: Ints, groups: int) -> list[pa.Table]:
-    """The rows of each of some key groups; ``numbers``: which is whose."""
+    """Return the rows of each key group, as given by ``numbers``."""
     order = stable_order(numbers)
     ordered, ends = table.take(pa.array(order)), np.cumsum(np.bincount(numbers, minlength=groups)).tolist()
     return [ordered.slice(begin, end - begin) for begin, end in zip([0, *ends[:-1]], ends, strict=True)]
 
 
 def put_together(header: Mapping[str, Any], parts: Iterable[Mapping[str, pa.Table]], group: int) -> StateTables:
-    """The state of one new key group.
-
-    Args:
-        header: of all.
-        parts: the tables with its rows.
-        group: its number.
-    """
+    """Return the state of one new key group from the common header and the tables with its rows."""
     found: dict[str, list[pa.Table]] = {}
     for part in parts:
         for name, table in part.items():
@@ -134,19 +119,11 @@ def put_together(header: Mapping[str, Any], parts: Iterable[Mapping[str, pa.Tabl
 
 
 def rescaled(saved: Sequence[StateTables], plan: WindowPlan, placement: Placement, groups: int) -> list[StateTables]:
-    """The state of all key groups dealt out to another number of them.
-
-    Where the number stays as it is, nothing moves.
-
-    Args:
-        saved: of all key groups, by number.
-        plan: the query that goes on.
-        placement: the key group of a key.
-        groups: how many key groups it has.
+    """Redistribute the state of all key groups, ordered by number, or return it unchanged if their number stays the same.
 
     Raises:
         StateDamagedError: the states do not belong together.
-        PlanMismatchError: the number must stay as it is.
+        PlanMismatchError: the number of key groups must stay the same.
     """
     if groups == len(saved):
         return list(saved)

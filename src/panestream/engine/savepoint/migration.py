@@ -1,6 +1,6 @@
-"""Values of users' own in saved state, made into others by functions of theirs: where the code that keeps them has changed.
+"""Migration of users' values in saved state by their functions, after the code that stores the values has changed.
 
-What is changed are the state tables, before an operator takes them over, so no operator knows of it.
+The state tables are converted before an operator loads them, so operators are not involved.
 """
 
 from __future__ import annotations
@@ -29,16 +29,12 @@ from panestream.windowing.failures import BAR, WindowFunctionError, users_lines
 
 ACCUMULATOR, STATE = "accumulator", "state:"
 Migrations: TypeAlias = Mapping[str, Callable[[Any], Any]]
-"""By what they change: ``accumulator``, or ``state:`` and the name of a descriptor."""
+"""Functions by the values that they convert: ``accumulator``, or ``state:`` and the name of a descriptor."""
 _AGGREGATE = "aggregate with "
 
 
 def check_migrations(migrate: Migrations, plan: WindowPlan) -> None:
-    """Refuses functions that have nothing to do.
-
-    Raises:
-        InvalidPlanError: it names one, and what there is.
-    """
+    """Raise InvalidPlanError for functions that would not convert anything, naming the available values."""
     if not isinstance(migrate, Mapping):
         raise InvalidPlanError(f"migrate wants functions by what they change, e.g. migrate={{'accumulator': f}}; got {migrate!r}")
     for name, function in migrate.items():
@@ -58,19 +54,14 @@ def check_migrations(migrate: Migrations, plan: WindowPlan) -> None:
 
 
 def migrated_identity(saved: Mapping[str, str], migrate: Migrations, plan: WindowPlan) -> dict[str, str]:
-    """The identity of saved state, as far as functions make it that of a plan: one aggregate function in the place of another."""
+    """Return the identity of saved state, in which a migrated aggregate function has the plan's function name."""
     now = plan.identity().get("function", "")
     both = saved.get("function", "").startswith(_AGGREGATE) and now.startswith(_AGGREGATE)
     return {**saved, "function": now} if ACCUMULATOR in migrate and both else dict(saved)
 
 
 def migrated(saved: StateTables, migrate: Migrations, plan: WindowPlan) -> StateTables:
-    """State tables with the values that functions make of the old ones.
-
-    Args:
-        saved: of a key group.
-        migrate: the functions.
-        plan: that takes the state over, and has the code of users' own.
+    """Return a key group's state tables with converted values; ``plan`` must have the user's code.
 
     Raises:
         WindowFunctionError: a function raised.
@@ -106,7 +97,7 @@ def _with_states(table: pa.Table, column: str, called: str, migrate: Migrations,
 
 
 def _of_columns(saved: StateTables, function: Callable[[Any], Any], plan: WindowPlan) -> StateTables:
-    """The accumulators of a function in two phases."""
+    """Convert the accumulators of a two-phase function."""
     target = _accumulating(plan)
     entries = [dict(one) for one in saved.header["partials"]]
     old = [one for one in entries if KEEPS in one["of"]]
@@ -141,7 +132,7 @@ def _made(migrate: Migrations, name: str, old: Any) -> Any:
 
 
 def _accumulating(plan: WindowPlan) -> tuple[PartialAccumulator, str] | None:
-    """The accumulators in columns of a plan, and what they are of; None: it has none."""
+    """Return a plan's accumulator columns and their description, or None."""
     aggregation = getattr(plan.operator, "aggregation", None)
     if not isinstance(aggregation, Aggregation):
         return None
@@ -150,7 +141,7 @@ def _accumulating(plan: WindowPlan) -> tuple[PartialAccumulator, str] | None:
 
 
 def _keeps_accumulators(plan: WindowPlan) -> bool:
-    """Whether the row operator keeps accumulators of a function of the user's own."""
+    """Return whether the row operator stores accumulators of a user function."""
     operator = plan.operator
     if not isinstance(operator, RowSpec) or operator.declared is not None:
         return False

@@ -1,7 +1,7 @@
-"""A plan as JSON, and back: enough to read and show its state in a process that has none of the job's code.
+"""Plans as JSON, sufficient to read and show their state in a process without the job's code.
 
-Functions of users' own are named, not kept. A plan that was read so has the identity that was saved, decodes state, and computes
-declared aggregates; it runs nothing.
+User functions are stored by name only. A plan read from JSON has the saved identity, decodes state and computes declared
+aggregates, but cannot run.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from panestream.errors import PanestreamError, StateFormatError
 from panestream.windowing.assigners.session import GapColumn
 
 PLAN_FORMAT = 1
-"""Of plans as JSON: raised with every change after which one cannot be read as the other."""
+"""Format version of plans as JSON, increased with every incompatible change."""
 _FIELDS = (
     "keys",
     "key_schema",
@@ -59,7 +59,7 @@ _LATER = ("sides", "pairs")
 
 
 def plan_json(plan: WindowPlan) -> dict[str, Any]:
-    """A plan as JSON values."""
+    """Return a plan as JSON values."""
     writer, _ = SPECS.get(type(plan.operator), (None, None))
     if writer is None:
         raise StateFormatError(f"{plan.operator.name} has no form in which its plan can be saved")
@@ -76,15 +76,15 @@ def plan_json(plan: WindowPlan) -> dict[str, Any]:
 
 
 def plan_of(saved: Mapping[str, Any], *, pickles: bool = False) -> WindowPlan:
-    """The plan that :func:`plan_json` was given; code of users' own is not there.
+    """Return the plan that was given to :func:`plan_json`, with placeholders for user code.
 
     Args:
         saved: the plan.
-        pickles: whether it may unpickle what its query was allowed to pickle. That this was allowed once is written beside the
-            pickles, by whoever wrote them: so who looks at the state must allow it himself.
+        pickles: whether it may unpickle values that its query was allowed to pickle. The saved permission is not enough, because
+            anyone who can write pickles can write it too. The reader of the state must therefore allow it.
 
     Raises:
-        StateFormatError: another version of panestream wrote it; it names an aggregate of a package that is not here.
+        StateFormatError: another version of panestream wrote it, or it names an aggregate of a package that is not imported.
     """
     if saved.get("format") != PLAN_FORMAT:
         newer = isinstance(saved.get("format"), int) and saved["format"] > PLAN_FORMAT
@@ -113,7 +113,7 @@ def _read(saved: Mapping[str, Any], pickles: bool) -> WindowPlan:
     if reader is None:
         raise StateFormatError(f"the saved plan is of the operator {saved['operator']['is']!r}, which this version does not have")
     plan = WindowPlan(operator=reader({**fields, **own}), **fields)
-    # Names of functions are in it, which stand-ins do not have.
+    # It contains names of functions, which placeholders do not have.
     object.__setattr__(plan, "_identity", dict(saved["identity"]))
     return plan
 
@@ -278,6 +278,6 @@ SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], Oper
     RowSpec: (_row, _read_row),
     IntervalSpec: (_interval, _read_interval),
 }
-"""How the spec of each operator is written, and read."""
+"""Writer and reader of each operator's specification."""
 
 __all__ = ["PLAN_FORMAT", "SPECS", "plan_json", "plan_of"]

@@ -1,7 +1,7 @@
-"""Recipes as JSON: assigners, triggers, evictors, aggregates and strategies by class and fields, types as Arrow's bytes.
+"""Recipes as JSON: assigners, triggers, evictors, aggregates and strategies by class and fields, types as Arrow bytes.
 
-What a package of the user's own defines, and what holds a function of the user's own, is written by name only, and read as a
-stand-in (:mod:`panestream.engine.savepoint.absent`). Names of classes and fields are part of the format of saved plans.
+User classes, and recipes that contain user functions, are written by name only and read as placeholders
+(:mod:`panestream.engine.savepoint.absent`). Names of classes and fields are part of the format of saved plans.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ KNOWN: Mapping[str, type] = {
 
 
 class _AbsentError(Exception):
-    """A part of a recipe is code of the user's own."""
+    """A part of a recipe is user code."""
 
 
 def recipe_json(value: Any) -> Any:
-    """A recipe, or whatever recipes hold, as JSON values."""
+    """Return a recipe, or a value contained in recipes, as JSON values."""
     try:
         return _written(value)
     except _AbsentError:
@@ -91,13 +91,13 @@ def _written(value: Any) -> Any:
         raise _AbsentError
     own = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
     if isinstance(value, WatermarkStrategy):
-        # Without its generator: the strategy is known all the same.
+        # The generator is omitted; the strategy remains readable.
         own["generator"] = own["generator"] is not None
     return {"is": kind.__name__, **{name: _written(part) for name, part in own.items()}}
 
 
 def _simple(value: Any) -> Any:
-    """Single values; None: it is none."""
+    """Return a scalar as JSON, or None for other values."""
     if isinstance(value, (bool, int, str)) and not isinstance(value, WindowStagger):
         return str(value) if isinstance(value, str) else value
     if isinstance(value, float):
@@ -112,7 +112,7 @@ def _simple(value: Any) -> Any:
 
 
 def _of_users(value: User | InTwoPhases) -> dict[str, Any]:
-    """An aggregate with code of the user's own: what it keeps, and its name."""
+    """Return an aggregate with user code as its stored types and its name."""
     own: dict[str, Any]
     if isinstance(value, User):
         own = {"partial_type": value.written.partial_type, "result_type": value.written.result_type, "exprs": value.exprs}
@@ -125,7 +125,7 @@ def _of_users(value: User | InTwoPhases) -> dict[str, Any]:
 
 
 def _named(value: Any) -> dict[str, Any]:
-    """Code of the user's own by name, with what must be known of it."""
+    """Return user code by name, with its required properties."""
     told: dict[str, Any] = {"absent": stable_repr(value)}
     if isinstance(value, WindowAssigner):
         told |= {"a": "assigner", "event_time": bool(value.is_event_time), "merges": isinstance(value, MergingWindowAssigner)}
@@ -137,10 +137,10 @@ def _named(value: Any) -> dict[str, Any]:
 
 
 def recipe_of(saved: Any) -> Any:
-    """What :func:`recipe_json` was given, with stand-ins for code of users' own.
+    """Return the value that was given to :func:`recipe_json`, with placeholders for user code.
 
     Raises:
-        StateFormatError: it names what this version does not know, or an aggregate of another package.
+        StateFormatError: it contains something unknown to this version, or an aggregate of another package.
     """
     if isinstance(saved, list):
         raise StateFormatError(f"a saved plan holds a list where none can be: {saved!r}")
@@ -189,12 +189,12 @@ def _stand_in(saved: Mapping[str, Any]) -> Any:
 
 
 def schema_text(schema: pa.Schema) -> str:
-    """A schema as text: Arrow's own bytes, in base 64."""
+    """Return a schema as text: Arrow bytes in base 64."""
     return b64encode(schema.remove_metadata().serialize()).decode()
 
 
 def schema_of(text: str) -> pa.Schema:
-    """What :func:`schema_text` was given."""
+    """Return the schema that was given to :func:`schema_text`."""
     return pa.ipc.read_schema(pa.py_buffer(b64decode(text)))
 
 

@@ -1,1 +1,1 @@
-"""Tiles: the partials of a key and slice of time, kept outside of any query, and put together to windows when they are read."""
+"""Tiles: partials of a key and time slice, stored outside of queries and combined into windows when read."""

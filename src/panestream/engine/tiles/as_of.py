@@ -1,17 +1,17 @@
-"""A point-in-time join: for each question, a key and an instant, the aggregates of the rows of some time before it.
+"""A point-in-time join: for each question (a key and an instant), aggregates of the rows in some time before it.
 
-By tiles alone a window ends where the question's slice begins. Tiles lie along one axis, by key and slice; a question is a range
-of it, and ranges are combined as those of sliding windows are (:mod:`panestream.engine.kernels.ranges`), however long they are.
+With tiles alone, a window ends where the question's slice begins. Tiles are on one axis, by key and slice. A question is a range
+of the axis, and ranges of any length are combined as for sliding windows (:mod:`panestream.engine.kernels.ranges`).
 
-With rows a window ends at the question itself, exclusive, and begins to the microsecond::
+With rows, a window ends at the question itself, exclusive, and begins to the microsecond::
 
     slices          |------|------|------|------|------|
     window             [ head ][    tiles    ][ tail )
     from rows          xxxxx                  xxxxx
 
-Head and tail are ranges of rows, by key and time. Such a window is no range of one axis: each axis has a tree above it, whose
-nodes hold the partials of 1, 2, 4, ... neighbours. A range is a few nodes of it; those of the three are merged in the order of
-time. So an answer depends on its own question alone: never on which others are asked with it.
+Head and tail are ranges of rows, by key and time. Such a window is not a range of one axis. Therefore each axis has a tree, whose
+nodes hold the partials of 1, 2, 4, ... neighbours. Each range consists of a few nodes, and the nodes of the three ranges are
+merged in time order. So an answer depends only on its own question, never on the other questions of the same call.
 """
 
 from __future__ import annotations
@@ -31,17 +31,14 @@ from panestream.engine.tiles.format import Tiles, without_keys
 from panestream.errors import InvalidPlanError
 
 _QUESTIONS = 1 << 16
-"""So many questions are put together at a time: each is some dozens of partials."""
+"""Number of questions combined at a time; each has some dozens of partials."""
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Questions.
+    """Questions. Their answers exclude rows at exactly the instants ``times``.
 
-    Attributes:
-        keys: their key columns.
-        times: the instants; what lies at them is not in the answers.
-        valid: which have an instant; None: all. Others have no rows.
+    ``valid`` marks the questions with an instant, or is None for all. Questions without an instant have no rows.
     """
 
     keys: list[pa.Array]
@@ -51,13 +48,7 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Rows, as an aggregation takes them.
-
-    Attributes:
-        keys: their key columns.
-        times: their event times.
-        values: the columns of :attr:`Aggregation.inputs`.
-    """
+    """Rows in an aggregation's form; ``values`` are the columns of :attr:`Aggregation.inputs`."""
 
     keys: list[pa.Array]
     times: Int64s
@@ -66,14 +57,14 @@ class Rows:
 
 @dataclass(frozen=True, slots=True)
 class AsOf:
-    """What is asked of every question.
+    """The parameters common to all questions.
 
     Attributes:
         aggregation: the aggregates, with the keys.
-        slices: those of the tiles.
-        lengths: of the windows.
-        until: tiles end here: of later slices the rows count.
-        exact_start: whether windows begin to the microsecond; else with the slice that they begin in.
+        slices: the slices of the tiles.
+        lengths: the lengths of the windows.
+        until: the end of the tiles, which rows replace in later slices.
+        exact_start: whether windows start to the microsecond, rather than at the start of a slice.
     """
 
     aggregation: Aggregation
@@ -83,12 +74,12 @@ class AsOf:
     exact_start: bool = True
 
     def answers(self, asked: Asked, tiles: Tiles, rows: Rows | None) -> list[pa.Table]:
-        """The results for each question, in the order of the questions: a table for each length.
+        """Return the results in the order of the questions, a table for each length.
 
         Args:
             asked: the questions.
             tiles: one for each key and slice.
-            rows: rows of the slices that windows begin and end in, and all from :attr:`until` on; None: tiles alone.
+            rows: rows of the slices in which windows begin and end, and all from :attr:`until` on. None for tiles alone.
         """
         several = [part for part in (tiles, rows, asked) if part is not None]
         counts = [len(tiles.starts), *([] if rows is None else [len(rows.times)]), len(asked.times)]
@@ -105,7 +96,7 @@ class AsOf:
         return [_spread(table, which, nothing) for table in there]
 
     def _answered(self, source: _ByTiles | _ByRows, bare: Aggregation, codes: Ints, times: Int64s, length: int) -> pa.Table:
-        """The results for distinct questions, with nulls in the column ``#`` where there are no rows."""
+        """Return the results of distinct questions; the column ``#`` is false for questions without rows."""
         parts = []
         for begin in range(0, len(codes), _QUESTIONS):
             some = slice(begin, begin + _QUESTIONS)
@@ -124,17 +115,11 @@ class AsOf:
 
 
 class _Axis:
-    """Partials in the order of key and place in time, and where each is.
-
-    Args:
-        codes: the key of each.
-        places: its slice, or its time.
-        partials: the number of rows and the columns of the partials.
-    """
+    """Partials (number of rows and columns) by key and place in time, which is a slice or time, with their positions."""
 
     def __init__(self, codes: Ints, places: Int64s, partials: list[pa.Array]) -> None:
         self.codes, self.places, self.partials = codes, places, partials
-        # Places by their rank: keys times microseconds would leave the integers.
+        # Places by rank: keys times microseconds would exceed int64.
         self._known = np.unique(places)
         self._at = codes * (len(self._known) + 1) + np.searchsorted(self._known, places)
 
@@ -150,7 +135,7 @@ class _Axis:
         return cls(codes[order], numbers[order], tiles.take(order).partials)
 
     def find(self, codes: Ints, places: Int64s) -> Ints:
-        """For each key and place the first partial of the key that is not before it."""
+        """Return, for each key and place, the key's first partial that is not before it."""
         wanted = codes * (len(self._known) + 1) + np.searchsorted(self._known, places)
         found: Ints = np.searchsorted(self._at, wanted)
         return found
@@ -167,13 +152,13 @@ class _ByTiles:
     def results(self, codes: Ints, times: Int64s, length: int) -> tuple[Ints, pa.Table]:
         slices = self._asked.slices
         until = slices.panes_of(times)
-        # Slices are as long as one another, and so many of them make the length.
+        # Slices have equal length, and a window is a whole number of them.
         first, end = self._axis.find(codes, until - length // slices.period), self._axis.find(codes, until)
         return self._bare.windows(self._table, first, end)
 
 
 class _ByRows:
-    """Answers from tiles, and from rows where windows begin and end."""
+    """Answers from tiles, and from rows at the windows' beginnings and ends."""
 
     def __init__(self, asked: AsOf, bare: Aggregation, tiles: _Tree, rows: _Tree) -> None:
         self._asked, self._bare, self._tiles, self._rows = asked, bare, tiles, rows
@@ -190,7 +175,7 @@ class _ByRows:
         whole = _Axis.of_tiles(asked, tiles, tile_codes)
         later = np.flatnonzero(instants.places >= asked.until)
         if len(later):
-            # Slices that have no tile yet.
+            # Slices that do not have a tile yet.
             numbers = slices.panes_of(instants.places[later])
             new = runs(instants.codes[later]) | runs(numbers)
             columns = [array_of(np.cumsum(new), pa.int64()), *(part.take(pa.array(later)) for part in instants.partials)]
@@ -232,12 +217,7 @@ class _ByRows:
 
 @dataclass(frozen=True, slots=True)
 class _Pieces:
-    """Nodes of a tree that make up ranges.
-
-    Attributes:
-        owners: which range each is of; those of a range are in order.
-        partials: their partials.
-    """
+    """Tree nodes that make up ranges; ``owners`` is the range of each node, in order within a range."""
 
     owners: Ints
     partials: list[pa.Array]
@@ -252,11 +232,11 @@ class _Tree:
         self._levels = [axis.partials]
 
     def cover(self, start: Ints, end: Ints) -> _Pieces:
-        """The nodes that make up each range ``[start, end)``: at most two of each size."""
+        """Return the nodes of each range ``[start, end)``, at most two of each size."""
         owners, level = np.arange(len(start)), 0
         left, right = start.copy(), np.maximum(start, end)
         found: list[tuple[int, Ints, Ints, Ints]] = []
-        # Nodes taken on the left come in the order of their sizes, those on the right after them, in the reverse order.
+        # Nodes on the left are ordered by size; those on the right follow in reverse order.
         while bool((left < right).any()):
             odd = np.flatnonzero((left < right) & (left & 1 == 1))
             found.append((level, owners[odd], np.full(len(odd), level), left[odd]))
@@ -289,7 +269,7 @@ class _Tree:
 
 
 def _distinct(asked: Asked, codes: Ints) -> tuple[Ints, Ints]:
-    """Which of the distinct questions each is (-1: none, it has no instant), and where these are, by key and time."""
+    """Return the distinct question of each question (-1 without an instant), and the distinct ones by key and time."""
     places = np.arange(len(codes)) if asked.valid is None else np.flatnonzero(asked.valid)
     order = places[stable_order(codes[places], asked.times[places])]
     new = runs(codes[order]) | runs(asked.times[order])
@@ -299,25 +279,25 @@ def _distinct(asked: Asked, codes: Ints) -> tuple[Ints, Ints]:
 
 
 def _spread(table: pa.Table, which: Ints, nothing: Sequence[pa.Array]) -> pa.Table:
-    """The results of distinct questions for all of them; those of nothing where there are no rows."""
+    """Spread the results of distinct questions to all; questions without rows get ``nothing``."""
     *columns, found = table.columns
     there = which >= 0
     if len(found):
         there &= found.to_numpy()[which]
-    # Behind the results lies what no rows give.
+    # The result of no rows follows the other results.
     at = pa.array(np.where(there, which, len(found)))
     arrays = [pa.concat_arrays([one_chunk(column), none]).take(at) for column, none in zip(columns, nothing, strict=True)]
     return pa.Table.from_arrays(arrays, names=table.schema.names[:-1])
 
 
 def _of_nothing(bare: Aggregation) -> list[pa.Array]:
-    """The results of no rows at all, one of each: 0 of a count, else mostly null."""
+    """Return the results of no rows, one of each: 0 for counts, mostly null for others."""
     none = np.zeros(1, np.int64)
     made = []
     for result in bare.results:
         partials = [bare.partial_aggregates[number] for number in result.partials]
         if any(partial.is_users for partial in partials):
-            # Code of the user's own is promised a row.
+            # User code may rely on a row in every group.
             made.append(pa.nulls(1, result.type))
         else:
             made.append(result.finish([partial.finalize(partial.nothing(1), none) for partial in partials], none))

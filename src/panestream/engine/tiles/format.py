@@ -1,8 +1,8 @@
-"""The columns of tiles: what they are called, how results become them, and how they become partials again.
+"""The columns of tiles: their names, and conversion of results to tiles and of tiles to partials.
 
-A tile has the key columns, ``window_start`` and ``window_end`` of its slice, ``rows`` (how many there were) and for each partial
-a struct of its columns. The struct's name follows from what the partial is of, and from nothing else: tiles of another list of
-aggregates have the same column for the same partial, so that an aggregate may be added to a store of tiles, or left out.
+A tile has the key columns, ``window_start`` and ``window_end`` of its slice, ``rows`` (the number of rows) and for each partial a
+struct of its columns. The struct's name depends only on the description of the partial. Tiles of other aggregates have the same
+column for the same partial, so aggregates can be added to a store of tiles or omitted.
 """
 
 from __future__ import annotations
@@ -29,19 +29,14 @@ from panestream.windowing import aggregates as agg
 from panestream.windowing.aggregates import Aggregate
 
 TILES_FORMAT = 1
-"""Of tiles: raised with every change after which one cannot be read as the other."""
+"""Format version of tiles, increased with every incompatible change."""
 START, END, ROWS = "window_start", "window_end", "rows"
 _LONGEST = 40
-"""So many letters of an expression are in a column's name."""
+"""Maximum number of letters of an expression in a column name."""
 
 
 def recipes_of_tiles(aggregates: Sequence[Aggregate], aggregation: Aggregation) -> list[Aggregate]:
-    """What a window must compute so that its results are a tile.
-
-    Args:
-        aggregates: whose partials are wanted.
-        aggregation: what computes them.
-    """
+    """Return the aggregates that a window must compute so that its results are a tile with ``aggregates``' partials."""
     kept = tuple(aggregates)
     columns = [
         KeptPartial(of, kept, output_name=name)
@@ -51,11 +46,7 @@ def recipes_of_tiles(aggregates: Sequence[Aggregate], aggregation: Aggregation) 
 
 
 def partial_columns(aggregation: Aggregation) -> list[str]:
-    """What the columns of the partials of an aggregation are called in tiles, in their order.
-
-    Raises:
-        InvalidPlanError: two have one name, which takes an accident.
-    """
+    """Return the names of partials in tiles, in order; raise InvalidPlanError if two are equal, which is unlikely."""
     named = zip(aggregation.partial_aggregates, parts_of(aggregation), strict=True)
     names = [_column_of(partial, of, aggregation.inputs) for partial, of in named]
     if len(set(names)) < len(names):
@@ -75,11 +66,7 @@ def _column_of(partial: PartialAggregate, of: str, inputs: Sequence[str]) -> str
 class Tiles:
     """Tiles in memory, one for each key and slice.
 
-    Attributes:
-        keys: their key columns.
-        starts: where their slices begin.
-        ends: where they end.
-        partials: the number of rows and the partials: columns of a partial table after the keys and the pane.
+    ``partials`` has the columns of a partial table after keys and pane: the number of rows and the partials.
     """
 
     keys: list[pa.Array]
@@ -89,17 +76,13 @@ class Tiles:
 
     @classmethod
     def of(cls, keys: Sequence[pa.Array], columns: Sequence[pa.Array], aggregation: Aggregation) -> Tiles:
-        """Tiles as they are stored; of several of one key and slice the one of the most rows.
+        """Return stored tiles, keeping the tile with the most rows of each key and slice.
 
-        A window that fires again for a late row has all rows that it had, and that one: the tile of the most rows is the last.
-
-        Args:
-            keys: the key columns.
-            columns: start and end in microseconds, rows, and the columns of the partials.
-            aggregation: whose partials these are.
+        A window that fires again for a late row contains all its former rows, so the tile with the most rows is the last.
+        ``columns`` are start and end in microseconds, rows, and the columns of the partials.
 
         Raises:
-            InvalidPlanError: tiles lack a partial, since they were made before its aggregate was there.
+            InvalidPlanError: tiles lack a partial, because they were made before its aggregate was added.
         """
         starts, ends, rows = (numbers(column) for column in columns[:3])
         last = _last(keys, starts, rows)
@@ -118,7 +101,6 @@ class Tiles:
         return cls(list(keys), starts, ends, partials)
 
     def take(self, places: Ints) -> Tiles:
-        """Some of them."""
         at = pa.array(places)
         return Tiles(
             [key.take(at) for key in self.keys],
@@ -128,19 +110,19 @@ class Tiles:
         )
 
     def table(self, aggregation: Aggregation, panes: Int64s) -> pa.Table:
-        """Partials of panes, in the layout of :attr:`Aggregation.partial_schema`."""
+        """Return partials of panes, in the layout of :attr:`Aggregation.partial_schema`."""
         columns = [*self.keys, array_of(panes, pa.int64()), *self.partials]
         return pa.Table.from_arrays(columns, schema=aggregation.partial_schema)
 
 
 def without_keys(aggregation: Aggregation) -> Aggregation:
-    """The same aggregates of all rows together."""
+    """Return the same aggregates over all rows together."""
     bare = pa.schema(list(aggregation.partial_schema)[len(aggregation.key_schema) :])
     return replace(aggregation, key_schema=pa.schema([]), partial_schema=bare)
 
 
 def _last(keys: Sequence[pa.Array], starts: Int64s, rows: Ints) -> Ints | None:
-    """Of each key and slice the place of the tile of the most rows; None: each has one tile."""
+    """Return the place of the tile with the most rows of each key and slice, or None if each has one tile."""
     coded = encode_keys(keys, len(starts)).codes.astype(np.int64)
     order = stable_order(coded, starts, rows)
     coded, starts = coded[order], starts[order]

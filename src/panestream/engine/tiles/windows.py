@@ -1,4 +1,4 @@
-"""Windows put together from tiles."""
+"""Windows combined from tiles."""
 
 from __future__ import annotations
 
@@ -17,13 +17,10 @@ _INSTANT = pa.timestamp("us", tz="UTC")
 
 
 def windows_of_tiles(aggregation: Aggregation, grid: PaneGrid, tiles: Tiles, rows: pa.Table | None = None) -> pa.Table:
-    """The windows that tiles and rows lie in: key columns, ``window_start``, ``window_end``, results.
+    """Return the windows of tiles and rows: key columns, ``window_start``, ``window_end``, results.
 
-    Args:
-        aggregation: what to compute; with the keys.
-        grid: the panes of one kind of windows.
-        tiles: the tiles.
-        rows: partials of rows that no tile has, by pane of the grid.
+    ``grid`` has the panes of one kind of windows. ``rows`` has partials, by pane of the grid, for rows that the tiles do not
+    include.
 
     Raises:
         InvalidPlanError: a window begins or ends within a slice.
@@ -44,20 +41,19 @@ def windows_of_tiles(aggregation: Aggregation, grid: PaneGrid, tiles: Tiles, row
 
 
 def schema_of_windows(aggregation: Aggregation) -> pa.Schema:
-    """The columns of :func:`windows_of_tiles`."""
+    """Return the columns of :func:`windows_of_tiles`."""
     bounds = [pa.field(name, _INSTANT, nullable=False) for name in ("window_start", "window_end")]
     return pa.schema([*aggregation.key_schema, *bounds, *aggregation.output_schema])
 
 
 def check_whole(slices: PaneGrid, grid: PaneGrid) -> None:
-    """Refuses windows that begin or end within slices, where both repeat after a fixed time; others show when tiles are read.
+    """Raise InvalidPlanError if windows begin or end within slices.
 
-    Raises:
-        InvalidPlanError: they do.
+    Only checked if both repeat after a fixed time; reading tiles detects the other cases.
     """
     if not isinstance(slices, EvenGrid) or not isinstance(grid, EvenGrid):
         return
-    # Where both repeat, all edges of panes are among those of one period of both.
+    # If both repeat, one common period contains all combinations of pane edges.
     if grid.period % slices.period or any((grid.origin + edge - slices.origin) % slices.period for edge in grid.edges):
         raise InvalidPlanError(
             f"windows begin or end within slices of {format_duration(slices.period)}: size, slide, step and offset must be "
@@ -66,7 +62,7 @@ def check_whole(slices: PaneGrid, grid: PaneGrid) -> None:
 
 
 def _panes_of(grid: PaneGrid, tiles: Tiles) -> Int64s:
-    """The pane that each tile lies in."""
+    """Return the pane that contains each tile."""
     panes = grid.panes_of(tiles.starts)
     cut = np.flatnonzero(panes != grid.panes_of(tiles.ends - 1))
     if len(cut):

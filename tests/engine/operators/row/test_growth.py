@@ -6,10 +6,10 @@ from itertools import pairwise
 
 import pytest
 
-from panestream.engine.operators.row import index
+from panestream.engine.operators.row import pages as index
 from panestream.engine.operators.row.columns import ColumnReader
-from panestream.engine.operators.row.index import Entry, PageIndex
 from panestream.engine.operators.row.keys import stable_hash
+from panestream.engine.operators.row.pages import Entry, PageIndex
 from panestream.engine.operators.row.row_plan import Elements, Reduce, RowPlan
 from panestream.engine.operators.row.timers import NEVER
 from panestream.engine.operators.row.window_operator import RowOperator

@@ -1,1 +1,1 @@
-"""Aligned windows over whole rows: each row is kept once, by pane."""
+"""Aligned windows over whole rows: each row is stored once, by pane."""

@@ -1,7 +1,7 @@
 """Evictors over the rows of many windows at once.
 
-A window that fires once loses its rows afterwards, so what an evictor removes need not be remembered: it only decides which rows
-the function sees. One that works after the function then changes nothing.
+A window that fires once drops its rows afterwards, so evictions need not be stored. An evictor only selects the rows for the
+function, and has no effect if it runs after the function.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
 
 
 def why_not_evicted(evictor: Evictor | None, allowed_lateness: int) -> list[str]:
-    """Why an evictor needs the row operator; empty where it does not."""
+    """Return why an evictor needs the row operator; empty if it does not."""
     if evictor is None:
         return []
     if allowed_lateness:
         return ["what an evictor removes stays removed when a late row makes the window fire again"]
-    # One that may leave nothing would call the function without rows.
+    # An evictor that may remove all rows would call the function without rows.
     if isinstance(evictor, TimeEvictor) and evictor.size > 0:
         return []
     if isinstance(evictor, CountEvictor) and evictor.max_count > 0:
@@ -28,13 +28,9 @@ def why_not_evicted(evictor: Evictor | None, allowed_lateness: int) -> list[str]
 
 
 def kept(evictor: Evictor, windows: Int64s, keys: Int64s, times: Int64s) -> npt.NDArray[np.bool_]:
-    """Which rows the function sees.
+    """Return which rows the function gets, for an evictor accepted by :func:`why_not_evicted`.
 
-    Args:
-        evictor: one of which :func:`why_not_evicted` has nothing to say.
-        windows: the window of each row; the rows are sorted by window, key and arrival.
-        keys: the code of its key.
-        times: its event time.
+    ``windows``, ``keys`` (as codes) and ``times`` describe each row. The rows are sorted by window, key and arrival.
     """
     if not isinstance(evictor, (TimeEvictor, CountEvictor)) or evictor.do_evict_after:
         return np.ones(len(windows), np.bool_)

@@ -1,4 +1,4 @@
-"""The accumulating-pane operator: the rows of each open pane are kept once, and handed to a function when their windows fire."""
+"""The accumulating-pane operator: stores the rows of open panes once and passes them to a function when windows fire."""
 
 from __future__ import annotations
 
@@ -32,30 +32,21 @@ from panestream.windowing.evictors import Evictor
 from panestream.windowing.windows import TimeWindow
 
 KEPT = "kept"
-"""What crosses the exchange: key columns, pane, event time, whole row."""
+"""The part that crosses the exchange: key columns, pane, event time, whole row."""
 ROWS = "rows"
-"""The rows that are kept, as a table."""
+"""The state table of stored rows."""
 _ARRIVAL = "arrival"
 _MOST_MERGED = 1 << 18
-"""Runs of rows are merged up to so many: merging saves calls, and nothing else."""
+"""Maximum number of rows in a merged run. Merging only saves calls."""
 _AT_ONCE = 1 << 22
-"""So many rows of windows are handed over at a time; a single window may have more."""
+"""Maximum number of window rows passed to functions at a time; a single window may have more."""
 _BYTES_AT_ONCE = 256 << 20
-"""The same in bytes."""
+"""The same limit in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class AccumulatingSettings:
-    """What the operator must know of the query.
-
-    Attributes:
-        grid: the panes.
-        function: what runs.
-        result: the columns of its results, after keys and window.
-        rows: the columns of the input.
-        keys: the key columns.
-        evictor: decides which rows of a window the function sees; None: all.
-    """
+    """The operator's part of the query. ``result`` has the columns after keys and window; ``evictor`` None keeps all rows."""
 
     grid: PaneGrid
     function: OverRows
@@ -66,7 +57,7 @@ class AccumulatingSettings:
 
     @property
     def kept_schema(self) -> pa.Schema:
-        """Keys, pane, event time, and the row. The names are our own: the user's may be any."""
+        """Keys, pane, event time and row columns. The column names are generated because users' names are arbitrary."""
         columns = key_fields(self.keys)
         columns += [pa.field("pane", pa.int64()), pa.field("time", pa.int64())]
         return pa.schema([*columns, *(pa.field(f"row {place}", field.type) for place, field in enumerate(self.rows))])
@@ -113,8 +104,8 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
     # -- rows ----------------------------------------------------------------------------------------------------------
 
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> pa.Table:
-        """The rows that some window still takes, numbered, sorted by pane."""
-        # The windows do not end by it: a function may ask for it.
+        """Return the rows that some window still accepts, numbered and sorted by pane."""
+        # Windows do not end by processing time, but a function may query it.
         self._processing_time = max(self._processing_time, batch.batch_time)
         arrived = batch.of(KEPT)
         if not arrived:
@@ -137,7 +128,6 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         yield self._rows(table.filter(pa.array(late)))
 
     def _rows(self, table: pa.Table) -> pa.Table:
-        """The rows as they came."""
         first = self._width + 2
         return pa.Table.from_arrays(table.columns[first : first + len(self._settings.rows)], schema=self._settings.rows)
 
@@ -171,7 +161,7 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         return Now(watermark, self._processing_time)
 
     def _fire_late(self, fresh: pa.Table, step: TimeStep, output: GroupOutput) -> None:
-        """The windows that time had passed and that still take rows, for the keys that have new ones there."""
+        """Fire windows that ended before but still accept rows, for the keys with new rows in them."""
         before = step.before
         behind = pane_range(fresh, None, self._lateness.first_open_pane(before))
         if not behind.num_rows:
@@ -194,19 +184,19 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
             self._emit_main(self._results(rows, now, output), len(rows.starts), output)
 
     def _portions(self, windows: Int64s, fresh: pa.Table) -> Iterator[Int64s]:
-        """Windows in portions whose rows fit the memory; guessed from the rows of their panes."""
+        """Yield windows in portions whose rows fit in memory, estimated from the rows of their panes."""
         if not len(windows):
             return
         rows = sum(block.rows for block in self._blocks.index) + fresh.num_rows
         size = sum(block.size for block in self._blocks.index) + fresh.nbytes
-        # Windows that fit the limit one by one are not read together beyond it.
+        # Windows that fit the limit individually must not exceed it together.
         most = min(_BYTES_AT_ONCE, self._plan.most_bytes)
         at_once = max(1, min(_AT_ONCE // max(rows, 1), most // max(size, 1)))
         for begin in range(0, len(windows), at_once):
             yield windows[begin : begin + at_once]
 
     def _windowed(self, windows: Int64s, fresh: pa.Table, touched_by: pa.Table | None) -> WindowedRows | None:
-        """The rows of windows, by window, key and arrival."""
+        """Return the rows of windows, by window, key and arrival."""
         first, end = _panes(self._grid, self._windows, windows)
         low, high = np.asarray([first[0]]), np.asarray([end[-1]])
         self._check_size(windows, int(low[0]), int(high[0]), fresh)
@@ -233,10 +223,9 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         return grouped(self._rows(table), (which, codes[places]), places, keys, bounds)
 
     def _check_size(self, windows: Int64s, low: int, high: int, fresh: pa.Table) -> None:
-        """Refuses to read more rows at once than the query allows: those of one window, for several are read in smaller portions.
+        """Raise MemoryLimitError if one window's rows exceed the query's limit, naming the key with the most rows.
 
-        Raises:
-            MemoryLimitError: there are more; names the key with the most.
+        Rows of several windows cannot exceed it, because windows are read in smaller portions.
         """
         ours = pane_range(fresh, low, high)
         size, most = self._blocks.bytes_of(low, high) + ours.nbytes, self._plan.most_bytes
@@ -254,14 +243,14 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
     def _touched(
         self, table: pa.Table, which: Int64s, places: Int64s, behind: pa.Table, bounds: tuple[Int64s, Int64s]
     ) -> np.ndarray:
-        """Which rows of windows are of a key and window that has a row in ``behind``."""
+        """Return which window rows belong to a key and window with a row in ``behind``."""
         there, rows = expanded(behind.column("pane").to_numpy(), *bounds)
         ours = [column.take(pa.array(places)) for column in table.columns[: self._width]]
         theirs = [column.take(pa.array(rows)) for column in behind.columns[: self._width]]
         return is_among(*numbered(ours, theirs, which, there))
 
     def _results(self, rows: WindowedRows, now: Now, output: GroupOutput) -> pa.Table:
-        """The rows of the main output; what was sent to others is emitted."""
+        """Return the main-output rows, and emit the side outputs."""
         function = self._settings.function
         if isinstance(function, AllWindows):
             return function.main(rows, self._plan.main_schema)
@@ -271,7 +260,6 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         return self._of_windows(rows, results.of, results.rows.columns)
 
     def _sent(self, rows: WindowedRows, tag: str, sent: Sequence[tuple[int, Any]]) -> pa.Table:
-        """The rows of a side output."""
         of, values = zip(*sent, strict=True)
         columns = result_columns(values, side_schema(self._plan, tag), lambda at: rows.place(of[at]))
         return self._of_windows(rows, np.asarray(of), columns, tag)
@@ -290,25 +278,22 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
 
 
 def _keys_of(keys: pa.Table) -> list[Any]:
-    """Keys as users know them: of one column its values, of several tuples."""
+    """Return keys in the form users see: values if there is one column, tuples if there are several."""
     columns = [column.to_pylist() for column in keys.columns]
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True)) if columns else [()] * keys.num_rows
 
 
 def by_pane(tables: Sequence[pa.Table]) -> pa.Table:
-    """Rows sorted by pane, those of a pane in the order in which they are given."""
+    """Sort rows by pane, keeping the given order within a pane."""
     table = pa.concat_tables(tables)
     panes = table.column("pane").to_numpy()
     return table if bool((panes[1:] >= panes[:-1]).all()) else table.take(pa.array(stable_order(panes))).combine_chunks()
 
 
 def expanded(panes: Int64s, first: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
-    """Each row as often as there are windows over its pane: the window's place, and the row's.
+    """Repeat each row for every window over its pane; return the places of windows and of rows.
 
-    Args:
-        panes: of the rows.
-        first: the first pane of each window, ascending.
-        end: the pane after its last.
+    ``panes`` are the panes of the rows, ``first`` the first pane of each window, ascending, and ``end`` the pane after its last.
     """
     opened, until = np.searchsorted(end, panes, "right"), np.searchsorted(first, panes, "right")
     counts = np.maximum(until - opened, 0)

@@ -32,7 +32,7 @@ from panestream.windowing.time import MAX_TIMESTAMP
 
 @dataclass(frozen=True, slots=True)
 class AccumulatingSpec(AccumulatingSettings, OperatorSpec):
-    """Tumbling, sliding and cumulating windows of event time, default trigger, a function over rows."""
+    """Aligned event-time windows (tumbling, sliding, cumulating, calendar) with the default trigger and a function over rows."""
 
     @property
     def name(self) -> str:
@@ -88,7 +88,7 @@ class AccumulatingSpec(AccumulatingSettings, OperatorSpec):
 
 
 def accumulating_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:
-    """Aligned windows of event time that fire at their end, over all rows of a window: a window function, or one over tables."""
+    """Plan aligned event-time windows that fire at their end, with a window function or a function over tables."""
     if isinstance(asked, DeclaredAggregates):
         return None
     function = _over_rows(asked)
@@ -96,7 +96,7 @@ def accumulating_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupport
         return None
     reasons = why_not_rows(window)
     if isinstance(function, str):
-        # Of other windows the rule for panes says why not.
+        # The rule for panes reports why other windows are not supported.
         return None if reasons else Unsupported([function])
     if reasons or asked.keys is None:
         return Unsupported(reasons)
@@ -105,7 +105,7 @@ def accumulating_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupport
 
 
 def why_not_rows(window: WindowSpec) -> list[str]:
-    """Why windows cannot run as panes of whole rows; empty where they can."""
+    """Return why windows cannot run as panes of whole rows; empty if they can."""
     if isinstance(window.assigner, SeveralWindows):
         return ["several windows in one query need declared aggregates"]
     reasons = why_not_panes(replace(window, evictor=None))
@@ -118,7 +118,7 @@ def why_not_rows(window: WindowSpec) -> list[str]:
 
 
 def _over_rows(asked: FunctionOfRows | FunctionOfTables) -> OverRows | str | None:
-    """The function in its shape; in words, what of it needs the row operator; None: it sees no rows."""
+    """Return the function in its form, the reason it needs the row operator, or None if it does not take rows."""
     function = asked.function
     if not isinstance(function, Elements):
         return function if isinstance(function, OverRows) else None
@@ -132,7 +132,7 @@ def _over_rows(asked: FunctionOfRows | FunctionOfTables) -> OverRows | str | Non
 
 
 def accumulating_views(plan: WindowPlan, settings: AccumulatingSettings, saved: StateTables, group: int) -> StateViews:
-    """The views of a key group; the arguments are those of :func:`~panestream.engine.operators.panes.spec.pane_views`."""
+    """Return the views of a key group, as :func:`~panestream.engine.operators.panes.spec.pane_views` does."""
     table, grid = saved.table(ROWS), settings.grid
     (one,) = grid.windows
     reached, lateness = saved.header["watermarks"]["watermark"], plan.allowed_lateness
@@ -145,7 +145,7 @@ def accumulating_views(plan: WindowPlan, settings: AccumulatingSettings, saved: 
     starts, ends = one.start_of(windows), one.end_of(windows)
     which, places = expanded(grid.panes_of(times[order]), grid.panes_of(starts), grid.panes_of(ends))
     row = order[places] if len(places) else places
-    # A key and window once, with the number of its rows.
+    # One entry per key and window, with the number of its rows.
     coded = encode_keys(keys, table.num_rows)
     pairs, counts = np.unique(which * max(coded.count, 1) + coded.codes.astype(np.int64)[row], return_counts=True)
     window, code = np.divmod(pairs, max(coded.count, 1))

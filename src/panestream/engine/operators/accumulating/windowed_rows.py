@@ -1,4 +1,4 @@
-"""The rows of many windows that fire together, and the functions of users' own that see them."""
+"""The rows of many windows that fire together, and the user functions that get them."""
 
 from __future__ import annotations
 
@@ -23,21 +23,18 @@ from panestream.windowing.windows import TimeWindow
 
 _INSTANT = pa.timestamp("us", tz="UTC")
 _IN_CACHE = 8_192
-"""So many rows of windows at a time are made Python objects."""
+"""Number of window rows converted to Python objects at a time."""
 _AT_ONCE = 4_096
-"""So many results of a user's function at a time are made columns."""
+"""Number of a user function's results converted to columns at a time."""
 
 
 @dataclass(slots=True)
 class WindowedRows:
-    """Rows by key and window: each row is there once, however many windows it lies in.
+    """Rows by key and window; each row is stored once, however many windows contain it.
 
     Attributes:
-        rows: the distinct rows.
-        order: the rows of all windows, one window after the other, each in the order of arrival; places in ``rows``.
-        begins: where in ``order`` each window begins; one more: its length.
-        keys: the key columns of each window.
-        starts, ends: its bounds.
+        order: places in ``rows``, window by window, each window in order of arrival.
+        begins: the place in ``order`` where each window begins, with the length of ``order`` at the end.
     """
 
     rows: pa.Table
@@ -48,7 +45,7 @@ class WindowedRows:
     ends: Int64s
 
     def bounds(self) -> Iterator[tuple[Any, TimeWindow]]:
-        """Key and window of each; the key of one column is its value, of several a tuple."""
+        """Return key and window of each; the key is a value if there is one column, and a tuple if there are several."""
         columns = [python_values(column) for column in self.keys.columns]
         keys = columns[0] if len(columns) == 1 else list(zip(*columns, strict=True)) if columns else [()] * len(self.starts)
         return zip(keys, map(TimeWindow, self.starts.tolist(), self.ends.tolist()), strict=True)
@@ -58,19 +55,13 @@ class WindowedRows:
         return at_window(*next(islice(self.bounds(), number, None)))
 
     def pieces(self) -> Iterator[tuple[int, int]]:
-        """Where in ``order`` each window begins and ends."""
+        """Return the start and end of each window in ``order``."""
         return pairwise(self.begins.tolist())
 
 
 @dataclass(slots=True)
 class Results:
-    """What a function made of windows.
-
-    Attributes:
-        of: the window of each row, by its place.
-        rows: the columns of the results.
-        sent: by tag, what it sent to side outputs: the place of the window, and the value.
-    """
+    """Results of a function: ``of`` has the window of each row, and ``sent`` the side outputs by tag with their windows."""
 
     of: Int64s
     rows: pa.Table
@@ -78,43 +69,36 @@ class Results:
 
 
 class Now(NamedTuple):
-    """What time it is when windows fire, in engine units."""
+    """The times at which windows fire, in engine units."""
 
     watermark: int
     processing_time: int
 
 
 class OverRows(ABC):
-    """A function over the rows of windows, in one of the shapes that users may write."""
+    """A function over the rows of windows, in one of the forms that users may write."""
 
     @property
     @abstractmethod
     def described(self) -> str:
-        """What ``explain()`` says of how it is called."""
+        """The description of its calls in ``explain()``."""
 
     @property
     def sees_time(self) -> bool:
-        """Whether it may ask what time it is."""
+        """True if it may query the current time."""
         return False
 
     @abstractmethod
     def results(self, windows: WindowedRows, schema: pa.Schema, now: Now) -> Results:
-        """Runs it.
+        """Call the function and return results with the columns ``schema``, which follow keys and window.
 
-        Args:
-            windows: what fires.
-            schema: the columns of its results, after keys and window.
-            now: what time it is.
-
-        Raises:
-            WindowFunctionError: it raised.
-            InvalidPlanError: what it returned does not fit.
+        Raises WindowFunctionError if the function raises, and InvalidPlanError if its return value does not fit.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class PerWindow(OverRows):
-    """A window function that is handed rows, one Python object each."""
+    """A window function that gets rows as Python objects."""
 
     function: WindowFunction
 
@@ -132,14 +116,7 @@ def called(
     function: object,
     call: Callable[[Any, TimeWindow, Sequence[Any]], Any],
 ) -> Results:
-    """What a function of the user's own returns for each window and its rows, one Python object each.
-
-    Args:
-        windows: what fires.
-        schema: the columns of the results.
-        function: for errors.
-        call: calls it with key, window and rows.
-    """
+    """Return a user function's results for each window and its rows as Python objects; ``function`` is for errors."""
     values: list[Any] = []
     counts = []
     for (key, window), inputs in zip(windows.bounds(), _elements(windows), strict=True):
@@ -155,14 +132,14 @@ def called(
 
 
 def _elements(windows: WindowedRows) -> Iterator[list[Any]]:
-    """The rows of each window as Python objects, one object for all windows that a row lies in."""
+    """Yield the rows of each window as Python objects; overlapping windows share the objects."""
     row_type = RowType(windows.rows.schema)
     if len(windows.order) > windows.rows.num_rows:
         elements, order = row_type.rows(windows.rows), windows.order.tolist()
         for begin, end in windows.pieces():
             yield [elements[place] for place in order[begin:end]]
         return
-    # No row is in two of them: then a few at a time, which the processor's cache holds, take two thirds of the time.
+    # Windows do not overlap here. Converting a few rows at a time, which fit the cache, takes two thirds of the time.
     for rows, begins in _runs(windows):
         elements = row_type.rows(rows)
         for begin, end in pairwise(begins.tolist()):
@@ -171,7 +148,7 @@ def _elements(windows: WindowedRows) -> Iterator[list[Any]]:
 
 @dataclass(frozen=True, slots=True)
 class TablePerWindow(OverRows):
-    """A function of key, window and an Arrow table (or a pandas frame) that returns such, or rows."""
+    """A function of key, window and an Arrow table (or a pandas frame) that returns the same kind, or rows."""
 
     function: Callable[[Any, TimeWindow, Any], Any]
     kind: Literal["arrow", "pandas"] = "arrow"
@@ -194,18 +171,17 @@ class TablePerWindow(OverRows):
 
 
 def _tables(windows: WindowedRows) -> Iterator[pa.Table]:
-    """The rows of each window as an Arrow table."""
     sorted_rows = windows.rows.take(pa.array(windows.order)).combine_chunks()
     for begin, end in windows.pieces():
         yield sorted_rows.slice(begin, end - begin)
 
 
 def _frames(windows: WindowedRows) -> Iterator[Any]:
-    """The rows of each window as a pandas frame of its own.
+    """Yield the rows of each window as a separate pandas frame.
 
-    A frame is cut from that of many windows, which takes a quarter of the time of making it from Arrow. Its types must be those
-    that the window's rows alone would give, whatever lies in other windows: where nulls decide (whole numbers become nullable,
-    truth values objects), windows that have some are made one by one.
+    Frames are sliced from a frame of many windows, in a quarter of the time that conversion from Arrow takes. Their types must
+    depend only on the window's own rows. Nulls change types (integers become nullable, booleans objects), so windows with such
+    nulls are converted one by one.
     """
     for table, begins in _runs(windows):
         alone = np.zeros(len(begins) - 1, np.bool_)
@@ -231,7 +207,7 @@ def _frames(windows: WindowedRows) -> Iterator[Any]:
 
 
 def _runs(windows: WindowedRows) -> Iterator[tuple[pa.Table, Int64s]]:
-    """The rows of some windows at a time, one window after the other, and where each begins; one more: their number."""
+    """Yield the rows of a few windows at a time, window by window, with the start of each window and finally the row count."""
     whole = windows.begins
     cuts = np.searchsorted(whole, np.arange(_IN_CACHE, whole[-1], _IN_CACHE))
     for first, last in pairwise(np.unique([0, *cuts, len(whole) - 1]).tolist()):
@@ -241,14 +217,10 @@ def _runs(windows: WindowedRows) -> Iterator[tuple[pa.Table, Int64s]]:
 
 
 class Collected:
-    """What a function returned for one window after the other, put together in one table with the declared columns.
+    """Combines a function's results for consecutive windows into one table with the declared columns.
 
-    Frames and Arrow tables of the same columns become columns together: one by one, a table of a row takes longer than the
-    function itself.
-
-    Args:
-        schema: the declared columns.
-        place: of each window key and bounds in words, for errors.
+    Frames and Arrow tables with the same columns are converted together: for one-row tables, separate conversion takes longer
+    than the function. ``place`` returns a window's key and bounds in words, for errors.
 
     >>> collected = Collected(pa.schema([("n", pa.int64())]))
     >>> for returned in (pa.table({"n": [1, 2]}), None, [(3,)]):
@@ -267,10 +239,9 @@ class Collected:
         self.counts: list[int] = []
 
     def add(self, returned: Any) -> None:
-        """Takes what the function returned for the next window: a table, a record batch, a frame, rows, or None.
+        """Add the function's result for the next window: a table, a record batch, a frame, rows, or None.
 
-        Raises:
-            InvalidPlanError: it is none of these, or (maybe only when more have come) does not fit.
+        Raises InvalidPlanError, possibly only in a later call, for other kinds of results and for results that do not fit.
         """
         returned, kind = _with_kind(returned)
         if kind != self._kind or len(self._run) == _AT_ONCE:
@@ -280,7 +251,7 @@ class Collected:
         self.counts.append(0 if returned is None else len(returned))
 
     def table(self) -> tuple[pa.Table, list[int]]:
-        """The columns of all results, and how many rows each window has."""
+        """Return the columns of all results, and the number of rows of each window."""
         self._flush()
         return pa.concat_tables(self._done), self.counts
 
@@ -298,7 +269,7 @@ class Collected:
 
 
 def _with_kind(returned: Any) -> tuple[Any, str]:
-    """Return what a function returned, a record batch as a table, and its kind: none, tables, frames, rows or other."""
+    """Return a function's result (a record batch as a table) and its kind: none, tables, frames, rows or other."""
     if isinstance(returned, pa.RecordBatch):
         returned = pa.Table.from_batches([returned])
     if returned is None:
@@ -311,7 +282,7 @@ def _with_kind(returned: Any) -> tuple[Any, str]:
 
 
 def _listed(returned: Any) -> Any:
-    """What was returned; what a generator yields as a list."""
+    """Return the result, with the items of a generator as a list."""
     return list(returned) if isinstance(returned, Iterator) else returned
 
 
@@ -329,7 +300,7 @@ def _from_others(returned: Sequence[Any], schema: pa.Schema, place: str) -> list
 
 
 def _from_tables(tables: Sequence[pa.Table], schema: pa.Schema, place: str) -> list[pa.Table]:
-    """Tables with the declared columns; those that have the same columns are cast together."""
+    """Return tables with the declared columns; those with equal columns are cast together."""
     found: list[pa.Table] = []
     for _, alike in groupby(tables, key=lambda table: table.schema):
         found.append(fitted(pa.concat_tables(alike), schema, place))
@@ -337,9 +308,9 @@ def _from_tables(tables: Sequence[pa.Table], schema: pa.Schema, place: str) -> l
 
 
 def _from_frames(frames: Sequence[Any], schema: pa.Schema, place: str) -> list[pa.Table]:
-    """Frames with the declared columns; put together where numpy can join their values without changing the type of any."""
+    """Return frames with the declared columns; they are combined if NumPy can join their values without changing a type."""
     filled = [frame for frame in frames if len(frame)]
-    # Of the empty ones too is known whether they have the columns.
+    # Empty frames must have the declared columns too.
     empty = [fitted(frame, schema, place) for frame in frames if not len(frame)][:1]
     if not filled or not len(schema):
         return [*empty, *(fitted(frame, schema, place) for frame in filled)]
@@ -378,15 +349,10 @@ def _objects(series: Any) -> list[Any]:
 
 
 def fitted(returned: Any, schema: pa.Schema, place: str) -> pa.Table:
-    """Return a table or frame with the declared columns.
+    """Return a table or frame with only the declared columns.
 
-    Args:
-        returned: the table or frame; it may have more columns.
-        schema: the declared columns.
-        place: key and window in words, for errors.
-
-    Raises:
-        InvalidPlanError: a column is missing or is there twice, or a value does not fit or would lose something.
+    Raises InvalidPlanError, with key and window from ``place``, for missing or duplicate columns and for values that do not fit
+    without loss.
     """
     columns: list[pa.Array] = []
     is_table = isinstance(returned, pa.Table)
@@ -431,7 +397,7 @@ def _named(error: Exception, key: Any, window: TimeWindow, rows: int) -> Excepti
 
 @dataclass(frozen=True, slots=True)
 class TableOfRows(WindowFunction):
-    """The same function for the row operator, which has rows: a table is made of those of each window."""
+    """A function over tables for the row operator: builds a table of each window's rows."""
 
     per_window: TablePerWindow
     rows: pa.Schema
@@ -447,7 +413,7 @@ class TableOfRows(WindowFunction):
 
 @dataclass(frozen=True, slots=True)
 class AllWindows(OverRows):
-    """A function of one Arrow table with all windows that fire: key columns, window_start, window_end, then the rows."""
+    """A function of one Arrow table with all firing windows: key columns, window_start, window_end, then the rows."""
 
     function: Callable[[pa.Table], Any]
 
@@ -459,7 +425,7 @@ class AllWindows(OverRows):
         raise NotImplementedError("its results have keys and windows of their own")
 
     def table(self, windows: WindowedRows) -> pa.Table:
-        """What the function is given. A row column that is called as a key or a bound is left out."""
+        """Return the function's input. A row column with the name of a key or bound is omitted."""
         lengths = np.diff(windows.begins)
         of = pa.array(np.repeat(np.arange(len(lengths)), lengths))
         columns = dict(zip(windows.keys.column_names, windows.keys.take(of).columns, strict=True))
@@ -470,12 +436,7 @@ class AllWindows(OverRows):
         return pa.table(columns)
 
     def main(self, windows: WindowedRows, schema: pa.Schema) -> pa.Table:
-        """Runs it; the rows of the main output.
-
-        Raises:
-            WindowFunctionError: it raised.
-            InvalidPlanError: what it returned does not fit.
-        """
+        """Return main-output rows; raise WindowFunctionError if the function raises, InvalidPlanError if its rows do not fit."""
         try:
             returned = self.function(self.table(windows))
         except Exception as error:
@@ -489,14 +450,10 @@ class AllWindows(OverRows):
 def grouped(
     rows: pa.Table, which: Iterable[Int64s], order: Int64s, keys: pa.Table, bounds: tuple[Int64s, Int64s]
 ) -> WindowedRows:
-    """Windows of rows in order.
+    """Group sorted rows into windows.
 
-    Args:
-        rows: the distinct rows.
-        which: what must be equal within a key and window, one number for each place of ``order``.
-        order: places in ``rows``, sorted by ``which``.
-        keys: the key columns of ``rows``.
-        bounds: start and end of the window of each place of ``order``.
+    ``order`` has places in ``rows``, sorted by the arrays ``which`` that are constant within a key and window. ``bounds`` has the
+    window bounds of each place.
     """
     changes = np.zeros(len(order), np.bool_)
     changes[:1] = True

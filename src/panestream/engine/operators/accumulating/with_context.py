@@ -1,4 +1,4 @@
-"""Process functions over the rows of windows, on columns: those of which is known that they keep nothing between their calls."""
+"""Columnar execution of process functions that are declared stateless."""
 
 from __future__ import annotations
 
@@ -14,12 +14,7 @@ from panestream.windowing.windows import TimeWindow
 
 
 class StatelessContext:
-    """The context of a process function that keeps no state. One object serves all windows that fire together.
-
-    Attributes:
-        current: the window that fires.
-        sent: by tag, what was sent to side outputs: the place of the window among those that fire, and the value.
-    """
+    """Context of a stateless process function for all firing windows; ``sent`` has side outputs by tag, with window places."""
 
     __slots__ = ("_now", "_place", "current", "sent")
 
@@ -31,7 +26,7 @@ class StatelessContext:
         self.sent: dict[str, list[tuple[int, Any]]] = {}
 
     def next(self, window: TimeWindow) -> StatelessContext:
-        """The same, for the next window."""
+        """Move to the next window."""
         self.current = window
         self._place += 1
         return self
@@ -57,7 +52,7 @@ class StatelessContext:
 
 @dataclass(frozen=True, slots=True)
 class PerWindowWithContext(OverRows):
-    """A process function that is handed rows, one Python object each, and keeps no state."""
+    """A stateless process function that gets rows as Python objects."""
 
     function: ProcessWindowFunction
 

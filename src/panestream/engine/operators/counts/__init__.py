@@ -1,1 +1,1 @@
-"""Count windows as columns: which rows of a key are together follows from how many came before."""
+"""Columnar count windows: a row's window follows from the number of its key's rows before it."""

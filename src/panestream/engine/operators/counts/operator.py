@@ -1,8 +1,8 @@
-"""The operator of count windows: the rows of all keys numbered, cut into panes and windows at once.
+"""The operator of count windows: numbers the rows of all keys and assigns them to panes and windows at once.
 
-The rows of a key are numbered from its last firing on, in the order of arrival. Its panes are numbered likewise: pane 0 begins
-with the first row after the firing; negative panes came before it and are still needed. All panes of all keys lie on one axis,
-key after key, so windows of one key are ranges on it and never reach into another.
+The rows of a key are numbered from its last firing, in order of arrival. Its panes are numbered in the same way: pane 0 begins
+with the first row after the firing, and negative panes are earlier ones still needed. The panes of all keys are on one axis, key
+after key, so the windows of a key are ranges of the axis and never include panes of another key.
 """
 
 from __future__ import annotations
@@ -36,39 +36,29 @@ INPUTS, PANES = "inputs", "panes"
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """The panes of all keys, one after the other.
-
-    Attributes:
-        low: the first pane of each key.
-        begin: where it lies on the axis; one more, the end of all.
-    """
+    """The panes of all keys, key after key: ``low`` is the first pane of each, ``begin`` its place, with the end of all last."""
 
     low: Ints
     begin: Ints
 
     def places(self, codes: Ints, panes: Ints) -> Ints:
-        """Where panes of keys lie."""
         return panes + (self.begin[:-1] - self.low)[codes]
 
     def panes(self, places: Ints) -> tuple[Ints, Ints]:
-        """The key and the pane of some places."""
+        """Return key and pane of places."""
         codes = np.repeat(np.arange(len(self.low)), np.diff(self.begin))[places]
         return codes, places - (self.begin[:-1] - self.low)[codes]
 
 
 @dataclass(frozen=True, slots=True)
 class Contents:
-    """The panes of the keys at hand, those of this micro-batch included.
+    """The panes of the micro-batch's keys, with its rows included.
 
     Attributes:
-        keys: the keys.
-        axis: where their panes lie.
-        rows: how many rows each key has since its last firing before this micro-batch.
-        fresh: how many rows of each key have come.
-        partials: one row for each pane, which is its place on the axis.
-        read: the pages that were read: all rows of theirs are here.
-        fired: how many windows of each key are complete now.
-        stored_keys: how many of the keys had panes in these pages.
+        rows: the number of rows of each key between its last firing and this micro-batch.
+        partials: one row for each pane, whose number is its place on ``axis``.
+        fired: the number of complete windows of each key.
+        stored_keys: the number of keys that had panes in the pages ``read``, all of whose rows are included.
     """
 
     keys: Keys
@@ -83,13 +73,7 @@ class Contents:
 
 @dataclass(frozen=True, slots=True)
 class CountSettings:
-    """What the operator must know of the query.
-
-    Attributes:
-        shape: when windows fire, and what.
-        aggregates: the recipes; ``aggregation``, which knows no keys, is what runs them.
-        input_types: the types of the aggregation's inputs, in order.
-    """
+    """The operator's part of the query. ``aggregation``, without keys, runs ``aggregates`` over inputs of ``input_types``."""
 
     shape: CountShape
     aggregates: tuple[Aggregate, ...]
@@ -108,7 +92,7 @@ class CountOperator(GroupOperator[Contents | None]):
         self._schema = pa.schema([*fields, *settings.aggregation.partial_schema])
         self._pages = KeyedPages(state, self._schema)
         super().__init__(plan, state, self._pages)
-        # State of before they were counted does not know how many there are.
+        # State older than this counter does not contain the number of keys.
         self._keys: int | None = self._saved.get("keys") if self._saved else 0
 
     def _kept(self) -> Mapping[str, Any]:
@@ -145,7 +129,7 @@ class CountOperator(GroupOperator[Contents | None]):
             return None
         output.metrics.windowed_rows = sum(table.num_rows for table in arrived)
         columns = [plain(column) for column in pa.concat_tables(arrived).columns]
-        # Whatever is done once per key is done with the distinct keys only.
+        # Process per-key steps with the distinct keys only.
         came = encode_keys(columns[: self._width], sum(table.num_rows for table in arrived))
         read = self._pages.holding(key_hashes(came.columns, came.count))
         stored = self._pages.read(read)
@@ -156,15 +140,10 @@ class CountOperator(GroupOperator[Contents | None]):
         return self._contents(keys, stored, codes[:known], columns[self._width :], codes[known:][came.codes], read)
 
     def _contents(self, keys: Keys, stored: pa.Table, old: Ints, inputs: list[pa.Array], new: Ints, read: Mask) -> Contents:
-        """Puts the rows that came into the panes of their keys.
+        """Add new rows to the panes of their keys.
 
-        Args:
-            keys: the keys at hand.
-            stored: the panes that were kept.
-            old: their keys.
-            inputs: event times where they are needed, and values, of the rows that came.
-            new: their keys.
-            read: the pages that the panes are from.
+        ``old`` and ``new`` are the key codes of the stored panes and of the new rows. ``inputs`` has event times, if needed, and
+        values. ``read`` marks the pages of the stored panes.
         """
         settings, count, rows = self._settings, keys.count, len(new)
         panes = numbers(plain(stored.column("pane")))
@@ -172,14 +151,14 @@ class CountOperator(GroupOperator[Contents | None]):
         since = np.zeros(count, np.int64)
         np.add.at(since, old, np.where(panes >= 0, held, 0))
         fresh = np.bincount(new, minlength=count)
-        # Which row of its key since the last firing is each?
+        # Number each row within its key since the last firing.
         order = stable_order(new)
         number = np.empty(rows, np.int64)
         number[order] = np.arange(rows) - np.repeat(np.cumsum(fresh) - fresh, fresh)
         came = self._shape.panes_of(number + since[new])
         low = self._shape.panes_of(since)
         np.minimum.at(low, old, panes)
-        # A key that has no row since then has panes from before.
+        # A key without rows since then has older panes.
         high = self._shape.panes_of(since + fresh - 1)
         begin = np.zeros(count + 1, np.int64)
         np.cumsum(high - low + 1, out=begin[1:])
@@ -198,9 +177,9 @@ class CountOperator(GroupOperator[Contents | None]):
         return fresh
 
     def _fire_complete(self, contents: Contents, output: GroupOutput) -> None:
-        """Emits the windows that are complete, key by key, in their order."""
+        """Emit complete windows, key by key, in order."""
         shape, axis, fired = self._shape, contents.axis, contents.fired
-        # Where everything that ever came is fired again and again, the last firing of the micro-batch supersedes the others.
+        # If each firing covers all rows so far, emit only the last firing of the micro-batch, which supersedes the others.
         firings = fired if shape.size is not None else np.minimum(fired, 1)
         total = int(firings.sum())
         if not total:
@@ -222,7 +201,7 @@ class CountOperator(GroupOperator[Contents | None]):
             self._keep(fresh)
 
     def _keep(self, contents: Contents) -> None:
-        """Writes the panes that later windows need, counted from the last firing now."""
+        """Write the panes that later windows need, numbered from the current last firing."""
         codes, panes, partials = self._needed(contents, contents.fired)
         if self._keys is not None:
             self._keys += len(np.unique(codes)) - contents.stored_keys
@@ -235,12 +214,12 @@ class CountOperator(GroupOperator[Contents | None]):
         self._pages.write(contents.read, changed, table, key_hashes(keys, len(panes)), nothing_is_due)
 
     def _needed(self, contents: Contents, fired: Ints) -> tuple[Ints, Ints, pa.Table]:
-        """The key, the pane and the partial of all that later windows need."""
+        """Return key, pane and partial of all that later windows need."""
         shape, partials = self._shape, contents.partials
         codes, panes = contents.axis.panes(numbers(plain(partials.column("pane"))))
         panes = panes - fired[codes] * shape.panes_per_slide
         if shape.size is None:
-            # What was fired once is one pane from then on.
+            # Rows that have fired once form one pane from then on.
             places = codes * 2 + np.maximum(panes, -1) + 1
             partials = self._settings.aggregation.merge([numbered(partials, places)])
             places = numbers(plain(partials.column("pane")))
@@ -250,5 +229,5 @@ class CountOperator(GroupOperator[Contents | None]):
 
 
 def numbered(partials: pa.Table, panes: Ints) -> pa.Table:
-    """Partials with other panes."""
+    """Replace the panes of partials."""
     return partials.set_column(0, partials.schema.field(0), pa.array(panes))

@@ -1,4 +1,4 @@
-"""What count windows fire: when, and over how many of the last rows of a key."""
+"""The shape of count windows: when they fire, and over how many rows."""
 
 from __future__ import annotations
 
@@ -9,14 +9,11 @@ from panestream.engine.kernels.columns import Ints
 
 @dataclass(frozen=True, slots=True)
 class CountShape:
-    """At every ``slide``-th row of a key, its last ``size`` rows (None: all that ever came).
+    """A firing at every ``slide``-th row of a key, over its last ``size`` rows (all rows if None).
 
-    The rows of a key are numbered from its last firing on. Panes lie between the places where windows end, every ``slide`` rows,
-    and those where they begin: one for each slide where the slide divides the size, else two of unequal length. So a window is a
-    whole number of panes, and a row is aggregated once, however many windows overlap.
-
-    Attributes:
-        size, slide: see above; ``size >= slide``.
+    The rows of a key are numbered from its last firing. Pane bounds are the ends of windows, every ``slide`` rows, and their
+    beginnings. A slide has one pane if it divides the size, and otherwise two of unequal length. A window is therefore a whole
+    number of panes, and each row is aggregated once, however many windows overlap. ``size`` is at least ``slide``.
 
     >>> CountShape(100, 100).panes_per_window, CountShape(100, 7).panes_per_window
     (1, 29)
@@ -27,28 +24,27 @@ class CountShape:
 
     @property
     def _beginning(self) -> int:
-        """After how many rows of a slide a window begins; 0: where it ends."""
+        """The number of rows of a slide before a window begins; 0 if it begins where another ends."""
         return 0 if self.size is None or self.size % self.slide == 0 else self.slide - self.size % self.slide
 
     @property
     def panes_per_slide(self) -> int:
-        """One or two."""
         return 2 if self._beginning else 1
 
     @property
     def panes_per_window(self) -> int | None:
-        """How many panes a window is made of; None: all there are."""
+        """The number of panes of a window, or None for all panes."""
         if self.size is None:
             return None
         return self.size // self.slide * self.panes_per_slide + (1 if self._beginning else 0)
 
     @property
     def first_kept(self) -> int:
-        """The first pane that the next window has, counted from the last firing."""
+        """The first pane of the next window, counted from the last firing."""
         return -1 if self.panes_per_window is None else self.panes_per_slide - self.panes_per_window
 
     def panes_of(self, rows: Ints) -> Ints:
-        """The panes of rows by their numbers since the last firing."""
+        """Return the panes of rows, given their numbers since the last firing."""
         slides = rows // self.slide
         if not self._beginning:
             return slides

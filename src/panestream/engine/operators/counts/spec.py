@@ -26,12 +26,12 @@ from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.triggers import CountTrigger, PurgingTrigger
 
 _INSTANT = pa.timestamp("us")
-"""What event times travel as: the payload drops the decimal places that they have in common."""
+"""The type of event times in the exchange: the payload removes their common decimal places."""
 
 
 @dataclass(frozen=True, slots=True)
 class CountSpec(CountSettings, OperatorSpec):
-    """Count windows and the count trigger on global windows, declared aggregates."""
+    """Count windows, and the count trigger on global windows, with declared aggregates."""
 
     @property
     def name(self) -> str:
@@ -57,12 +57,12 @@ class CountSpec(CountSettings, OperatorSpec):
         times = [pa.array(chunk.times).view(_INSTANT)] if self.aggregation.needs_timestamps else []
         columns = [*chunk.keys, *times, *chunk.values]
         if not columns:
-            # Rows of one key that are only counted: something must say how many they are.
+            # Without keys and values, a column of nulls records the number of rows.
             columns = [pa.nulls(len(chunk.times))]
         yield INPUTS, pa.Table.from_arrays(columns, schema=self.part_schema(plan, INPUTS))
 
     def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
-        """Keys, event time where an aggregate needs it, values."""
+        """Return keys, event time if an aggregate needs it, and values."""
         types = [*plan.key_schema.types, *([_INSTANT] if self.aggregation.needs_timestamps else []), *self.input_types]
         return pa.schema([(str(place), type_) for place, type_ in enumerate(types or [pa.null()])])
 
@@ -97,7 +97,7 @@ class CountSpec(CountSettings, OperatorSpec):
 
 
 def counts_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:
-    """Global windows with a count trigger, over declared aggregates: purging, with the evictor of count windows, or with none."""
+    """Plan global windows with a count trigger (purging, with a count evictor, or plain) over declared aggregates."""
     if type(window.assigner) is not GlobalWindows or not isinstance(asked, DeclaredAggregates):
         return None
     shape = "every firing was asked for" if window.every_firing else _shape(window)
@@ -112,7 +112,7 @@ def counts_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | N
 
 
 def _shape(window: WindowSpec) -> CountShape | str:
-    """What the windows fire, or why that is not known in columns. A count of 0 fires at every row, like 1."""
+    """Return the shape of the windows, or why columns do not support them. A count of 0 fires at every row, like 1."""
     trigger, evictor = window.trigger, window.evictor
     purges = type(trigger) is PurgingTrigger
     inner = trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
@@ -128,11 +128,11 @@ def _shape(window: WindowSpec) -> CountShape | str:
 
 
 def count_views(plan: WindowPlan, settings: CountSettings, saved: StateTables, group: int) -> StateViews:
-    """The views of a key group; the arguments are those of :func:`~panestream.engine.operators.panes.spec.pane_views`."""
+    """Return the views of a key group, as :func:`~panestream.engine.operators.panes.spec.pane_views` does."""
     table, aggregation = saved.table(PANES), settings.aggregation
     keys = encode_keys(key_columns(table, plan.key_schema), table.num_rows)
     codes = keys.codes.astype(np.int64)
-    # All panes of a key as one, in their order.
+    # Combine all panes of a key, in their order.
     order = pa.array(stable_order(codes, integers(table, "pane")))
     columns = [pa.array(codes), *named_columns(table, ["rows"]), *partials_found(table, saved.header, aggregation)]
     partials = with_types([column.take(order) for column in columns], aggregation.partial_schema)

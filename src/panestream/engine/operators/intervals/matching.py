@@ -1,4 +1,4 @@
-"""Which rows of one table lie in the intervals of the rows of another, of the same key: all at once, by sorting."""
+"""Matching of rows with the intervals of another table's rows of the same key, by sorting all at once."""
 
 from __future__ import annotations
 
@@ -15,13 +15,7 @@ from panestream.engine.kernels.pairs import numbered
 
 @dataclass(frozen=True, slots=True)
 class Matches:
-    """For each row of the left the rows of the right in its interval.
-
-    Attributes:
-        order: the rows of the right by key and time.
-        begins: where in ``order`` the interval of each left row begins.
-        counts: how many rows lie in it.
-    """
+    """The right rows by key and time (``order``), with the start and the row count of each left row's interval in it."""
 
     order: Ints
     begins: Ints
@@ -31,17 +25,13 @@ class Matches:
     def of(
         cls, left: Sequence[pa.ChunkedArray], right: Sequence[pa.ChunkedArray], times: tuple[Ints, Ints], bounds: tuple[int, int]
     ) -> Matches:
-        """Finds them. A row whose key has a null finds none, as in SQL.
+        """Match rows by key columns, times and bounds. Keys with nulls match nothing, as in SQL.
 
-        Args:
-            left: the key columns of the left.
-            right: those of the right.
-            times: of the left rows, and of the right.
-            bounds: a right row matches from the left one's time and the first of these on, to its time and the second, inclusive.
+        A right row matches if its time is from the left time plus the first bound to the left time plus the second, inclusive.
         """
         ours, theirs, _ = numbered(left, right)
         instants, ranks = np.unique(times[1], return_inverse=True)
-        # Times as ranks: key and rank fit one number, whatever the times are.
+        # With times as ranks, key and rank fit one number for all times.
         width = len(instants) + 1
         place = theirs * width + ranks
         order = stable_order(place)
@@ -57,7 +47,7 @@ class Matches:
         return cls(order, begins, counts)
 
     def of_rows(self, rows: Ints) -> Ints:
-        """The right rows of some left ones, end to end."""
+        """Return the right rows that match ``rows``, concatenated."""
         return self.order[spans(self.begins[rows], self.counts[rows])]
 
 

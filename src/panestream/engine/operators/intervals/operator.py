@@ -1,7 +1,7 @@
-"""The interval join: rows of both streams rest until no row can come that lies in their interval.
+"""The interval join: stores rows of both streams until no row can arrive in their interval.
 
-A pair leaves in the micro-batch in which the later of its rows comes, a row without a partner in the one that moves the watermark
-past its interval. Which rows had a partner is not kept: when a row is over, the rows that it could have met are still there.
+A pair is emitted in the micro-batch in which its later row arrives, and a row without a partner when the watermark passes its
+interval. The state does not record partners, because all rows that a row could have matched are still available at that time.
 """
 
 from __future__ import annotations
@@ -27,23 +27,22 @@ from panestream.engine.storage.state_tables import StateTables, key_fields, name
 from panestream.windowing.time import MIN_TIMESTAMP
 
 WHOLE = "whole"
-"""The column with whole rows, which cross for the late output and are not kept."""
+"""The column with whole rows, which cross the exchange for the late output and are not stored."""
 TIME = "time"
-"""The column of state tables with the event time."""
+"""The event-time column of state tables."""
 _ROW = "row"
 _MOST_MERGED = 1 << 18
-"""Runs of rows are merged up to so many: merging saves calls, and nothing else."""
+"""Maximum number of rows in a merged run. Merging only saves calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class IntervalSettings:
-    """What the operator must know of the query.
+    """The operator's part of the query.
 
     Attributes:
-        lower, upper: a right row meets a left one from the left one's time plus ``lower`` to its time plus ``upper``, inclusive.
+        lower, upper: a right row matches from the left row's time plus ``lower`` to its time plus ``upper``, inclusive.
         how: ``inner``, ``left``, ``right`` or ``full``.
-        left, right: what is kept of a row of each side, as structs.
-        keys: the key columns.
+        left, right: the stored part of each side's rows, as structs.
     """
 
     lower: int
@@ -54,24 +53,23 @@ class IntervalSettings:
     keys: pa.Schema
 
     def row_of(self, side: str) -> pa.DataType:
-        """What is kept of a row of a side."""
         return self.left if side == LEFT else self.right
 
     def schema_of(self, side: str) -> pa.Schema:
-        """The rows of a side as they rest, by time. The names are our own: the user's may be any."""
+        """Return the columns of a side's stored rows. The names are generated because users' names are arbitrary."""
         return pa.schema([*key_fields(self.keys), pa.field("pane", pa.int64()), pa.field(_ROW, self.row_of(side))])
 
     def over(self, side: str) -> int:
-        """How long after its time no row can come any more that a row of the side could meet."""
+        """Return how long after the time of a side's row partners can still arrive."""
         return self.upper if side == LEFT else -self.lower
 
     def kept_for(self, side: str) -> int:
-        """How long after its time a row of a side is kept: for rows to come, and to be seen when those that met it are over."""
+        """Return how long after its time a row is stored: for its partners, and for the outer check of rows that it matched."""
         own, other = self.over(side), self.over(RIGHT if side == LEFT else LEFT)
         return own + max(other, 0) if self.is_outer(RIGHT if side == LEFT else LEFT) else own
 
     def is_outer(self, side: str) -> bool:
-        """Whether rows of a side come without a partner, too."""
+        """Return whether rows of a side are also emitted without a partner."""
         return self.how in (FULL_OUTER, LEFT_OUTER if side == LEFT else RIGHT_OUTER)
 
 
@@ -89,7 +87,7 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
     # -- rows ----------------------------------------------------------------------------------------------------------
 
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Mapping[str, pa.Table]:
-        """The rows of each side that are not late, by time."""
+        """Return the rows of each side that are not late, by time."""
         fresh, late = {}, []
         for side in SIDES:
             schema, arrived = self._settings.schema_of(side), batch.of(side)
@@ -105,7 +103,7 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
         return fresh
 
     def _late_rows(self, late: list[tuple[str, pa.Table]]) -> Iterator[pa.Table]:
-        """As rows of the two streams: a column for each, null where a row is of the other."""
+        """Yield late rows with a column per stream, null for rows of the other stream."""
         schema = self._plan.row_schema or pa.schema([])
         for side, rows in late:
             columns = [rows.column(WHOLE) if name == side else pa.nulls(rows.num_rows, schema.field(name).type) for name in SIDES]
@@ -115,7 +113,7 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
 
     def _fire(self, fresh: Mapping[str, pa.Table], step: TimeStep, output: GroupOutput) -> Mapping[str, pa.Table]:
         settings, left, right = self._settings, fresh[LEFT], fresh[RIGHT]
-        # New rows of the left meet all of the right, kept ones the new: so no pair comes twice.
+        # New left rows meet all right rows, stored left rows only the new ones, so that no pair is emitted twice.
         known = self._near(RIGHT, left, (settings.lower, settings.upper))
         self._emit_pairs(left, pa.concat_tables([known, right]), output)
         self._emit_pairs(self._near(LEFT, right, (-settings.upper, -settings.lower)), right, output)
@@ -125,7 +123,7 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
         return fresh
 
     def _near(self, side: str, rows: pa.Table, bounds: tuple[int, int]) -> pa.Table:
-        """The kept rows of a side that ``rows`` of the other may meet, by time alone."""
+        """Return the stored rows of a side that may match ``rows`` of the other, by time alone."""
         blocks = self._blocks[side]
         if not rows.num_rows:
             return blocks.schema.empty_table()
@@ -134,7 +132,7 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
         return pa.concat_tables(found) if found else blocks.schema.empty_table()
 
     def _matches(self, left: pa.Table, right: pa.Table, bounds: tuple[int, int]) -> Matches:
-        """Of each row of the one table the rows of the other that lie between the bounds of it."""
+        """Return the matches of each row of one table within its bounds in the other."""
         ours, theirs = ([*one.columns[: self._width]] for one in (left, right))
         return Matches.of(ours, theirs, (left.column("pane").to_numpy(), right.column("pane").to_numpy()), bounds)
 
@@ -151,9 +149,9 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
         self._emit(left, rows, lists, output)
 
     def _emit_alone(self, side: str, fresh: Mapping[str, pa.Table], step: TimeStep, output: GroupOutput) -> None:
-        """The rows of a side whose time is over, and that met none."""
+        """Emit rows of a side without a partner after their time is over."""
         over, other = self._settings.over(side), RIGHT if side == LEFT else LEFT
-        # Times are within ±2**62, and so are these bounds: nothing overflows.
+        # Times are within ±2**62, and so are these bounds, so that sums do not overflow.
         until, since = (time if abs(time) > BEYOND_ALL else time - over for time in (step.after, step.before))
         due = [rows for rows in self._blocks[side].read(max(since, -BEYOND_ALL), min(until, BEYOND_ALL)) if rows.num_rows]
         own = fresh[side]
@@ -170,7 +168,7 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
         self._emit(rows, alone, (ones, none) if side == LEFT else (none, ones), output)
 
     def _emit(self, rows: pa.Table, of: Ints, lists: tuple[pa.Array, pa.Array], output: GroupOutput) -> None:
-        """Emits lists of rows of both sides, with the keys of some rows."""
+        """Emit lists of rows of both sides, with the keys of the rows ``of``."""
         if not len(of):
             return
         keys = [one_chunk(column).take(pa.array(of)) for column in rows.columns[: self._width]]
@@ -209,12 +207,12 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
             blocks.append(by_time([with_types(named_columns(table, self._saved_names(side)), blocks.schema)]))
 
     def _saved_names(self, side: str) -> list[str]:
-        """The columns of state tables: what is a pane here is the time of the row."""
+        """Return the columns of state tables, in which the pane is called the time of the row."""
         return [TIME if name == "pane" else name for name in self._settings.schema_of(side).names]
 
 
 def by_time(tables: Sequence[pa.Table]) -> pa.Table:
-    """Rows in the order of their times, those of one time as they are given."""
+    """Sort rows by time, keeping the given order at equal times."""
     table = pa.concat_tables(tables)
     times = table.column("pane").to_numpy()
     ordered = bool((times[1:] >= times[:-1]).all())

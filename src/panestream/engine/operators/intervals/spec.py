@@ -1,4 +1,4 @@
-"""Interval joins of two streams: what crosses the exchange, what rests, what comes out."""
+"""Interval joins of two streams: exchange, state and output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class IntervalSpec(IntervalSettings, OperatorSpec):
-    """Each row of the left with the rows of the right around its time."""
+    """An interval join of each left row with the right rows around its time."""
 
     @property
     def name(self) -> str:
@@ -95,7 +95,7 @@ class IntervalSpec(IntervalSettings, OperatorSpec):
 
 
 def interval_views(plan: WindowPlan, settings: IntervalSettings, saved: StateTables, group: int) -> StateViews:
-    """The views of a key group; the arguments are those of :func:`~panestream.engine.operators.panes.spec.pane_views`."""
+    """Return the views of a key group, as :func:`~panestream.engine.operators.panes.spec.pane_views` does."""
     rows = pa.schema([pa.field(side, settings.row_of(side)) for side in SIDES])
     schemas, shown = ViewSchemas(plan, group, rows), []
     for side in SIDES:

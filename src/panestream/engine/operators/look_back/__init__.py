@@ -1,1 +1,1 @@
-"""Look-back windows as columns: for each row the aggregates of the rows of its key before it."""
+"""Columnar look-back windows: for each row, aggregates of its key's rows before it."""

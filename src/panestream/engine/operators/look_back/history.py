@@ -1,19 +1,19 @@
-"""The history of look-backs: what of rows that are out, or will be, later rows still look back to.
+"""The history of look-backs: the parts of emitted and waiting rows that later rows still need.
 
-Rows rest as partials by key and instant. Those that time has passed are *settled*: no row comes between them any more. Settled
-partials lie in blocks by slice of time, and of each slice there is one partial for each key besides. Of a slice in which no
-window of a micro-batch begins or ends, that partial is all there is to read::
+Rows are stored as partials by key and instant. They are *settled* when time has passed them, because no row can arrive between
+them. Settled partials are in blocks by slice of time, and each slice also has one partial per key. If no window of a micro-batch
+begins or ends in a slice, only that partial is read::
 
     time       ----+--------+--------+--------+--------+--------+---->
     slices         |   raw  | merged | merged | merged |   raw  |  recent
     first window       [..........................................]
     last window           [.........................................]
 
-So a micro-batch reads the slices in which its windows begin and end; for the time between, of a key a partial for each slice.
+So a micro-batch reads the slices in which its windows begin and end, and one partial per key and slice in between.
 
-That gives the bits that rows alone give only where partials may be merged in any grouping: not sums of floating point, nor what
-a user's function merges. Of these there are no slices, and the whole look-back is read. It is, too, while micro-batches are not
-small beside the look-back: most slices would have edges in them.
+Results equal those from single rows bit for bit only if partials merge exactly in any grouping, unlike floating-point sums and
+user-defined merges. Without exact merging there are no slices, and the whole look-back is read. It is also read while
+micro-batches are not small compared with the look-back, because most slices would contain edges.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from panestream.windowing.assigners.look_back import LookBackWindows
 from panestream.windowing.time import MIN_TIMESTAMP
 
 RECENT, SETTLED, SLICES = "history", "settled", "slices"
-"""The spaces of state: rows that time has not passed or whose slice is not over; those that are settled; merged ones."""
+"""State spaces: recent rows (not passed by time, or in an unfinished slice), settled rows, and merged slices."""
 MOST_MERGED = 1 << 18
-"""Runs of rows are merged up to so many: merging saves calls, and nothing else."""
+"""Maximum number of rows in a merged run. Merging only saves calls."""
 _IN_A_LOOK_BACK = 64
-"""So many slices make a look-back. A micro-batch reads two or three slices of rows, and for each key up to so many partials: the
-more slices, the less of the one and the more of the other. Where a key has thousands of rows, both are some hundredths."""
+"""Number of slices in a look-back. A micro-batch reads two or three slices of rows, and up to this many partials per key. More
+slices mean fewer rows and more partials. For keys with thousands of rows, both are a few hundredths of the rows."""
 SHORTEST = 8
-"""Units of time in the shortest look-back that has slices: a slice has two instants, and some must lie between the edges."""
+"""Shortest look-back with slices, in units of time: a slice has two instants, and some must be between the edges."""
 _SMALL = 4
-"""Slices settle in micro-batches in which time moves by less than this part of the look-back."""
+"""Slices settle in micro-batches in which time advances by less than this fraction of the look-back."""
 _BLOCK_ROWS = 1 << 12
-"""Slices with fewer rows lie in a block together: a call more costs more than so many rows."""
+"""Slices with fewer rows share a block: an extra call costs more than this many rows."""
 _MOST_BLOCKS = 4
-"""What settles with one micro-batch is cut into few blocks, however many slices it has."""
+"""Maximum number of blocks written when a micro-batch settles slices."""
 _WORTH = 2
-"""A slice has partials of its own where its rows are so many times as many."""
+"""A slice gets merged partials if it has at least this many times more rows."""
 
 
 class Span(NamedTuple):
-    """Some spans of time in one store."""
+    """Spans of time in one store."""
 
     blocks: PaneBlocks
     low: Ints
@@ -61,32 +61,21 @@ class Span(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """How many rows the blocks have that :meth:`scan` reads."""
+        """The number of rows in the blocks that :meth:`scan` reads."""
         return sum(block.rows for block in self.blocks.in_spans(self.low, self.end))
 
     def scan(self) -> Iterator[pa.Table]:
-        """The rows, block after block."""
+        """Yield the rows, block by block."""
         return self.blocks.scan_spans(self.low, self.end)
 
 
 def slice_length(keyed: Aggregation, longest: int) -> int:
-    """How long slices are; 0: there are none, all is read.
-
-    Args:
-        keyed: the aggregates.
-        longest: how far rows look back.
-    """
+    """Return the length of slices for the longest look-back, or 0 for reading all rows without slices."""
     return max(2, -(-longest // _IN_A_LOOK_BACK)) if keyed.merges_exactly and longest >= SHORTEST else 0
 
 
 class History:
-    """The history of a key group.
-
-    Args:
-        state: of the key group.
-        keyed: the aggregates by key and instant.
-        longest: how far rows look back.
-    """
+    """The history of a key group. ``keyed`` aggregates by key and instant, and ``longest`` is the longest look-back."""
 
     def __init__(self, state: SealedState, keyed: Aggregation, longest: int) -> None:
         self._keyed = keyed
@@ -101,23 +90,18 @@ class History:
         self._plain: Ints = np.zeros(0, np.int64)
 
     def resume(self, saved: Mapping[str, Any]) -> None:
-        """Goes on from what :meth:`kept` gave; the stores have their indexes already."""
+        """Restore the values of :meth:`kept`; the stores already have their indexes."""
         self._length, self._until = saved["slice"], saved["settled"]
         self._plain = np.asarray(saved["plain"], np.int64)
 
     def kept(self) -> dict[str, Any]:
-        """What the meta record keeps: the length of slices; up to where all is settled; the slices that have no partials."""
+        """Return values for the meta record: slice length, end of the settled time, slices without merged partials."""
         return {"slice": self._length, "settled": self._until, "plain": self._plain.tolist()}
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def near(self, times: Ints, look_backs: Sequence[LookBackWindows]) -> list[Span]:
-        """What rows at some times need of it, the look-backs of each; at least one.
-
-        Args:
-            times: of the rows. All are later than what was emitted before.
-            look_backs: all that the query has.
-        """
+        """Return the history, at least one span, for look-backs from ``times``, which must be later than all emitted rows."""
         least, most = int(times.min()), int(times.max())
         first = least - max(one.size for one in look_backs)
         end = most + max(one.following for one in look_backs) + 1
@@ -141,7 +125,7 @@ class History:
         ]
 
     def _edges(self, times: Ints, look_backs: Sequence[LookBackWindows]) -> Ints:
-        """The slices in which rows lie, or their windows begin or end; ascending. Now and then one more, never one less."""
+        """Return the slices, ascending, in which rows are or windows begin or end; possibly too many, never too few."""
         length, least, most = self._length, int(times.min()), int(times.max())
         own = np.unique(times // length)
         low, high = np.maximum(own * length, least), np.minimum((own + 1) * length - 1, most)
@@ -152,25 +136,22 @@ class History:
         return np.unique(np.concatenate(found))
 
     def all_from(self, first: int) -> pa.Table:
-        """The partials from a time on, one for each key and instant."""
+        """Return the partials from a time on, one per key and instant."""
         recent = self._recent.read(max(first, self._until), BEYOND_ALL)
         return self._keyed.merge([*self._settled.read(first, BEYOND_ALL), *recent])
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def add(self, fresh: pa.Table, before: int, passed: int, needed: int) -> None:
-        """Adds what a micro-batch brought.
+        """Add the rows of a micro-batch as partials by key and instant, sorted by time.
 
-        Args:
-            fresh: partials by key and instant, sorted by time.
-            before: up to this time no row could come any more when it began.
-            passed: the same when it is over.
-            needed: what is older is looked back to by none.
+        No row at or before ``before`` could arrive when it started, nor at or before ``passed`` at its end. Nothing before
+        ``needed`` is read again.
         """
         if self._length and passed != MIN_TIMESTAMP and (passed - before) * _SMALL < self._longest:
             until = min((passed + 1) // self._length * self._length, BEYOND_ALL)
             if until > self._until:
-                # Before it is settled, so that it is written once.
+                # Settle before writing, so that each row is written once.
                 over = [*self._recent.read(max(self._until, needed), until), pane_range(fresh, needed, until)]
                 self._until = until
                 self._settle([table for table in over if table.num_rows], needed)
@@ -185,23 +166,23 @@ class History:
             self._plain = self._plain[self._plain >= needed // self._length]
 
     def put(self, history: pa.Table) -> None:
-        """Adds the history of a key group that has none; it is settled with the next micro-batch."""
+        """Add the history of a new key group; it settles with the next micro-batch."""
         self._recent.append(history)
 
     def _settle(self, tables: Sequence[pa.Table], needed: int) -> None:
-        """Writes whole slices: their rows, and partials of them where these are far fewer."""
+        """Write whole slices: their rows, and merged partials if these are far fewer."""
         if not tables:
             return
         rows = self._keyed.merge(tables)
         numbers_ = _panes(rows) // self._length
         begins = np.flatnonzero(runs(numbers_))
         at = rows.schema.get_field_index("pane")
-        # By time, so that of each key earlier instants come before later ones.
+        # Sorted by time, so that a key's earlier instants come first.
         merged = self._keyed.merge([rows.set_column(at, rows.schema.field(at), pa.array(numbers_ * self._length))])
         of, fewer = np.unique(_panes(merged) // self._length, return_counts=True)
         many = np.diff(np.append(begins, len(numbers_)))
         self._plain = np.union1d(self._plain, of[fewer * _WORTH > many])
-        # Where a slice begins before what is needed, some window begins in it: never is all of it read.
+        # If a slice begins before ``needed``, some window begins in it, so that it is never read as a whole.
         whole = ~np.isin(_panes(merged) // self._length, self._plain) & (_panes(merged) >= needed)
         self._slices.append(merged.filter(pa.array(whole)))
         least = max(_BLOCK_ROWS, len(numbers_) // _MOST_BLOCKS)

@@ -1,12 +1,12 @@
-"""The look-back operator: for every row that time has passed, the aggregates of its key's rows near it; all keys at once.
+"""The look-back operator: for every row passed by time, aggregates of its key's nearby rows, for all keys at once.
 
-Two things rest. *Waiting rows*, with the columns that results have, until the watermark has passed them (and what follows them).
-The *history*: partials of each key and instant, until no later row looks back so far. So a row rests whole for as long as rows
-come out of order, and as a narrow partial for as long as the look-back is. What a micro-batch reads of the history is told in
-:mod:`~panestream.engine.operators.look_back.history`.
+State has two parts. *Waiting rows*, with the result columns, remain until the watermark has passed them and the time that follows
+them. The *history* has partials of each key and instant, until no later row looks back to them. So a row is stored whole while
+rows may come out of order, and as a narrow partial for the length of the look-back.
+:mod:`~panestream.engine.operators.look_back.history` describes which part of the history a micro-batch reads.
 
-That results are right needs one thing: when a row is emitted, no row can come any more that belongs into its window. So a row is
-late as soon as the watermark has reached its time, whatever it could still have been part of.
+Results are correct because no row can arrive in the window of an emitted row. Therefore a row is late as soon as the watermark
+has reached its time, even if later windows could still contain it.
 """
 
 from __future__ import annotations
@@ -41,24 +41,20 @@ from panestream.windowing.assigners.look_back import LookBackWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 WAITING, HISTORY = "waiting", "history"
-"""What rests; the pane of both is the event time itself."""
+"""The state tables; the pane of both is the event time itself."""
 
 _MANY_FOR_EACH = 4
-"""Where the history has so many partials for each row that asks, those of other keys are left out before anything is sorted."""
+"""If the history has this many times more partials than there are rows, other keys' partials are removed before sorting."""
 
 
 @dataclass(frozen=True, slots=True)
 class LookBackSettings:
-    """What the operator must know of the query.
+    """The operator's part of the query.
 
     Attributes:
-        look_backs: by label.
-        aggregates: the recipes.
-        bare: what runs them, over places on a line; it knows no keys.
-        keyed: the same by key and instant: of its partials is the history.
-        texts: the inputs with the columns of the row, by which the plan knows them.
-        kept: these columns as the results have them.
-        keys: the key columns.
+        bare: the aggregation over places on a line, without key columns.
+        keyed: the aggregation by key and instant, whose partials are the history.
+        texts, kept: the plan's expressions for the row columns in results, and these columns.
     """
 
     look_backs: Mapping[str, LookBackWindows]
@@ -71,12 +67,11 @@ class LookBackSettings:
 
     @property
     def all_inputs(self) -> tuple[str, ...]:
-        """What crosses the exchange: each expression once."""
+        """The inputs that cross the exchange, each expression once."""
         return tuple(dict.fromkeys((*self.bare.inputs, *self.texts)))
 
     @property
     def input_types(self) -> tuple[pa.DataType, ...]:
-        """The types of :attr:`all_inputs`."""
         known = dict(zip(self.texts, self.kept.types, strict=True)) | dict(
             zip(self.bare.inputs, self.bare.input_types, strict=True)
         )
@@ -84,29 +79,24 @@ class LookBackSettings:
 
     @property
     def longest(self) -> int:
-        """How far back the history is needed."""
+        """The maximum time that rows look back."""
         return max(one.size for one in self.look_backs.values())
 
     @property
     def ahead(self) -> int:
-        """How long after a row its results are known."""
+        """The maximum time after a row until its results are known."""
         return max(one.following for one in self.look_backs.values())
 
     @property
     def waiting_schema(self) -> pa.Schema:
-        """Keys, event time, the columns of the row, and which row came first. The names are our own: the user's may be any."""
+        """Keys, event time, row columns and arrival number. The names are generated because users' names are arbitrary."""
         row = [pa.field(f"row {place}", field.type) for place, field in enumerate(self.kept)]
         return pa.schema([*key_fields(self.keys), pa.field("pane", pa.int64()), *row, pa.field("arrival", pa.int64())])
 
 
 @dataclass(frozen=True, slots=True)
 class FreshRows:
-    """What a micro-batch brings.
-
-    Attributes:
-        rows: with the columns of waiting rows, in the order of arrival.
-        partials: by key and instant, sorted by time.
-    """
+    """A micro-batch's rows like waiting rows, in order of arrival, and their partials by key and instant, sorted by time."""
 
     rows: pa.Table
     partials: pa.Table
@@ -130,7 +120,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         return {"arrived": self._arrived, "history": self._history.kept()}
 
     def _emitted(self, watermark: int) -> int:
-        """Rows up to this time have been emitted when the watermark stands there."""
+        """Return the time up to which rows have been emitted at a watermark."""
         if watermark in (MIN_TIMESTAMP, MAX_TIMESTAMP):
             return -BEYOND_ALL if watermark == MIN_TIMESTAMP else BEYOND_ALL
         return watermark - self._settings.ahead
@@ -167,7 +157,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         return fresh
 
     def _emit_computed(self, rows: pa.Table, fresh: pa.Table, output: GroupOutput) -> None:
-        """Emits rows with their results, key by key in the order of time."""
+        """Emit rows with their results, key by key in order of time."""
         settings = self._settings
         times = _pane(rows)
         partials, keys = self._near(rows, times, fresh)
@@ -193,7 +183,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         self._emit_main(pa.Table.from_arrays(columns, schema=self._plan.main_schema), len(codes), output)
 
     def _near(self, rows: pa.Table, times: Ints, fresh: pa.Table) -> tuple[pa.Table, Keys]:
-        """The partials that some rows look back to, older before newer; and the keys of them and of these rows behind them."""
+        """Return the partials that rows look back to, older first, and the keys of these partials followed by the rows' keys."""
         settings = self._settings
         ours = pane_range(fresh, int(times.min()) - settings.longest, int(times.max()) + settings.ahead + 1)
         partials = pa.concat_tables([*self._history_of(rows, times, ours.nbytes), ours])
@@ -201,10 +191,9 @@ class LookBackOperator(GroupOperator[FreshRows]):
         return partials, encode_keys([plain(column) for column in both], partials.num_rows + rows.num_rows)
 
     def _history_of(self, rows: pa.Table, times: Ints, size: int) -> Iterator[pa.Table]:
-        """The history that some rows need, block after block; where few rows ask, of their keys alone, so that little is sorted.
+        """Yield the history that rows need, block by block; if there are few rows, only their keys, so that less is sorted.
 
-        Raises:
-            MemoryLimitError: it is too much to be taken into memory.
+        Raises MemoryLimitError if the history is too large for memory.
         """
         spans = self._history.near(times, list(self._settings.look_backs.values()))
         few = sum(span.rows for span in spans) > _MANY_FOR_EACH * rows.num_rows
@@ -224,7 +213,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         return key_hashes([plain(column) for column in table.columns[: self._width]], table.num_rows)
 
     def _on_a_line(self, partials: pa.Table, order: Ints, places: Ints) -> pa.Table:
-        """The partials of each place, of an aggregation that knows no keys; at least one: rows look back to themselves."""
+        """Return the partials of each place, without key columns; not empty, because rows look back to themselves."""
         bare = self._settings.bare
         at = pa.array(order)
         columns = [pa.array(places), *(column.take(at) for column in partials.columns[self._width + 1 :])]
@@ -235,7 +224,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
 
     def _close(self, fresh: FreshRows, step: TimeStep) -> None:
         emitted = self._emitted(step.after)
-        # What comes from now on is later than the watermark, and looks back from there; what waits, from the first that waits.
+        # New rows are later than the watermark and look back from it; waiting rows look back from the first one.
         needed = emitted + 1 - self._settings.longest
         waiting = fresh.rows.filter(pa.array(_pane(fresh.rows) > emitted))
         self._waiting.drop_before(emitted + 1)
@@ -270,7 +259,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
 
 
 def by_time(tables: Sequence[pa.Table]) -> pa.Table:
-    """Rows sorted by time, those of an instant in the order in which they are given."""
+    """Sort rows by time, keeping the given order at equal times."""
     table = pa.concat_tables(tables)
     times = _pane(table)
     return table if bool((times[1:] >= times[:-1]).all()) else table.take(pa.array(stable_order(times))).combine_chunks()

@@ -1,4 +1,4 @@
-"""Look-backs over declared aggregates: each row crosses the exchange once, with what of it the results have."""
+"""Look-backs over declared aggregates: each row crosses the exchange once, with the columns that results need."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from panestream.windowing.time import format_duration
 
 @dataclass(frozen=True, slots=True)
 class LookBackSpec(LookBackSettings, OperatorSpec):
-    """Look-back windows of event time, declared aggregates."""
+    """Event-time look-back windows with declared aggregates."""
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ class LookBackSpec(LookBackSettings, OperatorSpec):
         return pack_timed(plan, chunk, self.part_schema(plan, ROWS))
 
     def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
-        """Keys, event time, what aggregates and results take; for a late output the whole row."""
+        """Return keys, event time, the inputs of aggregates and results, and the whole row for a late output."""
         return timed_schema(plan, self.input_types)
 
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> LookBackOperator:
@@ -97,7 +97,7 @@ class LookBackSpec(LookBackSettings, OperatorSpec):
         return [kept, f"a micro-batch reads all that its rows look back to: slices merged before would change {inexact}"]
 
     def _exact(self) -> list[bool]:
-        """Whether slices of each aggregate alone would have partials."""
+        """Return whether each aggregate alone would allow slices with partials."""
         partials = self.keyed.partial_aggregates
         return [all(partials[number].merges_exactly for number in result.partials) for result in self.keyed.results]
 
@@ -108,11 +108,7 @@ def _told(label: str, one: LookBackWindows) -> str:
 
 
 def look_back_rule(window: WindowSpec, asked: Asked) -> Supported | None:
-    """Look-backs, one or several, over declared aggregates.
-
-    Raises:
-        InvalidPlanError: anything else is asked for of look-backs.
-    """
+    """Plan one or several look-backs over declared aggregates; raise InvalidPlanError for unsupported queries."""
     look_backs = look_backs_of(window.assigner)
     if look_backs is None:
         return None
@@ -124,14 +120,14 @@ def look_back_rule(window: WindowSpec, asked: Asked) -> Supported | None:
 
 
 def look_back_views(plan: WindowPlan, settings: LookBackSettings, saved: StateTables, group: int) -> StateViews:
-    """The views of a key group; the arguments are those of :func:`~panestream.engine.operators.panes.spec.pane_views`.
+    """Return the views of a key group, as :func:`~panestream.engine.operators.panes.spec.pane_views` does.
 
-    Of several look-backs the window that is shown covers all. What is kept of rows that were emitted is no window any more.
+    For several look-backs, the window shown covers all. The history of emitted rows is not shown as a window.
     """
     table = saved.table(WAITING)
     keys, times = key_columns(table, plan.key_schema), integers(table, "time")
     coded = encode_keys(keys, table.num_rows)
-    # A key and instant once, with the number of its rows.
+    # One entry per key and instant, with the number of its rows.
     pairs, counts = np.unique(np.stack([coded.codes.astype(np.int64), times]), axis=1, return_counts=True)
     starts, last = pairs[1] - settings.longest, pairs[1] + settings.ahead
     shown = WindowRows(

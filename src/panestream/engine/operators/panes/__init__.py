@@ -1,1 +1,1 @@
-"""Aligned panes: tumbling and sliding windows, each row aggregated once."""
+"""Aligned panes: tumbling, sliding, cumulating and calendar windows that aggregate each row once."""

@@ -1,4 +1,4 @@
-"""Windows of a calendar as aligned windows, and what is said of the zones they are of."""
+"""Calendar windows as aligned windows."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _HOUR = DAY // 24
 
 
 def calendar_windows(assigner: CalendarWindows) -> AlignedWindows:
-    """The windows of an assigner, one of :data:`CALENDAR`."""
+    """Return the windows of an assigner that is one of :data:`CALENDAR`."""
     return ZonedWindows(_of_wall_clock(assigner), WallClock(assigner.rules))
 
 

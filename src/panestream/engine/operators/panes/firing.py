@@ -1,8 +1,8 @@
-"""Firing: which open windows a continuous trigger fires, and the panes of many windows combined at once.
+"""Firing: which open windows a continuous trigger fires, and the combination of panes into many windows at once.
 
-The state of a continuous trigger per key and window is the time of its next firing. It follows from the row that opened the
-window for that key: the next multiple of the interval after it, and from then on every multiple that time passes. So it need not
-be stored: two hidden aggregates, carried by the partials like any other, find that row's time again.
+For each key and window, a continuous trigger needs the time of its next firing. That time follows from the row that opened the
+window for the key: it is the next multiple of the interval after the row, and then every multiple that time passes. It is not
+stored, because two hidden aggregates in the partials find the time of that row.
 """
 
 from __future__ import annotations
@@ -27,50 +27,41 @@ from panestream.windowing import aggregates as agg
 from panestream.windowing.time import MIN_TIMESTAMP
 
 TIME, ARRIVAL = "__opened at", "__opened by"
-"""Hidden inputs: the time that counts for the trigger, and the number of the row in the order of arrival."""
+"""Hidden inputs: the time that the trigger uses, and the number of the row in the order of arrival."""
 HIDDEN = (agg.min_by(TIME, ARRIVAL).alias(TIME), agg.min(ARRIVAL).alias(ARRIVAL))
 HIDDEN_TYPES = {TIME: pa.int64(), ARRIVAL: pa.int64()}
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A continuous trigger.
-
-    Attributes:
-        length: of the interval, in engine units.
-        purging: whether what has fired is dropped.
-    """
+    """A continuous trigger with an interval of ``length`` engine units; ``purging`` drops the fired rows."""
 
     length: int
     purging: bool = False
 
     def passed(self, before: int, after: int) -> bool:
-        """Whether time passed a multiple of the interval on its way."""
+        """Return whether time passed a multiple of the interval."""
         return after > before and (before == MIN_TIMESTAMP or after // self.length > before // self.length)
 
     def next_after(self, time: IntOrInts) -> IntOrInts:
-        """Return the next multiple after a time: there a window fires first whose opening row has this time."""
+        """Return the next multiple after a time, which is the first firing of a window opened by a row of this time."""
         return (time // self.length + 1) * self.length
 
     def due(self, opened_at: Int64s, opened_by: Int64s, before: int, after: int, recent: int) -> npt.NDArray[np.bool_]:
-        """Which windows, all of them open, fire while time goes from ``before`` to ``after``.
+        """Return which of the open windows fire while time goes from ``before`` to the later ``after``.
 
-        Args:
-            opened_at: the time of the row that opened each.
-            opened_by: that row's number.
-            before: where time was.
-            after: where it is now; later.
-            recent: the number of the first row that came since time last moved.
+        ``opened_at`` and ``opened_by`` are the time and number of the row that opened each window. ``recent`` is the number of
+        the first row that arrived since time last moved.
         """
         first = self.next_after(opened_at)
         due = first <= after
         if not self.passed(before, after):
-            # A row behind its time opened the window with a firing that was due already: it comes with the next step of time.
+            # A row behind its time opened the window when a firing was already due. It fires with the next step of time.
             due &= opened_by >= recent
         return due
 
     def overdue(self, opened_at: Int64s, time: int) -> bool:
-        """Whether a row opened a window whose first firing was due already."""
+        """Return whether a row opened a window whose first firing was already due."""
         return bool((self.next_after(opened_at) <= time).any())
 
 
@@ -78,22 +69,17 @@ class Interval:
 class Arrivals:
     """Numbers the rows of the stream in the order of arrival, for a continuous trigger.
 
-    A row behind its time may open a window whose first firing is due already. It does not fire at once: the firing comes with the
-    next step of time. So of a window whose first firing time has passed one must know whether the row that opened it came since
-    time last moved (it fires now) or before (it has fired)::
+    A row behind its time may open a window whose first firing is already due. The firing comes with the next step of time. So for
+    a window whose first firing time has passed, the trigger must know whether its opening row arrived since time last moved (it
+    fires now) or before (it has fired)::
 
         number   0 . . . . . . . . . . . . . . first_recent . . . . . . . . . . . . . . next_number
-                 |  came before time last moved: |  came since: a window that one of these |  no row has
-                 |  what they opened and was     |  opened fires with the next step, even  |  it yet
-                 |  due has fired                |  if its first firing is in the past     |
+                 |  arrived before time last    |  arrived since: a window that one of    |  not yet
+                 |  moved: due windows that     |  these opened fires with the next step, |  assigned
+                 |  they opened have fired      |  even if its first firing is past       |
 
-    It always holds that ``0 <= first_recent <= next_number``; and ``overdue`` says that among the recent rows there is one that
-    opened such a window. When time moves, the recent rows become old ones: :meth:`time_has_moved`. All three rest in the state.
-
-    Attributes:
-        next_number: of the next row that comes.
-        first_recent: the number of the first row that came since time last moved.
-        overdue: whether one of them opened a window whose first firing was due already.
+    ``0 <= first_recent <= next_number`` always holds. ``overdue`` means that a recent row opened such a window. When time moves,
+    recent rows become old (:meth:`time_has_moved`). The state stores all three.
     """
 
     next_number: int = 0
@@ -101,11 +87,11 @@ class Arrivals:
     overdue: bool = False
 
     def time_has_moved(self) -> None:
-        """All that was due has fired."""
+        """Mark all rows as old, because everything due has fired."""
         self.first_recent, self.overdue = self.next_number, False
 
     def number(self, table: pa.Table, columns: Sequence[str]) -> pa.Table:
-        """Partials whose ``columns`` count through the whole stream; they came with the numbers of rows within their chunk."""
+        """Convert ``columns`` of partials from row numbers within their chunk to numbers within the stream."""
         for name in columns:
             place = table.schema.get_field_index(name)
             numbers = table.column(name).to_numpy() + self.next_number
@@ -117,33 +103,23 @@ class Arrivals:
 
 @dataclass(slots=True)
 class FiredWindows:
-    """Windows of one kind that fired.
-
-    Attributes:
-        kind: the number of the kind of windows.
-        windows: the window of each row, ascending.
-        rows: key columns and results.
-    """
+    """Windows of kind number ``kind`` that fired: the window of each row, ascending, and ``rows`` with keys and results."""
 
     kind: int
     windows: Int64s
     rows: pa.Table
 
     def filter(self, mask: npt.NDArray[np.bool_]) -> FiredWindows:
-        """Some of the rows."""
         return self if bool(mask.all()) else FiredWindows(self.kind, self.windows[mask], self.rows.filter(pa.array(mask)))
 
 
 @dataclass(slots=True)
 class Combiner:
-    """Makes windows of panes.
+    """Combines panes into windows.
 
     Attributes:
-        grid: the panes.
-        aggregation: what they hold.
-        rollups: those in the state.
-        fresh: those of the micro-batch, sorted by pane; in no block yet.
-        keeps_order: whether of equal rows the one in the earliest pane counts.
+        fresh: the panes of the micro-batch, sorted by pane and not yet in a block.
+        keeps_order: whether the earliest pane decides between equal rows.
     """
 
     grid: PaneGrid
@@ -153,11 +129,9 @@ class Combiner:
     keeps_order: bool = False
 
     def combine(self, windows: Sequence[Int64s], of_keys: pa.Table | None = None) -> list[FiredWindows]:
-        """The results of windows, for every key that has a row there.
+        """Return the results of windows (ascending, for each kind) for all keys with rows.
 
-        Args:
-            windows: of each kind, ascending.
-            of_keys: only the keys of this table (whose first columns they are).
+        ``of_keys`` restricts the keys to those in its first columns.
         """
         bounds = [
             (self.grid.panes_of(one.start_of(some)), self.grid.panes_of(one.end_of(some)))
@@ -175,7 +149,7 @@ class Combiner:
             return []
         table = pa.concat_tables(parts) if len(parts) > 1 else parts[0]
         if merged:
-            # Between two cuts all panes are in the same windows: one row per key will do.
+            # Between two cuts all panes belong to the same windows, so one row per key suffices.
             table = self._by_segment(table, cuts)
             bounds = [(np.searchsorted(cuts, first), np.searchsorted(cuts, end)) for first, end in bounds]
         fired = []
@@ -202,7 +176,7 @@ class Combiner:
         return table.set_column(place, table.schema.field(place), pa.array(segments))
 
     def touched(self, behind: pa.Table, windows: Sequence[Int64s], counting: Aggregation) -> list[FiredWindows]:
-        """The keys and windows that some partials belong to."""
+        """Return the keys and windows that partials belong to."""
         table = behind.select([*range(len(self.aggregation.key_schema) + 2)])
         touched = []
         for kind, (one, some) in enumerate(zip(self.grid.windows, windows, strict=True)):
@@ -214,14 +188,7 @@ class Combiner:
 
 
 def rows_of(plan: WindowPlan, grid: PaneGrid, fired: FiredWindows, firing: Sequence[pa.Array] = ()) -> pa.Table:
-    """The rows of the main output of windows that fired.
-
-    Args:
-        plan: the query.
-        grid: its windows.
-        fired: those that fired; of their columns keys and results come first.
-        firing: what the plan wants to know of the firing.
-    """
+    """Return main-output rows of fired windows, whose columns start with keys and results; ``firing`` columns are added."""
     one, width = grid.windows[fired.kind], len(plan.key_schema)
     results = fired.rows.columns[width : width + len(plan.operator.result_schema)]
     bounds = one.start_of(fired.windows), one.end_of(fired.windows)

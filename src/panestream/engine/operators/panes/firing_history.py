@@ -1,4 +1,4 @@
-"""The rows of windows that fire, numbered; and what was emitted for those that may fire again. Only kept for plans that ask."""
+"""Numbering of firings, and the emitted rows of windows that may fire again. Only plans that require them store these."""
 
 from __future__ import annotations
 
@@ -24,26 +24,14 @@ _WINDOW, _NUMBER, _FIRING = "pane", "number", "firing"
 
 @dataclass(slots=True)
 class FiringHistory:
-    """The last firing of each key and window of one kind of windows; blocks by window number.
-
-    Attributes:
-        blocks: where they rest.
-        keys: how many key columns there are.
-    """
+    """The last firing of each key and window of one kind, in blocks by window number; ``keys`` is the number of key columns."""
 
     blocks: PaneBlocks
     keys: int
 
     @classmethod
     def over(cls, state: State, space: str, keys: pa.Schema, values: pa.Schema) -> FiringHistory:
-        """The store of one kind of windows.
-
-        Args:
-            state: the key group's.
-            space: where in it.
-            keys: the key columns.
-            values: the columns of the last values that are kept; none where only the number matters.
-        """
+        """Return the store of one kind of windows; ``values`` are the columns of emitted values, empty to store only numbers."""
         own = [(_WINDOW, pa.int64()), (_NUMBER, pa.int64()), (_FIRING, pa.int8())]
         fields = key_fields(keys)
         fields += [pa.field(name, type_) for name, type_ in own]
@@ -52,7 +40,7 @@ class FiringHistory:
         return cls(PaneBlocks(state, space, pa.schema(fields), lambda tables: _latest(tables, width)), width)
 
     def look_up(self, keys: Sequence[pa.ChunkedArray], windows: Int64s) -> tuple[Int64s, pa.Table]:
-        """For each pair the row of its last firing in the table that comes with it; -1: it has none."""
+        """Return the row number of each pair's last firing, or -1, in the table that is also returned."""
         wanted = np.unique(windows)
         parts = self.blocks.read_spans(wanted, wanted + 1)
         known = pa.concat_tables(parts) if parts else self.blocks.schema.empty_table()
@@ -63,30 +51,24 @@ class FiringHistory:
     def keep(
         self, keys: Sequence[pa.ChunkedArray], windows: Int64s, numbers: Int64s, firing: int, values: Sequence[pa.ChunkedArray]
     ) -> None:
-        """Remembers firings; windows ascending."""
+        """Store firings, whose windows must be ascending."""
         own = [pa.array(windows), pa.array(numbers), pa.array(np.full(len(windows), firing, np.int8))]
         self.blocks.append(pa.Table.from_arrays([*keys, *own, *values], schema=self.blocks.schema))
 
     def latest(self, first: int) -> pa.Table:
-        """The last firing of each key and window, from window number ``first`` on."""
+        """Return the last firing of each key and window, from window number ``first`` on."""
         parts = self.blocks.read(first, BEYOND_ALL)
         return _latest(parts, self.keys) if parts else self.blocks.schema.empty_table()
 
     def drop_before(self, window: int) -> None:
-        """Forgets the windows before ``window``: they are closed."""
+        """Drop the windows before ``window``, which are closed."""
         self.blocks.drop_before(window)
         self.blocks.compact(window)
 
 
 @dataclass(slots=True)
 class NumberedRows:
-    """Rows of windows that fired, where the plan wants to know which firing they come from, or what they change.
-
-    Attributes:
-        plan: the query.
-        grid: the windows.
-        histories: what was emitted before, of each kind of windows; empty where the plan does not ask.
-    """
+    """Rows of fired windows for plans that number firings or emit a changelog; ``histories`` has earlier firings by kind."""
 
     plan: WindowPlan
     grid: PaneGrid
@@ -94,16 +76,13 @@ class NumberedRows:
 
     @property
     def values(self) -> pa.Schema:
-        """The columns of what was emitted that are kept."""
+        """The stored columns of emitted rows."""
         return self.plan.operator.result_schema if self.plan.changelog else pa.schema([])
 
     def of(self, fired: FiredWindows, firing: str, closed: int) -> pa.Table:
-        """The rows; in a changelog each behind the one that it takes the place of.
+        """Return the rows; in a changelog, each follows the row that it replaces.
 
-        Args:
-            fired: the windows.
-            firing: which firing of theirs it is.
-            closed: the last window that does not fire any more.
+        ``firing`` is the kind of firing, and ``closed`` the last window that cannot fire again.
         """
         count, keys = len(fired.windows), fired.rows.columns[: len(self.plan.key_schema)]
         last, firings = fired.windows <= closed, np.full(count, FIRINGS.index(firing))
@@ -123,7 +102,7 @@ class NumberedRows:
         return _interleaved(self._before(fired, changed, known.take(pa.array(before[changed]))), after, changed)
 
     def _before(self, fired: FiredWindows, changed: Int64s, was: pa.Table) -> pa.Table:
-        """Some of the rows as they were last emitted."""
+        """Return rows of ``changed`` windows as they were last emitted."""
         keys = [column.take(pa.array(changed)) for column in fired.rows.columns[: len(self.plan.key_schema)]]
         results = self.plan.operator.result_schema
         values = was.columns[was.num_columns - len(results) :]
@@ -140,7 +119,7 @@ class NumberedRows:
 
 
 def _latest(tables: Sequence[pa.Table], keys: int) -> pa.Table:
-    """Of each key and window the last row, sorted by window."""
+    """Return the last row of each key and window, sorted by window."""
     table = pa.concat_tables(tables)
     windows = table.column(_WINDOW).to_numpy()
     pairs, _, _ = numbered(table.columns[:keys], table.slice(0, 0).columns[:keys], windows, windows[:0])
@@ -149,7 +128,7 @@ def _latest(tables: Sequence[pa.Table], keys: int) -> pa.Table:
 
 
 def _interleaved(before: pa.Table, after: pa.Table, changed: Int64s) -> pa.Table:
-    """Each row of ``before`` ahead of the row of ``after`` that it changed into."""
+    """Put each row of ``before`` directly before the row of ``after`` that replaces it."""
     order = np.argsort(np.concatenate((changed * 2, np.arange(after.num_rows) * 2 + 1)), kind="stable")
     return pa.concat_tables([before, after]).take(pa.array(order))
 

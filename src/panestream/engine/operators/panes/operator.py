@@ -1,11 +1,11 @@
-"""The aligned-pane operator: tumbling, sliding and cumulating windows over declared aggregates.
+"""The aligned-pane operator: tumbling, sliding, cumulating and calendar windows over declared aggregates.
 
-Rows arrive as partials per (key, pane); a window is the combination of its panes, made for all keys at once when time passes
-its end. A micro-batch goes through in Flink's order. Event time: judge rows against the watermark as it stood before, add them,
-advance the watermark, fire what is due, drop what is closed. Processing time: the clock moves, windows fire, then rows are
-added. Panes that open and close in one micro-batch never touch the state.
+Rows arrive as partials per (key, pane). A window combines its panes, for all keys at once, when time passes its end. A
+micro-batch follows Flink's order. Event time: judge rows by the watermark before the micro-batch, add them, advance the
+watermark, fire due windows, drop closed ones. Processing time: the clock moves, windows fire, then rows are added. Panes that
+open and close in one micro-batch never touch the state.
 
-Of each key and window at most one firing leaves in a micro-batch: the last that Flink would emit.
+A micro-batch emits at most one firing of each key and window: the last that Flink would emit.
 """
 
 from __future__ import annotations
@@ -40,20 +40,19 @@ from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 PARTIALS, ROWS, GAPS = "partials", "rows", "gaps"
-"""What crosses the exchange: partials, each table sorted by pane; whole rows with ``__pane`` and ``__time``, where late rows are
-wanted; event times of rows that fall between windows."""
+"""The parts of the exchange: partials in tables sorted by pane, whole rows with ``__pane`` and ``__time`` for the late output,
+and event times of rows between windows."""
 
 
 @dataclass(frozen=True, slots=True)
 class PaneSettings:
-    """What the operator must know of the query.
+    """The operator's part of the query.
 
     Attributes:
-        grid: the panes.
-        aggregates: the recipes; ``aggregation`` is what runs them (and, for a continuous trigger, the hidden ones).
-        by_processing_time: whether the windows are of processing time.
-        interval: the continuous trigger; None: windows fire at their end.
-        fires_again: whether windows take rows after their end.
+        aggregation: runs ``aggregates`` and, for a continuous trigger, the hidden aggregates.
+        interval: the continuous trigger. None if windows fire only at their end.
+        fires_again: whether windows accept rows after their end.
+        fires_at_rows: whether open windows fire in each micro-batch with rows for them.
     """
 
     grid: PaneGrid
@@ -72,22 +71,22 @@ class PaneSettings:
 
     @property
     def purges(self) -> bool:
-        """Whether what has fired is dropped before the window ends."""
+        """True if fired rows are dropped before the window ends."""
         return self.interval is not None and self.interval.purging
 
     @property
     def keeps_order(self) -> bool:
-        """Whether panes are combined in their order: event times may be equal in several panes of the clock, too."""
+        """True if panes are combined in order, because several panes of processing time may contain equal event times."""
         return self.by_processing_time and self.aggregation.keeps_order
 
     @property
     def levels(self) -> int:
-        """How many resolutions the settled panes are kept in."""
+        """The number of resolutions of settled panes."""
         return resolutions(self.grid.longest)
 
     @property
     def hidden_columns(self) -> tuple[str, ...]:
-        """The partials' columns that the hidden aggregates look at: the time that opened, its row twice."""
+        """The partial columns of the hidden aggregates: the time of the opening row, and its number twice."""
         if self.interval is None:
             return ()
         opened_at, opened_by, _, arrival = self.aggregation.partial_schema.names[-4:]
@@ -105,7 +104,7 @@ class PaneOperator(GroupOperator[pa.Table]):
         self._purged = PurgedWindows.over(state, plan.key_schema, settings.grid) if settings.purges else None
         histories: list[FiringHistory] = []
         if plan.with_firing or plan.changelog:
-            # Also where windows fire once: the lateness, and with it that, may change, the layout of the state may not.
+            # Also if windows fire once: lateness may change and make them fire again, but the state's layout may not change.
             values = settings.result_schema if plan.changelog else pa.schema([])
             kinds = range(len(settings.grid.windows))
             histories = [FiringHistory.over(state, f"emitted {kind}", plan.key_schema, values) for kind in kinds]
@@ -126,7 +125,7 @@ class PaneOperator(GroupOperator[pa.Table]):
     # -- as tables -----------------------------------------------------------------------------------------------------
 
     def _described(self) -> Mapping[str, Any]:
-        # Counted from the last step of time, so that rows of several key groups can stand side by side.
+        # Counted from the last step of time, so that the rows of several key groups are comparable.
         counters = {
             "largest": {
                 "next row": self._arrivals.next_number - self._arrivals.first_recent,
@@ -176,7 +175,7 @@ class PaneOperator(GroupOperator[pa.Table]):
         return fresh
 
     def _at_processing_time(self, table: pa.Table) -> pa.Table:
-        """Partials with the pane of the processing time: windows of it know no other."""
+        """Assign partials to the pane of the current processing time."""
         time = self._processing_time
         pane = self._grid.pane_of(time)
         if self._grid.has_gaps and bool(self._grid.in_gap(np.asarray([pane]))[0]):
@@ -194,7 +193,7 @@ class PaneOperator(GroupOperator[pa.Table]):
     # -- late rows -----------------------------------------------------------------------------------------------------
 
     def _drop_late(self, batch: GroupInput, watermark: int, output: GroupOutput) -> list[pa.Table]:
-        """The partials that some window still takes. Late rows are counted, and emitted where the plan has a tag for them."""
+        """Return the partials that some window still accepts. Count late rows, and emit them if the plan has a tag for them."""
         closed, late, live = self._lateness.closed(watermark), 0, []
         first_live = self._lateness.first_live_pane(closed)
         for arrived in batch.of(PARTIALS):
@@ -205,7 +204,7 @@ class PaneOperator(GroupOperator[pa.Table]):
             if kept.num_rows < table.num_rows:
                 late += _rows([table]) - _rows([kept])
             live.append(kept)
-        # A row between two windows vanishes, unless the watermark has passed the row itself: then it is late.
+        # A row between two windows is dropped, unless the watermark has passed it: then it is late.
         between = sum(table.num_rows for table in batch.of(GAPS))
         late_between = sum(int((table.column("time").to_numpy() <= closed).sum()) for table in batch.of(GAPS))
         late += late_between
@@ -221,7 +220,7 @@ class PaneOperator(GroupOperator[pa.Table]):
                 yield table.filter(pa.array(too_late)).select(range(table.num_columns - 2))
 
     def _note_overdue(self, fresh: pa.Table, time: int) -> None:
-        """Whether a row opened a window whose continuous trigger was due already: it fires when time next moves."""
+        """Record whether a row opened a window whose continuous trigger was already due: it fires when time next moves."""
         if self._settings.interval is not None and fresh.num_rows and time != MIN_TIMESTAMP:
             opened = fresh.column(self._settings.hidden_columns[0]).to_numpy()
             self._arrivals.overdue = self._arrivals.overdue or self._settings.interval.overdue(opened, time)
@@ -231,19 +230,19 @@ class PaneOperator(GroupOperator[pa.Table]):
     def _fire(self, fresh: pa.Table, step: TimeStep, output: GroupOutput) -> pa.Table:
         if not self._by_processing_time:
             return self._fire_between(fresh, step.before, step.after, output)
-        # Windows of processing time that are over fire without the rows of the micro-batch.
+        # Processing-time windows that have ended fire without the rows of the micro-batch.
         before, now, nothing = step.before, self._processing_time - 1, self._aggregation.partial_schema.empty_table()
         if not step.end_of_input:
             self._fire_between(nothing, before, now, output)
             return fresh
-        # A batch has no clock to wait for: what is open at the end of the input fires then.
+        # A batch cannot wait for a clock: windows that are open at the end of the input fire then.
         if self._settings.purges:
             self._fire_between(nothing, before, now, output)
             before = now
         return self._fire_between(fresh, before, MAX_TIMESTAMP, output)
 
     def _fire_between(self, fresh: pa.Table, before: int, after: int, output: GroupOutput) -> pa.Table:
-        """Emits what fires while time goes from ``before`` to ``after``; returns what is left of the fresh rows."""
+        """Emit the windows that fire while time goes from ``before`` to ``after``, and return the remaining fresh rows."""
         combiner = Combiner(self._grid, self._aggregation, self._rollups, fresh, self._settings.keeps_order)
         closed = self._lateness.closed(after)
         if self._lateness.closing.lateness:
@@ -263,7 +262,7 @@ class PaneOperator(GroupOperator[pa.Table]):
         return fresh
 
     def _spans(self, fresh: pa.Table) -> tuple[Int64s, Int64s]:
-        """Spans of instants that have rows, ascending."""
+        """Return the spans of instants that have rows, ascending."""
         low, high = self._rollups.spans()
         panes = np.unique(fresh.column("pane").to_numpy())
         low, high = np.concatenate((low, panes)), np.concatenate((high, panes))
@@ -272,7 +271,7 @@ class PaneOperator(GroupOperator[pa.Table]):
         return self._grid.starts_of(low[order]), self._grid.starts_of(high[order])
 
     def _late_firings(self, combiner: Combiner, before: int) -> list[FiredWindows]:
-        """The windows that time had passed and that still take rows, for the keys that have new ones there."""
+        """Return windows that ended before but still accept rows, for the keys with new rows in them."""
         behind = pane_range(combiner.fresh, None, self._rollups.settled)
         if not behind.num_rows:
             return []
@@ -280,7 +279,7 @@ class PaneOperator(GroupOperator[pa.Table]):
         return self._touched(combiner, behind, [(last_ended(one, closed), last_ended(one, before)) for one in self._grid.windows])
 
     def _touched(self, combiner: Combiner, behind: pa.Table, bounds: list[tuple[int, int]]) -> list[FiredWindows]:
-        """The windows between bounds that some fresh partials belong to, for their keys."""
+        """Return the windows between bounds that fresh partials belong to, for their keys."""
         if not behind.num_rows:
             return []
         times = self._grid.starts_of(np.unique(behind.column("pane").to_numpy()))
@@ -295,7 +294,7 @@ class PaneOperator(GroupOperator[pa.Table]):
         return again
 
     def _fire_early(self, combiner: Combiner, ended: list[int], before: int, after: int, output: GroupOutput) -> pa.Table:
-        """Emits the open windows whose continuous trigger is due; returns the fresh rows that are not purged."""
+        """Emit the open windows whose continuous trigger is due, and return the fresh rows that are not purged."""
         interval, fresh = self._settings.interval, combiner.fresh
         assert interval is not None  # noqa: S101 - the caller asked
         if interval.passed(before, after) or self._arrivals.overdue:
@@ -370,5 +369,4 @@ class PaneOperator(GroupOperator[pa.Table]):
 
 
 def _rows(partials: list[pa.Table]) -> int:
-    """How many rows are in some partials."""
     return sum(pc.sum(table.column("rows")).as_py() or 0 for table in partials)

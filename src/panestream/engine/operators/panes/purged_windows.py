@@ -1,4 +1,4 @@
-"""Purging continuous triggers: what has fired is dropped, and that it has fired is remembered."""
+"""Purging continuous triggers: fired rows are dropped, and the firing is recorded."""
 
 from __future__ import annotations
 
@@ -22,13 +22,10 @@ from panestream.engine.storage.state_tables import key_fields
 
 @dataclass(slots=True)
 class PurgedWindows:
-    """The keys and open windows that have fired at least once; from then on they fire at every interval.
+    """The keys and open windows that have fired at least once, and fire at every interval from then on.
 
-    Only for windows that do not overlap: a pane lies in one of them, and with its rows the window's are gone.
-
-    Attributes:
-        blocks: where they rest; ``pane`` is the number of the window.
-        grid: the windows.
+    Only for windows that do not overlap: purging a window may drop its panes' rows, because no other window contains them. The
+    ``pane`` of ``blocks`` is the number of the window.
     """
 
     blocks: PaneBlocks
@@ -36,12 +33,11 @@ class PurgedWindows:
 
     @classmethod
     def over(cls, state: State, keys: pa.Schema, grid: PaneGrid) -> PurgedWindows:
-        """The store of a key group."""
         fields = key_fields(keys)
         return cls(PaneBlocks(state, "purged", pa.schema([*fields, pa.field("pane", pa.int64())]), _in_order), grid)
 
     def has(self, fired: FiredWindows) -> npt.NDArray[np.bool_]:
-        """Which of some keys and windows have fired before."""
+        """Return which keys and windows have fired before."""
         windows = np.unique(fired.windows)
         parts = self.blocks.read_spans(windows, windows + 1)
         if not parts:
@@ -50,7 +46,7 @@ class PurgedWindows:
         return is_among(*self._numbered(fired, fired.windows, known, known.column("pane").to_numpy()))
 
     def purge(self, fired: FiredWindows, rollups: Rollups, fresh: pa.Table) -> pa.Table:
-        """Drops the rows of what has fired, from the state and from the fresh rows, which are returned."""
+        """Drop the rows of fired windows from the state and from the fresh rows; return the remaining fresh rows."""
         if not len(fired.windows):
             return fresh
         width = len(self.blocks.schema) - 1
@@ -71,7 +67,6 @@ class PurgedWindows:
         return numbered(one.rows.columns[:width], other.columns[:width], windows, theirs)
 
     def drop_before(self, window: int) -> None:
-        """Forgets closed windows."""
         self.blocks.drop_before(window)
         self.blocks.compact(window)
 

@@ -1,13 +1,12 @@
-"""The partials of a key group's open panes, at several resolutions, so that a long window is read in a few rows per key.
+"""Partials of a key group's open panes at several resolutions, so that long windows read only a few rows per key.
 
-Rows ahead of the watermark are *arrivals*: they may come in any order and in many micro-batches. A pane whose end the watermark
-has passed is *settled*: its partials are merged once and kept at resolution 0. Four settled neighbours at one resolution (the
-*nodes* ``4*i .. 4*i+3``) make one node of the next: the same rows, merged. A window is then the combination of its first and last
-few panes and of ever larger nodes between them, at most eight of each size, whatever its length; and every row is merged a
-fixed number of times. Nothing is ever subtracted, so this serves every aggregate and leaves no rounding errors.
+Rows ahead of the watermark are *arrivals*: they may come in any order and in many micro-batches. A pane is *settled* when the
+watermark has passed its end: its partials are merged once and stored at resolution 0. Four settled neighbours at one resolution
+(the *nodes* ``4*i .. 4*i+3``) are merged into one node of the next. A window then combines its first and last few panes and ever
+larger nodes between them, at most eight of each size, whatever its length. Every row is merged a fixed number of times. Nothing
+is subtracted, so this works for every aggregate and without rounding errors.
 
-A row that comes behind the watermark for a window that still takes it is appended to every node that was already made: as in
-all blocks, to be merged when it is read.
+A row behind the watermark, if some window still accepts it, is appended to every existing node of its pane and merged when read.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ from panestream.engine.storage.state import State
 
 FAN_OUT = 4
 _LONG = 24
-"""Windows of fewer panes are read pane by pane."""
+"""Windows with fewer panes are read pane by pane."""
 _SETTLED_ROWS = 1 << 14
-"""Settled runs are merged up to so many rows: they hardly overlap, so that merging saves calls and nothing else."""
+"""Maximum number of rows in a merged run of settled panes. The runs hardly overlap, so merging only saves calls."""
 
 
 def resolutions(longest: int) -> int:
-    """How many resolutions are worth their writing for windows of so many panes.
+    """Return how many resolutions pay off for windows of at most this many panes.
 
     >>> [resolutions(panes) for panes in (1, 12, 60, 3600)]
     [1, 1, 3, 6]
@@ -45,13 +44,12 @@ def resolutions(longest: int) -> int:
 
 @dataclass(slots=True)
 class Rollups:
-    """The panes of one key group.
+    """The panes of one key group. ``arrivals`` has the partials of panes that are not settled.
 
     Attributes:
-        arrivals: partials of panes that are not settled.
-        levels: settled partials; ``pane`` is the number of the node: the pane, over ``FAN_OUT ** level``.
-        settled: the first pane that is not.
-        built: for each level, the first node that is not made yet; that of level 0 is :attr:`settled`.
+        levels: settled partials by node. The node's number ``pane`` is the pane divided by ``FAN_OUT ** level``.
+        settled: the first pane that is not settled.
+        built: for each level, the first node that is not built, which for level 0 is :attr:`settled`.
     """
 
     aggregation: Aggregation
@@ -62,14 +60,7 @@ class Rollups:
 
     @classmethod
     def of(cls, state: State, aggregation: Aggregation, longest: int, levels: int) -> Rollups:
-        """Empty ones over a state.
-
-        Args:
-            state: the key group's.
-            aggregation: what the partials are of.
-            longest: how many panes the longest window has.
-            levels: how many resolutions.
-        """
+        """Return empty panes over a state, for a longest window of ``longest`` panes and ``levels`` resolutions."""
         schema, merge = aggregation.partial_schema, aggregation.merge
         arrivals = PaneBlocks(state, "panes", schema, merge, hole=longest)
         kept = [
@@ -79,15 +70,15 @@ class Rollups:
         return cls(aggregation, arrivals, kept, built=[-BEYOND_ALL] * levels)
 
     def stores(self) -> list[PaneBlocks]:
-        """All blocks, always in the same order."""
+        """Return all blocks, always in the same order."""
         return [self.arrivals, *self.levels]
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def read(self, cuts: Int64s) -> list[pa.Table]:
-        """The partials of the panes from the first to the last of ``cuts``, in arrival order.
+        """Return the partials of the panes from the first to the last of ``cuts``, in arrival order.
 
-        The ``pane`` of a row is one of the panes that went into it; no row has panes from both sides of a cut.
+        The ``pane`` of a row is one of its merged panes, and no row contains panes from both sides of a cut.
         """
         low, end = np.minimum(cuts[:-1], self.settled), np.minimum(cuts[1:], self.settled)
         some = low < end
@@ -102,7 +93,7 @@ class Rollups:
         return parts
 
     def _nodes(self, low: Int64s, end: Int64s) -> Iterator[tuple[Int64s, Int64s]]:
-        """Cuts spans of settled panes into nodes, as large as there are; the spans of nodes of each level."""
+        """Cut spans of settled panes into the largest nodes available; yield the spans of nodes of each level."""
         for level in range(len(self.levels)):
             if level + 1 == len(self.levels):
                 yield _spans([low], [end])
@@ -116,9 +107,9 @@ class Rollups:
             low, end = inner_low[up], inner_end[up]
 
     def spans(self) -> tuple[Int64s, Int64s]:
-        """The first and the last panes of the blocks of settled panes and of arrivals, ascending; they may overlap.
+        """Return the first and last panes of all blocks, ascending; the spans may overlap.
 
-        Between the two there is no hole as long as the longest window.
+        Within a span, no hole is as long as the longest window.
         """
         blocks = [*self.levels[0].index, *self.arrivals.index]
         found = np.asarray(sorted((block.low, block.high) for block in blocks), np.int64).reshape(-1, 2)
@@ -127,13 +118,7 @@ class Rollups:
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def roll_up(self, fresh: pa.Table, until: int, first_live: int) -> None:
-        """Takes in the rows of a micro-batch and of its watermark.
-
-        Args:
-            fresh: partials, sorted by pane.
-            until: the first pane that is not settled now.
-            first_live: the first pane that a window still needs.
-        """
+        """Add the rows of a micro-batch (sorted by pane), settle panes before ``until`` and drop those before ``first_live``."""
         self._patch(pane_range(fresh, first_live, self.settled))
         first, until = max(self.settled, first_live), max(self.settled, until)
         if first < until:
@@ -148,7 +133,7 @@ class Rollups:
         self._build(first_live)
 
     def _patch(self, behind: pa.Table) -> None:
-        """Adds rows of panes that were settled before to all nodes that have their panes."""
+        """Add rows of previously settled panes to all nodes of their panes."""
         if not behind.num_rows:
             return
         self.levels[0].append(behind)
@@ -157,7 +142,7 @@ class Rollups:
             self.levels[level].append(pane_range(behind, None, self.built[level]))
 
     def _build(self, first_live: int) -> None:
-        """Makes the nodes whose panes are all settled, and drops those that no window needs."""
+        """Build the nodes whose panes are all settled, and drop those that no window needs."""
         for level, store in enumerate(self.levels):
             first_needed = -(-first_live // FAN_OUT**level)
             if level:
@@ -180,7 +165,7 @@ def _with_panes(table: pa.Table, panes: Int64s) -> pa.Table:
 
 
 def _spans(low: list[Int64s], end: list[Int64s]) -> tuple[Int64s, Int64s]:
-    """Spans in order, without the empty ones, neighbours joined."""
+    """Return the spans in order, without empty ones, with neighbours joined."""
     lows, ends = np.concatenate(low), np.concatenate(end)
     some = lows < ends
     order = np.argsort(lows[some], kind="stable")

@@ -54,7 +54,7 @@ _GAPS_SCHEMA = pa.schema([("time", pa.int64())])
 
 @dataclass(frozen=True, slots=True)
 class PaneSpec(PaneSettings, OperatorSpec):
-    """Tumbling, sliding and cumulating windows, one kind or several, default or continuous trigger, declared aggregates."""
+    """Aligned windows (tumbling, sliding, cumulating, calendar) of one or several kinds, with declared aggregates."""
 
     @property
     def name(self) -> str:
@@ -64,7 +64,7 @@ class PaneSpec(PaneSettings, OperatorSpec):
     def capabilities(self) -> Capabilities:
         parts = "a purging trigger fires parts of a window, none of which takes the place of another"
         return Capabilities(
-            # A continuous trigger starts with the row that opens a window: its hidden aggregates find that row.
+            # A continuous trigger starts with the row that opens a window, which its hidden aggregates find.
             order_sensitive=self.aggregation.follows_arrival,
             fires_once=self.interval is None and not self.fires_again and not self.fires_at_rows,
             no_changelog=parts if self.purges else None,
@@ -83,7 +83,7 @@ class PaneSpec(PaneSettings, OperatorSpec):
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         times, keys, values = chunk.times, chunk.keys, chunk.values
         if self.by_processing_time:
-            # The operator knows the clock, and so the pane: one for all rows of a micro-batch.
+            # Only the operator has the clock, and so the pane, which is the same for all rows of a micro-batch.
             if len(times):
                 yield PARTIALS, self._partials(keys, np.zeros(len(times), np.int64), values, times)
             return
@@ -102,7 +102,7 @@ class PaneSpec(PaneSettings, OperatorSpec):
 
     def _partials(self, keys: list[pa.Array], panes: np.ndarray, values: list[pa.Array], times: np.ndarray) -> pa.Table:
         if self.interval is not None:
-            # The operator makes numbers of the whole stream of these, which are numbers within the chunk.
+            # The operator converts these numbers within the chunk to numbers within the stream.
             values = [*values, pa.array(times), pa.array(np.arange(len(times)))]
         return self.aggregation.partials(keys, panes, values, times if self.aggregation.needs_timestamps else None)
 
@@ -189,7 +189,6 @@ class PaneSpec(PaneSettings, OperatorSpec):
 
 
 def _of_calendar(grid: PaneGrid) -> str:
-    """Panes of a calendar in words."""
     if isinstance(grid, ZonedGrid):
         wall, most = grid.wall, f"at most {grid.longest} to a window"
         if isinstance(wall, LineGrid):
@@ -206,10 +205,7 @@ _CUMULATING = (CumulatingEventTimeWindows, CumulatingProcessingTimeWindows)
 
 
 def panes_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:
-    """Aligned windows of one kind or several over declared aggregates, that fire at their end or at an interval.
-
-    It is the last rule: of what no other knows it says why panes do not run it.
-    """
+    """Plan aligned windows over declared aggregates. As the last rule, it explains why panes do not run unsupported queries."""
     reasons = why_not_panes(window)
     if not isinstance(asked, DeclaredAggregates) or asked.then is not None:
         reasons.append(PYTHON)
@@ -232,7 +228,7 @@ def _spec(window: WindowSpec, asked: DeclaredAggregates) -> PaneSpec:
 
 
 def why_not_panes(window: WindowSpec) -> list[str]:
-    """Why windows cannot run as aligned panes of declared aggregates; empty where they can."""
+    """Return why windows cannot run as aligned panes of declared aggregates; empty if they can."""
     reasons = why_not_aligned(window.assigner)
     if window.evictor is not None:
         reasons.append("an evictor needs all elements")
@@ -242,7 +238,7 @@ def why_not_panes(window: WindowSpec) -> list[str]:
 
 
 def why_not_aligned(assigner: WindowAssigner) -> list[str]:
-    """Why windows have no panes; empty where they have."""
+    """Return why windows do not have panes; empty if they do."""
     if isinstance(assigner, SeveralWindows):
         return [reason for one in assigner.assigners for reason in why_not_aligned(one)]
     if not isinstance(assigner, (*_TUMBLING, *_SLIDING, *_CUMULATING, *CALENDAR)):
@@ -253,7 +249,7 @@ def why_not_aligned(assigner: WindowAssigner) -> list[str]:
 
 
 def pane_grid(assigner: WindowAssigner) -> PaneGrid:
-    """The panes under aligned windows."""
+    """Return the panes of aligned windows."""
     assigners = assigner.assigners if isinstance(assigner, SeveralWindows) else (assigner,)
     windows = [_aligned(one) for one in assigners]
     even = [one for one in windows if isinstance(one, EvenWindows)]
@@ -290,7 +286,7 @@ def _why_not_trigger(window: WindowSpec) -> list[str]:
 
 
 def interval_of(window: WindowSpec) -> Interval | None:
-    """The continuous trigger; None: windows fire at their end."""
+    """Return the continuous trigger, or None if windows fire at their end."""
     trigger = _trigger(window)
     purging = isinstance(trigger, PurgingTrigger)
     inner = trigger.inner if isinstance(trigger, PurgingTrigger) else trigger
@@ -304,14 +300,7 @@ def _trigger(window: WindowSpec) -> Trigger:
 
 
 def pane_views(plan: WindowPlan, settings: PaneSettings, saved: StateTables, group: int) -> StateViews:
-    """The views of a key group.
-
-    Args:
-        plan: the query.
-        settings: what its operator knows of it.
-        saved: its state.
-        group: its number.
-    """
+    """Return the views of a key group."""
     grid, width = settings.grid, len(settings.result_schema)
     reached = reached_by(saved, by_processing_time=settings.by_processing_time)
     closing = Closing(0 if settings.by_processing_time else plan.allowed_lateness, saved.header["closed"])
@@ -346,7 +335,7 @@ def pane_views(plan: WindowPlan, settings: PaneSettings, saved: StateTables, gro
 
 
 def _due(settings: PaneSettings, last: Ints, reached: int) -> Ints:
-    """When windows fire next: at their end, or where a continuous trigger is, not before its next multiple."""
+    """Return when windows fire next: at their end, or with a continuous trigger not before its next multiple."""
     due = last
     if settings.interval is not None and reached not in (MIN_TIMESTAMP, MAX_TIMESTAMP):
         due = np.minimum(last, settings.interval.next_after(reached))
@@ -356,7 +345,7 @@ def _due(settings: PaneSettings, last: Ints, reached: int) -> Ints:
 def _fired(
     plan: WindowPlan, saved: StateTables, kind: int, one: AlignedWindows, found: Standing, windows: Ints
 ) -> tuple[Ints | None, Ints | None]:
-    """How often windows have fired, and how the last time; None: it is not kept."""
+    """Return the numbers of firings and the kinds of the last ones, or None if these are not stored."""
     none = np.zeros(len(windows), np.int64), np.full(len(windows), -1)
     if plan.operator.capabilities.fires_once:
         return none

@@ -1,4 +1,4 @@
-"""The state of aligned panes as tables, and state made of tables: panes and windows by their bounds, one row for each key."""
+"""State tables of aligned panes, with panes and windows by their bounds, one row for each key."""
 
 from __future__ import annotations
 
@@ -24,14 +24,7 @@ PANES, EMITTED, PURGED = "panes", "emitted", "purged"
 
 @dataclass(frozen=True, slots=True)
 class PaneTables:
-    """What is the same for all tables of a query.
-
-    Attributes:
-        keys: the key columns.
-        grid: panes and windows.
-        lateness: which are closed.
-        closed: windows whose last instant is this or before are.
-    """
+    """Converts the state of a query to and from tables; windows whose last instant is at or before ``closed`` are closed."""
 
     keys: pa.Schema
     grid: PaneGrid
@@ -41,17 +34,13 @@ class PaneTables:
     # -- out -----------------------------------------------------------------------------------------------------------
 
     def panes(self, parts: Sequence[pa.Table], aggregation: Aggregation, shifted: Sequence[str], by: int) -> pa.Table:
-        """The partials of panes that a window still needs.
+        """Return the partials, given in order of arrival, of panes that a window still needs.
 
-        Args:
-            parts: in the order of arrival.
-            aggregation: what they are of.
-            shifted: columns that count rows from another place on in the table.
-            by: that place.
+        The columns ``shifted`` contain row numbers, from which ``by`` is subtracted.
         """
         live = [self._live(part) for part in parts]
         if aggregation.runs_users_code:
-            # Which is not there where state is only looked at: what it would merge stays apart, in its order.
+            # User code is not available when state is only inspected, so its partials stay unmerged, in their order.
             table = pa.concat_tables([aggregation.partial_schema.empty_table(), *live]).combine_chunks()
             arrival = np.arange(table.num_rows)
         else:
@@ -68,7 +57,7 @@ class PaneTables:
         return pa.Table.from_arrays(columns, schema=schema)
 
     def emitted(self, histories: Sequence[FiringHistory], values: pa.Schema) -> pa.Table:
-        """The last firing of each key and window that may fire again."""
+        """Return the last firing of each key and window that may fire again."""
         width, parts = len(self.keys), []
         own = [pa.field("kind", pa.int64()), *_BOUNDS, *_OWN]
         schema = pa.schema([*key_fields(self.keys), *own, *_values(values)])
@@ -80,7 +69,7 @@ class PaneTables:
         return pa.concat_tables(parts)
 
     def purged(self, blocks: PaneBlocks) -> pa.Table:
-        """The keys and open windows that a purging trigger has fired."""
+        """Return the keys and open windows that a purging trigger has fired."""
         (one,) = self.grid.windows
         schema = pa.schema([*key_fields(self.keys), *_BOUNDS])
         parts = blocks.read(last_ended(one, self.closed) + 1, BEYOND_ALL)
@@ -98,15 +87,11 @@ class PaneTables:
     # -- in ------------------------------------------------------------------------------------------------------------
 
     def partials(self, saved: StateTables, aggregation: Aggregation) -> pa.Table:
-        """The partials of saved panes, one row for each key and pane, sorted by pane.
-
-        Raises:
-            PlanMismatchError: a saved pane lies in several of these panes.
-        """
+        """Return saved partials by key and pane, sorted by pane; raise PlanMismatchError if a saved pane spans several panes."""
         return aggregation.merge([self.unmerged(saved, aggregation)])
 
     def unmerged(self, saved: StateTables, aggregation: Aggregation) -> pa.Table:
-        """The same, in the order of arrival where several rows are of one key and pane."""
+        """Like :meth:`partials`, but unmerged: several rows of one key and pane are in order of arrival."""
         table = saved.table(PANES)
         starts, ends = integers(table, "start"), integers(table, "end")
         panes = self.grid.panes_of(starts)
@@ -121,25 +106,18 @@ class PaneTables:
         rest = partials_found(table, saved.header, aggregation)
         columns = [*keys, pa.array(panes), *named_columns(table, ["rows"]), *rest]
         found = with_types(columns, aggregation.partial_schema)
-        # Where an old pane is a part of a new one, what came in the earlier one is first.
+        # If several old panes form one new pane, the rows of the earlier one come first.
         return found.take(pa.array(stable_order(starts, integers(table, "arrival"))))
 
     def keep_emitted(
         self, saved: StateTables, labels: Sequence[str], histories: Sequence[FiringHistory], values: pa.Schema
     ) -> None:
-        """Writes the last firings of windows that there are still; of results that are new, nulls were emitted.
-
-        Args:
-            saved: the state.
-            labels: of the kinds of windows that there are now; none of a single kind.
-            histories: of each kind.
-            values: what is kept of results.
-        """
+        """Write the last firings of windows that still exist; new results count as emitted nulls."""
         for kind, (one, history) in enumerate(zip(self.grid.windows, histories, strict=True)):
             self._keep(one, emitted_for(saved, labels, kind), history.blocks, [*_OWN, *_values(values)])
 
     def keep_purged(self, saved: StateTables, blocks: PaneBlocks) -> None:
-        """Writes the windows that a purging trigger has fired."""
+        """Write the windows that a purging trigger has fired."""
         self._keep(self.grid.windows[0], saved.table(PURGED), blocks, [])
 
     def _keep(self, one: AlignedWindows, table: pa.Table, blocks: PaneBlocks, own: Sequence[pa.Field]) -> None:
@@ -156,12 +134,9 @@ class PaneTables:
 
 
 def emitted_for(saved: StateTables, labels: Sequence[str], kind: int) -> pa.Table:
-    """What was emitted for a kind of windows: several are found again by their labels, whatever their order is now.
+    """Return the emitted rows of a kind of windows, found by its label even if the order of kinds has changed.
 
-    Args:
-        saved: the state; its header has the ``labels`` that there were (earlier versions wrote none: then the place counts).
-        labels: of the kinds that there are now; none of a single kind.
-        kind: the place of one of them.
+    ``labels`` are the current ones, empty for a single kind. Earlier versions did not save labels: then the place counts.
     """
     table, before = saved.table(EMITTED), saved.header.get("labels", ())
     if labels and before:

@@ -1,1 +1,1 @@
-"""Windows that rows begin and end themselves, as columns."""
+"""Columnar windows whose rows define their beginnings and ends."""

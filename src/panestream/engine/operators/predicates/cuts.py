@@ -1,8 +1,8 @@
-"""Where windows by predicates begin and end, for the steps of all keys at once.
+"""Starts and ends of windows by predicates, for the steps of all keys at once.
 
-A *step* is what a key has at one instant. The steps of each key, in the order of time, are cut into *runs*: a new one begins with
-a step that starts a window, after one that ends one, and after a gap. Of a run all steps are in one window, or none is: its first
-step says which. ::
+A *step* is all rows of a key at one instant. The steps of each key, in time order, are cut into *runs*. A new run begins with a
+step that starts a window, after a step that ends one, and after a gap. The steps of a run are either all in one window or in
+none, as its first step determines. ::
 
     time        1     4     5     7     9     30
     starts            x                 x
@@ -21,18 +21,15 @@ from panestream.engine.kernels.columns import Ints, Mask
 from panestream.windowing.assigners import PredicateWindows
 
 STARTS, ENDS, OPEN = 1, 2, 4
-"""What a step is: a row in it begins a window, a row in it ends one; it is a window that was open already."""
+"""Flags of a step: a row in it begins a window, a row in it ends one, or it is a window that was already open."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runs:
     """Runs of steps.
 
-    Attributes:
-        first, last: the places of the first and the last step of each.
-        in_window: which are windows.
-        ends: where these end, as far as it is known.
-        closed: for which it is known.
+    ``first`` and ``last`` are the places of their first and last steps, and ``in_window`` marks those that are windows. ``ends``
+    has the ends that are ``closed``, which means that they are known.
     """
 
     first: Ints
@@ -43,15 +40,7 @@ class Runs:
 
     @classmethod
     def of(cls, windows: PredicateWindows, codes: Ints, times: Ints, flags: Ints, reached: int) -> Runs:
-        """The runs of steps.
-
-        Args:
-            windows: the predicates and the gap.
-            codes: the key of each step, ascending.
-            times: its time, of a key ascending; none is after ``reached``.
-            flags: what it is.
-            reached: no step comes any more at this time or before.
-        """
+        """Return the runs of steps, sorted by key and time, up to ``reached``; no step can arrive at or before that time."""
         begins = np.ones(len(codes), np.bool_)
         starts, ends = flags & STARTS > 0, flags & ENDS > 0
         begins[1:] = (codes[1:] != codes[:-1]) | ends[:-1] | (starts[1:] if windows.start is not None else False)
@@ -65,7 +54,7 @@ class Runs:
 
 
 def _ends(windows: PredicateWindows, codes: Ints, times: Ints, ends: Mask, last: Ints, reached: int) -> tuple[Ints, Mask]:
-    """Where each run ends, and whether that is known: behind its last step, before the next one, or a gap after it."""
+    """Return the end of each run and whether it is known: after its last step, before the next step, or a gap later."""
     after, behind = np.minimum(last + 1, len(codes) - 1), times[last]
     followed = (last + 1 < len(codes)) & (codes[after] == codes[last])
     by_end = ends[last]

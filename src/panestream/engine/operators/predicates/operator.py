@@ -1,10 +1,10 @@
-"""The operator of windows by predicates: what time has passed is cut into windows, for all keys of a micro-batch at once.
+"""The operator of windows by predicates, which cuts the rows passed by time into windows, for all keys at once.
 
-A row may come before another that is older, and only the order of their times says what they begin and end. So rows wait, as
-partials of their key and instant, until the watermark has passed them. What then is open rests as one partial of its key: of all
-that comes later nothing lies before its last step. A row is late as soon as the watermark has reached its time.
+A row may arrive before an older one, and the windows depend on the order of times. Therefore rows wait, as partials by key and
+instant, until the watermark has passed them. An open window is then stored as one partial of its key, because no later row
+precedes its last step. A row is late as soon as the watermark has reached its time.
 
-Both lie in pages by the hash of the key. A waiting step is due at its time, an open window a gap after its last step.
+Both are in pages by the hash of the key. A waiting step is due at its time, an open window a gap after its last step.
 """
 
 from __future__ import annotations
@@ -38,20 +38,13 @@ from panestream.windowing.assigners import PredicateWindows
 from panestream.windowing.time import MAX_TIMESTAMP
 
 STEPS = "steps"
-"""What rests."""
+"""The state table."""
 _OWN = ("start", "time", "flags")
 
 
 @dataclass(frozen=True, slots=True)
 class PredicateSettings:
-    """What the operator must know of the query.
-
-    Attributes:
-        windows: the predicates and the gap.
-        aggregates: the recipes.
-        bare: what runs them, over places on a line; it knows no keys.
-        keys: the key columns.
-    """
+    """The operator's part of the query. ``bare`` runs the aggregates over places on a line, without key columns."""
 
     windows: PredicateWindows
     aggregates: tuple[Aggregate, ...]
@@ -60,22 +53,19 @@ class PredicateSettings:
 
     @property
     def steps_schema(self) -> pa.Schema:
-        """Keys, the start of the window (of a waiting step its time), the time of the (last) step, what it is; partials."""
+        """Keys, start of the window (the time for a waiting step), time of the (last) step, flags, partials."""
         own = [pa.field(name, pa.int64()) for name in _OWN]
         return pa.schema([*key_fields(self.keys), *own, *list(self.bare.partial_schema)[1:]])
 
 
 @dataclass(frozen=True, slots=True)
 class Steps:
-    """The steps of some keys, by key and time.
+    """The steps of keys, by key and time. ``starts``, ``times``, ``flags``: see :attr:`PredicateSettings.steps_schema`.
 
     Attributes:
-        read: the pages that were read: all their steps are here.
+        read: the pages that were read, all of whose steps are included.
         changed: hashes of the keys with rows in this micro-batch.
-        keys: the keys.
-        codes: the key of each step.
-        starts, times, flags: see :attr:`PredicateSettings.steps_schema`.
-        partials: one for each step, which is its place.
+        partials: one for each step, whose number is its place.
     """
 
     read: Mask
@@ -121,14 +111,14 @@ class PredicateOperator(GroupOperator[Steps]):
         return Steps(read, changed, keys, instants.codes, starts, instants.times, flags, partials)
 
     def _fresh(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> pa.Table:
-        """The rows that are not late, as steps; those of an instant as one."""
+        """Return rows that are not late as steps, one per key and instant."""
         settings, values_of = self._settings, len(self._settings.bare.inputs)
         taken = TimedRows.of(batch, self._plan, values_of + len(settings.windows.predicates), step.before)
         if taken is None:
             return self._schema.empty_table()
         keys, times = taken.keys, taken.times
         self._emit_late(taken.late, taken.late_rows, output)
-        # Whether there is a window for each is known when time has passed it.
+        # A row's window is determined only when time has passed it.
         output.metrics.windowed_rows = len(times)
         values, said = taken.inputs[:values_of], taken.inputs[values_of:]
         flags = np.zeros(len(times), np.int64)
@@ -147,7 +137,7 @@ class PredicateOperator(GroupOperator[Steps]):
         return pa.Table.from_arrays([*own, *(plain(column) for column in partials.columns[1:])], schema=self._schema)
 
     def _on_a_line(self, table: pa.Table, order: Ints, places: Ints) -> pa.Table:
-        """The partials of each place, of an aggregation that knows no keys."""
+        """Return the partials of each place, without key columns."""
         bare = self._settings.bare
         taken = [column.take(pa.array(order)) for column in table.columns[self._width + len(_OWN) :]]
         line = pa.Table.from_arrays([pa.array(places), *taken], schema=bare.partial_schema)
@@ -156,7 +146,7 @@ class PredicateOperator(GroupOperator[Steps]):
     # -- firing --------------------------------------------------------------------------------------------------------
 
     def _fire(self, fresh: Steps, step: TimeStep, output: GroupOutput) -> Steps:
-        """Emits the windows that have ended; what is left is open, or waits."""
+        """Emit the windows that have ended, and return the open windows and waiting steps."""
         passed = np.flatnonzero(fresh.times <= step.after)
         if not len(passed):
             return fresh
@@ -165,7 +155,7 @@ class PredicateOperator(GroupOperator[Steps]):
         first, last = passed[runs.first], passed[runs.last]
         fired = np.flatnonzero(runs.in_window & runs.closed)
         if len(fired):
-            # A run is a range of places: of a key, what time has passed lies before what waits.
+            # A run is a range of places: the steps of a key that time has passed precede those that wait.
             _, results = self._settings.bare.windows(fresh.partials, first[fired], last[fired] + 1)
             by_end = stable_order(runs.ends[fired])
             which = fired[by_end]
@@ -179,7 +169,7 @@ class PredicateOperator(GroupOperator[Steps]):
         return self._left(fresh, np.flatnonzero(fresh.times > step.after), first[open_], last[open_])
 
     def _left(self, steps: Steps, waiting: Ints, first: Ints, last: Ints) -> Steps:
-        """Steps that wait, and the steps of each open window as one."""
+        """Return waiting steps, and the steps of each open window as one."""
         lengths = last + 1 - first
         members = np.repeat(first - (np.cumsum(lengths) - lengths), lengths) + np.arange(int(lengths.sum()))
         places = np.concatenate([members, waiting])
@@ -236,7 +226,7 @@ class PredicateOperator(GroupOperator[Steps]):
 
 
 def label_of(predicate: str) -> str:
-    """What the column is called that says of each row whether a predicate is true of it."""
+    """Return the name of the column with a predicate's value for each row."""
     return f"whether {predicate}"
 
 

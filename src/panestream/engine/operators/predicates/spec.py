@@ -1,4 +1,4 @@
-"""Windows by predicates over declared aggregates: values and what rows begin and end cross the exchange."""
+"""Windows by predicates over declared aggregates: the values and predicates of rows cross the exchange."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from panestream.windowing.time import MAX_TIMESTAMP, format_duration
 
 @dataclass(frozen=True, slots=True)
 class PredicateSpec(PredicateSettings, OperatorSpec):
-    """Windows of event time by predicates, declared aggregates."""
+    """Event-time windows by predicates with declared aggregates."""
 
     @property
     def name(self) -> str:
@@ -58,7 +58,7 @@ class PredicateSpec(PredicateSettings, OperatorSpec):
         return pack_timed(plan, chunk, self.part_schema(plan, ROWS))
 
     def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
-        """Keys, event time, what aggregates take, the predicates; for a late output the whole row."""
+        """Return keys, event time, aggregate inputs, predicates, and the whole row for a late output."""
         return timed_schema(plan, [*self.bare.input_types, *[pa.bool_()] * len(self.windows.predicates)])
 
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> PredicateOperator:
@@ -102,11 +102,7 @@ class PredicateSpec(PredicateSettings, OperatorSpec):
 
 
 def predicates_rule(window: WindowSpec, asked: Asked) -> Supported | None:
-    """Windows by predicates over declared aggregates.
-
-    Raises:
-        InvalidPlanError: anything else is asked for of them.
-    """
+    """Plan windows by predicates over declared aggregates; raise InvalidPlanError for unsupported queries."""
     assigner = window.assigner
     if not isinstance(assigner, PredicateWindows):
         return None
@@ -116,10 +112,10 @@ def predicates_rule(window: WindowSpec, asked: Asked) -> Supported | None:
 
 
 def predicate_views(plan: WindowPlan, settings: PredicateSettings, saved: StateTables, group: int) -> StateViews:
-    """The views of a key group; the arguments are those of :func:`~panestream.engine.operators.panes.spec.pane_views`.
+    """Return the views of a key group, as :func:`~panestream.engine.operators.panes.spec.pane_views` does.
 
-    Of an open window the end that is shown is a gap after its last row, or an instant after it where there is none: where it ends
-    is not known yet. A step that waits is shown as a window of its instant, since nobody knows which one it will be part of.
+    The end of an open window is unknown: the view shows a gap after its last row, or an instant after it without a gap. A waiting
+    step is shown as a window of its instant, because its window is not determined yet.
     """
     table, bare, gap = saved.table(STEPS), settings.bare, settings.windows.gap
     each = np.arange(table.num_rows)

@@ -1,1 +1,1 @@
-"""The row operator: the complete window protocol, any assigner, trigger, evictor and function. The specification."""
+"""The row operator: the complete window protocol for any assigner, trigger, evictor and function. It is the specification."""

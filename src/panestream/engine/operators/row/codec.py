@@ -1,11 +1,11 @@
-"""How Python values of users rest in state: as one Arrow array per column, nested where they are.
+"""Encoding of users' Python values in state: one Arrow array per column, nested if the values are.
 
-Plain values have columns of their own and come back exactly as they were: None, booleans, integers of any size, floats,
-strings, bytes, dates and times, decimals, numpy's numbers and arrays, and tuples, lists, sets, dicts and rows of such. Types may
-be mixed: then each type has its part of a union. Equal values give equal bytes, sets included, whatever the process.
+Plain values get typed columns and come back exactly as they were. These are None, booleans, integers of any size, floats,
+strings, bytes, dates and times, decimals, NumPy numbers and arrays, and tuples, lists, sets, dicts and rows of plain values.
+Mixed types become a union with one part per type. Equal values give equal bytes in every process, sets included.
 
-Objects of users' own classes have no columns. They are pickled where the user allowed it, else refused; and nothing is ever
-unpickled unless the user allowed it, whatever the checkpoint says. This is the one place that pickles.
+Objects of users' classes are pickled if the user allowed it, and refused otherwise. Nothing is unpickled unless the user allowed
+it, whatever the checkpoint contains. Only this module pickles state values.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from panestream.engine.operators.row.keys import canonical_bytes
 from panestream.errors import InvalidPlanError, StateFormatError
 
 Kind = list[Any]
-"""How an array is to be read, in JSON: a word, the kinds of the parts, and what else the word needs."""
+"""How to read an array, in JSON: a word, the kinds of the parts, and further items that depend on the word."""
 
 _SIMPLE: dict[type, tuple[str, pa.DataType]] = {
     bool: ("bool", pa.bool_()),
@@ -50,19 +50,15 @@ _MAKERS: dict[str, Callable[[Any], Any]] = {
 _SORTED = {int, str, bytes}
 _NUMBERS = {np.dtype(name).type for name in ("?", *"bhilBHIL", *"efd")}
 _ARRAYS = "biuf"
-"""The kinds of numbers in arrays."""
+"""NumPy's kind codes of the numbers allowed in arrays."""
 _MICRO = dt.timedelta(microseconds=1)
 _WIDEST = 32
-"""Tuples and dicts with more places are lists: one that grows with every row must not become a thousand columns."""
+"""Maximum width of a struct. Longer tuples and dicts become lists, so that growing ones do not make a thousand columns."""
 _NARROW = (np.int8, np.int16, np.int32)
 
 
 class NotPlainError(Exception):
-    """A value has no columns, and pickles are not allowed.
-
-    Attributes:
-        path: where inside the value of the column, innermost last.
-    """
+    """A value does not fit columns, and pickles are not allowed; ``path`` is its place in the column, innermost last."""
 
     def __init__(self, value: Any, path: str = "") -> None:
         kind = type(value)
@@ -71,11 +67,7 @@ class NotPlainError(Exception):
 
 
 class Codec:
-    """Turns values into arrays and back.
-
-    Args:
-        element_type: the class of the plan's elements, where they are named tuples.
-        pickled: whether what has no columns is pickled, and pickles are read.
+    """Converts values to arrays and back. Elements may be of the named tuple ``element_type``; ``pickled`` allows pickles.
 
     >>> codec = Codec()
     >>> array, kind = codec.encode([(1, {"a", "b"}), (2.5, set())])
@@ -90,14 +82,10 @@ class Codec:
     # ---------------------------------------------------------------- writing
 
     def encode(self, values: Sequence[Any], top: bool = False) -> tuple[pa.Array, Kind]:
-        """The values as an array of the same length, and its kind.
+        """Return the values as an array of the same length, and its kind.
 
-        Args:
-            values: any values.
-            top: the array is a column of its own, which the payload packs better than this can.
-
-        Raises:
-            NotPlainError: a value has no columns and may not be pickled.
+        ``top`` marks a whole column, which the payload packs better than this method can. Raises NotPlainError if a value does
+        not fit columns and may not be pickled.
         """
         types = set(map(type, values))
         nulls = type(None) in types
@@ -118,14 +106,14 @@ class Codec:
         return self._pickle(values) if found is None else found
 
     def _special(self, kind: type, values: Sequence[Any]) -> tuple[pa.Array, Kind] | None:
-        """The values, all of one of the rarer types, or None, as columns; None where there are none for it."""
+        """Encode values of a rarer type (or None), or return None if that type has no columns."""
         if kind is dt.datetime:
             return datetime_column(values)
         if kind is dt.timedelta:
             array, found = self.encode([None if value is None else value // _MICRO for value in values])
             return array, ["timedelta", [found]]
         if kind is decimal.Decimal:
-            # As text: "1.0" and "1.00" are different decimals, and there are NaN and powers of ten beyond any column.
+            # As text: "1.0" and "1.00" are different decimals, and some decimals (NaN, large exponents) fit no decimal column.
             return pa.array([None if value is None else str(value) for value in values], pa.string()), ["decimal"]
         if kind is dt.time and not any(value is not None and (value.tzinfo or value.fold) for value in values):
             return pa.array(values, pa.time64("us")), ["time"]
@@ -171,7 +159,7 @@ class Codec:
         return self._lists(_MAPS[kind], pairs)
 
     def _structs(self, word: str, values: Sequence[Any], places: Sequence[Any], nulls: bool) -> tuple[pa.Array, Kind]:
-        """Values that all have the same places: a column for each place."""
+        """Encode values that have equal places, with one column per place."""
         mask = None
         if nulls:
             filler: Any = dict.fromkeys(places) if word == "dict" else (None,) * len(places)
@@ -187,7 +175,7 @@ class Codec:
         return pa.StructArray.from_arrays(arrays, [f"{at}" for at in range(len(arrays))], mask=mask), [word, kinds]
 
     def _lists(self, word: str, values: Sequence[Any]) -> tuple[pa.Array, Kind]:
-        """Values of any lengths: all their items in one column."""
+        """Encode values of any length, with all their items in one column."""
         offsets: list[int | None] = []
         items: list[Any] = []
         for value in values:
@@ -198,7 +186,7 @@ class Codec:
         return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), array), [word, [kind]]
 
     def _union(self, values: Sequence[Any]) -> tuple[pa.Array, Kind]:
-        """Values of several types: a column for each type, in the order of their names."""
+        """Encode values of several types, with one column per type, ordered by type name."""
         by_type: dict[type, list[Any]] = {}
         for value in values:
             by_type.setdefault(type(value), []).append(value)
@@ -226,7 +214,7 @@ class Codec:
         return array, ["ndarray", [kind]]
 
     def _in_order(self, values: Iterable[Any]) -> list[Any]:
-        """The items of a set in an order that is the same in every process."""
+        """Return the items of a set in an order that is the same in every process."""
         types = set(map(type, values))
         if len(types) == 1 and types <= _SORTED:
             return sorted(values)
@@ -251,11 +239,10 @@ class Codec:
     # ---------------------------------------------------------------- reading
 
     def decode(self, array: pa.Array, kind: Kind) -> list[Any]:
-        """The values that :meth:`encode` was given.
+        """Return the values that were given to :meth:`encode`.
 
-        Raises:
-            InvalidPlanError: they are pickled, and reading pickles was not allowed.
-            StateFormatError: they are rows, and no element type was given; or of a kind that is not known here.
+        Raises InvalidPlanError for pickles that are not allowed, and StateFormatError for unknown kinds, or rows without element
+        type.
         """
         reader = _READERS.get(kind[0])
         if reader is None:
@@ -349,7 +336,7 @@ _READERS: dict[str, Callable[[Codec, pa.Array, Kind], list[Any]]] = {
 
 
 def pickled_parts(name: str, kind: Kind) -> list[str]:
-    """The names of the parts of a column that are pickled.
+    """Return the names of the pickled parts of a column.
 
     >>> pickled_parts("sums", ["tuple", [["int"], ["pickle"]]])
     ['sums.1']
@@ -368,7 +355,7 @@ def _with_nulls(values: list[Any], array: pa.Array) -> list[Any]:
 
 
 def narrowed(array: pa.Array) -> pa.Array:
-    """Integers in as few bytes as they need: inside of other arrays the payload does not do it."""
+    """Narrow integers to as few bytes as they need; the payload does so only for top-level columns."""
     if array.null_count or not len(array):
         return array
     numbers = array.to_numpy()
@@ -381,10 +368,9 @@ def narrowed(array: pa.Array) -> pa.Array:
 
 
 def _number_type(name: object) -> np.dtype[Any]:
-    """The type of numpy's numbers that is called so. Never objects: their bytes are addresses, which a checkpoint must not say.
+    """Return the NumPy number type of this name, or raise StateFormatError for other types.
 
-    Raises:
-        StateFormatError: it is none.
+    Object types are refused: their bytes are memory addresses, which a checkpoint must not supply.
     """
     try:
         found: np.dtype[Any] = np.dtype(str(name))

@@ -1,4 +1,4 @@
-"""The payloads of the row operator: columns of numbers and of users' values, one row per window, key or element."""
+"""Payloads of the row operator: columns of numbers and users' values, one row per window, key or element."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from panestream.engine.storage import payload
 from panestream.errors import InvalidPlanError
 
 _MAX_DEPTH = 64
-"""Arrow writes no column whose types are deeper inside of each other."""
+"""Maximum depth of nested types that Arrow writes."""
 _LENGTH = struct.Struct("<I")
 _PLACES = {
     "key": "a key",
@@ -25,7 +25,7 @@ _PLACES = {
     "window": "the per-window state",
     "global": "the per-key state",
 }
-"""What users call a column, by the first word of its name."""
+"""Descriptions of columns for error messages, by the first word of the column's name."""
 
 
 class ColumnWriter:
@@ -39,32 +39,27 @@ class ColumnWriter:
         self._rows = 0
 
     def integers(self, name: str, values: Sequence[int | None]) -> None:
-        """A column of int64."""
         self.array(name, pa.array(values, pa.int64()))
 
     def counts(self, name: str, values: Sequence[int]) -> None:
-        """A column of int64; left out where all are 0."""
+        """Add a column of int64; it is omitted if all are 0."""
         if any(values):
             self.integers(name, values)
 
     def integer_lists(self, name: str, values: Sequence[Sequence[int]]) -> None:
-        """A column of lists of int64; left out where all are empty."""
+        """Add a column of lists of int64; it is omitted if all are empty."""
         if any(values):
             ends = pa.array(accumulate(map(len, values), initial=0), pa.int32())
             numbers = pa.array(list(chain.from_iterable(values)), pa.int64())
             self.array(name, pa.ListArray.from_arrays(ends, narrowed(numbers)))
 
     def booleans(self, name: str, values: Sequence[bool]) -> None:
-        """A column of booleans; left out where all are true."""
+        """Add a column of booleans; it is omitted if all are true."""
         if not all(values):
             self.array(name, pa.array(values, pa.bool_()))
 
     def values(self, name: str, values: Sequence[Any]) -> None:
-        """A column of any Python values; None stays None.
-
-        Raises:
-            InvalidPlanError: a value has no columns, and pickles are not allowed.
-        """
+        """Add a column of Python values, or raise InvalidPlanError if one does not fit and pickles are not allowed."""
         try:
             array, self._kinds[name] = self._codec.encode(values, top=True)
         except NotPlainError as error:
@@ -78,42 +73,38 @@ class ColumnWriter:
             self.array(name, array)
 
     def array(self, name: str, array: pa.Array) -> None:
-        """A column that is one already."""
         self._names.append(name)
         self._rows = len(array)
         self._arrays.append(array)
 
     def of_rows(self, rows: int) -> None:
-        """The payload has so many rows, even if it gets no column."""
+        """Set the number of rows, which counts even if no column is added."""
         self._rows = rows
 
     def finish(self, header: dict[str, Any] | None = None) -> bytes:
-        """The payload; ``header`` is JSON."""
+        """Return the payload; ``header`` must be JSON-compatible."""
         table = pa.Table.from_arrays(self._arrays, names=self._names)
         return payload.encode(table, {"kinds": self._kinds, "rows": self._rows, **(header or {})})
 
 
 class ColumnReader:
-    """Reads what :class:`ColumnWriter` wrote. A column that was left out reads as its default."""
+    """Reads payloads of :class:`ColumnWriter`. A column that was omitted reads as its default."""
 
     def __init__(self, data: bytes, codec: Codec | None = None) -> None:
         self._codec = codec or Codec()
         self._table, self.header = payload.decode(data)
         self._kinds: dict[str, Kind] = self.header["kinds"]
-        # Not the table's: a column of nothing but None is not written.
+        # Not the table's row count: a column of only None is not written.
         self.rows: int = self.header["rows"]
 
     def integers(self, name: str) -> list[Any]:
-        """A column of int64 (or None)."""
         values: list[Any] = self.array(name).to_pylist()
         return values
 
     def counts(self, name: str) -> list[int]:
-        """A column of int64, 0 where it was left out."""
         return self.integers(name) if name in self._table.column_names else [0] * self.rows
 
     def integer_lists(self, name: str) -> list[list[int]]:
-        """A column of lists of int64."""
         if name not in self._table.column_names:
             return [[]] * self.rows
         lists = self.array(name)
@@ -121,29 +112,22 @@ class ColumnReader:
         return [numbers[start:end] for start, end in pairwise(lists.offsets.to_pylist())]
 
     def booleans(self, name: str) -> list[bool]:
-        """A column of booleans."""
         return self.integers(name) if name in self._table.column_names else [True] * self.rows
 
     def values(self, name: str) -> list[Any]:
-        """A column of any Python values.
-
-        Raises:
-            InvalidPlanError: they are pickled, and reading pickles was not allowed.
-        """
+        """Return a column of Python values, or raise InvalidPlanError if they are pickled and pickles are not allowed."""
         kind = self._kinds[name]
         return [None] * self.rows if kind == ["null"] else self._codec.decode(self.array(name), kind)
 
     def value_names(self, prefix: str) -> list[str]:
-        """The names of the columns of values that begin with ``prefix``, in the order of writing."""
+        """Return the names of the value columns that start with ``prefix``, in the order of writing."""
         return [name for name in self._kinds if name.startswith(prefix)]
 
     def array(self, name: str) -> pa.Array:
-        """A column as it is."""
         return one_chunk(self._table.column(name))
 
 
 def _depth(type_: pa.DataType) -> int:
-    """Return how many types are inside of each other."""
     return 1 + max((_depth(type_.field(at).type) for at in range(type_.num_fields)), default=0)
 
 
@@ -155,7 +139,6 @@ def _too_deep(name: str) -> str:
 
 
 def _where(name: str) -> str:
-    """Return what users call a column."""
     word, _, own = name.partition(":")
     return _PLACES[word] + (f" {own!r}" if own else "")
 
@@ -173,7 +156,7 @@ def _refusal(name: str, error: NotPlainError) -> str:
 
 
 def pickled_columns(data: bytes) -> list[str]:
-    """Which columns of a payload are pickled: for ``explain()``, and for tests that say that none is.
+    """Return the names of the pickled columns of a payload, for ``explain()`` and tests.
 
     >>> writer = ColumnWriter(Codec(pickled=True))
     >>> writer.values("sums", [(1, 2.5), (3, None)])
@@ -186,12 +169,12 @@ def pickled_columns(data: bytes) -> list[str]:
 
 
 def join_parts(parts: Sequence[bytes]) -> bytes:
-    """Several payloads in one value of the store: each with its length before it."""
+    """Join several payloads into one value of the store, each preceded by its length."""
     return b"".join(piece for part in parts for piece in (_LENGTH.pack(len(part)), part))
 
 
 def split_parts(data: bytes) -> list[bytes]:
-    """What :func:`join_parts` joined."""
+    """Split a value of :func:`join_parts`."""
     parts, position = [], 0
     while position < len(data):
         (length,) = _LENGTH.unpack_from(data, position)

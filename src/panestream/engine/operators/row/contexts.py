@@ -1,4 +1,4 @@
-"""What triggers, evictors and window functions are handed: their view of one key and window."""
+"""Contexts of triggers, evictors and window functions: their view of one key and window."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ from panestream.windowing.windows import Window
 
 
 class Times(Protocol):
-    """Whoever knows how far time has come."""
+    """The current watermark and processing time."""
 
     watermark: int
     processing_time: int
 
 
 class TriggerScope:
-    """The context of triggers and evictors. One object serves all windows; ``current`` says which one it is about.
+    """The context of triggers and evictors. One object serves all windows.
 
-    Attributes:
-        current: the window.
-        merged: while windows merge: those that went into it.
+    ``current`` is the window. While windows merge, ``merged`` are the windows that are merged into it.
     """
 
     __slots__ = ("_store", "_times", "current", "merged")
@@ -68,7 +66,7 @@ class TriggerScope:
 
 
 class WindowScope:
-    """The context of process functions. One object serves all windows; ``current`` says which one it is about."""
+    """The context of process functions. One object serves all windows; ``current`` is the window that it is about."""
 
     __slots__ = ("_merges", "_outputs", "_stateless", "_times", "current")
 
@@ -110,6 +108,6 @@ class WindowScope:
         self._outputs.setdefault(tag, []).append((window_state.owner.key, window_state.window, value, window_state.max_timestamp))
 
     def take_outputs(self) -> dict[str, list[tuple[Any, Window, Any, int]]]:
-        """What was sent to side outputs since the last call."""
+        """Return the values sent to side outputs since the last call."""
         taken, self._outputs = self._outputs, {}
         return taken

@@ -1,4 +1,4 @@
-"""Dates and times as Arrow columns that come back exactly as they were: time zones, folds and all."""
+"""Dates and times as Arrow columns that come back exactly as they were, with time zones and folds."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _NAIVE, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
 
 
 def datetime_column(values: Sequence[Any]) -> tuple[pa.Array, list[Any]] | None:
-    """Datetimes, or None, as a column and the kind that :func:`datetimes` reads; None: a zone that cannot be written.
+    """Encode datetimes (or None) as a column and its kind, or return None if a time zone cannot be written.
 
-    Nearly all are naive, or all UTC. Others rest as their naive time, the number of their zone, and their fold.
+    Nearly all are naive, or all are UTC. Others are stored as naive time, zone number and fold.
     """
     present = [value for value in values if value is not None]
     if not any(value.fold for value in present):
         first = present[0].tzinfo
         if (first is None or first is dt.timezone.utc) and all(value.tzinfo is first for value in present):
             return (pa.array(values, _NAIVE), ["datetime"]) if first is None else (instants(values, _UTC), ["utc"])
-    # By repr: zones of different names may be equal.
+    # Compare zones by repr: zones with different names may be equal.
     zones = {repr(value.tzinfo): value.tzinfo for value in present}
     numbers_of = {text: number for number, text in enumerate(zones)}
     names = [_name_of(zone) for zone in zones.values()]
@@ -39,7 +39,7 @@ def datetime_column(values: Sequence[Any]) -> tuple[pa.Array, list[Any]] | None:
 
 
 def datetimes(array: pa.Array, kind: list[Any]) -> list[Any]:
-    """What :func:`datetime_column` wrote."""
+    """Decode a column of :func:`datetime_column`."""
     if kind[0] != "zoned":
         return python_values(array)
     zones = [_zone_of(name) for name in kind[2]]
@@ -51,7 +51,7 @@ def datetimes(array: pa.Array, kind: list[Any]) -> list[Any]:
 
 
 def _name_of(zone: dt.tzinfo | None) -> list[Any] | None:
-    """A zone in JSON; None where it is of a kind that cannot be."""
+    """Return a zone in JSON, or None if JSON cannot express it."""
     if zone is None:
         return ["none"]
     if type(zone) is dt.timezone:

@@ -1,4 +1,4 @@
-"""Declared aggregates for the row operator, which knows them as one function of a user's."""
+"""Declared aggregates for the row operator, which handles them as one user function."""
 
 from __future__ import annotations
 
@@ -17,24 +17,14 @@ from panestream.windowing.aggregates import Aggregate, Complete
 from panestream.windowing.functions import AggregateFunction
 
 TIME = "__time"
-"""The last value of each element: its event time."""
+"""The name of the last value of each element: its event time."""
 
 
 class DeclaredFunction(AggregateFunction):
-    """Declared aggregates over elements whose values are the aggregates' inputs and, last, the event time.
+    """Declared aggregates as a function of elements that hold their inputs and, last, the event time.
 
-    Each has an accumulator in plain Python. Sketches and users' aggregates over columns have none: their rows are kept, and
-    aggregated by the columnar kernel when the window fires.
-
-    Args:
-        aggregates: the recipes.
-        input_types: of the expressions that they take.
-
-    Attributes:
-        aggregates: the recipes.
-
-    Raises:
-        InvalidPlanError: an aggregate does not take its type.
+    Each aggregate has an accumulator in plain Python. Sketches and users' columnar aggregates do not have one: their rows are
+    stored, and the columnar kernel aggregates them when the window fires. Raises InvalidPlanError for unsupported input types.
     """
 
     def __init__(self, aggregates: Sequence[Aggregate], input_types: Mapping[str, pa.DataType]) -> None:
@@ -47,16 +37,12 @@ class DeclaredFunction(AggregateFunction):
 
     @property
     def described(self) -> list[str]:
-        """What each part of an accumulator is of, whatever its result is called."""
+        """Descriptions of the parts of an accumulator, independent of the names of the results."""
         by_name = {recipe.name: recipe for recipe in self.aggregates}
         return [described(recipe, by_name) for recipe in self.aggregates]
 
     def taking_over(self, header: Mapping[str, Any]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-        """What makes an accumulator of these aggregates of one of others: those that are new begin with no rows.
-
-        Args:
-            header: of the saved state: its ``accumulators`` are what the parts of the others' are of.
-        """
+        """Return a converter of accumulators saved with ``header`` to these aggregates; new aggregates start without rows."""
         places, complete = {of: place for place, of in enumerate(header["accumulators"])}, complete_parts(header)
         own = [
             (places.get(of), part, isinstance(recipe, Complete) and not known_from_the_start(complete, of))
@@ -74,7 +60,7 @@ class DeclaredFunction(AggregateFunction):
         return tuple([part.start() for part in self._parts])
 
     def add(self, value: Any, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
-        row = tuple(value)  # access to the values of an element is slower
+        row = tuple(value)  # field access on the element is slower
         return tuple([add(state, row) for add, state in zip(self._adders, accumulator, strict=True)])
 
     def merge(self, a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -1,4 +1,4 @@
-"""Elements at rest: those that came in one batch for one page, written once."""
+"""Stored elements: those that arrived in one micro-batch for one page, written once."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from panestream.errors import InvalidPlanError
 from panestream.windowing.evictors import TimestampedValue
 
 stamped: Callable[[tuple[Any, int]], TimestampedValue] = partial(tuple.__new__, TimestampedValue)
-"""``TimestampedValue`` of a tuple; calling the class takes three times as long."""
+"""Makes a ``TimestampedValue`` of a tuple; calling the class takes three times as long."""
 
 
 class Arrivals:
-    """The columns that the elements of this micro-batch were made of, so that they come to rest without being made anew.
+    """The input columns of this micro-batch's elements, so that storing an element does not rebuild its columns.
 
-    An element is known by its identity: the lists are kept for as long as it is asked for.
+    Elements are found by identity, so the lists must be referenced until the last lookup.
 
     >>> row_type = RowType(pa.schema([("price", pa.int64())]))
     >>> arrivals, rows = Arrivals(), row_type.from_columns([[7, 8, 9]], 3)
@@ -37,18 +37,13 @@ class Arrivals:
         self._columns: list[Sequence[pa.Array]] = []
 
     def add(self, elements: Sequence[Any], columns: Sequence[pa.Array]) -> None:
-        """More elements, and their columns."""
         first = sum(map(len, self._elements))
         self._row_of.update(zip(map(id, elements), range(first, first + len(elements)), strict=True))
         self._elements.append(elements)
         self._columns.append(columns)
 
     def columns(self, elements: Sequence[Any], row_type: RowType) -> list[pa.Array]:
-        """The columns of some elements. Those that did not arrive in this micro-batch are made anew.
-
-        Raises:
-            InvalidPlanError: a value does not fit its column.
-        """
+        """Return the columns of elements, converting older ones, or raise InvalidPlanError if a value does not fit its column."""
         rows = [self._row_of.get(identity, -1) for identity in map(id, elements)]
         if not self._elements or max(rows, default=-1) < 0:
             return row_type.columns(elements)
@@ -65,17 +60,10 @@ class Arrivals:
 
 
 class ElementChunkCodec:
-    """Turns lists of elements into bytes and back.
+    """Converts lists of elements to bytes and back.
 
-    Rows of a type with a schema rest by that schema, whatever else by the types of its values.
-
-    Args:
-        element_type: the class of the elements, where it is known.
-        codec: for elements without a schema.
-        timed: whether elements come with their event times, for an evictor.
-
-    Attributes:
-        arrivals: what is known of the columns of elements that have just come.
+    Rows of a type with a schema are stored by that schema, all others by ``codec`` and the types of their values. ``timed``
+    elements come with their event times, for an evictor.
     """
 
     def __init__(self, element_type: type | None, codec: Codec, timed: bool) -> None:
@@ -86,7 +74,7 @@ class ElementChunkCodec:
         self.arrivals = Arrivals()
 
     def encode(self, elements: list[Any]) -> bytes:
-        """The bytes of some elements; one that is there several times, as overlapping windows hold it, is written once."""
+        """Encode elements; an element that occurs several times, as in overlapping windows, is written once."""
         references = b""
         identities = list(map(id, elements))
         distinct = dict(zip(identities, elements, strict=True))
@@ -108,7 +96,7 @@ class ElementChunkCodec:
             try:
                 columns = self.arrivals.columns(values, self._row_type)
             except InvalidPlanError:
-                pass  # a row that an evictor of the user's own made up
+                pass  # a row that a user's evictor made
             else:
                 writer.of_rows(len(values))
                 for at, column in enumerate(columns):
@@ -117,7 +105,7 @@ class ElementChunkCodec:
         writer.values("value", values)
 
     def decode(self, data: bytes) -> list[Any]:
-        """The elements that :meth:`encode` was given, in order."""
+        """Return the elements that were given to :meth:`encode`, in order."""
         written, references = split_parts(data)
         reader = ColumnReader(written, self._codec)
         elements: list[Any]

@@ -1,4 +1,4 @@
-"""Keys: which are one, and a hash of each that is the same in every process."""
+"""Equality of keys, and hashes of keys that are the same in every process."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LENGTH = struct.Struct("<I")
 
 
 def canonical_key(key: Any) -> Any:
-    """The one object that stands for all equal keys: NaN equals NaN here, and 0.0 equals -0.0, as in Spark's grouping."""
+    """Return the representative of all equal keys: NaN equals NaN, and 0.0 equals -0.0, as in Spark's grouping."""
     if type(key) is float:
         return _NAN if key != key else key + 0.0  # noqa: PLR0124 - the test for NaN
     if type(key) is tuple:
@@ -28,7 +28,7 @@ def canonical_key(key: Any) -> Any:
 
 
 def hashable(key: Any) -> Any:
-    """The values of a struct or an array, which Arrow hands out as a dict or a list, as a tuple that can be a key.
+    """Return a struct or array, which Arrow supplies as a dict or list, as a tuple that can be a key.
 
     >>> hashable({"shop": 1, "tags": ["a", "b"]})
     (1, ('a', 'b'))
@@ -39,14 +39,9 @@ def hashable(key: Any) -> Any:
 
 
 def stable_hash(key: Any, pickled: bool = False) -> int:
-    """A hash that is the same in every process, of a canonical key; Python's own is salted anew in each.
+    """Return a hash of a canonical key that is the same in every process; Python salts its own per process.
 
-    Args:
-        key: the key.
-        pickled: whether keys of users' own classes are allowed.
-
-    Raises:
-        InvalidPlanError: they are not, and this is one.
+    Raises InvalidPlanError for keys of users' classes unless ``pickled``.
 
     >>> stable_hash(("user", 7))
     3392436975
@@ -57,14 +52,9 @@ def stable_hash(key: Any, pickled: bool = False) -> int:
 
 
 def canonical_bytes(value: Any, pickled: bool = False) -> bytes:
-    """Bytes that are the same for equal values of one type, in every process. They are compared and hashed, never read.
+    """Return bytes that are the same for equal values of one type in every process. They are compared and hashed, never read.
 
-    Args:
-        value: what a set or a key may be made of.
-        pickled: whether objects of users' own classes are allowed.
-
-    Raises:
-        InvalidPlanError: they are not, and this is one.
+    Raises InvalidPlanError for values of users' classes unless ``pickled``.
     """
     kind = type(value)
     if kind is str:

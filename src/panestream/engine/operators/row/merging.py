@@ -1,4 +1,4 @@
-"""The windows of one key that may grow together, and whose contents a merged window takes over."""
+"""The live windows of one key under an assigner that merges them, and the transfer of their contents."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from panestream.windowing.assigners import MergingWindowAssigner
 from panestream.windowing.windows import TimeWindow
 
 Merge = Callable[[TimeWindow, list[WindowState]], WindowState]
-"""Called with the result and the windows that go into it, ordered by start; returns the window that takes their place."""
+"""Called with the result and the windows merged into it, ordered by start; returns the window that replaces them."""
 
 
 class MergingWindowSet:
     """The live windows of one key, which are disjoint. Flink: ``MergingWindowSet``.
 
-    Flink gives every window a *state window*, where the contents of the first of the merged ones stay while its bounds change.
-    Here a window's contents are an object that is handed on: the state window is whoever holds it, and nothing is copied or read.
+    Flink gives every window a *state window*, which keeps the contents of the first merged window while the bounds change. Here
+    the contents are an object that is passed from window to window, so that nothing is copied or read.
 
-    An element whose own window equals a live one belongs to it. (Flink loses a session's contents there when it came out of a
-    merge and the gap is dynamic.)
+    An element whose own window equals a live window belongs to it. (In Flink, a session with a dynamic gap loses its contents in
+    this case if it came out of a merge.)
     """
 
     __slots__ = ("_assigner", "_window_states")
@@ -30,14 +30,10 @@ class MergingWindowSet:
         self._window_states = window_states
 
     def add_window(self, window: TimeWindow, merge: Merge) -> WindowState | TimeWindow:
-        """Lets the assigner merge the live windows and one more.
+        """Let the assigner merge the live windows and an element's own, and return the live window that now covers ``window``.
 
-        Args:
-            window: an element's own window.
-            merge: called for every result that is more than one live window as it was.
-
-        Returns:
-            The live window that now covers ``window``; or ``window`` itself where it stays alone (it is not added).
+        An unmerged window is returned as it is and not added. ``merge`` is called for every result that is not just one unchanged
+        live window.
         """
         bounds = (window.start, window.end)
         if not self._window_states:
@@ -55,7 +51,7 @@ class MergingWindowSet:
             if window in members:
                 target = merged
         if isinstance(target, TimeWindow) and bounds in self._window_states:
-            target = self._window_states[bounds]  # one that was there, or that others merged into
+            target = self._window_states[bounds]  # it existed before, or others were merged into it
         return target
 
     def _replace(self, result: TimeWindow, old: list[WindowState], merge: Merge) -> WindowState:

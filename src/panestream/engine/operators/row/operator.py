@@ -1,4 +1,4 @@
-"""The row operator on columns: a micro-batch of a key group goes in as Arrow tables and comes out as such."""
+"""The row operator on columns: a key group's micro-batch goes in and comes out as Arrow tables."""
 
 from __future__ import annotations
 
@@ -37,20 +37,15 @@ from panestream.windowing.windows import TimeWindow
 
 INPUTS = "inputs"
 _AT_A_TIME = 16_384
-"""So many rows at a time are made Python objects: those of which nothing is kept are gone when the next ones come."""
+"""Number of rows converted to Python objects at a time. Objects that are not stored are freed before the next rows."""
 
 
 @dataclass(slots=True)
 class _Arrived:
-    """The rows that came, in the order in which the operator takes them.
+    """The arrived rows in the order of processing, except ``whole``, which has the whole rows in the order of arrival.
 
-    Attributes:
-        keys: of each.
-        times: their event times.
-        columns: of their elements.
-        order: the place of each in the order of arrival.
-        whole: the whole rows, in the order of arrival.
-        late: the places of those that no window took, where there is an output for them.
+    ``order`` has the place of each row in the order of arrival, and ``late`` the places of rows that no window took, if the plan
+    has an output for them.
     """
 
     keys: list[Any]
@@ -63,14 +58,12 @@ class _Arrived:
 
 @dataclass(frozen=True, slots=True)
 class RowSettings:
-    """What the operator must know of the query.
+    """The row operator's part of the query.
 
     Attributes:
-        row_plan: what the row operator does. Elements are whole rows of the input, or ``input_texts`` and the event time.
-        result: the columns of what the function returns.
-        element_schema: the names and types of an element's values.
-        input_texts: the columns or SQL expressions that make up an element; None: the whole row of the input.
-        returned: the columns of what the function returns, where the result is not all of them (a reduced row has the keys too).
+        row_plan: the operator's plan. Elements are whole input rows, or ``input_texts`` and the event time.
+        input_texts: the columns or SQL expressions that make up an element. None for the whole input row.
+        returned: the columns that the function returns if they differ from ``result`` (a reduced row also has the keys).
     """
 
     row_plan: RowPlan
@@ -81,14 +74,14 @@ class RowSettings:
 
     @property
     def declared(self) -> DeclaredFunction | None:
-        """The declared aggregates, where accumulators of them are kept; None: something else is."""
+        """The declared aggregates if the state stores their accumulators; None otherwise."""
         function = self.row_plan.function
         if self.row_plan.keeps_elements or not isinstance(function, Aggregate):
             return None
         return function.function if isinstance(function.function, DeclaredFunction) else None
 
     def results(self, values: Sequence[Any], place: Place | None = None) -> list[pa.Array]:
-        """What the function returned as the columns of the result; ``place``: key and window of each, for errors."""
+        """Return the function's return values as result columns; ``place`` returns key and window of a row, for errors."""
         if self.returned is None:
             return result_columns(values, self.result, place)
         columns = dict(zip(self.returned.names, result_columns(values, self.returned, place), strict=True))
@@ -97,7 +90,7 @@ class RowSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Prepared:
-    """What the operators of all key groups of a plan share: a row plan is checked, and a type of rows made, but once."""
+    """Objects shared by the operators of all key groups of a plan, so that plan and row type are built and checked once."""
 
     plan: WindowPlan
     row_type: RowType
@@ -105,7 +98,7 @@ class _Prepared:
 
 
 _last_prepared: list[_Prepared] = []
-"""Of the plan that was last run in this process. (It does not travel with the plan: types of rows cannot be pickled.)"""
+"""The prepared plan last run in this process. It is not pickled with the plan: row types cannot be pickled."""
 
 
 def _prepared(plan: WindowPlan, settings: RowSettings) -> _Prepared:
@@ -122,14 +115,14 @@ def _prepared(plan: WindowPlan, settings: RowSettings) -> _Prepared:
 
 
 def row_tables(plan: WindowPlan, settings: RowSettings) -> RowTables:
-    """What reads and writes the tables of a plan's key groups."""
+    """Return the reader and writer of the state tables of a plan's key groups."""
     prepared = _prepared(plan, settings)
     return RowTables(prepared.row_plan, plan.key_schema, prepared.row_type)
 
 
 @dataclass(frozen=True, slots=True)
 class _RowStorage:
-    """The row operator's own pages: it also runs without a plan, and keeps time and what is closed in the record itself."""
+    """Storage in the row operator's own pages. Its meta record has time and closing, because it also runs without a plan."""
 
     operator: RowOperator
     state: SealedState
@@ -139,7 +132,7 @@ class _RowStorage:
         return meta if "identity" in meta else None
 
     def save(self, header: Mapping[str, Any]) -> None:
-        # With its number it is written in every micro-batch, like that of all key groups.
+        # The record holds the micro-batch number, so it is written in every micro-batch, as in all operators.
         kept = {name: header[name] for name in ("identity", "watermarks", "incomplete") if name in header}
         self.operator.store.meta.update({**kept, "micro_batch": self.state.micro_batch})
         self.operator.commit()
@@ -149,15 +142,12 @@ class _RowStorage:
 
 
 class RowGroupOperator(GroupOperator[_Arrived | None]):
-    """The row operator of a key group: see :class:`~panestream.engine.runtime.group_operator.GroupOperator`.
-
-    It counts event time and processing time itself: a query may look at both.
-    """
+    """The row operator of a key group. It tracks event time and processing time itself, because a query may use both."""
 
     _runs: ClassVar[type[RowOperator]] = RowOperator
     _key_by_key: ClassVar[bool] = True
-    """Whether the rows of a key are taken in one after the other: its windows are in the processor's cache then, which is a third
-    of the time. Results are the same: keys know nothing of each other, and the rows of each stay in order."""
+    """True if rows are processed key by key. A key's windows are then in the processor's cache, which saves a third of the time.
+    Results are the same: keys are independent, and the rows of each stay in order."""
 
     def __init__(self, plan: WindowPlan, settings: RowSettings, state: SealedState, group: int) -> None:
         self._settings = settings
@@ -165,7 +155,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         self._row_type = prepared.row_type
         self._row_plan = prepared.row_plan
         self._operator = self._runs(prepared.row_plan, state, group)
-        # Only where all elements together are more can those of a window be: else nothing is asked for each.
+        # A window can exceed the limit only if all elements together do; otherwise no window needs the check.
         if self._operator.store.bytes_of_elements > plan.most_bytes:
             self._operator.store.most_bytes = plan.most_bytes
         super().__init__(plan, state, _RowStorage(self._operator, state))
@@ -186,7 +176,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         return {"counters": counters, **({} if declared is None else {"accumulators": declared.described})}
 
     def _state_tables(self) -> Mapping[str, pa.Table]:
-        # Not the operator's own store: that would ask the user's code about windows which a shorter lateness has closed.
+        # Not the operator's own store: it would call the user's code for windows that a shorter lateness has closed.
         store = RowStore(self._row_plan, self._state, lambda _: True)
         try:
             return self._as_tables().tables(store)
@@ -202,7 +192,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         self._as_tables().fill(saved, operator.store, operator.set_cleanup, self._taken_over(saved))
 
     def _taken_over(self, saved: StateTables) -> Callable[[Any], Any] | None:
-        """What makes accumulators of these aggregates of those that were saved; None: they are of the same, or the user's."""
+        """Return the converter from saved accumulators to these aggregates, or None if they are the same or user-defined."""
         declared, parts = self._settings.declared, saved.header.get("accumulators")
         if (declared is None) != (parts is None):
             raise PlanMismatchError(
@@ -221,7 +211,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
 
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> _Arrived | None:
         arrived = self._arrived(batch.of(INPUTS), batch.origins.get(INPUTS, []))
-        # Rows are judged, taken in and fired for one by one.
+        # The operator judges, adds and fires row by row.
         rows = chain.from_iterable(self._in_pieces(arrived)) if arrived else ()
         emitted = self._operator.process(rows, step.after, batch.batch_time or None)
         self._emit(emitted, output)
@@ -230,7 +220,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
             and self._plan.operator.capabilities.uses_processing_time
             and not isinstance(self._plan.assigner, GlobalWindows)
         ):
-            # A batch has no clock to wait for: what is open at the end of the input fires then.
+            # A batch cannot wait for a clock: windows that are open at the end of the input fire then.
             self._operator.advance_processing_time(MAX_TIMESTAMP)
             self._emit(self._operator.drain(), output)
         self._emit_late(emitted.late_dropped + len(emitted.late), self._late_rows(arrived), output)
@@ -280,7 +270,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         return _Arrived(keys, times, columns, order, whole)
 
     def _in_pieces(self, arrived: _Arrived) -> Iterator[Iterable[tuple[Any, int, Any]]]:
-        """Key, event time and element of each row, some at a time; which were late is known when the next are wanted."""
+        """Yield key, event time and element of each row, in pieces; late rows of a piece are known when the next is requested."""
         for start in range(0, len(arrived.keys), _AT_A_TIME):
             keys = arrived.keys[start : start + _AT_A_TIME]
             columns = [column.slice(start, len(keys)) for column in arrived.columns]
@@ -288,13 +278,13 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
             self._operator.store.arrived(elements, columns)
             known = len(self._operator.late_so_far())
             yield zip(keys, arrived.times[start : start + _AT_A_TIME].tolist(), elements, strict=True)
-            # The operator holds those that are late, so that no other object can have the identity of one.
+            # The operator references late elements, so no other object can have their identity.
             late = {id(element) for _, _, element in self._operator.late_so_far()[known:]}
             if late:
                 arrived.late += [start + place for place, element in enumerate(elements) if id(element) in late]
 
     def _in_order(self, tables: Sequence[pa.Table], origins: Sequence[int], keys: Sequence[pa.Array]) -> tuple[Int64s, list[Any]]:
-        """In which order rows are taken in, as places in the order of arrival; and their keys in that order."""
+        """Return the processing order of rows, as places in the order of arrival, and their keys in that order."""
         width, rows = len(keys), sum(table.num_rows for table in tables)
         order, codes = np.arange(rows), None
         nested = any(pa.types.is_nested(column.type) for column in keys)
@@ -312,7 +302,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         order = order[by_key]
         distinct = _keys_of([column.take(pa.array(order[changes])) for column in keys], len(changes))
         counts = np.diff(changes, append=rows).tolist()
-        # The rows of a key have one object for it.
+        # All rows of a key share one key object.
         return order, list(chain.from_iterable(map(repeat, distinct, counts)))
 
     def _rows(
@@ -332,7 +322,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         return window_rows(self._plan, keys, (starts, ends), results, firing, tag=tag)
 
     def _late_rows(self, arrived: _Arrived | None) -> Iterator[pa.Table]:
-        """The whole rows of late elements, as they came."""
+        """Yield the whole rows of late elements, in the order of arrival."""
         if arrived is None or not arrived.late:
             return
         places = arrived.order[arrived.late]
@@ -341,12 +331,12 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
 
 
 def _codes_of(columns: Sequence[pa.Array], rows: int) -> Int64s:
-    """Equal numbers for equal keys; for nested ones, which :func:`encode_keys` does not take, and where there are none."""
+    """Return equal numbers for equal keys; also handles nested keys, which :func:`encode_keys` does not, and empty keys."""
     known: dict[Any, int] = {}
     return np.fromiter((known.setdefault(key, len(known)) for key in _keys_of(columns, rows)), np.int64, rows)
 
 
 def _keys_of(columns: Sequence[pa.Array], rows: int) -> list[Any]:
-    """Keys as the row operator has them: of one column its values, of several tuples."""
+    """Return keys as the row operator uses them: values if there is one column, tuples if there are several."""
     values = list(map(key_values, columns))
     return values[0] if len(values) == 1 else list(zip(*values, strict=True)) if values else [()] * rows

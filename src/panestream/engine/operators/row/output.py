@@ -1,4 +1,4 @@
-"""What the row operator emits."""
+"""Output of the row operator."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from panestream.windowing.windows import Window
 FiredResult = tuple[Any, Window, Any, int]
 """Key, window, value, timestamp."""
 Firing = tuple[str, int, bool]
-"""Early, on time or late; its number for this key and window, from 0; whether no other can follow."""
+"""The kind of firing (early, on time or late), its number for this key and window, from 0, and whether it is the last."""
 Row = tuple[Any, int, Any]
 """Key, event time, element."""
 
 
 @dataclass(slots=True)
 class Output:
-    """What one call made the operator emit.
+    """Output of one call to the operator.
 
     Attributes:
-        fired: ``(key, window, value, timestamp)`` in the order of firing; the timestamp is the window's last instant.
-        firings: of each in ``fired`` which firing it comes from; empty where the plan does not number them.
-        late: ``(key, timestamp, element)`` of elements that no window took, where the plan has a late output.
-        side_outputs: by tag, what the window function sent there; like ``fired``.
-        late_dropped: how many late elements were only counted.
+        fired: ``(key, window, value, timestamp)`` in the order of firing. The timestamp is the window's last instant.
+        firings: the firing of each entry in ``fired``, or empty if the plan does not number firings.
+        late: ``(key, timestamp, element)`` of elements that no window took, if the plan has a late output.
+        side_outputs: results that the window function sent to side outputs, by tag, in the form of ``fired``.
+        late_dropped: the number of late elements that were only counted.
     """
 
     fired: list[FiredResult] = field(default_factory=list)

@@ -1,25 +1,23 @@
-"""Pages at rest: their windows with accumulators or references to elements, states, timers; and the states of their keys."""
+"""Encoding of pages: windows with accumulators or references to elements, their states and timers, and the states of keys."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 from panestream.engine.operators.row.codec import Codec
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, join_parts, split_parts
 from panestream.engine.operators.row.keys import canonical_key
+from panestream.engine.operators.row.timers import NEVER
 from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyPage, KeyState, WindowState
 from panestream.windowing.state import StateValues
 
 
 class PageCodec:
-    """Turns pages into bytes and back.
+    """Converts pages to bytes and back. With ``keeps_elements``, windows hold elements rather than one accumulator each.
 
-    Args:
-        codec: for keys, accumulators and states.
-        keeps_elements: whether windows hold elements, or one accumulator each.
-        event_time: the kind of time by which windows end. Nearly all have one timer: at their last instant, of that kind.
+    ``event_time`` is the kind of time that ends windows: nearly all have one timer of that kind, at their last instant.
     """
 
     def __init__(self, codec: Codec, keeps_elements: bool, event_time: bool) -> None:
@@ -30,7 +28,7 @@ class PageCodec:
     # ---------------------------------------------------------------- writing
 
     def encode(self, page: KeyPage) -> bytes:
-        """The bytes of a page whose elements are all at rest."""
+        """Return the bytes of a page whose elements are all stored."""
         return join_parts([self._windows(page), self._keys(page)])
 
     def _windows(self, page: KeyPage) -> bytes:
@@ -87,13 +85,7 @@ class PageCodec:
     def decode(
         self, page: KeyPage, data: bytes, new_window_state: Callable[[KeyState, int | None, int | None], WindowState]
     ) -> None:
-        """Fills an empty page from its bytes.
-
-        Args:
-            page: the page.
-            data: what :meth:`encode` made.
-            new_window_state: makes a window of a key, given its bounds.
-        """
+        """Fill an empty page from bytes of :meth:`encode`; ``new_window_state`` makes a window of a key and bounds."""
         windows, keys = split_parts(data)
         reader = ColumnReader(windows, self._codec)
         page.chunks = {int(chunk): size for chunk, size in reader.header["segments"]}
@@ -103,7 +95,7 @@ class PageCodec:
         for key, start, end in zip(reader.values("key"), starts, ends, strict=True):
             owner = known.get(key)
             if owner is None:
-                canonical = canonical_key(key)  # a NaN that was read is not the one that is looked for
+                canonical = canonical_key(key)  # a NaN read from state is not the NaN object used for lookups
                 owner = known.get(canonical) or known.setdefault(canonical, KeyState(canonical, page))
             window_state = new_window_state(owner, start, end)
             owner.window_states[None if end is None else (start, end)] = window_state
@@ -159,7 +151,7 @@ def _write_state_values(writer: ColumnWriter, prefix: str, rows: list[StateValue
 
 
 def _read_state_values(reader: ColumnReader, prefix: str) -> list[StateValues]:
-    """The state values of each row; nothing at all where no row has any."""
+    """Return the state values of each row, or an empty list if no row has any."""
     names = reader.value_names(prefix)
     if not names:
         return []
@@ -179,3 +171,102 @@ def _list_of(numbers: list[int]) -> ElementList:
     elements = ElementList([])
     elements.parts = [(numbers[at], numbers[at + 1], numbers[at + 2]) for at in range(0, len(numbers), 3)]
     return elements
+
+
+PAGE_BYTES = 32 * 1024
+"""Average page size in bytes above which pages are split. A call to Spark's state store costs a millisecond, however small the
+page; decoding this many bytes takes as long."""
+FEWEST_KEYS = 16
+"""Minimum average number of keys in a page for a split, because each page has a fixed overhead in bytes."""
+
+
+class Entry(NamedTuple):
+    """The index entry of a stored page; ``size`` is in bytes.
+
+    Attributes:
+        modulus: the number of pages when it was written. The page holds the keys whose hash modulo this is its number.
+        event, processing: a lower bound of its next timers, or NEVER if it does not have one.
+    """
+
+    modulus: int
+    event: int
+    processing: int
+    size: int
+    keys: int
+
+
+class PageIndex:
+    """The pages of one key group. Their number doubles as the state grows, and a page follows when it is next written.
+
+    Pages of several generations therefore coexist: page ``p`` of ``n`` becomes pages ``p`` and ``p + n`` of ``2 n``. No two pages
+    have a key in common, whatever their generations. ``modulus`` is the current number of pages, and ``smallest`` the initial
+    one.
+
+    >>> index = PageIndex(4)
+    >>> index.claim(13)
+    (1, 4)
+    >>> index.modulus = 8
+    >>> index.claim(13), index.claim(6)
+    ((1, 4), (6, 8))
+    """
+
+    __slots__ = ("_claimed", "_moduli", "_smallest", "entries", "modulus")
+
+    def __init__(self, smallest: int) -> None:
+        self._smallest = smallest
+        self.modulus = smallest
+        self.entries: dict[int, Entry] = {}
+        self._claimed: dict[int, int] = {}
+        self._moduli = [smallest]
+
+    def claim(self, hashed: int) -> tuple[int, int]:
+        """Return number and modulus of the page responsible for a key's hash, or of a new page."""
+        for modulus in self._moduli:
+            number = hashed % modulus
+            if self._claimed.get(number) == modulus:
+                return number, modulus
+        number = hashed % self.modulus
+        self._claimed[number] = self.modulus
+        if self.modulus not in self._moduli:
+            self._moduli.append(self.modulus)
+        return number, self.modulus
+
+    def put(self, number: int, entry: Entry) -> None:
+        self.entries[number] = entry
+        self._claimed[number] = entry.modulus
+
+    def remove(self, number: int) -> bool:
+        """Remove an empty page and return whether it was stored."""
+        self._claimed.pop(number, None)
+        return self.entries.pop(number, None) is not None
+
+    def due(self, event: int, processing: int) -> Iterator[int]:
+        """Return the pages that have a timer at or before these times."""
+        return (number for number, entry in self.entries.items() if entry.event <= event or entry.processing <= processing)
+
+    def grow(self) -> None:
+        """Update the number of pages for the following writes."""
+        size = sum(entry.size for entry in self.entries.values())
+        keys = sum(entry.keys for entry in self.entries.values())
+        if not keys:
+            self.modulus = self._smallest
+        while size > self.modulus * PAGE_BYTES and keys >= 2 * self.modulus * FEWEST_KEYS:
+            self.modulus *= 2
+        self._moduli = sorted({*self._claimed.values(), self.modulus})
+
+    def write(self, writer: ColumnWriter) -> None:
+        pages = sorted(self.entries.items())
+        writer.integers("page", [number for number, _ in pages])
+        writer.integers("modulus", [entry.modulus for _, entry in pages])
+        writer.integers("event", [None if entry.event == NEVER else entry.event for _, entry in pages])
+        writer.integers("processing", [None if entry.processing == NEVER else entry.processing for _, entry in pages])
+        writer.integers("size", [entry.size for _, entry in pages])
+        writer.integers("keys", [entry.keys for _, entry in pages])
+
+    def read(self, reader: ColumnReader, modulus: int) -> None:
+        self.modulus = modulus
+        columns = map(reader.integers, ("page", "modulus", "event", "processing", "size", "keys"))
+        for number, of, event, processing, size, keys in zip(*columns, strict=True):
+            due = (NEVER if event is None else event, NEVER if processing is None else processing)
+            self.put(number, Entry(of, *due, size, keys))
+        self._moduli = sorted({*self._claimed.values(), self.modulus})

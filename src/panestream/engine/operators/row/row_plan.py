@@ -1,4 +1,4 @@
-"""The recipe of one query that the row operator runs: any assigner, trigger, evictor and function."""
+"""The plan of a query that the row operator runs: any assigner, trigger, evictor and function."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ AnyWindowFunction = WindowFunction | ProcessWindowFunction
 
 @dataclass(frozen=True, slots=True)
 class Reduce:
-    """One element per window, made by combining two at a time; ``then`` sees it when the window fires."""
+    """One element per window, combined from two at a time; ``then`` gets it when the window fires."""
 
     function: ReduceFunction
     then: AnyWindowFunction | None = None
@@ -25,7 +25,7 @@ class Reduce:
 
 @dataclass(frozen=True, slots=True)
 class Aggregate:
-    """One accumulator per window; ``then`` sees its result when the window fires."""
+    """One accumulator per window; ``then`` gets its result when the window fires."""
 
     function: AggregateFunction
     then: AnyWindowFunction | None = None
@@ -33,9 +33,9 @@ class Aggregate:
 
 @dataclass(frozen=True, slots=True)
 class Elements:
-    """All elements are kept, and ``function`` sees them when the window fires.
+    """All elements, which ``function`` gets when the window fires.
 
-    ``stateless``: a process function that keeps nothing between its calls; it is refused any state.
+    ``stateless``: the process function stores nothing between its calls, and access to state is refused.
     """
 
     function: AnyWindowFunction
@@ -44,21 +44,20 @@ class Elements:
 
 @dataclass(frozen=True, slots=True)
 class RowPlan:
-    """What the row operator does. Build it once; it is checked when it is built.
+    """The row operator's plan, which is checked when it is built.
 
     Attributes:
-        window: the windows, and when they fire. Only event time knows lateness.
-        function: what runs when a window fires. A bare :class:`AggregateFunction`, :class:`WindowFunction` or
-            :class:`ProcessWindowFunction` is taken for what it is; a reduce function is written ``Reduce(function)``.
-        late_output: the tag under which late elements come out; None: they are counted.
-        pages: into how many pages a key group's keys are divided while the state is small; there are more as it grows.
-        element_type: the class that elements are instances of, where it is known: that of a
-            :class:`~panestream.engine.kernels.python_values.RowType`, or a ``NamedTuple``. Other plain values need not be named.
-        numbers_firings: whether each result says which firing of its window it comes from.
+        window: the windows and their firing. Allowed lateness applies to event time only.
+        function: the function to run when a window fires. An :class:`AggregateFunction`, :class:`WindowFunction` or
+            :class:`ProcessWindowFunction` is wrapped automatically; write a reduce function as ``Reduce(function)``.
+        late_output: the side output for late elements, or None to only count them.
+        pages: the number of pages of a key group while the state is small, which grows with the state.
+        element_type: the class of elements that are rows of a ``RowType`` or named tuples; not needed for other plain values.
+        numbers_firings: whether each result records which firing of its window it comes from.
 
     Raises:
-        InvalidWindowError: a lateness or number of pages that makes no sense.
-        InvalidPlanError: parts that do not fit together; a function or a method that does not take what it will be given.
+        InvalidWindowError: the lateness or the number of pages is out of range.
+        InvalidPlanError: parts do not fit together, or a function or method does not accept its arguments.
 
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
     >>> plan = RowPlan(WindowSpec(TumblingEventTimeWindows.of("1 minute")), Reduce(max))
@@ -97,7 +96,7 @@ class RowPlan:
 
     @property
     def keeps_elements(self) -> bool:
-        """Whether all elements rest in state, as an evictor needs them; else one accumulator per window."""
+        """True if state holds all elements, as evictors require, rather than one accumulator per window."""
         return self.window.evictor is not None or isinstance(self.function, Elements)
 
     def _check_signatures(self) -> None:

@@ -1,30 +1,33 @@
-"""The row operator: rows cross the exchange as they are, in columns; one Python object each on the other side."""
+"""The row operator's specification: rows cross the exchange unreduced, in columns, and become Python objects after it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
 
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.operators.row.declared import TIME, DeclaredFunction
 from panestream.engine.operators.row.operator import INPUTS, RowGroupOperator, RowSettings, row_tables
+from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
 from panestream.engine.operators.row.views import row_views
 from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan, stable_repr
+from panestream.engine.query import WindowSpec
+from panestream.engine.rule import DeclaredAggregates, FunctionOfRows
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews
+from panestream.windowing.assigners.session import GapColumn
 from panestream.windowing.triggers.by_time import fires_by_time
 
 
 @dataclass(frozen=True, slots=True)
 class RowSpec(RowSettings, OperatorSpec):
-    """Any assigner, trigger, evictor and function.
+    """The row operator, for any assigner, trigger, evictor and function.
 
-    Attributes:
-        by_processing_time: whether anything looks at processing time.
-        reasons: why no columnar operator runs the query, for ``explain()``.
-        described: how ``explain()`` calls the function.
-        kind: what the checkpoint is tied to of it: its code may change, what it keeps may not.
-        advice: what would reduce the rows before the shuffle, in words; empty: nothing would.
+    ``kind`` is the part of the function that a checkpoint depends on: its code may change, its stored state may not.
+    ``described``, ``reasons`` (against columnar operators) and ``advice`` (to reduce rows before the shuffle) are for
+    ``explain()``.
     """
 
     by_processing_time: bool = False
@@ -62,19 +65,19 @@ class RowSpec(RowSettings, OperatorSpec):
 
     @property
     def changeable(self) -> frozenset[str]:
-        # Of declared aggregates each finds its part of an accumulator; elements that are kept must be what they were.
+        # Each declared aggregate finds its part of an accumulator by description; stored elements cannot change.
         return frozenset({"results", *(("function", "elements") if self.declared is not None else ())})
 
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         whole = list(chunk.rows.columns) if chunk.rows is not None and plan.row_schema is not None else []
         times = pa.array(chunk.times)
-        # An element that is not the row is made of the inputs and, last, its event time.
+        # An element that is not the whole row consists of the inputs and, last, its event time.
         values = [] if self.input_texts is None else [*chunk.values, times]
         schema = self.part_schema(plan, INPUTS)
         yield INPUTS, pa.Table.from_arrays([*chunk.keys, times, *values, *whole], names=schema.names)
 
     def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
-        """Keys, event time, the element's values where it is not the row, and the whole row where anything wants it."""
+        """Return keys, event time, the element's values unless it is the row, and the whole row if needed."""
         columns = [*plan.key_schema, pa.field("__time", pa.int64())]
         if self.input_texts is not None:
             columns += self.element_schema
@@ -113,3 +116,50 @@ class RowSpec(RowSettings, OperatorSpec):
         if self.row_plan.window.evictor is not None:
             sections["evictor"] = [stable_repr(self.row_plan.window.evictor)]
         return sections
+
+
+def row_spec(window: WindowSpec, asked: DeclaredAggregates | FunctionOfRows, reasons: Sequence[str]) -> RowSpec:
+    """Return the row operator of a query, or raise InvalidPlanError; ``reasons`` explain why no columnar operator runs it."""
+    if isinstance(asked, DeclaredAggregates):
+        return _declared(window, asked, reasons)
+    function = asked.function
+    return RowSpec(
+        RowPlan(window, function),
+        asked.results,
+        asked.rows,
+        returned=asked.rows if isinstance(function, Reduce) and function.then is None else None,
+        by_processing_time=window.uses_processing_time,
+        reasons=tuple(reasons),
+        described=stable_repr(asked.described),
+        kind=_kind_of(function),
+    )
+
+
+def _declared(window: WindowSpec, asked: DeclaredAggregates, reasons: Sequence[str]) -> RowSpec:
+    aggregation = Aggregation.build(asked.aggregates, asked.types, asked.keys)
+    gap = getattr(window.assigner, "gap", None)
+    # The assigner reads the gap of each row from the element.
+    texts = tuple(dict.fromkeys((*aggregation.inputs, *([gap.label] if isinstance(gap, GapColumn) else []), *asked.columns)))
+    elements = [*(pa.field(text, asked.types[text]) for text in texts), pa.field(TIME, pa.int64())]
+    function = DeclaredFunction(tuple(asked.aggregates), asked.types)
+    written = ", ".join(repr(aggregate) for aggregate in asked.aggregates)
+    return RowSpec(
+        RowPlan(window, Aggregate(function, asked.then)),
+        aggregation.output_schema if asked.results is None else asked.results,
+        pa.schema(elements),
+        texts,
+        by_processing_time=window.uses_processing_time,
+        reasons=tuple(reasons),
+        described=written,
+        kind=written,
+    )
+
+
+def _kind_of(function: Reduce | Aggregate | Elements) -> str:
+    """Return the part of a function that the state depends on; accumulators depend on the aggregate function's class."""
+    if isinstance(function, Aggregate):
+        return f"aggregate with {type(function.function).__qualname__}"
+    return "reduce" if isinstance(function, Reduce) else "all elements"
+
+
+__all__ = ["RowSpec", "row_spec"]

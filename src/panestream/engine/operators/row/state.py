@@ -1,20 +1,20 @@
-"""What the row operator keeps: keys and their windows, in pages that are read and written as a whole.
+"""State of the row operator: keys and their windows, in pages that are read and written as a whole.
 
 Three spaces of the store:
 
 ========  ================  ===================================================================================================
 space     key               value
 ========  ================  ===================================================================================================
-meta      0                 watermark, clock, counters; the index of pages: for each when its next timer is due, so that no page
-                            is read to find out that nothing is
+meta      0                 watermark, clock, counters; the index of pages with the next timer of each, so that no page is read
+                            just to see that nothing is due
 pages     the page's        all keys of the page: their windows with accumulators or references to elements, triggers' and
           number            functions' states, timers
-elements  a running number  elements that came in one batch for one page: written once, referred to by windows, dropped when no
-                            window refers to them
+elements  a running number  elements that arrived in one batch for one page: written once, referenced by windows, deleted when
+                            no window refers to them
 ========  ================  ===================================================================================================
 
-What is in memory knows each other, in both directions. As garbage it would wait for Python's search for cycles, which takes far
-longer than cutting them by hand::
+Objects in memory reference each other in both directions. Python's cycle collector takes far longer to free them than cutting the
+references explicitly::
 
     RowStore ---> KeyPage <------> KeyState <---------------> WindowState <----------> WindowTimers <--- TimerQueue
 
@@ -24,11 +24,10 @@ longer than cutting them by hand::
     cut by                  del keys[k]      del window_states[bounds],    free_timers()
                                              latest = None
 
-The invariant: **what is let go of has no arrow back to itself.** A window that goes loses the one from its timers
-(``WindowState.free_timers``) and its place in ``window_states``; a key that goes loses ``latest`` and its place in ``keys``; and
-:meth:`RowStore.release` does both for everything. A new attribute that points backwards has to be cut where these are: in
-``RowOperator._retire``, ``RowStore._forget`` and ``RowStore.release``. ``test_state.py`` counts what is left while
-the collector is off.
+The invariant: **a released object has no path back to itself.** A removed window loses the reference from its timers
+(``WindowState.free_timers``) and its place in ``window_states``. A removed key loses ``latest`` and its place in ``keys``.
+:meth:`RowStore.release` does both for everything. Cut any new backward reference in the same places: ``RowOperator._retire``,
+``RowStore._forget`` and ``RowStore.release``. ``test_state.py`` counts the objects left with the collector off.
 """
 
 from __future__ import annotations
@@ -42,9 +41,8 @@ import pyarrow as pa
 from panestream.engine.operators.row.codec import Codec
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter
 from panestream.engine.operators.row.element_chunks import Arrivals, ElementChunkCodec
-from panestream.engine.operators.row.index import Entry, PageIndex
 from panestream.engine.operators.row.keys import canonical_key, stable_hash
-from panestream.engine.operators.row.pages import PageCodec
+from panestream.engine.operators.row.pages import Entry, PageCodec, PageIndex
 from panestream.engine.operators.row.row_plan import RowPlan
 from panestream.engine.operators.row.timers import NEVER, TimerQueue
 from panestream.engine.operators.row.window_states import EMPTY, ChunkSlice, ElementList, KeyPage, KeyState, WindowState
@@ -55,32 +53,28 @@ from panestream.windowing.time import MIN_TIMESTAMP
 
 META, PAGES, ELEMENTS = "meta", "pages", "elements"
 _WINDOWS, _CHUNKED, _CHUNK_BYTES = "windows", "chunked elements", "chunk bytes"
-"""What the meta record counts for the metrics: windows; elements in chunks, and their bytes."""
+"""Counters of the meta record for metrics: windows, elements in chunks, and the bytes of these."""
 MANY_CHUNKS = 32
-"""With more chunks than this in one page, the smaller ones are put together."""
+"""If a page has more chunks than this, the smaller ones are combined."""
 _LARGE_BYTES = 4 << 20
-"""A chunk with so many bytes stays as it is: putting chunks together saves calls, and these are few beside the bytes."""
+"""Chunks of at least this size are not combined: combining saves calls, whose cost is small compared with these bytes."""
 
 
 class RowStore:
-    """Keys, windows and timers of one key group: reads pages when they are needed, writes those that were used.
+    """Keys, windows and timers of one key group. It reads pages on demand and writes those that were used.
 
     Attributes:
-        used_keys: the keys that were used since the last commit. The hot path looks here first, and calls :meth:`get_or_create`
-            when it finds nothing.
+        used_keys: the keys used since the last commit. The hot path looks here before it calls :meth:`get_or_create`.
         event_queue, processing_queue: the timers of all pages that were read.
-        meta: counters and times that the operator keeps (JSON values).
-        most_bytes: more bytes of elements are not read for a window; 0: there are not so many.
-        failure: what the state raised when a value was read: no function of the user's did, whichever asked for it.
+        meta: counters and times of the operator (JSON values).
+        most_bytes: the maximum bytes of elements to read for a window, or 0 if no window can exceed it.
+        failure: the error of the last failed read of state, so that it is not blamed on the user function that caused the read.
     """
 
     def __init__(self, plan: RowPlan, state: State, resume: Callable[[WindowState], bool]) -> None:
-        """Reads the meta record, nothing else.
+        """Read only the meta record.
 
-        Args:
-            plan: what the operator does.
-            state: of the key group.
-            resume: sets the cleanup time of a window that was read; says whether the window is still there then.
+        ``resume`` sets the cleanup time of a window that was read, and returns whether the window still exists.
         """
         self._state = state
         self._resume = resume
@@ -108,7 +102,7 @@ class RowStore:
     # ---------------------------------------------------------------- keys and windows
 
     def get_or_create(self, key: Any) -> KeyState:
-        """The state of a key, which will be written at the next commit; made where there is none."""
+        """Return the state of a key, new if necessary, and mark it for the next commit."""
         key = canonical_key(key)
         owner = self.used_keys.get(key)
         if owner is not None:
@@ -122,12 +116,12 @@ class RowStore:
         return owner
 
     def new_window_state(self, owner: KeyState, start: int | None, end: int | None) -> WindowState:
-        """A window that is not among those of its key yet."""
+        """Return a new window, which the caller adds to its key."""
         self._orders += 1
         return WindowState(owner, start, end, self._orders)
 
     def elements(self, page: KeyPage, contents: ElementList) -> list[Any]:
-        """All elements of a list, in order, in a new list."""
+        """Return all elements of a list, in order, in a new list."""
         if not contents.parts:
             return contents.tail.copy()
         elements: list[Any] = []
@@ -137,41 +131,37 @@ class RowStore:
         return elements
 
     def arrived(self, elements: Sequence[Any], columns: Sequence[pa.Array]) -> None:
-        """Elements have come that were made of these columns: those that have to rest are written from them."""
+        """Record the input columns of new elements, so that stored elements are written from these."""
         if self._keeps_elements:
             self._chunk_codec.arrivals.add(elements, columns)
 
     def load_due(self, event: int = MIN_TIMESTAMP - 1, processing: int = MIN_TIMESTAMP - 1) -> None:
-        """Reads the pages that have a timer up to and including these times."""
+        """Read the pages that have a timer at or before these times."""
         for number in self._index.due(event, processing):
             self._page(number, self._index.entries[number].modulus)
 
     def first_processing_timer(self) -> int:
-        """At or before the next processing-time timer of any page; NEVER where there is none. Reads nothing."""
+        """Return a lower bound of the next processing-time timer, or NEVER. Reads nothing."""
         unread = (entry.processing for number, entry in self._index.entries.items() if number not in self._pages)
         return min(self.processing_queue.first(), *unread, NEVER)
 
     def all_window_states(self) -> Iterator[WindowState]:
-        """Every window of every key: reads everything, for tests and harnesses."""
+        """Yield every window of every key. Reads everything, for tests and harnesses."""
         for page in self._all_pages():
             yield from page.window_states()
 
     def all_keys(self) -> Iterator[KeyState]:
-        """Every key: reads everything, for tests and harnesses."""
+        """Yield every key. Reads everything, for tests and harnesses."""
         for page in self._all_pages():
             yield from page.keys.values()
 
     @property
     def window_count(self) -> int | None:
-        """How many windows rest in the pages; None: the state is of before they were counted. Reads nothing."""
+        """The number of windows in stored pages, or None if the state is older than this counter. Reads nothing."""
         return self.meta.get(_WINDOWS)
 
     def elements_of(self, window_state: WindowState) -> list[Any]:
-        """The elements of a window, for a function that sees them all.
-
-        Raises:
-            MemoryLimitError: they have more bytes than :attr:`most_bytes`, by the average size of an element.
-        """
+        """Return a window's elements, or raise MemoryLimitError if they exceed ``most_bytes`` by the average element size."""
         contents = window_state.contents
         if self.most_bytes:
             size = int(len(contents) * self.element_bytes)
@@ -182,16 +172,16 @@ class RowStore:
 
     @property
     def element_bytes(self) -> float:
-        """How many bytes an element has at rest, on average; 0: none rests, or they were not counted."""
+        """The average stored bytes of an element; 0 if none is stored or counted."""
         return float(self.meta.get(_CHUNK_BYTES, 0) / max(self.meta.get(_CHUNKED, 0), 1))
 
     @property
     def bytes_of_elements(self) -> int:
-        """The bytes of all elements at rest. Reads nothing."""
+        """The bytes of all stored elements. Reads nothing."""
         return int(self.meta.get(_CHUNK_BYTES, 0))
 
     def sizes(self) -> list[int]:
-        """The bytes of each page, and those of all chunks of elements. Reads nothing."""
+        """Return the bytes of each page, then of all element chunks. Reads nothing."""
         chunks = self.meta.get(_CHUNK_BYTES, 0)
         return [entry.size for entry in self._index.entries.values()] + ([chunks] if chunks else [])
 
@@ -232,7 +222,7 @@ class RowStore:
 
     @contextmanager
     def _reading(self, space: str, key: int) -> Iterator[bytes]:
-        """A value to take apart. What goes wrong there must not pass for an error of the users' functions that asked for it."""
+        """Yield a value to decode. Its errors must not look like errors of the user function that caused the read."""
         try:
             data = self._state.get(space, key)
         except Exception as error:
@@ -257,10 +247,9 @@ class RowStore:
     # ---------------------------------------------------------------- writing
 
     def commit(self, keep_bare: bool) -> None:
-        """Writes the pages that were used, and the meta record where it changed, or anything else was written.
+        """Write the pages that were used, and the meta record if it changed or any page was written.
 
-        Args:
-            keep_bare: keep windows of which nothing is left but that they exist (purged sessions).
+        ``keep_bare`` keeps windows without contents, state or timers (purged sessions).
         """
         dirty = [page for _, page in sorted(self._pages.items()) if page.dirty]
         for page in dirty:
@@ -273,7 +262,7 @@ class RowStore:
         self._write_meta(anyway=bool(dirty))
 
     def release(self) -> None:
-        """Lets go of everything in memory: cuts all that knows each other (see above). The store must not be used any more."""
+        """Drop everything in memory and cut all cycles (see above). The store is unusable afterwards."""
         for page in self._pages.values():
             for owner in page.keys.values():
                 for window_state in owner.window_states.values():
@@ -288,7 +277,6 @@ class RowStore:
 
     @staticmethod
     def _forget(page: KeyPage, keep_bare: bool) -> None:
-        """Drops the keys of which nothing is left."""
         for key, owner in list(page.keys.items()):
             if not keep_bare:
                 for bounds in [
@@ -300,11 +288,11 @@ class RowStore:
                     window_state.alive = False
                     window_state.free_timers()
             if not owner.window_states and not owner.global_values:
-                owner.latest = None  # no cycle
+                owner.latest = None  # avoid a cycle
                 del page.keys[key]
 
     def _split(self, page: KeyPage) -> list[KeyPage]:
-        """The page; or, where there are more pages now than when it was made, those that take its place."""
+        """Return the page, or the pages that replace it if the number of pages has grown since it was made."""
         if page.modulus == self._index.modulus:
             return [page]
         for chunk in sorted(page.chunks):
@@ -345,7 +333,7 @@ class RowStore:
         self._index.put(page.number, Entry(page.modulus, event, min(clocks, default=NEVER), len(data), len(page.keys)))
 
     def _write_elements(self, page: KeyPage) -> None:
-        """Puts new elements into one chunk, drops the chunks that nothing refers to, and rewrites small ones."""
+        """Write new elements into one chunk, delete unreferenced chunks, and rewrite small ones."""
         lists = [window_state.contents for window_state in page.window_states() if window_state.contents is not EMPTY]
         live: dict[int, int] = {}
         for contents in lists:
@@ -372,14 +360,14 @@ class RowStore:
 
     def _remove_chunk(self, page: KeyPage, chunk: int) -> None:
         self._state.remove(ELEMENTS, chunk)
-        # Of a chunk is known how many elements it has, not how many bytes: it counts as one of average size.
+        # The bytes of a single chunk are not recorded, so its size is estimated from the average.
         elements, in_all = page.chunks[chunk], self.meta.get(_CHUNKED, 0)
         size = self.meta.get(_CHUNK_BYTES, 0) * elements // in_all if in_all > 0 else 0
         self._count(_CHUNKED, -elements)
         self._count(_CHUNK_BYTES, -size)
 
     def _count(self, what: str, change: int) -> None:
-        # State of before there were counters goes on without.
+        # State older than the counters continues without them.
         if what in self.meta:
             self.meta[what] = max(self.meta[what] + change, 0)
 
@@ -388,12 +376,12 @@ class RowStore:
         mostly_dead = {chunk for chunk, count in live.items() if count * 4 < page.chunks[chunk]}
         if len(live) <= MANY_CHUNKS:
             return mostly_dead
-        # The largest stay: an element is rewritten a logarithmic number of times, however long its window lives.
+        # Keep the largest, so that an element is rewritten a logarithmic number of times, however long its window lives.
         small = [chunk for chunk, count in live.items() if count < large]
         return mostly_dead | set(sorted(small, key=lambda chunk: (live[chunk], chunk))[: MANY_CHUNKS * 3 // 4])
 
     def _put_at_rest(self, page: KeyPage, contents: ElementList, rewritten: set[int], fresh: list[Any]) -> None:
-        """Makes references of everything in a list that is not at rest yet, or must move."""
+        """Move new elements, and elements of ``rewritten`` chunks, from a list to ``fresh`` and leave references."""
         parts: list[ChunkSlice | list[Any]] = []
         for part in [*contents.parts, contents.tail]:
             if not isinstance(part, list) and part[0] not in rewritten:
@@ -412,7 +400,7 @@ class RowStore:
         contents.parts, contents.tail = parts, []
 
     def _write_meta(self, *, anyway: bool) -> None:
-        """Writes the meta record. Sealed, it says when each page was written, so pages that look alike do not do without it."""
+        """Write the meta record if it changed, or ``anyway``, because sealing records in it when each page was written."""
         writer = ColumnWriter()
         self._index.write(writer)
         data = writer.finish({"meta": self.meta, "pages": self._index.modulus, "next_segment": self._next_chunk})

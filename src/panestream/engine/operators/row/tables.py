@@ -1,4 +1,4 @@
-"""The state of the row operator as tables, and state made of tables. No function of the user's is called on either way."""
+"""The row operator's state as tables, and state from tables. Neither direction calls a user function."""
 
 from __future__ import annotations
 
@@ -27,8 +27,6 @@ _TIMES = pa.list_(pa.int64())
 
 @dataclass(slots=True)
 class _Windows:
-    """The rows of the table of windows, and of that of elements."""
-
     keys: list[Any] = field(default_factory=list)
     states: list[WindowState] = field(default_factory=list)
     places: list[int] = field(default_factory=list)
@@ -39,13 +37,7 @@ class _Windows:
 
 
 class RowTables:
-    """Reads and writes the tables of a plan's key groups.
-
-    Args:
-        plan: what the row operator does.
-        keys: the key columns.
-        row_type: of the elements.
-    """
+    """Reads and writes the tables of a plan's key groups. ``row_type`` is the type of the elements."""
 
     def __init__(self, plan: RowPlan, keys: pa.Schema, row_type: RowType) -> None:
         self._plan = plan
@@ -57,11 +49,7 @@ class RowTables:
     # -- out -----------------------------------------------------------------------------------------------------------
 
     def tables(self, store: RowStore) -> dict[str, pa.Table]:
-        """The tables of a key group: reads all its pages.
-
-        Args:
-            store: of the group; one that calls nobody when it reads a window.
-        """
+        """Return the tables of a key group, reading all its pages. The store must not call user code when it reads a window."""
         rows, owners = _Windows(), []
         for owner in store.all_keys():
             self._add(rows, owner, store)
@@ -75,7 +63,7 @@ class RowTables:
         return tables
 
     def _add(self, rows: _Windows, owner: KeyState, store: RowStore) -> None:
-        """The windows of a key, and their elements: one that is in several windows is there once."""
+        """Add the windows of a key, and their elements; an element in several windows is added once."""
         number_of: dict[int, int] = {}
         held: list[Any] = []
         for place, state in enumerate(owner.window_states.values()):
@@ -127,7 +115,7 @@ class RowTables:
         if self._timed:
             columns.append(("time", pa.array([time for _, time in values], pa.int64())))
             values = [value for value, _ in values]
-        # What is no row, or does not fit its columns, an evictor of the user's own made up.
+        # A user's evictor may have made elements that are not rows, or do not fit the columns.
         whole = [type(value) is self._row_type.element for value in values]
         width = len(self._row_type.schema)
         nothing = (None,) * width
@@ -150,7 +138,7 @@ class RowTables:
         ]
 
     def texts_of(self, values: Sequence[Any], name: str, there: Sequence[bool] | None = None) -> pa.Array:
-        """Values as texts, called ``name`` in errors; null where there is none (None: where a value is empty)."""
+        """Return values as texts, null if absent (by default, if empty); ``name`` is used in errors."""
         wanted = [bool(value) for value in values] if there is None else there
         texts = iter(self._texts.write([value for value, known in zip(values, wanted, strict=True) if known], name))
         return pa.array([next(texts) if known else None for known in wanted], pa.string())
@@ -164,14 +152,7 @@ class RowTables:
         set_cleanup: Callable[[WindowState], None],
         taken_over: Callable[[Any], Any] | None = None,
     ) -> None:
-        """Puts the windows and states of tables into a new store, which is to be committed then.
-
-        Args:
-            saved: the tables.
-            store: of the group.
-            set_cleanup: sets the time at which a window goes.
-            taken_over: makes an accumulator of a saved one, where the aggregates are others; None: it is the same.
-        """
+        """Fill a new store, which the caller commits. ``taken_over`` converts accumulators if the aggregates have changed."""
         elements = self._read_elements(saved) if self._plan.keeps_elements else {}
         windows = saved.table(WINDOWS)
         windows = windows.take(pa.array(np.argsort(integers(windows, "place"), kind="stable")))
@@ -205,23 +186,22 @@ class RowTables:
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def keys_of(self, table: pa.Table) -> list[Any]:
-        """The key of each row, as the operator has it."""
+        """Return the key of each row in the operator's form."""
         return list(map(canonical_key, self._read_keys(table)))
 
     def values_of(self, texts: pa.Array) -> list[Any]:
-        """Values of texts; None where there is no text."""
+        """Return the values of texts; None for null."""
         values = iter(self._texts.read(texts.drop_null().to_pylist()))
         return [next(values) if there else None for there in texts.is_valid().to_pylist()]
 
     @staticmethod
     def parts_of(text: str | None) -> list[tuple[str, str]]:
-        """The states of a trigger or a function by descriptor: the name and the text of each."""
+        """Return name and text of each state of a trigger or function."""
         return [] if text is None else state_texts(text)
 
     # -- reading -------------------------------------------------------------------------------------------------------
 
     def _read_elements(self, saved: StateTables) -> dict[tuple[Any, int], Any]:
-        """The elements by key and number."""
         table = saved.table(ELEMENTS)
         names = [f"column {place}" for place in range(len(self._row_type.schema))]
         typed = [
@@ -254,7 +234,7 @@ class RowTables:
 
 
 def key_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
-    """A key column as the row operator has it: values that can be looked up."""
+    """Return a key column as hashable values, in the row operator's form."""
     values = python_values(column if isinstance(column, pa.Array) else one_chunk(column))
     return list(map(hashable, values)) if pa.types.is_nested(column.type) else values
 

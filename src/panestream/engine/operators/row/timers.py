@@ -1,4 +1,4 @@
-"""Timers of windows: ordered, each at most once, deletable, and cheap to move."""
+"""Timers of windows: ordered, without duplicates, deletable, and cheap to move."""
 
 from __future__ import annotations
 
@@ -7,18 +7,16 @@ from heapq import heapify, heappop, heappush
 from typing import Any
 
 NEVER = 2**63
-"""After everything, the final watermark included."""
+"""Later than every time, the final watermark included."""
 
 
 class WindowTimers:
     """The timers of one kind (event or processing time) of one key and window.
 
     Attributes:
-        times: when the trigger is to be called.
-        cleanup: when the window goes, whether or not its timer is among ``times`` (a trigger may have deleted it); NEVER where
-            it does not go by this kind of time.
-        armed: the time of the one entry that the queue holds for these timers, never later than the next of them; NEVER
-            where there is none.
+        times: when to call the trigger.
+        cleanup: when to remove the window, even if a trigger deleted the timer. NEVER if other time ends the window.
+        armed: the time of the only queue entry of these timers, never later than the next timer. NEVER without an entry.
     """
 
     __slots__ = ("armed", "cleanup", "order", "owner", "times")
@@ -31,7 +29,7 @@ class WindowTimers:
         self.armed = NEVER
 
     def following(self) -> int:
-        """The next time at which something is due, or NEVER."""
+        """Return the next due time, or NEVER."""
         if not self.times:
             return self.cleanup
         first = min(self.times)
@@ -39,10 +37,10 @@ class WindowTimers:
 
 
 class TimerQueue:
-    """All timers of one kind that are in memory, in the order of time, then of the windows' coming.
+    """All timers of one kind in memory, ordered by time and then by creation of their windows.
 
-    The queue holds one entry per window, at or before its next timer. So moving a timer to later (a session that grows) touches
-    no entry; the entry is moved when its time comes.
+    The queue holds one entry per window, at or before its next timer. Moving a timer to a later time (a session that grows)
+    touches no entry; the entry moves when it comes up.
 
     >>> queue, timers = TimerQueue(), WindowTimers("window", order=1)
     >>> queue.register(timers, 20)
@@ -60,22 +58,22 @@ class TimerQueue:
         self._sorted = True
 
     def register(self, timers: WindowTimers, time: int) -> None:
-        """One more timer; nothing happens where it is there already."""
+        """Add a timer unless it exists."""
         timers.times.add(time)
         if time < timers.armed:
             self._push(timers, time)
 
     def arm(self, timers: WindowTimers) -> None:
-        """Sees to it that the queue looks at these timers in time. Called when they were changed by hand."""
+        """Update the queue after the timers were changed directly."""
         self.expect(timers, timers.following())
 
     def expect(self, timers: WindowTimers, time: int) -> None:
-        """The same for who knows what is next: ``timers.following()``."""
+        """Like :meth:`arm`, with ``timers.following()`` already known."""
         if time < timers.armed:
             self._push(timers, time)
 
     def load(self, timers: WindowTimers) -> None:
-        """Like :meth:`arm`, for many at a time: the order is restored when the queue is next asked."""
+        """Like :meth:`arm`, for bulk loading: the order is restored at the next access."""
         following = timers.following()
         if following < NEVER:
             timers.armed = following
@@ -83,24 +81,22 @@ class TimerQueue:
             self._sorted = False
 
     def first(self) -> int:
-        """At or before the next timer; NEVER where there is none."""
+        """Return a lower bound of the next timer, or NEVER."""
         entries = self._ordered()
         while entries and entries[0][2].armed != entries[0][0]:
             heappop(entries)
         return entries[0][0] if entries else NEVER
 
     def due(self, until: int) -> Iterator[tuple[int, WindowTimers, bool]]:
-        """Takes out the timers up to and including ``until``, in order; those that are registered meanwhile too.
+        """Remove and yield the timers up to and including ``until``, in order, also those registered meanwhile.
 
-        Yields:
-            The time, the timers it was taken from, and whether the trigger is to be called: at the cleanup time of a window
-            whose timer for it was deleted it is not.
+        Items are the time, its timers, and whether to call the trigger: not at a cleanup time whose timer it deleted.
         """
         entries = self._ordered()
         while entries and entries[0][0] <= until:
             time, _, timers = heappop(entries)
             if timers.armed != time:
-                continue  # an earlier entry took its place
+                continue  # an earlier entry replaced it
             timers.armed = NEVER
             called, goes = time in timers.times, time == timers.cleanup
             if called or goes:

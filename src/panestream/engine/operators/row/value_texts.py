@@ -1,8 +1,8 @@
-"""Python values of users as JSON text, one text for each value: in state tables, where every row must stand for itself.
+"""Users' Python values as JSON, one text per value, for state tables in which every row must be readable by itself.
 
-In pages values rest as columns (:mod:`panestream.engine.operators.row.codec`), which are smaller and faster, but cannot be cut
-and put together by key: a column of several types is a union, and its kind is said once for all. A text can, and it can be read.
-What JSON has is written as it is; what it lacks under a tag::
+Pages store values as columns (:mod:`panestream.engine.operators.row.codec`), which are smaller and faster but cannot be split and
+combined by key: a column of several types is a union with a single kind. Texts can, and people can read them. JSON values are
+written as they are, all others under a tag::
 
     (1, [2.5, None])     {"$tuple": [1, [2.5, null]]}
     {"n": 3}             {"n": 3}
@@ -10,7 +10,7 @@ What JSON has is written as it is; what it lacks under a tag::
     Row(price=3)         {"$row": [3]}
     Decimal("1.50")      {"$columns": "..."}
 
-The last is what the codec of columns makes of one value: it knows every type that may rest in state, and pickles where the user
+The last form contains one value encoded by the column codec, which handles every type allowed in state and pickles if the user
 allowed it.
 """
 
@@ -30,16 +30,11 @@ from panestream.errors import StateFormatError
 _SETS: dict[type, str] = {set: "$set", frozenset: "$frozenset"}
 _MAPS: dict[type, str] = {dict: "$map", Counter: "$counter"}
 _LARGEST = 1 << 256
-"""Larger integers are no numbers that anybody reads; Python's are slow to write, or refused, from some size on."""
+"""Larger integers are not written as JSON numbers: people do not read them, and Python is slow to write them or refuses to."""
 
 
 class ValueTexts:
-    """Writes and reads values.
-
-    Args:
-        codec: for what has no JSON.
-        element_type: the class of the plan's elements, where they are named tuples.
-    """
+    """Writes and reads values; ``codec`` handles those without JSON form."""
 
     def __init__(self, codec: Codec, element_type: type | None = None) -> None:
         self._codec = codec
@@ -55,30 +50,19 @@ class ValueTexts:
         }
 
     def write(self, values: Sequence[Any], name: str) -> list[str]:
-        """A text for each value.
-
-        Args:
-            values: any that may rest in state.
-            name: what they are, as the columns of pages are called, for errors.
-
-        Raises:
-            InvalidPlanError: one may not rest in state.
-        """
+        """Return a text per value, or raise InvalidPlanError if state cannot hold one; ``name`` is its column, for errors."""
         return [_text(self._json(value, name)) for value in values]
 
     def read(self, texts: Iterable[str]) -> list[Any]:
-        """The values that :meth:`write` was given.
+        """Return the values that were given to :meth:`write`.
 
-        Raises:
-            StateFormatError: a text is none that it writes.
-            InvalidPlanError: one is pickled, and reading pickles was not allowed.
+        Raises StateFormatError for texts of another format, and InvalidPlanError for pickles that are not allowed.
         """
         return [self._value(json.loads(text)) for text in texts]
 
     # -- writing -------------------------------------------------------------------------------------------------------
 
     def _json(self, value: Any, name: str) -> Any:
-        """A value as ``json`` takes it."""
         kind = type(value)
         if _has_json(value):
             return value
@@ -125,7 +109,7 @@ class ValueTexts:
 
 
 def state_texts(text: str) -> list[tuple[str, str]]:
-    """Of the text of a dict whose keys are strings: each key, and the text of its value. No value is made.
+    """Return the keys of a JSON dict with string keys, each with the text of its value, without decoding the values.
 
     >>> state_texts('{"seen": {"$set": ["a"]}, "last": 3}')
     [('seen', '{"$set": ["a"]}'), ('last', '3')]
@@ -140,7 +124,7 @@ def _text(value: Any) -> str:
 
 
 def _has_json(value: Any) -> bool:
-    """Whether a single value is the same after JSON: NaN is not, nor half a character."""
+    """Return whether a scalar survives JSON unchanged; NaN and lone surrogates do not."""
     kind = type(value)
     if kind is str:
         try:

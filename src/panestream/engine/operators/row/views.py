@@ -1,4 +1,4 @@
-"""What is shown of the row operator: windows, elements, states of triggers and functions, timers. It is Python, row by row."""
+"""State views of the row operator: windows, elements, states of triggers and functions, timers. They are built row by row."""
 
 from __future__ import annotations
 
@@ -30,15 +30,7 @@ from panestream.windowing.triggers.by_time import fires_by_time
 
 
 def row_views(plan: WindowPlan, settings: RowSettings, tables: RowTables, saved: StateTables, group: int) -> StateViews:
-    """The views of a key group.
-
-    Args:
-        plan: the query.
-        settings: what its operator knows of it.
-        tables: reads values.
-        saved: its state.
-        group: its number.
-    """
+    """Return the views of a key group."""
     return _RowViews(plan, settings, tables, saved, ViewSchemas(plan, group, settings.element_schema)).views()
 
 
@@ -65,7 +57,7 @@ class _RowViews:
         lateness = window.allowed_lateness if window.assigner.is_event_time else 0
         last = [MAX_TIMESTAMP if end is None else end - 1 for end in ends.to_pylist()]
         closes = [min(one, MAX_TIMESTAMP - lateness) + lateness for one in last]
-        # The timer at which a window goes after its end is no firing; nor is any where only rows make it fire.
+        # The cleanup timer after a window's end does not fire it, and no timer does if only rows make it fire.
         by_time = fires_by_time(window.firing_trigger, event_time=window.assigner.is_event_time)
         going = [time if lateness or by_time is False else None for time in closes]
         due = [
@@ -94,7 +86,7 @@ class _RowViews:
         )
 
     def _results(self, contents: pa.Array) -> list[pa.Array] | None:
-        """Declared aggregates as they stand; None: a function of the user's own makes the results."""
+        """Return the current results of declared aggregates, or None if a user function makes the results."""
         declared, then = self._settings.declared, getattr(self._settings.row_plan.function, "then", None)
         if declared is None or then is not None:
             return None
@@ -103,7 +95,7 @@ class _RowViews:
         return self._settings.results([declared.get_result(empty() if one is None else one) for one in accumulators])
 
     def _elements(self) -> pa.Table:
-        """Each element once, with the windows that hold it."""
+        """Return each element once, with the windows that hold it."""
         table = self._saved.table(ELEMENTS)
         numbered = zip(self._codes(table), integers(table, "element").tolist(), strict=True)
         place = {one: at for at, one in enumerate(numbered)}
@@ -132,7 +124,6 @@ class _RowViews:
         return pa.concat_tables(parts)
 
     def _states(self, table: pa.Table, column: str, of: str, *, bounded: bool) -> pa.Table:
-        """A row for each descriptor."""
         rows: list[int] = []
         names: list[str] = []
         values: list[str] = []

@@ -6,17 +6,15 @@ from collections.abc import Callable, Iterable, Sequence
 from operator import is_
 from typing import Any, NoReturn
 
-from panestream.engine.operators.row.contents import contents_logic
 from panestream.engine.operators.row.contexts import TriggerScope, WindowScope
 from panestream.engine.operators.row.element_chunks import stamped
-from panestream.engine.operators.row.fast import fast_rows, fast_timers, unwrapped
-from panestream.engine.operators.row.loops import ASSIGNER
+from panestream.engine.operators.row.loops import ASSIGNER, fast_rows, fast_timers, unwrapped
 from panestream.engine.operators.row.merging import MergingWindowSet
 from panestream.engine.operators.row.output import FiredResult, Firing, Output, Row
 from panestream.engine.operators.row.row_plan import Elements, RowPlan
 from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.timers import NEVER
-from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyState, WindowState
+from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyState, WindowState, contents_logic
 from panestream.engine.plan import EARLY, LATE, ON_TIME
 from panestream.engine.runtime.group_operator import collector_paused
 from panestream.engine.runtime.watermarks import Closing
@@ -33,18 +31,17 @@ from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
 class RowOperator:
     """Runs a plan on one key group. Flink: ``WindowOperator`` and ``EvictingWindowOperator``.
 
-    Elements are judged against the watermark as it stands; then it advances and windows fire. State is read when it is
-    needed, and written by :meth:`commit` only: until then the store is as it was.
+    The watermark before the batch decides which elements are late. Then the watermark advances and windows fire. State is read on
+    demand and written only by :meth:`commit`.
 
     Attributes:
-        watermark: how far event time has come; ``MIN_TIMESTAMP`` at first.
-        processing_time: how far processing time has come; 0 at first.
-        closed: windows of event time whose last instant is this or before are closed, whatever the lateness was when they were.
-        is_event_time: whether windows end, and elements are late, by event time.
-        late_dropped: how many late elements were only counted, ever.
-        outside: how many elements lay in no window and were not late, since the operator was made.
-        firing_counts: how often windows fired early, on time and late, since the operator was made.
-        timer: the time of the timer that runs, if it is of the time by which windows end; None: an element has come.
+        watermark, processing_time: the current times, at first ``MIN_TIMESTAMP`` and 0.
+        closed: event-time windows whose last instant is at or before this are closed, whatever the lateness was at that time.
+        is_event_time: whether event time ends windows and makes elements late.
+        late_dropped: the number of late elements that were only counted, over the whole life of the state.
+        outside: the number of elements that were in no window and not late, since the operator was made.
+        firing_counts: the numbers of early, on-time and late firings since the operator was made.
+        timer: the time of the running timer if it is of the kind that ends windows. None while an element is processed.
 
     >>> from panestream.engine.storage.state import MemoryState
     >>> from panestream.engine.query import WindowSpec
@@ -56,16 +53,7 @@ class RowOperator:
     """
 
     def __init__(self, plan: RowPlan, state: State, key_group: int = 0) -> None:
-        """Begins where the state left off.
-
-        Args:
-            plan: what to do.
-            state: of the key group. Only the meta record is read here.
-            key_group: the number of the group; only ``WindowStagger.RANDOM`` looks at it.
-
-        Raises:
-            PlanMismatchError: the state was born with another number of pages.
-        """
+        """Read only the meta record. ``key_group`` is the group's number, used only by ``WindowStagger.RANDOM``."""
         self.plan = plan
         self._key_group = key_group
         self.store = RowStore(plan, state, self._resume)
@@ -110,18 +98,13 @@ class RowOperator:
         elif "stagger" in meta:
             self._use(plan.window.assigner.staggered(meta["stagger"]))  # type: ignore[attr-defined]
 
-    # ---------------------------------------------------------------- what a batch brings
+    # ---------------------------------------------------------------- input
 
     def process(self, rows: Iterable[Row], new_watermark: int | None = None, processing_time: int | None = None) -> Output:
-        """One micro-batch: the clock moves, rows are taken in, the watermark moves; each fires what is due.
+        """Process one micro-batch: move the clock, add rows, move the watermark. Each step fires what is due.
 
-        Args:
-            rows: keys must be hashable, and equal where they mean the same.
-            new_watermark: None, or one that is not larger than the present one: it stays.
-            processing_time: the time of the batch; None, or one in the past: the clock stays.
-
-        Raises:
-            WindowFunctionError: a function of the user's own raised. The operator must not be used any more then.
+        Keys must be hashable, and equal if they mean the same. None, smaller watermarks and past times leave the times unchanged.
+        Raises WindowFunctionError if a user function raises; the operator is unusable afterwards.
         """
         with collector_paused():
             if processing_time is not None:
@@ -132,7 +115,6 @@ class RowOperator:
         return self.drain()
 
     def elements(self, rows: Iterable[Row]) -> None:
-        """Takes in rows, in order."""
         if self._assigner is None:
             rows = iter(rows)
             for key, timestamp, element in rows:
@@ -146,7 +128,7 @@ class RowOperator:
             take(key, timestamp, element)
 
     def element(self, key: Any, timestamp: int, element: Any) -> None:
-        """Takes in one row: the definition of what :meth:`elements` may do faster."""
+        """Add one row. This defines the behaviour that the faster loops of :meth:`elements` must match."""
         assigner = self._assigner or self._stagger()
         owner = self.store.used_keys.get(key) or self.store.get_or_create(key)
         stored = element if self.plan.window.evictor is None else stamped((element, timestamp))
@@ -180,7 +162,7 @@ class RowOperator:
             self._run_processing_timers()
 
     def advance_watermark(self, watermark: int) -> None:
-        """Event time has come to ``watermark``: fires and cleans up what is due, in the order of time."""
+        """Advance event time to ``watermark``; fire and clean up due windows, in the order of time."""
         if watermark <= self.watermark:
             return
         self.watermark, self.closed = watermark, self._closing.at(watermark)
@@ -195,38 +177,34 @@ class RowOperator:
             self._run_processing_timers()
 
     def advance_processing_time(self, time: int) -> None:
-        """The clock has come to ``time``: fires and cleans up what is due, in the order of time.
+        """Advance the clock to ``time``; fire and clean up due windows, in the order of time.
 
-        A timer is due when the clock is *past* it: a window ``[0, 10)`` fires when the clock reaches 10.
+        A timer is due when the clock is *past* it. So a window ``[0, 10)`` fires when the clock reaches 10.
         """
         if time > self.processing_time:
             self.processing_time = time
             self._run_processing_timers()
 
     def late_so_far(self) -> list[Row]:
-        """What :attr:`Output.late` will have, so far."""
+        """Return the late elements since the last :meth:`drain`."""
         return self._late
 
     def drain(self) -> Output:
-        """What was emitted since the last call."""
+        """Return the output since the last call."""
         sent, dropped = self._window_scope.take_outputs(), self.late_dropped - self._dropped_before
         output = Output(self._fired, self._firings, self._late, sent, dropped)
         self._fired, self._firings, self._late, self._dropped_before = [], [], [], self.late_dropped
         return output
 
     def begin_at(self, watermark: int, processing_time: int, closed: int) -> None:
-        """Time has come so far, of a key group that is new and is to be given windows that are there already.
+        """Set the times of a new key group before it gets existing windows.
 
-        Args:
-            watermark: event time.
-            processing_time: the clock.
-            closed: windows of event time whose last instant is this or before are closed.
+        Event-time windows whose last instant is at or before ``closed`` are closed.
         """
         self.watermark, self.processing_time, self._closing.until = watermark, processing_time, closed
         self.closed = self._closed_before = self._closing.at(watermark)
 
     def commit(self) -> None:
-        """Writes what was touched since the last commit to the state."""
         closed = self._closing.reach(self.watermark)
         self.store.meta.update(
             watermark=self.watermark, clock=self.processing_time, late_dropped=self.late_dropped, closed=closed
@@ -235,10 +213,9 @@ class RowOperator:
             self.store.commit(keep_bare=self.plan.window.merges)
 
     def next_processing_time_timer(self) -> int | None:
-        """At or before the next processing-time timer; None where there is none. It is due when the clock is past it.
+        """Return a lower bound of the next processing-time timer, or None. A timer is due when the clock is past it.
 
-        Raises:
-            InvalidPlanError: there is one, and the trigger did not say that it registers such timers.
+        Raises InvalidPlanError if the trigger did not declare that it registers such timers.
         """
         first = self.store.first_processing_timer()
         if first == NEVER:
@@ -253,7 +230,7 @@ class RowOperator:
     # ---------------------------------------------------------------- windows
 
     def _find_plain(self, owner: KeyState, window: Window) -> WindowState | None:
-        """The window among those of its key, new where it must be; None where it is closed."""
+        """Return the window of a key, opening it if necessary, or None if it is closed."""
         bounds = (window.start, window.end) if isinstance(window, TimeWindow) else None
         if bounds is None and not isinstance(window, GlobalWindow):
             raise InvalidWindowError(
@@ -262,10 +239,10 @@ class RowOperator:
         return owner.window_states.get(bounds) or self.open_window_state(owner, bounds)
 
     def _find_merging(self, owner: KeyState, window: Window) -> WindowState | None:
-        """The same for windows that merge."""
+        """Like :meth:`_find_plain`, for windows that merge."""
         if not isinstance(window, TimeWindow) or not isinstance(self._assigner, MergingWindowAssigner):
             raise InvalidWindowError(f"{self._assigner!r} must assign time windows: others cannot merge")
-        owner.latest = None  # what the session loop knows may not hold after this
+        owner.latest = None  # the session loop's shortcut may be wrong after a merge
         try:
             known = MergingWindowSet(self._assigner, owner.window_states).add_window(window, self._merge)
         except Exception as error:  # noqa: BLE001
@@ -273,10 +250,10 @@ class RowOperator:
         return known if isinstance(known, WindowState) else self.open_window_state(owner, (known.start, known.end))
 
     def open_window_state(self, owner: KeyState, bounds: tuple[int, int] | None) -> WindowState | None:
-        """A new window, empty and without timers; None where it is closed already."""
+        """Open an empty window without timers, or return None if it is already closed."""
         start, end = bounds or (None, None)
         if bounds is not None and not (hasattr(start, "__index__") and hasattr(end, "__index__")):
-            # State would cut the fraction off: after a restart it would be another window.
+            # State would truncate the fraction: after a restart it would be another window.
             raise InvalidWindowError(
                 f"{self._assigner!r} assigned [{start}, {end}): windows begin and end at integers; divide with //"
             )
@@ -288,7 +265,7 @@ class RowOperator:
         return window_state
 
     def _merge(self, result: TimeWindow, old: list[WindowState]) -> WindowState:
-        """The window that takes the place of others: it has their contents, and what the trigger carries over."""
+        """Return the window that replaces merged ones, with their contents and the trigger's merged state."""
         if self.is_event_time and result.max_timestamp() <= self.closed:
             raise InvalidWindowError(f"{self._assigner!r} merged into {result}, which is closed at watermark {self.watermark}")
         if not self.is_event_time and result.max_timestamp() < self.processing_time:
@@ -312,11 +289,9 @@ class RowOperator:
         return merged
 
     def cleanup_time(self, max_timestamp: int) -> int:
-        """When a window goes, given its last instant."""
         return min(max_timestamp + self.plan.window.allowed_lateness, MAX_TIMESTAMP) if self.is_event_time else max_timestamp
 
     def set_cleanup(self, window_state: WindowState) -> None:
-        """Sees to it that the window goes when its time has come."""
         time = self.cleanup_time(window_state.max_timestamp)
         if window_state.end is None:
             return
@@ -326,7 +301,7 @@ class RowOperator:
             window_state.get_or_create_processing_timers().cleanup = time
 
     def _resume(self, window_state: WindowState) -> bool:
-        """A window that was read gets its cleanup time; one that is closed already, since the lateness was lowered, goes."""
+        """Set the cleanup time of a window that was read; remove it if a lower lateness has closed it."""
         self.set_cleanup(window_state)
         if self.is_event_time and window_state.end is not None and window_state.max_timestamp <= self._closed_before:
             self._clear(window_state)
@@ -334,7 +309,7 @@ class RowOperator:
         return True
 
     def _register_cleanup(self, window_state: WindowState) -> None:
-        """The cleanup timer is one of the trigger's: it is called there, and may delete it; the next element sets it anew."""
+        """Register the cleanup timer. It also calls the trigger, which may delete it; the next element registers it again."""
         if self.is_event_time:
             timers, queue = window_state.event_timers, self.store.event_queue
         else:
@@ -344,10 +319,10 @@ class RowOperator:
         if timers.cleanup < MAX_TIMESTAMP:
             queue.register(timers, timers.cleanup)
         else:
-            queue.arm(timers)  # a window that goes with the end of time goes in silence, as Flink has no timer there
+            queue.arm(timers)  # Flink has no timer at the end of time: removal does not call the trigger
 
     def _retire(self, window_state: WindowState) -> None:
-        """The window is gone, and its timers with it."""
+        """Remove a window's contents and timers."""
         window_state.alive = False
         window_state.contents = EMPTY
         for timers in (window_state.event_timers, window_state.processing_timers):
@@ -357,7 +332,7 @@ class RowOperator:
         window_state.free_timers()
 
     def not_taken(self, key: Any, timestamp: int, element: Any) -> None:
-        """No window took the element: it is late, or lies between windows."""
+        """Count or emit an element that no window took: it is late, or between windows."""
         if not self.is_event_time or timestamp > self.closed:
             self.outside += 1
             return
@@ -390,7 +365,7 @@ class RowOperator:
         self.timer = None
 
     def _clear(self, window_state: WindowState) -> None:
-        """The end of a window: the trigger first, then the function, then all that is left."""
+        """Clear a window: first the trigger, then the function, then everything else."""
         self._scope.current = window_state
         try:
             self._trigger.clear(window_state.window, self._scope)
@@ -399,7 +374,7 @@ class RowOperator:
         self.close(window_state)
 
     def close(self, window_state: WindowState) -> None:
-        """The same without the trigger."""
+        """Like :meth:`_clear`, without the trigger."""
         if self._function_clears:
             assert isinstance(self._function, ProcessWindowFunction)  # noqa: S101 - no others clear
             self._window_scope.current = window_state
@@ -421,7 +396,7 @@ class RowOperator:
             window_state.contents = EMPTY
 
     def fire(self, window_state: WindowState) -> None:
-        """Runs the window's function, unless the window is empty."""
+        """Call the window function unless the window is empty."""
         if window_state.contents is EMPTY:
             return
         fired = len(self._fired)
@@ -445,7 +420,7 @@ class RowOperator:
         return EARLY if self.timer < end else ON_TIME if self.timer == end else LATE
 
     def _is_last_firing(self, window_state: WindowState) -> bool:
-        """Whether no other can follow, as far as it is known now: only of the plainest trigger what it will do."""
+        """Return whether this is known to be the last firing. Predictions are made only for the default trigger."""
         if self.timer is None or window_state.end is None:
             return False
         cleanup = self.cleanup_time(window_state.max_timestamp)
@@ -460,7 +435,7 @@ class RowOperator:
         self._hand_over(window_state, self.store.elements_of(window_state))
 
     def _emit_evicted(self, window_state: WindowState) -> None:
-        """Evict, run the function over the rest, evict again; what is left are the contents."""
+        """Evict, call the function, and evict again. The remaining elements become the contents."""
         scope = self._scope
         scope.current = window_state
         before: EvictorElements = self.store.elements_of(window_state)
@@ -473,7 +448,7 @@ class RowOperator:
         self._replace_elements(window_state, before, kept)
 
     def _stay(self, method: str, elements: EvictorElements, window_state: WindowState) -> EvictorElements:
-        """The elements that a method of the evictor lets stay."""
+        """Return the elements that a method of the evictor keeps."""
         evictor = self.plan.window.evictor
         try:
             kept = getattr(evictor, method)(elements, len(elements), window_state.window, self._scope)
@@ -491,7 +466,7 @@ class RowOperator:
         if not kept:
             window_state.contents = EMPTY
         elif dropped >= 0 and all(map(is_, before[dropped:], kept)):
-            window_state.contents.drop_first(dropped)  # the oldest went: nothing is written anew
+            window_state.contents.drop_first(dropped)  # only the oldest were evicted: nothing is rewritten
         else:
             window_state.contents = ElementList(list(kept))
 
@@ -509,7 +484,7 @@ class RowOperator:
         self._fired.extend((key, window, value, timestamp) for value in results_of(function, results))
 
     def failed(self, what: str, key: Any, window_state: WindowState | None, error: Exception) -> NoReturn:
-        """Raises what a function of the user's own raised, with the place where it was; what the state raised, as it is."""
+        """Raise a user function's error with its place; raise errors of the state unchanged."""
         if isinstance(error, PanestreamError) or error is self.store.failure:
             raise error
         window, contents = (None, EMPTY) if window_state is None else (window_state.window, window_state.contents)
@@ -520,10 +495,10 @@ class RowOperator:
             count, held = None, "is empty" if contents is EMPTY else "holds one accumulator"
         raise WindowFunctionError.of(what, key, window, held, count, error) from error
 
-    # ---------------------------------------------------------------- beginnings
+    # ---------------------------------------------------------------- start
 
     def _stagger(self) -> WindowAssigner:
-        """The windows of this group, shifted: decided at its first element, and kept in its state."""
+        """Shift the windows of this group: decided at its first element and stored in its state."""
         assigner: Any = self.plan.window.assigner
         shift = assigner.stagger.get_stagger_offset(self.processing_time, assigner.size, self._key_group)
         self.store.meta["stagger"] = shift
@@ -535,4 +510,30 @@ class RowOperator:
         return assigner
 
 
-__all__ = ["RowOperator"]
+def count_timers(operator: RowOperator) -> int:
+    """Return the number of timers, cleanup timers included."""
+    total = 0
+    for window_state in operator.store.all_window_states():
+        total += len(window_state.event_timers.times | ({window_state.event_timers.cleanup} - {NEVER}))
+        processing = window_state.processing_timers
+        total += 0 if processing is None else len(processing.times | ({processing.cleanup} - {NEVER}))
+    return total
+
+
+def count_state_entries(operator: RowOperator) -> int:
+    """Return the number of items stored for windows: contents, states of triggers and functions, merging-window entries."""
+    return sum(
+        (window_state.contents is not EMPTY)
+        + len(window_state.trigger_values)
+        + len(window_state.window_values or ())
+        + operator.plan.window.merges
+        for window_state in operator.store.all_window_states()
+    )
+
+
+def count_key_state_entries(operator: RowOperator) -> int:
+    """Return the number of values that process functions store per key. These are never deleted."""
+    return sum(len(owner.global_values) for owner in operator.store.all_keys())
+
+
+__all__ = ["RowOperator", "count_key_state_entries", "count_state_entries", "count_timers"]

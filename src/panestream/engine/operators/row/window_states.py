@@ -1,33 +1,35 @@
-"""What the row operator keeps of one window, of one key, and of the keys of one page, while it is in memory."""
+"""In-memory state of windows, of keys, and of the keys of a page."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
+from panestream.engine.operators.row.row_plan import Aggregate, Reduce, RowPlan
 from panestream.engine.operators.row.timers import NEVER, WindowTimers
+from panestream.windowing.functions import AggregateFunction
 from panestream.windowing.state import StateValues
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
 
 EMPTY: Any = type("Empty", (), {"__repr__": lambda _: "EMPTY"})()
-"""The contents of a window that has none. (None is a value like any other.)"""
+"""The contents of an empty window; None can be a value."""
 
 _GLOBAL = GlobalWindow()
 
 Bounds = tuple[int, int] | None
-"""How a window is found among the windows of its key: start and end; None for the global window."""
+"""The identity of a window within its key: start and end, or None for the global window."""
 
 ChunkSlice = tuple[int, int, int]
-"""Some elements of a chunk that rests in the store: the number of the chunk, the first of them, and how many."""
+"""Elements of a stored chunk: the number of the chunk, the first element's place, and their count."""
 
 
 class ElementList:
-    """The elements of one window: references to what rests in the store, and what came since.
+    """The elements of one window: ``parts`` that are stored, and the newest elements in ``tail``.
 
-    Attributes:
-        parts: in order: a :data:`ChunkSlice`, or a list of elements (after a merge).
-        tail: the newest elements; later ones are appended here.
+    A part is a :data:`ChunkSlice` or, after a merge, a list of elements.
     """
 
     __slots__ = ("parts", "tail")
@@ -40,14 +42,14 @@ class ElementList:
         return len(self.tail) + sum(len(part) if isinstance(part, list) else part[2] for part in self.parts)
 
     def join(self, other: ElementList) -> None:
-        """Appends the elements of another list, which is not used afterwards. Nothing is read, nothing copied."""
+        """Append the elements of another list, which must not be used afterwards. Nothing is read or copied."""
         if self.tail:
             self.parts.append(self.tail)
         self.parts.extend(other.parts)
         self.tail = other.tail
 
     def drop_first(self, count: int) -> None:
-        """Forgets the ``count`` oldest elements without reading them."""
+        """Drop the ``count`` oldest elements without reading them."""
         while count and self.parts:
             part = self.parts[0]
             if isinstance(part, list):
@@ -66,16 +68,16 @@ class ElementList:
 
 
 class WindowState:
-    """What is kept of one window of one key.
+    """State of one window of one key.
 
     Attributes:
-        start, end: the window's bounds; a session's change while it grows. None for the global window.
-        max_timestamp, cleanup: its last instant, and when it goes (NEVER: it does not).
+        start, end: the window's bounds, which change while a session grows. None for the global window.
+        max_timestamp: its last instant.
         contents: an accumulator, an :class:`ElementList`, or EMPTY.
-        trigger_values, window_values: the states of the trigger, and of the window function, by name.
-        firings: how often it gave results, where the plan numbers firings.
-        event_timers, processing_timers: its timers; the second only where one was ever registered.
-        alive: False once the window is gone: what the queues still hold of it means nothing.
+        trigger_values, window_values: the states of the trigger and of the window function, by name.
+        firings: the number of firings with results, if the plan numbers firings.
+        event_timers, processing_timers: its timers, of which the second is None until such a timer is registered.
+        alive: False once the window is removed. Queue entries for it are then ignored.
     """
 
     __slots__ = (
@@ -111,34 +113,32 @@ class WindowState:
 
     @property
     def bounds(self) -> Bounds:
-        """How the window is found among those of its key."""
         return None if self.start is None or self.end is None else (self.start, self.end)
 
     @property
     def window(self) -> Window:
-        """The window, as users see it."""
+        """The window in its public form."""
         if self._window is None:
             self._window = _GLOBAL if self.start is None or self.end is None else TimeWindow(self.start, self.end)
         return self._window
 
     def move(self, start: int, end: int) -> None:
-        """The window has other bounds now. Its timers are the caller's business."""
+        """Change the bounds. The caller updates the timers."""
         self.start, self.end, self.max_timestamp, self._window = start, end, end - 1, None
 
     def get_or_create_processing_timers(self) -> WindowTimers:
-        """The processing-time timers."""
         if self.processing_timers is None:
             self.processing_timers = WindowTimers(self, self.order)
         return self.processing_timers
 
     def free_timers(self) -> None:
-        """Its timers do not know it any more: whoever lets go of the window now frees it at once, without a search for cycles."""
+        """Cut the timers' reference to the window, so that it is freed at once, without the cycle collector."""
         self.event_timers.owner = None
         if self.processing_timers is not None:
             self.processing_timers.owner = None
 
     def is_bare(self) -> bool:
-        """Whether nothing would be lost if the window were forgotten."""
+        """Return whether removing the window would lose nothing."""
         timers = self.processing_timers
         return (
             self.contents is EMPTY
@@ -151,9 +151,9 @@ class WindowState:
 
 
 class KeyState:
-    """What is kept of one key: its windows by bounds, in the order of their coming, and the per-key state of the function.
+    """State of one key: its windows by bounds, in order of creation, and the function's per-key state.
 
-    ``latest`` is the session with the largest start, where the session loop knows it: most elements belong there.
+    ``latest`` is the session with the largest start if the session loop determined it: most elements belong to it.
     """
 
     __slots__ = ("global_values", "key", "latest", "page", "window_states")
@@ -170,11 +170,10 @@ class KeyPage:
     """The keys that are read and written together.
 
     Attributes:
-        modulus: of how many pages it was one when it was made: it holds the keys whose hash, modulo this, is ``number``.
-        chunks: the size of every chunk of elements that belongs to the page, by its number.
-        loaded: the elements of those that were read.
+        modulus: the number of pages when it was made. It holds the keys whose hash modulo this is ``number``.
+        chunks: the number of elements in each chunk of the page, by the chunk's number.
         dirty: whether anything changed since the page was read or written.
-        at_rest: how many windows it had when it was read or written.
+        at_rest: the number of windows when it was last read or written.
     """
 
     __slots__ = ("at_rest", "chunks", "dirty", "keys", "loaded", "modulus", "number")
@@ -189,10 +188,87 @@ class KeyPage:
         self.at_rest = 0
 
     def window_count(self) -> int:
-        """How many windows all keys have."""
         return sum(len(key.window_states) for key in self.keys.values())
 
     def window_states(self) -> Iterator[WindowState]:
-        """All windows of all keys."""
         for key in self.keys.values():
             yield from key.window_states.values()
+
+
+@dataclass(frozen=True, slots=True)
+class ContentsLogic:
+    """Functions that start, extend and merge contents and compute the window function's input.
+
+    Attributes:
+        first, fold: make contents of one element, and add one to contents.
+        merge: merges two contents, of which the first belongs to the window that starts earlier.
+        result: computes the value of contents when the window fires. None if the elements themselves are the input.
+        of_elements: computes the same value from the elements that an evictor left, possibly none.
+        adding: the name of the code that adds an element, for errors.
+    """
+
+    first: Callable[[Any], Any]
+    fold: Callable[[Any, Any], Any]
+    merge: Callable[[Any, Any], Any]
+    result: Callable[[Any], Any] | None
+    of_elements: Callable[[list[Any]], Any] | None
+    adding: str = "the function"
+
+
+def contents_logic(plan: RowPlan) -> ContentsLogic:
+    """Return the logic of a plan's function."""
+    function = plan.function
+    result: Callable[[Any], Any] | None = None
+    of_elements: Callable[[list[Any]], Any] | None = None
+    if isinstance(function, Reduce):
+        result, of_elements = _same, _reducing(function.function)
+    elif isinstance(function, Aggregate):
+        result, of_elements = function.function.get_result, _aggregating(function.function)
+    if plan.keeps_elements:
+        return ContentsLogic(_list_of_one, _appended, _joined, result, of_elements)
+    if isinstance(function, Reduce):
+        return ContentsLogic(_same, function.function, function.function, result, of_elements, "the reduce function")
+    assert isinstance(function, Aggregate)  # noqa: S101 - what keeps no elements aggregates
+    aggregate = function.function
+    add, create = aggregate.add, aggregate.create_accumulator
+    return ContentsLogic(
+        first=lambda element: add(element, create()),
+        fold=lambda accumulator, element: add(element, accumulator),
+        merge=aggregate.merge,
+        result=result,
+        of_elements=of_elements,
+        adding=f"{type(aggregate).__name__}.add",
+    )
+
+
+def _same(contents: Any) -> Any:
+    return contents
+
+
+def _list_of_one(element: Any) -> ElementList:
+    return ElementList([element])
+
+
+def _appended(contents: ElementList, element: Any) -> ElementList:
+    contents.tail.append(element)
+    return contents
+
+
+def _joined(contents: ElementList, other: ElementList) -> ElementList:
+    contents.join(other)
+    return contents
+
+
+def _reducing(function: Callable[[Any, Any], Any]) -> Callable[[list[Any]], Any]:
+    # If an evictor left no elements, the window function gets one null, as in Flink.
+    return lambda elements: reduce(function, elements) if elements else None
+
+
+def _aggregating(function: AggregateFunction) -> Callable[[list[Any]], Any]:
+    def of_elements(elements: list[Any]) -> Any:
+        accumulator = function.create_accumulator()
+        for element in elements:
+            accumulator = function.add(element, accumulator)
+        return function.get_result(accumulator)
+
+    return of_elements

@@ -1,1 +1,1 @@
-"""Sessions as columns: built in ``pack``, merged per key group with those that are open."""
+"""Columnar sessions: built in ``pack`` and merged with the open sessions of a key group."""

@@ -1,4 +1,4 @@
-"""The local sessions that a micro-batch brings, and how late rows come out of them."""
+"""The local sessions of a micro-batch, and the removal of late rows from them."""
 
 from __future__ import annotations
 
@@ -21,14 +21,10 @@ from panestream.engine.runtime.group_io import GroupInput
 
 @dataclass(frozen=True, slots=True)
 class Spans:
-    """Sessions as columns.
+    """Sessions as columns. The panes of ``partials`` do not mean anything yet.
 
-    Attributes:
-        codes: the key code of each.
-        starts, ends: its bounds.
-        partials: the aggregates; the panes mean nothing yet.
-        fired: how often it fired with these bounds; None: never.
-        late: whether (1 or 0) it last fired because of a late row; None: it never fired.
+    ``fired`` is the number of firings with these bounds, and ``late`` is 1 if a late row caused the last one, otherwise 0. Both
+    are None if no session fired.
     """
 
     codes: Ints
@@ -40,13 +36,11 @@ class Spans:
 
     @classmethod
     def of(cls, table: pa.Table, codes: Ints, settings: SessionSettings) -> Spans:
-        """A table of sessions; ``codes`` are those of its keys."""
         names = ("start", "end", *(name for name in ("fired", "late") if name in table.column_names))
         starts, ends, *emitted = (numbers(plain(table.column(name))) for name in names)
         return cls(codes, starts, ends, partials_of(table, settings.aggregation, codes), *emitted)
 
     def filter(self, mask: Mask) -> Spans:
-        """Some of them."""
         if mask.all():
             return self
         partials = self.partials.filter(pa.array(mask))
@@ -54,13 +48,13 @@ class Spans:
         return Spans(self.codes[mask], self.starts[mask], self.ends[mask], partials, *emitted)
 
     def after(self, time: int) -> Spans:
-        """The same, later."""
+        """Shift the sessions by ``time``."""
         return replace(self, starts=self.starts + time, ends=self.ends + time)
 
 
 @dataclass(frozen=True, slots=True)
 class Late:
-    """The late rows of a micro-batch: how many, and the whole rows, chunk by chunk, where they are wanted."""
+    """The number of late rows of a micro-batch, and the whole rows, chunk by chunk, if they are emitted."""
 
     count: int = 0
     rows: tuple[pa.Table, ...] = ()
@@ -68,13 +62,11 @@ class Late:
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """What a micro-batch brings: the spans of each chunk, in the order of arrival.
+    """The local sessions of a micro-batch by chunk, in the order of arrival.
 
     Attributes:
-        chunks: the spans.
-        firsts: for each chunk, where the first window ends of the rows of each span.
-        packed: for each chunk, its rows, packed up.
-        origins: the source partition of each chunk; empty: all are of one.
+        firsts: the end of the first window of each session's rows.
+        origins: the source partition of each chunk, or empty if all have the same.
     """
 
     chunks: list[Spans]
@@ -84,7 +76,7 @@ class Arrivals:
 
     @classmethod
     def of(cls, batch: GroupInput, codes: Ints, settings: SessionSettings) -> Arrivals:
-        """The local sessions of a micro-batch; ``codes`` are those of the keys of all its chunks, end to end."""
+        """Return the local sessions of a micro-batch; ``codes`` are the key codes of all its chunks, concatenated."""
         chunks, firsts, begin = [], [], 0
         for table in batch.of(SESSIONS):
             chunks.append(Spans.of(table, codes[begin : begin + table.num_rows], settings))
@@ -93,13 +85,9 @@ class Arrivals:
         return cls(chunks, firsts, batch.of(ROWS), batch.origins.get(ROWS, ()))
 
     def without_late(self, stored: Spans, closed: int, plan: WindowPlan, settings: SessionSettings) -> tuple[list[Spans], Late]:
-        """The spans without the rows that no session takes, and these rows.
+        """Return the sessions without late rows, and these rows, given the open sessions ``stored``.
 
-        Args:
-            stored: the open sessions of the keys.
-            closed: windows whose last instant is this or before are closed.
-            plan: the query.
-            settings: what the operator knows of it.
+        Windows whose last instant is at or before ``closed`` are closed.
         """
         if not any(bool((first - 1 <= closed).any()) for first in self.firsts):
             return self.chunks, Late()
@@ -111,10 +99,9 @@ class Arrivals:
         return spans, Late(sum(int(mask.sum()) for mask in late), whole)
 
     def _late_of(self, rows: list[Rows], stored: Spans, closed: int, longest: int | None) -> list[Mask]:
-        """Which rows of each chunk are late."""
         codes = np.concatenate([chunk.codes[part.sessions] for chunk, part in zip(self.chunks, rows, strict=True)])
         stamps = np.concatenate([part.stamps for part in rows])
-        # The row operator's: of two late rows of one session, what comes first decides which is taken.
+        # In the row operator's order: with two late rows of a session, the first to arrive decides which is taken.
         order = interleaved(codes, [part.stamps for part in rows], self.origins)
         units = np.concatenate([stored.codes, codes[order]])
         starts = np.concatenate([stored.starts, stamps[order]])
@@ -129,7 +116,7 @@ class Arrivals:
 
 
 def _less(spans: Spans, rows: Rows, late: Mask, settings: SessionSettings) -> Spans:
-    """Spans without their late rows: one that loses some of its rows is built anew from the others."""
+    """Return sessions without late rows; those that lose rows are rebuilt from the others."""
     if not late.any():
         return spans
     lost = np.bincount(rows.sessions[late], minlength=len(spans.codes)) > 0

@@ -1,8 +1,8 @@
-"""What crosses the exchange for sessions: local sessions, and beside them the rows, packed up and seldom opened.
+"""The exchange of sessions: local sessions, and their rows in a packed form that is rarely opened.
 
-Local sessions are all that the key group needs while every row is in time. Only it knows the watermark, so only there a row
-turns out to be late, and then it must come out of the aggregate that ``pack`` put it into. So the rows travel too, as one binary
-cell for each chunk: narrow columns that nobody reads until a window that is closed turns up.
+A key group only needs the local sessions while no row is late. Only the key group has the watermark, so only there a row proves
+late, and must then be removed from its aggregate. Therefore the rows travel too, as one binary cell per chunk with narrow
+columns, which are not read until a closed window occurs.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from panestream.engine.storage import payload
 from panestream.engine.storage.state_tables import key_fields
 
 SESSIONS, ROWS = "sessions", "rows"
-"""Local sessions; the rows behind them."""
+"""Local sessions, and their rows."""
 ROWS_SCHEMA = pa.schema([("rows", pa.binary())])
 PANE = pa.field("pane", pa.int64(), nullable=False)
 """The first column of partials."""
 _INSTANT = pa.timestamp("us")
-"""What times travel as: the payload drops the decimal places that they have in common."""
+"""The type of event times in the exchange: the payload removes their common decimal places."""
 
 
 def session_schema(keys: pa.Schema, aggregation: Aggregation, *, local: bool) -> pa.Schema:
-    """The columns of sessions: keys, bounds, partials.
+    """Return the columns of sessions: keys, bounds, partials.
 
-    Local ones say where the first of their rows' windows ends; stored ones how often they fired with these bounds, and whether
-    the last time because of a late row.
+    Local sessions also have the end of their rows' first window. Stored sessions have the number of firings with these bounds,
+    and whether a late row caused the last one.
     """
     bounds = ("start", "end", "first") if local else ("start", "end", "fired", "late")
     fields = key_fields(keys)
@@ -41,13 +41,13 @@ def session_schema(keys: pa.Schema, aggregation: Aggregation, *, local: bool) ->
 
 
 def session_table(schema: pa.Schema, keys: Sequence[pa.Array], bounds: Sequence[Ints], partials: pa.Table) -> pa.Table:
-    """A table of sessions; the partials' first column, the pane, stays behind."""
+    """Return a table of sessions, without the partials' first column, the pane."""
     columns = [plain(key) for key in keys] + [pa.array(bound) for bound in bounds] + partials.columns[1:]
     return pa.Table.from_arrays([plain(column) for column in columns], schema=schema)
 
 
 def partials_of(table: pa.Table, aggregation: Aggregation, ids: Ints) -> pa.Table:
-    """The partials of a table of sessions; the pane is one of ``ids`` for each row."""
+    """Return the partials of a table of sessions, with ``ids`` as panes."""
     width = len(aggregation.partial_schema) - 1
     columns = table.columns[table.num_columns - width :]
     return pa.Table.from_arrays([pa.array(ids), *columns], schema=aggregation.partial_schema)
@@ -58,11 +58,9 @@ class Rows:
     """The rows of one chunk, in the order of arrival.
 
     Attributes:
-        sessions: the local session of each, by its place in the table of sessions.
-        stamps: event times.
-        ends: where each row's own window ends.
-        values: the aggregates' inputs.
-        whole: the whole rows, where late ones are wanted; else a table without columns.
+        sessions: the place of each row's local session in the table of sessions.
+        ends: the end of each row's own window.
+        whole: the whole rows if late rows are emitted, otherwise a table without columns.
     """
 
     sessions: Ints
@@ -73,7 +71,7 @@ class Rows:
 
 
 def pack_rows(local: LocalSessions, stamps: Ints, ends: Ints, values: Sequence[pa.Array], whole: pa.Table | None) -> pa.Table:
-    """The rows as one binary cell."""
+    """Pack rows into one binary cell."""
     columns = [
         pa.array(local.ids),
         pa.array(stamps).view(_INSTANT),
@@ -83,14 +81,14 @@ def pack_rows(local: LocalSessions, stamps: Ints, ends: Ints, values: Sequence[p
     ]
     table = pa.Table.from_arrays(columns, names=[str(place) for place in range(len(columns))])
     packed = payload.encode(table)
-    # Without a copy: it may be many megabytes.
+    # Avoid copying the cell, which may have many megabytes.
     offsets = pa.py_buffer(np.array([0, len(packed)], np.int32))
     cell = pa.Array.from_buffers(pa.binary(), 1, [None, offsets, pa.py_buffer(packed)])
     return pa.Table.from_arrays([cell], schema=ROWS_SCHEMA)
 
 
 def unpack_rows(packed: pa.Table, inputs: Sequence[pa.DataType], whole: pa.Schema | None) -> Rows:
-    """The rows of such a cell."""
+    """Unpack the rows of :func:`pack_rows`."""
     rows = whole if whole is not None else pa.schema([])
     types = [pa.int64(), _INSTANT, pa.int64(), *inputs, *rows.types]
     schema = pa.schema([(str(place), type_) for place, type_ in enumerate(types)])

@@ -1,4 +1,4 @@
-"""The rows of the main output: sessions that fire and, where the plan asks, which firing it is and what it changes."""
+"""Main-output rows of firing sessions, with firing numbers and changes if the plan requires them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,10 @@ from panestream.engine.runtime.main_rows import firing_columns, window_rows
 
 @dataclass(frozen=True, slots=True)
 class FiredSessions:
-    """Sessions that fire, in the order of their ends.
+    """Firing sessions, in the order of their ends.
 
-    Attributes:
-        places: which of the merged ones.
-        late: whether a late row is the reason.
-        last: whether they cannot fire again.
+    ``places`` are their places among the merged sessions. ``late`` marks those that a late row caused to fire, and ``last`` those
+    that cannot fire again.
     """
 
     places: Ints
@@ -42,13 +40,10 @@ class FiredSessions:
 
     @classmethod
     def of(cls, merged: Merged, which: Mask, before: int, closed: int) -> FiredSessions:
-        """The sessions that fire.
+        """Return the firing sessions, marked by ``which``.
 
-        Args:
-            merged: all sessions.
-            which: those that fire.
-            before: the watermark before the micro-batch: what it had reached fires again.
-            closed: windows whose last instant is this or before are closed now.
+        ``before`` is the watermark before the micro-batch: sessions that it had reached fire again. Windows whose last instant is
+        at or before ``closed`` are now closed.
         """
         places = np.flatnonzero(which)
         places = places[stable_order(merged.sessions.ends[places])] if len(places) else places
@@ -57,7 +52,7 @@ class FiredSessions:
 
 
 def session_rows(plan: WindowPlan, aggregation: Aggregation, merged: Merged, fired: FiredSessions) -> pa.Table:
-    """The rows of sessions that fire; in a changelog also those that they take the place of."""
+    """Return the rows of firing sessions; a changelog also has the rows that they replace."""
     sessions, places = merged.sessions, fired.places
     results = _results(aggregation, merged.partials, places)
     keys = merged.keys.take(sessions.codes[places])
@@ -68,7 +63,7 @@ def session_rows(plan: WindowPlan, aggregation: Aggregation, merged: Merged, fir
     before, late = merged.stored.fired, merged.stored.late
     if not plan.changelog or before is None or late is None:
         return after
-    # Of what had fired: sessions that fire again as they were, and those that are part of larger ones now.
+    # Fired sessions to retract: those that fire again, in their former state, and those merged into larger ones.
     rank = np.full(len(sessions), -1)
     rank[places] = np.arange(len(places))
     old = np.flatnonzero((before > 0) & (~merged.same_bounds | (rank[merged.stored_ids] >= 0)))
@@ -83,7 +78,7 @@ def session_rows(plan: WindowPlan, aggregation: Aggregation, merged: Merged, fir
 
 
 def _before(plan: WindowPlan, aggregation: Aggregation, merged: Merged, old: Ints, firing: list[pa.Array]) -> pa.Table:
-    """Stored sessions as they last fired. That is what they hold: every row that comes later makes them fire again."""
+    """Return stored sessions as they last fired. This is their stored state, because every later row makes them fire again."""
     stored = merged.stored
     keys, bounds = merged.keys.take(stored.codes[old]), (stored.starts[old], stored.ends[old])
     return window_rows(plan, keys, bounds, _results(aggregation, stored.partials, old), firing)
@@ -97,5 +92,5 @@ def _results(aggregation: Aggregation, partials: pa.Table, places: Ints) -> list
 
 
 def _when(late: Mask) -> Ints:
-    """When sessions fired, by its place in ``FIRINGS``."""
+    """Return the kind of firing by its place in ``FIRINGS``."""
     return np.where(late, FIRINGS.index(LATE), FIRINGS.index(ON_TIME))

@@ -1,9 +1,9 @@
-"""Which rows are late: decided per window, after merging, row by row in the order of arrival, as Flink does.
+"""Late rows of sessions: decided per window, after merging, row by row in the order of arrival, as Flink does.
 
-A row whose own window ``[ts, ts + gap)`` is still open is taken, whatever happens. One whose window is closed is taken only if
-it touches a session that is alive when it arrives. Every live session ends after the close; so a live session that a closed
-window touches reaches over the close itself, there is one such per key at most, and all that matters of it is where it starts.
-This *frontier* moves back with every row that is taken, and a row is taken if its window ends at the frontier or later.
+A row whose own window ``[ts, ts + gap)`` is still open is always taken. A row whose window is closed is taken only if it touches
+a live session when it arrives. Every live session ends after the close. So a live session that touches a closed window spans the
+close, each key has at most one, and only its start matters. This *frontier* moves back with every row that is taken, and a row is
+taken if its window ends at the frontier or later.
 
 The windows of one key, in the order of arrival from top to bottom, time from left to right::
 
@@ -17,17 +17,17 @@ The windows of one key, in the order of arrival from top to bottom, time from le
 
 Row a would have been taken after b: only the order of arrival decides.
 
-The frontier before each row is a running minimum over the rows taken so far; but what is taken depends on the frontier. So it is
-found in rounds (:func:`_taken`), and the rounds can only err on one side:
+The frontier before each row is a running minimum over the rows taken before it, which in turn depend on the frontier. Therefore
+:func:`_taken` works in rounds, which can only err on one side:
 
-- A row that is marked as taken *is* taken. At first these are the rows in time. A round adds those that reach the frontier which
-  the rows marked so far make: the true frontier is no later, so they are taken indeed. And from a marked row on it adds all that
-  follow for as long as each touches where its predecessor begins (a *run*: b, c, d above): each moves the frontier for the next.
-- A round that adds nothing ends it. Then no row is left out: of the first one that were, all before it are marked rightly, so the
-  frontier before it is the true one, and this round would have found it.
+- Every row marked as taken *is* taken. At first, these are the rows in time. A round adds the rows that reach the frontier of the
+  marked rows. The true frontier is not later, so they are really taken. After each marked row, the round also adds its followers
+  while each touches its predecessor's start (a *run*: b, c, d above), because each moves the frontier for the next.
+- A round that adds no row ends the loop. Then all marks are complete: before the first missing row, all marks would be right and
+  the frontier true, so this round would have found it.
 
-Marks are never taken back, so there are at most as many rounds as runs. One round, or two, do for all but the most contrived
-orders.
+Marks are never removed, so the number of rounds is at most the number of runs. One or two rounds suffice for all but the most
+contrived orders.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from panestream.engine.kernels.ordering import stable_order
 
 
 def late_rows(units: Ints, starts: Ints, ends: Ints, closed: int) -> Mask:
-    """Which spans no session takes.
+    """Return which spans no session takes.
 
     Args:
-        units: what may merge at all: the key, or the key and the lot of time in which its sessions are cut.
-        starts: where the spans begin, in the order of arrival: first the open sessions, then the windows of rows.
-        ends: where they end.
-        closed: windows whose last instant is this or before are closed.
+        units: the key of each span, or its key and period if sessions are cut into periods. Only equal units merge.
+        starts: the starts of the spans: first the open sessions, then the windows of rows, in the order of arrival.
+        ends: their ends.
+        closed: windows whose last instant is at or before this are closed.
     """
     in_time = ends - 1 > closed
     suspects = np.zeros(int(units.max(initial=-1)) + 1, np.bool_)
@@ -60,13 +60,13 @@ def late_rows(units: Ints, starts: Ints, ends: Ints, closed: int) -> Mask:
 
 
 def _taken(units: Ints, starts: Ints, ends: Ints, in_time: Mask) -> Mask:
-    """The same for spans by unit, then in the order of arrival: those that are taken.
+    """Return which spans are taken, for spans sorted by unit and then by arrival.
 
-    The invariant of the loop: every span in ``taken`` is taken by Flink, too. See the drawing at the top of this module.
+    The invariant of the loop: Flink also takes every span in ``taken``. See the drawing in the module docstring.
     """
     new = np.ones(len(units), np.bool_)
     new[1:] = units[1:] != units[:-1]
-    # A run is taken from its first taken span on: every other one touches where its predecessor begins.
+    # A run is taken from its first taken span on: each later one touches its predecessor's start.
     breaks = new.copy()
     breaks[1:] |= ends[1:] < starts[:-1]
     run = np.cumsum(breaks) - 1
@@ -83,9 +83,9 @@ def _taken(units: Ints, starts: Ints, ends: Ints, in_time: Mask) -> Mask:
 
 
 def _frontier(new: Mask, starts: Ints, taken: Mask) -> Ints:
-    """Where the session begins that reaches over the close, before each span; the end of time where there is none."""
+    """Return the start of the session that spans the close before each span, or the end of time if it does not exist."""
     latest = int(starts.max())
-    # Counted backwards from the latest start, the least start is the largest number. Spans that are not taken count nothing.
+    # Counted backwards from the latest start, the least start is the largest number. Spans not taken do not count.
     reach = running_max(new, np.where(taken, latest - starts, -1))
     before = np.full(len(starts), -1)
     before[1:] = np.where(new[1:], -1, reach[:-1])

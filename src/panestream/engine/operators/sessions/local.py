@@ -1,4 +1,4 @@
-"""Local sessions: rows of one chunk, or of one micro-batch, merged to spans with partial aggregates."""
+"""Local sessions: rows of one chunk or micro-batch, merged to spans with partial aggregates."""
 
 from __future__ import annotations
 
@@ -17,14 +17,12 @@ from panestream.windowing.assigners.session import GapColumn
 
 @dataclass(frozen=True, slots=True)
 class SessionSettings:
-    """What the operator must know of the query.
+    """The operator's part of the query.
 
     Attributes:
-        gap: in engine units, or the column that has the gap of each row.
-        longest: sessions are cut at the multiples of this; None: they are not.
-        aggregates: the recipes; ``aggregation``, which knows no keys, is what runs them.
-        input_types: the types of the aggregation's inputs, in order.
-        by_processing_time: whether processing time decides, not event time.
+        gap: in engine units, or the column with the gap of each row.
+        longest: sessions are cut at the multiples of this, unless it is None.
+        aggregation: runs ``aggregates`` over inputs of ``input_types``, without key columns.
     """
 
     gap: int | GapColumn
@@ -37,14 +35,11 @@ class SessionSettings:
 
 @dataclass(frozen=True, slots=True)
 class LocalSessions:
-    """Sessions within some rows, ordered by key code and start.
+    """Sessions within rows, ordered by key code and start. The pane of a session's partial is the session's number.
 
     Attributes:
-        codes: the key code of each.
-        starts, ends: its bounds.
-        firsts: where the window of that of its rows ends that ends first: is it open, all rows are in time.
+        firsts: the earliest end of the windows of each session's rows. If that window is open, all its rows are in time.
         ids: the session of each row.
-        partials: the aggregates, of the schema of an aggregation without keys; the pane is the session.
     """
 
     codes: Ints
@@ -64,16 +59,9 @@ def local_sessions(
     stamps: Ints,
     longest: int | None = None,
 ) -> LocalSessions:
-    """Builds sessions of rows.
+    """Build sessions from rows.
 
-    Args:
-        aggregation: without keys.
-        codes: the key of each row.
-        times: where each row's own window begins.
-        ends: where it ends.
-        values: the aggregates' inputs.
-        stamps: the event times, for aggregates that order by them.
-        longest: see :func:`~panestream.engine.operators.sessions.spans.merge_touching`.
+    ``times`` and ``ends`` are the bounds of each row's own window, and ``stamps`` the event times for aggregates ordered by them.
     """
     merged = merge_touching(codes, times, ends, longest)
     firsts = np.full(len(merged), np.iinfo(np.int64).max)
@@ -83,6 +71,6 @@ def local_sessions(
 
 
 def own_ends(times: Ints, gaps: int | Ints, longest: int | None) -> Ints:
-    """Where the window of each row ends: a gap after it, or where its session is cut."""
+    """Return the end of each row's window: a gap after it, or the cut of its session."""
     ends = times + gaps
     return ends if longest is None else np.minimum(ends, (times // longest + 1) * longest)

@@ -1,4 +1,4 @@
-"""The sessions of a micro-batch's keys, after its rows have come."""
+"""The sessions of a micro-batch's keys, with its rows included."""
 
 from __future__ import annotations
 
@@ -19,13 +19,9 @@ from panestream.engine.operators.sessions.spans import Sessions, merge_touching
 
 @dataclass(frozen=True)
 class Merged:
-    """Stored sessions and local ones, merged.
+    """Stored and local sessions, merged. The pane of a session's partial is its number.
 
-    Attributes:
-        keys: of all of them.
-        sessions: what became of the stored ones and then the local ones, which are the spans, in this order.
-        stored: the stored ones.
-        partials: one row for each session; the pane is its number.
+    ``sessions`` is the result of merging the stored spans and then the local ones, in this order.
     """
 
     keys: Keys
@@ -35,7 +31,7 @@ class Merged:
 
     @classmethod
     def of(cls, keys: Keys, stored: Spans, fresh: Sequence[Spans], settings: SessionSettings) -> Merged:
-        """Merges the sessions that are open and those that have come, in the order of arrival."""
+        """Merge the open sessions and those that arrived, in the order of arrival."""
         spans = [stored, *fresh]
         codes, starts, ends = (np.concatenate([getattr(one, name) for one in spans]) for name in ("codes", "starts", "ends"))
         sessions = merge_touching(codes, starts, ends, settings.longest)
@@ -44,34 +40,34 @@ class Merged:
 
     @property
     def stored_ids(self) -> Ints:
-        """What became of each stored session."""
+        """The merged session of each stored one."""
         return self.sessions.ids[: len(self.stored.codes)]
 
     @cached_property
     def touched(self) -> Mask:
-        """Which sessions have a row of this micro-batch."""
+        """True for sessions with a row of this micro-batch."""
         return self._holds(self.sessions.ids[len(self.stored.codes) :])
 
     @cached_property
     def was_stored(self) -> Mask:
-        """Which sessions are made of, among others, one that was stored."""
+        """True for sessions that contain a stored one."""
         return self._holds(self.stored_ids)
 
     @cached_property
     def same_bounds(self) -> Mask:
-        """Which stored sessions have the bounds that they had. The others have grown, or are part of a larger one."""
+        """True for stored sessions that still have their bounds. The others have grown or are part of a larger session."""
         ids = self.stored_ids
         same: Mask = (self.sessions.starts[ids] == self.stored.starts) & (self.sessions.ends[ids] == self.stored.ends)
         return same
 
     @cached_property
     def fired(self) -> Ints:
-        """How often each session has fired with the bounds that it has now, before this micro-batch."""
+        """The number of firings of each session with its current bounds before this micro-batch."""
         return self._kept(self.stored.fired)
 
     @cached_property
     def fired_late(self) -> Ints:
-        """Whether (1 or 0) each session last fired, with these bounds, because of a late row."""
+        """1 for sessions whose last firing with their current bounds was caused by a late row, otherwise 0."""
         return self._kept(self.stored.late)
 
     def _kept(self, column: Ints | None) -> Ints:

@@ -1,8 +1,8 @@
-"""The session operators: open sessions and local ones, merged for all keys of a micro-batch at once.
+"""The session operators: open and local sessions, merged for all keys of a micro-batch at once.
 
-A micro-batch goes through in Flink's order: its rows are judged against the watermark as it stood before, and merged; then the
-watermark advances, sessions fire and closed ones go. Of a session that grows or fires several times within a micro-batch only
-the last state is emitted: what it is when the micro-batch is over.
+A micro-batch follows Flink's order: its rows are judged by the watermark before it, and merged. Then the watermark advances,
+sessions fire, and closed ones are dropped. If a session grows or fires several times within a micro-batch, only its state at the
+end is emitted.
 """
 
 from __future__ import annotations
@@ -37,14 +37,7 @@ from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 @dataclass(frozen=True, slots=True)
 class Gathered:
-    """What a micro-batch has to do with.
-
-    Attributes:
-        read: the pages that were read.
-        keys: of all sessions, those stored in these pages first.
-        stored: their sessions.
-        arrivals: what the micro-batch brings.
-    """
+    """The sessions of the pages ``read`` and those that arrive; ``keys`` has the keys of all, stored ones first."""
 
     read: Mask
     keys: Keys
@@ -54,14 +47,13 @@ class Gathered:
 
 @dataclass(frozen=True, slots=True)
 class SessionsAtHand:
-    """The sessions that a micro-batch has to do with, its rows among them.
+    """The sessions of a micro-batch's rows and of the pages ``read``.
 
     Attributes:
-        read: the pages that were read.
-        gone: key codes of sessions that were stored there and are not among ``merged``.
-        merged: all other sessions of these pages and of the rows.
-        fired: those of them that have just fired; None: none has.
-        over: of processing time, those that were over before the rows came.
+        gone: key codes of sessions that were stored in the pages and are not in ``merged``.
+        merged: all other sessions.
+        fired: the sessions in ``merged`` that have just fired, or None.
+        over: for processing time, the sessions that had ended before the rows arrived.
     """
 
     read: Mask
@@ -72,7 +64,7 @@ class SessionsAtHand:
 
 
 class SessionOperator(GroupOperator[SessionsAtHand]):
-    """The operator of sessions of event time: see :class:`~panestream.engine.runtime.group_operator.GroupOperator`."""
+    """The operator of event-time sessions: see :class:`~panestream.engine.runtime.group_operator.GroupOperator`."""
 
     def __init__(self, plan: WindowPlan, settings: SessionSettings, state: SealedState) -> None:
         self._settings = settings
@@ -83,7 +75,7 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> SessionsAtHand:
         gathered = self._gather(batch, step.after)
         closed = self._closing.at(step.before)
-        # A lateness shorter than that of an earlier run leaves sessions behind that are closed by now.
+        # After a restart with a shorter lateness, the state has sessions that are closed by now.
         alive = gathered.stored.ends - 1 > closed
         stored = gathered.stored.filter(alive)
         fresh, late = gathered.arrivals.without_late(stored, closed, self._plan, self._settings)
@@ -105,7 +97,7 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
         self._closing.reach(step.after)
 
     def _gather(self, batch: GroupInput, due: int) -> Gathered:
-        """The micro-batch, and the sessions in the pages that have one of its keys, or one that is due."""
+        """Return the micro-batch, and the sessions of pages with one of its keys or with a due session."""
         pages, fresh = self._pages, batch.of(SESSIONS)
         wanted = pages.due(due)
         for table in fresh:
@@ -130,12 +122,7 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
     # -- state ---------------------------------------------------------------------------------------------------------
 
     def _keep(self, at_hand: SessionsAtHand, after: int) -> None:
-        """Writes the sessions that are still open to the pages that were read, where anything changed.
-
-        Args:
-            at_hand: all sessions of these pages.
-            after: what was due until then has fired.
-        """
+        """Write open sessions to the pages that were read, if anything changed; everything due until ``after`` has fired."""
         read, merged, fired = at_hand.read, at_hand.merged, at_hand.fired
         if not read.any():
             return
@@ -146,7 +133,7 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
         columns = (sessions.starts[kept], sessions.ends[kept], *(column[kept] for column in self._emitted(merged, fired)))
         table = session_table(self._schema, keys, columns, merged.partials.take(pa.array(kept)))
         due = self._due(sessions.ends[kept], after)
-        # A session that was not there before and is not there now changes no page.
+        # A session that was not stored and is not open changes no page.
         changed = np.where(merged.was_stored, merged.touched | ~open_, open_)
         if self._plan.keeps_emitted and fired is not None:
             changed[fired.places] |= open_[fired.places]
@@ -155,7 +142,7 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
         self._pages.write(read, hashes, table, key_hashes(keys, len(kept)), due)
 
     def _due(self, ends: Ints, after: int) -> Ints:
-        """When sessions ask to be looked at; ``after``: what was due until then has fired."""
+        """Return when sessions are due next; everything due until ``after`` has fired."""
         last, lateness = ends - 1, self._plan.allowed_lateness
         due: Ints = np.where(last > after, last, closing_times(last, lateness))
         return due
@@ -167,14 +154,14 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
 
     def _state_tables(self) -> Mapping[str, pa.Table]:
         stored = self._pages.read(np.ones(len(self._pages.index), np.bool_))
-        # A lateness shorter than that of an earlier run leaves sessions behind that are closed by now.
+        # After a restart with a shorter lateness, the state has sessions that are closed by now.
         return {SESSIONS: stored.filter(pa.array(stored.column("end").to_numpy() - 1 > self._closing.at(self._reached)))}
 
     def _put(self, saved: StateTables) -> None:
         table = saved.table(SESSIONS)
         own = named_columns(table, [*self._schema.names[: len(self._plan.key_schema)], "start", "end", "fired", "late", "rows"])
         columns = [*own, *partials_found(table, saved.header, self._settings.aggregation)]
-        # Those of a key by their starts, as they always lie: changes to several leave in that order.
+        # The sessions of a key are always sorted by start, so that changes to several are emitted in that order.
         sessions = with_types(columns, self._schema)
         sessions = sessions.take(pa.array(stable_order(integers(sessions, "start"))))
         hashes = key_hashes(self._keys_of(sessions), sessions.num_rows)
@@ -182,7 +169,7 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
         self._pages.write(np.ones(len(self._pages.index), np.bool_), hashes, sessions, hashes, due)
 
     def _emitted(self, merged: Merged, fired: FiredSessions | None) -> tuple[Ints, Ints]:
-        """How often sessions have fired, and whether last because of a late row; nothing where the plan does not ask."""
+        """Return the number of firings, and whether a late row caused the last one; zeros if the plan does not need them."""
         if not self._plan.keeps_emitted:
             nothing = np.zeros(len(merged.sessions), np.int64)
             return nothing, nothing
@@ -197,10 +184,10 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
 
 
 class ProcessingTimeSessionOperator(SessionOperator):
-    """As :class:`SessionOperator`, of processing time: all rows of a micro-batch come at the time of the micro-batch.
+    """Like :class:`SessionOperator` for processing time: all rows of a micro-batch have the time of the micro-batch.
 
-    Nothing is late, and what is over fires before the rows of the micro-batch. That is why a distance of exactly the gap makes
-    two sessions here: when time stands at the end of a session, it has just fired and gone.
+    No row is late, and sessions that have ended fire before the rows of the micro-batch are added. Therefore a distance of
+    exactly the gap makes two sessions here: when time reaches the end of a session, it has just fired and been dropped.
     """
 
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> SessionsAtHand:
@@ -213,7 +200,7 @@ class ProcessingTimeSessionOperator(SessionOperator):
         return SessionsAtHand(gathered.read, gathered.stored.codes[ended], merged, over=over)
 
     def _fire(self, fresh: SessionsAtHand, step: TimeStep, output: GroupOutput) -> SessionsAtHand:
-        # A batch has no clock to wait for: what is open at the end of the input fires then.
+        # A batch cannot wait for a clock: sessions that are open at the end of the input fire then.
         for merged in (fresh.over, fresh.merged if step.end_of_input else None):
             if merged is not None:
                 every = np.ones(len(merged.sessions), np.bool_)
@@ -229,5 +216,4 @@ class ProcessingTimeSessionOperator(SessionOperator):
 
 
 def _rows(spans: Sequence[Spans]) -> int:
-    """How many rows are in some sessions."""
     return sum(pc.sum(one.partials.column("rows")).as_py() or 0 for one in spans)

@@ -1,7 +1,7 @@
-"""Spans of time that merge where they touch: sessions of all keys at once.
+"""Merging of spans of time that touch, which gives the sessions of all keys at once.
 
-Everything is one sort by key and start: a span begins a new session where it starts after the end of everything before it. A
-distance of exactly the gap touches, so it is ``start > end``, not ``>=``.
+All spans are sorted by key and start. A span begins a new session if it starts after the end of all spans before it. A distance
+of exactly the gap touches, so the condition is ``start > end``, not ``>=``.
 """
 
 from __future__ import annotations
@@ -17,13 +17,7 @@ from panestream.engine.kernels.ordering import stable_order
 
 @dataclass(frozen=True, slots=True)
 class Sessions:
-    """What spans became, ordered by key code and start.
-
-    Attributes:
-        ids: the session of every span that went in.
-        codes: the key code of each session.
-        starts, ends: its bounds.
-    """
+    """Merged spans, ordered by key code and start; ``ids`` is the session of every input span."""
 
     ids: Ints
     codes: Ints
@@ -35,13 +29,9 @@ class Sessions:
 
 
 def merge_touching(codes: Ints, starts: Ints, ends: Ints, longest: int | None = None) -> Sessions:
-    """Merges the spans of each key that overlap or touch.
+    """Merge the spans of each key that overlap or touch.
 
-    Args:
-        codes: the key of each span.
-        starts: where it begins.
-        ends: where it ends.
-        longest: sessions are cut at the multiples of this; the spans are cut already. None: they are not.
+    With ``longest``, sessions are cut at its multiples, and the given spans must already be cut there.
     """
     order = stable_order(codes, coarse(starts))
     codes, starts, ends = codes[order], starts[order], ends[order]
@@ -61,7 +51,7 @@ def merge_touching(codes: Ints, starts: Ints, ends: Ints, longest: int | None = 
 
 
 def coarse(starts: Ints) -> Ints:
-    """Numbers in the order of ``starts``, small where that is cheap: event times are mostly whole milliseconds or seconds."""
+    """Return numbers in the order of ``starts``, small if cheap: event times are mostly whole milliseconds or seconds."""
     if not len(starts):
         return starts
     least = int(starts.min())

@@ -31,7 +31,7 @@ from panestream.windowing.time import MAX_TIMESTAMP, format_duration
 
 @dataclass(frozen=True, slots=True)
 class SessionSpec(SessionSettings, OperatorSpec):
-    """Sessions of event time or of processing time, default trigger, declared aggregates."""
+    """Event-time or processing-time sessions with the default trigger and declared aggregates."""
 
     @property
     def name(self) -> str:
@@ -62,7 +62,7 @@ class SessionSpec(SessionSettings, OperatorSpec):
         keys = encode_keys(chunk.keys, rows)
         codes = keys.codes.astype(np.int64)
         values, gaps = chunk.values[: len(self.aggregation.inputs)], self._gaps(chunk)
-        # By processing time all rows of a micro-batch come at the same time, which only the key group knows: it is 0 until then.
+        # By processing time, all rows of a micro-batch have the same time. Only the key group has it, so it is 0 until then.
         times = np.zeros(rows, np.int64) if self.by_processing_time else chunk.times
         ends = own_ends(times, gaps, self.longest)
         local = local_sessions(self.aggregation, codes, times, ends, values, chunk.times, self.longest)
@@ -73,11 +73,7 @@ class SessionSpec(SessionSettings, OperatorSpec):
             yield ROWS, pack_rows(local, chunk.times, ends, values, whole)
 
     def _gaps(self, chunk: Chunk) -> int | Ints:
-        """The gap, or the gap of each row.
-
-        Raises:
-            InvalidWindowError: a row has none, or one that is not positive.
-        """
+        """Return the gap, or the gap of each row; raise InvalidWindowError if one is null or out of range."""
         if not isinstance(self.gap, GapColumn):
             return self.gap
         column = chunk.values[-1]
@@ -139,7 +135,7 @@ class SessionSpec(SessionSettings, OperatorSpec):
 
 
 def sessions_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:
-    """Sessions over declared aggregates: with a gap that is a number or a column, and the default trigger."""
+    """Plan sessions over declared aggregates, with a number or a column as gap, and the default trigger."""
     assigner = window.assigner
     if not isinstance(assigner, (EventTimeSessionWindows, ProcessingTimeSessionWindows)):
         return None
@@ -173,7 +169,7 @@ def _why_not(window: WindowSpec) -> list[str]:
 
 
 def session_views(plan: WindowPlan, settings: SessionSettings, saved: StateTables, group: int) -> StateViews:
-    """The views of a key group; the arguments are those of :func:`~panestream.engine.operators.panes.spec.pane_views`."""
+    """Return the views of a key group, as :func:`~panestream.engine.operators.panes.spec.pane_views` does."""
     table, aggregation = saved.table(SESSIONS), settings.aggregation
     reached = reached_by(saved, by_processing_time=settings.by_processing_time)
     lateness = 0 if settings.by_processing_time else plan.allowed_lateness
