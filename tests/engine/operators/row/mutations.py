@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 _ROW = "engine/operators/row/"
-ROW, FAST, STATE, WINDOW_STATES = (f"{_ROW}{name}.py" for name in ("window_operator", "fast", "state", "window_states"))
-TIMERS, MERGING, CONTEXTS, INDEX = (f"{_ROW}{name}.py" for name in ("timers", "merging", "contexts", "index"))
-LOOPS, SESSION_LOOP, INTERLEAVING = f"{_ROW}loops.py", f"{_ROW}loops.py", "engine/kernels/interleaving.py"
+ROW, FAST, STATE, WINDOW_STATES = (f"{_ROW}{name}.py" for name in ("window_operator", "loops", "state", "window_states"))
+TIMERS, MERGING, CONTEXTS, INDEX = (f"{_ROW}{name}.py" for name in ("timers", "merging", "contexts", "pages"))
+LOOPS, INTERLEAVING = f"{_ROW}loops.py", "engine/kernels/interleaving.py"
 PAGES, ELEMENT_CHUNKS, CODEC, DATETIME_CODEC = (
     f"{_ROW}{name}.py" for name in ("pages", "element_chunks", "codec", "datetime_codec")
 )
@@ -42,7 +42,7 @@ MUTANTS: list[tuple[str, str, str]] = [
         "        self._retire(window_state)",
     ),
     (ROW, "if timers.cleanup < MAX_TIMESTAMP:", "if timers.cleanup <= MAX_TIMESTAMP:"),
-    (ROW, "            queue.arm(timers)  # a window", "            pass  # a window"),
+    (ROW, "            queue.arm(timers)  # Flink has", "            pass  # Flink has"),
     # triggers' results, firing
     (ROW, "if result & 1:", "if result == 1:"),
     (ROW, "if result & 2:", "if result == 3:"),
@@ -120,7 +120,7 @@ MUTANTS: list[tuple[str, str, str]] = [
         "result.max_timestamp() <= self.closed:\n            raise",
         "result.max_timestamp() < 0:\n            raise",
     ),
-    (ROW, "        owner.latest = None  # what", "        pass  # what"),
+    (ROW, "        owner.latest = None  # the session", "        pass  # the session"),
     (MERGING, "unchanged = len(old) == 1 and", "unchanged = len(old) == 9 and"),
     (MERGING, "isinstance(target, TimeWindow) and bounds in self._window_states", "False"),
     (MERGING, "for member in sorted(members) if member in live", "for member in sorted(members, reverse=True) if member in live"),
@@ -168,15 +168,15 @@ MUTANTS: list[tuple[str, str, str]] = [
         "            if not taken and window_state is not None:\n                operator.not_taken(key, timestamp, element)",
     ),
     (
-        SESSION_LOOP,
+        LOOPS,
         "session = latest if timestamp <= latest.end else None",
         "session = latest if timestamp < latest.end else None",
     ),
-    (SESSION_LOOP, "timestamp >= latest.start:", "True:"),
-    (SESSION_LOOP, "session.start <= end and session.end >= start:", "session.start < end and session.end >= start:"),
-    (SESSION_LOOP, "                if end > session.end:", "                if True:"),
-    (SESSION_LOOP, "                    session.start = timestamp\n", "                    pass\n"),
-    (SESSION_LOOP, "            session.event_timers.times.clear()\n", ""),
+    (LOOPS, "timestamp >= latest.start:", "True:"),
+    (LOOPS, "session.start <= end and session.end >= start:", "session.start < end and session.end >= start:"),
+    (LOOPS, "                if end > session.end:", "                if True:"),
+    (LOOPS, "                    session.start = timestamp\n", "                    pass\n"),
+    (LOOPS, "            session.event_timers.times.clear()\n", ""),
     (FAST, "            if seen < count:", "            if seen <= count:"),
     (FAST, '            values.pop("count", None)\n', ""),
     (LOOPS, "    if last > operator.watermark:\n", "    if True:\n"),
@@ -291,22 +291,22 @@ MUTANTS: list[tuple[str, str, str]] = [
         "    if end - 1 <= operator.closed:\n        return None",
         "    if end - 1 < operator.closed:\n        return None",
     ),
-    (SESSION_LOOP, "        if not session.alive:\n            continue\n", ""),
-    (SESSION_LOOP, "        session.move(start, end)\n", ""),
-    (SESSION_LOOP, "            if session.end <= due:", "            if session.end < due:"),
+    (LOOPS, "        if not session.alive:\n            continue\n", ""),
+    (LOOPS, "        session.move(start, end)\n", ""),
+    (LOOPS, "            if session.end <= due:", "            if session.end < due:"),
     (
-        SESSION_LOOP,
+        LOOPS,
         "                session.move(session.start, session.end)\n                operator.fire(session)",
         "                operator.fire(session)",
     ),
-    (SESSION_LOOP, "        _file(operator, grown)\n    except", "    except"),
+    (LOOPS, "        _file(operator, grown)\n    except", "    except"),
     (
-        SESSION_LOOP,
+        LOOPS,
         "_file(operator, _taken_out(grown, owner))",
         "pass",
     ),
-    (SESSION_LOOP, "owner.latest = max(owner.window_states.values()", "owner.latest = min(owner.window_states.values()"),
-    (SESSION_LOOP, "start > owner.latest.start)", "start < owner.latest.start)"),
+    (LOOPS, "owner.latest = max(owner.window_states.values()", "owner.latest = min(owner.window_states.values()"),
+    (LOOPS, "start > owner.latest.start)", "start < owner.latest.start)"),
     # errors
     (ROW, "count = 0 if contents is EMPTY else len(contents)", "count = 0"),
     ("windowing/failures.py", "if not frame.filename.startswith(_PACKAGE)", "if True"),
