@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from types import SimpleNamespace
 
 import pytest
 from py4j.protocol import Py4JNetworkError
@@ -13,6 +14,9 @@ from panestream.spark.query import RunningQuery
 from panestream.spark.reasons import in_few_words
 from panestream.spark.sinks.others import ConsoleSink
 from panestream.windowing.failures import BAR, WindowFunctionError
+
+OUTPUTS = SimpleNamespace(note_end=lambda spark: None)
+"""Outputs of a query that leaves no mark when it ends."""
 
 
 @pytest.mark.parametrize(
@@ -47,9 +51,9 @@ def test_a_query_that_has_ended_is_said_to_have():
         def awaitTermination(self, *_):  # noqa: N802
             return self.ended
 
-    assert RunningQuery(Ended(None), None, None, None).await_termination() is True
-    assert RunningQuery(Ended(True), None, None, None).await_termination(5) is True
-    assert RunningQuery(Ended(False), None, None, None).await_termination(0) is False
+    assert RunningQuery(Ended(None), None, None, OUTPUTS).await_termination() is True
+    assert RunningQuery(Ended(True), None, None, OUTPUTS).await_termination(5) is True
+    assert RunningQuery(Ended(False), None, None, OUTPUTS).await_termination(0) is False
 
 
 class OfSparkError(Exception):

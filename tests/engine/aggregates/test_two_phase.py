@@ -91,9 +91,7 @@ def test_an_accumulator_that_does_not_fit_is_named():
     with pytest.raises(InvalidPlanError, match=r"the value 0.5 does not fit the column 'counts of the accumulator'"):
         deep.encode([{"a": 1, "b": 0.5}])
     point = AccumulatorColumns(pa.schema([("at", POINT)]), [0, 0])
-    with pytest.raises(
-        InvalidPlanError, match=r"the value \(1, 2, 3\) \(tuple\) does not fit the column 'at of the accumulator'"
-    ):
+    with pytest.raises(InvalidPlanError, match=r"the value \(1, 2, 3\) does not fit the column 'at of the accumulator'"):
         point.encode([[1, 2], [1, 2, 3]])
     with pytest.raises(InvalidPlanError, match=r"must have 2 values \(t, n\)"):
         columns.encode([(1, 2, 3)])
