@@ -1,7 +1,7 @@
-"""The fluent API: a DataFrame becomes a stream of events, keyed, windowed, aggregated.
+"""The fluent API: a DataFrame becomes a stream of events that is keyed, windowed and aggregated.
 
-Every step returns a new, immutable object; nothing runs before a result is written. ``df.isStreaming`` decides between
-streaming and batch: the same code, the same numbers.
+Every step returns a new, immutable object, and nothing runs before a result is written. ``df.isStreaming`` decides between
+streaming and batch, with the same code and the same results.
 """
 
 from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows
