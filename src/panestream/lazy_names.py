@@ -1,7 +1,7 @@
 """Load the public names of a module when they are first used.
 
-Spark starts fresh Pythons that need a single module of this package and should not wait for all of it. A public module lists its
-names as imports under ``if TYPE_CHECKING:``. Type checkers read that block as it stands, and so does this module.
+Spark starts new Python processes that need a single module and should not wait for the whole package. A public module lists its
+names as imports under ``if TYPE_CHECKING:``. Type checkers read that block, and so does this module.
 """
 
 from __future__ import annotations
@@ -39,9 +39,7 @@ class LazyNames:
     def get(self, name: str) -> Any:
         """Return the value of a name, for the module's ``__getattr__``.
 
-        Raises:
-            UnknownNameError: the module does not offer it. The message has the line to write, if there is one.
-            ModuleNotFoundError: it needs PySpark, which is not installed.
+        Raises UnknownNameError, with the line to write if there is one, or ModuleNotFoundError if PySpark is needed but missing.
         """
         module = sys.modules[self.module]
         if name == "__all__":
@@ -51,7 +49,7 @@ class LazyNames:
         home, own = self.homes[name]
         try:
             defining = import_module(home)
-            # A name that the module does not define is a module inside it.
+            # A name that the module does not define is a submodule.
             value = getattr(defining, own) if own in vars(defining) else import_module(f"{home}.{own}")
         except ModuleNotFoundError as error:
             if error.name != "pyspark":
@@ -63,7 +61,7 @@ class LazyNames:
         return value
 
     def names(self) -> list[str]:
-        """Return what ``dir()`` of the module shows."""
+        """Return the names for ``dir()`` of the module."""
         return sorted({*self.homes, *(name for name in vars(sys.modules[self.module]) if name.startswith("__"))})
 
 
@@ -73,7 +71,7 @@ def _homes(module: str) -> dict[str, tuple[str, str]]:
     blocks = [node for node in ast.parse(loader.get_source(module)).body if isinstance(node, ast.If)]
     homes: dict[str, tuple[str, str]] = {}
     for statement in blocks[0].body:
-        if isinstance(statement, ast.Assign):  # another public name for what was imported above
+        if isinstance(statement, ast.Assign):  # another public name for an import above
             homes[ast.unparse(statement.targets[0])] = homes.pop(ast.unparse(statement.value))
         elif isinstance(statement, ast.ImportFrom):
             home = str(statement.module)
@@ -84,13 +82,9 @@ def _homes(module: str) -> dict[str, tuple[str, str]]:
 
 
 def in_namespaces(names: LazyNames, name: str, namespaces: Sequence[str]) -> Any:
-    """Return the value of a foreign name, or raise an error that says which namespace has the name.
-
-    Raises:
-        UnknownNameError: as :meth:`LazyNames.get`.
-    """
+    """Return the value of a foreign name, or raise UnknownNameError, with the namespace that has it if there is one."""
     for namespace in [] if name.startswith("_") else namespaces:
-        with suppress(ModuleNotFoundError):  # without PySpark some cannot be imported
+        with suppress(ModuleNotFoundError):  # some need PySpark
             if name in import_module(f"{names.module}.{namespace}").__all__:
                 raise UnknownNameError(f"module {names.module!r} has no attribute {name!r}: write pst.{namespace}.{name}")
     return names.get(name)

@@ -219,6 +219,8 @@ class CoGroupedWindows(WindowedStream):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class JoinedResult(WindowedResult):
+    """The outputs of a join."""
+
     joined: Pairs | None = None
 
     @cached_property

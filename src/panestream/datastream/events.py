@@ -29,7 +29,8 @@ class United:
 
     Attributes:
         left, right: the rows of the streams as the user passed them.
-        of_left, of_right: the columns to select from each, in the same order: key, times, order, side, the row itself.
+        of_left, of_right: the columns to select from each, in the same order. They are key, times, order, side, and the row
+            itself.
     """
 
     left: DataFrame

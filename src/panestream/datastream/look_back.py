@@ -30,7 +30,7 @@ class LookBackResult(WindowedResult):
     """The outputs of a look-back query. ``main`` has a row for each input row."""
 
     def top(self, n: int, by: str) -> WindowedResult:
-        """Refuse, since each row of a look-back has its own window and there is nothing to rank."""
+        """Refuse, since each row of a look-back has its own window, which leaves only one result to rank."""
         raise InvalidPlanError(
             "top ranks the keys of a window, and in a look-back each row has one of its own: rank the rows of .main with Spark"
         )

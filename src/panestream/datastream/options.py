@@ -18,9 +18,9 @@ class Options(TypedDict, total=False):
         tasks: the number of tasks of a stream, 1 to 32768, among which each micro-batch distributes the key groups. It may change
             from run to run. By default it is the number of tasks that the session runs at a time, if that number is known and
             fixed.
-        memory_limit: the most bytes of rows that a worker reads into memory at once, at least 1,000,000; 1 GiB by default. More
-            rows are an error that names the key and window, or the key group. Bytes are counted in the format of exchange and
-            state. In memory they take three times as much, as Python objects (``apply``, ``process``) ten to thirty times.
+        memory_limit: the most bytes of rows that a worker reads into memory at once, at least 1,000,000. The default is 1 GiB.
+            More rows are an error that names the key and window, or the key group. Bytes are counted in the format of exchange
+            and state. In memory they take three times as much, as Python objects (``apply``, ``process``) ten to thirty times.
         split_distinct: the number of parts (2 to 32768) into which ``agg.count_distinct`` splits the distinct values. Each part
             is in its own key group, so that a key with very many values does not fill one. Works for windows that fire once, with
             ``count_distinct`` of one expression, ``count``, ``sum``, ``min`` and ``max``. Flink SQL:
@@ -28,8 +28,8 @@ class Options(TypedDict, total=False):
         every_firing: whether the row operator emits every single firing, as Flink does. Columnar operators emit at most one for
             each key, window and micro-batch, which is the last.
         allow_pickled_state: whether accumulators and states of user classes are stored as pickles. Numbers, strings, times,
-            tuples, lists, sets, dicts and rows are stored as columns and need no permission. Reading a pickle runs code, so allow
-            it only if nobody else can write to the checkpoint.
+            tuples, lists, sets, dicts and rows are always stored as columns. Reading a pickle runs code, so allow it only if
+            nobody else can write to the checkpoint.
     """
 
     key_groups: int

@@ -28,7 +28,7 @@ from panestream.windowing.triggers import EventTimeTrigger
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PanesResult(WindowedResult):
-    """The tiles of a windowed query, and its other outputs. ``manifest`` is the text that each tile carries to describe itself."""
+    """The tiles of a windowed query, and its other outputs. ``manifest`` is the description that each tile carries, as text."""
 
     manifest: str = field(default="")
 

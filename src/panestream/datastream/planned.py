@@ -66,7 +66,7 @@ class PlannedQuery:
 
     @property
     def _grouped(self) -> bool:
-        """Whether there may be several key groups."""
+        """Several key groups are possible."""
         return bool(self.windowed.keyed.keys) or self.split is not None
 
     @cached_property
@@ -138,17 +138,17 @@ class PlannedQuery:
 
     @cached_property
     def _data_frames(self) -> bool:
-        """Whether a stream is built over data frames; after ``start`` the checkpoint decides."""
+        """True if a stream is built over data frames; after ``start`` the checkpoint decides."""
         return self.is_streaming and wants_data_frames(self._df.sparkSession)
 
     @cached_property
     def _observed_as(self) -> str:
-        """The name of the counters, which differs from those of an operator in the input."""
+        """The name of the counters, which must differ from the name in an operator of the input."""
         return counters_name(self._df)
 
     @cached_property
     def _plan_run(self) -> WindowPlan:
-        """The plan without late output for a batch, which has no late rows that would need whole rows in the exchange."""
+        """The plan to run. In a batch no row is late, so the late output would only add whole rows to the exchange."""
         return self.plan if self.is_streaming else replace(self.plan, late_tag=None)
 
     @cached_property

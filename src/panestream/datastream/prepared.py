@@ -26,7 +26,7 @@ def prepare(
     streaming: bool = True,
     spark: SparkSession | None = None,
 ) -> PreparedQuery:
-    """Build a query before its input exists, so that applying it needs no analysis by Spark.
+    """Build a query before its input exists, so that Spark does not analyse anything when it is applied.
 
     The query functions of Spark's declarative pipelines (``@dp.table``) may not inspect a DataFrame: reading its schema is
     refused there, and a table of the pipeline may not exist yet. So call ``prepare`` outside of them. It analyses the query over
@@ -52,9 +52,6 @@ def prepare(
         *others: for a query over two streams, the columns of the second DataFrame.
         streaming: whether the rows will be a stream (a streaming table of a pipeline) or a batch (a materialized view).
         spark: the session. The default is the active one.
-
-    Returns:
-        A query with ``.main(rows)`` and ``.output(tag, rows)``.
 
     Raises:
         InvalidPlanError: ``build`` returns something else, uses columns of the DataFrame itself, or changes it before
@@ -114,7 +111,7 @@ def _rows_like(spark: SparkSession, schema: T.StructType, *, streaming: bool) ->
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PreparedQuery(Shown):
-    """A query without its input, created by :func:`prepare`. Applying it runs no Spark job and needs no analysis.
+    """A query without its input, created by :func:`prepare`. Applying it needs neither a Spark job nor analysis.
 
     Attributes:
         result: the query over an empty DataFrame.
@@ -128,21 +125,15 @@ class PreparedQuery(Shown):
 
     @property
     def schema(self) -> T.StructType:
-        """The columns that rows must have; for two streams those of the first DataFrame."""
+        """The columns that rows must have, or for two streams those of the first DataFrame."""
         return self.schemas[0]
 
     def main(self, rows: DataFrame, *others: DataFrame) -> DataFrame:
-        """Return the results for these rows: key columns, window_start, window_end, results.
+        """Return the results for these rows, and for two streams ``others``: key columns, window_start, window_end, results.
 
         A stream takes its settings from the starting session, in a pipeline ``configuration`` of the spec, or ``spark_conf`` of
-        the table. Warns as :attr:`WindowedResult.main` does if this session has others.
-
-        Args:
-            rows: rows with the columns of the schema.
-            *others: for a query over two streams, the rows of the second, in the order of the schemas.
-
-        Raises:
-            InvalidPlanError: the number of DataFrames differs from the number of schemas.
+        the table. Warns as :attr:`WindowedResult.main` does if this session has others. Raises InvalidPlanError unless there is a
+        DataFrame for each schema, in the same order.
         """
         return self.result.output_over(_together(self, [rows, *others]), MAIN)
 

@@ -38,13 +38,7 @@ _IN_NO_ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which rows are traced, and as what.
-
-    Attributes:
-        key: only rows of this key.
-        most_rows: more are refused.
-        rows_per_batch: as a stream, in micro-batches of so many rows; None: as a batch.
-    """
+    """The rows to trace: those of ``key``, at most ``most_rows``, as a stream with ``rows_per_batch`` or else as a batch."""
 
     key: Any = ANY
     most_rows: int = MOST_ROWS
@@ -106,7 +100,7 @@ def _not_as_in_a_stream(trace: Trace, wanted: Wanted, *, ordered: bool) -> tuple
 def _query_of(
     windowed: WindowedEvents, asked: Asked, inputs: Mapping[str, Column], plan_of: Callable[[OperatorSpec], WindowPlan]
 ) -> tuple[TracedQuery, Projection]:
-    """The query by the row operator, and how its rows become what that takes."""
+    """Return the query with the row operator, and the projection of its rows."""
     source, rows = windowed.keyed.source, windowed.keyed.source.df
     operator = row_operator_of(windowed.windowing, asked)
     order, kinds = order_of(rows, source.order)

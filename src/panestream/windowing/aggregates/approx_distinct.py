@@ -1,4 +1,4 @@
-"""About how many distinct values there are."""
+"""The approximate number of distinct values."""
 
 from __future__ import annotations
 
@@ -33,18 +33,16 @@ class ApproxCountDistinct(OfOneCompared):
 
 
 def approx_count_distinct(expr: Expression, relative_sd: float = 0.02) -> ApproxCountDistinct:
-    """About how many distinct values there are that are not null; bigint. Needs ``panestream[sketches]``.
+    """Approximate the number of distinct values that are not null; bigint. Needs ``panestream[sketches]``.
 
-    A pane keeps the distinct hashes of its values, up to some (1,024 with the default), and from there on a HyperLogLog sketch of
-    Apache DataSketches (4 kB with the default). So few values are counted exactly, many with a standard error of at most
-    ``relative_sd``, and state does not grow with their number. The result depends on the values alone, not on their order or on
-    how they were cut into batches. Hashes are those of DataSketches for bigint, double and string that is not empty.
-
-    :func:`count_distinct` is exact, and keeps every value.
+    A pane stores the distinct hashes of its values up to a limit (1,024 by default), and then a HyperLogLog sketch of Apache
+    DataSketches (4 kB by default). So few values are counted exactly, many with a standard error of at most ``relative_sd``, and
+    state does not grow with their number. The result depends only on the values, not on their order or batches. Hashes are those
+    of DataSketches for bigint, double and non-empty strings. :func:`count_distinct` is exact, and stores every value.
 
     Args:
-        expr: of any type that is not nested.
-        relative_sd: the relative standard deviation of the result, from 0.0025 to 0.5; halving it takes four times the memory.
+        expr: an expression of any type that is not nested.
+        relative_sd: the relative standard deviation of the result, from 0.0025 to 0.5. Half of it takes four times the memory.
 
     Raises:
         InvalidPlanError: ``relative_sd`` is out of range.

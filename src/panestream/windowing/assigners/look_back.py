@@ -1,4 +1,4 @@
-"""Look-back windows: each row has one of its own, the time before it."""
+"""Look-back windows: the time before each row."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from panestream.windowing.time import Duration, check_micros, format_duration, t
 from panestream.windowing.windows import Window
 
 _LONGEST = 2**61
-"""In engine units: a time and both lengths together must fit int64."""
+"""In microseconds. A time and both lengths together must fit int64."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -46,14 +46,9 @@ class LookBackWindows(WindowAssigner):
 
     @classmethod
     def of(cls, size: Duration, following: Duration = "0 seconds") -> LookBackWindows:
-        """Windows of the time ``size`` before each row.
+        """Return windows of the time ``size`` before each row, and of ``following`` after it, which delays results.
 
-        Args:
-            size: how far each looks back. A row exactly so much older is in.
-            following: how far it looks ahead, too; its results then come so much later.
-
-        Raises:
-            InvalidWindowError: a duration is negative.
+        A row exactly ``size`` older is included. Raises InvalidWindowError if a duration is negative.
         """
         return cls(to_micros(size, "size"), to_micros(following, "following"))
 
@@ -66,7 +61,7 @@ class LookBackWindows(WindowAssigner):
 
 
 def look_backs_of(assigner: WindowAssigner) -> Mapping[str, LookBackWindows] | None:
-    """Look-backs by label; one alone has none (the empty text). None: other windows.
+    """Return look-backs by label (empty for a single look-back), or None for other windows.
 
     >>> look_backs_of(LookBackWindows(60))
     {'': LookBackWindows.of('60 microseconds')}
@@ -89,7 +84,7 @@ def look_backs_of(assigner: WindowAssigner) -> Mapping[str, LookBackWindows] | N
 
 
 def result_name(name: str, label: str) -> str:
-    """What a result is called where there may be several look-backs.
+    """Return the name of a result with the label of its look-back.
 
     >>> result_name("clicks", "1h"), result_name("clicks", "")
     ('clicks_1h', 'clicks')

@@ -1,4 +1,4 @@
-"""Several kinds of windows over the same rows, told apart by a label."""
+"""Several kinds of windows over the same rows, distinguished by a label."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from panestream.windowing.windows import Window
 
 
 def label_of(assigner: WindowAssigner) -> str:
-    """What windows are called that were given no name: their size, and how often they begin or end.
+    """Return the default label of windows: their size, and how often they begin or end.
 
     >>> from panestream.windowing.assigners import SlidingEventTimeWindows
     >>> label_of(SlidingEventTimeWindows.of("1 hour", "5 minutes"))
@@ -41,10 +41,9 @@ class SeveralWindows(WindowAssigner):
 
     @classmethod
     def of(cls, windows: Mapping[str, WindowAssigner]) -> SeveralWindows:
-        """Windows by label.
+        """Return windows by label.
 
-        Raises:
-            InvalidPlanError: none given, no assigner, or some of event time and others of the clock.
+        Raises InvalidPlanError without windows, for other objects, or if event time and processing time are mixed.
         """
         for label, assigner in windows.items():
             if not isinstance(label, str) or not label or not isinstance(assigner, WindowAssigner):

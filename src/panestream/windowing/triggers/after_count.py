@@ -1,4 +1,4 @@
-"""The part of a composition that counts rows."""
+"""The composed trigger that counts rows."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from panestream.windowing.triggers.nodes import Moment, Node
 class AfterCount(Composition):
     """Fires once, when ``count`` rows have come. Beam: ``AfterCount``.
 
-    Rows are looked at one by one: it fires with exactly ``count`` rows, unless sessions merged. By itself it fires one time for a
-    window and drops what comes afterwards; ``Repeatedly.of(AfterCount.of(n))`` goes on, and is ``CountTrigger.of(n)``.
+    It fires with exactly ``count`` rows unless sessions merged, since rows are counted one by one. By itself it fires once for a
+    window and drops later rows. ``Repeatedly.of(AfterCount.of(n))`` continues, and equals ``CountTrigger.of(n)``.
 
     >>> AfterCount.of(3)
     AfterCount.of(3)
@@ -34,7 +34,7 @@ class AfterCount(Composition):
 
     @classmethod
     def of(cls, count: int) -> AfterCount:
-        """Fires when ``count`` rows have come."""
+        """Fire when ``count`` rows have come."""
         return cls(count)
 
     @property

@@ -1,4 +1,4 @@
-"""Triggers at the end of the window: the defaults of time windows."""
+"""Triggers at the end of the window, the defaults of time windows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Self = TypeVar("Self", bound="_AtTheEnd")
 class _AtTheEnd(ByTime):
     @classmethod
     def create(cls: type[Self]) -> Self:  # noqa: PYI019 - typing.Self came with 3.11
-        """The trigger; it has no parameters."""
+        """Return the trigger, which has no parameters."""
         return cls()
 
     def can_merge(self) -> bool:
         return True
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        # A merged end that has already passed fires with the element that merged it; a timer would fire it again.
+        # The element that merged a window whose end has passed fires it; a timer would fire it again.
         if window.max_timestamp() > self._now(ctx):
             self._register(window.max_timestamp(), ctx)
 
@@ -63,7 +63,7 @@ class EventTimeTrigger(_AtTheEnd, ByEventTime):
 class ProcessingTimeTrigger(_AtTheEnd, ByProcessingTime):
     """Fires when the clock has passed the window's last instant. Flink: ``ProcessingTimeTrigger``.
 
-    On event-time windows of the past it fires right after each element: their end is behind the clock.
+    Event-time windows of the past have ended by the clock, so it fires right after each element.
 
     >>> ProcessingTimeTrigger.create()
     ProcessingTimeTrigger.create()
