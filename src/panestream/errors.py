@@ -9,54 +9,38 @@ from collections.abc import Iterable, Mapping
 
 
 class PanestreamError(Exception):
-    """Base of all errors that panestream raises on purpose.
-
-    ``spark_error`` is the Spark error that contained it, with plan and Java's stack, or None without Spark.
-    """
+    """Base of all intended errors. ``spark_error`` is the Spark error that contained it, with Java's stack, or None."""
 
     spark_error: BaseException | None = None
 
 
 class InvalidDurationError(PanestreamError, ValueError):
-    """A duration could not be parsed, or is out of the allowed range.
-
-    Solution: write a number and a unit, as ``"90 seconds"``, ``"1 hour 30 minutes"``, or a :class:`~datetime.timedelta`.
-    """
+    """A duration is not a timedelta, or a number and a unit such as ``"1 hour 30 minutes"``, or is out of range."""
 
 
 class InvalidWindowError(PanestreamError, ValueError):
-    """A window assigner, trigger, evictor or lateness is invalid, e.g. a size of zero, or a negative lateness.
-
-    Solution: the message has the value and the allowed range. It is raised when the object is created, before anything runs.
-    """
+    """An invalid assigner, trigger, evictor or lateness, raised on creation; the message has the allowed range."""
 
 
 class InvalidPlanError(PanestreamError, ValueError):
-    """The parts of a windowed query do not fit together, e.g. a trigger and its windows, or a missing column.
-
-    Solution: the message names both parts. It is raised while the query is built, before anything runs.
-    """
+    """The parts of a query do not fit together, e.g. trigger and windows, raised while it is built; the message names both."""
 
 
 class UnknownNameError(InvalidPlanError, AttributeError):
-    """An object does not have this attribute, often because its PySpark or Flink name differs from ours.
-
-    Solution: write the line in the message. It is an :class:`AttributeError` too, so ``hasattr`` works as usual.
-    """
+    """An unknown attribute, often a PySpark or Flink name; the message has the line to write, and ``hasattr`` works as usual."""
 
 
 class InvalidEventTimeError(PanestreamError, ValueError):
     """The event time of rows is missing or unusable: null, NaN, out of range, too far ahead.
 
-    Solution: correct the column, filter the rows, or send them to a separate output, ``.side_output_invalid(tag)``. A stream
-    continues from its checkpoint, as nothing of the micro-batch was committed.
+    Correct the column, filter the rows, or send them to ``.side_output_invalid(tag)``. The micro-batch was not committed.
     """
 
 
 class MalformedRecordError(PanestreamError, ValueError):
-    """A record of a source does not have the declared format; the message identifies and shows the record.
+    """A record does not have the declared format; the message shows it.
 
-    Solution: correct the schema or the producer, or use ``malformed="side_output"`` for the output for invalid rows.
+    Correct the schema or the producer, or use ``malformed="side_output"`` to send it to the output for invalid rows.
     """
 
 
@@ -67,10 +51,9 @@ class AggregateOverflowError(PanestreamError, ArithmeticError):
 class PlanMismatchError(PanestreamError, RuntimeError):
     """A checkpoint belongs to another plan. Nothing was read or written.
 
-    Solution: start the old query again, or the new query on a new checkpoint, empty or from a savepoint of the old query
-    (docs/how-to/savepoints.md lists the allowed changes).
-
-    ``changed`` has the differences by name as (old, new), with None for an absent value. It is empty in an error from a worker.
+    Start the old query again, or the new query on a new checkpoint, empty or from a savepoint of the old query
+    (docs/how-to/savepoints.md lists the allowed changes). ``changed`` has the differences by name as (old, new), with None for an
+    absent value. It is empty in an error from a worker.
     """
 
     def __init__(self, message: str, changed: Mapping[str, tuple[str | None, str | None]] | None = None) -> None:
@@ -81,8 +64,8 @@ class PlanMismatchError(PanestreamError, RuntimeError):
 class StateFormatError(PanestreamError, RuntimeError):
     """State or exchanged data has a format of an older or newer version that this version cannot read.
 
-    Solution: continue with the version that wrote it (the message has both formats), or start with a new checkpoint. All
-    executors must have the same version of panestream.
+    Continue with the version that wrote it (the message has both formats), or start with a new checkpoint. All executors must
+    have the same version of panestream.
     """
 
 
@@ -90,14 +73,11 @@ class StateDamagedError(PanestreamError, RuntimeError):
     """A value in state is not the last value written: changed, cut, stale, misplaced, or missing.
 
     The same for Spark's log files in the checkpoint (``offsets``, ``commits``, ``sources``, ``metadata``). The micro-batch
-    failed, and nothing was computed from the value.
+    failed, and nothing was computed from the value. The message has the damage and how to continue, usually from an older
+    micro-batch or a savepoint.
 
-    Solution: the message has its name, the damage, and how to continue, usually from an older micro-batch or a savepoint.
-
-    Attributes:
-        group: the number of the key group, or None if only the message is available, as on the driver.
-        space: the table of its state.
-        key: the number of the value in it.
+    ``group`` is the number of the key group, or None if only the message is available, as on the driver; ``space`` is the table
+    of its state, and ``key`` the number of the value in it.
     """
 
     def __init__(self, text: str, group: int | None = None, space: str | None = None, key: int | None = None) -> None:
@@ -111,49 +91,40 @@ class StateDamagedError(PanestreamError, RuntimeError):
 
 
 class EnvironmentNotReadyError(PanestreamError, RuntimeError):
-    """Spark, Java, a package or a setting is missing or unsuitable, or Spark may not write to a folder.
+    """Spark, Java, a package, a folder's permission or a setting is unsuitable.
 
-    Solution: the message has the setting, package or folder. Most of them must be in place before the session starts.
+    The message has the line to set, the package to install, or the folder; most of them must be in place before the session
+    starts.
     """
 
 
 class MemoryLimitError(PanestreamError, RuntimeError):
-    """A worker would read more into memory at once than the query allows.
+    """A worker would read more into memory at once than the query allows. Nothing of the micro-batch was committed.
 
-    These are rows of a window for a user function, rows of a key group in one micro-batch, or a value that is too large for any
-    state store. Nothing of the micro-batch was committed.
-
-    Solution: the message has the key and window, or the key group, and the size. Keep aggregates instead of rows, read less at a
-    time, use more key groups, or raise the limit, ``.options(memory_limit=bytes)``.
+    The message has the size, and the key and window, the key group, or the value that is too large for any state store. Keep
+    aggregates instead of rows, read less at a time, use more key groups, or raise the limit, ``.options(memory_limit=bytes)``.
     """
 
 
 class SinkError(PanestreamError, RuntimeError):
-    """A sink cannot be used: it has another query's output, which is never overwritten, or lacks a setting.
-
-    Solution: choose another place for the output, or apply the setting in the message.
-    """
+    """A sink cannot be used: its place has another query's output, which is never overwritten, or a setting is missing."""
 
 
 class FencedError(SinkError):
-    """Another copy of the query was started later on the same checkpoint, so this copy has stopped publishing.
-
-    Solution: if that was not intended, find out who starts it twice. Each query needs its own checkpoint.
-    """
+    """Another copy of the query started later on this checkpoint, so this copy stopped. Each query needs its own checkpoint."""
 
 
 class CheckpointError(PanestreamError, RuntimeError):
-    """A checkpoint does not exist, or does not contain the requested data.
+    """A checkpoint does not exist, or lacks the requested data.
 
-    Solution: check the path. Spark keeps the last 100 micro-batches (``spark.sql.streaming.minBatchesToRetain``).
+    Spark keeps the last 100 micro-batches (``spark.sql.streaming.minBatchesToRetain``).
     """
 
 
 class OperatorError(PanestreamError, RuntimeError):
-    """The windows of a micro-batch could not be computed, for a reason outside panestream.
+    """A micro-batch failed for a reason outside panestream, e.g. memory, a killed worker, a library; the message has it.
 
-    Solution: the message has the reason: memory, a worker that was killed, a library. ``spark_error`` has Spark's error. The
-    query continues from its checkpoint.
+    ``spark_error`` has Spark's error. The query continues from its checkpoint.
     """
 
 
@@ -161,23 +132,21 @@ class CallbackError(PanestreamError, RuntimeError):
     """A function passed to ``start`` raised; the message has its name and traceback, ``__context__`` the exception.
 
     The query has failed, even for :class:`SystemExit` or :class:`KeyboardInterrupt`: the function runs in its own thread, and
-    ends neither the program nor other threads. Solution: correct the function and start the query again. It continues from its
-    checkpoint.
+    ends neither the program nor other threads. A restarted query continues from its checkpoint.
     """
 
 
 class JobError(PanestreamError, ValueError):
     """A job file is wrong; the message has file, line, key path and the nearest correct name, for all mistakes.
 
-    Solution: correct those lines; docs/reference/job-files.md lists every key. ``panestream explain JOB`` checks without a run.
+    docs/reference/job-files.md lists every key, and ``panestream explain JOB`` checks without a run.
     """
 
 
 class PanestreamWarning(UserWarning):
     """A problem that does not stop the query, such as dropped rows, or a setting that makes it slow.
 
-    It is issued on the driver through Python's :mod:`warnings`: ``warnings.simplefilter("error", PanestreamWarning)`` turns it
-    into an error, ``"ignore"`` silences it.
+    It is issued on the driver: ``warnings.simplefilter("error", PanestreamWarning)`` makes it an error, ``"ignore"`` silences it.
     """
 
 

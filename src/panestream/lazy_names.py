@@ -1,7 +1,6 @@
-"""Load the public names of a module when they are first used.
+"""Load the public names of a module at first use, since Spark's new Python processes often need only a single module.
 
-Spark starts new Python processes that need a single module and should not wait for the whole package. A public module lists its
-names as imports under ``if TYPE_CHECKING:``. Type checkers read that block, and so does this module.
+A public module lists its names as imports under ``if TYPE_CHECKING:``, which type checkers and this module read.
 """
 
 from __future__ import annotations
@@ -21,12 +20,7 @@ from panestream.windowing.foreign_names import resolve
 
 @dataclass(frozen=True)
 class LazyNames:
-    """The names that a module offers, each with its home.
-
-    Attributes:
-        module: the name of the public module.
-        tables: the tables of foreign names that give advice for unknown names.
-    """
+    """The public names of a module. ``tables`` are the tables of foreign names with advice for unknown names."""
 
     module: str
     tables: Sequence[str] = ("panestream",)
@@ -37,10 +31,7 @@ class LazyNames:
         return _homes(self.module)
 
     def get(self, name: str) -> Any:
-        """Return the value of a name, for the module's ``__getattr__``.
-
-        Raises UnknownNameError, with the line to write if there is one, or ModuleNotFoundError if PySpark is needed but missing.
-        """
+        """Return the value of a name, for the module's ``__getattr__``, or raise UnknownNameError with the line to write."""
         module = sys.modules[self.module]
         if name == "__all__":
             return sorted(self.homes)

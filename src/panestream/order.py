@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 FILE = ("_metadata.file_modification_time", "_metadata.file_path", "_metadata.file_block_start")
-"""Rows of files by the file's modification time, then by its name, then by their position in the file.
+"""Rows of files by the file's modification time, as in Spark's streams, then by its name, then by position.
 
-Spark's streams also read files by modification time. Spark has these columns for a DataFrame that was read from files and then
-projected, filtered or repartitioned, but not for joins, unions and aggregations.
+Spark has these columns for a DataFrame that was read from files and then projected, filtered or repartitioned, but not for joins,
+unions and aggregations.
 """
 
 KAFKA = ("topic", "partition", "offset")

@@ -75,11 +75,7 @@ class CoGroupedStream(Shown):
     _windowing: _Windowing = field(repr=False)
 
     def window(self, assigner: WindowAssigner) -> CoGroupedWindows:
-        """Put the rows of both streams into the same windows, by key; rows of either stream extend a session.
-
-        Any assigner works, e.g. ``TumblingEventTimeWindows.of("1 hour")``. Raises InvalidPlanError for other objects, or if event
-        time is needed but not assigned.
-        """
+        """Put the rows of both streams into the same windows, by key; see :meth:`KeyedStream.window`. Both extend sessions."""
         made = self._windowing.window(assigner)
         return CoGroupedWindows(made.keyed, made.windowing, gap=made.gap)
 
@@ -145,8 +141,8 @@ class CoGroupedWindows(WindowedStream):
         """Run a function over the rows of both streams of each firing window, as Arrow tables.
 
         Args:
-            function: takes key, window and two ``pyarrow.Table``, one of which may be empty. Returns a table with the columns of
-                ``schema``, rows, or None.
+            function: takes key, window and two ``pyarrow.Table`` (one may be empty), and returns a table with ``schema``, rows,
+                or None.
             schema: the columns of the results, without keys and window.
             all_windows: refused, since it works for one stream only.
         """
@@ -157,21 +153,12 @@ class CoGroupedWindows(WindowedStream):
 
     @advised(with_schema)
     def apply_in_pandas(self, function: Callable[..., Any], schema: Schema) -> WindowedResult:
-        """Run a function over the rows of both streams of each firing window, as pandas frames.
-
-        Args:
-            function: takes key, window and two ``pandas.DataFrame``, one of which may be empty. Returns a frame with the columns
-                of ``schema``, rows, or None.
-            schema: the columns of the results, without keys and window.
-        """
+        """Run a function over the rows of both streams of each firing window, as pandas frames; see :meth:`apply_arrow`."""
         check_function(function, CO_GROUP_IN_PANDAS)
         return super().apply_arrow(OfTables(function, self._sides, pandas=True), schema)
 
     def side_output_late_data(self, tag: str) -> Self:
-        """Send late rows to two outputs, left rows to ``tag_left`` and right rows to ``tag_right``.
-
-        Each has the columns of its stream. Without it late rows are counted and dropped. Not in Flink for two streams.
-        """
+        """Send late rows to the outputs ``tag_left`` and ``tag_right`` instead of counting and dropping them. Not in Flink."""
         for one in Sides.late_tags(checked_tag(tag)):
             self._check_free(checked_tag(one), [*self._sides.invalid, *self.side_outputs])
         return replace(self, late_tag=tag)

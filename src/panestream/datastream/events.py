@@ -1,7 +1,4 @@
-"""The data of a windowed query's steps: events, their key, their windows.
-
-The streams add the methods. Each object is immutable and holds the preceding one.
-"""
+"""The immutable data of a windowed query's steps: events, their key, their windows. The streams add the methods."""
 
 from __future__ import annotations
 
@@ -27,10 +24,7 @@ from panestream.windowing.watermarks import WatermarkStrategy
 class United:
     """How the rows of two streams become the rows of one.
 
-    Attributes:
-        left, right: the rows of the streams as the user passed them.
-        of_left, of_right: the columns to select from each, in the same order. They are key, times, order, side, and the row
-            itself.
+    ``of_left`` and ``of_right`` are the columns to select from each, in the same order: key, times, order, side, the row itself.
     """
 
     left: DataFrame

@@ -32,10 +32,7 @@ _INPUT = "the input of an aggregate"
 
 
 def resolve_inputs(df: DataFrame, aggregates: Sequence[recipes.Aggregate]) -> tuple[list[recipes.Aggregate], dict[str, Column]]:
-    """Return the aggregates with texts instead of Columns, and the column of each text.
-
-    Raises InvalidPlanError for a missing column, an aggregate over rows, or two different columns with the same text.
-    """
+    """Return the aggregates with texts instead of Columns, and the column of each text; refuse ambiguous texts."""
     found: dict[str, Column] = {}
     texts: dict[ColumnText, str] = {}
     inputs = list(dict.fromkeys(text for one in aggregates for text in one.inputs))
@@ -52,10 +49,7 @@ def resolve_inputs(df: DataFrame, aggregates: Sequence[recipes.Aggregate]) -> tu
 
 
 def declared_of(df: DataFrame, given: Sequence[object]) -> list[recipes.Aggregate]:
-    """Return declared aggregates, with those of PySpark translated into equivalents of ``panestream.agg``.
-
-    Raises InvalidPlanError, with the code to write, for anything else.
-    """
+    """Return declared aggregates, with those of PySpark translated into equivalents of ``panestream.agg``."""
     return [one if isinstance(one, recipes.Aggregate) else _translated(df, one) for one in given]
 
 
@@ -78,10 +72,7 @@ def _translated(df: DataFrame, given: object) -> recipes.Aggregate:
 
 
 def check_results(df: DataFrame, aggregates: Sequence[recipes.Aggregate], keys: Sequence[str], added: Sequence[str]) -> None:
-    """Check that the names of results are free, and raise InvalidPlanError otherwise.
-
-    ``df`` provides the session, which decides whether names are case-sensitive; ``added`` are further columns of the output.
-    """
+    """Check that the names of results are free. ``df`` has the session's case sensitivity, ``added`` are other columns."""
     naming, names = Names.of(df.sparkSession), [aggregate.name for aggregate in aggregates]
     find_taken, find_key = naming.finder((*RESERVED, *added)), naming.finder(keys)
     for aggregate in aggregates:
@@ -101,10 +92,7 @@ def check_results(df: DataFrame, aggregates: Sequence[recipes.Aggregate], keys: 
 
 
 def check_collations(aggregates: Sequence[recipes.Aggregate], kinds: Mapping[str, T.DataType]) -> frozenset[str]:
-    """Return the results that carry strings with a collation unchanged; ``kinds`` are the types of the inputs.
-
-    Raises InvalidPlanError, with the code to write, for aggregates that would compare such strings.
-    """
+    """Return the results that carry strings with a collation unchanged; refuse aggregates that would compare such strings."""
     for aggregate in aggregates:
         for text in aggregate.compared:
             check_bytewise(kinds[text], f"{aggregate!r}:", text)
@@ -156,10 +144,7 @@ def no_aggregate(df: DataFrame, given: object) -> InvalidPlanError:
 
 
 def resolve_gap(df: DataFrame, assigner: WindowAssigner) -> tuple[WindowAssigner, Column | None]:
-    """Return session windows whose gap Column is replaced by its text, and the Column.
-
-    Raises InvalidPlanError if it cannot be resolved over these columns.
-    """
+    """Return session windows whose gap Column is replaced by its text, and the Column."""
     gap = getattr(assigner, "gap", None)
     if not isinstance(gap, GapColumn):
         return assigner, None
@@ -173,11 +158,7 @@ def resolve_gap(df: DataFrame, assigner: WindowAssigner) -> tuple[WindowAssigner
 
 
 def gap_input(df: DataFrame, assigner: WindowAssigner, given: Column | None = None) -> dict[str, Column]:
-    """Return the gap in microseconds under the engine's name for it, or nothing without a gap column.
-
-    ``given`` is the gap if the user passed a Column. Raises InvalidWindowError if it is neither an interval nor a number with a
-    unit, InvalidPlanError if it does not exist.
-    """
+    """Return the gap in microseconds under the engine's name for it, or nothing without a gap column."""
     gap = _gap_of(assigner)
     if gap is None:
         return {}
@@ -186,10 +167,7 @@ def gap_input(df: DataFrame, assigner: WindowAssigner, given: Column | None = No
 
 
 def check_gap_of_rows(df: DataFrame, assigner: WindowAssigner, given: Column | None = None) -> None:
-    """Check that the gap is a column, as functions over whole rows need, and not an expression.
-
-    Raises InvalidPlanError for an expression, and InvalidWindowError if it is neither an interval nor a number with a unit.
-    """
+    """Check that the gap is a column, as functions over whole rows need, and not an expression."""
     gap = _gap_of(assigner)
     if gap is None:
         return
@@ -230,10 +208,7 @@ _PREDICATE = "a predicate of windows"
 
 
 def resolve_predicates(df: DataFrame, assigner: WindowAssigner) -> tuple[WindowAssigner, Mapping[str, Column]]:
-    """Return windows whose predicate Columns are replaced by their texts, and the Columns by text.
-
-    Raises InvalidPlanError if one cannot be resolved over these columns, or if two different ones have the same text.
-    """
+    """Return windows whose predicate Columns are replaced by their texts, and the Columns by text; refuse ambiguous texts."""
     if not isinstance(assigner, PredicateWindows):
         return assigner, {}
     given: dict[str, Column] = {}
@@ -251,10 +226,7 @@ def resolve_predicates(df: DataFrame, assigner: WindowAssigner) -> tuple[WindowA
 
 
 def predicate_inputs(df: DataFrame, assigner: WindowAssigner, given: Mapping[str, Column]) -> dict[str, Column]:
-    """Return the predicates under the engine's names for them, or nothing if the windows do not have predicates.
-
-    ``given`` are Columns by text. Raises InvalidWindowError if one is not boolean, InvalidPlanError if it does not exist.
-    """
+    """Return the boolean predicates under the engine's names for them; ``given`` are Columns by text."""
     if not isinstance(assigner, PredicateWindows):
         return {}
     found = {}

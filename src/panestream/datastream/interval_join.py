@@ -34,10 +34,9 @@ class IntervalJoin(Shown):
     streams: CoGroupedStream
 
     def between(self, lower: Duration, upper: Duration) -> IntervalPairs:
-        """Join rows of the right from ``lower`` to ``upper`` after a left row's time, both inclusive. Flink: ``between``.
+        """Join right rows from ``lower`` to ``upper`` after a left row's time, both inclusive. Flink: ``between``.
 
-        E.g. ``"-1 hour"`` and ``"0 seconds"`` for the hour up to the left row's time. Raises InvalidPlanError without event time,
-        or if ``lower`` is after ``upper``.
+        E.g. ``"-1 hour"`` and ``"0 seconds"``. Raises InvalidPlanError without event time, or if ``lower`` is after ``upper``.
         """
         bounds = to_micros(lower, "lower bound"), to_micros(upper, "upper bound")
         if bounds[0] > bounds[1]:
@@ -69,18 +68,15 @@ class IntervalPairs(Shown):
         return replace(self, upper=self.upper - 1)
 
     def side_output_late_data(self, tag: str) -> IntervalPairs:
-        """Send late rows to two outputs, left rows to ``tag_left`` and right rows to ``tag_right``.
+        """Send late rows to ``tag_left`` and ``tag_right`` instead of counting and dropping them.
 
-        A row is late if its time is before the watermark, since its partners may already be deleted. Without this, late rows are
-        counted and dropped. Flink: ``sideOutputLeftLateData``, ``sideOutputRightLateData``.
+        Rows before the watermark are late, since their partners may already be deleted. Flink: ``sideOutputLeftLateData``,
+        ``sideOutputRightLateData``.
         """
         return replace(self, windows=self.windows.side_output_late_data(tag))
 
     def options(self, **options: Unpack[Options]) -> IntervalPairs:
-        """Set ``key_groups``, ``tasks`` or ``memory_limit``; see :class:`~panestream.datastream.Options`.
-
-        Raises InvalidPlanError for an unknown option, an option of windows, or an invalid value.
-        """
+        """Set ``key_groups``, ``tasks`` or ``memory_limit``, or raise InvalidPlanError; see :class:`Options`."""
         check_options(options, dict.fromkeys(("key_groups", "tasks", "memory_limit")))
         return replace(self, windows=self.windows.options(**options))
 

@@ -108,12 +108,9 @@ def from_kafka(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KafkaStream(DataStream):
-    """Events from Kafka, created by :func:`from_kafka`: a :class:`DataStream` with partitions.
+    """Events from Kafka, created by :func:`from_kafka` with the arguments ``malformed`` and ``idle_after``.
 
-    Attributes:
-        malformed: ``"fail"`` or ``"side_output"``, for records that cannot be read.
-        idle_after: how long a silent partition holds the watermark back.
-        expected: partitions that hold it back before their first record, by their ``kafka_source``.
+    ``expected`` are partitions that hold the watermark back before their first record, by their ``kafka_source``.
     """
 
     malformed: str = "fail"
@@ -123,11 +120,7 @@ class KafkaStream(DataStream):
     def assign_timestamps(
         self, column: str | Column, strategy: WatermarkStrategy | Duration, *, unit: str | None = None
     ) -> DataStream:
-        """Set event time and strategy as :meth:`DataStream.assign_timestamps` does, with a watermark for each partition.
-
-        A strategy with its own partitions or idleness keeps them. ``column`` is e.g. a field of the value, or
-        ``kafka_timestamp``.
-        """
+        """Assign timestamps as :class:`DataStream` does, by default with a watermark for each partition and idleness."""
         strategy = WatermarkStrategy.given_as(strategy)
         if strategy.delay is not None or strategy.generator is not None:
             if strategy.partition_column is None:

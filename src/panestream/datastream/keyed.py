@@ -112,15 +112,7 @@ class DataStream(Events):
 
         For replays and tests: the same micro-batches give the same windows whenever they run, even with ``availableNow``. The
         clock of a micro-batch is the largest value in it. It never goes back, and without rows it does not advance. A batch is
-        one micro-batch.
-
-        Args:
-            column: a timestamp column (UTC by default), SQL, a Column, or a number with ``unit``.
-            unit: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch, for a number.
-
-        Raises:
-            InvalidEventTimeError: the column is not a time.
-            InvalidPlanError: the column does not exist.
+        one micro-batch. ``column`` and ``unit`` are as for :meth:`assign_timestamps`, with the same errors.
         """
         micros_of(self.df, column, unit)
         return replace(self, processing_time=column, processing_time_unit=unit)
@@ -166,10 +158,8 @@ class DataStream(Events):
 
         Pass e.g. ``"user_id"``, ``df.user_id``, ``F.lower("name").alias("name")``, or one list. An expression is evaluated once
         per row, even a random one (``"cast(floor(rand() * 4) AS int) AS salt"``). A micro-batch that is repeated after a failure
-        draws again, so its rows may get other keys.
-
-        Raises:
-            InvalidPlanError: ``keys`` is empty, a column does not exist, two have the same name, or a type cannot be a key.
+        draws again, so its rows may get other keys. Raises InvalidPlanError if ``keys`` is empty, a column does not exist, two
+        have the same name, or a type cannot be a key.
         """
         keys = one_by_one(keys)
         if not keys:
@@ -189,8 +179,7 @@ class DataStream(Events):
         """Key the events and put them into windows, as ``df.groupBy("user", F.window(...))`` does in PySpark.
 
         It is short for ``.key_by(columns).window(windows)``, or without columns for ``.window_all(windows)``. Pass key columns
-        (see :meth:`key_by`) and one or more windows. Raises InvalidPlanError without windows, and as :meth:`key_by` and
-        :meth:`KeyedStream.window` do.
+        (see :meth:`key_by`) and one or more windows; otherwise it raises InvalidPlanError.
 
         Examples:
             >>> clicks.group_by("user", pst.sliding("1 hour", "5 minutes")).agg(F.sum("price"))  # doctest: +SKIP
@@ -207,10 +196,7 @@ class DataStream(Events):
         return keyed.window(*windows)
 
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:
-        """Put all rows together into windows, in one key group. Flink: ``windowAll``.
-
-        One task fires the windows; pre-aggregation is parallel.
-        """
+        """Put all rows together into windows. One task fires them, after parallel pre-aggregation. Flink: ``windowAll``."""
         return KeyedStream(self, ()).window(assigner)
 
     def count_window_all(self, size: int, slide: int | None = None) -> WindowedStream:

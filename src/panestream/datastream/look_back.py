@@ -44,11 +44,7 @@ def look_back_result(
     keep: Sequence[str] | None,
     then: AnyWindowFunction | None,
 ) -> WindowedResult:
-    """Return aggregates over look-backs, whose label is the key of ``look_backs``.
-
-    ``keep`` are the input columns of the results, or None for all. ``then`` is a user function, which is refused later. Raises
-    InvalidPlanError for a missing column, or two result columns with the same name.
-    """
+    """Return aggregates over look-backs by label, with the input columns ``keep`` (None for all); ``then`` is refused later."""
     keyed, df = windowed.keyed, windowed.keyed.source.df
     names = _kept(windowed, keep)
     every = [one.alias(result_name(one.name, label)) for label in look_backs for one in aggregates]

@@ -45,11 +45,7 @@ def sinks_of(
     options: Mapping[str, object],
     tags: Sequence[str],
 ) -> dict[str, Sink]:
-    """Return the sinks by output, from ``outputs=`` and other keywords.
-
-    ``options`` are the values of the method's options, which must not be sinks; ``tags`` are the outputs of the query. Raises
-    InvalidPlanError if an output or option does not exist or an output is given twice, and SinkError for other objects.
-    """
+    """Return the sinks by output, from ``outputs=`` and keywords; refuse unknown or repeated outputs and sinks as ``options``."""
     if outputs is not None and not isinstance(outputs, Mapping):
         raise InvalidPlanError(f"{method}: outputs must be a dict from outputs to sinks, e.g. {{'main': sink}}, got {outputs!r}")
     own = dict(outputs or {})

@@ -38,10 +38,7 @@ class PanesResult(WindowedResult):
 
 
 def panes_of(windowed: WindowedEvents, aggregates: Sequence[recipes.Aggregate]) -> PanesResult:
-    """Return the tiles of time slices.
-
-    Raises InvalidPlanError if the windows are not slices, ``aggregates`` is empty, or partials cannot be stored.
-    """
+    """Return the tiles of time slices, or raise InvalidPlanError for other windows and for partials that cannot be stored."""
     _check_slices(windowed)
     keyed = windowed.keyed
     df, keys = keyed.source.df, keyed.key_schema

@@ -82,10 +82,7 @@ def prepare(
 
 
 def _places(result: WindowedResult, given: Sequence[DataFrame]) -> tuple[int, ...]:
-    """Return the positions of the DataFrames of ``build`` with which the query starts, the left one first for two streams.
-
-    Raises InvalidPlanError if it starts with others, which later rows would not go through, or leaves one out.
-    """
+    """Return the positions of the left and right DataFrame of ``build`` in the query; refuse others, which rows would bypass."""
     source = result.windowed.keyed.source
     begins = [source.df] if source.united is None else [source.united.left, source.united.right]
     places = tuple(next((place for place, one in enumerate(given) if one is df), -1) for df in begins)
@@ -113,10 +110,7 @@ def _rows_like(spark: SparkSession, schema: T.StructType, *, streaming: bool) ->
 class PreparedQuery(Shown):
     """A query without its input, created by :func:`prepare`. Applying it needs neither a Spark job nor analysis.
 
-    Attributes:
-        result: the query over an empty DataFrame.
-        schemas: the columns that rows must have, for each stream.
-        places: the positions of the left and the right stream among the DataFrames.
+    ``schemas`` are the columns that the rows of each stream must have, ``places`` the positions of the left and right stream.
     """
 
     result: WindowedResult
@@ -132,16 +126,15 @@ class PreparedQuery(Shown):
         """Return the results for these rows, and for two streams ``others``: key columns, window_start, window_end, results.
 
         A stream takes its settings from the starting session, in a pipeline ``configuration`` of the spec, or ``spark_conf`` of
-        the table. Warns as :attr:`WindowedResult.main` does if this session has others. Raises InvalidPlanError unless there is a
-        DataFrame for each schema, in the same order.
+        the table. Warns as :attr:`WindowedResult.main` does for other settings. Raises InvalidPlanError without a DataFrame for
+        each schema.
         """
         return self.result.output_over(_together(self, [rows, *others]), MAIN)
 
     def output(self, tag: str, rows: DataFrame, *others: DataFrame) -> DataFrame:
         """Return another output for these rows, e.g. late ones; arguments and errors are as for :meth:`main`.
 
-        A table made from it is a separate query that computes the operator again, with its own state. Raises InvalidPlanError
-        also if the output does not exist.
+        A table made from it is a separate query that computes the operator again, with its own state.
         """
         return self.result.output_over(_together(self, [rows, *others]), tag)
 

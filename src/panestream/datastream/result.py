@@ -159,16 +159,13 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
     def output(self, tag: str) -> DataFrame:
         """Return the rows of one output as a DataFrame; see :attr:`main` for the settings that a stream needs.
 
-        Each query over such a DataFrame computes the operator again, whereas :meth:`start` computes it once for all outputs.
-        Raises InvalidPlanError if the output does not exist, or for ``main`` of a stream with ``top``.
+        Each query over it computes the operator again, whereas :meth:`start` computes it once for all outputs. Raises
+        InvalidPlanError if the output does not exist, or for ``main`` of a stream with ``top``.
         """
         return self._output(tag, self._df)
 
     def output_over(self, rows: DataFrame, tag: str, *, quiet: bool = False) -> DataFrame:
-        """Return one output of the same query over other rows with these columns, for :func:`panestream.prepare`.
-
-        From the second call on, Spark is queried for settings only. ``quiet`` suppresses the warning about slow settings.
-        """
+        """Return one output of the same query over other rows, for :func:`panestream.prepare`; ``quiet`` omits warnings."""
         return self._output(tag, rows, quiet=quiet)
 
     def _output(self, tag: str, rows: DataFrame, *, quiet: bool = False) -> DataFrame:
@@ -426,12 +423,9 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
     def run(self, *places: Never, outputs: Mapping[str, Sink] | None = None, **sinks: Sink) -> None:
         """Compute the operator over a batch once and write every output to its sink, e.g. ``run(main=ParquetSink(...))``.
 
-        ``outputs`` and ``sinks`` have the sinks by the name of their output; ``places`` are not accepted.
-
-        Raises:
-            InvalidPlanError: the DataFrame is a stream, or an output is unknown.
-            SinkError: a sink's place belongs to another query, or two outputs share a place.
-            PanestreamError: a failure in the workers, as :meth:`RunningQuery.await_termination` raises it.
+        ``outputs`` and ``sinks`` have the sinks by the name of their output; ``places`` are not accepted. Raises InvalidPlanError
+        for a stream or an unknown output, SinkError if a sink's place belongs to another query or two outputs share a place, and
+        a failure in the workers as :meth:`RunningQuery.await_termination` does.
         """
         if self.is_streaming:
             raise InvalidPlanError("run is for batches; this DataFrame is a stream: use result.start(checkpoint=..., main=...)")
@@ -477,8 +471,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         """Return a printable explanation of how the query will run: operator, panes, state, exchange, and the reasons.
 
         With sinks as for :meth:`start` and :meth:`run`, it also shows the place of each output and, for a stream, how often a row
-        may be written if a micro-batch is repeated. Nothing is opened or created. Consoles and notebooks display it as plain
-        text.
+        may be written if a micro-batch is repeated. Nothing is opened or created.
         """
         chosen = chosen_partitions(self._df.sparkSession)
         reduced = not self.is_streaming and reducible(self.plan)

@@ -122,11 +122,7 @@ def _wrong(trigger: object) -> InvalidPlanError:
 class StartRequest:
     """The checked arguments of ``start``.
 
-    Attributes:
-        own_position: whether sources begin at their own options instead of the end of the savepoint.
-        allow_incomplete: whether new aggregates may start in windows that are open in the savepoint.
-        migrate: functions that convert accumulators and states of the savepoint.
-        fire_at_end: whether open windows fire when all available input was read.
+    ``own_position`` means that sources begin at their own options instead of the end of the savepoint.
     """
 
     sinks: Mapping[str, Sink]
@@ -216,10 +212,7 @@ def warn_of_birth(spark: SparkSession) -> None:
 
 
 def warn_of_stale_rows(windowing: WindowSpec, operator: OperatorSpec, sinks: Mapping[str, Sink], *, changes: bool) -> None:
-    """Warn if the sink would keep outdated rows of sessions in addition to the rows of the longer sessions.
-
-    A session that fires and then takes a row is another window: only a changelog replaces the row of the shorter one.
-    """
+    """Warn if the sink keeps rows of sessions that fire and then grow, which only a changelog replaces."""
     sink = sinks.get(MAIN)
     if sink is None or not sink.keeps_last or changes or not isinstance(windowing.assigner, MergingWindowAssigner):
         return

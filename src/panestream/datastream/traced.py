@@ -59,10 +59,7 @@ def traced(
     plan_of: Callable[[OperatorSpec], WindowPlan],
     wanted: Wanted,
 ) -> Trace:
-    """Trace the rows of a query over a batch; see :meth:`WindowedResult.trace`.
-
-    ``inputs`` are columns by the user's text; ``plan_of`` returns the query's plan with another operator.
-    """
+    """Trace the rows of a batch; ``inputs`` are columns by the user's text, ``plan_of`` returns the plan with an operator."""
     df = windowed.keyed.source.df
     if df.isStreaming:
         raise InvalidPlanError(

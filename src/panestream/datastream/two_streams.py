@@ -1,7 +1,4 @@
-"""Two keyed streams as one, whose rows have the key, the event time, and their own columns on their side.
-
-Windows, triggers, lateness and state then work as for a single stream. Flink implements ``coGroup`` in the same way.
-"""
+"""Two keyed streams as one stream, whose rows have the key, the event time, and their own columns on their side."""
 
 from __future__ import annotations
 
@@ -29,10 +26,7 @@ _ORDER = "__order_"
 
 
 def together(left: KeyedEvents, right: object, what: str) -> tuple[Events, tuple[Column, ...]]:
-    """Return two streams as one, and its keys; ``what`` is the called method, for errors.
-
-    Raises InvalidPlanError, with the reason and the solution, if they cannot be combined.
-    """
+    """Return two streams as one, and its keys, or raise InvalidPlanError; ``what`` is the called method, for errors."""
     if not isinstance(right, KeyedEvents):
         raise InvalidPlanError(
             f"{what} wants another keyed stream, pst.stream(views).assign_timestamps(...).key_by('user'), got {right!r}"
@@ -188,14 +182,7 @@ def _united(left: DataFrame, right: DataFrame, of_left: Sequence[Column], of_rig
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The rows of one stream, prepared for the union.
-
-    Attributes:
-        name: the side.
-        time: the name of the event-time column.
-        order: the columns of the arrival order.
-        strict: whether rows without usable event time fail the query here, since no later step would.
-    """
+    """One stream prepared for the union. If ``strict``, rows without usable event time fail here, since no later step would."""
 
     name: str
     keyed: KeyedEvents
@@ -241,10 +228,7 @@ class _SaidEventTime:
 
 
 def check_apart(left: Sequence[str], right: Sequence[str], taken: Sequence[str], names: Names) -> None:
-    """Check that the result columns of both sides and the others in ``taken`` have different names.
-
-    Raises InvalidPlanError, with the name and the solution, otherwise.
-    """
+    """Check that the result columns of both sides and those in ``taken`` have different names."""
     find_left, find_taken = names.finder(left), names.finder(taken)
     for column in right:
         other = find_left(column)

@@ -96,19 +96,16 @@ class WindowedStream(WindowedEvents):
 
     @advised(_at_the_start)
     def trigger(self, trigger: Trigger) -> Self:
-        """Set when windows fire, instead of the assigner's default trigger. Flink: ``trigger``.
-
-        E.g. ``ContinuousEventTimeTrigger.of("5 minutes")``, or a user-defined trigger.
-        """
+        """Set a trigger, e.g. ``CountTrigger.of(100)`` or user-defined, instead of the assigner's. Flink: ``trigger``."""
         if not isinstance(trigger, Trigger):
             raise _no_trigger(trigger)
         check_methods(trigger, Trigger)
         return replace(self, windowing=replace(self.windowing, trigger=trigger))
 
     def evictor(self, evictor: Evictor) -> Self:
-        """Remove elements before or after the window's function runs. Flink: ``evictor``.
+        """Remove elements, which the state must then keep, before or after the window's function runs. Flink: ``evictor``.
 
-        E.g. ``TimeEvictor.of("10 seconds")``, or a user-defined evictor. The state keeps all elements.
+        E.g. ``TimeEvictor.of("10 seconds")``, or a user-defined evictor.
         """
         if not isinstance(evictor, Evictor):
             raise InvalidPlanError(f"evictor wants an evictor such as CountEvictor.of(100), got {evictor!r}")
@@ -118,13 +115,11 @@ class WindowedStream(WindowedEvents):
         return replace(self, windowing=replace(self.windowing, evictor=evictor))
 
     def allowed_lateness(self, lateness: Duration) -> Self:
-        """Accept rows for ``lateness`` after a window's end, and fire again for each. It applies to event time only.
+        """Accept rows for ``lateness`` after a window's end, and fire again for each. Flink: ``allowedLateness``.
 
-        Later rows go to the late output, or are counted and dropped. Flink: ``allowedLateness``.
-
-        It may be changed on an existing checkpoint while the same operator runs the query. Open windows then have the new
-        lateness, and those that it closes are removed at once. Closed windows stay closed: under a larger lateness, their rows
-        are still late.
+        It applies to event time only. Later rows go to the late output, or are counted and dropped. It may be changed on an
+        existing checkpoint while the same operator runs the query. Open windows then have the new lateness, and those that it
+        closes are removed at once. Closed windows stay closed: under a larger lateness, their rows are still late.
         """
         micros = to_micros(lateness, "allowed lateness")
         if micros < 0:

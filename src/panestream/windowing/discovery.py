@@ -1,7 +1,4 @@
-"""Discovery of a package's modules, so that a new module needs no entry in a list.
-
-It also works on a zip file, which is how this package travels to executors.
-"""
+"""Discovery of a package's modules, also in a zip file on executors, so that new modules need not be listed."""
 
 from __future__ import annotations
 

@@ -1,7 +1,6 @@
 """Evictors remove elements of a window when it fires.
 
-A window with an evictor stores all its elements, and reduce and aggregate run over the remaining ones at each firing. Elements
-evicted before or after the function are also removed for later firings.
+The window stores all other elements, and each firing runs reduce and aggregate over them. Evicted elements do not return.
 """
 
 from __future__ import annotations
@@ -52,11 +51,7 @@ class Evictor(ABC):  # noqa: B024 - either method alone makes an evictor
     __slots__ = ()
 
     def evict_before(self, elements: Elements, size: int, window: Window, ctx: EvictorContext) -> Elements:
-        """Return the elements that stay before the window's function, in order. The default is all.
-
-        The function is called even if none is left. ``elements`` are the ``size`` elements in the order of arrival, and must not
-        be changed. ``ctx`` has watermark and clock.
-        """
+        """Return the elements (of ``size`` in order of arrival) that stay for the window's function, which is always called."""
         return elements
 
     def evict_after(self, elements: Elements, size: int, window: Window, ctx: EvictorContext) -> Elements:
@@ -152,9 +147,7 @@ class TimeEvictor(_BuiltIn):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeltaEvictor(_BuiltIn):
-    """Keeps elements that differ by **less** than ``threshold`` from the last to arrive. Flink: ``DeltaEvictor``.
-
-    A threshold of 0 evicts the last element too.
+    """Keeps elements **less** than ``threshold`` from the last to arrive, which 0 evicts too. Flink: ``DeltaEvictor``.
 
     >>> DeltaEvictor.of(5.0, lambda element, last: last - element).threshold
     5.0

@@ -74,11 +74,7 @@ class WindowFunctionError(PanestreamError, RuntimeError):
     def of(
         cls, what: str, key: Any, window: Window | None, held: str, elements: int | None, cause: BaseException
     ) -> WindowFunctionError:
-        """Return the error for ``cause``, which the caller chains. ``window`` is None if an assigner raised.
-
-        ``what`` describes the function, ``held`` the contents: ``"holds 3 elements"``, ``"holds one accumulator"`` or
-        ``"is empty"``. ``elements`` is their number, or None if elements are not stored.
-        """
+        """Return the error for ``cause`` in the function ``what``; ``held`` describes the contents, e.g. ``"is empty"``."""
         where = f"key {key!r}" + ("" if window is None else f", window {window!r}, which {held}")
         summary = "".join(TracebackException.from_exception(cause, lookup_lines=False).format_exception_only()).strip()
         headline = f"{what} raised {summary.splitlines()[0]} (at {where})"
@@ -86,9 +82,7 @@ class WindowFunctionError(PanestreamError, RuntimeError):
 
     @classmethod
     def from_text(cls, text: str) -> WindowFunctionError | None:
-        r"""Return the first such error quoted in a text, as in Spark's message about a Python worker, or None.
-
-        It has no cause. Key, window and number of elements are parsed from the text, and None if that is not possible.
+        r"""Return the first such error quoted in a text, e.g. by Spark, or None. Parts that cannot be parsed are None.
 
         >>> error = WindowFunctionError.from_text(
         ...     "org.apache.spark.SparkException: ...\n"

@@ -1,7 +1,6 @@
-"""Names of PySpark and Flink that users type, and their equivalents in panestream.
+"""Names of PySpark and Flink that users type, e.g. ``query.awaitTermination()``, and their equivalents in panestream.
 
-A name with the same meaning works: ``query.awaitTermination()`` is ``query.await_termination()``. Any other name raises an error
-with the line to write. ``dir()`` shows neither. To add a name, add it to the tables below.
+A name with the same meaning works. Any other name raises an error with the line to write. ``dir()`` shows neither.
 """
 
 from __future__ import annotations
@@ -184,10 +183,7 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
         for kind in ("EventTime", "ProcessingTime")
     },
 }
-"""Advice for each class or namespace, by the foreign name in snake case or as typed.
-
-A :class:`Same` works; in other texts ``{name}`` is replaced by the typed name.
-"""
+"""Advice for each class or namespace, by the foreign name; ``{name}`` is replaced by the typed name."""
 
 
 def snake_case(name: str) -> str:
@@ -200,11 +196,9 @@ def snake_case(name: str) -> str:
 
 
 def resolve(owner: object, name: str, kinds: Sequence[str], whose: str) -> Any:
-    """Return the value of a foreign name, or raise an error with advice.
+    """Return the value of a foreign name found in the tables ``kinds``, or raise UnknownNameError with the line to write.
 
-    ``kinds`` are the tables to search, in this order, and ``whose`` is the owner in the error. Raises UnknownNameError, with the
-    line to write if there is one, and AttributeError for names with a leading underscore, which Python and notebooks look up all
-    the time.
+    Names with a leading underscore raise AttributeError, since Python and notebooks look them up all the time.
     """
     if name.startswith("_"):
         raise AttributeError(f"{whose} has no attribute {name!r}")
@@ -300,10 +294,7 @@ class WithForeignNames:
 
 
 class ForeignNamesOfClass(ABCMeta):
-    """The same for names of a class, such as ``EventTimeSessionWindows.withGap``.
-
-    Not for classes that users extend, since their classes may have another metaclass.
-    """
+    """The same for names of a class. Not for base classes of users, whose classes may have another metaclass."""
 
     if not TYPE_CHECKING:
 

@@ -23,10 +23,7 @@ class WindowFunction(ABC):
 
     @abstractmethod
     def apply(self, key: Any, window: Window, inputs: Sequence[Any]) -> Iterable[Any] | None:
-        """Return zero or more results; called at each firing.
-
-        ``inputs`` are the elements in the order of arrival, or the single result of a reduce or an aggregate.
-        """
+        """Return zero or more results of a firing; ``inputs`` are in order of arrival, or the result of a reduce or aggregate."""
 
 
 class WindowContext(Protocol):
@@ -59,10 +56,9 @@ class ProcessWindowFunction(ABC):
 
     @abstractmethod
     def process(self, key: Any, context: WindowContext, elements: Sequence[Any]) -> Iterable[Any] | None:
-        """Return zero or more results; called at each firing.
+        """Return zero or more results of a firing; ``context`` is only valid during the call.
 
-        ``context`` has window, time, state and side outputs, and must not be used after the call. ``elements`` are in the order
-        of arrival, or the single result of a reduce or an aggregate.
+        ``elements`` are in the order of arrival, or the single result of a reduce or an aggregate.
         """
 
     def clear(self, context: WindowContext) -> None:  # noqa: B027 - most functions have nothing to do here
@@ -92,10 +88,7 @@ class _Processed(_Plain, ProcessWindowFunction):
 
 
 def applied(function: Any) -> WindowFunction:
-    """Return a window function; plain functions of key, window and rows are wrapped.
-
-    Raises InvalidPlanError for other objects, or if the function does not accept these arguments.
-    """
+    """Return a window function; plain functions of key, window and rows are wrapped."""
     if isinstance(function, WindowFunction):
         check_methods(function, WindowFunction)
         return function
@@ -104,10 +97,7 @@ def applied(function: Any) -> WindowFunction:
 
 
 def processed(function: Any, shape: Shape = PROCESS) -> ProcessWindowFunction:
-    """Return a process function; plain functions with the arguments in ``shape`` are wrapped.
-
-    Raises InvalidPlanError for other objects, or if the function does not accept these arguments.
-    """
+    """Return a process function; plain functions with the arguments in ``shape`` are wrapped."""
     if isinstance(function, ProcessWindowFunction):
         check_methods(function, ProcessWindowFunction)
         return function
@@ -124,11 +114,7 @@ def no_state(what: str) -> InvalidPlanError:
 
 
 def results_of(function: object, returned: Any) -> Iterable[Any]:
-    """Return the results of a window function as an iterable.
-
-    Raises InvalidPlanError unless it is a list of results: iterating over a string or dict would silently yield letters, numbers
-    or names.
-    """
+    """Return the results of a window function as an iterable; refuse e.g. strings and dicts, whose items nobody means."""
     if returned is None:
         return ()
     if hasattr(returned, "asDict"):
@@ -145,10 +131,7 @@ def results_of(function: object, returned: Any) -> Iterable[Any]:
 
 
 def following(function: Any) -> WindowFunction | ProcessWindowFunction | None:
-    """Return the function given as ``then``, or None; plain functions of key, context and results are wrapped.
-
-    Raises InvalidPlanError for other objects, or if the function does not accept these arguments.
-    """
+    """Return the function given as ``then``, or None; plain functions of key, context and results are wrapped."""
     if function is None or isinstance(function, WindowFunction):
         return None if function is None else applied(function)
     return processed(function, THEN)

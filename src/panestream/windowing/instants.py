@@ -12,11 +12,7 @@ from panestream.errors import InvalidDurationError, InvalidPlanError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, to_micros
 
 Instant: TypeAlias = "int | str | timedelta | datetime"
-"""A time in one of the accepted notations.
-
-An integer in the unit of the windows (microseconds if ``of`` made them), ISO 8601 such as ``"2026-01-31 10:04"`` (UTC by
-default), the time since the epoch as ``"90 seconds"`` or a ``timedelta``, or a ``datetime`` with a time zone.
-"""
+"""A time: an integer in the unit of the windows, ISO 8601 (UTC by default), a duration since the epoch, or a ``datetime``."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _WRITTEN = "write '2026-01-31 10:04' (UTC, or with its zone)"
@@ -37,8 +33,8 @@ def micros_of_text(text: str) -> int:
 def instant(time: Instant, what: str) -> int:
     """Return a time as an integer; ``what`` is its name in errors.
 
-    Raises InvalidPlanError for a ``datetime`` without a time zone, a date that does not exist, an integer outside int64 and
-    booleans, and InvalidDurationError for other objects and texts.
+    Raises InvalidPlanError for a ``datetime`` without a time zone, dates that do not exist, integers outside int64 and booleans,
+    and InvalidDurationError for anything else.
 
     >>> instant("1 minute", "the watermark"), instant(datetime(1970, 1, 1, 0, 1, tzinfo=timezone.utc), "the watermark")
     (60000000, 60000000)

@@ -1,7 +1,6 @@
-"""Checks, when the query is built, that user functions accept their arguments.
+"""Checks of user functions when the query is built, since Python only checks arguments at a call, in a worker.
 
-Python only checks arguments at a call, in a worker. Here the signature is read instead. Functions without a readable signature
-(some built-ins) are accepted.
+Functions without a readable signature (some built-ins) are accepted.
 """
 
 from __future__ import annotations
@@ -21,13 +20,7 @@ _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How functions of one kind are called.
-
-    Attributes:
-        user: the caller, as errors begin: ``"apply"``, ``"DeltaTrigger"``.
-        given: the positional arguments, one word each.
-        example: a correct function.
-    """
+    """How functions of one kind are called: the caller, as errors begin, the positional arguments, and a correct function."""
 
     user: str
     given: tuple[str, ...]
@@ -88,10 +81,7 @@ write it like lambda key, window, rows: [len(rows)]
 
 
 def check_methods(written: object, base: type) -> None:
-    """Check that the methods of a user object or class can be called like the public methods of ``base``.
-
-    Raises InvalidPlanError if a method takes other arguments, is async, or is not a method (or not a property).
-    """
+    """Check that the methods of a user object or class can be called like the public methods of ``base``."""
     owner = written if isinstance(written, type) else type(written)
     seen = _SEEN.setdefault(owner, set())
     if base in seen:

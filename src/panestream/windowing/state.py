@@ -1,7 +1,6 @@
 """State of triggers and window functions: descriptors that name it, and handles that read and write it.
 
-A trigger stores state per key and window (:meth:`TriggerContext.get_partitioned_state`). A process function stores it per key and
-window, or per key (:class:`KeyedStateStore`). As in Flink, ``None`` means that there is no value.
+It is stored per key and window, or for process functions also per key. As in Flink, ``None`` means that there is no value.
 """
 
 from __future__ import annotations
@@ -32,8 +31,7 @@ class ValueStateDescriptor:
 class ReducingStateDescriptor:
     """Names one value that grows by a reduce function. Flink: ``ReducingStateDescriptor``.
 
-    The name is unique within a trigger or function. ``reduce_function`` combines the current value with an added one, and must be
-    associative if windows merge.
+    ``reduce_function`` combines the current value with an added one, and must be associative if windows merge.
     """
 
     name: str

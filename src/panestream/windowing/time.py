@@ -1,7 +1,6 @@
-"""Durations: the notations of users, and the integers of the engine.
+"""Durations as users write them, and as the int64 microseconds of the engine. Instants are microseconds since the epoch.
 
-Instants are int64 microseconds since the epoch (UTC), durations int64 microseconds. The engine itself is unit-free and only adds
-and compares integers. Only this module defines units such as seconds.
+The engine itself is unit-free and only adds and compares integers. Only this module defines units.
 """
 
 from __future__ import annotations
@@ -85,10 +84,7 @@ def to_micros(duration: Duration, what: str = "duration") -> int:
 
 
 def check_micros(write: str, *lengths: object) -> None:
-    """Refuse lengths that are not whole microseconds, for constructors called instead of ``of``; ``write`` is the correct call.
-
-    Raises InvalidWindowError.
-    """
+    """Refuse lengths that are not whole microseconds, if a constructor was called instead of ``of``, the call in ``write``."""
     for length in lengths:
         if not isinstance(length, int) or isinstance(length, bool):
             raise InvalidWindowError(f"the constructor takes whole microseconds, not {length!r}: write {write}")

@@ -1,8 +1,8 @@
 """Watermark strategies, which turn the observed event times into the progress of event time.
 
-A watermark *t* means that no row with an event time of *t* or less is expected any more. panestream keeps its own watermark (not
-Spark's): rows of a micro-batch are compared with the watermark from before the batch, then it advances and windows fire in the
-same batch.
+A watermark *t* means that rows with an event time of *t* or less are not expected any more. panestream keeps its own watermark
+(not Spark's). Rows of a micro-batch are compared with the watermark from before the batch. Then it advances, and windows fire in
+the same batch.
 """
 
 from __future__ import annotations
@@ -29,10 +29,7 @@ class WatermarkOutput:
     watermark: int | None = None
 
     def emit_watermark(self, timestamp: int) -> None:
-        """Declare that no row with an event time up to ``timestamp`` (microseconds since the epoch) is expected any more.
-
-        It only has an effect if it is larger than earlier timestamps.
-        """
+        """Declare that rows up to ``timestamp`` (microseconds since the epoch) have come; the largest such time counts."""
         self.watermark = timestamp if self.watermark is None else max(self.watermark, timestamp)
 
 
@@ -40,8 +37,8 @@ class WatermarkGenerator(ABC):
     """A user-defined watermark strategy. Flink: ``WatermarkGenerator``.
 
     A generator serves one source partition (or part of the input) for **one micro-batch**, and the next micro-batch creates a new
-    one. The watermark itself is kept and never goes back. In Flink a generator lives as long as the task (and forgets everything
-    at a restart). An emitted watermark takes effect after the rows of the micro-batch, which are compared with the preceding one.
+    one, while the watermark is kept. (In Flink a generator lives as long as the task, and forgets everything at a restart.) An
+    emitted watermark takes effect after the rows of the micro-batch, which are compared with the preceding one.
 
     >>> class EndMarkers(WatermarkGenerator):
     ...     "Punctuated: certain rows say that all before them has come."
@@ -55,10 +52,7 @@ class WatermarkGenerator(ABC):
 
     @abstractmethod
     def on_event(self, element: Any, timestamp: int, output: WatermarkOutput) -> None:
-        """Process a row; called for every row in the order of arrival.
-
-        Read the row by ``element.name`` or ``element["name"]``. ``timestamp`` is its event time in microseconds since the epoch.
-        """
+        """Process a row (``element.name``, ``element["name"]``) and its event time in microseconds, in the order of arrival."""
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:  # noqa: B027 - punctuated generators have nothing to do here
         """Emit a watermark if needed; called once at the end of each micro-batch."""
@@ -66,19 +60,16 @@ class WatermarkGenerator(ABC):
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy(metaclass=ForeignNamesOfClass):
-    """An immutable recipe for watermarks. Flink: ``WatermarkStrategy``.
-
-    Durations are in microseconds.
+    """An immutable recipe for watermarks. Flink: ``WatermarkStrategy``. All durations are in microseconds.
 
     Attributes:
-        delay: how far the watermark is behind the largest event time, or None without watermarks.
+        delay: the distance of the watermark from the largest event time, or None without watermarks.
         partition_column: each of its values has a watermark, and the smallest counts.
-        idle_timeout: the time without rows after which a partition no longer holds the watermark back.
+        idle_timeout: the time without rows after which a partition does not hold the watermark back.
         generator: creates user-defined generators, or None.
-        max_ahead_by: how far event times may be ahead, or None without a limit.
-        max_ahead_of: the reference, ``clock`` or ``rows``.
+        max_ahead_by, max_ahead_of: how far event times may be ahead of ``clock`` or ``rows``, or None without a limit.
         expected: partitions that hold the watermark back before their first row.
-        closes_after: the silence of all input after which the watermark follows the clock, or None if it waits for rows.
+        closes_after: the silence of all input after which the watermark follows the clock, or None to wait for rows.
         sides: for two streams as one, the name and strategy of each.
     >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").per_partition("partition")
     WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').per_partition('partition')
@@ -101,10 +92,7 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
 
     @classmethod
     def given_as(cls, strategy: WatermarkStrategy | Duration) -> WatermarkStrategy:
-        """Return the strategy, or for a duration the one of :meth:`for_bounded_out_of_orderness`.
-
-        Raises InvalidPlanError for other objects, InvalidDurationError for a text that is not a duration.
-        """
+        """Return the strategy, or for a duration the one of :meth:`for_bounded_out_of_orderness`."""
         if isinstance(strategy, WatermarkStrategy):
             return strategy
         if not isinstance(strategy, (str, timedelta)):
@@ -117,7 +105,7 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
     def for_generator(cls, generator: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
         """Use a user-defined :class:`WatermarkGenerator` class, or a function that creates one. Flink: ``forGenerator``.
 
-        Every row then becomes a Python object, at some 100,000 rows per second and core. Raises InvalidPlanError if it cannot be
+        Every row becomes a Python object, at some 100,000 rows per second and core. Raises InvalidPlanError if it cannot be
         called without arguments, or if methods of the class accept other arguments.
         """
         if not callable(generator) or isinstance(generator, WatermarkGenerator):
@@ -150,9 +138,9 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
     def per_partition(self, column: str, expected: Iterable[str] = ()) -> WatermarkStrategy:
         """Keep one watermark per value of ``column`` (e.g. Kafka's ``partition``); the smallest counts.
 
-        A value that has not occurred does not hold the watermark back, unless it is in ``expected`` (as strings). Then there is
-        no watermark before its first row, as in Flink, which knows its splits. A silent value, or an expected one that never
-        comes, holds it back forever without :meth:`with_idleness`.
+        A value that has not occurred does not hold the watermark back, unless it is in ``expected`` (as strings). Then the
+        watermark starts with its first row, as in Flink, which knows its splits. A silent or missing value holds it back forever
+        without :meth:`with_idleness`.
 
         Column and ``expected`` may be added, removed or changed on an existing checkpoint: the watermark stays, and the progress
         per value of another column is forgotten. Raises InvalidPlanError if the column is not a name, or values are not strings.
@@ -188,7 +176,7 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         return replace(self, idle_timeout=micros)
 
     def closing_after(self, silence: Duration) -> WatermarkStrategy:
-        """Let the watermark follow the clock once **all** input has been silent for ``silence``.
+        """Let the watermark follow the clock once **all** input has been silent for ``silence``. Not in Flink.
 
         Without it the last window waits for a row that may never come. With it, at a time ``s`` after the last row, the watermark
         is where that row put it, plus ``s``. It does not go back when rows come again; rows before it are then late as usual.
@@ -200,15 +188,11 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
           run with a single micro-batch counts nothing.
         - Old data also advances at the pace of the clock: a day of it takes a day.
 
-        It needs a query that runs without end (``trigger="10 seconds"``). A query that ends (``availableNow``) never waits, and
-        ``start(fire_at_end=True)`` treats the end of its data as silence. A batch always closes all windows at its end. Not in
-        Flink, whose ``withIdleness`` stops the watermark when all is idle.
+        It needs a query that runs without end (``trigger="10 seconds"``). For a query that ends (``availableNow``) use
+        ``start(fire_at_end=True)``; a batch always closes all windows at its end. ``silence`` must be longer than any pause after
+        which rows come with times that are older than the clock would predict. Raises InvalidPlanError if it is not a positive
+        number of whole milliseconds, or the strategy does not emit watermarks.
 
-        Args:
-            silence: longer than any pause after which rows still come with times that are older than the clock would predict.
-
-        Raises:
-            InvalidPlanError: it is not a positive number of whole milliseconds, or the strategy does not emit watermarks.
         >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").closing_after("30 seconds")
         WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').closing_after('30 seconds')
         """
@@ -223,25 +207,18 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         return replace(self, closes_after=micros)
 
     def max_ahead(self, most: Duration, *, of: str = "clock") -> WatermarkStrategy:
-        """Make rows invalid whose event time is more than ``most`` ahead. Not in Flink.
-
-        They go to the output of ``side_output_invalid``, or fail the query with a message that shows one such time.
+        """Make rows invalid whose event time is more than ``most`` ahead, sent to ``side_output_invalid`` or failing the query.
 
         Without it a single row of the year 9999 moves the watermark there forever, and all later rows are late. (``start()`` then
-        warns of a micro-batch that moves the watermark by more than a day, or of a first one that moves it more than a day ahead
-        of the clock.)
+        warns of a micro-batch that moves the watermark by more than a day, or first moves it a day ahead of the clock.) Not in
+        Flink. Raises InvalidPlanError if ``most`` is negative, or for another ``of``, which is the reference:
 
-        Args:
-            most: how far ahead a row may be.
-            of: the reference. ``"clock"``, for live data, is processing time, which is Spark's time of the micro-batch (in a
-                batch the time of the query) or the row's value of ``processing_time_from``. ``"rows"``, for old data, compares
-                rows that are read together: rows of a task in a micro-batch, at most about a million. In order of time, from
-                their median on, the first gap of more than ``most`` ends the valid rows. So ``most`` must be longer than any
-                pause of the source, and a row that is read alone is always valid. A batch and a stream over the same rows may
-                differ, since they compare different rows.
-
-        Raises:
-            InvalidPlanError: ``most`` is negative, or ``of`` is something else.
+        - ``"clock"``, for live data, is processing time: Spark's time of the micro-batch (in a batch the time of the query) or
+          the row's value of ``processing_time_from``.
+        - ``"rows"``, for old data, compares rows that are read together: rows of a task in a micro-batch, at most about a
+          million. In order of time, from their median on, the first gap of more than ``most`` ends the valid rows. So ``most``
+          must be longer than any pause of the source, and a row that is read alone is always valid. A batch and a stream over the
+          same rows may differ.
 
         >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").max_ahead("1 hour")
         WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').max_ahead('1 hour')
@@ -257,9 +234,8 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
     def of_sides(cls, sides: Mapping[str, WatermarkStrategy], column: str) -> WatermarkStrategy:
         """Return the strategy of several streams as one, whose smallest watermark counts, as in Flink.
 
-        ``sides`` has the strategy of each stream by name. ``column`` has the name of each row's stream, followed by ``/`` and the
-        partition if its strategy has partitions. Raises InvalidPlanError for user-defined generators, or if only one closes on
-        silence.
+        ``column`` has the name of each row's stream, followed by ``/`` and the partition if there is one. Raises InvalidPlanError
+        for user-defined generators, or if only one closes on silence.
         """
         every = list(sides.values())
         if any(one.generator is not None for one in every):

@@ -10,9 +10,7 @@ from panestream.windowing.time import MAX_TIMESTAMP
 
 @dataclass(frozen=True, slots=True, order=True)
 class TimeWindow:
-    """The half-open span ``[start, end)``, in microseconds since the epoch. Flink: ``TimeWindow``.
-
-    ``str`` shows its times in UTC.
+    """The half-open span ``[start, end)``, in microseconds since the epoch; ``str`` shows UTC times. Flink: ``TimeWindow``.
 
     >>> window = TimeWindow(1_511_658_000_000_000, 1_511_661_600_000_000)
     >>> print(window)

@@ -43,11 +43,9 @@ PERIOD = (_END - _REPEATING) // timedelta(microseconds=1)
 class ZoneRules:
     """The rules of one zone, from 1830 to 2500. From 2100 on they repeat every 400 years, as the calendar does.
 
-    Attributes:
-        version: the version of the IANA database, or "unknown".
-        changes: the instants of clock changes in microseconds, ascending.
-        offsets: the distances from UTC, one before the first change and one from each change on.
-        shown: for each change, the exclusive end of the clock times until then.
+    ``version`` is the version of the IANA database. ``changes`` are the instants of clock changes in microseconds, ascending, and
+    ``offsets`` the distances from UTC, one before the first change and one from each change on. ``shown`` has, for each change,
+    the exclusive end of the clock times until then.
     """
 
     zone: str
@@ -84,10 +82,7 @@ class ZoneRules:
 
 @lru_cache(maxsize=64)
 def rules_of(zone: str) -> ZoneRules:
-    """Return the rules of a zone by its IANA name, e.g. ``"Europe/Berlin"``.
-
-    Raises InvalidWindowError if it does not exist, or if this machine lacks zone rules.
-    """
+    """Return the rules of a zone by its IANA name, e.g. ``"Europe/Berlin"``, or raise InvalidWindowError with a hint."""
     if not isinstance(zone, str) or not zone:
         raise InvalidWindowError(f"a time zone is a name such as 'America/New_York' or 'UTC', not {zone!r}")
     try:
@@ -121,10 +116,7 @@ def _nearest(zone: str, known: set[str]) -> str | None:
 
 
 def _changes(zone: zoneinfo.ZoneInfo) -> Iterator[int]:
-    """Yield the instants of clock changes, found by sampling every other day.
-
-    In no zone were two changes ever that close. A day that a clock skipped is sampled like any other.
-    """
+    """Yield the instants of clock changes, found by sampling every other day, since changes were always further apart."""
     step, skipped, wall, before = timedelta(days=2), 25 * 3600, _FIRST, zone.utcoffset(_FIRST) or timedelta()
     while wall < _END:
         then, wall = wall, wall + step

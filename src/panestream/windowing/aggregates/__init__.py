@@ -1,9 +1,7 @@
 """Declared aggregates, which are data so that the engine can compute them on columns; the public namespace ``panestream.agg``.
 
-Each module has a recipe and its function, and :mod:`panestream.engine.aggregates` has the computation in a module with the same
-name. The names in each ``__all__`` are exported automatically.
-
-Every function returns an immutable recipe. An expression is a column name or SQL text (``"price * quantity"``), as in Spark's
+Every function returns an immutable recipe, defined in the same module and computed in the module of that name in
+:mod:`panestream.engine.aggregates`. An expression is a column name or SQL text (``"price * quantity"``), as in Spark's
 ``selectExpr``, or a PySpark Column (``F.col("price") * F.col("quantity")``), which gets Spark's name once the data are known.
 Nulls and types follow Spark SQL in ANSI mode: nulls are ignored, and an overflow is an error.
 

@@ -18,10 +18,7 @@ Expression: TypeAlias = Any
 
 
 class ColumnText(str):
-    """A PySpark Column in place of text, until the data are known and Spark can name it.
-
-    Two are equal if their ``column`` is the same object, since Columns cannot be compared.
-    """
+    """A PySpark Column in place of text, until Spark can name it. Equal only for the same object: Columns cannot be compared."""
 
     __slots__ = ("column",)
 
@@ -48,22 +45,21 @@ class ColumnText(str):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Aggregate(ABC):  # noqa: B024 - what subclasses give are class attributes
-    """A declared aggregate, which is equal to one with the same parameters and has a ``repr`` that rebuilds it.
+    """A declared aggregate, equal to one with the same parameters; its ``repr`` rebuilds it. Flink: ``AggregateFunction``.
 
-    Flink: ``AggregateFunction``; the closest in Spark is an aggregate expression such as ``F.sum("price")``. ``output_name`` is
-    the name of the result column, or None for the default.
+    ``output_name`` is the name of the result column, or None for the default.
     """
 
     function: ClassVar[str] = ""
     """The name for users: ``agg.<function>``."""
     invertible: ClassVar[bool] = False
-    """Whether a partial can be subtracted from a whole (never for floating point, which is not exact)."""
+    """Partials can be subtracted from a whole (never true for floating point, which is not exact)."""
     merge_rule: ClassVar[str] = ""
     """How partial results of parts (panes, or merging sessions) become the result of a window, in one sentence."""
     keeps_values: ClassVar[bool] = True
-    """Whether results contain input values, so that their properties in Spark (a collation) must be kept."""
+    """Results contain input values, so their properties in Spark (a collation) must be kept."""
     plain_arguments: ClassVar[bool] = True
-    """Whether all arguments are texts, numbers and the like, which a job file can contain."""
+    """All arguments are texts, numbers and the like, which a job file can contain."""
 
     output_name: str | None = field(default=None, kw_only=True)
 

@@ -21,11 +21,11 @@ class ColumnAggregate(ABC):
     least one row. The rows of a group come in the order of arrival; when panes are merged, earlier panes come first. Merging must
     be associative and without side effects, since panes are merged in whatever steps suit the windows.
 
-    Flink: ``AggregateFunction`` (``add``, ``merge``, ``getResult``), which sees one row at a time. Spark: a pandas UDF of grouped
-    aggregation, which has no merging.
+    The instance is pickled with the plan. Its ``repr`` ties a checkpoint to the query. By default it consists of the class name
+    and the attributes, which also decide whether two instances are equal.
 
-    The instance is pickled with the plan. Its ``repr`` is part of the identity that ties a checkpoint to the query. By default it
-    consists of the class name and the attributes, which also decide whether two instances are equal.
+    Flink: ``AggregateFunction`` (``add``, ``merge``, ``getResult``), which sees one row at a time. Spark: a pandas UDF of grouped
+    aggregation, without merging.
 
     >>> class GeometricMean(ColumnAggregate):
     ...     partial_type = pa.struct([("logs", pa.float64()), ("n", pa.int64())])
@@ -59,10 +59,7 @@ class ColumnAggregate(ABC):
 
     @abstractmethod
     def partial(self, values: Sequence[pa.Array], group: npt.NDArray[np.int64], groups: int) -> pa.Array:
-        """Return one partial per group of input rows: an array of :attr:`partial_type` with length ``groups``.
-
-        ``values`` are the columns of the expressions, with their nulls. A numpy array that can be converted is fine too.
-        """
+        """Return one partial per group of rows: :attr:`partial_type`, length ``groups``, or a numpy array. Nulls are included."""
 
     @abstractmethod
     def merge(self, partial: pa.Array, group: npt.NDArray[np.int64], groups: int) -> pa.Array:

@@ -44,11 +44,8 @@ def complete(output: str) -> Complete:
     before, this is false. In all others, in a batch, and in a job whose aggregates never changed, it is true. It costs a number
     for each key and pane. Not in Flink, where an added aggregate cannot take over the state at all.
 
-    Args:
-        output: the name of the other result, which is the alias of that aggregate, or its call without an alias.
-
-    Raises:
-        InvalidPlanError: ``output`` is not a name, or its own. Later, when aggregates are combined, if the result does not exist.
+    ``output`` is the alias of the other aggregate, or its call without an alias. Raises InvalidPlanError if it is not a name, or
+    its own, or later, when aggregates are combined, if the result does not exist.
 
     >>> from panestream import agg
     >>> [one.name for one in (agg.sum("price").alias("revenue"), complete("revenue"), complete("revenue").alias("whole"))]

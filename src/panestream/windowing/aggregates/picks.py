@@ -122,9 +122,7 @@ class ArgMax(_OfRow):
 
 
 def first(expr: Expression, ignore_nulls: bool = False) -> First:
-    """Return ``expr`` of the row with the earliest event time, or if there are several, of the first to arrive.
-
-    With ``ignore_nulls``, rows with a null ``expr`` are ignored.
+    """Return ``expr`` (with ``ignore_nulls`` not null) at the earliest event time; if that is equal, the first to arrive.
 
     >>> first("page", ignore_nulls=True)
     agg.first('page', True)
@@ -133,10 +131,7 @@ def first(expr: Expression, ignore_nulls: bool = False) -> First:
 
 
 def last(expr: Expression, ignore_nulls: bool = False) -> Last:
-    """Return ``expr`` of the row with the latest event time, or if there are several, of the last to arrive.
-
-    With ``ignore_nulls``, rows with a null ``expr`` are ignored.
-    """
+    """Return ``expr`` (with ``ignore_nulls`` not null) at the latest event time; if that is equal, the last to arrive."""
     return Last(text_of(expr), ignore_nulls)
 
 
@@ -156,15 +151,9 @@ def max_by(expr: Expression, by: Expression) -> MaxBy:
 def arg_max(by: Expression, *exprs: Expression) -> ArgMax:
     """Return several expressions of the row with the largest ``by``, as one struct; null if every ``by`` is null.
 
-    Ties go to the row with the earliest event time, then to the first to arrive, as with :func:`max_by`. Rows with a null ``by``
-    are ignored; other nulls are values like any other.
-
-    Args:
-        by: the expression to compare, of any orderable type. NaN is larger than any other number.
-        exprs: the expressions to return, at least one, which give the struct's fields their names and types.
-
-    Raises:
-        InvalidPlanError: there is no expression to return, or one twice.
+    ``by`` has any orderable type, and NaN is larger than any other number. Ties go to the row with the earliest event time, then
+    to the first to arrive, as with :func:`max_by`. Rows with a null ``by`` are ignored; other nulls are values like any other.
+    ``exprs`` give the struct's fields their names and types. Raises InvalidPlanError without them, or if one occurs twice.
 
     Flink: ``maxBy`` on a ``DataStream``, which keeps the whole row.
 

@@ -40,7 +40,7 @@ class TopK(OfOne):
 
 
 def top_k(expr: Expression, k: int, by: Expression | None = None) -> TopK:
-    """Return the ``k`` largest values of ``expr``, largest first; with ``by`` those of the rows with the ``k`` largest ``by``.
+    """Return the ``k`` largest values, largest first, or with ``by`` the values in the rows with the ``k`` largest ``by``.
 
     Ties go to the earliest event time, then to the first to arrive. Rows with a null ``expr`` or ``by`` are ignored.
 

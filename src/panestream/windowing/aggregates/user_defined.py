@@ -58,7 +58,6 @@ def user(written: ColumnAggregate, *exprs: Expression) -> User:
     """Use a user-defined aggregate, an instance of a :class:`ColumnAggregate`, over the columns ``exprs`` in this order.
 
     Raises InvalidPlanError if it is not an instance, lacks a type, has methods with other arguments, or gets no column.
-
     Flink: ``stream.window(...).aggregate(AggregateFunction)``.
 
     >>> import numpy as np, pyarrow as pa, pyarrow.compute as pc

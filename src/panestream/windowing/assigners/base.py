@@ -13,25 +13,19 @@ from panestream.windowing.windows import TimeWindow, Window
 
 
 class WindowAssigner(ABC):
-    """Assigns elements to windows. Flink: ``WindowAssigner``.
-
-    Subclasses are frozen dataclasses with equality by parameters and a ``repr`` that rebuilds them.
-    """
+    """Assigns elements to windows; subclasses are frozen dataclasses whose ``repr`` rebuilds them. Flink: ``WindowAssigner``."""
 
     columns_only: ClassVar[bool] = False
-    """Whether the windows of an element depend on other elements, so that the row operator cannot run them."""
+    """True if the windows of an element depend on other elements, so that the row operator cannot run them."""
 
     @abstractmethod
     def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> Sequence[Window]:
-        """Return the windows of an element, in the order in which they are handled. Called once per element.
-
-        ``element`` is the row, and the times are its event time and the processing time, in microseconds.
-        """
+        """Return the windows of an element in the order of handling, called once per element; times in microseconds."""
 
     @property
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Whether event time (True) or processing time (False) determines windows, lateness and cleanup."""
+        """True for event time, False for processing time. It determines windows, lateness and cleanup."""
 
     def get_default_trigger(self) -> Trigger:
         """Return the trigger of a plan without one, which fires at the end of the window."""
@@ -39,10 +33,7 @@ class WindowAssigner(ABC):
 
 
 class OneTimeAssigner(WindowAssigner):
-    """Windows that depend on one time of each element, its event time or the processing time.
-
-    Its two subclasses for a kind of windows differ in the class attribute ``is_event_time`` and the docstring.
-    """
+    """Windows that depend on one time; their two subclasses differ in the class attribute ``is_event_time``."""
 
     @abstractmethod
     def _windows_at(self, time: int, element: Any) -> tuple[TimeWindow, ...]:
@@ -82,9 +73,8 @@ class MergingWindowAssigner(WindowAssigner):
     def merge_windows(self, windows: Sequence[TimeWindow]) -> Iterable[tuple[TimeWindow, Sequence[TimeWindow]]]:
         """Return which windows merge; called for every element with the live windows of its key and the element's own.
 
-        The distinct ``windows`` are ordered by start and end. Returns pairs of a result and the windows that merge into it (at
-        least two, or one and another result). A window may be in only one pair; others stay unchanged. Flink passes a callback
-        instead.
+        The distinct ``windows`` are ordered by start and end. Return pairs of a result and at least two windows that merge into
+        it, or one and another result. A window may be in only one pair; others stay unchanged. Flink passes a callback instead.
         """
 
 

@@ -64,7 +64,6 @@ class _OfBusiness(CalendarWindows):
         return self.business_days_before((wall - self.offset) // DAY + 1) - 1
 
     def _begin(self, number: int) -> int:
-        """Return the start of a business day."""
         day = number * 7 // len(self.workdays)
         while (behind := number - self.business_days_before(day)) != 0 or not self.is_business_day(day):
             # Only days off can be between the last step and its end.
@@ -80,10 +79,9 @@ class _OfBusiness(CalendarWindows):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BusinessDays(_OfBusiness):
-    """Business days of a zone. Rows of days off between two windows are in neither.
+    """Business days of a zone, from the beginning of the first to the end of the last, with rows of days off between them.
 
-    A window of several business days lasts from the beginning of the first to the end of the last, and includes rows of days off
-    between them.
+    Rows of days off between two windows are in neither.
 
     >>> BusinessDays.of(1, zone="America/New_York", holidays=["2026-12-25"])
     BusinessDays.of(1, zone='America/New_York', holidays=('2026-12-25',))
@@ -104,8 +102,8 @@ class BusinessDays(_OfBusiness):
     ) -> BusinessDays:
         """Return windows of ``count`` business days in ``zone``; several are counted from 1 January 1970.
 
-        ``weekend`` and ``holidays`` are weekdays and dates that are not business days. The other arguments and errors are those
-        of :meth:`CalendarDays.of`; weekdays and dates that do not exist also raise InvalidWindowError.
+        ``weekend`` and ``holidays`` are weekdays and dates that are not business days; unknown ones raise InvalidWindowError. The
+        other arguments and errors are as for :meth:`CalendarDays.of`.
         """
         away = tuple(str(day) for day in _several(holidays))
         return cls(count, zone, every, None, to_micros(offset, "offset"), by_processing_time, _several(weekend), away)
@@ -152,9 +150,8 @@ class BusinessHours(_OfBusiness):
     ) -> BusinessHours:
         """Return a window from ``opens`` to ``closes`` on every business day in ``zone``.
 
-        The times are clock times such as ``"09:00"``; if ``closes`` is not later than ``opens``, it is on the next day. The other
-        arguments are those of :meth:`BusinessDays.of`. Raises InvalidWindowError for a time, zone, weekday or date that does not
-        exist.
+        Times are written as ``"09:00"``; if ``closes`` is not later than ``opens``, it is on the next day. The other arguments
+        are as for :meth:`BusinessDays.of`. Raises InvalidWindowError for an unknown time, zone, weekday or date.
         """
         first, last = _time(opens, "opens"), _time(closes, "closes")
         last += DAY if last <= first else 0
@@ -189,7 +186,6 @@ def _weekday(day: int) -> int:
 
 
 def _several(given: Any) -> tuple[Any, ...]:
-    """Return one or several values as a tuple."""
     return (given,) if isinstance(given, (str, date)) else tuple(given)
 
 

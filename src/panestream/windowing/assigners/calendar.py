@@ -25,16 +25,8 @@ class CalendarWindows(OneTimeAssigner):
     """Windows of calendar units in a time zone. All times are in microseconds, also in the constructor.
 
     Windows begin and end when the zone's wall clock first shows a time (:mod:`panestream.windowing.zones`). So a day may have 23
-    or 25 hours, a day whose midnight is skipped begins at its first instant, and a skipped day has no window.
-
-    Attributes:
-        count: the number of units of a window.
-        zone: the name of the zone in the IANA database.
-        every: the number of units from the start of a window to the next.
-        step: windows that begin together end one such step after the other. With None each window has all its units.
-        offset: the delay of units, by the wall clock.
-        by_processing_time: whether to use processing time instead of event time.
-        rules: the zone's rules on this machine, which travel with the query.
+    or 25 hours, a day whose midnight is skipped begins at its first instant, and a skipped day does not have a window. Windows
+    with a ``step`` begin together, and one ends after each step. The zone's ``rules`` on this machine travel with the query.
     """
 
     unit: ClassVar[str] = "unit"
@@ -126,7 +118,6 @@ class CalendarWindows(OneTimeAssigner):
     # -- repr ----------------------------------------------------------------------------------------------------------
 
     def _arguments(self) -> Iterator[str]:
-        """Return the arguments of ``of``."""
         yield str(self.count)
         yield f"zone={self.zone!r}"
         if self.every != self.count:

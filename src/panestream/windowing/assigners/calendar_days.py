@@ -36,9 +36,8 @@ class _EvenUnits(CalendarWindows):
 class CalendarHours(_EvenUnits):
     """Clock hours of a zone.
 
-    An hour that the clock shows twice is one window of two hours, and a skipped hour has no window, since windows are named by
-    clock times. For windows of equal length use ``TumblingEventTimeWindows.of("1 hour")``, with an offset for zones that are half
-    an hour off.
+    An hour that the clock shows twice is one window of two hours, and a skipped hour does not have a window. For windows of equal
+    length use ``TumblingEventTimeWindows.of("1 hour")``, with an offset for zones that are half an hour off.
 
     >>> CalendarHours.of(6, zone="Asia/Kolkata")
     CalendarHours.of(6, zone='Asia/Kolkata')
@@ -58,9 +57,9 @@ class CalendarHours(_EvenUnits):
         offset: Duration = "0 seconds",
         by_processing_time: bool = False,
     ) -> CalendarHours:
-        """Return windows of ``count`` clock hours in ``zone``, counted from midnight; see :meth:`CalendarDays.of`.
+        """Return windows of ``count`` clock hours counted from midnight, e.g. six hours at 00:00, 06:00, 12:00 and 18:00.
 
-        Six hours begin at 00:00, 06:00, 12:00 and 18:00. The offset must be shorter than an hour.
+        The other arguments are as for :meth:`CalendarDays.of`. The offset must be shorter than an hour.
         """
         return cls(count, zone, every, None, to_micros(offset, "offset"), by_processing_time)
 
@@ -96,11 +95,10 @@ class CalendarDays(_EvenUnits):
             zone: a name of the IANA database, e.g. ``"America/New_York"``.
             every: the number of units from the start of a window to the next. By default windows follow each other.
             step: windows begin together, and one ends at every step, ``"hour"`` or, for several days, ``"day"``.
-            offset: when a unit begins, e.g. ``"6 hours"``.
+            offset: when a unit begins, e.g. ``"6 hours"``; shorter than a unit.
             by_processing_time: use processing time instead of event time.
 
-        Raises:
-            InvalidWindowError: a number is not positive, a zone or step does not exist, or the offset is a day or longer.
+        Raises InvalidWindowError if a number is not positive, a zone or step does not exist, or the offset is too long.
         """
         return cls(count, zone, every, step, to_micros(offset, "offset"), by_processing_time)
 
@@ -139,9 +137,9 @@ class CalendarWeeks(_EvenUnits):
     ) -> CalendarWeeks:
         """Return windows of ``count`` weeks in ``zone``; several are counted from the week with 1 January 1970.
 
-        ``first_day`` is ``"monday"`` to ``"sunday"``, and ``offset`` is relative to it and shorter than a week. ``step`` is
-        ``"hour"`` or ``"day"``. The other arguments and errors are those of :meth:`CalendarDays.of`. For a week that begins every
-        day use ``CalendarDays.of(7, every=1, …)``.
+        ``first_day`` is ``"monday"`` to ``"sunday"``, and ``offset`` is relative to it. ``step`` is ``"hour"`` or ``"day"``. The
+        other arguments and errors are as for :meth:`CalendarDays.of`. For a week that begins every day use
+        ``CalendarDays.of(7, every=1, …)``.
         """
         return cls(count, zone, every, step, to_micros(offset, "offset"), by_processing_time, first_day)
 

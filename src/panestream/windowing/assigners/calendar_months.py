@@ -16,11 +16,7 @@ Self = TypeVar("Self", bound="_OfMonths")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _OfMonths(CalendarWindows):
-    """Units of several months, from one month of the year on.
-
-    Attributes:
-        first_month: of the first unit of a year: 1 to 12.
-    """
+    """Units of several months. ``first_month`` (1 to 12) is the first month of a year's first unit."""
 
     months: ClassVar[int] = 1
     shortest_unit: ClassVar[int] = 28 * DAY
@@ -53,7 +49,7 @@ class _OfMonths(CalendarWindows):
 
         ``step`` is ``"hour"``, ``"day"`` or ``"month"``. ``first_month`` (1 to 12) is the start of a year, for years and quarters
         of a financial year and for several months. ``offset`` is the start of a month, e.g. ``"14 days"`` for the 15th, and
-        shorter than 28 days. The other arguments and errors are those of :meth:`CalendarDays.of`.
+        shorter than 28 days. The other arguments and errors are as for :meth:`CalendarDays.of`.
         """
         return cls(count, zone, every, step, to_micros(offset, "offset"), by_processing_time, first_month)
 

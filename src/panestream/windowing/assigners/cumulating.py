@@ -38,8 +38,8 @@ class _Cumulating(OneTimeAssigner):
     ) -> Self:
         """Return windows that begin every ``max_size``, aligned to the epoch (UTC) plus ``offset``, and end every ``step``.
 
-        Raises InvalidWindowError unless durations are positive, ``max_size`` is a multiple of ``step``, and
-        ``abs(offset) < max_size``.
+        Raises InvalidWindowError if ``max_size`` is not a multiple of ``step``, both positive, or not larger than
+        ``abs(offset)``.
         """
         return cls(to_micros(max_size, "max_size"), to_micros(step, "step"), to_micros(offset, "offset"))
 
@@ -57,8 +57,8 @@ class _Cumulating(OneTimeAssigner):
 class CumulatingEventTimeWindows(_Cumulating):
     """Windows ``[start, start + step)``, ``[start, start + 2*step)``, … ``[start, start + max_size)`` of event time.
 
-    E.g. the day so far, every hour. The constructor takes microseconds; :meth:`of` takes durations. Flink: the window function
-    ``CUMULATE`` of Flink SQL (its DataStream API has no such assigner).
+    An example is the day so far, every hour. The constructor takes microseconds; :meth:`of` takes durations. Flink: the window
+    function ``CUMULATE`` of Flink SQL (its DataStream API has no such assigner).
 
     >>> CumulatingEventTimeWindows.of("1 day", "1 hour")
     CumulatingEventTimeWindows.of('1 day', '1 hour')

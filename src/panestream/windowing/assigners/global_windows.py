@@ -20,10 +20,9 @@ _NEVER = NeverTrigger()
 
 @dataclass(frozen=True, slots=True, repr=False)
 class GlobalWindows(WindowAssigner):
-    """One window that never ends. Flink: ``GlobalWindows``.
+    """One window that never ends, and only fires with a trigger from the user. Flink: ``GlobalWindows``.
 
-    Event time does not matter: no row is late, the allowed lateness has no effect, and state is kept forever unless a trigger
-    purges it. It only fires with a trigger from the user.
+    No row is late, the allowed lateness does not matter, and state is kept forever unless a trigger purges it.
 
     >>> GlobalWindows.create(), GlobalWindows.create_with_end_of_stream_trigger()
     (GlobalWindows.create(), GlobalWindows.create_with_end_of_stream_trigger())

@@ -18,11 +18,11 @@ _LONGEST = 2**61
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LookBackWindows(WindowAssigner):
-    """For each row, the rows of its key of the time before it, and itself: ``[ts - size, ts + following]``, both ends included.
+    """The rows of a row's key in the time before it, and itself: ``[ts - size, ts + following]``, both inclusive.
 
-    Rows with the same time are in each other's windows, as in SQL. Results have a row for each row of the input, when the
-    watermark has passed it. Flink: ``OVER (PARTITION BY … ORDER BY ts RANGE BETWEEN … PRECEDING AND CURRENT ROW)`` of its SQL.
-    The constructor takes engine units; :meth:`of` takes durations.
+    Rows with the same time are in each other's windows, as in SQL. Results have a row for each input row, when the watermark has
+    passed it. The constructor takes microseconds; :meth:`of` takes durations.
+    Flink: ``OVER (PARTITION BY … ORDER BY ts RANGE BETWEEN … PRECEDING AND CURRENT ROW)`` of its SQL.
 
     >>> LookBackWindows.of("1 hour")
     LookBackWindows.of('1 hour')
@@ -46,10 +46,7 @@ class LookBackWindows(WindowAssigner):
 
     @classmethod
     def of(cls, size: Duration, following: Duration = "0 seconds") -> LookBackWindows:
-        """Return windows of the time ``size`` before each row, and of ``following`` after it, which delays results.
-
-        A row exactly ``size`` older is included. Raises InvalidWindowError if a duration is negative.
-        """
+        """Return windows from ``size`` before to ``following`` after a row, both inclusive. The latter delays results."""
         return cls(to_micros(size, "size"), to_micros(following, "following"))
 
     def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[Window, ...]:

@@ -18,7 +18,7 @@ LONGEST_GAP = 2**61
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PredicateWindows(WindowAssigner):
-    """Windows from a row with a true ``start`` to a row with a true ``end``, or until before the next start.
+    """Windows from a row with a true ``start`` to a row with a true ``end``, or until before the next start. Not in Flink.
 
     The rows of each key are processed in the order of their event times; those with the same time are one step. A window ends:
 
@@ -26,8 +26,7 @@ class PredicateWindows(WindowAssigner):
     - before the next row with a true ``start``, which begins another: ``window_end`` is the time of that row;
     - a ``gap`` after its last row, if no other row of the key has come until then.
 
-    Rows between two windows are in none. Without ``start``, every row outside a window begins one. Flink only has patterns of
-    ``MATCH_RECOGNIZE``.
+    Rows between two windows are in none. Without ``start``, every row outside a window begins one.
 
     >>> PredicateWindows.of(start="state = 'on'", end="state = 'off'")
     PredicateWindows.of(start="state = 'on'", end="state = 'off'")
@@ -62,16 +61,11 @@ class PredicateWindows(WindowAssigner):
     def of(
         cls, *, start: Expression | None = None, end: Expression | None = None, gap: Duration | None = None
     ) -> PredicateWindows:
-        """Return windows by predicates, at least one of ``start`` and ``end``.
+        """Return windows by predicates, at least one, or raise InvalidWindowError. ``gap`` must be positive.
 
-        Args:
-            start: a boolean SQL expression or Column for the first row of a window. Null counts as false.
-            end: the same for the last row.
-            gap: the time without rows of the key that ends a window. Without it a window waits for its end forever and stays in
-                the state; in a batch a window without end is not emitted.
-
-        Raises:
-            InvalidWindowError: predicates are missing, or the gap is not positive.
+        ``start`` and ``end`` are boolean SQL expressions or Columns for the first and last row; null counts as false. ``gap`` is
+        the time without rows of the key that ends a window. Without it a window waits for its end forever and stays in the state;
+        in a batch a window without end is not emitted.
         """
         texts = [None if one is None else text_of(one) for one in (start, end)]
         return cls(texts[0], texts[1], None if gap is None else to_micros(gap, "gap"))

@@ -62,10 +62,7 @@ class GapColumn:
         return f"session gap {self.expr} in {self.unit or 'intervals'}"
 
     def __call__(self, element: Any) -> int:
-        """Return the gap of a row in microseconds, from the labelled column or else from the user's column.
-
-        Raises InvalidWindowError if it is null, not a number, not positive, or too long.
-        """
+        """Return the gap of a row in microseconds, from the labelled column or else the user's; refuse invalid ones."""
         labelled = self.label in getattr(type(element), "columns", ())
         gap = element[self.label] if labelled else self._in_units(element[self.expr])
         if gap is None or not 0 < gap < LONGEST_GAP:
@@ -112,9 +109,8 @@ class _Session(OneTimeAssigner, MergingWindowAssigner, metaclass=ForeignNamesOfC
     def with_dynamic_gap(cls: type[Self], gap_of: Callable[[Any], Duration]) -> Self:  # noqa: PYI019
         """Return sessions that end when no row comes for the gap of their elements.
 
-        ``gap_of`` is called with each element and returns a duration, e.g. ``"30 minutes"``; a duration that is not positive
-        fails the query. The constructor takes a function that returns microseconds instead. Raises InvalidWindowError unless it
-        is a function of one argument.
+        ``gap_of`` is called with each element and returns a positive duration, e.g. ``"30 minutes"``; others fail the query. (The
+        constructor takes a function that returns microseconds.) Raises InvalidWindowError if it does not take one argument.
         """
         check_function(gap_of, GAP, error=InvalidWindowError)
         return cls(_GapOf(gap_of))
@@ -123,14 +119,11 @@ class _Session(OneTimeAssigner, MergingWindowAssigner, metaclass=ForeignNamesOfC
     def with_gap_column(cls: type[Self], expr: Expression, unit: str | None = None) -> Self:  # noqa: PYI019
         """Return sessions like :meth:`with_dynamic_gap` with the gap in a column, so the query runs on columns without Python.
 
-        Args:
-            expr: a column, SQL or Column of an interval type (days to seconds, with days of 24 hours), or a number with ``unit``,
-                truncated to whole microseconds. A row fails the query if its gap is null, NaN, not positive, or 140,000 years and
-                more.
-            unit: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"``, for a number.
+        ``expr`` is a column, SQL or Column of an interval type (days to seconds, with days of 24 hours), or a number with a
+        ``unit`` (``"seconds"``, ``"milliseconds"`` or ``"microseconds"``), truncated to whole microseconds. A row fails the query
+        if its gap is null, NaN, not positive, or 140,000 years and more. Raises InvalidWindowError without expression, or for an
+        unknown unit.
 
-        Raises:
-            InvalidWindowError: the expression is missing, or the unit is unknown.
         >>> EventTimeSessionWindows.with_gap_column("if(mobile, 5, 30) * 60", unit="seconds")
         EventTimeSessionWindows.with_gap_column('if(mobile, 5, 30) * 60', 'seconds')
         """
@@ -185,11 +178,10 @@ class EventTimeSessionWindows(_Session):
     is_event_time = True
 
     def max_duration(self, longest: Duration) -> EventTimeSessionWindows:
-        """Return the same sessions, cut at every multiple of ``longest`` since the epoch (UTC).
+        """Return the same sessions, cut at every multiple of ``longest`` (positive) since the epoch (UTC).
 
-        A session that continues past a cut ends there, and the next row begins another. So ``"1 day"`` ends sessions at midnight.
-        A cut also divides short sessions. The result depends on the rows alone, not on their order. Raises InvalidWindowError if
-        it is not positive.
+        A session that continues past a cut ends there, even if it is short, and the next row begins another. So ``"1 day"`` ends
+        sessions at midnight. The result depends on the rows alone, not on their order.
 
         >>> EventTimeSessionWindows.with_gap("30 minutes").max_duration("4 hours")
         EventTimeSessionWindows.with_gap('30 minutes').max_duration('4 hours')
@@ -199,9 +191,8 @@ class EventTimeSessionWindows(_Session):
     def closed_by(self, end: Expression) -> PredicateWindows:
         """Return sessions that end after a row with a true ``end``, such as a logout; the next row begins another.
 
-        ``end`` is a boolean SQL expression or Column. Such a session fires when the watermark has passed that row. Sessions on
-        both sides of it never merge, since a row is late as soon as the watermark has reached it. Raises InvalidWindowError for
-        sessions with a gap per row or a longest duration.
+        ``end`` is a boolean SQL expression or Column. Such a session fires when the watermark has passed that row. Later rows do
+        not merge the sessions on its two sides. Raises InvalidWindowError for a gap per row or a longest duration.
 
         >>> EventTimeSessionWindows.with_gap("30 minutes").closed_by("action = 'logout'")
         PredicateWindows.of(end="action = 'logout'", gap='30 minutes')
@@ -215,9 +206,7 @@ class EventTimeSessionWindows(_Session):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LimitedEventTimeSessionWindows(EventTimeSessionWindows):
-    """The result of :meth:`EventTimeSessionWindows.max_duration`. Not in Flink.
-
-    An element's own window is ``[ts, ts + gap)``, or ends at the next cut; windows on both sides of a cut do not merge.
+    """The result of :meth:`EventTimeSessionWindows.max_duration`, which does not merge windows across a cut. Not in Flink.
 
     >>> sessions = LimitedEventTimeSessionWindows(30, 100)
     >>> sessions.assign_windows(None, 90, 0)
@@ -255,9 +244,7 @@ class LimitedEventTimeSessionWindows(EventTimeSessionWindows):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProcessingTimeSessionWindows(_Session):
-    """Sessions of processing time. Flink: ``ProcessingTimeSessionWindows``.
-
-    A session fires when the clock reaches its end, so a distance of exactly the gap gives two sessions.
+    """Sessions of processing time; a distance of exactly the gap gives two. Flink: ``ProcessingTimeSessionWindows``.
 
     >>> ProcessingTimeSessionWindows.with_gap("30 seconds")
     ProcessingTimeSessionWindows.with_gap('30 seconds')

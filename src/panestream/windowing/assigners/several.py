@@ -28,7 +28,7 @@ def label_of(assigner: WindowAssigner) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SeveralWindows(WindowAssigner):
-    """Each row goes to the windows of every one of some assigners. Flink has no counterpart; its SQL needs a query for each.
+    """Assigns each row to the windows of several assigners. Not in Flink, whose SQL needs a query for each.
 
     >>> from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
     >>> several = SeveralWindows.of({"hour": TumblingEventTimeWindows(60), "day": SlidingEventTimeWindows(1440, 60)})
@@ -41,10 +41,7 @@ class SeveralWindows(WindowAssigner):
 
     @classmethod
     def of(cls, windows: Mapping[str, WindowAssigner]) -> SeveralWindows:
-        """Return windows by label.
-
-        Raises InvalidPlanError without windows, for other objects, or if event time and processing time are mixed.
-        """
+        """Return windows by label, or raise InvalidPlanError for none, other objects, and mixed kinds of time."""
         for label, assigner in windows.items():
             if not isinstance(label, str) or not label or not isinstance(assigner, WindowAssigner):
                 raise InvalidPlanError(

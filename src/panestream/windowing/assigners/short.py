@@ -21,8 +21,7 @@ def tumbling(size: Duration, *, offset: Duration = "0 seconds", processing_time:
         offset: the delay of windows relative to the epoch, e.g. ``"-8 hours"`` for days from midnight in UTC+8.
         processing_time: whether windows follow the clock instead of the rows' event times.
 
-    Raises:
-        InvalidWindowError: ``size`` is not positive, or ``abs(offset) >= size``.
+    Raises InvalidWindowError if ``size`` is not positive, or ``abs(offset) >= size``.
 
     >>> tumbling("1 hour")
     TumblingEventTimeWindows.of('1 hour')
@@ -60,10 +59,9 @@ def cumulating(
 
 
 def session(gap: Duration, *, processing_time: bool = False) -> WindowAssigner:
-    """Return windows that end after ``gap`` without rows of the key. Spark: ``F.session_window(ts, gap)``.
+    """Return windows that end after ``gap`` (positive) without rows of the key. Spark: ``F.session_window(ts, gap)``.
 
-    ``processing_time`` is as for :func:`tumbling`. :class:`~panestream.EventTimeSessionWindows` has more options: a gap from a
-    column, a longest duration. Raises InvalidWindowError if ``gap`` is not positive.
+    ``processing_time`` is as for :func:`tumbling`. :class:`~panestream.EventTimeSessionWindows` has more options.
 
     >>> session("30 minutes")
     EventTimeSessionWindows.with_gap('30 minutes')
@@ -75,8 +73,7 @@ def session(gap: Duration, *, processing_time: bool = False) -> WindowAssigner:
 def count(size: int, slide: int | None = None) -> CountWindows:
     """Return windows of ``size`` rows of a key; with ``slide``, the last ``size`` rows after every ``slide`` rows.
 
-    An incomplete remainder is not emitted. With ``slide`` the first firings have fewer rows. Raises InvalidWindowError if a
-    number is negative or not an integer.
+    An incomplete remainder is not emitted, and with ``slide`` the first firings have fewer rows. Both must be integers >= 0.
 
     >>> count(100)
     CountWindows(size=100)

@@ -36,10 +36,7 @@ class _Sliding(OneTimeAssigner):
     def of(  # noqa: PYI019 - typing.Self came with 3.11
         cls: type[Self], size: Duration, slide: Duration, offset: Duration = "0 seconds"
     ) -> Self:
-        """Return windows of ``size``, one every ``slide``, aligned to the epoch (UTC) plus ``offset``.
-
-        Raises InvalidWindowError if ``size`` or ``slide`` is not positive, or ``abs(offset) >= slide``.
-        """
+        """Return windows of positive ``size``, one every ``slide``, aligned to the epoch (UTC) plus ``offset`` (< ``slide``)."""
         return cls(to_micros(size, "size"), to_micros(slide, "slide"), to_micros(offset, "offset"))
 
     def _windows_at(self, time: int, element: Any) -> tuple[TimeWindow, ...]:
@@ -55,8 +52,7 @@ class _Sliding(OneTimeAssigner):
 class SlidingEventTimeWindows(_Sliding):
     """Windows ``[n*slide + offset, n*slide + offset + size)`` of event time. Flink: ``SlidingEventTimeWindows``.
 
-    If the slide is larger than the size, rows in the gaps are in no window. The constructor takes microseconds; :meth:`of` takes
-    durations.
+    If ``slide > size``, rows in the gaps are in no window. The constructor takes microseconds; :meth:`of` takes durations.
 
     >>> SlidingEventTimeWindows.of("1 hour", "5 minutes")
     SlidingEventTimeWindows.of('1 hour', '5 minutes')

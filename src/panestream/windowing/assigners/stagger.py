@@ -10,14 +10,9 @@ _MULTIPLIER, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 class WindowStagger(Enum):
     """How the windows of a key group are shifted against the clock. Flink: ``WindowStagger``.
 
-    ===========  ==========================================================================================
-    ``ALIGNED``  without a shift: all groups fire together (the default)
-    ``RANDOM``   evenly spread over the size, drawn from the number of the key group
-    ``NATURAL``  so that the first window begins with the group's first element, by the clock
-    ===========  ==========================================================================================
-
-    The state keeps the shift from a group's first element on, so a restart does not change the windows. (Flink draws it again.)
-    ``RANDOM`` is drawn from the group's number, so that a rerun gives the same windows.
+    ``ALIGNED`` (the default) fires all groups together. ``RANDOM`` spreads them evenly over the size, by the number of the group,
+    so that a rerun gives the same windows. ``NATURAL`` begins the first window with the group's first element, by the clock. The
+    state keeps the shift from a group's first element on, so a restart does not change the windows. (Flink draws it again.)
     """
 
     ALIGNED = "aligned"

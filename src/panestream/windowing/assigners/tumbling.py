@@ -38,10 +38,7 @@ class _Tumbling(OneTimeAssigner):
     def of(  # noqa: PYI019 - typing.Self came with 3.11
         cls: type[Self], size: Duration, offset: Duration = "0 seconds", stagger: WindowStagger = WindowStagger.ALIGNED
     ) -> Self:
-        """Return windows of ``size``, aligned to the epoch (UTC) plus ``offset``, shifted per key group by ``stagger``.
-
-        Raises InvalidWindowError if ``size`` is not positive, or ``abs(offset) >= size``.
-        """
+        """Return windows of ``size``, aligned to the epoch (UTC) plus ``offset`` (< ``size``), shifted by ``stagger``."""
         return cls(to_micros(size, "size"), to_micros(offset, "offset"), stagger)
 
     def staggered(self: Self, shift: int) -> Self:  # noqa: PYI019

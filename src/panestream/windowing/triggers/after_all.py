@@ -16,7 +16,7 @@ from panestream.windowing.triggers.nodes import Moment, Node
 class AfterAll(Composition):
     """Fires when each of several triggers is ready, and finishes when all of them have. Beam: ``AfterAll``.
 
-    A trigger that is ready stays ready until it fires with the others. A finished trigger is no longer waited for.
+    A trigger stays ready until it fires with the others, which do not wait for it once it has finished.
 
     >>> from panestream.windowing.triggers.after_count import AfterCount
     >>> from panestream.windowing.triggers.after_processing_time import AfterProcessingTime

@@ -12,7 +12,7 @@ from panestream.windowing.triggers.nodes import Moment, Node
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AfterAny(Composition):
-    """Fires when any of several triggers does, and finishes when any has. Beam: ``AfterAny``; in Java ``AfterFirst``.
+    """Fires when any of several triggers does, and finishes when any has. Beam: ``AfterAny`` (``AfterFirst`` in Java).
 
     >>> from panestream.windowing.triggers.after_count import AfterCount
     >>> from panestream.windowing.triggers.after_processing_time import AfterProcessingTime

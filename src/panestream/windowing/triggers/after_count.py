@@ -16,10 +16,9 @@ from panestream.windowing.triggers.nodes import Moment, Node
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AfterCount(Composition):
-    """Fires once, when ``count`` rows have come. Beam: ``AfterCount``.
+    """Fires once, when ``count`` rows have come, or more if sessions merge. Beam: ``AfterCount``.
 
-    It fires with exactly ``count`` rows unless sessions merged, since rows are counted one by one. By itself it fires once for a
-    window and drops later rows. ``Repeatedly.of(AfterCount.of(n))`` continues, and equals ``CountTrigger.of(n)``.
+    By itself it drops later rows. ``Repeatedly.of(AfterCount.of(n))`` continues, and equals ``CountTrigger.of(n)``.
 
     >>> AfterCount.of(3)
     AfterCount.of(3)

@@ -18,8 +18,7 @@ class AfterProcessingTime(Composition):
     """Fires once, a ``delay`` of processing time after the first row. Beam: ``AfterProcessingTime``.
 
     The first row is that of the window, or inside of :class:`Repeatedly`, ``early`` and ``late`` the first since the last firing.
-    On Spark the time is that of the micro-batch, and the query wakes up for it without new data. In a batch it does not fire,
-    since the clock does not advance.
+    Spark uses the time of the micro-batch, and wakes up without new data. In a batch it does not fire, since its clock stops.
 
     >>> AfterProcessingTime.of("30 seconds")
     AfterProcessingTime.of('30 seconds')

@@ -14,20 +14,13 @@ from panestream.windowing.triggers.repeatedly import Repeating
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AfterWatermark(Composition):
-    """Fires when the watermark reaches the end of the window, and optionally before and after. Beam: ``AfterWatermark``.
+    """Fires once, *on time*, when the watermark reaches the end of the window. Beam: ``AfterWatermark``.
 
-    ============================================  ====================================================================
-    event                                         result
-    ============================================  ====================================================================
-    before the end                                fires whenever ``early`` does, which starts again each time
-    watermark reaches ``max_timestamp``           fires *on time*, once
-    after it, with ``late``                       fires whenever ``late`` does, which starts again each time
-    after it, without                             has finished: later rows are dropped
-    a row opens a window that has already ended   fires on time at once
-    sessions merge before their new end           fires early and on time again, whatever had fired
-    ============================================  ====================================================================
-
-    Rows come after the end only within the allowed lateness.
+    - Before the end it fires whenever ``early`` does, which starts again each time.
+    - After the end it fires whenever ``late`` does, for rows within the allowed lateness. Without ``late`` it has finished, and
+      later rows are dropped.
+    - If a row opens a window that has already ended, it fires on time at once.
+    - If sessions merge before their new end, it fires early and on time again, whatever had fired.
 
     >>> from panestream.windowing.triggers.after_count import AfterCount
     >>> AfterWatermark().early(AfterCount.of(100)).late(AfterCount.of(1))

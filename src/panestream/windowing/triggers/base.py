@@ -13,16 +13,9 @@ from panestream.windowing.windows import Window
 
 
 class TriggerResult(IntEnum):
-    """What happens to a window after a callback. Flink: ``TriggerResult``.
+    """The result of a callback. Flink: ``TriggerResult``.
 
-    ======================  =====================  =====================
-    result                  the function runs      contents are dropped
-    ======================  =====================  =====================
-    ``CONTINUE``            no                     no
-    ``FIRE``                yes                    no
-    ``PURGE``               no                     yes
-    ``FIRE_AND_PURGE``      yes                    yes, afterwards
-    ======================  =====================  =====================
+    FIRE runs the window's function, PURGE drops its contents, FIRE_AND_PURGE does both in this order, CONTINUE neither.
     """
 
     CONTINUE = 0
@@ -49,10 +42,7 @@ class TriggerContext(Protocol):
         """Return the processing time in microseconds, on Spark that of the micro-batch."""
 
     def register_event_time_timer(self, time: int) -> None:
-        """Call ``on_event_time`` once the watermark reaches ``time``, or at the next watermark if it already has.
-
-        A second timer for the same time does not add a call. A window's timers are deleted with the window.
-        """
+        """Call ``on_event_time`` once the watermark reaches ``time``, or at the next one; once even if registered twice."""
 
     def register_processing_time_timer(self, time: int) -> None:
         """Call ``on_processing_time`` once the clock is **past** ``time``."""
@@ -82,16 +72,12 @@ class Trigger(ABC):
     """Decides when a window's function runs, and when its contents are dropped. Flink: ``Trigger``.
 
     Subclasses are frozen dataclasses without mutable attributes, since one object serves all keys and windows. State is in
-    :meth:`TriggerContext.get_partitioned_state`. Callbacks are called in the order of time.
+    :meth:`TriggerContext.get_partitioned_state`. Callbacks run in the order of time.
     """
 
     @abstractmethod
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Handle an element; called for every window of the element, after the window has it.
-
-        ``timestamp`` is the event time in microseconds. ``window`` is the merged window for merging windows. ``ctx`` has timers,
-        state and time.
-        """
+        """Handle an element (``timestamp`` in microseconds), after its (possibly merged) ``window`` has it; once per window."""
 
     @abstractmethod
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
@@ -103,10 +89,7 @@ class Trigger(ABC):
 
     @property
     def uses_processing_time(self) -> bool:
-        """Whether the trigger registers processing-time timers, so that Spark wakes it up without new data.
-
-        If this is wrongly False, the query fails at the first timer.
-        """
+        """True if processing-time timers are registered, so that Spark wakes the query up; otherwise such a timer fails it."""
         return False
 
     def can_merge(self) -> bool:
@@ -116,24 +99,18 @@ class Trigger(ABC):
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
         """Handle windows that merged into ``window``; called before the element's own ``on_element``.
 
-        The trigger must merge its state (:meth:`OnMergeContext.merge_partitioned_state`) and register the timers of the result.
-        Then :meth:`clear` is called for each merged window, and its timers are deleted.
+        Merge state (:meth:`OnMergeContext.merge_partitioned_state`) and register timers of the result. Then :meth:`clear` is
+        called for each merged window, and its timers are deleted.
         """
         raise InvalidPlanError(f"{type(self).__name__} says can_merge() but has no on_merge(): write it, or return False")
 
     @abstractmethod
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Delete state and timers; called when the window is deleted, and by outer triggers.
-
-        State that is not cleared is deleted with the window anyway; in Flink it would leak.
-        """
+        """Delete state and timers; called when the window is deleted, and by outer triggers. In Flink, the rest would leak."""
 
 
 def check_inner(inner: object, outer: str) -> None:
-    """Check that an inner trigger is a trigger object with methods that accept their arguments.
-
-    Raises InvalidWindowError for a class or other object, InvalidPlanError for a wrong method.
-    """
+    """Check that an inner trigger is a trigger object with methods that accept their arguments."""
     if not isinstance(inner, Trigger):
         hint = f"an object, not the class itself: {inner.__name__}" if isinstance(inner, type) else f"got {inner!r}"
         raise InvalidWindowError(f"{outer} wants a trigger such as CountTrigger.of(100) ({hint})")

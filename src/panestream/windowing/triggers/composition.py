@@ -16,7 +16,7 @@ from panestream.windowing.triggers.timeout import ProcessingTimeoutTrigger
 from panestream.windowing.windows import Window
 
 FINISHED = ReducingStateDescriptor("finished", min)
-"""1 if the trigger has finished, else 0. A merged window has finished if all its parts had."""
+"""1 if the trigger has finished, or 0. A merged window has finished if all its parts had."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -45,7 +45,7 @@ class Composition(Trigger):
 
     @property
     def can_finish(self) -> bool:
-        """Whether the window may stop firing."""
+        """True if the window may stop firing at some time."""
         return self._node.can_finish
 
     @property
@@ -120,10 +120,7 @@ def nodes_of(triggers: tuple[Trigger, ...], place: str) -> list[Node]:
 
 
 def check_part(part: object, outer: str) -> None:
-    """Check that an object can be a part of a composition.
-
-    Raises InvalidWindowError if it is not a trigger object, or purges, InvalidPlanError for a wrong method.
-    """
+    """Check that an object can be a part of a composition, i.e. a trigger that does not purge."""
     check_inner(part, outer)
     if isinstance(part, PurgingTrigger):
         raise InvalidWindowError(

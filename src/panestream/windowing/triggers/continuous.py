@@ -87,20 +87,12 @@ class _Continuous(ByTime):
 class ContinuousEventTimeTrigger(_Continuous, ByEventTime):
     """Fires every ``interval`` of event time, and at the window's end. Flink: ``ContinuousEventTimeTrigger``.
 
-    ==================================================  =====================================================
-    event                                               result
-    ==================================================  =====================================================
-    the first element of a window                       sets the interval timer: the next multiple after it
-    an earlier element                                  does not change the timer
-    watermark reaches the timer                         fires, sets the next, one interval later
-    watermark jumps over k intervals                    fires k times, with equal contents
-    watermark reaches ``max_timestamp``                 fires
-    element, watermark already there (lateness)         fires at once
-    sessions merge                                      the earliest pending timer stays
-    ==================================================  =====================================================
-
-    On global windows, the end of a bounded input would fire every interval up to the end of time, so it raises (in Flink the job
-    does not end).
+    - The first element sets the interval timer to the next multiple after it, which an earlier element does not change.
+    - When the watermark reaches the timer, it fires, and the timer moves by an interval. If the watermark jumps over k intervals,
+      it fires k times, with equal contents.
+    - An element within the allowed lateness, after the end, fires at once.
+    - When sessions merge, the earliest pending timer stays.
+    - On global windows, the end of a bounded input raises, since it would fire up to the end of time (in Flink forever).
 
     >>> ContinuousEventTimeTrigger.of("5 minutes")
     ContinuousEventTimeTrigger.of('5 minutes')
@@ -121,8 +113,7 @@ class ContinuousEventTimeTrigger(_Continuous, ByEventTime):
 class ContinuousProcessingTimeTrigger(_Continuous, ByProcessingTime):
     """Fires every ``interval`` of processing time, and at the end. Flink: ``ContinuousProcessingTimeTrigger``.
 
-    It is meant for processing-time windows. An event-time window of the past has ended by the clock: it fires only once, right
-    after its first element.
+    For processing-time windows: event-time windows of the past have ended by the clock, and fire only after their first element.
 
     >>> ContinuousProcessingTimeTrigger.of("10 seconds")
     ContinuousProcessingTimeTrigger.of('10 seconds')

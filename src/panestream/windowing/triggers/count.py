@@ -23,10 +23,10 @@ def is_count(value: Any) -> bool:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CountTrigger(NoEventTime, NoProcessingTime):
-    """Fires at every ``count``-th element; contents stay. Flink: ``CountTrigger``.
+    """Fires at every ``count``-th element (0 means 1); contents stay. Flink: ``CountTrigger``.
 
-    The end of a time window does not fire, so an incomplete remainder is lost at cleanup. Counts of merged sessions are added, so
-    a firing may have more than ``count``. 0 fires at every element, like 1.
+    The end of a time window does not fire, so an incomplete remainder is lost at cleanup. Merged sessions add their counts, so a
+    firing may have more than ``count``.
 
     >>> CountTrigger.of(3)
     CountTrigger.of(3)

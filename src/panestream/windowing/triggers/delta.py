@@ -23,7 +23,7 @@ LAST = ValueStateDescriptor("last-element")
 class DeltaTrigger(NoEventTime, NoProcessingTime):
     """Fires when an element differs by **more** than ``threshold`` from the last fired. Flink: ``DeltaTrigger``.
 
-    The first element of a window is only stored. The end of the window does not fire. Session windows are not supported.
+    The first element and the end of the window do not fire. Session windows are not supported.
 
     >>> DeltaTrigger.of(2.0, abs_difference := lambda old, new: abs(new - old)).threshold
     2.0

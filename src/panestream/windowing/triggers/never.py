@@ -12,7 +12,7 @@ from panestream.windowing.windows import Window
 
 @dataclass(frozen=True, slots=True)
 class NeverTrigger(NoEventTime, NoProcessingTime):
-    """Never fires. Flink: ``GlobalWindows.NeverTrigger``, for global windows only; this trigger takes any but sessions.
+    """Never fires; for all windows except sessions. Flink: ``GlobalWindows.NeverTrigger``, for global windows only.
 
     >>> NeverTrigger()
     NeverTrigger()

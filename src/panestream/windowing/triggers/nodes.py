@@ -73,12 +73,9 @@ class Waiting:
 
 
 class Moment:
-    """A decision of a composed trigger: the current time, the waiting nodes, and the states of the nodes.
+    """A decision of a composed trigger: time, waiting nodes, and states. ``purges`` is set by nodes that drop the contents.
 
-    Attributes:
-        watermark, clock: the current times. While timers run these are the timer's time, so that a jump over many instants is
-            processed in order, as if each were the present.
-        purges: whether a node wants to drop the contents.
+    While timers run, ``watermark`` and ``clock`` are the timer's time, so that a jump over many instants is processed in order.
     """
 
     __slots__ = ("_clock_timers", "_event_timers", "clock", "ctx", "purges", "watermark", "window")
@@ -111,7 +108,6 @@ class Moment:
         return self._clock_timers
 
     def reducing(self, descriptor: ReducingStateDescriptor) -> ReducingState:
-        """Return a state of a node."""
         return self.ctx.get_partitioned_state(descriptor)
 
     def merged(self, descriptor: ReducingStateDescriptor) -> ReducingState:
@@ -122,11 +118,7 @@ class Moment:
 
 
 class Node(ABC):
-    """A part of a composed trigger. It is immutable, and its state is in the window.
-
-    Attributes:
-        place: the prefix of its state names, so that nodes do not share a state.
-    """
+    """An immutable part of a composed trigger; its state is in the window, under names that begin with ``place``."""
 
     __slots__ = ("children", "place")
 
@@ -137,7 +129,7 @@ class Node(ABC):
     @property
     @abstractmethod
     def can_finish(self) -> bool:
-        """Whether it may finish, after which it does not fire any more."""
+        """True if the node may finish, and then never fires again."""
 
     @abstractmethod
     def element(self, element: Any, timestamp: int, now: Moment) -> None:
@@ -178,10 +170,9 @@ class Node(ABC):
 
 
 class Guest(Node):
-    """A trigger that is not composed: a trigger of Flink's, or a user-defined one.
+    """A trigger that is not composed, called as usual but for its own timers only.
 
-    It is called as usual, but for its own timers only. Once it wants to fire, it is ready until the composition fires. It never
-    finishes.
+    Once it wants to fire, it is ready until the composition fires. It never finishes.
     """
 
     __slots__ = ("_said", "_trigger")
@@ -235,7 +226,7 @@ class Guest(Node):
 
 
 class GuestContext:
-    """The :class:`OnMergeContext` of a guest, with its own states and timers within those of the window."""
+    """The :class:`OnMergeContext` of a guest, with separate states and timers in the window."""
 
     __slots__ = ("_now", "_place")
 
@@ -260,7 +251,6 @@ class GuestContext:
         self._now.event_timers.discard(self._place, time)
 
     def delete_processing_time_timer(self, time: int) -> None:
-        """Delete only the guest's timer, since others may wait for the same instant."""
         self._now.clock_timers.discard(self._place, time)
 
     def get_partitioned_state(self, descriptor: Any) -> Any:

@@ -16,7 +16,7 @@ Self = TypeVar("Self", bound="_AtTheEnd")
 class _AtTheEnd(ByTime):
     @classmethod
     def create(cls: type[Self]) -> Self:  # noqa: PYI019 - typing.Self came with 3.11
-        """Return the trigger, which has no parameters."""
+        """Return the trigger."""
         return cls()
 
     def can_merge(self) -> bool:
@@ -38,12 +38,7 @@ class _AtTheEnd(ByTime):
 class EventTimeTrigger(_AtTheEnd, ByEventTime):
     """Fires when the watermark reaches the window's last instant. Flink: ``EventTimeTrigger``.
 
-    ==============================================  ================================================
-    what happens                                    what follows
-    ==============================================  ================================================
-    watermark reaches ``max_timestamp``             fires once
-    element, watermark already there (lateness)     fires at once, for every such element, everything
-    ==============================================  ================================================
+    Every later element (within the allowed lateness) fires all contents at once.
 
     >>> EventTimeTrigger.create()
     EventTimeTrigger.create()

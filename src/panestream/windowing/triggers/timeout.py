@@ -18,16 +18,11 @@ TIMEOUT = ValueStateDescriptor("timeout")
 class ProcessingTimeoutTrigger(Trigger):
     """Fires when another trigger does, or after ``timeout`` of the clock. Flink: ``ProcessingTimeoutTrigger``.
 
-    ====================================================  ==========================================================
-    event                                                 result
-    ====================================================  ==========================================================
-    the first element                                     sets the timeout
-    each element, with ``reset_timer_on_new_record``      sets it again
-    the inner trigger fires by an element                 fires; timeout and inner trigger are cleared
-    **any** timer of the window, also its cleanup timer   fires whatever the inner trigger returns (purges if it does)
-    that timer, with ``should_clear_on_timeout``          also clears both; without, the next timeout comes only after the
-                                                          inner trigger has fired (or an element has reset it)
-    ====================================================  ==========================================================
+    - The first element sets the timeout; with ``reset_timer_on_new_record`` each element sets it again.
+    - If the inner trigger fires by an element, it fires, and timeout and inner trigger are cleared.
+    - **Any** timer of the window, also its cleanup timer, fires whatever the inner trigger returns (and purges if it does).
+    - With ``should_clear_on_timeout`` that timer also clears both. Without it, the next timeout only comes after the inner
+      trigger has fired (or an element has reset it).
 
     Session windows are not supported.
 
