@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 
 class PanestreamError(Exception):
-    """Base of all intended errors. ``spark_error`` is the Spark error that contained it, with Java's stack, or None."""
+    """Base of all errors that panestream raises on purpose. ``spark_error`` is the Spark error that contained it, or None."""
 
     spark_error: BaseException | None = None
 
@@ -45,7 +45,7 @@ class MalformedRecordError(PanestreamError, ValueError):
 
 
 class AggregateOverflowError(PanestreamError, ArithmeticError):
-    """A sum left the range of its SQL type. Solution: cast the column before the windows, ``DECIMAL(38, 2)`` or ``DOUBLE``."""
+    """A sum left the range of its SQL type; cast the column before the windows, ``DECIMAL(38, 2)`` or ``DOUBLE``."""
 
 
 class PlanMismatchError(PanestreamError, RuntimeError):
@@ -107,7 +107,10 @@ class MemoryLimitError(PanestreamError, RuntimeError):
 
 
 class SinkError(PanestreamError, RuntimeError):
-    """A sink cannot be used: its place has another query's output, which is never overwritten, or a setting is missing."""
+    """A sink cannot be used: it has another query's output, which is never overwritten, or lacks a setting.
+
+    Choose another place for the output, or apply the setting in the message.
+    """
 
 
 class FencedError(SinkError):
@@ -117,7 +120,7 @@ class FencedError(SinkError):
 class CheckpointError(PanestreamError, RuntimeError):
     """A checkpoint does not exist, or lacks the requested data.
 
-    Spark keeps the last 100 micro-batches (``spark.sql.streaming.minBatchesToRetain``).
+    Check the path; Spark keeps the last 100 micro-batches (``spark.sql.streaming.minBatchesToRetain``).
     """
 
 

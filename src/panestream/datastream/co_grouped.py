@@ -153,12 +153,15 @@ class CoGroupedWindows(WindowedStream):
 
     @advised(with_schema)
     def apply_in_pandas(self, function: Callable[..., Any], schema: Schema) -> WindowedResult:
-        """Run a function over the rows of both streams of each firing window, as pandas frames; see :meth:`apply_arrow`."""
+        """Run a function over the rows of both streams of each firing window, as pandas frames.
+
+        Like :meth:`apply_arrow`, but the function takes two ``pandas.DataFrame``, and returns a frame, rows, or None.
+        """
         check_function(function, CO_GROUP_IN_PANDAS)
         return super().apply_arrow(OfTables(function, self._sides, pandas=True), schema)
 
     def side_output_late_data(self, tag: str) -> Self:
-        """Send late rows to the outputs ``tag_left`` and ``tag_right`` instead of counting and dropping them. Not in Flink."""
+        """Send late rows, as in their stream, to ``tag_left`` and ``tag_right`` instead of dropping them. Not in Flink."""
         for one in Sides.late_tags(checked_tag(tag)):
             self._check_free(checked_tag(one), [*self._sides.invalid, *self.side_outputs])
         return replace(self, late_tag=tag)

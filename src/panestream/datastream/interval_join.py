@@ -76,7 +76,9 @@ class IntervalPairs(Shown):
         return replace(self, windows=self.windows.side_output_late_data(tag))
 
     def options(self, **options: Unpack[Options]) -> IntervalPairs:
-        """Set ``key_groups``, ``tasks`` or ``memory_limit``, or raise InvalidPlanError; see :class:`Options`."""
+        """Set ``key_groups``, ``tasks`` or ``memory_limit`` of :class:`~panestream.datastream.Options`, or raise
+        InvalidPlanError.
+        """
         check_options(options, dict.fromkeys(("key_groups", "tasks", "memory_limit")))
         return replace(self, windows=self.windows.options(**options))
 

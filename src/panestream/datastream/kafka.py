@@ -120,7 +120,11 @@ class KafkaStream(DataStream):
     def assign_timestamps(
         self, column: str | Column, strategy: WatermarkStrategy | Duration, *, unit: str | None = None
     ) -> DataStream:
-        """Assign timestamps as :class:`DataStream` does, by default with a watermark for each partition and idleness."""
+        """Assign timestamps as :class:`DataStream` does, with a watermark for each partition of each topic.
+
+        A strategy with its own partitions or idleness keeps them. ``column`` is e.g. a field of the value, or
+        ``kafka_timestamp``.
+        """
         strategy = WatermarkStrategy.given_as(strategy)
         if strategy.delay is not None or strategy.generator is not None:
             if strategy.partition_column is None:

@@ -118,7 +118,7 @@ class DataStream(Events):
         return replace(self, processing_time=column, processing_time_unit=unit)
 
     def arrival_order(self, *columns: str | Column) -> DataStream:
-        """Set the order in which rows arrive, for results that depend on it. Not in Flink, which keeps the order of its input.
+        """Set the order in which rows arrive, for results that depend on it. Not in Flink, which processes rows as they come.
 
         Count windows, count triggers, evictors and functions over rows depend on the order of arrival. So do aggregates such as
         ``first`` and ``collect_list`` for equal event times (docs/how-to/arrival-order.md has the list). Spark does not keep an

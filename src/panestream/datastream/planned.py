@@ -66,7 +66,7 @@ class PlannedQuery:
 
     @property
     def _grouped(self) -> bool:
-        """Several key groups are possible."""
+        """True if several key groups are possible."""
         return bool(self.windowed.keyed.keys) or self.split is not None
 
     @cached_property

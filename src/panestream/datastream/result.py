@@ -148,7 +148,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         A stream is in append mode: a row is emitted in the micro-batch whose rows move the watermark past the window's end. Late
         rows and the watermark are in the query's progress, ``observedMetrics["panestream"]``. Set
         ``spark.sql.shuffle.partitions`` to the number of key groups, and use the RocksDB state store; :meth:`start` does both.
-        Slow settings raise a :class:`~panestream.errors.PanestreamWarning` with the lines to set.
+        Warns (:class:`~panestream.errors.PanestreamWarning`) if settings would make the stream slow, with the lines to set.
 
         A checkpoint is tied to its number of key groups, which is unknown here. If it was created with another number, the query
         fails and asks for ``.options(key_groups=n)``. To continue a checkpoint of Spark 4.0 on a later version, first call
@@ -360,14 +360,14 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         position: Positions = None,
         **sinks: Sink,
     ) -> Savepoint:
-        """Compute the history before this stream and write the savepoint that the stream starts from.
+        """Compute the history before this stream, and write and return the savepoint that the stream starts from.
 
         History uses the windows, aggregates and watermark of the stream. It is read at once, as a batch without late rows.
         Windows that end by its watermark fire into the sinks, and open windows go into the savepoint. A stream that starts from
         it (:meth:`start` with ``savepoint=path``) completes the output as if it had read history itself.
 
         Args:
-            history: a batch with the columns and types of the stream; other columns are ignored. For two streams a pair, the left
+            history: a batch with the columns and types of the stream. Other columns are ignored. For two streams a pair, the left
                 one first, e.g. ``(views, clicks)``. For a stream without history pass an empty DataFrame with its columns.
             path: an empty or new folder.
             outputs: sinks for the outputs of history, by name. They may be the stream's own.

@@ -51,7 +51,10 @@ class Evictor(ABC):  # noqa: B024 - either method alone makes an evictor
     __slots__ = ()
 
     def evict_before(self, elements: Elements, size: int, window: Window, ctx: EvictorContext) -> Elements:
-        """Return the elements (of ``size`` in order of arrival) that stay for the window's function, which is always called."""
+        """Return the elements that stay for the window's function, by default all. The function is called even if none stays.
+
+        ``elements`` are the ``size`` elements in the order of arrival, and must not be changed. ``ctx`` has watermark and clock.
+        """
         return elements
 
     def evict_after(self, elements: Elements, size: int, window: Window, ctx: EvictorContext) -> Elements:

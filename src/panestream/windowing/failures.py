@@ -40,12 +40,8 @@ class WindowFunctionError(PanestreamError, RuntimeError):
           |     yield element["prize"]
           | KeyError: 'prize'
 
-    In Flink, the job fails with the bare exception.
-
-    Attributes:
-        key: the key of the window.
-        window: None if an assigner raised, before there was a window.
-        elements: the number of elements in the window, or None if the engine stores only an accumulator.
+    ``key`` and ``window`` are the location; ``window`` is None if an assigner raised. ``elements`` is their number, or None if
+    the engine stores only an accumulator. In Flink, the job fails with the bare exception.
     """
 
     def __init__(self, text: str, key: Any = None, window: Window | None = None, elements: int | None = None) -> None:

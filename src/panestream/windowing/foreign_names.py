@@ -1,6 +1,7 @@
 """Names of PySpark and Flink that users type, e.g. ``query.awaitTermination()``, and their equivalents in panestream.
 
-A name with the same meaning works. Any other name raises an error with the line to write. ``dir()`` shows neither.
+A name with the same meaning works. Any other name raises an error with the line to write. ``dir()`` shows neither. To add a name,
+extend the tables below.
 """
 
 from __future__ import annotations

@@ -56,10 +56,7 @@ class ProcessWindowFunction(ABC):
 
     @abstractmethod
     def process(self, key: Any, context: WindowContext, elements: Sequence[Any]) -> Iterable[Any] | None:
-        """Return zero or more results of a firing; ``context`` is only valid during the call.
-
-        ``elements`` are in the order of arrival, or the single result of a reduce or an aggregate.
-        """
+        """Return zero or more results of a firing, as :meth:`WindowFunction.apply`; ``context`` is valid only in the call."""
 
     def clear(self, context: WindowContext) -> None:  # noqa: B027 - most functions have nothing to do here
         """Clean up; called once when the window is deleted, not at firings or purges. Its state is deleted afterwards."""
@@ -114,7 +111,7 @@ def no_state(what: str) -> InvalidPlanError:
 
 
 def results_of(function: object, returned: Any) -> Iterable[Any]:
-    """Return the results of a window function as an iterable; refuse e.g. strings and dicts, whose items nobody means."""
+    """Return the results of a window function as an iterable; refuse strings, dicts and others that would yield their parts."""
     if returned is None:
         return ()
     if hasattr(returned, "asDict"):

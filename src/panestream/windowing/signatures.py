@@ -109,7 +109,7 @@ def check_generator(generator: Any) -> None:
 
 
 def _plainly_takes(function: FunctionType, arguments: int) -> bool:
-    """Return True if it certainly accepts them. Reading the signature takes a hundred times as long."""
+    """Return True if the function certainly accepts the arguments. Reading the signature takes a hundred times as long."""
     code = function.__code__
     least = code.co_argcount - len(function.__defaults__ or ())
     return least <= arguments <= code.co_argcount and not code.co_kwonlyargcount and not code.co_flags & _ASYNC

@@ -1,8 +1,8 @@
 """Watermark strategies, which turn the observed event times into the progress of event time.
 
 A watermark *t* means that rows with an event time of *t* or less are not expected any more. panestream keeps its own watermark
-(not Spark's). Rows of a micro-batch are compared with the watermark from before the batch. Then it advances, and windows fire in
-the same batch.
+(not Spark's). Rows of a micro-batch are compared with the watermark before it. Then it advances, and windows fire in the same
+batch.
 """
 
 from __future__ import annotations
@@ -165,10 +165,9 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         - Only micro-batches with rows count. If all partitions are silent, none becomes idle, and the watermark stays at the
           slowest. (In Flink all become idle, and the largest watermark counts.) :meth:`closing_after` is for that silence. If a
           micro-batch finds every partition idle, since its rows lack an event time, the largest watermark counts.
-
-        A source that is read in portions (``maxFilesPerTrigger``) may skip a partition in many micro-batches though it has rows.
-        Choose a longer timeout, at least a few times the interval of micro-batches. Raises InvalidPlanError if it is not
-        positive. Flink: ``withIdleness``.
+        - A source that is read in portions (``maxFilesPerTrigger``) may skip a partition in many micro-batches though it has
+          rows. Choose a longer timeout, at least a few times the interval of micro-batches; it must be positive.
+          Flink: ``withIdleness``.
         """
         micros = to_micros(timeout, "idleness timeout")
         if micros <= 0:
@@ -210,8 +209,9 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         """Make rows invalid whose event time is more than ``most`` ahead, sent to ``side_output_invalid`` or failing the query.
 
         Without it a single row of the year 9999 moves the watermark there forever, and all later rows are late. (``start()`` then
-        warns of a micro-batch that moves the watermark by more than a day, or first moves it a day ahead of the clock.) Not in
-        Flink. Raises InvalidPlanError if ``most`` is negative, or for another ``of``, which is the reference:
+        warns of a micro-batch that moves the watermark by more than a day, or of a first micro-batch that moves it that far ahead
+        of the clock.) Not in Flink. ``most`` must not be negative. ``of`` is the reference; another value raises
+        InvalidPlanError:
 
         - ``"clock"``, for live data, is processing time: Spark's time of the micro-batch (in a batch the time of the query) or
           the row's value of ``processing_time_from``.
@@ -266,7 +266,7 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
 
     @property
     def limits_ahead(self) -> bool:
-        """Rows can be invalid because they are too far ahead."""
+        """True if rows can be invalid because they are too far ahead."""
         return self.max_ahead_by is not None or any(one.limits_ahead for _, one in self.sides)
 
     @property

@@ -36,12 +36,11 @@ def approx_count_distinct(expr: Expression, relative_sd: float = 0.02) -> Approx
     """Approximate the number of distinct values that are not null; bigint. Needs ``panestream[sketches]``.
 
     A pane stores the distinct hashes of its values up to a limit (1,024 by default), and then a HyperLogLog sketch of Apache
-    DataSketches (4 kB by default). So a small number is exact, and a large one has a standard error of at most ``relative_sd``
-    (0.0025 to 0.5, else InvalidPlanError); half of it takes four times the memory. State does not grow with the number of values.
-    The result depends only on the values, not on their order or batches. Bigint, double and non-empty strings are hashed as in
-    DataSketches. Nested types are not supported. :func:`count_distinct` is exact, and stores every value.
-
-    Flink: ``APPROX_COUNT_DISTINCT`` in SQL. Spark: ``approx_count_distinct``, ``hll_sketch_agg``.
+    DataSketches (4 kB by default). So a small number is exact, and a large one has a standard error of at most ``relative_sd``,
+    from 0.0025 to 0.5 (otherwise it raises InvalidPlanError). Half of it takes four times the memory. State does not grow with
+    the number of values. The result depends only on the values, not on their order or batches. Bigint, double and non-empty
+    strings are hashed as in DataSketches. Nested types are not supported. :func:`count_distinct` is exact, and stores every
+    value. Flink: ``APPROX_COUNT_DISTINCT`` in SQL. Spark: ``approx_count_distinct``, ``hll_sketch_agg``.
 
     >>> approx_count_distinct("user_id", relative_sd=0.01)
     agg.approx_count_distinct('user_id', 0.01)

@@ -45,21 +45,22 @@ class ColumnText(str):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Aggregate(ABC):  # noqa: B024 - what subclasses give are class attributes
-    """A declared aggregate, equal to one with the same parameters; its ``repr`` rebuilds it. Flink: ``AggregateFunction``.
+    """A declared aggregate, equal to one with the same parameters; its ``repr`` rebuilds it.
 
-    ``output_name`` is the name of the result column, or None for the default.
+    ``output_name`` is the name of the result column, or None for the default. Flink: ``AggregateFunction``; the closest in Spark
+    is an aggregate expression such as ``F.sum("price")``.
     """
 
     function: ClassVar[str] = ""
     """The name for users: ``agg.<function>``."""
     invertible: ClassVar[bool] = False
-    """Partials can be subtracted from a whole (never true for floating point, which is not exact)."""
+    """True if partials can be subtracted from a whole, never for floating point, which is not exact."""
     merge_rule: ClassVar[str] = ""
     """How partial results of parts (panes, or merging sessions) become the result of a window, in one sentence."""
     keeps_values: ClassVar[bool] = True
-    """Results contain input values, so their properties in Spark (a collation) must be kept."""
+    """True if results contain input values, so that their properties in Spark (a collation) must be kept."""
     plain_arguments: ClassVar[bool] = True
-    """All arguments are texts, numbers and the like, which a job file can contain."""
+    """True if all arguments are texts, numbers and the like, which a job file can contain."""
 
     output_name: str | None = field(default=None, kw_only=True)
 

@@ -22,10 +22,8 @@ class ColumnAggregate(ABC):
     be associative and without side effects, since panes are merged in whatever steps suit the windows.
 
     The instance is pickled with the plan. Its ``repr`` ties a checkpoint to the query. By default it consists of the class name
-    and the attributes, which also decide whether two instances are equal.
-
-    Flink: ``AggregateFunction`` (``add``, ``merge``, ``getResult``), which sees one row at a time. Spark: a pandas UDF of grouped
-    aggregation, without merging.
+    and the attributes, which also decide whether two instances are equal. Flink: ``AggregateFunction`` (``add``, ``merge``,
+    ``getResult``), which sees one row at a time. Spark: a pandas UDF of grouped aggregation, without merging.
 
     >>> class GeometricMean(ColumnAggregate):
     ...     partial_type = pa.struct([("logs", pa.float64()), ("n", pa.int64())])

@@ -42,10 +42,9 @@ def complete(output: str) -> Complete:
 
     An aggregate that is added to a job which starts from a savepoint covers only rows from then on. In windows that had rows
     before, this is false. In all others, in a batch, and in a job whose aggregates never changed, it is true. It costs a number
-    for each key and pane. Not in Flink, where an added aggregate cannot take over the state at all.
-
-    ``output`` is the alias of the other aggregate, or its call without an alias. Raises InvalidPlanError if it is not a name, or
-    its own, or later, when aggregates are combined, if the result does not exist.
+    for each key and pane. Not in Flink, where an added aggregate cannot take over the state at all. ``output`` is the alias of
+    the other aggregate, or its call without an alias. InvalidPlanError is raised if it is not a name, or its own, or later, when
+    aggregates are combined, if the result does not exist.
 
     >>> from panestream import agg
     >>> [one.name for one in (agg.sum("price").alias("revenue"), complete("revenue"), complete("revenue").alias("whole"))]

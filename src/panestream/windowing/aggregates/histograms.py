@@ -43,10 +43,9 @@ def histogram(expr: Expression, edges: Iterable[float | Decimal]) -> Histogram:
 
     The first bin has the values below ``edges[0]``, the next those from ``edges[0]`` up to but not including ``edges[1]``, and
     the last those from ``edges[-1]`` on, including NaN. So every value that is not null is counted exactly once. Integers and
-    decimals are compared exactly (an edge of 0.1 means 0.1, not the nearest binary number).
-
-    ``expr`` is an integer, float, double, or decimal of up to 18 digits. ``edges`` are in its unit, finite, at least one, and in
-    ascending order; otherwise it raises InvalidPlanError.
+    decimals are compared exactly (an edge of 0.1 means 0.1, not the nearest binary number). ``expr`` is an integer, float,
+    double, or decimal of up to 18 digits. ``edges`` are in its unit, finite, at least one, and in ascending order; otherwise it
+    raises InvalidPlanError.
 
     Flink: none. Spark: ``width_bucket`` and a count per bucket.
 

@@ -33,8 +33,6 @@ class Last(OfOne):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _OfTwo(OfOne):
-    """An aggregate that picks values of one expression by another."""
-
     by: str
 
     def __post_init__(self) -> None:
@@ -68,8 +66,6 @@ class MaxBy(_OfTwo):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _OfRow(Aggregate):
-    """An aggregate that picks a row and returns several expressions of it."""
-
     by: str
     exprs: tuple[str, ...]
 
@@ -122,7 +118,7 @@ class ArgMax(_OfRow):
 
 
 def first(expr: Expression, ignore_nulls: bool = False) -> First:
-    """Return ``expr`` (with ``ignore_nulls`` not null) at the earliest event time; if that is equal, the first to arrive.
+    """Return ``expr`` of the row with the earliest event time, then the first to arrive. ``ignore_nulls`` skips null ``expr``.
 
     >>> first("page", ignore_nulls=True)
     agg.first('page', True)
@@ -131,7 +127,7 @@ def first(expr: Expression, ignore_nulls: bool = False) -> First:
 
 
 def last(expr: Expression, ignore_nulls: bool = False) -> Last:
-    """Return ``expr`` (with ``ignore_nulls`` not null) at the latest event time; if that is equal, the last to arrive."""
+    """Return ``expr`` of the row with the latest event time, then the last to arrive. ``ignore_nulls`` skips null ``expr``."""
     return Last(text_of(expr), ignore_nulls)
 
 
@@ -154,7 +150,6 @@ def arg_max(by: Expression, *exprs: Expression) -> ArgMax:
     ``by`` has any orderable type, and NaN is larger than any other number. Ties go to the row with the earliest event time, then
     to the first to arrive, as with :func:`max_by`. Rows with a null ``by`` are ignored; other nulls are values like any other.
     ``exprs`` give the struct's fields their names and types. Raises InvalidPlanError without them, or if one occurs twice.
-
     Flink: ``maxBy`` on a ``DataStream``, which keeps the whole row.
 
     >>> arg_max("ts", "page", "price").name

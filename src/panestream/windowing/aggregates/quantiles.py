@@ -71,9 +71,7 @@ def approx_quantiles(expr: Expression, probabilities: Iterable[float], k: int = 
 
     ``expr`` are numbers, and decimals are computed as double. Nulls are ignored, and NaN is larger than any other number.
     ``probabilities`` are from 0 to 1, at least one. ``k``, from 10 to 65,535, is accuracy and size of the digest. An argument out
-    of range raises InvalidPlanError.
-
-    Flink: ``PERCENTILE`` in SQL, which is exact. Spark: ``percentile_approx``.
+    of range raises InvalidPlanError. Flink: ``PERCENTILE`` in SQL, which is exact. Spark: ``percentile_approx``.
 
     >>> approx_quantiles("latency_ms", [0.5, 0.99]).name
     'approx_quantiles(latency_ms, [0.5, 0.99])'

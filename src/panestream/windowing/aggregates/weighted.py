@@ -32,9 +32,8 @@ def weighted_mean(expr: Expression, weight: Expression) -> WeightedMean:
     """Divide the sum of value times weight by the sum of the weights; double.
 
     Rows with a null value or weight are ignored; the result is null without rows or if the weights add up to zero. Values and
-    weights are numbers, computed in floating point even for decimals; negative weights count as such.
-
-    Flink: none; in SQL ``SUM(expr * weight) / SUM(weight)``, which divides by the weights of null values too.
+    weights are numbers, computed in floating point even for decimals; negative weights count as such. Flink: none; in SQL
+    ``SUM(expr * weight) / SUM(weight)``, which divides by the weights of null values too.
 
     >>> weighted_mean("price", "quantity").name
     'weighted_mean(price, quantity)'

@@ -79,9 +79,7 @@ class _OfBusiness(CalendarWindows):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BusinessDays(_OfBusiness):
-    """Business days of a zone, from the beginning of the first to the end of the last, with rows of days off between them.
-
-    Rows of days off between two windows are in neither.
+    """Business days of a zone. Days off within a window are part of it; days off between two windows are in neither.
 
     >>> BusinessDays.of(1, zone="America/New_York", holidays=["2026-12-25"])
     BusinessDays.of(1, zone='America/New_York', holidays=('2026-12-25',))

@@ -137,9 +137,8 @@ class CalendarWeeks(_EvenUnits):
     ) -> CalendarWeeks:
         """Return windows of ``count`` weeks in ``zone``; several are counted from the week with 1 January 1970.
 
-        ``first_day`` is ``"monday"`` to ``"sunday"``, and ``offset`` is relative to it. ``step`` is ``"hour"`` or ``"day"``. The
-        other arguments and errors are as for :meth:`CalendarDays.of`. For a week that begins every day use
-        ``CalendarDays.of(7, every=1, …)``.
+        ``first_day`` is ``"monday"`` to ``"sunday"``, and ``offset`` is relative to it. ``step`` is ``"hour"`` or ``"day"``.
+        Otherwise it is like :meth:`CalendarDays.of`, which has weeks that begin every day, ``CalendarDays.of(7, every=1, …)``.
         """
         return cls(count, zone, every, step, to_micros(offset, "offset"), by_processing_time, first_day)
 

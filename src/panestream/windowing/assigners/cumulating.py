@@ -38,8 +38,7 @@ class _Cumulating(OneTimeAssigner):
     ) -> Self:
         """Return windows that begin every ``max_size``, aligned to the epoch (UTC) plus ``offset``, and end every ``step``.
 
-        Raises InvalidWindowError if ``max_size`` is not a multiple of ``step``, both positive, or not larger than
-        ``abs(offset)``.
+        Raises InvalidWindowError unless ``max_size`` is a positive multiple of ``step`` and larger than ``abs(offset)``.
         """
         return cls(to_micros(max_size, "max_size"), to_micros(step, "step"), to_micros(offset, "offset"))
 

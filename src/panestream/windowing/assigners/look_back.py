@@ -46,7 +46,7 @@ class LookBackWindows(WindowAssigner):
 
     @classmethod
     def of(cls, size: Duration, following: Duration = "0 seconds") -> LookBackWindows:
-        """Return windows from ``size`` before to ``following`` after a row, both inclusive. The latter delays results."""
+        """Return windows from ``size`` before to ``following`` after a row, both inclusive, >= 0. The latter delays results."""
         return cls(to_micros(size, "size"), to_micros(following, "following"))
 
     def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[Window, ...]:

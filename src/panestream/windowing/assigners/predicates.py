@@ -18,7 +18,7 @@ LONGEST_GAP = 2**61
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PredicateWindows(WindowAssigner):
-    """Windows from a row with a true ``start`` to a row with a true ``end``, or until before the next start. Not in Flink.
+    """Windows from a row with a true ``start`` to a row with a true ``end``, or until before the next start.
 
     The rows of each key are processed in the order of their event times; those with the same time are one step. A window ends:
 
@@ -26,7 +26,8 @@ class PredicateWindows(WindowAssigner):
     - before the next row with a true ``start``, which begins another: ``window_end`` is the time of that row;
     - a ``gap`` after its last row, if no other row of the key has come until then.
 
-    Rows between two windows are in none. Without ``start``, every row outside a window begins one.
+    Rows between two windows are in none. Without ``start``, every row outside a window begins one. Flink only has patterns of
+    ``MATCH_RECOGNIZE``.
 
     >>> PredicateWindows.of(start="state = 'on'", end="state = 'off'")
     PredicateWindows.of(start="state = 'on'", end="state = 'off'")

@@ -26,8 +26,6 @@ Self = TypeVar("Self", bound="_Session")
 
 @dataclass(frozen=True, slots=True)
 class _GapOf:
-    """Converts the result of a user function to microseconds."""
-
     function: Callable[[Any], Duration]
 
     def __call__(self, element: Any) -> int:
@@ -191,8 +189,9 @@ class EventTimeSessionWindows(_Session):
     def closed_by(self, end: Expression) -> PredicateWindows:
         """Return sessions that end after a row with a true ``end``, such as a logout; the next row begins another.
 
-        ``end`` is a boolean SQL expression or Column. Such a session fires when the watermark has passed that row. Later rows do
-        not merge the sessions on its two sides. Raises InvalidWindowError for a gap per row or a longest duration.
+        ``end`` is a boolean SQL expression or Column. Such a session fires when the watermark has passed that row. Sessions on
+        both sides never merge, since a row is late once the watermark has reached it. Raises InvalidWindowError for a gap per row
+        or a longest duration.
 
         >>> EventTimeSessionWindows.with_gap("30 minutes").closed_by("action = 'logout'")
         PredicateWindows.of(end="action = 'logout'", gap='30 minutes')

@@ -33,7 +33,7 @@ class TriggerResult(IntEnum):
 
 
 class TriggerContext(Protocol):
-    """The context of a trigger, for one key and one window. Flink: ``Trigger.TriggerContext``."""
+    """Time, timers and state of one key and window; the latter two are deleted with it. Flink: ``Trigger.TriggerContext``."""
 
     def get_current_watermark(self) -> int:
         """Return the watermark in microseconds; ``MIN_TIMESTAMP`` before the first."""

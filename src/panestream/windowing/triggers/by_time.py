@@ -16,9 +16,7 @@ from panestream.windowing.triggers.timeout import ProcessingTimeoutTrigger
 
 
 def fires_by_time(trigger: Trigger, *, event_time: bool) -> bool | None:
-    """Return whether a window that gets no more rows fires once more by its end; ``event_time`` is the kind of its end.
-
-    None if user code decides, or if two kinds of time race.
+    """Return whether a window without further rows still fires by its end, or None if user code or a race of clocks decides.
 
     >>> fires_by_time(PurgingTrigger.of(CountTrigger.of(3)), event_time=True)
     False

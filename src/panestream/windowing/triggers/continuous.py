@@ -113,7 +113,7 @@ class ContinuousEventTimeTrigger(_Continuous, ByEventTime):
 class ContinuousProcessingTimeTrigger(_Continuous, ByProcessingTime):
     """Fires every ``interval`` of processing time, and at the end. Flink: ``ContinuousProcessingTimeTrigger``.
 
-    For processing-time windows: event-time windows of the past have ended by the clock, and fire only after their first element.
+    For processing-time windows: event-time windows of the past have ended by the clock, and fire once, after their first element.
 
     >>> ContinuousProcessingTimeTrigger.of("10 seconds")
     ContinuousProcessingTimeTrigger.of('10 seconds')

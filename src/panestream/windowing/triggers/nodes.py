@@ -38,7 +38,7 @@ class Waiting:
             self._keep({**known, time: [*places, place]})
 
     def discard(self, place: str, time: int | None = None) -> None:
-        """Stop a node from waiting for an instant, or for any."""
+        """Stop a node from waiting for an instant, or with None for any."""
         known = self._state.value()
         if known is None:
             return
@@ -91,7 +91,6 @@ class Moment:
 
     @property
     def event_timers(self) -> Waiting:
-        """The nodes that wait for the watermark."""
         if self._event_timers is None:
             ctx = self.ctx
             state = ctx.get_partitioned_state(EVENT_TIMERS)
@@ -100,7 +99,6 @@ class Moment:
 
     @property
     def clock_timers(self) -> Waiting:
-        """The nodes that wait for the clock."""
         if self._clock_timers is None:
             ctx = self.ctx
             state = ctx.get_partitioned_state(CLOCK_TIMERS)
@@ -170,10 +168,7 @@ class Node(ABC):
 
 
 class Guest(Node):
-    """A trigger that is not composed, called as usual but for its own timers only.
-
-    Once it wants to fire, it is ready until the composition fires. It never finishes.
-    """
+    """A trigger that is not composed. Once ready, it stays ready until the composition fires, and it never finishes."""
 
     __slots__ = ("_said", "_trigger")
 

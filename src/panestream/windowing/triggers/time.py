@@ -36,9 +36,7 @@ class _AtTheEnd(ByTime):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EventTimeTrigger(_AtTheEnd, ByEventTime):
-    """Fires when the watermark reaches the window's last instant. Flink: ``EventTimeTrigger``.
-
-    Every later element (within the allowed lateness) fires all contents at once.
+    """Fires when the watermark reaches the window's last instant, and for each late element. Flink: ``EventTimeTrigger``.
 
     >>> EventTimeTrigger.create()
     EventTimeTrigger.create()
@@ -56,9 +54,7 @@ class EventTimeTrigger(_AtTheEnd, ByEventTime):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProcessingTimeTrigger(_AtTheEnd, ByProcessingTime):
-    """Fires when the clock has passed the window's last instant. Flink: ``ProcessingTimeTrigger``.
-
-    Event-time windows of the past have ended by the clock, so it fires right after each element.
+    """Fires when the clock passes the window's last instant, or after each element if it has. Flink: ``ProcessingTimeTrigger``.
 
     >>> ProcessingTimeTrigger.create()
     ProcessingTimeTrigger.create()

@@ -23,8 +23,7 @@ class ProcessingTimeoutTrigger(Trigger):
     - **Any** timer of the window, also its cleanup timer, fires whatever the inner trigger returns (and purges if it does).
     - With ``should_clear_on_timeout`` that timer also clears both. Without it, the next timeout only comes after the inner
       trigger has fired (or an element has reset it).
-
-    Session windows are not supported.
+    - Session windows are not supported.
 
     >>> from panestream.windowing.triggers.count import CountTrigger
     >>> ProcessingTimeoutTrigger.of(CountTrigger.of(100), "1 minute")
