@@ -1,8 +1,9 @@
 """panestream: Flink's windows for PySpark, on streams and on batches, columnar and exactly once.
 
-What most queries need is here; the rest is in namespaces: ``pst.windows``, ``pst.triggers``, ``pst.evictors``, ``pst.functions``,
-``pst.state``, ``pst.sinks``, ``pst.tools``, ``pst.order``, ``pst.datastream``, ``pst.metrics``, ``pst.testing``, ``pst.errors``.
-Names are loaded when they are first used (see :mod:`panestream.lazy_names`); the imports below are the one list of them.
+Here are the names that most queries need. Others are in the namespaces ``pst.windows``, ``pst.triggers``, ``pst.evictors``,
+``pst.functions``, ``pst.state``, ``pst.sinks``, ``pst.tools``, ``pst.order``, ``pst.datastream``, ``pst.metrics``,
+``pst.testing``, ``pst.errors``. Names are loaded at first use (see :mod:`panestream.lazy_names`); the imports below are their
+only list.
 """
 
 from __future__ import annotations

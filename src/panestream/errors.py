@@ -1,4 +1,4 @@
-"""What panestream raises, and warns of. Every message says what was wrong, where, and what to do about it."""
+"""The errors and warnings of panestream. Every message has the problem, its location, and the solution."""
 
 from __future__ import annotations
 
@@ -9,74 +9,51 @@ from collections.abc import Iterable, Mapping
 
 
 class PanestreamError(Exception):
-    """Base of all errors that panestream raises on purpose.
-
-    Attributes:
-        spark_error: the error of Spark's in which it was found, with plan and Java's stack; None where Spark had no part in it.
-    """
+    """Base of all errors that panestream raises on purpose. ``spark_error`` is the Spark error that contained it, or None."""
 
     spark_error: BaseException | None = None
 
 
 class InvalidDurationError(PanestreamError, ValueError):
-    """A duration could not be understood, or is out of the allowed range.
-
-    What to do: write a number and a unit, as ``"90 seconds"``, ``"1 hour 30 minutes"``, or a :class:`~datetime.timedelta`.
-    """
+    """A duration is not a timedelta, or a number and a unit such as ``"1 hour 30 minutes"``, or is out of range."""
 
 
 class InvalidWindowError(PanestreamError, ValueError):
-    """A window assigner, trigger, evictor or lateness makes no sense: a size of zero, an offset beyond it, a negative lateness.
-
-    What to do: the message names the value and what is allowed. It is raised where the object is made, before anything runs.
-    """
+    """An invalid assigner, trigger, evictor or lateness, raised on creation; the message has the allowed range."""
 
 
 class InvalidPlanError(PanestreamError, ValueError):
-    """The parts of a windowed query do not fit together: a trigger that the windows do not take, a column that is not there.
-
-    What to do: the message names both parts. It is raised where the query is described, before anything runs.
-    """
+    """The parts of a query do not fit together, e.g. trigger and windows, raised while it is built; the message names both."""
 
 
 class UnknownNameError(InvalidPlanError, AttributeError):
-    """An object has no such attribute: most often it has another name here than in PySpark or Flink.
-
-    What to do: write the line that the message has. It is an :class:`AttributeError` too, so ``hasattr`` answers as always.
-    """
+    """An unknown attribute, often a PySpark or Flink name; the message has the line to write, and ``hasattr`` works as usual."""
 
 
 class InvalidEventTimeError(PanestreamError, ValueError):
-    """Rows carry no event time, or one that cannot be used: null, NaN, out of range, too far ahead.
+    """The event time of rows is missing or unusable: null, NaN, out of range, too far ahead.
 
-    What to do: mend the column or filter the rows; or send such rows to an output of their own, ``.side_output_invalid(tag)``.
-    A stream goes on from its checkpoint: nothing of the micro-batch was committed.
+    Correct the column, filter the rows, or send them to ``.side_output_invalid(tag)``. The micro-batch was not committed.
     """
 
 
 class MalformedRecordError(PanestreamError, ValueError):
-    """A record of a source is not of the format that it was said to be; the message says which record, and shows it.
+    """A record does not have the declared format; the message shows it.
 
-    What to do: mend the schema or the producer; or ``malformed="side_output"``, which sends such records to the output for
-    invalid rows.
+    Correct the schema or the producer, or use ``malformed="side_output"`` to send it to the output for invalid rows.
     """
 
 
 class AggregateOverflowError(PanestreamError, ArithmeticError):
-    """A sum left the range of its SQL type.
-
-    What to do: cast the column to a wider one before the windows, ``DECIMAL(38, 2)`` or ``DOUBLE``.
-    """
+    """A sum left the range of its SQL type; cast the column before the windows, ``DECIMAL(38, 2)`` or ``DOUBLE``."""
 
 
 class PlanMismatchError(PanestreamError, RuntimeError):
-    """A checkpoint belongs to another plan than the one that was started on it.
+    """A checkpoint belongs to another plan. Nothing was read or written.
 
-    What to do: start the old query again, or the new one on a new checkpoint: without a past, or from a savepoint of the old
-    one (docs/how-to/savepoints.md says what may change). Nothing was read or written.
-
-    Attributes:
-        changed: what differs, by name, as (then, now); None: absent. Empty where the error came from a worker.
+    Start the old query again, or the new query on a new checkpoint, empty or from a savepoint of the old query
+    (docs/how-to/savepoints.md lists the allowed changes). ``changed`` has the differences by name as (old, new), with None for an
+    absent value. It is empty in an error from a worker.
     """
 
     def __init__(self, message: str, changed: Mapping[str, tuple[str | None, str | None]] | None = None) -> None:
@@ -85,25 +62,22 @@ class PlanMismatchError(PanestreamError, RuntimeError):
 
 
 class StateFormatError(PanestreamError, RuntimeError):
-    """What rests in state, or crossed the exchange, is in a format that this version cannot read: an older or a newer one.
+    """State or exchanged data has a format of an older or newer version that this version cannot read.
 
-    What to do: go on with the version that wrote it (the message says which format is there, and which is read), or begin with a
-    new checkpoint. All executors must have the same version of panestream.
+    Continue with the version that wrote it (the message has both formats), or start with a new checkpoint. All executors must
+    have the same version of panestream.
     """
 
 
 class StateDamagedError(PanestreamError, RuntimeError):
-    """A value in state is not what was last written there: changed, cut, stale, misplaced, or gone.
+    """A value in state is not the last value written: changed, cut, stale, misplaced, or missing.
 
-    Or a file of the logs that Spark keeps in the checkpoint (``offsets``, ``commits``, ``sources``, ``metadata``) is.
+    The same for Spark's log files in the checkpoint (``offsets``, ``commits``, ``sources``, ``metadata``). The micro-batch
+    failed, and nothing was computed from the value. The message has the damage and how to continue, usually from an older
+    micro-batch or a savepoint.
 
-    What to do: the message names it, says what is the matter, and how to go on: most often from an older micro-batch or a
-    savepoint. Nothing was computed from it; the micro-batch failed.
-
-    Attributes:
-        group: the number of the key group; None where only the message is known, as on the driver.
-        space: the table of its state.
-        key: the number of the value in it.
+    ``group`` is the number of the key group, or None if only the message is available, as on the driver; ``space`` is the table
+    of its state, and ``key`` the number of the value in it.
     """
 
     def __init__(self, text: str, group: int | None = None, space: str | None = None, key: int | None = None) -> None:
@@ -117,84 +91,70 @@ class StateDamagedError(PanestreamError, RuntimeError):
 
 
 class EnvironmentNotReadyError(PanestreamError, RuntimeError):
-    """Spark, Java or a setting is not what panestream needs: another state store, too old a Spark, a package that is not there.
+    """Spark, Java, a package, a folder's permission or a setting is unsuitable.
 
-    Or Spark may not write to a folder, e.g. of the checkpoint.
-
-    What to do: the message has the line to set, the package to bring, or the folder; most of it must be so before the session
+    The message has the line to set, the package to install, or the folder; most of them must be in place before the session
     starts.
     """
 
 
 class MemoryLimitError(PanestreamError, RuntimeError):
-    """More would be taken into a worker's memory at once than the query allows.
+    """A worker would read more into memory at once than the query allows. Nothing of the micro-batch was committed.
 
-    Rows of a window for a function of your own, rows of a key group in one micro-batch, or a value that no state store takes.
-
-    What to do: the message names the key and window, or the key group, and the size. Keep aggregates in place of rows, read less
-    at a time, take more key groups; or raise the limit, ``.options(memory_limit=bytes)``. Nothing of the micro-batch was
-    committed.
+    The message has the size, and the key and window, the key group, or the value that is too large for any state store. Keep
+    aggregates instead of rows, read less at a time, use more key groups, or raise the limit, ``.options(memory_limit=bytes)``.
     """
 
 
 class SinkError(PanestreamError, RuntimeError):
-    """A sink cannot be used: it holds another query's output, or lacks a setting.
+    """A sink cannot be used: it has another query's output, which is never overwritten, or lacks a setting.
 
-    What to do: another place for the output, or the setting that the message names. Results of another query are not
-    written over.
+    Choose another place for the output, or apply the setting in the message.
     """
 
 
 class FencedError(SinkError):
-    """Another copy of the query was started later on the same checkpoint: this one has stopped, and publishes nothing more.
-
-    What to do: nothing, if the other one was meant to take over. Otherwise find who starts it twice; each query needs a
-    checkpoint of its own.
-    """
+    """Another copy of the query started later on this checkpoint, so this copy stopped. Each query needs its own checkpoint."""
 
 
 class CheckpointError(PanestreamError, RuntimeError):
-    """There is no such checkpoint, or it does not hold what was asked for.
+    """A checkpoint does not exist, or lacks the requested data.
 
-    What to do: look at the path; of micro-batches, Spark keeps the last 100 (``spark.sql.streaming.minBatchesToRetain``).
+    Check the path; Spark keeps the last 100 micro-batches (``spark.sql.streaming.minBatchesToRetain``).
     """
 
 
 class OperatorError(PanestreamError, RuntimeError):
-    """The windows of a micro-batch could not be computed, for a reason that is not panestream's own; the message has it.
+    """A micro-batch failed for a reason outside panestream, e.g. memory, a killed worker, a library; the message has it.
 
-    What to do: what the message says of the reason: memory, a worker that was ended, a library. ``spark_error`` has Spark's own.
-    The query goes on from its checkpoint.
+    ``spark_error`` has Spark's error. The query continues from its checkpoint.
     """
 
 
 class CallbackError(PanestreamError, RuntimeError):
-    """A function that was handed to ``start`` raised; the message says which, and has its traceback.
+    """A function passed to ``start`` raised; the message has its name and traceback, ``__context__`` the exception.
 
-    What to do: mend the function and start the query again: it goes on from its checkpoint.
-
-    The query has failed then, also where the function ended in :class:`SystemExit` or :class:`KeyboardInterrupt`: it runs in a
-    thread of its own, and ends neither the program nor another thread. What was raised is in ``__context__``.
+    The query has failed, even for :class:`SystemExit` or :class:`KeyboardInterrupt`: the function runs in its own thread, and
+    ends neither the program nor other threads. A restarted query continues from its checkpoint.
     """
 
 
 class JobError(PanestreamError, ValueError):
-    """A job file is wrong; the message names file, line, the path of the key and the nearest right name, for all that is wrong.
+    """A job file is wrong; the message has file, line, key path and the nearest correct name, for all mistakes.
 
-    What to do: mend those lines; docs/reference/job-files.md lists every key. ``panestream explain JOB`` checks without a run.
+    docs/reference/job-files.md lists every key, and ``panestream explain JOB`` checks without a run.
     """
 
 
 class PanestreamWarning(UserWarning):
-    """Something that goes on, and that somebody should know: rows that are dropped, a setting that makes a query slow.
+    """A problem that does not stop the query, such as dropped rows, or a setting that makes it slow.
 
-    Warned on the driver, through Python's :mod:`warnings`: ``warnings.simplefilter("error", PanestreamWarning)`` makes each one
-    an error, ``"ignore"`` silences them.
+    It is issued on the driver: ``warnings.simplefilter("error", PanestreamWarning)`` makes it an error, ``"ignore"`` silences it.
     """
 
 
 def warn(message: str) -> None:
-    """Warn (:class:`PanestreamWarning`) at the line of the user's code that called panestream."""
+    """Issue a :class:`PanestreamWarning` at the line of the user's code that called panestream."""
     frame, level = sys._getframe(1), 2  # noqa: SLF001 - the frame of the caller
     while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] == "panestream":
         frame, level = frame.f_back, level + 1
@@ -202,7 +162,7 @@ def warn(message: str) -> None:
 
 
 def did_you_mean(wrong: str, known: Iterable[str]) -> str:
-    """A hint to append to an error about an unknown name: the nearest right ones, or all of them.
+    """Return a hint for an error about an unknown name: the nearest names, or all of them.
 
     >>> did_you_mean("delai", ["delay", "column"])
     "did you mean 'delay'?"

@@ -1,4 +1,4 @@
-"""All evictors, and what an evictor of your own extends and is given."""
+"""All evictors, the base class of user-defined evictors, and their context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users write: window functions, accumulators and watermark generators, and what these are given."""
+"""Base classes of window functions, accumulators and watermark generators, and their contexts."""
 
 from __future__ import annotations
 

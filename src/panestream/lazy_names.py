@@ -1,7 +1,6 @@
-"""Load the public names of a module when they are first used.
+"""Load the public names of a module at first use, since Spark's new Python processes often need only a single module.
 
-Spark starts fresh Pythons that need a single module of this package and should not wait for all of it. A public module lists its
-names as imports under ``if TYPE_CHECKING:``. Type checkers read that block as it stands, and so does this module.
+A public module lists its names as imports under ``if TYPE_CHECKING:``, which type checkers and this module read.
 """
 
 from __future__ import annotations
@@ -21,12 +20,7 @@ from panestream.windowing.foreign_names import resolve
 
 @dataclass(frozen=True)
 class LazyNames:
-    """The names that a module offers, each with its home.
-
-    Attributes:
-        module: the name of the public module.
-        tables: the tables of foreign names that give advice for unknown names.
-    """
+    """The public names of a module. ``tables`` are the tables of foreign names with advice for unknown names."""
 
     module: str
     tables: Sequence[str] = ("panestream",)
@@ -37,12 +31,7 @@ class LazyNames:
         return _homes(self.module)
 
     def get(self, name: str) -> Any:
-        """Return the value of a name, for the module's ``__getattr__``.
-
-        Raises:
-            UnknownNameError: the module does not offer it. The message has the line to write, if there is one.
-            ModuleNotFoundError: it needs PySpark, which is not installed.
-        """
+        """Return the value of a name, for the module's ``__getattr__``, or raise UnknownNameError with the line to write."""
         module = sys.modules[self.module]
         if name == "__all__":
             return sorted(self.homes)
@@ -51,7 +40,7 @@ class LazyNames:
         home, own = self.homes[name]
         try:
             defining = import_module(home)
-            # A name that the module does not define is a module inside it.
+            # A name that the module does not define is a submodule.
             value = getattr(defining, own) if own in vars(defining) else import_module(f"{home}.{own}")
         except ModuleNotFoundError as error:
             if error.name != "pyspark":
@@ -63,7 +52,7 @@ class LazyNames:
         return value
 
     def names(self) -> list[str]:
-        """Return what ``dir()`` of the module shows."""
+        """Return the names for ``dir()`` of the module."""
         return sorted({*self.homes, *(name for name in vars(sys.modules[self.module]) if name.startswith("__"))})
 
 
@@ -73,7 +62,7 @@ def _homes(module: str) -> dict[str, tuple[str, str]]:
     blocks = [node for node in ast.parse(loader.get_source(module)).body if isinstance(node, ast.If)]
     homes: dict[str, tuple[str, str]] = {}
     for statement in blocks[0].body:
-        if isinstance(statement, ast.Assign):  # another public name for what was imported above
+        if isinstance(statement, ast.Assign):  # another public name for an import above
             homes[ast.unparse(statement.targets[0])] = homes.pop(ast.unparse(statement.value))
         elif isinstance(statement, ast.ImportFrom):
             home = str(statement.module)
@@ -84,13 +73,9 @@ def _homes(module: str) -> dict[str, tuple[str, str]]:
 
 
 def in_namespaces(names: LazyNames, name: str, namespaces: Sequence[str]) -> Any:
-    """Return the value of a foreign name, or raise an error that says which namespace has the name.
-
-    Raises:
-        UnknownNameError: as :meth:`LazyNames.get`.
-    """
+    """Return the value of a foreign name, or raise UnknownNameError, with the namespace that has it if there is one."""
     for namespace in [] if name.startswith("_") else namespaces:
-        with suppress(ModuleNotFoundError):  # without PySpark some cannot be imported
+        with suppress(ModuleNotFoundError):  # some need PySpark
             if name in import_module(f"{names.module}.{namespace}").__all__:
                 raise UnknownNameError(f"module {names.module!r} has no attribute {name!r}: write pst.{namespace}.{name}")
     return names.get(name)

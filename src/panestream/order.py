@@ -1,15 +1,16 @@
-"""Columns for :meth:`~panestream.datastream.DataStream.arrival_order`: in which order the rows of a source arrive."""
+"""Columns for :meth:`~panestream.datastream.DataStream.arrival_order`, the order in which rows of a source arrive."""
 
 from __future__ import annotations
 
 FILE = ("_metadata.file_modification_time", "_metadata.file_path", "_metadata.file_block_start")
-"""Rows of files: by the file's modification time, then by its name, then as they lie in the file.
+"""Rows of files by the file's modification time, as in Spark's streams, then by its name, then by position.
 
-Spark's streams take files by modification time, too. Spark has these columns for a DataFrame that was read from files and then
-projected, filtered or repartitioned, but not for joins, unions and aggregations."""
+Spark has these columns for a DataFrame that was read from files and then projected, filtered or repartitioned, but not for joins,
+unions and aggregations.
+"""
 
 KAFKA = ("topic", "partition", "offset")
-"""Records of Kafka: by topic, partition and offset."""
+"""Records of Kafka by topic, partition and offset."""
 
 __all__ = ["FILE", "KAFKA"]
 

@@ -1,4 +1,4 @@
-"""State: what functions and triggers keep, and the state of whole queries in checkpoints and savepoints."""
+"""State of functions and triggers, and the state of whole queries in checkpoints and savepoints."""
 
 from __future__ import annotations
 

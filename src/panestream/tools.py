@@ -1,4 +1,4 @@
-"""Tools that look into a query: why a window has its result, pictures, reports, advice."""
+"""Tools that inspect a query: reasons for a window's result, pictures, reports, advice."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All triggers, and what a trigger of your own extends and is given."""
+"""All triggers, the base class of user-defined triggers, and their context."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""All windows: assigners, what an assigner of your own extends, and the windows that functions are given."""
+"""All windows: assigners, the base class of user-defined ones, and the windows that functions receive."""
 
 from __future__ import annotations
 

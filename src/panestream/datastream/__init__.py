@@ -1,7 +1,6 @@
-"""The fluent API: a DataFrame becomes a stream of events, keyed, windowed, aggregated.
+"""The fluent API: a DataFrame becomes a stream of events that is keyed, windowed and aggregated.
 
-Every step returns a new, immutable object; nothing runs before a result is written. ``df.isStreaming`` decides between
-streaming and batch: the same code, the same numbers.
+Steps return immutable objects, and nothing runs before a result is written. ``df.isStreaming`` selects streaming or batch.
 """
 
 from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows

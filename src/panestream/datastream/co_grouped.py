@@ -1,4 +1,4 @@
-"""Two streams in the same windows: joins, and functions that see the rows of both."""
+"""Two keyed streams in the same windows: joins, and functions over the rows of both."""
 
 from __future__ import annotations
 
@@ -45,11 +45,7 @@ if TYPE_CHECKING:
 
 
 def kind_of_join(how: object, known: Sequence[str]) -> str:
-    """A kind of joins, by the name that Spark or Flink has for it.
-
-    Raises:
-        InvalidPlanError: it is none of those that are known.
-    """
+    """Return the kind of join with this Spark or Flink name; raise InvalidPlanError if it is not in ``known``."""
     kind = join_called(str(how))
     if kind is None:
         raise InvalidPlanError(f"pairs: there is no join {how!r}; {did_you_mean(str(how), known)}")
@@ -64,15 +60,13 @@ def kind_of_join(how: object, known: Sequence[str]) -> str:
 
 
 class _Windowing(Protocol):
-    """A keyed stream, as far as it is needed here."""
-
     def window(self, assigner: WindowAssigner) -> WindowedStream:
-        """Puts its events into windows."""
+        """Put events into windows."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class CoGroupedStream(Shown):
-    """Two keyed streams that are one. Made by :meth:`KeyedStream.join` and :meth:`KeyedStream.co_group`.
+    """Two keyed streams as one, created by :meth:`KeyedStream.join` and :meth:`KeyedStream.co_group`.
 
     Flink: ``CoGroupedStreams.Where.EqualTo``, ``JoinedStreams.Where.EqualTo``.
     """
@@ -81,16 +75,7 @@ class CoGroupedStream(Shown):
     _windowing: _Windowing = field(repr=False)
 
     def window(self, assigner: WindowAssigner) -> CoGroupedWindows:
-        """Puts the rows of both streams into windows: rows of one key and window meet.
-
-        A session goes on with rows of either stream.
-
-        Args:
-            assigner: any, e.g. ``TumblingEventTimeWindows.of("1 hour")``, or one of your own.
-
-        Raises:
-            InvalidPlanError: it is no assigner, or needs event time and none was assigned.
-        """
+        """Put the rows of both streams into the same windows, by key; see :meth:`KeyedStream.window`. Both extend sessions."""
         made = self._windowing.window(assigner)
         return CoGroupedWindows(made.keyed, made.windowing, gap=made.gap)
 
@@ -101,29 +86,29 @@ class CoGroupedStream(Shown):
 class CoGroupedWindows(WindowedStream):
     """The rows of two streams in windows. Flink: ``CoGroupedStreams.WithWindow``, ``JoinedStreams.WithWindow``.
 
-    It is a windowed stream whose rows have two columns, ``left`` and ``right``: each row's own columns on its side, null on the
-    other. Triggers, evictors, lateness and aggregates are those of every windowed stream.
+    It is a windowed stream whose rows have the columns ``left`` and ``right``: a row has its columns on its side and null on the
+    other. Triggers, evictors, lateness and aggregates work as for every windowed stream.
     """
 
     def pairs(self, how: str = INNER, *, suffixes: tuple[str, str] = ("", "")) -> WindowedResult:
-        """Joins the streams: each row of the left with each row of the right of the same key and window.
+        """Join each row of the left stream with each right row of the same key and window.
 
-        A window that fires again, for a late row or early, emits all its pairs again, as in Flink
-        (:meth:`WindowedResult.with_firing` says which firing a row is of). Rows without a partner come when their window fires.
-        A row whose key has a null has none, as in SQL; of functions and aggregates over both sides such rows are one key.
-        Flink: ``join(...).where(...).equalTo(...).window(...).apply(...)``, which knows ``inner`` only.
+        A window that fires again, early or for a late row, emits all its pairs again, as in Flink
+        (:meth:`WindowedResult.with_firing` identifies the firing). Rows without a partner are emitted when their window fires. A
+        row with a null in its key does not have partners, as in SQL; for functions and aggregates such rows form one key.
+        Flink: ``join(...).where(...).equalTo(...).window(...).apply(...)``, which supports ``inner`` only.
 
         Args:
-            how: ``"inner"``, ``"left"``, ``"right"``, ``"full"``, ``"left_semi"`` or ``"left_anti"``, or what else Spark calls
-                these. It may be changed on an existing checkpoint.
-            suffixes: what is added to the names of the left and of the right columns, where both streams have one of that name.
+            how: ``"inner"``, ``"left"``, ``"right"``, ``"full"``, ``"left_semi"`` or ``"left_anti"``, or Spark's other names for
+                them. It may be changed on an existing checkpoint.
+            suffixes: appended to the left and right column names that both streams have.
 
         Returns:
-            ``.main`` has the key columns, ``window_start``, ``window_end``, then the columns of the left stream and those of the
-            right one, without their keys.
+            ``.main`` has the key columns, ``window_start``, ``window_end``, then the columns of the left stream and of the right
+            stream, without their keys.
 
         Raises:
-            InvalidPlanError: no such kind of join; a column of both streams, or one of the results', is called the same.
+            InvalidPlanError: the kind of join is unknown, or two columns of the results have the same name.
 
         Examples:
             >>> clicks.join(views).window(hours).pairs("left", suffixes=("", "_view"))  # doctest: +SKIP
@@ -141,25 +126,25 @@ class CoGroupedWindows(WindowedStream):
 
     @advised(with_schema)
     def apply(self, function: WindowFunction | Callable[..., Any], schema: Schema) -> WindowedResult:
-        """Runs a function over the rows of both streams of each firing window. Flink: ``coGroup(...)...apply``.
+        """Run a function over the rows of both streams of each firing window. Flink: ``coGroup(...)...apply``.
 
         Args:
-            function: of key, window, the rows of the left and those of the right, two lists of which one may be empty; returns
-                results, none to many.
-            schema: their columns. A result is a tuple or dict of such, or the bare value where there is one column.
+            function: takes key, window, and the lists of left and right rows, one of which may be empty. Returns zero or more
+                results.
+            schema: the columns of the results. A result is a tuple, a dict, or the bare value of a single column.
         """
         check_function(function, CO_GROUP_APPLY)
         return super().apply(OfLists(cast("Callable[..., Any]", function), self._sides), schema)
 
     @advised(with_schema)
     def apply_arrow(self, function: Callable[..., Any], schema: Schema, *, all_windows: bool = False) -> WindowedResult:
-        """Runs a function over the rows of both streams of each firing window, as Arrow tables.
+        """Run a function over the rows of both streams of each firing window, as Arrow tables.
 
         Args:
-            function: of key, window and two ``pyarrow.Table``, of which one may be empty; returns a table with the columns of
-                ``schema``, rows, or None.
-            schema: the columns of the results, besides keys and window.
-            all_windows: of one stream only; refused here.
+            function: takes key, window and two ``pyarrow.Table`` (one may be empty), and returns a table with ``schema``, rows,
+                or None.
+            schema: the columns of the results, without keys and window.
+            all_windows: refused, since it works for one stream only.
         """
         if all_windows:
             raise InvalidPlanError("all_windows is of one stream; for pairs of all windows at once take .pairs(...)")
@@ -168,21 +153,15 @@ class CoGroupedWindows(WindowedStream):
 
     @advised(with_schema)
     def apply_in_pandas(self, function: Callable[..., Any], schema: Schema) -> WindowedResult:
-        """Runs a function over the rows of both streams of each firing window, as pandas frames.
+        """Run a function over the rows of both streams of each firing window, as pandas frames.
 
-        Args:
-            function: of key, window and two ``pandas.DataFrame``, of which one may be empty; returns a frame with the columns of
-                ``schema``, rows, or None.
-            schema: the columns of the results, besides keys and window.
+        Like :meth:`apply_arrow`, but the function takes two ``pandas.DataFrame``, and returns a frame, rows, or None.
         """
         check_function(function, CO_GROUP_IN_PANDAS)
         return super().apply_arrow(OfTables(function, self._sides, pandas=True), schema)
 
     def side_output_late_data(self, tag: str) -> Self:
-        """Sends late rows to two outputs, those of the left to ``tag_left`` and those of the right to ``tag_right``.
-
-        Each has the columns of its stream. Without it they are counted and dropped. Flink has no counterpart for two streams.
-        """
+        """Send late rows, as in their stream, to ``tag_left`` and ``tag_right`` instead of dropping them. Not in Flink."""
         for one in Sides.late_tags(checked_tag(tag)):
             self._check_free(checked_tag(one), [*self._sides.invalid, *self.side_outputs])
         return replace(self, late_tag=tag)
@@ -194,20 +173,20 @@ class CoGroupedWindows(WindowedStream):
         return sides
 
     def _own_columns(self, side: str) -> list[pa.Field]:
-        """The columns of a side that are not called as its keys: results have these anyway."""
+        """Return the columns of a side without its keys, which results have anyway."""
         names, sides = Names.of(self._df.sparkSession), self._sides
         schema, keys = (sides.left, sides.keys[0]) if side == LEFT else (sides.right, sides.keys[1])
         find_key = names.finder(keys)
         return [column for column in schema if find_key(column.name) is None]
 
     def values_of(self, side: str) -> str:
-        """What a join keeps of a row of a side, as SQL; null of rows of the other. The checkpoint knows it by this text."""
+        """Return the SQL for the columns of a row of one side, null for rows of the other; the checkpoint stores this text."""
         fields = [f"`{side}`.{quoted(column.name)}" for column in self._own_columns(side)]
-        # A struct needs a field.
+        # A struct must have at least one field.
         return f"CASE WHEN `{side}` IS NOT NULL THEN struct({', '.join(fields or ['true AS is'])}) END"
 
     def paired(self, how: str, suffixes: tuple[str, str]) -> Pairs:
-        """What a join makes of the rows of a window; the arguments are those of :meth:`pairs`."""
+        """Return how a join combines the rows of a window; the arguments are those of :meth:`pairs`."""
         if not (isinstance(suffixes, tuple) and len(suffixes) == 2 and all(isinstance(one, str) for one in suffixes)):
             raise InvalidPlanError(f"pairs: suffixes are two texts, e.g. ('', '_right'), got {suffixes!r}")
         names = Names.of(self._df.sparkSession)
@@ -240,7 +219,7 @@ class JoinedResult(WindowedResult):
 
     @property
     def _result_names(self) -> Sequence[str]:
-        # The operator has a list for each side, the results have the columns of their rows.
+        # The operator has a list for each side, while the results have the columns of their rows.
         assert self.joined is not None  # noqa: S101 - made with it
         return self.joined.names
 
@@ -257,14 +236,14 @@ class JoinedResult(WindowedResult):
         return sinks
 
     def changelog(self) -> WindowedResult:
-        """Refused: no row of a join is the only one of its key and window, so none is changed by another."""
+        """Refuse, since a join has many rows for a key and window and a change could not identify its row."""
         raise InvalidPlanError(
             "changelog says what takes the place of the one row of a key and window, and a join has many: take .with_firing(), "
             "and of each key and window the rows of the newest firing"
         )
 
     def top(self, n: int, by: str) -> WindowedResult:
-        """Refused: it is of results that are one row for each key and window."""
+        """Refuse, since it needs results with one row for each key and window."""
         raise InvalidPlanError(
             "top is of one result for each key and window, and a join has many: rank the rows of .main yourself"
         )

@@ -1,7 +1,4 @@
-"""What a windowed query says of its events: where they come from, their key, their windows. No steps: the streams have these.
-
-Each is immutable, and holds the one before.
-"""
+"""The immutable data of a windowed query's steps: events, their key, their windows. The streams add the methods."""
 
 from __future__ import annotations
 
@@ -25,13 +22,9 @@ from panestream.windowing.watermarks import WatermarkStrategy
 
 @dataclass(frozen=True, eq=False)
 class United:
-    """How the rows of two streams become those of one.
+    """How the rows of two streams become the rows of one.
 
-    Attributes:
-        left: the rows of the left stream, as it was given.
-        right: those of the right one.
-        of_left: what is taken of a row of the left: key, times and order, as both streams have them, its side, the row itself.
-        of_right: the same of the right, in the same order.
+    ``of_left`` and ``of_right`` are the columns to select from each, in the same order: key, times, order, side, the row itself.
     """
 
     left: DataFrame
@@ -40,31 +33,21 @@ class United:
     of_right: tuple[Column, ...]
 
     def rows_of(self, left: DataFrame, right: DataFrame) -> DataFrame:
-        """The rows of both as one. Asks Spark nothing.
-
-        Args:
-            left: rows with the columns of the left stream.
-            right: rows with the columns of the right one.
-        """
+        """Return the rows of both as one, without a query to Spark. The arguments have the columns of the streams."""
         return left.select(*self.of_left).unionAll(right.select(*self.of_right))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Events(Shown):
-    """Events, and what is known of their times.
+    """Events and their times.
 
     Attributes:
-        df: the rows.
-        event_time: a column, SQL or a Column; None: there is none.
-        unit: of an event time that is a number.
-        watermark: how it follows from the event times.
-        invalid_tag: the output for rows without usable event time; None: they fail the query.
-        processing_time: what stands in for Spark's clock; None: nothing does.
-        processing_time_unit: of a processing time that is a number.
-        order: what says in which order rows arrive; empty: as Spark has them.
-        way_out: what to do about rows without usable event time, for the error.
-        sides: the two streams that these are, or None: it is one.
-        united: how the rows of the two become these; None: it is one.
+        event_time: a column, SQL or a Column, or None without event time. ``unit`` is the unit of a number.
+        invalid_tag: the output for rows without usable event time. If None, such rows fail the query.
+        processing_time: the column that replaces Spark's clock, or None. ``processing_time_unit`` is the unit of a number.
+        order: the columns that order the arrival of rows. Empty means Spark's order.
+        way_out: the solution that errors suggest for rows without usable event time.
+        sides, united: the two streams of which these events are the union and how to unite them, or None for a single stream.
     """
 
     df: DataFrame
@@ -81,7 +64,7 @@ class Events(Shown):
 
     @cached_property
     def row_schema(self) -> pa.Schema:
-        """The columns of whole rows: of two streams a column for each, and no more."""
+        """The columns of whole rows. For two streams these are one column for each."""
         rows = arrow_schema(self.df.schema)
         return rows if self.sides is None else pa.schema([rows.field(name) for name in SIDES])
 
@@ -95,12 +78,7 @@ class Events(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KeyedEvents(Shown):
-    """Events with a key; with none of them, all together.
-
-    Attributes:
-        source: the events.
-        keys: columns, SQL or Columns.
-    """
+    """Events with key columns (SQL or Columns too). Without keys, all events form one group."""
 
     source: Events
     keys: tuple[str | Column, ...]
@@ -110,17 +88,16 @@ class KeyedEvents(Shown):
 
     @cached_property
     def key_texts(self) -> tuple[str, ...]:
-        """The keys as the plan knows them: text as it was written, Columns as Spark calls them."""
+        """The keys as the plan stores them: text as the user wrote it, Columns with Spark's name."""
         return tuple([text_of(self.source.df, key, "the key") for key in self.keys])
 
     @cached_property
     def key_columns(self) -> list[tuple[str, Column]]:
-        """The keys' names in the results, and the columns."""
+        """The names of the keys in the results, and their columns."""
         return [key_of(self.source.df, key) for key in self.keys]
 
     @cached_property
     def key_schema(self) -> pa.Schema:
-        """The keys' names and types."""
         df = self.source.df
         return pa.schema(
             [pa.field(name, to_arrow(type_of(df, column), f"the key {name!r}")) for name, column in self.key_columns]
@@ -132,14 +109,13 @@ class WindowedEvents(Shown):
     """Events in windows.
 
     Attributes:
-        keyed: the events and their key.
         windowing: the windows, and when they fire.
-        late_tag: the output for late rows; None: they are counted.
-        side_outputs: the columns of what window functions send to side outputs, by tag.
+        late_tag: the output for late rows, or None to count them only.
+        side_outputs: the columns of the side outputs of window functions, by tag.
         key_groups, tasks, memory_limit, split_distinct: options that the user set, or None.
-        gap: the gap of sessions, where the user gave a Column.
-        predicates: those of windows that the user gave as Columns, by their texts.
-        kept: the columns of the row that results of look-backs have, or None for all.
+        gap: the gap of sessions if the user passed a Column.
+        predicates: predicates of windows that the user passed as Columns, by their texts.
+        kept: the input columns that results of look-backs include, or None for all.
     """
 
     keyed: KeyedEvents

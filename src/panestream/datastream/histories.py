@@ -1,4 +1,4 @@
-"""History as ``bootstrap`` takes it: of one stream a batch, of two one for each; and where their sources go on."""
+"""History for ``bootstrap``: a batch for each stream, and the source positions where the streams continue."""
 
 from __future__ import annotations
 
@@ -13,25 +13,17 @@ from panestream.errors import InvalidPlanError
 from panestream.spark.savepoint.history import rows_like
 
 History: TypeAlias = DataFrame | tuple[DataFrame, DataFrame]
-"""A batch; of two streams the history of each, the left one first."""
+"""A batch, or for two streams a pair of batches, the left one first."""
 
 Position: TypeAlias = Mapping[str, Mapping[str, int]]
-"""Where a stream of Kafka goes on: the first offset of each partition, by topic."""
+"""The first Kafka offset of each partition that the stream reads, by topic."""
 
 Positions: TypeAlias = Position | tuple[Position | None, Position | None] | None
-"""The same of two streams; None: nobody said."""
+"""The positions of one or two streams; None if the user did not pass any."""
 
 
 def history_rows(history: object, events: Events) -> DataFrame:
-    """History as the query takes its rows.
-
-    Args:
-        history: what the user gave.
-        events: of the stream.
-
-    Raises:
-        InvalidPlanError: it is no history of the stream, or not one for each of two.
-    """
+    """Return history as rows of the query; raise InvalidPlanError unless it has the streams' columns and one batch for each."""
     united = events.united
     if united is None:
         return rows_like(history, events.df)

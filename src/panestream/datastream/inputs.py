@@ -1,4 +1,4 @@
-"""The columns that declared aggregates take: what users wrote, found in the data, by the text that the plan knows it by."""
+"""The input columns of declared aggregates, gaps and predicates, resolved against the data by the text that the plan uses."""
 
 from __future__ import annotations
 
@@ -32,11 +32,7 @@ _INPUT = "the input of an aggregate"
 
 
 def resolve_inputs(df: DataFrame, aggregates: Sequence[recipes.Aggregate]) -> tuple[list[recipes.Aggregate], dict[str, Column]]:
-    """Aggregates with texts instead of Columns, and the column of each text.
-
-    Raises:
-        InvalidPlanError: no such column, or an aggregate over rows; two that differ have the same text.
-    """
+    """Return the aggregates with texts instead of Columns, and the column of each text; refuse ambiguous texts."""
     found: dict[str, Column] = {}
     texts: dict[ColumnText, str] = {}
     inputs = list(dict.fromkeys(text for one in aggregates for text in one.inputs))
@@ -53,11 +49,7 @@ def resolve_inputs(df: DataFrame, aggregates: Sequence[recipes.Aggregate]) -> tu
 
 
 def declared_of(df: DataFrame, given: Sequence[object]) -> list[recipes.Aggregate]:
-    """Return declared aggregates. Aggregates of PySpark become those of ``panestream.agg`` that mean the same.
-
-    Raises:
-        InvalidPlanError: something else was given, or no aggregate here means the same; says what to write.
-    """
+    """Return declared aggregates, with those of PySpark translated into equivalents of ``panestream.agg``."""
     return [one if isinstance(one, recipes.Aggregate) else _translated(df, one) for one in given]
 
 
@@ -80,17 +72,7 @@ def _translated(df: DataFrame, given: object) -> recipes.Aggregate:
 
 
 def check_results(df: DataFrame, aggregates: Sequence[recipes.Aggregate], keys: Sequence[str], added: Sequence[str]) -> None:
-    """Refuses results whose names are taken.
-
-    Args:
-        df: whose session says which names are one.
-        aggregates: the results.
-        keys: the names of the key columns.
-        added: other columns of the output.
-
-    Raises:
-        InvalidPlanError: names both.
-    """
+    """Check that the names of results are free. ``df`` has the session's case sensitivity, ``added`` are other columns."""
     naming, names = Names.of(df.sparkSession), [aggregate.name for aggregate in aggregates]
     find_taken, find_key = naming.finder((*RESERVED, *added)), naming.finder(keys)
     for aggregate in aggregates:
@@ -110,18 +92,7 @@ def check_results(df: DataFrame, aggregates: Sequence[recipes.Aggregate], keys: 
 
 
 def check_collations(aggregates: Sequence[recipes.Aggregate], kinds: Mapping[str, T.DataType]) -> frozenset[str]:
-    """Refuses aggregates that compare strings which have a collation.
-
-    Args:
-        aggregates: the aggregates.
-        kinds: the types of their inputs.
-
-    Returns:
-        The results in which such strings are only passed on.
-
-    Raises:
-        InvalidPlanError: says what to write instead.
-    """
+    """Return the results that carry strings with a collation unchanged; refuse aggregates that would compare such strings."""
     for aggregate in aggregates:
         for text in aggregate.compared:
             check_bytewise(kinds[text], f"{aggregate!r}:", text)
@@ -130,7 +101,7 @@ def check_collations(aggregates: Sequence[recipes.Aggregate], kinds: Mapping[str
 
 
 def one_by_one(given: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Columns that were given one by one, or as one list, as PySpark takes them.
+    """Return columns that were passed one by one, or as one list, as PySpark accepts them.
 
     >>> one_by_one(("user", "page")), one_by_one((["user", "page"],))
     (('user', 'page'), ('user', 'page'))
@@ -139,7 +110,7 @@ def one_by_one(given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def no_assigner(given: Sequence[object]) -> InvalidPlanError:
-    """The error for what stands in place of an assigner: durations are answered with the line to write."""
+    """Return the error for a value that is not an assigner; for durations it suggests the code to write."""
     wants = "window wants an assigner such as TumblingEventTimeWindows.of('1 hour')"
     if isinstance(given[0], Column):
         return InvalidPlanError(f"{wants}, got the Column {as_written(given[0])!r}, which Spark's own groupBy takes")
@@ -155,7 +126,7 @@ def no_assigner(given: Sequence[object]) -> InvalidPlanError:
 
 
 def no_aggregate(df: DataFrame, given: object) -> InvalidPlanError:
-    """The error for what stands where an aggregate belongs: Spark's own aggregates are answered with ours."""
+    """Return the error for a value that is not an aggregate; for Spark's aggregates it suggests ours."""
     wants = "aggregate wants aggregates such as agg.sum('price') or F.sum('price')"
     if isinstance(given, Column):
         text = text_of(df, given, _INPUT)
@@ -173,16 +144,12 @@ def no_aggregate(df: DataFrame, given: object) -> InvalidPlanError:
 
 
 def resolve_gap(df: DataFrame, assigner: WindowAssigner) -> tuple[WindowAssigner, Column | None]:
-    """Sessions whose gap is a Column with the text of it instead, and the Column.
-
-    Raises:
-        InvalidPlanError: it cannot be understood over these columns.
-    """
+    """Return session windows whose gap Column is replaced by its text, and the Column."""
     gap = getattr(assigner, "gap", None)
     if not isinstance(gap, GapColumn):
         return assigner, None
     if not isinstance(gap.expr, ColumnText):
-        # Functions find it in the rows by its own name, in whatever case it was written.
+        # Functions look the gap up by the column's own name, whatever the case in which the user wrote it.
         name = Names.of(df.sparkSession).find(gap.expr, df.columns)
         return (assigner if name in (None, gap.expr) else replace(assigner, gap=replace(gap, expr=name))), None  # type: ignore[type-var]
     column = gap.expr.column
@@ -191,17 +158,7 @@ def resolve_gap(df: DataFrame, assigner: WindowAssigner) -> tuple[WindowAssigner
 
 
 def gap_input(df: DataFrame, assigner: WindowAssigner, given: Column | None = None) -> dict[str, Column]:
-    """The gap in microseconds under the name by which the engine asks for it; nothing where sessions have no gap column.
-
-    Args:
-        df: the input.
-        assigner: the windows.
-        given: the gap, where the user gave a Column instead of text.
-
-    Raises:
-        InvalidWindowError: the column is neither an interval nor a number with a unit.
-        InvalidPlanError: there is no such column.
-    """
+    """Return the gap in microseconds under the engine's name for it, or nothing without a gap column."""
     gap = _gap_of(assigner)
     if gap is None:
         return {}
@@ -210,12 +167,7 @@ def gap_input(df: DataFrame, assigner: WindowAssigner, given: Column | None = No
 
 
 def check_gap_of_rows(df: DataFrame, assigner: WindowAssigner, given: Column | None = None) -> None:
-    """Where functions see whole rows, the gap must be one of their columns.
-
-    Raises:
-        InvalidPlanError: it is an expression.
-        InvalidWindowError: the column is neither an interval nor a number with a unit.
-    """
+    """Check that the gap is a column, as functions over whole rows need, and not an expression."""
     gap = _gap_of(assigner)
     if gap is None:
         return
@@ -233,7 +185,6 @@ def _gap_of(assigner: WindowAssigner) -> GapColumn | None:
 
 
 def _checked(df: DataFrame, gap: GapColumn, given: Column | None) -> tuple[Column, T.DataType]:
-    """The column and its type."""
     column = column_of(df, gap.expr if given is None else given, "the session gap")
     kind = type_of(df, column)
     if isinstance(kind, T.DayTimeIntervalType):
@@ -257,11 +208,7 @@ _PREDICATE = "a predicate of windows"
 
 
 def resolve_predicates(df: DataFrame, assigner: WindowAssigner) -> tuple[WindowAssigner, Mapping[str, Column]]:
-    """Windows whose predicates are Columns with their texts instead, and the Columns by text.
-
-    Raises:
-        InvalidPlanError: one cannot be understood over these columns; two that differ have the same text.
-    """
+    """Return windows whose predicate Columns are replaced by their texts, and the Columns by text; refuse ambiguous texts."""
     if not isinstance(assigner, PredicateWindows):
         return assigner, {}
     given: dict[str, Column] = {}
@@ -279,17 +226,7 @@ def resolve_predicates(df: DataFrame, assigner: WindowAssigner) -> tuple[WindowA
 
 
 def predicate_inputs(df: DataFrame, assigner: WindowAssigner, given: Mapping[str, Column]) -> dict[str, Column]:
-    """The predicates under the names by which the engine asks for them; nothing where windows have none.
-
-    Args:
-        df: the input.
-        assigner: the windows.
-        given: Columns in place of texts.
-
-    Raises:
-        InvalidWindowError: one is no boolean.
-        InvalidPlanError: there is no such column.
-    """
+    """Return the boolean predicates under the engine's names for them; ``given`` are Columns by text."""
     if not isinstance(assigner, PredicateWindows):
         return {}
     found = {}

@@ -1,4 +1,4 @@
-"""Interval joins: each row of one stream with the rows of another around its time."""
+"""Interval joins: each row of one stream joined with the rows of another around its time."""
 
 from __future__ import annotations
 
@@ -24,24 +24,19 @@ if TYPE_CHECKING:
     from typing_extensions import Unpack
 
 _LONGEST = 2**60
-"""In microseconds, some 36,000 years: times and bounds together must not overflow."""
+"""In microseconds, some 36,000 years. The limit keeps sums of times and bounds from overflowing."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class IntervalJoin(Shown):
-    """Two keyed streams whose rows are to meet by time. Made by :meth:`KeyedStream.interval_join`. Flink: ``IntervalJoin``."""
+    """Two keyed streams to join by time, created by :meth:`KeyedStream.interval_join`. Flink: ``IntervalJoin``."""
 
     streams: CoGroupedStream
 
     def between(self, lower: Duration, upper: Duration) -> IntervalPairs:
-        """Rows of the right meet a row of the left from ``lower`` to ``upper`` after its time, both included. Flink: ``between``.
+        """Join right rows from ``lower`` to ``upper`` after a left row's time, both inclusive. Flink: ``between``.
 
-        Args:
-            lower: e.g. ``"-1 hour"``: from an hour before it on.
-            upper: e.g. ``"0 seconds"``: to its own time.
-
-        Raises:
-            InvalidPlanError: the streams have no event time; or ``lower`` is after ``upper``.
+        E.g. ``"-1 hour"`` and ``"0 seconds"``. Raises InvalidPlanError without event time, or if ``lower`` is after ``upper``.
         """
         bounds = to_micros(lower, "lower bound"), to_micros(upper, "upper bound")
         if bounds[0] > bounds[1]:
@@ -58,56 +53,48 @@ class IntervalJoin(Shown):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class IntervalPairs(Shown):
-    """An interval join: what is left to say is what becomes of rows without a partner, and of late ones.
-
-    Flink: ``IntervalJoined``.
-    """
+    """An interval join with bounds, which still needs the kind of join. Flink: ``IntervalJoined``."""
 
     windows: CoGroupedWindows
     lower: int
     upper: int
 
     def lower_bound_exclusive(self) -> IntervalPairs:
-        """Leaves out rows exactly at the lower bound. Flink: ``lowerBoundExclusive``."""
+        """Exclude rows exactly at the lower bound. Flink: ``lowerBoundExclusive``."""
         return replace(self, lower=self.lower + 1)
 
     def upper_bound_exclusive(self) -> IntervalPairs:
-        """Leaves out rows exactly at the upper bound. Flink: ``upperBoundExclusive``."""
+        """Exclude rows exactly at the upper bound. Flink: ``upperBoundExclusive``."""
         return replace(self, upper=self.upper - 1)
 
     def side_output_late_data(self, tag: str) -> IntervalPairs:
-        """Sends late rows to two outputs, those of the left to ``tag_left`` and those of the right to ``tag_right``.
+        """Send late rows to ``tag_left`` and ``tag_right`` instead of counting and dropping them.
 
-        A row is late if its time is before the watermark: rows that it could meet may be gone. Without this they are counted and
-        dropped. Flink: ``sideOutputLeftLateData``, ``sideOutputRightLateData``.
+        Rows before the watermark are late, since their partners may already be deleted. Flink: ``sideOutputLeftLateData``,
+        ``sideOutputRightLateData``.
         """
         return replace(self, windows=self.windows.side_output_late_data(tag))
 
     def options(self, **options: Unpack[Options]) -> IntervalPairs:
-        """Set ``key_groups``, ``tasks`` or ``memory_limit``; see :class:`~panestream.datastream.Options`.
-
-        Raises:
-            InvalidPlanError: an unknown option, one of windows, or a value that it does not take.
+        """Set ``key_groups``, ``tasks`` or ``memory_limit`` of :class:`~panestream.datastream.Options`, or raise
+        InvalidPlanError.
         """
         check_options(options, dict.fromkeys(("key_groups", "tasks", "memory_limit")))
         return replace(self, windows=self.windows.options(**options))
 
     def pairs(self, how: str = INNER, *, suffixes: tuple[str, str] = ("", "")) -> WindowedResult:
-        """The pairs, each once: in the micro-batch in which the later row comes. Flink: ``process``.
+        """Emit each pair once, in the micro-batch in which the later row comes. Flink: ``process``.
 
-        A row whose key has a null meets none, as in SQL.
+        A row with a null in its key does not have partners, as in SQL. ``.main`` has the key columns, then the columns of the
+        left stream and of the right stream without their keys.
 
         Args:
-            how: ``"inner"``, ``"left"``, ``"right"`` or ``"full"``: which rows come without a partner too, in the micro-batch
+            how: ``"inner"``, or ``"left"``, ``"right"`` or ``"full"`` to also emit rows without a partner, in the micro-batch
                 that moves the watermark past their interval. A checkpoint is tied to it.
-            suffixes: what is added to the names of the left and of the right columns, where both streams have one of that name.
-
-        Returns:
-            ``.main`` has the key columns, then the columns of the left stream and those of the right one, without their keys.
+            suffixes: appended to the left and right column names that both streams have.
 
         Raises:
-            InvalidPlanError: no such kind of join; a column of both streams, or one of the results', is called the same; the
-                bounds leave nothing between them.
+            InvalidPlanError: the kind of join is unknown, two columns of the results have the same name, or the bounds are empty.
         """
         if self.lower > self.upper:
             raise InvalidPlanError("interval_join: nothing lies between the bounds: include them, or move one")

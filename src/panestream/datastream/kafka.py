@@ -1,4 +1,4 @@
-"""A stream of events from Kafka: records as columns, and what is right for a source that has partitions."""
+"""Event streams from Kafka, with records as columns and a watermark for each partition."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from panestream.windowing.assigners import WindowAssigner
 
 IDLE_AFTER = "5 minutes"
-"""Longer than a producer's restart, in which nothing must become late; shorter than anybody waits for a result."""
+"""Longer than a producer's restart, which must not make rows late, and shorter than users wait for a result."""
 
 
 def from_kafka(
@@ -48,48 +48,48 @@ def from_kafka(
     batch: bool = False,
     options: Mapping[str, str] | None = None,
 ) -> KafkaStream:
-    """A stream of events from Kafka, read so that each partition has a watermark of its own.
+    """Read a stream of events from Kafka, with a watermark for each partition.
 
-    It is Spark's Kafka source (package ``org.apache.spark:spark-sql-kafka-0-10_2.13``, which the session must have) with what has
-    to be written out beside ``readStream``: the records decoded, those that cannot be named or kept; a watermark for each
-    partition of each topic, where Spark has one for all; a partition that falls silent lets the others go on; rows in the order
-    of their offsets where that counts.
+    It uses Spark's Kafka source (package ``org.apache.spark:spark-sql-kafka-0-10_2.13``, which the session must have) and adds
+    what ``readStream`` leaves to the user. Records are decoded, and malformed ones are reported or kept. Each partition of each
+    topic has a watermark, while Spark has one for all. A silent partition does not hold back the others. Rows are in the order of
+    their offsets if that matters.
 
-    Columns: the fields of the value (of other formats ``kafka_value``); ``kafka_key``; ``kafka_topic``, ``kafka_partition``,
-    ``kafka_offset``; ``kafka_timestamp`` with ``kafka_timestamp_type``, ``create`` (the producer's time) or ``log_append`` (the
-    broker's); ``kafka_source``, topic and partition as one text. With ``headers``, ``kafka_headers``.
+    Columns: the fields of the value (``kafka_value`` for other formats), ``kafka_key``, ``kafka_topic``, ``kafka_partition``,
+    ``kafka_offset``, and ``kafka_timestamp`` with ``kafka_timestamp_type``, ``create`` (the producer's time) or ``log_append``
+    (the broker's). ``kafka_source`` has topic and partition as one text. With ``headers`` there is ``kafka_headers``.
 
     Args:
         spark: the session, classic or Connect.
         servers: ``host:port``, several with commas.
-        topics: their names; a string with ``*`` is a pattern as Java has it, e.g. ``"clicks-.*"``.
-        schema: the fields of a value in JSON, as Spark DDL. A field that a record lacks is null.
-        value_format: ``json``, ``string``, ``binary``, or ``none``: not read.
-        value_options: of Spark's ``from_json``, e.g. ``{"timestampFormat": "..."}``.
-        key_format: as of the value. Of ``json`` the column is a struct.
-        key_schema: the fields of a key in JSON.
-        malformed: a record without a value, or one that is not of that format: ``"fail"``, a :class:`MalformedRecordError` that
-            says which; ``"side_output"``: it goes to the output of :meth:`DataStream.side_output_invalid`, with its place and its
-            bytes in ``kafka_malformed``.
-        columns: derived columns, by name; later ones may use earlier ones.
-        where: only rows for which this is true are part of the stream, and those that cannot be read. As Flink's ``filter``
-            before ``assignTimestampsAndWatermarks``: what it leaves out moves no watermark, and a partition of which it leaves
-            out all is silent.
-        starting: where a query that has no checkpoint begins: ``"earliest"``, ``"latest"``, or offsets in Spark's JSON.
-        records_per_batch: how many records a micro-batch takes at most, of each partition in proportion to what it has. (Spark's
+        topics: their names. A string with ``*`` is a Java pattern, e.g. ``"clicks-.*"``.
+        schema: the fields of a JSON value, as Spark DDL. A field that a record lacks is null.
+        value_format: ``json``, ``string``, ``binary``, or ``none`` to skip the value.
+        value_options: options of Spark's ``from_json``, e.g. ``{"timestampFormat": "..."}``.
+        key_format: the same for the key. A ``json`` key is a struct column.
+        key_schema: the fields of a JSON key.
+        malformed: how to treat a record without a value or in another format. ``"fail"`` raises a :class:`MalformedRecordError`
+            that identifies it. ``"side_output"`` sends it to the output of :meth:`DataStream.side_output_invalid`, with its
+            position and its bytes in ``kafka_malformed``.
+        columns: derived columns, by name. Later ones may use earlier ones.
+        where: a condition on rows; records that cannot be read always pass. Like Flink's ``filter`` before
+            ``assignTimestampsAndWatermarks``, excluded rows do not move the watermark, and a partition without other rows is
+            silent.
+        starting: where a query without a checkpoint begins. ``"earliest"``, ``"latest"``, or offsets in Spark's JSON.
+        records_per_batch: the most records of a micro-batch, shared among partitions in proportion to their backlog. (Spark's
             ``maxOffsetsPerTrigger``.)
         headers: whether to read the headers.
-        idle_after: after how long without records a partition no longer holds the watermark back, where the strategy says nothing
-            of it (:meth:`WatermarkStrategy.with_idleness`). None: it holds it back for ever, Flink's default.
-        partitions: how many partitions the topics have, each of them or by topic. Then one that has no records yet holds the
-            watermark back from the start, until it is idle, as in Flink, which asks the broker; without it, nobody knows of a
-            partition before its first record. A query that is started for what is there (``availableNow``) waits for such a
-            partition as for one that has fallen silent: it may never find it idle. More partitions may come later.
-        batch: reads what is there now, as a batch.
-        options: further ones of Spark's source, e.g. ``{"kafka.security.protocol": "SSL", "minPartitions": "16"}``.
+        idle_after: how long a partition without records holds the watermark back, unless the strategy sets it
+            (:meth:`WatermarkStrategy.with_idleness`). With None it holds it back forever, which is Flink's default.
+        partitions: the number of partitions of each topic, or by topic. An empty partition then holds the watermark back from the
+            start until it is idle, as in Flink, which queries the broker. Without it, a partition is unknown before its first
+            record. An ``availableNow`` query waits for an empty partition as for a silent one, and may never find it idle.
+            Partitions may be added later.
+        batch: read the current records as a batch.
+        options: further options of Spark's source, e.g. ``{"kafka.security.protocol": "SSL", "minPartitions": "16"}``.
 
     Raises:
-        InvalidPlanError: a format, schema or option that is none; Spark has no Kafka source here.
+        InvalidPlanError: a format, schema or option is invalid, or Spark does not have its Kafka source.
         EnvironmentNotReadyError: Spark is too old.
     """
     check_version(spark)
@@ -108,12 +108,9 @@ def from_kafka(
 
 @dataclass(frozen=True, eq=False, repr=False)
 class KafkaStream(DataStream):
-    """Events from Kafka, as :func:`from_kafka` gives them: a :class:`DataStream` that knows of partitions.
+    """Events from Kafka, created by :func:`from_kafka` with the arguments ``malformed`` and ``idle_after``.
 
-    Attributes:
-        malformed: what becomes of records that cannot be read.
-        idle_after: when a partition no longer holds the watermark back.
-        expected: partitions that hold it back before their first record, as ``kafka_source`` calls them.
+    ``expected`` are partitions that hold the watermark back before their first record, by their ``kafka_source``.
     """
 
     malformed: str = "fail"
@@ -123,14 +120,10 @@ class KafkaStream(DataStream):
     def assign_timestamps(
         self, column: str | Column, strategy: WatermarkStrategy | Duration, *, unit: str | None = None
     ) -> DataStream:
-        """As :meth:`DataStream.assign_timestamps`, with a watermark for each partition of each topic.
+        """Assign timestamps as :class:`DataStream` does, with a watermark for each partition of each topic.
 
-        A strategy that names its own partitions, or its own idleness, keeps them.
-
-        Args:
-            column: e.g. a field of the value, or ``kafka_timestamp``.
-            strategy: a strategy, or how late rows may be, e.g. ``"5 seconds"``.
-            unit: of a number.
+        A strategy with its own partitions or idleness keeps them. ``column`` is e.g. a field of the value, or
+        ``kafka_timestamp``.
         """
         strategy = WatermarkStrategy.given_as(strategy)
         if strategy.delay is not None or strategy.generator is not None:
@@ -153,7 +146,7 @@ class KafkaStream(DataStream):
         return super().count_window_all(size, slide)
 
     def _check_told_apart(self) -> None:
-        """Records that cannot be read have no event time: without one nothing would keep them from being counted as nulls."""
+        """Check that records that cannot be read have an output; without event time they would be counted as nulls."""
         if self.malformed == SIDE_OUTPUT and (self.event_time is None or self.invalid_tag is None):
             raise InvalidPlanError(
                 "malformed='side_output' needs .assign_timestamps(...) and .side_output_invalid('tag'), which takes the records "

@@ -1,4 +1,4 @@
-"""Where a query begins: a stream of events, and its keys."""
+"""The start of a query: a stream of events, and its keys."""
 
 from __future__ import annotations
 
@@ -37,22 +37,21 @@ def stream(
     watermark: WatermarkStrategy | None = None,
     unit: str | None = None,
 ) -> DataStream:
-    """Begin a windowed query over a streaming or a batch DataFrame.
+    """Start a windowed query over a streaming or batch DataFrame.
 
     With ``time`` it is short for ``stream(df).assign_timestamps(time, strategy, unit=unit)``.
 
     Args:
         df: the rows.
-        time: the event time of each row: a timestamp column, SQL that gives one, or a Column; a number with ``unit``. Without it
-            the query has no event time.
-        out_of_orderness: how much later than newer rows a row may come, e.g. ``"5 seconds"``. Spark:
+        time: the event time of each row, as a timestamp column, SQL, a Column, or a number with ``unit``. Without it the query
+            does not have event time.
+        out_of_orderness: the maximum delay of a row behind newer rows, e.g. ``"5 seconds"``. Spark:
             ``withWatermark(time, out_of_orderness)``.
         watermark: another watermark strategy, instead of ``out_of_orderness``.
-        unit: the unit of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch.
+        unit: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch, if ``time`` is a number.
 
     Raises:
-        InvalidPlanError: it is not a DataFrame, or has two columns of the same name; ``time`` without a watermark, or the other
-            way round.
+        InvalidPlanError: it is not a DataFrame or has duplicate column names, or only one of ``time`` and a watermark is given.
         InvalidEventTimeError: the column is not a time.
         EnvironmentNotReadyError: Spark is older than 4.0.
 
@@ -84,19 +83,19 @@ class DataStream(Events):
     def assign_timestamps(
         self, column: str | Column, strategy: WatermarkStrategy | Duration, *, unit: str | None = None
     ) -> DataStream:
-        """Says where the event time is, and how the watermark follows from it. Flink: ``assignTimestampsAndWatermarks``.
+        """Set the event time and the watermark strategy. Flink: ``assignTimestampsAndWatermarks``.
 
         Args:
-            column: a timestamp column, SQL that gives one, or a Column; a number with ``unit``. A timestamp without time zone is
-                taken as UTC, whatever the session's time zone.
-            strategy: how late rows may be, e.g. ``"5 seconds"``, which is short for
-                ``WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")``; or any other strategy.
-            unit: of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch.
+            column: a timestamp column, SQL, a Column, or a number with ``unit``. A timestamp without time zone is read as UTC,
+                whatever the session's time zone.
+            strategy: a watermark strategy, or the maximum delay of rows. ``"5 seconds"`` is short for
+                ``WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")``.
+            unit: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch, for a number.
 
         Raises:
-            InvalidEventTimeError: the column is no time.
-            InvalidPlanError: no such column; or ``strategy.per_partition`` names none.
-            InvalidDurationError: the strategy is a text that is no duration.
+            InvalidEventTimeError: the column is not a time.
+            InvalidPlanError: the column, or the column of ``strategy.per_partition``, does not exist.
+            InvalidDurationError: the strategy is a string that is not a duration.
         """
         strategy = WatermarkStrategy.given_as(strategy)
         micros_of(self.df, column, unit)
@@ -109,44 +108,37 @@ class DataStream(Events):
         return replace(self, event_time=column, unit=unit, watermark=strategy)
 
     def processing_time_from(self, column: str | Column, *, unit: str | None = None) -> DataStream:
-        """Takes processing time from the data (when each row was received, say) instead of from Spark's clock.
+        """Take processing time from the data (e.g. from when each row was received) instead of from Spark's clock.
 
-        For replays and tests: the same micro-batches give the same windows whenever they run, also with ``availableNow``. The
-        clock of a micro-batch is the largest value in it; it never goes back, and without rows it stands still. A batch is one
-        micro-batch.
-
-        Args:
-            column: a timestamp column (without time zone: UTC), SQL that gives one, or a Column; a number with ``unit``.
-            unit: of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch.
-
-        Raises:
-            InvalidEventTimeError: the column is no time.
-            InvalidPlanError: no such column.
+        For replays and tests: the same micro-batches give the same windows whenever they run, even with ``availableNow``. The
+        clock of a micro-batch is the largest value in it. It never goes back, and without rows it does not advance. A batch is
+        one micro-batch. ``column`` and ``unit`` are as for :meth:`assign_timestamps`, with the same errors.
         """
         micros_of(self.df, column, unit)
         return replace(self, processing_time=column, processing_time_unit=unit)
 
     def arrival_order(self, *columns: str | Column) -> DataStream:
-        """Says in which order rows arrive, for results that depend on it. Flink has no counterpart: its rows come as they come.
+        """Set the order in which rows arrive, for results that depend on it. Not in Flink, which processes rows as they come.
 
-        Count windows, count triggers, evictors and functions over rows depend on the order of arrival; where event times are
-        equal also aggregates such as ``first`` and ``collect_list`` (docs/how-to/arrival-order.md has the list). Spark keeps no
-        order: that of a batch follows its partitions, and so the sizes of files; that of a stream its micro-batches, and in each
-        its partitions.
+        Count windows, count triggers, evictors and functions over rows depend on the order of arrival. So do aggregates such as
+        ``first`` and ``collect_list`` for equal event times (docs/how-to/arrival-order.md has the list). Spark does not keep an
+        order: a batch follows its partitions, and so the sizes of files. A stream follows its micro-batches, and their
+        partitions.
 
-        With these columns a batch is taken in their order, and so is each micro-batch. Nulls come last; rows that are equal in
-        all columns stay as Spark has them. Then batch and stream agree, as long as no micro-batch has rows of a key that come
-        before others of that key in an earlier one.
+        With these columns, a batch and each micro-batch are read in their order. Nulls come last, and rows that are equal in all
+        columns stay as Spark has them. Batch and stream then agree if no micro-batch has rows of a key that precede earlier
+        micro-batches' rows of that key.
 
-        Queries that do not depend on the order pay nothing. Of others a batch is shuffled and sorted by Spark; the rows of a
+        Queries that do not depend on the order pay nothing. For others, Spark shuffles and sorts a batch. The rows of a
         micro-batch cross the shuffle unreduced, with these columns, and are sorted in their key group. The order may be changed
         on an existing checkpoint.
 
         Args:
-            *columns: columns, SQL expressions or Columns: ``"partition", "offset"`` for Kafka, ``*pst.order.FILE`` for files.
+            *columns: columns, SQL expressions or Columns, e.g. ``"partition", "offset"`` for Kafka, ``*pst.order.FILE`` for
+                files.
 
         Raises:
-            InvalidPlanError: none given, no such column, or one whose values have no order.
+            InvalidPlanError: ``columns`` is empty, a column does not exist, or its values cannot be ordered.
         """
         columns = one_by_one(columns)
         if not columns:
@@ -155,23 +147,19 @@ class DataStream(Events):
         return replace(self, order=columns)
 
     def side_output_invalid(self, tag: str) -> DataStream:
-        """Sends rows without usable event time to the output ``tag``, whole. Without it they fail the query.
+        """Send whole rows without usable event time to the output ``tag``, instead of failing the query.
 
-        That is: null, not readable, beyond the year 140,000, or further ahead than ``WatermarkStrategy.max_ahead`` allows.
+        Unusable is null, not readable, beyond the year 140,000, or further ahead than ``WatermarkStrategy.max_ahead`` allows.
         """
         return replace(self, invalid_tag=checked_tag(tag))
 
     def key_by(self, *keys: str | Column) -> KeyedStream:
-        """Keys the events by one or more columns, SQL expressions (``"lower(name) AS name"``) or Columns. A null key is a key.
+        """Key the events by columns, SQL expressions (``"lower(name) AS name"``) or Columns. A null key is a key.
 
-        An expression is evaluated once for each row, also one that draws (``"cast(floor(rand() * 4) AS int) AS salt"``). A
-        micro-batch that is run again after a failure draws again: its rows may then have other keys.
-
-        Args:
-            *keys: e.g. ``"user_id"``, ``df.user_id``, ``F.lower("name").alias("name")``; or one list of such.
-
-        Raises:
-            InvalidPlanError: none given, no such column, two of the same name, or a type that cannot be a key.
+        Pass e.g. ``"user_id"``, ``df.user_id``, ``F.lower("name").alias("name")``, or one list. An expression is evaluated once
+        per row, even a random one (``"cast(floor(rand() * 4) AS int) AS salt"``). A micro-batch that is repeated after a failure
+        draws again, so its rows may get other keys. Raises InvalidPlanError if ``keys`` is empty, a column does not exist, two
+        have the same name, or a type cannot be a key.
         """
         keys = one_by_one(keys)
         if not keys:
@@ -190,13 +178,8 @@ class DataStream(Events):
     def group_by(self, *columns: str | Column | WindowAssigner | CountWindows) -> WindowedStream:
         """Key the events and put them into windows, as ``df.groupBy("user", F.window(...))`` does in PySpark.
 
-        It is short for ``.key_by(columns).window(windows)``; without columns, for ``.window_all(windows)``.
-
-        Args:
-            *columns: the columns of the key (see :meth:`key_by`) and one or more windows, e.g. ``pst.tumbling("1 hour")``.
-
-        Raises:
-            InvalidPlanError: there are no windows; see :meth:`key_by` and :meth:`KeyedStream.window`.
+        It is short for ``.key_by(columns).window(windows)``, or without columns for ``.window_all(windows)``. Pass key columns
+        (see :meth:`key_by`) and one or more windows; otherwise it raises InvalidPlanError.
 
         Examples:
             >>> clicks.group_by("user", pst.sliding("1 hour", "5 minutes")).agg(F.sum("price"))  # doctest: +SKIP
@@ -213,14 +196,11 @@ class DataStream(Events):
         return keyed.window(*windows)
 
     def window_all(self, assigner: WindowAssigner) -> WindowedStream:
-        """Windows over all rows together. One key group, so one task fires them (pre-aggregation is parallel).
-
-        Flink: ``windowAll``.
-        """
+        """Put all rows together into windows. One task fires them, after parallel pre-aggregation. Flink: ``windowAll``."""
         return KeyedStream(self, ()).window(assigner)
 
     def count_window_all(self, size: int, slide: int | None = None) -> WindowedStream:
-        """Count windows over all rows together; see :meth:`KeyedStream.count_window`. Flink: ``countWindowAll``."""
+        """Put all rows together into count windows; see :meth:`KeyedStream.count_window`. Flink: ``countWindowAll``."""
         return KeyedStream(self, ()).count_window(size, slide)
 
 
@@ -228,15 +208,15 @@ class KeyedStream(KeyedEvents):
     """Events with a key. Flink: ``KeyedStream``."""
 
     def window(self, assigner: WindowAssigner | CountWindows, *others: WindowAssigner | CountWindows) -> WindowedStream:
-        """Puts the events of each key into windows.
+        """Put the events of each key into windows.
 
         Args:
-            assigner: e.g. ``TumblingEventTimeWindows.of("1 hour")``, or one of your own.
-            *others: further kinds of windows over the same events, in one pass: see :meth:`windows`. Each is called by its size
-                (and its slide), e.g. ``1 hour`` or ``1 day / 5 minutes``.
+            assigner: e.g. ``TumblingEventTimeWindows.of("1 hour")``, or a user-defined assigner.
+            *others: further kinds of windows over the same events, in one pass (see :meth:`windows`). Their labels are their
+                sizes and slides, e.g. ``1 hour`` or ``1 day / 5 minutes``.
 
         Raises:
-            InvalidPlanError: it is no assigner, or needs event time and none was assigned; two of several are called the same.
+            InvalidPlanError: it is not an assigner, event time is needed but not assigned, or two labels are the same.
         """
         if isinstance(assigner, CountWindows) and not others:
             return self.count_window(assigner.size, assigner.slide)
@@ -261,75 +241,61 @@ class KeyedStream(KeyedEvents):
         return WindowedStream(self, WindowSpec(assigner), gap=gap, predicates=predicates)
 
     def windows(self, windows: Mapping[str, WindowAssigner]) -> WindowedStream:
-        """Puts the events of each key into several kinds of windows, in one pass over the data and with one state.
+        """Put the events of each key into several kinds of windows, in one pass over the data and with one state.
 
-        The rows of all come out of ``main``, with the column ``window`` that has the label. They share panes: a row is
-        aggregated once. Tumbling, sliding and cumulating windows, all of event time or all of processing time; or look-backs
-        (:class:`~panestream.LookBackWindows`), which give each row the results of all, with the label behind their names.
+        ``main`` has the rows of all, with their label in the column ``window``. The windows share panes, so a row is aggregated
+        once. They must be tumbling, sliding or cumulating, with one kind of time for all. Look-backs
+        (:class:`~panestream.LookBackWindows`) also work; each row then gets the results of all, with the label appended to their
+        names.
 
         Args:
             windows: by label, e.g. ``{"1h": SlidingEventTimeWindows.of("1 hour", "1 minute"), "24h": …}``.
 
         Raises:
-            InvalidPlanError: no windows that go together; a key is called ``window``.
+            InvalidPlanError: the windows cannot be combined, or a key is named ``window``.
         """
         if Names.of(self.source.df.sparkSession).find("window", self.key_schema.names) is not None:
             raise InvalidPlanError("results have a column 'window' with the label: give the key another name with AS")
         return self.window(SeveralWindows.of(windows))
 
     def join(self, right: KeyedStream) -> CoGroupedStream:
-        """Joins two streams in the same windows: ``.window(...)``, then ``.pairs("inner")``, or another kind of join.
+        """Join two streams in the same windows: ``.window(...)``, then ``.pairs("inner")`` or another kind of join.
 
-        It is what :meth:`co_group` makes: one stream of two, with the rows of each on its side. Both streams have their own event
-        time, watermark strategy and output for invalid rows; the smaller watermark counts, and there is none before both have
-        rows. One that falls silent holds it back, unless its strategy has ``with_idleness``. Flink: ``join``.
+        As with :meth:`co_group`, the two streams become one stream with the rows of each on its side. Each stream has its own
+        event time, watermark strategy and output for invalid rows. The smaller watermark counts, and it starts once both have
+        rows. A silent stream holds it back unless its strategy has ``with_idleness``. Flink: ``join``.
 
         Args:
-            right: the other stream, keyed by as many columns of the same types. Results have the names of this one's keys.
+            right: the other stream, with the same number and types of keys. Results have the key names of this stream.
 
         Raises:
-            InvalidPlanError: the two do not go together; says why.
+            InvalidPlanError: the streams cannot be combined. The message gives the reason.
         """
         return CoGroupedStream(keyed := KeyedStream(*together(self, right, "join")), keyed)
 
     def co_group(self, right: KeyedStream) -> CoGroupedStream:
-        """Puts the rows of two streams into the same windows, for a function or aggregates over both; see :meth:`join`.
+        """Put the rows of two streams into the same windows, for a function or aggregates over both. Flink: ``coGroup``.
 
-        Then ``.window(...)``, and ``.apply(f, schema)`` with a function of key, window and two lists of rows, ``.apply_arrow``
-        with two tables, or ``.aggregate(agg.sum("left.price"), agg.count("right.id"))``: of a row of one stream the other's
-        column is null, and aggregates keep no rows. Flink: ``coGroup``.
-
-        Args:
-            right: the other stream, keyed by as many columns of the same types. Results have the names of this one's keys.
-
-        Raises:
-            InvalidPlanError: the two do not go together; says why.
+        Then call ``.window(...)``, and ``.apply(f, schema)`` with a function of key, window and two lists of rows,
+        ``.apply_arrow`` with two tables, or ``.aggregate(agg.sum("left.price"), agg.count("right.id"))``. In a row of one stream,
+        the other's column is null. Aggregates do not store rows. Arguments and errors are as for :meth:`join`.
         """
         return CoGroupedStream(keyed := KeyedStream(*together(self, right, "co_group")), keyed)
 
     def interval_join(self, right: KeyedStream) -> IntervalJoin:
-        """Joins each row with the rows of another stream around its time.
+        """Join each row with the rows of another stream around its time. Flink: ``intervalJoin``.
 
-        ``.between("-1 hour", "0 seconds")``, then ``.pairs(how)``. Without windows: a pair comes as soon as both rows have, a row
-        without a partner when the watermark has passed its interval. Both streams need event time; time, invalid rows and keys
-        are as in :meth:`join`. Flink: ``intervalJoin``.
-
-        Args:
-            right: the other stream, keyed by as many columns of the same types. Results have the names of this one's keys.
-
-        Raises:
-            InvalidPlanError: the two do not go together; says why.
+        Call ``.between("-1 hour", "0 seconds")``, then ``.pairs(how)``. It does not use windows: a pair is emitted once both rows
+        have arrived, and a row without a partner when the watermark has passed its interval. Both streams need event time.
+        Arguments, errors, time, invalid rows and keys are as for :meth:`join`.
         """
         return IntervalJoin(self.join(right))
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
-        """Every ``size`` events of a key, each once; or, every ``slide`` events, the last ``size``.
+        """Put every ``size`` events of a key into a window, or after every ``slide`` events emit the last ``size``.
 
-        With ``slide`` the first firings have fewer. An incomplete rest is never emitted. The window's bounds are null.
-        Flink: ``countWindow``.
-
-        Raises:
-            InvalidWindowError: a number is negative, or no integer.
+        With ``slide`` the first firings have fewer. An incomplete remainder is never emitted. The window's bounds are null.
+        Raises InvalidWindowError if a number is negative or not an integer. Flink: ``countWindow``.
         """
         assigner, trigger, evictor = CountWindows(size, slide).parts
         windowed = self.window(assigner).trigger(trigger)

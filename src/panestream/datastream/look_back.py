@@ -1,4 +1,4 @@
-"""Results of look-backs: one for each row, with the row's own columns."""
+"""Results of look-backs: a result for each row, with the row's own columns."""
 
 from __future__ import annotations
 
@@ -27,14 +27,10 @@ from panestream.windowing.assigners.look_back import LookBackWindows, result_nam
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LookBackResult(WindowedResult):
-    """The outputs of a query of look-backs. ``main`` has a row for each row of the input."""
+    """The outputs of a look-back query. ``main`` has a row for each input row."""
 
     def top(self, n: int, by: str) -> WindowedResult:
-        """Look-backs have no top: each row has a window of its own.
-
-        Raises:
-            InvalidPlanError: always.
-        """
+        """Refuse, since each row of a look-back has its own window, which leaves only one result to rank."""
         raise InvalidPlanError(
             "top ranks the keys of a window, and in a look-back each row has one of its own: rank the rows of .main with Spark"
         )
@@ -48,24 +44,12 @@ def look_back_result(
     keep: Sequence[str] | None,
     then: AnyWindowFunction | None,
 ) -> WindowedResult:
-    """Aggregates over look-backs.
-
-    Args:
-        windowed: the rows.
-        look_backs: by label.
-        aggregates: of each, with texts in place of Columns.
-        inputs: the columns of these texts.
-        keep: the columns of the row that results have; None: all.
-        then: a function of the user's own, which is refused.
-
-    Raises:
-        InvalidPlanError: no such column; two columns of the results with the same name.
-    """
+    """Return aggregates over look-backs by label, with the input columns ``keep`` (None for all); ``then`` is refused later."""
     keyed, df = windowed.keyed, windowed.keyed.source.df
     names = _kept(windowed, keep)
     every = [one.alias(result_name(one.name, label)) for label in look_backs for one in aggregates]
     check_results(df, every, keyed.key_schema.names, names)
-    # What an aggregate takes crosses once, also where the results have the column.
+    # The input of an aggregate crosses the shuffle once, even if it is also a column of the results.
     texts = [name if name in inputs and same(df, inputs[name], F.col(quoted(name))) else f"column {name}" for name in names]
     kinds = types_of(df, inputs)
     collated = check_collations(aggregates, kinds)
@@ -79,7 +63,7 @@ def look_back_result(
 
 
 def _kept(windowed: WindowedEvents, keep: Sequence[str] | None) -> list[str]:
-    """The names of the columns of the row that results have, besides the keys."""
+    """Return the input columns that the results include, without the keys."""
     df, keys = windowed.keyed.source.df, windowed.keyed.key_schema.names
     naming, wanted = Names.of(df.sparkSession), df.columns
     find, find_key, find_reserved = map(naming.finder, (wanted, keys, RESERVED))

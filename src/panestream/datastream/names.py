@@ -1,4 +1,4 @@
-"""Names that users choose, and those that are taken."""
+"""Output and column names that users choose: checks, and hints for missing ones."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ ASKED_FOR = {
     "late": "late rows have one with .side_output_late_data('late')",
     "invalid": "rows without event time have one with .side_output_invalid('invalid')",
 }
-"""How a query gets the outputs that it has on request, by how they are called in general."""
+"""How to add the optional outputs, by their usual names."""
 
 
 def takes_outputs(method: Method) -> Method:
-    """Remember the options of a method that takes sinks as keywords too, so that they can be told from outputs."""
+    """Record the options of a method that also takes sinks as keywords, to distinguish them from outputs."""
     kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(method).parameters.values()
     _OPTIONS[method.__name__] = [one.name for one in parameters if one.kind in kinds and one.name not in ("self", "outputs")]
@@ -35,7 +35,7 @@ def takes_outputs(method: Method) -> Method:
 
 
 _OPTIONS: dict[str, list[str]] = {}
-"""The options of each method that takes sinks."""
+"""The options of each recorded method."""
 
 
 def sinks_of(
@@ -45,19 +45,7 @@ def sinks_of(
     options: Mapping[str, object],
     tags: Sequence[str],
 ) -> dict[str, Sink]:
-    """Return the sinks by output.
-
-    Args:
-        method: the name of the method that was called, for errors.
-        outputs: what was given as ``outputs=``.
-        keywords: what was given as other keywords.
-        options: the options that were given, which must not be sinks.
-        tags: the outputs that the query has.
-
-    Raises:
-        InvalidPlanError: an output or an option does not exist, or an output was given twice.
-        SinkError: something else was given instead of a sink.
-    """
+    """Return the sinks by output, from ``outputs=`` and keywords; refuse unknown or repeated outputs and sinks as ``options``."""
     if outputs is not None and not isinstance(outputs, Mapping):
         raise InvalidPlanError(f"{method}: outputs must be a dict from outputs to sinks, e.g. {{'main': sink}}, got {outputs!r}")
     own = dict(outputs or {})
@@ -80,22 +68,14 @@ def sinks_of(
 
 
 def checked_tag(tag: str) -> str:
-    """Return the name that the user chose for an output.
-
-    Raises:
-        InvalidPlanError: it is empty, begins with an underscore, has control characters, or is ``main``.
-    """
+    """Return an output name; raise InvalidPlanError if it is empty, unprintable, ``main``, or begins with an underscore."""
     if not isinstance(tag, str) or not tag or not tag.isprintable() or tag.startswith("_") or tag == MAIN:
         raise InvalidPlanError(f"the name of an output is a text other than 'main', without a leading underscore, got {tag!r}")
     return tag
 
 
 def check_output(tag: str, known: Sequence[str]) -> None:
-    """Refuses an output that the query does not have.
-
-    Raises:
-        InvalidPlanError: says which there are, and how late and invalid rows get one.
-    """
+    """Check that the query has an output; raise InvalidPlanError with the known ones and how to add late or invalid ones."""
     if tag in known:
         return
     kind = tag.split("_", maxsplit=1)[0]
@@ -104,17 +84,7 @@ def check_output(tag: str, known: Sequence[str]) -> None:
 
 
 def check_added(what: str, added: Sequence[pa.Field], there: Sequence[str], names: Names) -> None:
-    """Refuses columns beside the results that are called as one of them.
-
-    Args:
-        what: which method adds them, for errors.
-        added: the columns.
-        there: what keys and results are called.
-        names: how names compare.
-
-    Raises:
-        InvalidPlanError: says which, and what to do.
-    """
+    """Check that columns added by the method ``what`` have new names; raise InvalidPlanError otherwise."""
     for column in added:
         if names.find(column.name, there) is not None:
             raise InvalidPlanError(f"{what} adds a column {column.name!r}, the results have one already: rename it")

@@ -1,4 +1,4 @@
-"""Panes as an output of their own: what aggregates keep of the rows of a key and slice of time, instead of their results."""
+"""Tiles: partial aggregates of a key and time slice as an output, instead of results."""
 
 from __future__ import annotations
 
@@ -28,26 +28,17 @@ from panestream.windowing.triggers import EventTimeTrigger
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PanesResult(WindowedResult):
-    """The tiles of a windowed query, and its other outputs.
-
-    Attributes:
-        manifest: what each tile says of itself, as text.
-    """
+    """The tiles of a windowed query, and its other outputs. ``manifest`` is the description that each tile carries, as text."""
 
     manifest: str = field(default="")
 
     @cached_property
     def plan(self) -> WindowPlan:
-        """The frozen recipe of the query."""
         return replace(super().plan, constants={MANIFEST: self.manifest})
 
 
 def panes_of(windowed: WindowedEvents, aggregates: Sequence[recipes.Aggregate]) -> PanesResult:
-    """The tiles of some windows.
-
-    Raises:
-        InvalidPlanError: the windows are no slices of time; no aggregates; one whose partials cannot be kept.
-    """
+    """Return the tiles of time slices, or raise InvalidPlanError for other windows and for partials that cannot be stored."""
     _check_slices(windowed)
     keyed = windowed.keyed
     df, keys = keyed.source.df, keyed.key_schema
@@ -69,14 +60,14 @@ def panes_of(windowed: WindowedEvents, aggregates: Sequence[recipes.Aggregate]) 
     aggregation = Aggregation.build(declared, types, keys)
     asked = DeclaredAggregates(recipes_of_tiles(declared, aggregation), types, keys)
     operator = choose(windowed.windowing, asked)
-    # A partial of a type that Spark does not have is refused here, not when rows come.
+    # A partial of a type that Spark does not have is refused now, not when rows come.
     spark_schema(operator.result_schema)
     manifest = Manifest.of(windowed.windowing.assigner, keys.names, declared, aggregation).text()
     return PanesResult(windowed, operator, inputs, asked=asked, manifest=manifest)
 
 
 def _check_slices(windowed: WindowedEvents) -> None:
-    """Refuses windows that are no slices of time."""
+    """Refuse windows that are not time slices."""
     windowing, write = windowed.windowing, "write .window(TumblingEventTimeWindows.of('1 hour')).panes(...)"
     assigner = windowing.assigner
     reasons = why_not_aligned(assigner)

@@ -1,4 +1,4 @@
-"""A windowed query put together: its plan, the columns that go into it, and the operator over its rows."""
+"""A complete windowed query: its plan, its input columns, and the operator over its rows."""
 
 from __future__ import annotations
 
@@ -30,20 +30,18 @@ from panestream.spark.session import (
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PlannedQuery:
-    """What a windowed query is made of, and what Spark is given to run it.
+    """The parts of a windowed query, and the DataFrame that Spark runs.
 
     Attributes:
-        windowed: the windows over keyed rows.
-        operator: what computes them.
-        inputs: the columns that the operator takes, by their text.
+        inputs: the input columns of the operator, by their text.
         collated: results that are strings with a collation.
-        largest: of each window only so many rows; None: all.
-        firing: whether rows say which firing they come from.
+        largest: the limit of :meth:`WindowedResult.top`, or None.
+        firing: whether rows identify their firing.
         changes: whether rows are changes.
-        split: how distinct values are split into parts; None: they are not.
-        since: the seam with the history from which the stream starts; None: there is none.
+        split: how distinct values are split into parts, or None.
+        since: the seam with the history from which the stream starts, or None.
         ends: whether a run that ends closes all windows.
-        asked: what the query was asked for, in the rule's words; None: nothing that can be traced.
+        asked: the user's request before an operator was chosen, or None if it cannot be traced.
     """
 
     windowed: WindowedEvents
@@ -68,7 +66,7 @@ class PlannedQuery:
 
     @property
     def _grouped(self) -> bool:
-        """Whether there may be several key groups."""
+        """True if several key groups are possible."""
         return bool(self.windowed.keyed.keys) or self.split is not None
 
     @cached_property
@@ -79,7 +77,7 @@ class PlannedQuery:
         groups = 1
         if self._grouped:
             spark = self._df.sparkSession
-            # What a checkpoint keeps must not depend on the machine; a batch keeps nothing.
+            # The contents of a checkpoint must not depend on the machine. A batch does not have a checkpoint.
             groups = windowed.key_groups or chosen_partitions(spark) or 0
             groups = groups or (DEFAULT_GROUPS if self.is_streaming else default_parallelism(spark))
         event_time = None if source.event_time is None else text_of(self._df, source.event_time, "the event time")
@@ -118,7 +116,7 @@ class PlannedQuery:
 
     @cached_property
     def _order(self) -> tuple[list[Column], pa.Schema]:
-        """The columns that say in which order rows arrive; none where nothing depends on it."""
+        """The columns that order the arrival of rows, or none if nothing depends on it."""
         texts = self.windowed.keyed.source.order
         return order_of(self._df, texts if self.operator.capabilities.order_sensitive else ())
 
@@ -132,7 +130,7 @@ class PlannedQuery:
 
     @cached_property
     def _tasks(self) -> int | None:
-        """How many tasks take the key groups of a stream in turns; None: each has a task of its own."""
+        """The number of tasks that share the key groups of a stream, or None if each group has its own task."""
         if not self.is_streaming:
             return None
         tasks = self.windowed.tasks or known_cores(self._df.sparkSession)
@@ -140,17 +138,17 @@ class PlannedQuery:
 
     @cached_property
     def _data_frames(self) -> bool:
-        """Whether a stream is built over data frames; where it is started the checkpoint says so."""
+        """True if a stream is built over data frames; after ``start`` the checkpoint decides."""
         return self.is_streaming and wants_data_frames(self._df.sparkSession)
 
     @cached_property
     def _observed_as(self) -> str:
-        """What the counters are called: the input may have an operator of its own."""
+        """The name of the counters, which must differ from the name in an operator of the input."""
         return counters_name(self._df)
 
     @cached_property
     def _plan_run(self) -> WindowPlan:
-        """In a batch nothing is late: no whole rows need to cross the exchange for that."""
+        """The plan to run. In a batch no row is late, so the late output would only add whole rows to the exchange."""
         return self.plan if self.is_streaming else replace(self.plan, late_tag=None)
 
     @cached_property

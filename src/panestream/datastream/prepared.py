@@ -1,4 +1,4 @@
-"""A windowed query that is built before its input is there: for Spark's declarative pipelines."""
+"""Windowed queries that are built before their input exists, for Spark's declarative pipelines."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def prepare(
     streaming: bool = True,
     spark: SparkSession | None = None,
 ) -> PreparedQuery:
-    """Builds a query before its input is there, so that applying it to the input asks Spark nothing.
+    """Build a query before its input exists, so that Spark does not analyse anything when it is applied.
 
-    The query functions of Spark's declarative pipelines (``@dp.table``) may not look at a DataFrame: asking for its schema is
-    refused there, and a table of the pipeline may not exist yet. So ``prepare`` stands outside of them. It asks all there is to
-    ask over an empty DataFrame of these columns; no Spark job runs::
+    The query functions of Spark's declarative pipelines (``@dp.table``) may not inspect a DataFrame: reading its schema is
+    refused there, and a table of the pipeline may not exist yet. So call ``prepare`` outside of them. It analyses the query over
+    an empty DataFrame with these columns, without a Spark job::
 
         windows = pst.prepare(
             lambda clicks: pst.stream(clicks).assign_timestamps(...).key_by("user").window(...).aggregate(agg.count().alias("n")),
@@ -45,21 +45,18 @@ def prepare(
     and is applied to the rows of both, ``.main(views, clicks)``.
 
     Args:
-        build: given a DataFrame, returns what ``.aggregate``, ``.apply`` and their like return. Columns are named
-            (``"price"``, ``F.col("price")``): one of the DataFrame itself (``clicks.price``) belongs to no other. It goes into
-            ``pst.stream`` as it is: what filters rows or adds columns is done to the rows that the query is applied to.
-        schema: the columns of the rows to come, as DDL or as Spark's type. Rows may have more columns.
-        *others: of a query over two streams, those of the second DataFrame.
+        build: takes a DataFrame and returns the result of ``.aggregate``, ``.apply`` or a similar method. Refer to columns by
+            name (``"price"``, ``F.col("price")``), since ``clicks.price`` belongs to this DataFrame only. Pass it to
+            ``pst.stream`` unchanged, and filter or extend the rows that the query is applied to instead.
+        schema: the columns of the rows to come, as DDL or Spark type. Rows may have more columns.
+        *others: for a query over two streams, the columns of the second DataFrame.
         streaming: whether the rows will be a stream (a streaming table of a pipeline) or a batch (a materialized view).
-        spark: the session; None: the active one.
-
-    Returns:
-        What gives ``.main(rows)`` and ``.output(tag, rows)``.
+        spark: the session. The default is the active one.
 
     Raises:
         InvalidPlanError: ``build`` returns something else, uses columns of the DataFrame itself, or changes it before
-            ``pst.stream``; ``top`` on a stream.
-        PanestreamError: whatever the steps in ``build`` refuse.
+            ``pst.stream``. Also for ``top`` on a stream.
+        PanestreamError: any error of the steps in ``build``.
     """
     session = spark or SparkSession.active()
     kinds = tuple(spark_schema(schema_of(session, one)) for one in (schema, *others))
@@ -70,7 +67,7 @@ def prepare(
     prepared = PreparedQuery(result, kinds, _places(result, given))
     try:
         with asking():
-            # Asks all there is to ask; and shows what holds for this one DataFrame only.
+            # Performs all analysis by Spark, and reveals references to this one DataFrame.
             for tag in prepared.result.plan.tags:
                 rows = _together(prepared, [_rows_like(session, kind, streaming=streaming) for kind in kinds])
                 prepared.result.output_over(rows, tag, quiet=True).schema  # noqa: B018
@@ -85,11 +82,7 @@ def prepare(
 
 
 def _places(result: WindowedResult, given: Sequence[DataFrame]) -> tuple[int, ...]:
-    """Which of the DataFrames that ``build`` was given the query begins with: of two streams the left one and the right one.
-
-    Raises:
-        InvalidPlanError: it begins with others, which rows to come would not go through; or leaves one out.
-    """
+    """Return the positions of the left and right DataFrame of ``build`` in the query; refuse others, which rows would bypass."""
     source = result.windowed.keyed.source
     begins = [source.df] if source.united is None else [source.united.left, source.united.right]
     places = tuple(next((place for place, one in enumerate(given) if one is df), -1) for df in begins)
@@ -108,19 +101,16 @@ def _places(result: WindowedResult, given: Sequence[DataFrame]) -> tuple[int, ..
 
 
 def _rows_like(spark: SparkSession, schema: T.StructType, *, streaming: bool) -> DataFrame:
-    """An empty DataFrame that nobody reads."""
+    """Return an empty DataFrame for analysis only."""
     rows = spark.readStream.format("rate").load() if streaming else spark.range(0)
     return rows.select(*(F.lit(None).cast(field.dataType).alias(field.name) for field in schema))
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PreparedQuery(Shown):
-    """A query without its input. Made by :func:`prepare`; applying it runs no Spark job and needs no analysis.
+    """A query without its input, created by :func:`prepare`. Applying it needs neither a Spark job nor analysis.
 
-    Attributes:
-        result: the query over an empty DataFrame.
-        schemas: the columns that rows must have; of a query over two streams those of both.
-        places: of two streams, which of the two is the left one, and which the right one.
+    ``schemas`` are the columns that the rows of each stream must have, ``places`` the positions of the left and right stream.
     """
 
     result: WindowedResult
@@ -129,41 +119,27 @@ class PreparedQuery(Shown):
 
     @property
     def schema(self) -> T.StructType:
-        """The columns that rows must have; of a query over two streams those of the first DataFrame."""
+        """The columns that rows must have, or for two streams those of the first DataFrame."""
         return self.schemas[0]
 
     def main(self, rows: DataFrame, *others: DataFrame) -> DataFrame:
-        """The windows' results: key columns, window_start, window_end, results.
+        """Return the results for these rows, and for two streams ``others``: key columns, window_start, window_end, results.
 
-        A stream takes its settings from whoever starts it: in a pipeline ``configuration`` of the spec, or ``spark_conf`` of the
-        table. Warns where the session has others, as :attr:`WindowedResult.main` does.
-
-        Args:
-            rows: with the columns of the schema.
-            *others: of a query over two streams, the rows of the second, in the order of the schemas.
-
-        Raises:
-            InvalidPlanError: the rows of so many streams were not asked for.
+        A stream takes its settings from the starting session, in a pipeline ``configuration`` of the spec, or ``spark_conf`` of
+        the table. Warns as :attr:`WindowedResult.main` does for other settings. Raises InvalidPlanError without a DataFrame for
+        each schema.
         """
         return self.result.output_over(_together(self, [rows, *others]), MAIN)
 
     def output(self, tag: str, rows: DataFrame, *others: DataFrame) -> DataFrame:
-        """The rows of another output, e.g. late ones.
+        """Return another output for these rows, e.g. late ones; arguments and errors are as for :meth:`main`.
 
-        A table made of them is a query of its own that computes the operator once more, with a state of its own.
-
-        Args:
-            tag: the output's name.
-            rows: with the columns of the schema.
-            *others: as of :meth:`main`.
-
-        Raises:
-            InvalidPlanError: no such output; the rows of so many streams were not asked for.
+        A table made from it is a separate query that computes the operator again, with its own state.
         """
         return self.result.output_over(_together(self, [rows, *others]), tag)
 
     def explain(self) -> Explanation:
-        """How the query will run; see :meth:`WindowedResult.explain`."""
+        """Explain how the query will run; see :meth:`WindowedResult.explain`."""
         return self.result.explain()
 
     def _parts(self) -> Mapping[str, str]:
@@ -175,11 +151,7 @@ def _counted(streams: int) -> str:
 
 
 def _together(prepared: PreparedQuery, rows: Sequence[DataFrame]) -> DataFrame:
-    """The rows of all DataFrames as the query takes them.
-
-    Raises:
-        InvalidPlanError: there are more or less than schemas.
-    """
+    """Return the rows of all DataFrames as input of the query; raise InvalidPlanError unless there is one for each schema."""
     if len(rows) != len(prepared.schemas):
         raise InvalidPlanError(
             f"the query was prepared for {_counted(len(prepared.schemas))}, and is applied to {_counted(len(rows))}: give as "

@@ -1,4 +1,4 @@
-"""What a windowed query gives: its outputs, and the ways to run it."""
+"""The outputs of a windowed query, and the methods that run it."""
 
 from __future__ import annotations
 
@@ -70,30 +70,31 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
     """The outputs of a windowed query: main, late rows, invalid rows, side outputs."""
 
     def with_firing(self) -> WindowedResult:
-        """Adds to each row of ``main`` which firing of its window it comes from.
+        """Add columns to ``main`` that identify the firing of each row.
 
-        Columns: ``firing``, one of ``early`` (before the window's end), ``on_time`` (time reached the end) and ``late`` (a row
-        came after it); ``firing_number``, 0 for the first that was emitted for the key and window; ``is_last``, true where no
-        other can follow. (A window without a row that says so may still have had its last.)
+        ``firing`` is ``early`` (before the window's end), ``on_time`` (time reached the end) or ``late`` (a row came after it).
+        ``firing_number`` is 0 for the first firing that was emitted for the key and window. ``is_last`` is true if no other
+        firing can follow; a window can end without such a row.
 
-        A columnar operator emits a window once in a micro-batch, and numbers that. The row operator numbers every single firing
-        (all rows that it gave have its number); of the global window, which has no end, all are early.
+        A columnar operator emits and numbers a window once per micro-batch. The row operator numbers every firing, and all rows
+        of a firing share its number. Firings of the global window, which never ends, are all early.
 
         Raises:
-            InvalidPlanError: the operator cannot tell; a column has such a name; or with :meth:`top`.
+            InvalidPlanError: the operator does not track firings, a column has such a name, or :meth:`top` is used.
         """
         self._check_firings("with_firing", self.operator.capabilities.no_firings, FIRING_COLUMNS)
         return replace(self, firing=True)
 
     def changelog(self) -> WindowedResult:
-        """Makes the rows of ``main`` changes, for a MERGE by key and window; adds the column ``op``.
+        """Turn the rows of ``main`` into changes for a MERGE by key and window, and add the column ``op``.
 
-        ``insert``: the first result of a key and window. ``update_before``, directly ahead of ``update_after``: a result that
-        took the place of another, as it was and as it is. ``delete``: it is gone (sessions that merged). The last results rest
-        in the state while their windows may fire again. :class:`~panestream.MergeSink` writes such rows to a table.
+        ``insert`` is the first result of a key and window. ``update_before`` is a replaced result and comes directly ahead of its
+        replacement, ``update_after``. ``delete`` removes the result of a session that merged into another. The state keeps the
+        last result of each window while the window may fire again. :class:`~panestream.MergeSink` writes such rows to a table.
 
         Raises:
-            InvalidPlanError: the operator cannot tell; a column has such a name; a purging trigger; or with :meth:`top`.
+            InvalidPlanError: the operator cannot emit changes, a column has this name, the trigger purges, or :meth:`top` is
+                used.
         """
         self._check_firings("changelog", self.operator.capabilities.no_changelog, (OP_COLUMN,))
         return replace(self, changes=True)
@@ -115,7 +116,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             raise InvalidPlanError(f"{what} looks at whole results in a key group, where split_distinct has parts: leave out one")
 
     def top(self, n: int, by: str) -> WindowedResult:
-        """Of each window only the ``n`` rows with the largest ``by`` (a result's name), with their ``rank`` (1 first).
+        """Keep, for each window, only the ``n`` rows with the largest result ``by``, and add their ``rank`` (1 first).
 
         Ties go to the smaller key. On a stream use :meth:`start`, which ranks each window when it fires; :attr:`main` cannot.
         """
@@ -142,41 +143,29 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
 
     @property
     def main(self) -> DataFrame:
-        """The windows' results, an ordinary DataFrame: key columns, window_start, window_end, results.
+        """The results as a DataFrame with key columns, window_start, window_end and results.
 
-        Streaming: append mode; a row comes in the micro-batch whose rows move the watermark past the window's end. Set
-        ``spark.sql.shuffle.partitions`` to the number of key groups, and the RocksDB state store; :meth:`start` does both. Late
-        rows and the watermark are in the query's progress, ``observedMetrics["panestream"]``. A checkpoint is tied to its number
-        of key groups, which is not known here: where it was born with another one, the query fails and says
-        ``.options(key_groups=n)``. Nor is known that it was begun on Spark 4.0: to go on with it on a later version, first
+        A stream is in append mode: a row is emitted in the micro-batch whose rows move the watermark past the window's end. Late
+        rows and the watermark are in the query's progress, ``observedMetrics["panestream"]``. Set
+        ``spark.sql.shuffle.partitions`` to the number of key groups, and use the RocksDB state store; :meth:`start` does both.
+        Warns (:class:`~panestream.errors.PanestreamWarning`) if settings would make the stream slow, with the lines to set.
+
+        A checkpoint is tied to its number of key groups, which is unknown here. If it was created with another number, the query
+        fails and asks for ``.options(key_groups=n)``. To continue a checkpoint of Spark 4.0 on a later version, first call
         ``spark.conf.set("panestreamDataFrames", "true")``.
-
-        Warns (:class:`~panestream.errors.PanestreamWarning`) where the session's settings would make the stream slow, with the
-        lines to set.
         """
         return self._output(MAIN, self._df)
 
     def output(self, tag: str) -> DataFrame:
-        """The rows of one output as a DataFrame of its own.
+        """Return the rows of one output as a DataFrame; see :attr:`main` for the settings that a stream needs.
 
-        Several of them in several queries compute the operator several times: :meth:`start` serves all from one. See
-        :attr:`main` for the settings that a stream needs.
-
-        Raises:
-            InvalidPlanError: no such output; or ``top`` on a stream.
+        Each query over it computes the operator again, whereas :meth:`start` computes it once for all outputs. Raises
+        InvalidPlanError if the output does not exist, or for ``main`` of a stream with ``top``.
         """
         return self._output(tag, self._df)
 
     def output_over(self, rows: DataFrame, tag: str, *, quiet: bool = False) -> DataFrame:
-        """The rows of one output of the same query over other rows with these columns, for :func:`panestream.prepare`.
-
-        From the second call on it asks Spark nothing but settings.
-
-        Args:
-            rows: the rows.
-            tag: the output's name.
-            quiet: without a warning about the session's settings.
-        """
+        """Return one output of the same query over other rows, for :func:`panestream.prepare`; ``quiet`` omits warnings."""
         return self._output(tag, rows, quiet=quiet)
 
     def _output(self, tag: str, rows: DataFrame, *, quiet: bool = False) -> DataFrame:
@@ -204,7 +193,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
                 + "\nresult.start(main=...) sets all that for its query alone; a pipeline's "
                 "spec has a place for them, `configuration`"
             )
-        # Who reads the output for late rows is not known here: it is another query.
+        # Another query reads the output for late rows, so its readers are unknown here.
         kept = plan.late_tag is not None
         return output(observed(operated, plan, self._observed_as, late_kept=kept), plan, tag)
 
@@ -225,68 +214,66 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         on_progress: Callable[[BatchProgress], Any] | None = None,
         **sinks: Sink,
     ) -> spark_query.RunningQuery:
-        """Starts one streaming query that computes the operator once per micro-batch and serves every sink.
+        """Start one streaming query that computes the operator once per micro-batch and writes to every sink.
 
-        A micro-batch that is run again takes the place of what it wrote before, as far as the sinks can (:meth:`Sink.guarantee`);
-        one that is only at least once warns. Of two copies of a query on one checkpoint the one started later goes on.
+        A repeated micro-batch replaces its earlier output if the sink supports that (:meth:`Sink.guarantee`). A sink that is only
+        at-least-once warns. If two copies of a query use one checkpoint, the copy that started later continues.
 
         Args:
-            outputs: a sink for each output, by its name: ``{"main": ParquetSink("out/main"), "late": ...}``. An output without a
-                sink is computed and dropped, and a warning says so.
-            checkpoint: a directory; belongs to this plan from then on. Its number of key groups is taken, unless the query has
-                one of its own (``.options(key_groups=n)``).
-            trigger: when micro-batches run: ``"availableNow"`` (default: all that is there, then the query ends), ``"once"`` (the
-                same in one micro-batch), or how often, e.g. ``"10 seconds"``, without end. Spark's own arguments do as well:
-                ``{"processingTime": "10 seconds"}``.
-            processing_time: how often micro-batches run, e.g. ``"10 seconds"``: the same as ``trigger="10 seconds"``.
-            name: of the query, for Spark's UI.
-            savepoint: a folder that :func:`panestream.savepoint` made: the query goes on with its state, on a checkpoint that is
-                new. It has the savepoint's number of key groups, unless it has one of its own. What may have changed meanwhile
-                is told in docs/how-to/savepoints.md. Needed until the first micro-batch is committed; given again later,
-                it is not read. The sources begin where the savepoint ends: files that were read are left out; a stream of
-                Kafka or Delta must have the savepoint's :meth:`~panestream.state.Savepoint.source_options`. In places that the
-                old query wrote to, the outputs go on as if it were that one, which learns of it and publishes nothing more.
-            source_offsets: with ``savepoint``, where the sources begin: ``"savepoint"``, where it ends, which is checked; or
-                ``"job"``, where their own options say, and nothing is checked or left out.
-            allow_incomplete: whether aggregates may be new that know, of windows which are open in the savepoint, the rows from
-                now on only, with no ``agg.complete`` of them in the results that says so.
-            migrate: with ``savepoint``: functions that make new values of old ones, where code of yours keeps others than it did.
-                ``"accumulator"``: of an :class:`AggregateFunction` (which may be another one), or what ``reduce`` keeps; with
-                ``accumulator_type`` it is given a named tuple of the old columns, or the value where there was one.
-                ``"state:NAME"``: the state of a trigger or function whose descriptor is called so, as Python keeps it (of list
-                state a list, of map state a dict).
-            fire_at_end: with ``availableNow`` or ``once``: when all that is available has been read, that counts for silence
-                without end: open windows fire and close, in a micro-batch of their own while ``await_termination`` waits. The
-                watermark stays at the end of the last of them: rows before it are late in the next run. For a checkpoint that is
-                begun so. If it is broken off, the next run goes on.
-            on_progress: called on the driver after each micro-batch with a :class:`BatchProgress`; an exception fails the query.
-                Through Spark Connect it is called in the client, about a second later; an exception stops the query, which may
-                have done some micro-batches more by then, and ``await_termination`` raises it.
-            *places: none; sinks are given by the name of their output.
-            **sinks: outputs whose names are not options, for short: ``main=ParquetSink(...)``.
+            outputs: a sink for each output, e.g. ``{"main": ParquetSink("out/main"), "late": ...}``. An output without a sink is
+                computed and dropped, with a warning.
+            checkpoint: a directory, which belongs to this plan from then on. Its number of key groups is used unless the query
+                sets its own (``.options(key_groups=n)``).
+            trigger: when micro-batches run. ``"availableNow"`` (default) reads all available rows and ends, ``"once"`` does the
+                same in one micro-batch, and e.g. ``"10 seconds"`` runs at that interval without end. Spark's arguments work too,
+                e.g. ``{"processingTime": "10 seconds"}``.
+            processing_time: the interval of micro-batches, e.g. ``"10 seconds"``. The same as ``trigger="10 seconds"``.
+            name: the name of the query in Spark's UI.
+            savepoint: a folder made by :func:`panestream.savepoint`, whose state the query restores into a new checkpoint. The
+                query takes its number of key groups unless it sets its own; docs/how-to/savepoints.md lists the allowed changes.
+                Needed until the first micro-batch is committed, and not read afterwards. Sources begin at the end of the
+                savepoint: files that were read are skipped, and a Kafka or Delta stream must use its
+                :meth:`~panestream.state.Savepoint.source_options`. Outputs continue in the old query's places as if they belonged
+                to it; the old query is fenced off and publishes nothing more.
+            source_offsets: where sources begin with ``savepoint``. ``"savepoint"`` means its end, which is checked. ``"job"``
+                means the sources' own options, without checks or skipping.
+            allow_incomplete: accept new aggregates that, in windows open in the savepoint, cover only rows from now on, even if
+                no ``agg.complete`` in the results marks them.
+            migrate: with ``savepoint``, functions that convert old values after user code changed its state. ``"accumulator"``
+                converts accumulators of an :class:`AggregateFunction` (which may be a different function) or of ``reduce``. With
+                ``accumulator_type`` it gets a named tuple of the old columns, or the value of a single column. ``"state:NAME"``
+                converts the state of a trigger or function with that descriptor name, as a Python object (a list for list state,
+                a dict for map state).
+            fire_at_end: with ``availableNow`` or ``once``, treat the end of the available data as endless silence. Open windows
+                fire and close in a separate micro-batch while ``await_termination`` waits. The watermark stays at the end of the
+                last window, so earlier rows are late in the next run. The checkpoint must be created with it. The next run
+                completes an interrupted one.
+            on_progress: called on the driver with a :class:`BatchProgress` after each micro-batch. An exception fails the query.
+                Through Spark Connect it is called in the client about a second later. An exception then stops the query, possibly
+                some micro-batches later, and ``await_termination`` raises it.
+            *places: not accepted, since sinks are passed by the name of their output.
+            **sinks: outputs whose names are not options, in short form, e.g. ``main=ParquetSink(...)``.
 
-        Warns (:class:`~panestream.errors.PanestreamWarning`) where the session was started without a setting that makes small
-        micro-batches slow, which can be set nowhere else.
-
-        Warns (the same, once) in the first micro-batch that drops late rows: those of a query without an output for them, or
-        with one that no sink takes. How many there were in each micro-batch is in :attr:`RunningQuery.recent_progress`, and in
-        Spark's own progress, ``observedMetrics["panestream"]``. Through Spark Connect the warning comes while
-        ``await_termination`` waits, or at ``stop``.
+        Warns (:class:`~panestream.errors.PanestreamWarning`) if the session was started without a setting that keeps small
+        micro-batches fast and that cannot be set later. Also warns once, in the first micro-batch that drops late rows, if the
+        query sends late rows to no sink. Their number per micro-batch is in :attr:`RunningQuery.recent_progress` and in Spark's
+        progress, ``observedMetrics["panestream"]``. Through Spark Connect that warning appears while ``await_termination`` waits,
+        or at ``stop``.
 
         Raises:
-            InvalidPlanError: a batch DataFrame, an unknown output, a trigger that Spark has not.
-            PlanMismatchError: the checkpoint belongs to another plan; the query cannot take over the savepoint's state.
-            CheckpointError: there is no such savepoint; the checkpoint did not begin with it; a source cannot begin where it
-                ends; the old query went on in the same places after it, or a newer one succeeded this one there; the checkpoint
-                was begun without ``fire_at_end``, or without a clock where one is needed.
-            InvalidPlanError: ``availableNow`` with windows of processing time, which Spark would never end; ``fire_at_end`` of a
-                query that does not end, or of windows whose end no clock knows.
-            SinkError: a sink's place belongs to another query or has lost what it held, or two outputs have one place.
-            StateDamagedError: a marker in the checkpoint or in a sink's place cannot be read; names the file.
-            StateFormatError: a newer panestream wrote it.
-            FencedError: another copy of the query was started in the same moment.
-            EnvironmentNotReadyError: Spark 4.0, or a checkpoint that was begun on it, without pandas; a checkpoint of a later
-                version on 4.0.
+            InvalidPlanError: the DataFrame is a batch, an output is unknown, or Spark does not have the trigger. Also for
+                ``availableNow`` with processing-time windows, which Spark would never end, and for ``fire_at_end`` if the query
+                does not end or no clock determines the end of its windows.
+            PlanMismatchError: the checkpoint belongs to another plan, or the query cannot take over the savepoint's state.
+            CheckpointError: the savepoint does not exist, the checkpoint did not start from it, or a source cannot begin at its
+                end. Also if the old query continued in the same places after the savepoint, or a newer query succeeded it there.
+                Also if the checkpoint was created without ``fire_at_end`` or without a clock that the query needs.
+            SinkError: a sink's place belongs to another query or has lost its contents, or two outputs share a place.
+            StateDamagedError: a marker in the checkpoint or in a sink's place cannot be read. Names the file.
+            StateFormatError: a newer panestream wrote the checkpoint.
+            FencedError: another copy of the query was started at the same moment.
+            EnvironmentNotReadyError: pandas is missing on Spark 4.0 or for a checkpoint created there, or 4.0 gets a checkpoint
+                of a later version.
         """
         if not self.is_streaming:
             raise InvalidPlanError("start is for streams; this DataFrame is a batch: use result.run(main=...) or result.main")
@@ -312,7 +299,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         return self._started(request)
 
     def _started(self, request: StartRequest) -> spark_query.RunningQuery:
-        """Start the query, after a change of the plan if trigger, savepoint or checkpoint need one."""
+        """Start the query, first changing the plan if the trigger, savepoint or checkpoint requires it."""
         ends = self.plan.watermark.closes_after is not None and ends_by_itself(request.trigger)
         if ends != self.ends:
             return replace(self, ends=ends)._started(request)  # noqa: SLF001 - its own
@@ -325,7 +312,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         if seam != self.since:
             return replace(self, since=seam)._started(request)  # noqa: SLF001 - its own
         if isinstance(saved, Savepoint):
-            # Last, for the plan that runs: it may cost a Spark job, and it warns.
+            # Checked last, on the plan that runs, since it may cost a Spark job and it warns.
             saved = replace(saved, migrate=request.migrate)
             check_start(saved, self.plan, allow_incomplete=request.allow_incomplete)
             Sources.of(replace(saved.birth, own_position=request.own_position), checkpoint).check(self._df)
@@ -351,12 +338,12 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             of_checkpoint = error.changed.get(KEY_GROUPS, (None, None))[0]
             if of_checkpoint is None or chosen:
                 raise
-        # Nobody asked for another number: the checkpoint's is taken, whatever the session was set to since.
+        # The query did not set a number, so the checkpoint's is used, whatever the session's settings are now.
         return self._with_groups(int(of_checkpoint))._started(request)  # noqa: SLF001 - its own
 
     @property
     def _of_batch(self) -> list[str]:
-        """The outputs of a batch, of which no row is late."""
+        """The outputs of a batch, which never has late rows."""
         return [tag for tag in self.plan.tags if tag not in self.plan.late_tags]
 
     def _with_groups(self, groups: int) -> WindowedResult:
@@ -373,35 +360,31 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         position: Positions = None,
         **sinks: Sink,
     ) -> Savepoint:
-        """Computes the rows of before this stream, and makes the savepoint that the stream starts from: history first.
+        """Compute the history before this stream, and write and return the savepoint that the stream starts from.
 
-        The windows, aggregates and watermark are those of the stream; the rows of history are taken in at once, as a batch: none
-        of them is late. Windows that have ended by the watermark which history brings fire, and go to the sinks; what is
-        open rests in the savepoint. So what history emits and what the stream emits that starts from it (:meth:`start` with
-        ``savepoint=path``) are together what the stream would have emitted, had it read history itself.
+        History uses the windows, aggregates and watermark of the stream. It is read at once, as a batch without late rows.
+        Windows that end by its watermark fire into the sinks, and open windows go into the savepoint. A stream that starts from
+        it (:meth:`start` with ``savepoint=path``) completes the output as if it had read history itself.
 
         Args:
-            history: a batch with the columns of the stream, of the same types; others are left out. Of two streams the history of
-                each, ``(views, clicks)``, the left one first: of one that has none an empty DataFrame with its columns.
-            path: a folder that holds nothing yet.
+            history: a batch with the columns and types of the stream. Other columns are ignored. For two streams a pair, the left
+                one first, e.g. ``(views, clicks)``. For a stream without history pass an empty DataFrame with its columns.
+            path: an empty or new folder.
             outputs: sinks for the outputs of history, by name. They may be the stream's own.
-            until: the seam, where history and the stream overlap: rows of history with an event time at or after it are left
-                out, and the stream leaves out those before it (``history_rows`` of the progress counts them). ISO 8601, or a
-                ``datetime``; without a zone: UTC. None: all rows of history are taken, and all of the stream.
-            position: of Kafka, where the stream goes on: the first offset of each partition that is not in history, by topic
-                (``{"clicks": {"0": 23}}``), of two streams one for each. Then ``start`` refuses a stream that begins elsewhere.
-                None: nothing is checked.
-            **sinks: outputs whose names are not options, for short.
-
-        Returns:
-            The savepoint.
+            until: the seam between overlapping history and stream. Rows of history at or after this event time are skipped, and
+                so are earlier rows of the stream (counted as ``history_rows`` in the progress). ISO 8601 or a ``datetime``, in
+                UTC by default. Without it all rows of both are read.
+            position: for Kafka, the first offset of each partition that is not in history, by topic (``{"clicks": {"0": 23}}``).
+                For two streams one for each. ``start`` then refuses a stream that begins elsewhere. By default nothing is
+                checked.
+            **sinks: outputs whose names are not options, in short form.
 
         Raises:
-            InvalidPlanError: columns are missing or of another type; the windows or the trigger go by the clock; a Column of
-                the stream's own DataFrame was used (``F.col('name')`` belongs to none); an unknown output.
-            CheckpointError: the folder holds something.
-            SinkError: a sink's place belongs to another query, or two outputs have one place.
-            PanestreamError: what went wrong in the workers, as :meth:`RunningQuery.await_termination` raises it.
+            InvalidPlanError: columns are missing or have another type, the windows or the trigger use processing time, a Column
+                of the stream's own DataFrame was used (``F.col('name')`` works), or an output is unknown.
+            CheckpointError: the folder is not empty.
+            SinkError: a sink's place belongs to another query, or two outputs share a place.
+            PanestreamError: a failure in the workers, as :meth:`RunningQuery.await_termination` raises it.
         """
         if not self.is_streaming:
             raise InvalidPlanError(
@@ -438,17 +421,11 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
 
     @takes_outputs
     def run(self, *places: Never, outputs: Mapping[str, Sink] | None = None, **sinks: Sink) -> None:
-        """Batch: compute the operator once and write every output to its sink.
+        """Compute the operator over a batch once and write every output to its sink, e.g. ``run(main=ParquetSink(...))``.
 
-        Args:
-            *places: none; sinks are given by the name of their output.
-            outputs: a sink for each output, by its name.
-            **sinks: the same, for short: ``main=ParquetSink(...)``.
-
-        Raises:
-            InvalidPlanError: a streaming DataFrame, an unknown output.
-            SinkError: a sink's place belongs to another query, or two outputs have one place.
-            PanestreamError: what went wrong in the workers, as :meth:`RunningQuery.await_termination` raises it.
+        ``outputs`` and ``sinks`` have the sinks by the name of their output; ``places`` are not accepted. Raises InvalidPlanError
+        for a stream or an unknown output, SinkError if a sink's place belongs to another query or two outputs share a place, and
+        a failure in the workers as :meth:`RunningQuery.await_termination` does.
         """
         if self.is_streaming:
             raise InvalidPlanError("run is for batches; this DataFrame is a stream: use result.start(checkpoint=..., main=...)")
@@ -467,20 +444,21 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
                 operated.unpersist()
 
     def trace(self, *, key: Any = ANY, most_rows: int = MOST_ROWS, rows_per_batch: int | None = None) -> Trace:
-        """Batch: what becomes of every row and window, for :func:`panestream.tools.why` and :func:`panestream.tools.timeline`.
+        """Trace every row and window of a batch, for :func:`panestream.tools.why` and :func:`panestream.tools.timeline`.
 
-        The rows are brought to the driver, in the order of :meth:`DataStream.arrival_order` (without one: as Spark hands them
-        over), and taken in by the row operator. In a batch no row is late.
+        The rows are collected on the driver and processed by the row operator, in the order of :meth:`DataStream.arrival_order`
+        or else as Spark returns them. A batch does not have late rows.
 
         Args:
-            key: only rows of this key: a value, of several key columns a tuple.
-            most_rows: more rows are refused.
-            rows_per_batch: instead of a batch, as a stream would have them in micro-batches of so many rows, with the query's
-                watermark: rows may be late, and what has not ended stays open. Not together with ``key``.
+            key: trace only rows of this key, which is a value, or a tuple for several key columns.
+            most_rows: the largest number of rows that is accepted.
+            rows_per_batch: process the rows as a stream would, in micro-batches of this many rows with the query's watermark.
+                Rows may then be late, and windows may stay open. Not together with ``key``.
 
         Raises:
-            InvalidPlanError: a streaming DataFrame; several kinds of windows; more rows than that, says how to ask for fewer.
-            WindowFunctionError: a function of yours raised.
+            InvalidPlanError: the DataFrame is a stream, there are several kinds of windows, or there are too many rows. The
+                message explains how to select fewer.
+            WindowFunctionError: a user function raised.
         """
 
         def plan_of(operator: OperatorSpec) -> WindowPlan:
@@ -490,15 +468,10 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
 
     @takes_outputs
     def explain(self, *, outputs: Mapping[str, Sink] | None = None, **sinks: Sink) -> Explanation:
-        """How the query will run: operator, panes, state, exchange, and why.
+        """Return a printable explanation of how the query will run: operator, panes, state, exchange, and the reasons.
 
-        Args:
-            outputs: sinks as :meth:`start` and :meth:`run` take them: then also where each output goes, and of a stream how
-                often a row arrives there where a micro-batch is run again. Nothing is opened or made.
-            **sinks: the same, for short.
-
-        Returns:
-            A string for ``print``, which a console or a notebook shows as it is read.
+        With sinks as for :meth:`start` and :meth:`run`, it also shows the place of each output and, for a stream, how often a row
+        may be written if a micro-batch is repeated. Nothing is opened or created.
         """
         chosen = chosen_partitions(self._df.sparkSession)
         reduced = not self.is_streaming and reducible(self.plan)
@@ -513,7 +486,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         return Explanation(explain_plan(self.plan, **how))
 
     def _instead_of(self, name: str) -> str | None:
-        """What to write for an output that was taken for an attribute, or None if it is none."""
+        """Return the correct call for an output that was accessed as an attribute, or None if it is not an output."""
         windowed = self.windowed
         if name in (windowed.late_tag, windowed.keyed.source.invalid_tag, *windowed.side_outputs):
             return f"that is an output: write result.output({name!r})"
@@ -527,7 +500,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
     def _sinks(
         self, method: str, outputs: Mapping[str, Sink] | None, keywords: Mapping[str, Sink], options: Mapping[str, object]
     ) -> dict[str, Sink]:
-        """Return the sinks by output, checked."""
+        """Return the checked sinks by output."""
         if not outputs and not keywords:
             raise InvalidPlanError("name at least one sink, e.g. main=ParquetSink('out/main')")
         return sinks_of(method, outputs, keywords, options, self.plan.tags)

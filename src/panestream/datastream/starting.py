@@ -1,4 +1,4 @@
-"""When micro-batches run: what users write, from PySpark's habits and others, as what Spark's ``trigger`` takes."""
+"""Arguments of ``start``: triggers converted for Spark, checks, and warnings."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ _NEVER_ENDS = (
     "the data say when they came; or run it as a batch, where the end of the input closes all windows"
 )
 SPARKS_NAMES = (*_KINDS, *_REFUSED)
-"""What the arguments of ``DataStreamWriter.trigger`` are called."""
+"""The names of the arguments of ``DataStreamWriter.trigger``."""
 _KNOWN = (
     "'availableNow' (all that is there, then the query ends; the default), 'once' (the same in one micro-batch), '10 seconds' (a "
     "micro-batch every so often, without end); or as Spark has it, {'availableNow': True}, {'once': True}, "
@@ -51,14 +51,10 @@ _KNOWN = (
 
 
 def spark_trigger(trigger: object, processing_time: object = None) -> dict[str, Any]:
-    """Return the arguments of Spark's ``trigger``.
+    """Return the arguments of Spark's ``trigger``, for ``trigger`` or for an interval of micro-batches.
 
-    Args:
-        trigger: ``"availableNow"``, ``"once"``, a duration, or Spark's own arguments by name; None is ``availableNow``.
-        processing_time: how often micro-batches run, or None.
-
-    Raises:
-        InvalidPlanError: it is none of these, or both were given.
+    ``trigger`` is ``"availableNow"``, ``"once"``, a duration, or Spark's own arguments by name; None is ``availableNow``. Raises
+    InvalidPlanError for anything else, or if both are given.
 
     >>> spark_trigger(None), spark_trigger("availableNow"), spark_trigger({"once": True})
     ({'availableNow': True}, {'availableNow': True}, {'once': True})
@@ -108,7 +104,7 @@ def _of_mapping(trigger: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _interval(duration: str | timedelta, trigger: object) -> str:
-    """As Spark takes it: it counts milliseconds."""
+    """Return the duration as Spark accepts it, in whole milliseconds."""
     try:
         micros = to_micros(duration.removeprefix("interval ") if isinstance(duration, str) else duration, "trigger")
     except InvalidDurationError as error:
@@ -124,19 +120,9 @@ def _wrong(trigger: object) -> InvalidPlanError:
 
 @dataclass(frozen=True)
 class StartRequest:
-    """What a user asks of ``start``, checked.
+    """The checked arguments of ``start``.
 
-    Attributes:
-        sinks: the sinks by output.
-        checkpoint: the directory of the checkpoint.
-        trigger: the arguments of Spark's trigger.
-        name: the name of the query, or None.
-        savepoint: the folder of a savepoint, or None.
-        own_position: whether sources begin where their own options say, not where the savepoint ends.
-        allow_incomplete: whether new aggregates may begin with windows that are open in the savepoint.
-        migrate: functions that make new accumulators and states of those in the savepoint.
-        fire_at_end: whether open windows fire when all available input was read.
-        on_progress: called after each micro-batch, or None.
+    ``own_position`` means that sources begin at their own options instead of the end of the savepoint.
     """
 
     sinks: Mapping[str, Sink]
@@ -152,11 +138,7 @@ class StartRequest:
 
 
 def reads_own_offsets(source_offsets: object) -> bool:
-    """Return whether sources begin where their own options say.
-
-    Raises:
-        InvalidPlanError: it is neither ``"savepoint"`` nor ``"job"``.
-    """
+    """Return whether sources begin at their own options; raise InvalidPlanError unless it is ``"savepoint"`` or ``"job"``."""
     if source_offsets not in ("savepoint", "job"):
         raise InvalidPlanError(
             "source_offsets is 'savepoint' (sources begin where the savepoint ends) or 'job' (where their own options say), got "
@@ -166,21 +148,12 @@ def reads_own_offsets(source_offsets: object) -> bool:
 
 
 def ends_by_itself(when: Mapping[str, Any]) -> bool:
-    """Whether a query with this trigger of Spark's ends when it has read all there is."""
+    """Return whether a query with these arguments of Spark's trigger ends when it has read all available rows."""
     return "processingTime" not in when
 
 
 def check_ending(plan: WindowPlan, when: Mapping[str, Any], *, fire_at_end: bool) -> None:
-    """Refuses a query that is to end and cannot, or to close its windows at an end that it has not.
-
-    Args:
-        plan: the query.
-        when: the arguments of Spark's trigger.
-        fire_at_end: whether windows are to close at the end.
-
-    Raises:
-        InvalidPlanError: says what to do.
-    """
+    """Check that a query that should end can end, and that ``fire_at_end`` has an end; raise InvalidPlanError otherwise."""
     by_clock = plan.operator.capabilities.uses_processing_time and plan.processing_time is None
     if by_clock and when.get("availableNow"):
         raise InvalidPlanError(_NEVER_ENDS)
@@ -204,11 +177,7 @@ def check_ending(plan: WindowPlan, when: Mapping[str, Any], *, fire_at_end: bool
 
 
 def check_no_place(method: str, places: Sequence[object]) -> None:
-    """Refuses sinks that were given without the name of their output.
-
-    Raises:
-        InvalidPlanError: says what to write.
-    """
+    """Refuse sinks that were passed without the name of their output, with an InvalidPlanError."""
     if places:
         first = places[0]
         sink = repr(first) if isinstance(first, Sink) else f"pst.ParquetSink({first!r})"
@@ -217,11 +186,7 @@ def check_no_place(method: str, places: Sequence[object]) -> None:
 
 
 def check_sink(tag: str, sink: object) -> Sink:
-    """Return the sink of an output.
-
-    Raises:
-        SinkError: it is not a sink; says what to write.
-    """
+    """Return the sink of an output, or raise SinkError if it is not a sink."""
     if not isinstance(sink, Sink):
         instead = f": write {tag}=pst.ParquetSink({sink!r})" if isinstance(sink, (str, Path)) else ""
         raise SinkError(f"the sink of {tag!r} must be one of panestream's (ParquetSink, TableSink, …), got {sink!r}{instead}")
@@ -229,7 +194,7 @@ def check_sink(tag: str, sink: object) -> Sink:
 
 
 def warn_of_missing_sinks(tags: Sequence[str], sinks: Iterable[str], method: str) -> None:
-    """Warns of outputs that no sink takes, main among them."""
+    """Warn of outputs without a sink, ``main`` included."""
     missing = [tag for tag in tags if tag not in sinks]
     if missing:
         rows = f"the output {missing[0]!r} has" if len(missing) == 1 else f"the outputs {', '.join(map(repr, missing))} have"
@@ -247,10 +212,7 @@ def warn_of_birth(spark: SparkSession) -> None:
 
 
 def warn_of_stale_rows(windowing: WindowSpec, operator: OperatorSpec, sinks: Mapping[str, Sink], *, changes: bool) -> None:
-    """Warns where rows of sessions that have grown since would stay beside those of the longer ones.
-
-    A session that fires, and then takes a row, is another window: nothing replaces the row of the shorter one but a changelog.
-    """
+    """Warn if the sink keeps rows of sessions that fire and then grow, which only a changelog replaces."""
     sink = sinks.get(MAIN)
     if sink is None or not sink.keeps_last or changes or not isinstance(windowing.assigner, MergingWindowAssigner):
         return

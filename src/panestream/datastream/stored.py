@@ -1,4 +1,4 @@
-"""Stored panes, read: windows put together from tiles, and answers as of an instant."""
+"""Stored tiles: longer windows and point-in-time answers computed from them."""
 
 from __future__ import annotations
 
@@ -37,13 +37,7 @@ from panestream.windowing.time import Duration, format_duration, to_micros
 
 @dataclass(frozen=True, slots=True)
 class RawRows:
-    """The rows that tiles are made of.
-
-    Attributes:
-        df: the rows.
-        event_time: where their event time is.
-        unit: of one that is a number.
-    """
+    """The rows that tiles were made from. ``unit`` is the unit of a numeric event time."""
 
     df: DataFrame
     event_time: str | Column
@@ -52,16 +46,16 @@ class RawRows:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class StoredPanes(Shown):
-    """Tiles that a query with :meth:`WindowedStream.panes` wrote, to be put together; :func:`from_panes` makes it.
+    """Stored tiles of a query with :meth:`WindowedStream.panes`; :func:`from_panes` creates it.
 
     Attributes:
         tiles: the tiles.
-        slices: the windows whose partials they are.
+        slices: the windows of the tiles.
         aggregation: what to compute, over the keys of the tiles.
         until: the end of the last slice that has a tile, in microseconds.
-        rows: the rows that tiles are made of; None: there are tiles alone.
-        partitions: how many tasks read; None: as many as run at a time.
-        few: whether the tiles lie in files and are so few that one task reads them sooner than a shuffle deals them out.
+        rows: the rows that the tiles were made from, or None if there are only tiles.
+        partitions: the number of reading tasks, or None for as many as run at a time.
+        few: whether the tiles are in files and few enough for one task to read them faster than a shuffle would distribute them.
     """
 
     tiles: DataFrame
@@ -73,20 +67,18 @@ class StoredPanes(Shown):
     few: bool = False
 
     def window(self, assigner: WindowAssigner) -> DataFrame:
-        """The results of longer windows: key columns, ``window_start``, ``window_end``, a column for each aggregate.
+        """Return the results of longer windows: key columns, ``window_start``, ``window_end``, a column for each aggregate.
 
-        They are those of the same windows over the rows (of sums of floats up to rounding): every window that has a row, also one
-        that has not ended. Where ``rows`` were given, those after the last tile are in them.
+        They equal the results of the same windows over the rows, except for rounding in sums of floats. Every window with a row
+        is included, even if it has not ended. If ``rows`` were given, rows after the last tile are included. The batch is
+        computed when it is read.
 
         Args:
-            assigner: tumbling, sliding, cumulating or calendar windows of event time that begin and end where slices do.
-
-        Returns:
-            A batch, which is computed when it is read.
+            assigner: tumbling, sliding, cumulating or calendar event-time windows that begin and end at slice bounds.
 
         Raises:
-            InvalidPlanError: other windows, or such as begin or end within a slice. Of windows and slices of a calendar that
-                shows when it is computed.
+            InvalidPlanError: other windows, or windows that begin or end within a slice. For calendar windows and slices the
+                latter is raised when the batch is computed.
         """
         if not isinstance(assigner, WindowAssigner):
             raise InvalidPlanError(
@@ -108,12 +100,12 @@ class StoredPanes(Shown):
         return mapped(self._in_one_task() or self._together(parts), ReadWindows(self.aggregation, grid), schema)
 
     def _in_one_task(self) -> DataFrame | None:
-        """The tiles as one task reads them, without a shuffle; None: there are too many, rows besides, or a number of tasks."""
+        """Return the tiles for a single task without a shuffle, or None if there are rows, too many tiles, or set partitions."""
         if not self.few or self.rows is not None or self.partitions or chosen_partitions(self.tiles.sparkSession):
             return None
         kept = [kind for partial in self.aggregation.partial_aggregates for _, kind in partial.columns]
         if not all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) for kind in kept):
-            return None  # sketches and lists: of few tiles they may be many bytes
+            return None  # A few tiles with sketches or lists may still be many bytes.
         return self._tiles_part().coalesce(1)
 
     def as_of(
@@ -126,33 +118,32 @@ class StoredPanes(Shown):
         unit: str | None = None,
         exact_start: bool = True,
     ) -> DataFrame:
-        """A point-in-time join: for each question the aggregates of the rows of its key in some time before its instant.
+        """Join each question with the aggregates of its key's rows before an instant (a point-in-time join).
 
-        Nothing that lies at the instant or after it is in an answer. With ``rows`` a window is ``[instant - length, instant)``,
-        to the microsecond: tiles are taken for whole slices, rows for what is left at both ends, and for slices after the last
-        tile. Without them windows end where the slice of the instant begins: an answer is up to a slice old.
+        Rows at or after the instant are never included. With ``rows`` a window is exactly ``[instant - length, instant)``, to the
+        microsecond. Tiles cover whole slices, and rows cover the remainders at both ends and the slices after the last tile.
+        Without ``rows`` windows end where the slice of the instant begins, so an answer is up to one slice old.
 
-        An answer follows from its question, the tiles and the rows alone: the same function gives features for training and for
-        serving.
+        An answer depends only on its question, the tiles and the rows, so training and serving can use the same function.
 
         Args:
-            questions: a batch with the keys, an instant, and whatever else; all its columns stay.
-            at: the instant: a timestamp (without zone: UTC), SQL that gives one, or a Column; a number with ``unit``. Where it is
-                null there are no rows.
-            windows: how long the windows are, by a name that ends those of their columns: ``{"30d": "30 days"}``. Without
-                ``rows`` multiples of a slice.
-            on: for each key of the tiles the column of the questions; None: they are called the same.
-            unit: of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch.
-            exact_start: whether windows begin to the microsecond. False: they begin with the slice that they would begin in, and
-                ``rows`` need only be there for the slices of the instants, and after the last tile.
+            questions: a batch with the keys, an instant, and any other columns. All its columns stay.
+            at: the instant, as a timestamp (UTC by default), SQL, a Column, or a number with ``unit``. If it is null, the answer
+                covers no rows.
+            windows: window lengths by the suffix of their result columns, e.g. ``{"30d": "30 days"}``. Without ``rows`` they must
+                be multiples of a slice.
+            on: the question's column for each key of the tiles. By default the names are the same.
+            unit: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"`` since the epoch, for a numeric instant.
+            exact_start: whether windows begin to the microsecond. If false, a window begins at the start of its first slice, and
+                ``rows`` are only needed for the slices of the instants and after the last tile.
 
         Returns:
-            The columns of the questions, then for each window a column for each aggregate, called ``<aggregate>_<window>``. A
-            question without rows has what no rows give: a count of 0, else null.
+            The columns of the questions, then for each window a column for each aggregate, named ``<aggregate>_<window>``. A
+            question without rows gets a count of 0 and null for other aggregates.
 
         Raises:
-            InvalidPlanError: a key or a column is missing, or is of another type; slices that are no tumbling windows; a length
-                that is no multiple of a slice.
+            InvalidPlanError: a key or a column is missing or has another type, the slices are not tumbling windows, or a length
+                is not a multiple of a slice.
         """
         _check_batch(questions, "questions", "as_of")
         slices = pane_grid(self.slices)
@@ -170,7 +161,7 @@ class StoredPanes(Shown):
         if own is not None:
             raise InvalidPlanError(f"the questions have more than one column {shown(*own)}: rename or drop one")
         for field in questions.schema:
-            if not isinstance(field.dataType, T.UserDefinedType):  # which Spark takes for what it is made of
+            if not isinstance(field.dataType, T.UserDefinedType):  # Spark converts user-defined types to their storage type.
                 to_arrow(field.dataType, f"the column {field.name!r} of the questions")
         doubled = names.doubled([*questions.columns, *named])
         if doubled is not None:
@@ -216,7 +207,7 @@ class StoredPanes(Shown):
                 raise InvalidPlanError(f"on: the tiles have no key {name!r}; {did_you_mean(name, self._keys.names)}")
 
     def _asked_key(self, df: DataFrame, name: str, given: str | Column) -> Column:
-        """The key of questions or rows, of the type that the tiles have."""
+        """Return the key column of questions or rows, cast to its type in the tiles."""
         _, column = key_of(df, given)
         kind, wanted = type_of(df, column), spark_schema(self._keys)[name].dataType
         if kind != wanted and not (isinstance(kind, T.IntegralType) and isinstance(wanted, T.IntegralType)):
@@ -226,7 +217,7 @@ class StoredPanes(Shown):
         return column.cast(wanted)
 
     def _tiles_part(self) -> DataFrame:
-        """The tiles up to what was known of them when they were looked at: what comes meanwhile is for the next time."""
+        """Return the tiles that existed when the store was inspected; later tiles are ignored."""
         tiles = self.tiles
         start, end = micros_of(tiles, START, None), micros_of(tiles, END, None)
         kept = [F.col(quoted(name)) for name in partial_columns(self.aggregation)]
@@ -236,7 +227,7 @@ class StoredPanes(Shown):
     def _rows_at(
         self, raw: DataFrame, questions: DataFrame, keys: Sequence[Column], ends: Sequence[Column], slices: EvenGrid
     ) -> DataFrame:
-        """The rows of the slices in which windows begin or end, and all after the last tile."""
+        """Return the rows of slices in which windows begin or end, and all rows after the last tile."""
         named = [key.alias(f"asked_{place}") for place, key in enumerate(keys)]
         asked = questions.select(*named, F.explode(F.array(*(pane_of(end, slices) for end in ends))).alias("asked")).distinct()
         same = [F.col(f"key_{place}").eqNullSafe(F.col(f"asked_{place}")) for place in range(len(keys))]
@@ -245,16 +236,12 @@ class StoredPanes(Shown):
         return here.unionAll(later)
 
     def check_rows(self) -> None:
-        """Refuses rows that have not what the tiles are made of.
-
-        Raises:
-            InvalidPlanError: a key or an input is missing, or of another type.
-        """
+        """Check that the rows have the keys and inputs of the tiles, and raise InvalidPlanError otherwise."""
         _ = self._raw
 
     @cached_property
     def _raw(self) -> DataFrame | None:
-        """The rows as they are read: keys, instant, values; None: there are none."""
+        """The rows as key, instant and value columns, or None without rows."""
         if self.rows is None:
             return None
         df, names = self.rows.df, self._keys.names
@@ -270,11 +257,11 @@ class StoredPanes(Shown):
                     f"{text!r} is of type {sql_name(found)} in the rows, of which the tiles had {sql_name(wanted)}: cast it"
                 )
             values.append(column.alias(f"value_{place}"))
-        # As in a query: what has no event time is in no window.
+        # As in a query, rows without event time are in no window.
         return df.select(*keys, time.alias("time"), *values).where(F.col("time").isNotNull())
 
     def _rows_from(self, raw: DataFrame) -> DataFrame:
-        """Rows as a part of what tasks read."""
+        """Convert rows to a part of the task input."""
         keys = [F.col(f"key_{place}") for place in range(len(self._keys))]
         return part(raw, ROW, keys, [F.col("time"), *(F.col(f"value_{place}") for place in range(len(self.aggregation.inputs)))])
 
@@ -300,26 +287,26 @@ def from_panes(
     unit: str | None = None,
     partitions: int | None = None,
 ) -> StoredPanes:
-    """Reads tiles, which a query with :meth:`WindowedStream.panes` wrote, to put longer windows together from them.
+    """Read tiles written by a query with :meth:`WindowedStream.panes`, to compute longer windows from them.
 
-    What the tiles are of is asked for here, by a small job over two columns. A store to which tiles are appended may hold several
-    of one key and slice, since a late row makes a tile anew: the one of the most rows counts, which is the last.
+    A small job over two columns reads the description of the tiles. A store to which tiles are appended may have several tiles of
+    one key and slice, since a late row emits the tile again. The tile with the most rows counts, which is the latest.
 
     Args:
-        tiles: a batch with all columns that the query wrote: ``spark.read.parquet("tiles")``, filtered or not.
-        *aggregates: what to compute: those that the tiles were made for, some of them, or others that keep the same (of ``sum``
-            also ``mean``). Inputs are written as they were there.
-        rows: the rows that the tiles are made of, a batch with the keys and inputs: then rows after the last tile count, and
-            :meth:`StoredPanes.as_of` is exact. Needed are all rows after the last tile, and what ``as_of`` says. Rows without
-            usable event time are in no window, as they are in no tile.
-        event_time: where their event time is, as :meth:`DataStream.assign_timestamps` takes it.
-        unit: of one that is a number.
-        partitions: how many tasks read; each holds the tiles, rows and questions of its keys in memory. None: what
-            ``spark.sql.shuffle.partitions`` was set to, or as many as run at a time.
+        tiles: a batch with all columns that the query wrote, e.g. ``spark.read.parquet("tiles")``, filtered or not.
+        *aggregates: aggregates that the tiles were made for, or others with the same partials (``mean`` from ``sum``). Write
+            their inputs exactly as in the query.
+        rows: the rows that the tiles were made from, a batch with the keys and inputs. Rows after the last tile are then
+            included, and :meth:`StoredPanes.as_of` is exact. It must have all rows after the last tile and those that ``as_of``
+            needs. Rows without usable event time are ignored, as in the tiles.
+        event_time: the event time of ``rows``, as for :meth:`DataStream.assign_timestamps`.
+        unit: the unit of a numeric event time.
+        partitions: the number of reading tasks. Each holds the tiles, rows and questions of its keys in memory. The default is
+            the value that ``spark.sql.shuffle.partitions`` was set to, or as many as run at a time.
 
     Raises:
-        InvalidPlanError: there are no tiles; they do not have what an aggregate needs, or are of several slices or keys; the rows
-            have other types.
+        InvalidPlanError: the tiles are missing, lack something that an aggregate needs, or have several slices or keys, or the
+            rows have other types.
 
     Examples:
         >>> stored = pst.from_panes(spark.read.parquet("tiles"), agg.sum("price"))  # doctest: +SKIP
@@ -384,7 +371,7 @@ def _check_given(
 
 
 def _check_alike(one: Manifest, other: Manifest) -> None:
-    """Refuses tiles that do not go together."""
+    """Check that tiles have the same slices, keys and input types."""
     if one.slices != other.slices:
         raise InvalidPlanError(
             f"the tiles are of different slices, {one.slices!r} and {other.slices!r}: read those of one query, "

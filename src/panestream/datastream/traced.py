@@ -1,4 +1,4 @@
-"""The rows of a query over a batch DataFrame, brought here to be traced."""
+"""Tracing of a query over a batch DataFrame, with its rows collected on the driver."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from panestream.tracing.of_batch import TracedQuery, row_operator_of, trace_of_b
 from panestream.tracing.why import ANY
 
 MOST_ROWS = 100_000
-"""So many rows are traced, if nothing else is said: each becomes a Python object on the driver."""
+"""The default limit of traced rows, since each becomes a Python object on the driver."""
 
 
 _AS_ONE_BATCH = (
@@ -38,13 +38,7 @@ _IN_NO_ORDER = (
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which rows are traced, and as what.
-
-    Attributes:
-        key: only rows of this key.
-        most_rows: more are refused.
-        rows_per_batch: as a stream, in micro-batches of so many rows; None: as a batch.
-    """
+    """The rows to trace: those of ``key``, at most ``most_rows``, as a stream with ``rows_per_batch`` or else as a batch."""
 
     key: Any = ANY
     most_rows: int = MOST_ROWS
@@ -65,15 +59,7 @@ def traced(
     plan_of: Callable[[OperatorSpec], WindowPlan],
     wanted: Wanted,
 ) -> Trace:
-    """What becomes of the rows of a query over a batch; see :meth:`WindowedResult.trace`.
-
-    Args:
-        windowed: the rows in their windows.
-        asked: what is computed over them.
-        inputs: columns by what the user wrote.
-        plan_of: the query's plan with another operator.
-        wanted: which rows, and how.
-    """
+    """Trace the rows of a batch; ``inputs`` are columns by the user's text, ``plan_of`` returns the plan with an operator."""
     df = windowed.keyed.source.df
     if df.isStreaming:
         raise InvalidPlanError(
@@ -86,7 +72,7 @@ def traced(
     query, projection = _query_of(windowed, asked, inputs, plan_of)
     key, most = wanted.key, wanted.most_rows
     rows = projection.rows_of(df if key is ANY else df.where(_is_key(windowed, key)))
-    # One row more tells whether there are more, without counting all.
+    # One row more reveals whether there are too many, without counting all.
     table = rows.limit(most + 1).toArrow()
     if table.num_rows > most:
         raise InvalidPlanError(
@@ -100,7 +86,7 @@ def traced(
 
 
 def _not_as_in_a_stream(trace: Trace, wanted: Wanted, *, ordered: bool) -> tuple[str, ...]:
-    """Why a stream of the same rows may have judged them otherwise: who asks for a row often means that one."""
+    """Return why a stream may have treated these rows differently, since users often trace a row to understand a stream."""
     if not trace.is_event_time:
         return ()
     if wanted.rows_per_batch is None:
@@ -111,11 +97,11 @@ def _not_as_in_a_stream(trace: Trace, wanted: Wanted, *, ordered: bool) -> tuple
 def _query_of(
     windowed: WindowedEvents, asked: Asked, inputs: Mapping[str, Column], plan_of: Callable[[OperatorSpec], WindowPlan]
 ) -> tuple[TracedQuery, Projection]:
-    """The query by the row operator, and how its rows become what that takes."""
+    """Return the query with the row operator, and the projection of its rows."""
     source, rows = windowed.keyed.source, windowed.keyed.source.df
     operator = row_operator_of(windowed.windowing, asked)
     order, kinds = order_of(rows, source.order)
-    # Of two streams the rows of a window are shown as they are, not as pairs.
+    # For two streams, the rows of a window are shown as they are, not as pairs.
     plan = replace(plan_of(operator), arrival=kinds if order else None, sides=None, pairs=None)
     query = traced_query(plan, asked, source.row_schema)
     time = None if source.event_time is None else micros_of(rows, source.event_time, source.unit)
@@ -127,7 +113,7 @@ def _query_of(
 
 
 def _is_key(windowed: WindowedEvents, key: Any) -> Column:
-    """Which rows are of a key: a value, or a tuple of as many as there are key columns."""
+    """Return the condition for rows of a key: a value, or a tuple with a value for each key column."""
     columns = [column for _, column in windowed.keyed.key_columns]
     values = list(key) if isinstance(key, (tuple, list)) else [key]
     if len(values) != len(columns):
@@ -140,7 +126,7 @@ def _is_key(windowed: WindowedEvents, key: Any) -> Column:
 
 
 def _literal(value: Any, of: pa.DataType) -> Column:
-    """A key as Spark has it: a time without zone is one of the session's zone to it, also where the column has none."""
+    """Return a key as a Spark literal; Spark would read a time without zone in the session's zone, even for a zoneless column."""
     if isinstance(value, datetime) and value.tzinfo is None and pa.types.is_timestamp(of) and of.tz is None:
         return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
     return F.lit(value)

@@ -1,7 +1,4 @@
-"""Two keyed streams as one: a row has the key, the event time, and its own columns on the side that it is of.
-
-All that runs one stream runs it then: windows, triggers, lateness, state. Flink's ``coGroup`` is made so, too.
-"""
+"""Two keyed streams as one stream, whose rows have the key, the event time, and their own columns on their side."""
 
 from __future__ import annotations
 
@@ -29,16 +26,7 @@ _ORDER = "__order_"
 
 
 def together(left: KeyedEvents, right: object, what: str) -> tuple[Events, tuple[Column, ...]]:
-    """Two streams as one, and its keys.
-
-    Args:
-        left: one.
-        right: the other.
-        what: which method was called, for errors.
-
-    Raises:
-        InvalidPlanError: they do not go together; says why, and what to do.
-    """
+    """Return two streams as one, and its keys, or raise InvalidPlanError; ``what`` is the called method, for errors."""
     if not isinstance(right, KeyedEvents):
         raise InvalidPlanError(
             f"{what} wants another keyed stream, pst.stream(views).assign_timestamps(...).key_by('user'), got {right!r}"
@@ -84,7 +72,7 @@ _BOTH_OR_NEITHER = (
 
 def _lacks(source: Events, given: str) -> bool:
     value = getattr(source, given)
-    # A Column has no truth value.
+    # A Column does not have a truth value.
     return value is None or (isinstance(value, tuple) and not value)
 
 
@@ -119,7 +107,7 @@ def _check_keys(left: KeyedEvents, right: KeyedEvents, what: str) -> None:
 
 
 def _casts(left: pa.Field, right: pa.Field) -> str:
-    """How keys of two types become keys of one, without a loss."""
+    """Return the code that casts two keys to one type without a loss."""
     wider = _wider(left.type, right.type)
     calls = [
         f"on the {side} .key_by('cast({key.name} AS {wider}) AS {key.name}')"
@@ -130,7 +118,7 @@ def _casts(left: pa.Field, right: pa.Field) -> str:
 
 
 def _wider(left: pa.DataType, right: pa.DataType) -> str:
-    """A SQL type that has the values of two types.
+    """Return a SQL type that has the values of two types.
 
     >>> _wider(pa.int32(), pa.int64()), _wider(pa.int32(), pa.string()), _wider(pa.float32(), pa.int64())
     ('bigint', 'string', 'double')
@@ -158,7 +146,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _time_name(left: KeyedEvents, right: KeyedEvents) -> str:
-    """What the event time is called, for errors and ``explain()``."""
+    """Return the name of the event time, for errors and ``explain()``."""
     texts = [
         "event time"
         if one.source.event_time is None
@@ -186,7 +174,7 @@ def _strategy(left: KeyedEvents, right: KeyedEvents) -> WatermarkStrategy:
 
 
 def _united(left: DataFrame, right: DataFrame, of_left: Sequence[Column], of_right: Sequence[Column]) -> United:
-    """The rows of both, each with a null for the other; the row itself is the last of the columns."""
+    """Return the rows of both, each with a null for the other side; the last column is the row itself."""
     whole = of_left[-1], of_right[-1]
     nothing = [F.lit(None).cast(type_of(df, row)).alias(name) for df, row, name in zip((left, right), whole, SIDES, strict=True)]
     return United(left, right, (*of_left, nothing[1]), (*of_right[:-1], nothing[0], whole[1]))
@@ -194,15 +182,7 @@ def _united(left: DataFrame, right: DataFrame, of_left: Sequence[Column], of_rig
 
 @dataclass(frozen=True, slots=True)
 class _Side:
-    """The rows of one stream on their way.
-
-    Attributes:
-        name: of the side.
-        keyed: the stream.
-        time: what the column of the event time is called.
-        order: what its rows are put in order by.
-        strict: whether rows without usable event time fail the query here, since no later step would.
-    """
+    """One stream prepared for the union. If ``strict``, rows without usable event time fail here, since no later step would."""
 
     name: str
     keyed: KeyedEvents
@@ -211,7 +191,7 @@ class _Side:
     strict: bool
 
     def columns(self, keys: Sequence[str]) -> list[Column]:
-        """Key, times and order as the two streams have them in common, and the row itself; ``keys``: what these are called."""
+        """Return key, times and order, as both streams have them, and the row itself; ``keys`` are the key names."""
         source, df = self.keyed.source, self.keyed.source.df
         own = [column for _, column in self.keyed.key_columns]
         columns = [column.alias(name) for column, name in zip(own, keys, strict=True)]
@@ -235,7 +215,7 @@ class _Side:
 
 @dataclass(frozen=True, slots=True)
 class _SaidEventTime:
-    """The event time of one side, as its errors call it."""
+    """The event time of one side, as errors show it."""
 
     text: str
     unit: str | None
@@ -248,17 +228,7 @@ class _SaidEventTime:
 
 
 def check_apart(left: Sequence[str], right: Sequence[str], taken: Sequence[str], names: Names) -> None:
-    """Refuses results in which two columns have one name.
-
-    Args:
-        left: what the columns of the left side are called in the results.
-        right: those of the right.
-        taken: the other columns.
-        names: how names compare.
-
-    Raises:
-        InvalidPlanError: says which, and what to do.
-    """
+    """Check that the result columns of both sides and those in ``taken`` have different names."""
     find_left, find_taken = names.finder(left), names.finder(taken)
     for column in right:
         other = find_left(column)

@@ -1,4 +1,4 @@
-"""Events in windows: when they fire, what is left out, what is computed."""
+"""Windowed streams: when windows fire, which rows count, and the functions to compute."""
 
 from __future__ import annotations
 
@@ -67,28 +67,27 @@ if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
 
 Schema: TypeAlias = "str | StructType | pa.Schema"
-"""The columns of what a function returns: DDL (``"n bigint, label string"``), Spark's type or Arrow's."""
+"""The columns that a function returns, as DDL (``"n bigint, label string"``), Spark type or Arrow schema."""
 
 
 def _aliases(given: Mapping[str, Any]) -> str:
-    """How aggregates are written that were given by name."""
+    """Return the correct call for aggregates that were passed by keyword."""
     named = [f"{one!r}.alias({name!r})" for name, one in given.items() if isinstance(one, recipes.Aggregate)]
     return f"write .aggregate({', '.join(named) or 'agg.count()'})"
 
 
 def _at_the_start(given: object) -> str:
-    """How to write a trigger of micro-batches, which was taken for one of windows."""
+    """Return the correct call for a micro-batch trigger that was passed as a window trigger."""
     return f"to say when micro-batches run, write start(trigger={given or '10 seconds'!r}, ...)"
 
 
 def _no_trigger(given: object) -> InvalidPlanError:
-    """The error for something else in place of a trigger."""
     instead = f"; {_at_the_start(given)}" if isinstance(given, (str, timedelta, Mapping)) else ""
     return InvalidPlanError(f"trigger wants a trigger such as CountTrigger.of(100), got {given!r}{instead}")
 
 
 def with_schema(_: Mapping[str, Any]) -> str:
-    """How to give the columns that a function returns."""
+    """Return how to pass the columns that a function returns."""
     return "give the columns of what the function returns, e.g. schema='n bigint, label string'"
 
 
@@ -97,21 +96,16 @@ class WindowedStream(WindowedEvents):
 
     @advised(_at_the_start)
     def trigger(self, trigger: Trigger) -> Self:
-        """Decides when windows fire, instead of the assigner's default trigger. Flink: ``trigger``.
-
-        Args:
-            trigger: e.g. ``ContinuousEventTimeTrigger.of("5 minutes")``, or one of your own.
-        """
+        """Set a trigger, e.g. ``CountTrigger.of(100)`` or user-defined, instead of the assigner's. Flink: ``trigger``."""
         if not isinstance(trigger, Trigger):
             raise _no_trigger(trigger)
         check_methods(trigger, Trigger)
         return replace(self, windowing=replace(self.windowing, trigger=trigger))
 
     def evictor(self, evictor: Evictor) -> Self:
-        """Leaves elements out before (or drops them after) the window's function runs. Keeps all elements. Flink: ``evictor``.
+        """Remove elements, which the state must then keep, before or after the window's function runs. Flink: ``evictor``.
 
-        Args:
-            evictor: e.g. ``TimeEvictor.of("10 seconds")``, or one of your own.
+        E.g. ``TimeEvictor.of("10 seconds")``, or a user-defined evictor.
         """
         if not isinstance(evictor, Evictor):
             raise InvalidPlanError(f"evictor wants an evictor such as CountEvictor.of(100), got {evictor!r}")
@@ -121,13 +115,11 @@ class WindowedStream(WindowedEvents):
         return replace(self, windowing=replace(self.windowing, evictor=evictor))
 
     def allowed_lateness(self, lateness: Duration) -> Self:
-        """Windows take rows for ``lateness`` after their end, and fire again for each. Only event time knows lateness.
+        """Accept rows for ``lateness`` after a window's end, and fire again for each. Flink: ``allowedLateness``.
 
-        A row later than that goes to the late output, or is counted. Flink: ``allowedLateness``.
-
-        May be changed on an existing checkpoint, as long as the same operator runs the query: windows that are open then have the
-        new lateness, and those that it closes go at once. A window that was closed stays closed: under a larger lateness rows for
-        it are still late.
+        It applies to event time only. Later rows go to the late output, or are counted and dropped. It may be changed on an
+        existing checkpoint while the same operator runs the query. Open windows then have the new lateness, and those that it
+        closes are removed at once. Closed windows stay closed: under a larger lateness, their rows are still late.
         """
         micros = to_micros(lateness, "allowed lateness")
         if micros < 0:
@@ -135,15 +127,15 @@ class WindowedStream(WindowedEvents):
         return replace(self, windowing=replace(self.windowing, allowed_lateness=micros))
 
     def side_output_late_data(self, tag: str) -> Self:
-        """Sends late rows, whole, to the output ``tag``. Without it they are counted and dropped. Flink: ``sideOutputLateData``.
+        """Send late rows, whole, to the output ``tag`` instead of counting and dropping them. Flink: ``sideOutputLateData``.
 
-        Whole rows then have to cross the shuffle, since only the key group knows the watermark: ask for it where it is needed.
+        Whole rows must then cross the shuffle, since only the key group has the watermark. Use it only if you need it.
         """
         self._check_free(tag, [self.keyed.source.invalid_tag, *self.side_outputs])
         return replace(self, late_tag=checked_tag(tag))
 
     def side_output(self, tag: str, schema: Schema) -> Self:
-        """Declares an output that a process function sends to with ``context.output(tag, value)``.
+        """Declare an output that a process function writes to with ``context.output(tag, value)``.
 
         Its rows have the key columns, ``window_start``, ``window_end``, and the columns of ``schema``. Flink: ``OutputTag``.
         """
@@ -151,14 +143,11 @@ class WindowedStream(WindowedEvents):
         return replace(self, side_outputs={**self.side_outputs, checked_tag(tag): self._results(schema)})
 
     def options(self, **options: Unpack[Options]) -> Self:
-        """Set options of the query. Of two calls the later one counts.
+        """Set options of the query; a later call overrides an earlier one.
 
-        Args:
-            **options: see :class:`~panestream.datastream.Options`: ``key_groups``, ``tasks``, ``memory_limit``,
-                ``split_distinct``, ``every_firing``, ``allow_pickled_state``.
-
-        Raises:
-            InvalidPlanError: an unknown option, or a value that it does not take.
+        ``key_groups``, ``tasks``, ``memory_limit``, ``split_distinct``, ``every_firing`` and ``allow_pickled_state`` are
+        described in :class:`~panestream.datastream.Options`. Raises InvalidPlanError if an option is unknown or its value is
+        invalid.
 
         Examples:
             >>> keyed.window(pst.tumbling("1 hour")).options(key_groups=8, tasks=4)  # doctest: +SKIP
@@ -181,20 +170,19 @@ class WindowedStream(WindowedEvents):
     ) -> WindowedResult:
         """Aggregate the rows of each key and window, as columns.
 
-        Args:
-            *aggregates: aggregates of ``panestream.agg``, or aggregates of PySpark that mean the same: ``F.sum("price")``.
-            then: a process function that is given the results of each firing window, as a tuple in their order. Flink: the
-                second argument of ``aggregate``.
-            schema: the columns that ``then`` returns (DDL, Spark's type or Arrow's).
+        ``.main`` has the key columns, ``window_start``, ``window_end`` and a column for each aggregate, or the columns of
+        ``schema``. Look-backs emit a row for each row: the key columns, its other columns (see :meth:`keep`), and the aggregates.
+        With several look-backs their label is appended to the names (``clicks_1h``).
 
-        Returns:
-            ``.main`` has the key columns, ``window_start``, ``window_end`` and a column for each aggregate, or the columns of
-            ``schema``. Look-backs emit a row for each row: the key columns, the other columns of the row (see :meth:`keep`), and
-            the aggregates; with several look-backs the label follows the name (``clicks_1h``).
+        Args:
+            *aggregates: aggregates of ``panestream.agg``, or equivalent PySpark aggregates such as ``F.sum("price")``.
+            then: a process function that gets the results of each firing window as a tuple. Flink: the second argument of
+                ``aggregate``.
+            schema: the columns that ``then`` returns (DDL, Spark type or Arrow schema).
 
         Raises:
-            InvalidPlanError: no aggregate was given, a column is unknown, an aggregate does not take a type, or two results have
-                the same name.
+            InvalidPlanError: ``aggregates`` is empty, a column is unknown, an aggregate does not accept a type, or result names
+                repeat.
 
         Examples:
             >>> hours.aggregate(agg.count().alias("n"), F.sum("price").alias("total"))  # doctest: +SKIP
@@ -241,23 +229,22 @@ class WindowedStream(WindowedEvents):
         then: AnyWindowFunction | Callable[..., Any] | None = None,
         accumulator_type: Schema | None = None,
     ) -> WindowedResult:
-        """Aggregate the rows of each key and window with an aggregate function of your own. Flink: ``aggregate``.
+        """Aggregate the rows of each key and window with a user-defined aggregate function. Flink: ``aggregate``.
+
+        ``.main`` has the key columns, ``window_start``, ``window_end`` and the columns of ``schema``.
 
         Args:
             function: its ``add`` is called with every row.
-            schema: the columns that ``get_result`` returns, or ``then``.
-            then: a process function that is given the one result of each firing window. Flink: the second argument.
-            accumulator_type: the columns of an accumulator (``"total double, n bigint"``; PyFlink's argument). With it the
-                function runs in two phases: ``add`` before the shuffle, in all tasks that read the input and once for all windows
-                that a row lies in, ``merge`` in the task of the key. The answer stays the same if ``merge`` of two accumulators
-                is what ``add`` makes of all their rows in any order. It needs ``merge``, the default or a continuous trigger, and
-                no evictor. A checkpoint is tied to it. For a key that has most of the rows, see docs/how-to/skew.md.
-
-        Returns:
-            ``.main`` has the key columns, ``window_start``, ``window_end`` and the columns of ``schema``.
+            schema: the columns that ``get_result`` returns, or ``then`` if given.
+            then: a process function that gets the result of each firing window. Flink: the second argument.
+            accumulator_type: the columns of an accumulator, e.g. ``"total double, n bigint"`` (PyFlink's argument), to run in two
+                phases. ``add`` runs before the shuffle, in all tasks that read the input and once for all windows of a row, and
+                ``merge`` runs in the task of the key. The result is the same only if ``merge`` of two accumulators equals ``add``
+                over all their rows in any order. Requires ``merge``, the default or a continuous trigger, and no evictor. A
+                checkpoint is tied to it. For a key with most of the rows, see docs/how-to/skew.md.
 
         Raises:
-            InvalidPlanError: it is not an aggregate function; accumulators do not fit ``accumulator_type``, or the windows need
+            InvalidPlanError: it is not an aggregate function, accumulators do not fit ``accumulator_type``, or the windows need
                 every row.
         """
         if isinstance(function, type) and issubclass(function, AggregateFunction):
@@ -271,32 +258,25 @@ class WindowedStream(WindowedEvents):
         return self._calling(Aggregate(function, following(then)), schema, "aggregate_with", accumulators)
 
     def keep(self, *columns: str) -> Self:
-        """Name the columns of the row that the results of look-backs have; without it they have all.
-
-        Args:
-            *columns: names, or one list of names.
-        """
+        """Choose the input columns that look-back results include, by names or one list of names. The default is all."""
         return replace(self, kept=one_by_one(columns))
 
     def panes(self, *aggregates: recipes.Aggregate) -> PanesResult:
-        """Gives out what aggregates keep of the rows of each key and slice of time, instead of their results: tiles.
+        """Emit the partial aggregates of each key and time slice, called tiles, instead of results. Not in Flink.
 
-        The windows are the slices: tumbling, or of a calendar one behind the other. All else is as with :meth:`aggregate`: a tile
-        goes out when the watermark passes its slice, and again, whole, for late rows within :meth:`allowed_lateness`. Longer
-        windows are put together from stored tiles by :func:`panestream.from_panes`; docs/reference/tiles.md has the format. Flink
-        has no counterpart.
+        The windows are the slices: tumbling windows, or consecutive calendar windows. As with :meth:`aggregate`, a tile is
+        emitted when the watermark passes its slice, and again, whole, for late rows within :meth:`allowed_lateness`.
+        :func:`panestream.from_panes` combines stored tiles into longer windows; docs/reference/tiles.md has the format. ``.main``
+        has the key columns, ``window_start``, ``window_end``, ``rows``, a struct for each partial, and ``tile``, which describes
+        the slices and aggregates.
 
         Args:
-            *aggregates: declared aggregates (``panestream.agg``). Those that keep the same share it: of ``sum`` and ``mean`` of
-                one column, the tiles have one.
-
-        Returns:
-            The result: ``.main`` has the key columns, ``window_start``, ``window_end``, ``rows``, a struct for each partial, and
-            ``tile``, which says what they are of.
+            *aggregates: declared aggregates (``panestream.agg``). Aggregates with the same partials share them, e.g. ``sum`` and
+                ``mean``.
 
         Raises:
-            InvalidPlanError: windows that overlap, or of another kind; a trigger other than the default; none given, or one whose
-                partials cannot be kept.
+            InvalidPlanError: the windows overlap or are of another kind, the trigger is not the default, ``aggregates`` is empty,
+                or partials cannot be stored.
 
         Examples:
             >>> keyed.window(TumblingEventTimeWindows.of("1 hour")).panes(agg.sum("price"))  # doctest: +SKIP
@@ -314,17 +294,16 @@ class WindowedStream(WindowedEvents):
         schema: Schema | None = None,
         two_phase: bool = False,
     ) -> WindowedResult:
-        """Combines rows two at a time into one. Flink: ``reduce``.
+        """Combine rows two at a time into one. Flink: ``reduce``.
+
+        Without ``then`` the results are key columns, window, and the other columns of the row.
 
         Args:
-            function: given two rows, returns one (``a.replace(n=a.n + b.n)``, or a tuple of the same columns).
-            then: a process function that is given the one row of each firing window; needs ``schema``.
-            schema: the columns of what ``then`` returns.
-            two_phase: combine rows before the shuffle too, in all tasks that read the input, as ``accumulator_type`` of
-                :meth:`aggregate_with` does. The function must not depend on the order of rows.
-
-        Returns:
-            Without ``then``: key columns, window, and the other columns of the row.
+            function: takes two rows and returns one (``a.replace(n=a.n + b.n)``, or a tuple of the same columns).
+            then: a process function that gets the one row of each firing window and returns the columns of ``schema``.
+            schema: the columns that ``then`` returns, required with ``then``.
+            two_phase: also combine rows before the shuffle, like ``accumulator_type`` of :meth:`aggregate_with`. The function
+                must not depend on the order of rows.
         """
         check_function(function, REDUCE)
         after = following(then)
@@ -347,12 +326,12 @@ class WindowedStream(WindowedEvents):
 
     @advised(with_schema)
     def apply(self, function: WindowFunction | Callable[..., Any], schema: Schema) -> WindowedResult:
-        """Runs a function over all rows of each firing window. Flink: ``apply``.
+        """Run a function over all rows of each firing window. Flink: ``apply``.
 
         Args:
-            function: a :class:`WindowFunction`, or a function of key, window and rows that returns results, none to many.
-            schema: their columns. A result is a tuple or dict of such, or the bare value where there is one column. A value that
-                would lose something in its column is refused; the page on functions has a table.
+            function: a :class:`WindowFunction`, or a function of key, window and rows that returns zero or more results.
+            schema: the columns of the results. A result is a tuple, a dict, or the bare value of a single column. A value that
+                would lose information in its column is refused; the page on functions has a table.
         """
         return self._calling(Elements(applied(function)), schema, "apply")
 
@@ -360,15 +339,15 @@ class WindowedStream(WindowedEvents):
     def process(
         self, function: ProcessWindowFunction | Callable[..., Any], schema: Schema, *, stateless: bool = False
     ) -> WindowedResult:
-        """Runs a function over all rows of each firing window, with a context. Flink: ``process``.
+        """Run a function over all rows of each firing window, with a context. Flink: ``process``.
 
         Args:
-            function: a :class:`ProcessWindowFunction`, or a function of key, context and rows that returns results, none to many.
-            schema: their columns. A result is a tuple or dict of such, or the bare value where there is one column.
-            stateless: the function keeps nothing between its calls: it never asks for ``context.window_state()`` or
-                ``context.global_state()``, which raise then. On tumbling, sliding and cumulating windows of event time that fire
-                at their end, rows rest as columns, each once, as those of :meth:`apply` do; of several late firings of a window
-                in one micro-batch it sees the last. A checkpoint is tied to it. Flink has no counterpart.
+            function: a :class:`ProcessWindowFunction`, or a function of key, context and rows that returns zero or more results.
+            schema: the columns of the results. A result is a tuple, a dict, or the bare value of a single column.
+            stateless: the function stores nothing between calls, and ``context.window_state()`` and ``context.global_state()``
+                raise. In tumbling, sliding and cumulating event-time windows that fire at their end, each row is then stored
+                once, as columns, like rows of :meth:`apply`. If a window has several late firings in a micro-batch, the function
+                gets only the last. A checkpoint is tied to it. Not in Flink.
         """
         return self._calling(Elements(processed(function), stateless), schema, "process")
 
@@ -384,7 +363,7 @@ class WindowedStream(WindowedEvents):
         return WindowedResult(self, operator, self._inputs_of(operator), asked=asked)
 
     def _inputs_of(self, operator: OperatorSpec) -> dict[str, Column]:
-        """The columns of rows that an operator wants one by one, by their names; none where it takes rows whole."""
+        """Return the columns that the operator reads individually, by name. Empty if it reads whole rows."""
         if not operator.inputs:
             return {}
         wanted = [name for name in operator.inputs if name in self._df.columns]
@@ -392,20 +371,20 @@ class WindowedStream(WindowedEvents):
 
     @advised(with_schema)
     def apply_arrow(self, function: Callable[..., Any], schema: Schema, *, all_windows: bool = False) -> WindowedResult:
-        """Runs a function over the rows of firing windows, as Arrow tables. Flink has no counterpart.
+        """Run a function over the rows of firing windows, as Arrow tables. Not in Flink.
 
-        On tumbling, sliding and cumulating event-time windows with the default trigger each row is kept once, however many
-        windows it lies in, and no row becomes a Python object.
+        In tumbling, sliding and cumulating event-time windows with the default trigger, each row is stored once, however many
+        windows contain it, and no row becomes a Python object.
 
         Args:
-            function: of key, window and a ``pyarrow.Table`` with the rows in the order of arrival; returns a table with the
-                columns of ``schema``, of any number of rows, or rows as :meth:`apply` does (a list of tuples, or it yields them:
-                for a row or two the faster way), or None. The key of several columns is a tuple. With
-                ``all_windows``: of one table with the rows of all windows that fire in a key group (very many of them in
-                several calls): key columns, ``window_start``, ``window_end``, then the other columns; returns key columns,
-                bounds and the columns of ``schema``.
-            schema: the columns of the results, besides keys and window.
-            all_windows: one call instead of one for each key and window.
+            function: takes key, window and a ``pyarrow.Table`` with the rows in order of arrival. The key is a tuple if it has
+                several columns. Returns a table with the columns of ``schema`` and any number of rows, or None, or rows as for
+                :meth:`apply` (a list of tuples or a generator, which is faster for one or two rows). With ``all_windows`` it
+                takes one table with the rows of all windows that fire in a key group, in several calls if they are very many.
+                That table has key columns, ``window_start``, ``window_end`` and the other columns. The result then has key
+                columns, bounds and the columns of ``schema``.
+            schema: the columns of the results, without keys and window.
+            all_windows: call the function once instead of once for each key and window.
 
         Raises:
             InvalidPlanError: ``all_windows`` with windows or triggers that need the row operator.
@@ -416,13 +395,13 @@ class WindowedStream(WindowedEvents):
 
     @advised(with_schema)
     def apply_in_pandas(self, function: Callable[..., Any], schema: Schema) -> WindowedResult:
-        """Runs a function over the rows of each firing window, as a pandas frame; see :meth:`apply_arrow`.
+        """Run a function over the rows of each firing window, as a pandas frame; see :meth:`apply_arrow`.
 
         Args:
-            function: of key, window and a ``pandas.DataFrame``; returns a frame with the columns of ``schema``, or rows
-                as :meth:`apply` does, or None. Whole numbers stay exact: a column of them that has a null in this window is of a
-                nullable type, such as ``Int64``; within arrays, structs and maps they are Python's, in arrays of objects.
-            schema: the columns of the results, besides keys and window.
+            function: takes key, window and a ``pandas.DataFrame``, and returns a frame with the columns of ``schema``, rows as
+                for :meth:`apply`, or None. Whole numbers stay exact: a column with a null in this window has a nullable type such
+                as ``Int64``. Within arrays, structs and maps they are Python integers, and arrays are object arrays.
+            schema: the columns of the results, without keys and window.
         """
         check_function(function, APPLY_IN_PANDAS)
         return self._over_tables(TablePerWindow(function, "pandas"), schema, "apply_in_pandas")
@@ -454,7 +433,7 @@ class WindowedStream(WindowedEvents):
         return schema if isinstance(schema, pa.Schema) else schema_of(self._df.sparkSession, schema)
 
     def _results(self, schema: Schema) -> pa.Schema:
-        """Columns that come after the key columns and the window."""
+        """Return the checked result columns, which follow the key columns and the window."""
         columns = self._columns(schema)
         naming = Names.of(self._df.sparkSession)
         find_taken = naming.finder((*RESERVED, *self.keyed.key_schema.names))

@@ -1,1 +1,1 @@
-"""The vocabulary of windows: immutable recipes, and the callbacks that users may write themselves."""
+"""The vocabulary of windows: immutable recipes, and base classes for user code."""

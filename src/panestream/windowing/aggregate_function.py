@@ -1,4 +1,4 @@
-"""The aggregate function of users' own: of windows, and of the states that functions keep."""
+"""The user-defined aggregate function, for windows and for states of functions."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 class AggregateFunction(ABC):
     """Aggregates elements one by one into an accumulator. Flink: ``AggregateFunction``, with PyFlink's signatures.
 
-    A new accumulator should be returned where the old one may have been handed out: a result must not be changed later.
+    Return a new accumulator if a result may contain the old one, since results must not change later.
 
     >>> class Average(AggregateFunction):
     ...     def create_accumulator(self):
@@ -30,18 +30,18 @@ class AggregateFunction(ABC):
 
     @abstractmethod
     def create_accumulator(self) -> Any:
-        """An empty accumulator: one per key and window (with an evictor: one per firing)."""
+        """Return an empty accumulator, one per key and window (with an evictor: one per firing)."""
 
     @abstractmethod
     def add(self, value: Any, accumulator: Any) -> Any:
-        """The accumulator with one more element; may change and return the one it was given."""
+        """Return the accumulator with one more element; it may be the changed argument."""
 
     @abstractmethod
     def get_result(self, accumulator: Any) -> Any:
-        """The result; the accumulator goes on being used. None is a result like any other (Flink emits nothing then)."""
+        """Return the result; the accumulator stays in use. None is a normal result (Flink then emits nothing)."""
 
     def merge(self, a: Any, b: Any) -> Any:
-        """Two accumulators in one; called for session windows only."""
+        """Merge two accumulators; called for session windows only."""
         raise NotImplementedError(f"{type(self).__name__} is used on session windows: it needs merge(a, b)")
 
 

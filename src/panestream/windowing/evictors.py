@@ -1,7 +1,6 @@
-"""Evictors: which elements of a window leave it when it fires.
+"""Evictors remove elements of a window when it fires.
 
-A window with an evictor keeps all its elements; reduce and aggregate run over what is left at each firing. What was evicted,
-before or after the function, is gone for later firings too.
+The window stores all other elements, and each firing runs reduce and aggregate over them. Evicted elements do not return.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from panestream.windowing.windows import Window
 
 
 class TimestampedValue(NamedTuple):
-    """An element and its event time, in engine units. Flink: ``TimestampedValue``."""
+    """An element and its event time in microseconds. Flink: ``TimestampedValue``."""
 
     value: Any
     timestamp: int
@@ -30,19 +29,19 @@ Elements = Sequence[TimestampedValue]
 
 
 class EvictorContext(Protocol):
-    """What an evictor may ask for. Flink: ``Evictor.EvictorContext``."""
+    """The watermark and the clock for an evictor. Flink: ``Evictor.EvictorContext``."""
 
     def get_current_watermark(self) -> int:
-        """The watermark, in engine units."""
+        """Return the watermark in microseconds."""
 
     def get_current_processing_time(self) -> int:
-        """The clock, in engine units."""
+        """Return the processing time in microseconds."""
 
 
 class Evictor(ABC):  # noqa: B024 - either method alone makes an evictor
-    """Says which elements of a firing window stay. Flink: ``Evictor``, which removes through an iterator instead.
+    """Selects the elements of a firing window that stay. Flink: ``Evictor``, which removes through an iterator instead.
 
-    Write at least one of the two methods. Subclasses are frozen dataclasses.
+    Define at least one of the two methods. Subclasses are frozen dataclasses.
 
     >>> class KeepPaid(Evictor):
     ...     def evict_before(self, elements, size, window, ctx):
@@ -52,35 +51,29 @@ class Evictor(ABC):  # noqa: B024 - either method alone makes an evictor
     __slots__ = ()
 
     def evict_before(self, elements: Elements, size: int, window: Window, ctx: EvictorContext) -> Elements:
-        """Called before the window's function: returns the elements that stay, in order; all of them by default.
+        """Return the elements that stay for the window's function, by default all. The function is called even if none stays.
 
-        The function is called even where none is left.
-
-        Args:
-            elements: the contents, in the order of arrival; not to be changed.
-            size: how many there are.
-            window: the window that fires.
-            ctx: watermark and clock.
+        ``elements`` are the ``size`` elements in the order of arrival, and must not be changed. ``ctx`` has watermark and clock.
         """
         return elements
 
     def evict_after(self, elements: Elements, size: int, window: Window, ctx: EvictorContext) -> Elements:
-        """Called after the window's function, with what :meth:`evict_before` left. Otherwise the same."""
+        """Return the elements that stay after the window's function, like :meth:`evict_before`, which selected ``elements``."""
         return elements
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _BuiltIn(Evictor):
-    """An evictor that does the same before or after."""
+    """An evictor that applies the same rule before or after the function."""
 
     @abstractmethod
     def _stay(self, elements: Elements) -> Elements:
-        """Those of some elements that stay."""
+        """Return the elements that stay."""
 
     @property
     @abstractmethod
     def _after(self) -> bool:
-        """Whether it does it after the function."""
+        """Apply the rule after the function."""
 
     def evict_before(self, elements: Elements, size: int, window: Window, ctx: EvictorContext) -> Elements:
         return elements if self._after or not elements else self._stay(elements)
@@ -106,7 +99,7 @@ class CountEvictor(_BuiltIn):
 
     @classmethod
     def of(cls, max_count: int, do_evict_after: bool = False) -> CountEvictor:
-        """Keeps ``max_count`` elements."""
+        """Keep ``max_count`` elements."""
         return cls(max_count, do_evict_after)
 
     @property
@@ -124,7 +117,7 @@ class CountEvictor(_BuiltIn):
 class TimeEvictor(_BuiltIn):
     """Keeps elements of the last ``size`` before the largest event time in the window. Flink: ``TimeEvictor``.
 
-    Exactly ``size`` older is evicted, so a size of 0 evicts everything. Event time counts in processing-time windows too.
+    Exactly ``size`` older is evicted, so a size of 0 evicts everything. Event time is used in processing-time windows too.
 
     >>> TimeEvictor.of("10 seconds", do_evict_after=True)
     TimeEvictor.of('10 seconds', do_evict_after=True)
@@ -140,7 +133,7 @@ class TimeEvictor(_BuiltIn):
 
     @classmethod
     def of(cls, size: Duration, do_evict_after: bool = False) -> TimeEvictor:
-        """Keeps what is less than ``size`` older than the newest."""
+        """Keep elements that are less than ``size`` older than the newest."""
         return cls(to_micros(size, "size"), do_evict_after)
 
     @property
@@ -157,9 +150,7 @@ class TimeEvictor(_BuiltIn):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeltaEvictor(_BuiltIn):
-    """Keeps elements that are **less** than ``threshold`` from the last one to arrive. Flink: ``DeltaEvictor``.
-
-    A threshold of 0 evicts the last one too.
+    """Keeps elements **less** than ``threshold`` from the last to arrive, which 0 evicts too. Flink: ``DeltaEvictor``.
 
     >>> DeltaEvictor.of(5.0, lambda element, last: last - element).threshold
     5.0
@@ -174,7 +165,7 @@ class DeltaEvictor(_BuiltIn):
 
     @classmethod
     def of(cls, threshold: float, delta_function: Callable[[Any, Any], float], do_evict_after: bool = False) -> DeltaEvictor:
-        """Evicts where ``delta_function(element, last) >= threshold``."""
+        """Evict elements with ``delta_function(element, last) >= threshold``."""
         return cls(threshold, delta_function, do_evict_after)
 
     @property

@@ -1,4 +1,4 @@
-"""The error of a function of the user's own: where it was, and the user's own traceback, in a text that survives any journey."""
+"""The error of a user function, with its location and the user's traceback as text, which survives pickling and Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from panestream.errors import PanestreamError
 from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
 
 BAR = "  | "
-"""Every line of the user's traceback begins so."""
+"""The start of every line of the user's traceback."""
 _PACKAGE = str(Path(__file__).parent.parent) + os.sep
 _INSTANT = r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(?:\.\d{6})?"
 _BOUNDS = re.compile(r"window TimeWindow\(start=(-?\d+), end=(-?\d+)\)")
@@ -28,9 +28,9 @@ _WHERE = re.compile(
 
 
 class WindowFunctionError(PanestreamError, RuntimeError):
-    """A function of the user's own raised: says what, where, and on which of the user's lines. The exception is the cause.
+    """A user function raised. The message names the function, the window and the user's lines; the exception is the cause.
 
-    The text has one line, and below it the traceback, each of its lines after a bar; panestream's own frames are left out:
+    The traceback follows the first line, each line after a bar, without panestream's own frames:
 
     .. code-block:: text
 
@@ -40,12 +40,8 @@ class WindowFunctionError(PanestreamError, RuntimeError):
           |     yield element["prize"]
           | KeyError: 'prize'
 
-    Flink has no such error: the job fails with the bare exception.
-
-    Attributes:
-        key: whose window it was.
-        window: None where there was none yet: an assigner raised.
-        elements: how many elements the window held; None where the engine keeps only an accumulator.
+    ``key`` and ``window`` are the location; ``window`` is None if an assigner raised. ``elements`` is their number, or None if
+    the engine stores only an accumulator. In Flink, the job fails with the bare exception.
     """
 
     def __init__(self, text: str, key: Any = None, window: Window | None = None, elements: int | None = None) -> None:
@@ -55,7 +51,7 @@ class WindowFunctionError(PanestreamError, RuntimeError):
         self.elements = elements
 
     def with_instants(self) -> WindowFunctionError:
-        """The same error with the window's bounds as instants in UTC, where times are microseconds since the epoch, as on Spark.
+        """Return the same error with the window's bounds (microseconds since the epoch, as on Spark) as instants in UTC.
 
         >>> error = WindowFunctionError("no (at key 7, window TimeWindow(start=0, end=60000000))", 7, TimeWindow(0, 60_000_000))
         >>> str(error.with_instants())
@@ -74,16 +70,7 @@ class WindowFunctionError(PanestreamError, RuntimeError):
     def of(
         cls, what: str, key: Any, window: Window | None, held: str, elements: int | None, cause: BaseException
     ) -> WindowFunctionError:
-        """The error that ``cause`` becomes.
-
-        Args:
-            what: whose code raised, in words.
-            key: whose window it was.
-            window: None where there was none yet.
-            held: what the window held, in words: ``"holds 3 elements"``, ``"holds one accumulator"``, ``"is empty"``.
-            elements: the same as a number; None where elements are not kept.
-            cause: what was raised; the caller chains it.
-        """
+        """Return the error for ``cause`` in the function ``what``; ``held`` describes the contents, e.g. ``"is empty"``."""
         where = f"key {key!r}" + ("" if window is None else f", window {window!r}, which {held}")
         summary = "".join(TracebackException.from_exception(cause, lookup_lines=False).format_exception_only()).strip()
         headline = f"{what} raised {summary.splitlines()[0]} (at {where})"
@@ -91,15 +78,7 @@ class WindowFunctionError(PanestreamError, RuntimeError):
 
     @classmethod
     def from_text(cls, text: str) -> WindowFunctionError | None:
-        r"""The first such error that a longer text quotes, as Spark's do of what a Python worker raised.
-
-        Key, window and number of elements are read back as far as their texts say what they were; else they are None.
-
-        Args:
-            text: any text.
-
-        Returns:
-            The error, without a cause; None where the text quotes none.
+        r"""Return the first such error quoted in a text, e.g. by Spark, or None. Parts that cannot be parsed are None.
 
         >>> error = WindowFunctionError.from_text(
         ...     "org.apache.spark.SparkException: ...\n"
@@ -134,12 +113,12 @@ class WindowFunctionError(PanestreamError, RuntimeError):
 
 
 def at_window(key: Any, window: Window) -> str:
-    """Return the place of a value in words, to be put into an error."""
+    """Return the location of a value in words, for an error."""
     return f" (at key {key!r}, window {window!r})"
 
 
 def in_instants(text: str) -> str:
-    """Return a text whose windows have instants in UTC for bounds; windows outside the years 1 to 9999 stay as they are.
+    """Return the text with bounds of windows as instants in UTC; windows outside the years 1 to 9999 stay unchanged.
 
     >>> in_instants("no (at key 7, window TimeWindow(start=0, end=60000000))")
     'no (at key 7, window 1970-01-01 00:00:00 to 1970-01-01 00:01:00 UTC)'
@@ -157,7 +136,7 @@ def _instants_of(found: re.Match[str]) -> str:
 
 
 def users_lines(cause: BaseException) -> list[str]:
-    """The traceback without the frames of this package: what called the user's code, and what the user's code called of it."""
+    """Return the traceback without the frames of this package, both above and below the user's code."""
     summary = TracebackException.from_exception(cause, compact=True)
     seen: TracebackException | None = summary
     while seen is not None:

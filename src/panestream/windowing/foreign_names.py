@@ -1,7 +1,7 @@
-"""Names that users of PySpark and Flink type, and what panestream calls them.
+"""Names of PySpark and Flink that users type, e.g. ``query.awaitTermination()``, and their equivalents in panestream.
 
-A name that means the same here works: ``query.awaitTermination()`` is ``query.await_termination()``. Any other one is an error
-with the line to write. ``dir()`` shows neither. To add a name, add it to the tables below.
+A name with the same meaning works. Any other name raises an error with the line to write. ``dir()`` shows neither. To add a name,
+extend the tables below.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class Same(str):
-    """The name here of something that has another name elsewhere."""
+    """The panestream name for a foreign name with the same meaning."""
 
     __slots__ = ()
 
@@ -51,7 +51,7 @@ AGGREGATES = {
     "var_samp": "var",
     "variance": "var",
 }
-"""Spark's aggregate functions that ``agg`` has too, and their names there."""
+"""Spark's aggregate functions that ``agg`` also has, with their names there."""
 QUANTILES = ("approx_percentile", "median", "percentile", "percentile_approx", "percentile_cont")
 """Spark's functions for quantiles, which ``agg`` computes as sketches."""
 
@@ -66,7 +66,7 @@ _NEXT = {
     "WindowedStream": ("WindowedResult", ".aggregate(agg.count())"),
     "WindowedResult": ("RunningQuery", f".{_START}"),
 }
-"""The steps of a query: each class with the class that follows, and with the call that leads there."""
+"""The steps of a query: each class with the next class, and with the call that leads there."""
 
 _ROWS_BEFORE = "prepare the rows first, pst.stream(df.{name}(...))"
 _ROWS_AFTER = "a result has outputs, and each is a DataFrame: write result.main.{name}(...)"
@@ -83,19 +83,19 @@ _QUANTILE = "write agg.approx_quantile('price', 0.5), or agg.approx_quantiles('p
 _NO_WINDOWS = "an interval join has no windows: write .between('-1 hour', '0 seconds').pairs()"
 
 _GIVEN = {"count": "", "max_by": "'page', 'price'", "min_by": "'page', 'price'"}
-"""The arguments of aggregates, unless it is one column."""
+"""The arguments of aggregates that do not take a single column."""
 _REWRITERS = (
     *("filter", "where", "select", "select_expr", "with_column", "with_columns", "with_column_renamed", "drop", "na"),
     *("drop_duplicates", "distinct", "union", "union_all", "union_by_name", "map", "flat_map", "map_in_pandas"),
     *("map_in_arrow", "order_by", "sort", "limit", "alias", "dropna", "fillna", "repartition", "sample"),
 )
-"""Methods of a DataFrame that make another one, in snake case."""
+"""DataFrame methods that return another DataFrame, in snake case."""
 _LOOKS = ("columns", "schema", "dtypes", "spark_session")
 _LOOKING = (
     *("show", "collect", "to_pandas", "print_schema", "head", "take", "tail", "display", "to_arrow", "cache", "persist"),
     "create_or_replace_temp_view",
 )
-"""Methods that show a DataFrame. The names above are attributes that do so."""
+"""Methods that show a DataFrame. ``_LOOKS`` are attributes that do so."""
 _WRITERS = ("write_stream", "write", "write_to", "to_table", "foreach_batch", "save", "option", "add_sink", "sink_to")
 """Names of Spark and Flink that write rows."""
 
@@ -184,12 +184,11 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
         for kind in ("EventTime", "ProcessingTime")
     },
 }
-"""Advice for each class or namespace, by the foreign name: in snake case, or as users type it. A :class:`Same` works; in other
-texts ``{name}`` stands for the typed name."""
+"""Advice for each class or namespace, by the foreign name; ``{name}`` is replaced by the typed name."""
 
 
 def snake_case(name: str) -> str:
-    """A name as Python writes it.
+    """Return a name in snake case.
 
     >>> snake_case("awaitTermination"), snake_case("toPandas"), snake_case("key_by")
     ('await_termination', 'to_pandas', 'key_by')
@@ -198,17 +197,9 @@ def snake_case(name: str) -> str:
 
 
 def resolve(owner: object, name: str, kinds: Sequence[str], whose: str) -> Any:
-    """Return the value of a foreign name, or raise an error with advice.
+    """Return the value of a foreign name found in the tables ``kinds``, or raise UnknownNameError with the line to write.
 
-    Args:
-        owner: the object, class or module.
-        name: the foreign name.
-        kinds: the tables to look it up in, in this order.
-        whose: the owner as the error calls it.
-
-    Raises:
-        UnknownNameError: no name here means the same. The message has the line to write, if there is one.
-        AttributeError: the name begins with an underscore. Python and notebooks look for such names all the time.
+    Names with a leading underscore raise AttributeError, since Python and notebooks look them up all the time.
     """
     if name.startswith("_"):
         raise AttributeError(f"{whose} has no attribute {name!r}")
@@ -293,10 +284,10 @@ def _classes(kind: str) -> list[str]:
 
 
 class WithForeignNames:
-    """An object with the names of PySpark and Flink that mean the same, and with advice for the others."""
+    """An object with the PySpark and Flink names of the same meaning, and with advice for others."""
 
     classes: ClassVar[dict[str, type]] = {}
-    """All classes of this kind by name, for errors about the steps of a query."""
+    """All subclasses by name, for errors about the steps of a query."""
 
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
@@ -310,7 +301,7 @@ class WithForeignNames:
 
         def __getattr__(self, name: str) -> Any:
             kind = type(self)
-            if hasattr(kind, name):  # a property raised the AttributeError, which is the one to show
+            if hasattr(kind, name):  # A property raised the AttributeError, which is the error to show.
                 return object.__getattribute__(self, name)
             if name in getattr(kind, "__dataclass_fields__", ()):  # __init__ has not set it
                 raise AttributeError(f"{kind.__name__!r} object has no attribute {name!r} yet")
@@ -318,10 +309,7 @@ class WithForeignNames:
 
 
 class ForeignNamesOfClass(ABCMeta):
-    """The same for names of a class, such as ``EventTimeSessionWindows.withGap``.
-
-    Not for classes that users extend: theirs may have another metaclass.
-    """
+    """The same for names of a class. Not for base classes of users, whose classes may have another metaclass."""
 
     if not TYPE_CHECKING:
 
@@ -330,11 +318,7 @@ class ForeignNamesOfClass(ABCMeta):
 
 
 def advised(advise: Callable[[dict[str, Any]], str]) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a method so that wrong arguments raise an error with the line to write.
-
-    Args:
-        advise: a function that returns the advice for the given keyword arguments.
-    """
+    """Decorate a method so that wrong arguments raise an error with ``advise(keyword arguments)``, the line to write."""
 
     def decorate(method: Callable[P, R]) -> Callable[P, R]:
         taken, name = signature(method), method.__name__

@@ -1,4 +1,4 @@
-"""Functions over windows: what users write to be run when a window fires."""
+"""Functions over windows: the base classes of code that runs when a window fires."""
 
 from __future__ import annotations
 
@@ -19,65 +19,52 @@ ReduceFunction = Callable[[Any, Any], Any]
 
 
 class WindowFunction(ABC):
-    """Sees all elements of a firing window at once. Flink: ``WindowFunction``."""
+    """Processes all elements of a firing window at once. Flink: ``WindowFunction``."""
 
     @abstractmethod
     def apply(self, key: Any, window: Window, inputs: Sequence[Any]) -> Iterable[Any] | None:
-        """Called at each firing; yields results, none to many.
-
-        Args:
-            key: the key.
-            window: the window that fires.
-            inputs: its elements in the order of arrival; after a reduce or an aggregate: the one result.
-        """
+        """Return zero or more results of a firing; ``inputs`` are in order of arrival, or the result of a reduce or aggregate."""
 
 
 class WindowContext(Protocol):
-    """What a process function may ask for. Flink: ``ProcessWindowFunction.Context``."""
+    """The context of a process function. Flink: ``ProcessWindowFunction.Context``."""
 
     def window(self) -> Window:
-        """The window that fires."""
+        """Return the window that fires."""
 
     def current_watermark(self) -> int:
-        """The watermark, in engine units; ``MIN_TIMESTAMP`` before the first."""
+        """Return the watermark in microseconds; ``MIN_TIMESTAMP`` before the first."""
 
     def current_processing_time(self) -> int:
-        """The clock, in engine units. On Spark: the time of the micro-batch."""
+        """Return the processing time in microseconds, on Spark that of the micro-batch."""
 
     def window_state(self) -> KeyedStateStore:
-        """State of this key and window: lives until the window is cleaned up, through all its firings and purges.
+        """Return the state of this key and window, which survives firings and purges until the window is cleaned up.
 
-        Raises:
-            InvalidPlanError: for session windows, which have no lasting identity. Flink refuses too.
+        Raises InvalidPlanError for session windows, whose identity changes when they merge. Flink refuses too.
         """
 
     def global_state(self) -> KeyedStateStore:
-        """State of this key, across its windows. It is never cleaned up."""
+        """Return the state of this key across its windows. It is never cleaned up."""
 
     def output(self, tag: str, value: Any) -> None:
-        """Sends a value to a side output; it carries the timestamp of the window's end, like the main output."""
+        """Send a value to a side output, with the timestamp of the window's end, like the main output."""
 
 
 class ProcessWindowFunction(ABC):
-    """Sees all elements of a firing window, and its context. Flink: ``ProcessWindowFunction``."""
+    """Processes all elements of a firing window, with a context. Flink: ``ProcessWindowFunction``."""
 
     @abstractmethod
     def process(self, key: Any, context: WindowContext, elements: Sequence[Any]) -> Iterable[Any] | None:
-        """Called at each firing; yields results, none to many.
-
-        Args:
-            key: the key.
-            context: window, time, state, side outputs. Not to be kept after the call.
-            elements: the elements in the order of arrival; after a reduce or an aggregate: the one result.
-        """
+        """Return zero or more results of a firing, as :meth:`WindowFunction.apply`; ``context`` is valid only in the call."""
 
     def clear(self, context: WindowContext) -> None:  # noqa: B027 - most functions have nothing to do here
-        """Called once when the window goes, neither at a firing nor at a purge. Per-window state is dropped afterwards."""
+        """Clean up; called once when the window is deleted, not at firings or purges. Its state is deleted afterwards."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _Plain:
-    """A plain function that stands where an object could."""
+    """A plain function instead of an object."""
 
     function: Callable[..., Iterable[Any] | None]
 
@@ -98,11 +85,7 @@ class _Processed(_Plain, ProcessWindowFunction):
 
 
 def applied(function: Any) -> WindowFunction:
-    """A window function, or a plain function of key, window and rows as one.
-
-    Raises:
-        InvalidPlanError: it is none, or does not take what it will be given.
-    """
+    """Return a window function; plain functions of key, window and rows are wrapped."""
     if isinstance(function, WindowFunction):
         check_methods(function, WindowFunction)
         return function
@@ -111,15 +94,7 @@ def applied(function: Any) -> WindowFunction:
 
 
 def processed(function: Any, shape: Shape = PROCESS) -> ProcessWindowFunction:
-    """A process function, or a plain function of key, context and rows as one.
-
-    Args:
-        function: what the user gave.
-        shape: how it is called, for errors.
-
-    Raises:
-        InvalidPlanError: it is none, or does not take what it will be given.
-    """
+    """Return a process function; plain functions with the arguments in ``shape`` are wrapped."""
     if isinstance(function, ProcessWindowFunction):
         check_methods(function, ProcessWindowFunction)
         return function
@@ -128,7 +103,7 @@ def processed(function: Any, shape: Shape = PROCESS) -> ProcessWindowFunction:
 
 
 def no_state(what: str) -> InvalidPlanError:
-    """The error where a function asks for state of which was said that it keeps none; ``what``: how it asked."""
+    """Return the error for a function with ``stateless=True`` that called ``context.<what>``."""
     return InvalidPlanError(
         f"the process function called context.{what}, and was given with stateless=True, which says that it keeps nothing "
         "between its calls: leave stateless=True out, then the row operator keeps its state"
@@ -136,12 +111,7 @@ def no_state(what: str) -> InvalidPlanError:
 
 
 def results_of(function: object, returned: Any) -> Iterable[Any]:
-    """What a window function returned, as something to go through.
-
-    Raises:
-        InvalidPlanError: it is no list of results: going through a text or dict gives letters, numbers or names, which nobody
-            means; a number has no parts.
-    """
+    """Return the results of a window function as an iterable; refuse strings, dicts and others that would yield their parts."""
     if returned is None:
         return ()
     if hasattr(returned, "asDict"):
@@ -158,11 +128,7 @@ def results_of(function: object, returned: Any) -> Iterable[Any]:
 
 
 def following(function: Any) -> WindowFunction | ProcessWindowFunction | None:
-    """What is given as ``then``: a window or process function, a plain function of key, context and results as one, or None.
-
-    Raises:
-        InvalidPlanError: it is none of these, or does not take what it will be given.
-    """
+    """Return the function given as ``then``, or None; plain functions of key, context and results are wrapped."""
     if function is None or isinstance(function, WindowFunction):
         return None if function is None else applied(function)
     return processed(function, THEN)

@@ -1,4 +1,4 @@
-"""Moments, however they are written, as the integers that windows count in."""
+"""Conversion of times in all notations to the integers of windows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ from panestream.errors import InvalidDurationError, InvalidPlanError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, to_micros
 
 Instant: TypeAlias = "int | str | timedelta | datetime"
-"""A time: an integer in the unit of the windows (microseconds if they were made by ``of``); a text in ISO 8601 such as
-``"2026-01-31 10:04"`` (UTC, or with its zone); how long after the epoch, as ``"90 seconds"`` or a ``timedelta``; a ``datetime``
-with a time zone."""
+"""A time: an integer in the unit of the windows, ISO 8601 (UTC by default), a duration since the epoch, or a ``datetime``."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _WRITTEN = "write '2026-01-31 10:04' (UTC, or with its zone)"
@@ -22,30 +20,21 @@ _DATE = re.compile(r"\s*\d{4}-\d\d-\d\d")
 
 
 def micros_of_text(text: str) -> int:
-    """A time in ISO 8601 as microseconds since 1970; without a zone it is UTC.
-
-    Raises:
-        ValueError: it is no such time.
+    """Return a time in ISO 8601 (UTC by default) as microseconds since 1970, or raise ValueError.
 
     >>> micros_of_text("1970-01-01 00:01Z"), micros_of_text("1970-01-01T01:00+01:00"), micros_of_text("1970-01-02")
     (60000000, 0, 86400000000)
     """
-    # Python 3.10 knows no Z.
+    # Python 3.10 does not accept Z.
     when = datetime.fromisoformat(re.sub("[zZ]$", "+00:00", text.strip()))
     return ((when if when.tzinfo is not None else when.replace(tzinfo=timezone.utc)) - _EPOCH) // timedelta(microseconds=1)
 
 
 def instant(time: Instant, what: str) -> int:
-    """A time as an integer.
+    """Return a time as an integer; ``what`` is its name in errors.
 
-    Args:
-        time: however it was written.
-        what: how an error calls it.
-
-    Raises:
-        InvalidPlanError: a ``datetime`` without a time zone; a date that does not exist; an integer that is no int64; True or
-            False.
-        InvalidDurationError: a text that is neither a time nor a duration; something else.
+    Raises InvalidPlanError for a ``datetime`` without a time zone, dates that do not exist, integers outside int64 and booleans,
+    and InvalidDurationError for anything else.
 
     >>> instant("1 minute", "the watermark"), instant(datetime(1970, 1, 1, 0, 1, tzinfo=timezone.utc), "the watermark")
     (60000000, 60000000)
@@ -72,20 +61,20 @@ def instant(time: Instant, what: str) -> int:
 
 
 def iso(micros: int | None) -> str | None:
-    """A time as ISO 8601 in UTC; None: there is none, or it is the beginning or the end of all time.
+    """Return a time as ISO 8601 in UTC, or None for None and for the minimum and maximum timestamp.
 
     >>> iso(1_511_658_000_000_000), iso(1_500_000), iso(None)
     ('2017-11-26T01:00:00Z', '1970-01-01T00:00:01.500000Z', None)
     """
     if micros is None or not MIN_TIMESTAMP < micros < MAX_TIMESTAMP:
         return None
-    # Not datetime, which ends with the year 9999.
+    # A datetime would end with the year 9999.
     text = str(np.datetime64(micros, "us"))
     return f"{text.removesuffix('.000000')}Z"
 
 
 def micros_in(text: str) -> int:
-    """A time that :func:`iso` wrote.
+    """Return a time in the format of :func:`iso` as microseconds.
 
     >>> micros_in("1970-01-01T00:00:01.500000Z")
     1500000
@@ -94,7 +83,7 @@ def micros_in(text: str) -> int:
 
 
 def time_text(micros: int) -> str:
-    """Return a time for people: ISO 8601 in UTC without the ``T`` and the ``Z``.
+    """Return a readable time: ISO 8601 in UTC without the ``T`` and the ``Z``.
 
     >>> time_text(1_511_658_000_000_000), time_text(2**63 - 1)
     ('2017-11-26 01:00:00', 'the end of time')

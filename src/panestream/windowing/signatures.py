@@ -1,7 +1,6 @@
-"""Whether functions of the user's own take what they will be given: said when the query is built, not by a worker.
+"""Checks of user functions when the query is built, since Python only checks arguments at a call, in a worker.
 
-Python counts arguments only when it calls. Here the signature is read instead, where there is one to read; a function without
-one (some that are built in) is taken as it is.
+Functions without a readable signature (some built-ins) are accepted.
 """
 
 from __future__ import annotations
@@ -15,19 +14,13 @@ from weakref import WeakKeyDictionary
 from panestream.errors import InvalidPlanError, PanestreamError
 
 _SEEN: WeakKeyDictionary[type, set[type]] = WeakKeyDictionary()
-"""Classes of users that are right, by panestream's class: descriptors of state may be made at every call."""
+"""User classes that passed, by panestream's class; cached since state descriptors may be created at every call."""
 _ASYNC = inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """How functions of one kind are called.
-
-    Attributes:
-        user: who calls, in words that begin an error: ``"apply"``, ``"DeltaTrigger"``.
-        given: what they are given, by position: one word each.
-        example: one that is right.
-    """
+    """How functions of one kind are called: the caller, as errors begin, the positional arguments, and a correct function."""
 
     user: str
     given: tuple[str, ...]
@@ -65,16 +58,9 @@ ON_PROGRESS = Shape("on_progress", ("progress",), "lambda progress: print(progre
 def check_function(
     function: Any, shape: Shape, kind: type | None = None, error: type[PanestreamError] = InvalidPlanError
 ) -> None:
-    """Refuses a function that cannot be called with what it will be given.
+    """Check that a function can be called with the arguments of ``shape``.
 
-    Args:
-        function: anything that can be called.
-        shape: how it is called.
-        kind: the class of panestream's that an object may be of instead of a function.
-        error: what to raise.
-
-    Raises:
-        PanestreamError: of the kind ``error``: it cannot be called, or not so; it is async; a class instead of an object.
+    ``kind`` is the class that an object may have instead. Raises an ``error`` if it is not callable like this, async, or a class.
 
     >>> check_function(lambda key, window, rows: rows, APPLY)
     >>> check_function(lambda rows: rows, APPLY)
@@ -95,15 +81,7 @@ write it like lambda key, window, rows: [len(rows)]
 
 
 def check_methods(written: object, base: type) -> None:
-    """Refuses an object whose methods cannot be called as those of the class that it extends.
-
-    Args:
-        written: an object of the user's own class, or the class.
-        base: panestream's class; its public methods say what each is given, and what is no method but a property.
-
-    Raises:
-        InvalidPlanError: a method takes other arguments, is async, or is no method.
-    """
+    """Check that the methods of a user object or class can be called like the public methods of ``base``."""
     owner = written if isinstance(written, type) else type(written)
     seen = _SEEN.setdefault(owner, set())
     if base in seen:
@@ -120,7 +98,7 @@ def check_methods(written: object, base: type) -> None:
 
 
 def check_generator(generator: Any) -> None:
-    """Refuses what makes no watermark generators when it is called without arguments; see :func:`check_function`."""
+    """Check that a watermark generator is created by a call without arguments; see :func:`check_function`."""
     if isinstance(generator, type):
         if inspect.isabstract(generator):
             missing = ", ".join(sorted(getattr(generator, "__abstractmethods__", ())))
@@ -131,14 +109,14 @@ def check_generator(generator: Any) -> None:
 
 
 def _plainly_takes(function: FunctionType, arguments: int) -> bool:
-    """Whether it certainly does, found without a look at the signature, which takes a hundred times as long."""
+    """Return True if the function certainly accepts the arguments. Reading the signature takes a hundred times as long."""
     code = function.__code__
     least = code.co_argcount - len(function.__defaults__ or ())
     return least <= arguments <= code.co_argcount and not code.co_kwonlyargcount and not code.co_flags & _ASYNC
 
 
 def _check_property(owner: type, name: str) -> None:
-    # An attribute will do as well; but a function counts as true, whatever it returns.
+    # An attribute is fine too, but a function would be true, whatever it returns.
     if isinstance(getattr(owner, name, None), FunctionType):
         raise InvalidPlanError(f"{owner.__name__}.{name} must be a property: put @property above def {name}(self)")
 
@@ -153,7 +131,7 @@ def _check_method(written: object, owner: type, name: str, ours: FunctionType) -
     if isinstance(written, type):
         static = inspect.getattr_static(owner, name)
         if not isinstance(static, (FunctionType, staticmethod, classmethod)):
-            return  # something that makes a method once there is an object
+            return  # A descriptor that creates the method once there is an object.
         given = ("self", *given) if isinstance(static, FunctionType) else given
     _check(found, whole, given, example, InvalidPlanError)
 
@@ -162,7 +140,7 @@ def _check(function: Any, what: str, given: tuple[str, ...], example: str, error
     if _is_async(function):
         raise error(f"{what} is async, and nobody would await it: write it with def, like {example}")
     try:
-        # What is called is the function itself, whatever it says that it wraps.
+        # The function itself is called, even if it claims to wrap another.
         signature = inspect.signature(function, follow_wrapped=False)
     except (ValueError, TypeError):
         return

@@ -1,7 +1,6 @@
-"""State that triggers and window functions keep: descriptors that name it, and handles that read and write it.
+"""State of triggers and window functions: descriptors that name it, and handles that read and write it.
 
-A trigger keeps state per key and window (:meth:`TriggerContext.get_partitioned_state`); a process function keeps it per key
-and window, or per key (:class:`KeyedStateStore`). ``None`` is not a value but the absence of one, as in Flink.
+It is stored per key and window, or for process functions also per key. As in Flink, ``None`` means that there is no value.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from panestream.windowing.aggregate_function import AggregateFunction
 from panestream.windowing.signatures import REDUCING_STATE, check_function, check_methods
 
 StateValues = dict[str, Any]
-"""Where handles keep their values: one entry per descriptor name. The engine owns it and persists it."""
+"""The values of handles by descriptor name. The engine owns and persists them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +23,7 @@ class ValueStateDescriptor:
     name: str
 
     def bind(self, values: StateValues) -> ValueState:
-        """The handle on the value of this name among ``values``."""
+        """Return the handle on the value with this name."""
         return ValueState(values, self.name)
 
 
@@ -32,9 +31,7 @@ class ValueStateDescriptor:
 class ReducingStateDescriptor:
     """Names one value that grows by a reduce function. Flink: ``ReducingStateDescriptor``.
 
-    Attributes:
-        name: unique among the states of one trigger or function.
-        reduce_function: takes the value so far and the one that is added; must be associative where windows merge.
+    ``reduce_function`` combines the current value with an added one, and must be associative if windows merge.
     """
 
     name: str
@@ -44,7 +41,7 @@ class ReducingStateDescriptor:
         check_function(self.reduce_function, REDUCING_STATE)
 
     def bind(self, values: StateValues) -> ReducingState:
-        """The handle on the value of this name among ``values``."""
+        """Return the handle on the value with this name."""
         return ReducingState(values, self.name, self.reduce_function)
 
 
@@ -55,7 +52,7 @@ class ListStateDescriptor:
     name: str
 
     def bind(self, values: StateValues) -> ListState:
-        """The handle on the list of this name among ``values``."""
+        """Return the handle on the list with this name."""
         return ListState(values, self.name)
 
 
@@ -66,7 +63,7 @@ class MapStateDescriptor:
     name: str
 
     def bind(self, values: StateValues) -> MapState:
-        """The handle on the map of this name among ``values``."""
+        """Return the handle on the map with this name."""
         return MapState(values, self.name)
 
 
@@ -82,7 +79,7 @@ class AggregatingStateDescriptor:
             check_methods(self.aggregate_function, AggregateFunction)
 
     def bind(self, values: StateValues) -> AggregatingState:
-        """The handle on the accumulator of this name among ``values``."""
+        """Return the handle on the accumulator with this name."""
         return AggregatingState(values, self.name, self.aggregate_function)
 
 
@@ -94,7 +91,7 @@ class _State:
         self._name = name
 
     def clear(self) -> None:
-        """Forgets what is there; nothing happens where there is nothing."""
+        """Delete the value, if there is one."""
         self._values.pop(self._name, None)
 
 
@@ -112,11 +109,11 @@ class ValueState(_State):
     __slots__ = ()
 
     def value(self) -> Any:
-        """The value, or None where there is none."""
+        """Return the value, or None."""
         return self._values.get(self._name)
 
     def update(self, value: Any) -> None:
-        """Sets the value; None clears it."""
+        """Set the value; None clears it."""
         if value is None:
             self.clear()
         else:
@@ -140,11 +137,11 @@ class ReducingState(_State):
         self._reduce = reduce_function
 
     def get(self) -> Any:
-        """The value so far, or None where nothing was added."""
+        """Return the value so far, or None."""
         return self._values.get(self._name)
 
     def add(self, value: Any) -> None:
-        """Adds one value."""
+        """Add one value."""
         known = self._values.get(self._name)
         self._values[self._name] = value if known is None else self._reduce(known, value)
 
@@ -155,19 +152,19 @@ class ListState(_State):
     __slots__ = ()
 
     def get(self) -> list[Any]:
-        """A copy of the list; empty where nothing was added."""
+        """Return a copy of the list, which may be empty."""
         return list(self._values.get(self._name, ()))
 
     def add(self, value: Any) -> None:
-        """Appends one value."""
+        """Append one value."""
         self._values.setdefault(self._name, []).append(value)
 
     def add_all(self, values: Iterable[Any]) -> None:
-        """Appends values."""
+        """Append values."""
         self.update([*self.get(), *values])
 
     def update(self, values: Iterable[Any]) -> None:
-        """Replaces the list; an empty one clears it."""
+        """Replace the list; an empty list clears it."""
         replaced = list(values)
         if replaced:
             self._values[self._name] = replaced
@@ -181,30 +178,30 @@ class MapState(_State):
     __slots__ = ()
 
     def get(self, key: Any, default: Any = None) -> Any:
-        """The value of ``key``, or ``default``."""
+        """Return the value of ``key``, or ``default``."""
         return self._values.get(self._name, {}).get(key, default)
 
     def put(self, key: Any, value: Any) -> None:
-        """Sets the value of ``key``."""
+        """Set the value of ``key``."""
         self._values.setdefault(self._name, {})[key] = value
 
     def contains(self, key: Any) -> bool:
-        """Whether ``key`` has a value."""
+        """Return whether ``key`` has a value."""
         return key in self._values.get(self._name, {})
 
     def remove(self, key: Any) -> None:
-        """Forgets ``key``; nothing happens where it has no value."""
+        """Delete the value of ``key``, if there is one."""
         entries = self._values.get(self._name, {})
         entries.pop(key, None)
         if not entries:
             self.clear()
 
     def items(self) -> Iterator[tuple[Any, Any]]:
-        """The entries, in the order in which their keys came."""
+        """Return the entries in the order of insertion."""
         return iter(list(self._values.get(self._name, {}).items()))
 
     def is_empty(self) -> bool:
-        """Whether there are no entries."""
+        """Return whether there are no entries."""
         return not self._values.get(self._name)
 
 
@@ -218,11 +215,11 @@ class AggregatingState(_State):
         self._function = function
 
     def get(self) -> Any:
-        """The result so far, or None where nothing was added."""
+        """Return the result so far, or None."""
         return self._function.get_result(self._values[self._name]) if self._name in self._values else None
 
     def add(self, value: Any) -> None:
-        """Adds one value."""
+        """Add one value."""
         known = self._values[self._name] if self._name in self._values else self._function.create_accumulator()
         self._values[self._name] = self._function.add(value, known)
 
@@ -242,23 +239,23 @@ class KeyedStateStore:
         self._values = values
 
     def get_state(self, descriptor: ValueStateDescriptor) -> ValueState:
-        """One value."""
+        """Return the state with one value."""
         return descriptor.bind(self._values)
 
     def get_reducing_state(self, descriptor: ReducingStateDescriptor) -> ReducingState:
-        """One value that grows by a reduce function."""
+        """Return the state with one value that grows by a reduce function."""
         return descriptor.bind(self._values)
 
     def get_list_state(self, descriptor: ListStateDescriptor) -> ListState:
-        """A list."""
+        """Return the state with a list."""
         return descriptor.bind(self._values)
 
     def get_map_state(self, descriptor: MapStateDescriptor) -> MapState:
-        """A map."""
+        """Return the state with a map."""
         return descriptor.bind(self._values)
 
     def get_aggregating_state(self, descriptor: AggregatingStateDescriptor) -> AggregatingState:
-        """An accumulator."""
+        """Return the state with an accumulator."""
         return descriptor.bind(self._values)
 
 

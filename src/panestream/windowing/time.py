@@ -1,7 +1,6 @@
-"""Durations: what users write, and the integers the engine counts in.
+"""Durations as users write them, and as the int64 microseconds of the engine. Instants are microseconds since the epoch.
 
-Instants are int64 microseconds since the epoch (UTC), durations int64 microseconds. The engine itself is unit-free: it
-adds and compares integers. Only this module knows what a second is.
+The engine itself is unit-free and only adds and compares integers. Only this module defines units.
 """
 
 from __future__ import annotations
@@ -12,10 +11,10 @@ from datetime import timedelta
 from panestream.errors import InvalidDurationError, InvalidWindowError, did_you_mean
 
 Duration = timedelta | str
-"""How users write a duration: ``timedelta(minutes=5)`` or ``"5 minutes"``, ``"1 hour 30 minutes"``, ``"-8 hours"``."""
+"""A duration as users write it: ``timedelta(minutes=5)`` or ``"5 minutes"``, ``"1 hour 30 minutes"``, ``"-8 hours"``."""
 
 MIN_TIMESTAMP = -(2**63)
-"""The watermark before anything is known (Flink's ``Long.MIN_VALUE``)."""
+"""The watermark before the first row (Flink's ``Long.MIN_VALUE``)."""
 MAX_TIMESTAMP = 2**63 - 1
 """The watermark at the end of input, and the max timestamp of the global window (Flink's ``Long.MAX_VALUE``)."""
 
@@ -42,17 +41,12 @@ _PART = re.compile(r"\s*([+-]?\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*,?")
 
 
 def to_micros(duration: Duration, what: str = "duration") -> int:
-    """The number of microseconds in ``duration``.
+    """Return the number of microseconds in a ``timedelta`` or a string of ``<number> <unit>`` parts.
 
-    Args:
-        duration: a ``timedelta``, or a string of one or more ``<number> <unit>`` parts. Units: microseconds, milliseconds,
-            seconds, minutes, hours, days, weeks, singular or plural, and ``us ms s sec min m h d``. After a part with a minus
-            each needs a sign of its own: ``"-1 hour -30 minutes"``.
-        what: how the error calls it, e.g. ``"slide"``.
+    Units are microseconds, milliseconds, seconds, minutes, hours, days, weeks, singular or plural, and ``us ms s sec min m h d``.
+    After a negative part each part needs a sign: ``"-1 hour -30 minutes"``. ``what`` is the name in errors, e.g. ``"slide"``.
 
-    Raises:
-        InvalidDurationError: for anything else. Months and years are refused: they have no fixed length. So is
-            ``"-1 hour 30 minutes"``.
+    Raises InvalidDurationError for anything else, such as months and years, which vary in length, or ``"-1 hour 30 minutes"``.
 
     >>> to_micros("1 minute 30 seconds") == to_micros(timedelta(seconds=90))
     True
@@ -74,7 +68,7 @@ def to_micros(duration: Duration, what: str = "duration") -> int:
             )
         number = part.group(1)
         if negative and number[0] not in "+-":
-            # Half an hour before by the rules of SQL, and an hour and a half before to who wrote it.
+            # In SQL this is half an hour before; its author may mean an hour and a half before.
             raise InvalidDurationError(
                 f"{what} {duration!r}: it is not clear whether the minus is for {part.group().strip(' ,')!r}, too: "
                 f"give that a sign of its own, '-{part.group().strip(' ,')}' or '+{part.group().strip(' ,')}'"
@@ -90,15 +84,7 @@ def to_micros(duration: Duration, what: str = "duration") -> int:
 
 
 def check_micros(write: str, *lengths: object) -> None:
-    """Refuses what is no number of engine units, where a constructor was called instead of what reads durations.
-
-    Args:
-        write: what to write instead.
-        *lengths: what the constructor was given.
-
-    Raises:
-        InvalidWindowError: one of them is no integer.
-    """
+    """Refuse lengths that are not whole microseconds, if a constructor was called instead of ``of``, the call in ``write``."""
     for length in lengths:
         if not isinstance(length, int) or isinstance(length, bool):
             raise InvalidWindowError(f"the constructor takes whole microseconds, not {length!r}: write {write}")
@@ -128,7 +114,7 @@ def _scaled(number: str, unit: int, duration: str, what: str) -> int:
 
 
 def format_duration(micros: int) -> str:
-    """The text that :func:`to_micros` reads back as ``micros``, in the largest units that fit.
+    """Return the text that :func:`to_micros` converts back to ``micros``, in the largest units that fit.
 
     >>> format_duration(90_000_000)
     '1 minute 30 seconds'

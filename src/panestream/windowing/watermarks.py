@@ -1,8 +1,8 @@
-"""How far event time has come: strategies that turn the event times seen into a watermark.
+"""Watermark strategies, which turn the observed event times into the progress of event time.
 
-A watermark *t* says: no row with an event time of *t* or less is expected any more. panestream keeps its own watermark
-(not Spark's): rows of a micro-batch are judged against the watermark as it stood before the batch, then it advances and windows
-fire in the same batch.
+A watermark *t* means that rows with an event time of *t* or less are not expected any more. panestream keeps its own watermark
+(not Spark's). Rows of a micro-batch are compared with the watermark before it. Then it advances, and windows fire in the same
+batch.
 """
 
 from __future__ import annotations
@@ -19,34 +19,26 @@ from panestream.windowing.signatures import check_generator, check_methods
 from panestream.windowing.time import Duration, check_micros, format_duration, to_micros
 
 _SHOWN = 4
-"""Of so many expected partitions the ``repr`` tells."""
+"""The number of expected partitions that the ``repr`` shows."""
 
 
 @dataclass(slots=True)
 class WatermarkOutput:
-    """Where a generator puts its watermarks. Flink: ``WatermarkOutput``.
-
-    Attributes:
-        watermark: the largest one so far, or None.
-    """
+    """Receives the watermarks of a generator, and holds the largest. Flink: ``WatermarkOutput``."""
 
     watermark: int | None = None
 
     def emit_watermark(self, timestamp: int) -> None:
-        """No row with an event time of ``timestamp`` (microseconds since the epoch) or less is expected any more.
-
-        One that is not larger than those before it changes nothing.
-        """
+        """Declare that rows up to ``timestamp`` (microseconds since the epoch) have come; the largest such time counts."""
         self.watermark = timestamp if self.watermark is None else max(self.watermark, timestamp)
 
 
 class WatermarkGenerator(ABC):
-    """A watermark strategy of the user's own. Flink: ``WatermarkGenerator``.
+    """A user-defined watermark strategy. Flink: ``WatermarkGenerator``.
 
-    One generator serves one source partition (or part of the input) for **one micro-batch**: it begins anew with the next,
-    while the watermark itself is kept and never goes back. In Flink a generator lives as long as the task does (and forgets
-    everything at a restart). What it emits takes effect after the rows of the micro-batch: they are judged by the watermark
-    before.
+    A generator serves one source partition (or part of the input) for **one micro-batch**, and the next micro-batch creates a new
+    one, while the watermark is kept. (In Flink a generator lives as long as the task, and forgets everything at a restart.) An
+    emitted watermark takes effect after the rows of the micro-batch, which are compared with the preceding one.
 
     >>> class EndMarkers(WatermarkGenerator):
     ...     "Punctuated: certain rows say that all before them has come."
@@ -60,34 +52,25 @@ class WatermarkGenerator(ABC):
 
     @abstractmethod
     def on_event(self, element: Any, timestamp: int, output: WatermarkOutput) -> None:
-        """Called for every row, in the order of arrival.
-
-        Args:
-            element: the row: ``element.name``, ``element["name"]``.
-            timestamp: its event time, microseconds since the epoch.
-            output: takes watermarks.
-        """
+        """Process a row (``element.name``, ``element["name"]``) and its event time in microseconds, in the order of arrival."""
 
     def on_periodic_emit(self, output: WatermarkOutput) -> None:  # noqa: B027 - punctuated generators have nothing to do here
-        """Called once at the end of each micro-batch."""
+        """Emit a watermark if needed; called once at the end of each micro-batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class WatermarkStrategy(metaclass=ForeignNamesOfClass):
-    """An immutable recipe for watermarks. Flink: ``WatermarkStrategy``.
+    """An immutable recipe for watermarks. Flink: ``WatermarkStrategy``. All durations are in microseconds.
 
     Attributes:
-        delay: how far the watermark stays behind the largest event time seen, in engine units; None: no watermarks at all.
-        partition_column: the column whose values each keep a watermark of their own; the smallest counts.
-        idle_timeout: after how long without rows a partition no longer holds the watermark back, in engine units.
-        generator: makes the user's own generators; None: there is none.
-        max_ahead_by: how far event times may be ahead, in engine units; None: as far as they like.
-        max_ahead_of: of what: ``clock`` or ``rows``.
+        delay: the distance of the watermark from the largest event time, or None without watermarks.
+        partition_column: each of its values has a watermark, and the smallest counts.
+        idle_timeout: the time without rows after which a partition does not hold the watermark back.
+        generator: creates user-defined generators, or None.
+        max_ahead_by, max_ahead_of: how far event times may be ahead of ``clock`` or ``rows``, or None without a limit.
         expected: partitions that hold the watermark back before their first row.
-        closes_after: for how long all input must be silent until the watermark follows the clock, in engine units; None: it waits
-            for rows.
-        sides: of two streams that are one, what each is called and its strategy; empty: it is one stream.
-
+        closes_after: the silence of all input after which the watermark follows the clock, or None to wait for rows.
+        sides: for two streams as one, the name and strategy of each.
     >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").per_partition("partition")
     WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').per_partition('partition')
     """
@@ -109,12 +92,7 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
 
     @classmethod
     def given_as(cls, strategy: WatermarkStrategy | Duration) -> WatermarkStrategy:
-        """The strategy that was given, or that of :meth:`for_bounded_out_of_orderness` if it was a duration.
-
-        Raises:
-            InvalidPlanError: it is neither.
-            InvalidDurationError: a text that is no duration.
-        """
+        """Return the strategy, or for a duration the one of :meth:`for_bounded_out_of_orderness`."""
         if isinstance(strategy, WatermarkStrategy):
             return strategy
         if not isinstance(strategy, (str, timedelta)):
@@ -125,15 +103,10 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
 
     @classmethod
     def for_generator(cls, generator: Callable[[], WatermarkGenerator]) -> WatermarkStrategy:
-        """Watermarks of the user's own making.
+        """Use a user-defined :class:`WatermarkGenerator` class, or a function that creates one. Flink: ``forGenerator``.
 
-        Every row then becomes a Python object on its way: some 100,000 rows a second and core. Flink: ``forGenerator``.
-
-        Args:
-            generator: a :class:`WatermarkGenerator` class, or a function that makes one.
-
-        Raises:
-            InvalidPlanError: it cannot be called without arguments, or the class has methods that take others than are given.
+        Every row becomes a Python object, at some 100,000 rows per second and core. Raises InvalidPlanError if it cannot be
+        called without arguments, or if methods of the class accept other arguments.
         """
         if not callable(generator) or isinstance(generator, WatermarkGenerator):
             raise InvalidPlanError(
@@ -146,7 +119,7 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
 
     @classmethod
     def for_bounded_out_of_orderness(cls, max_out_of_orderness: Duration) -> WatermarkStrategy:
-        """Rows may come up to ``max_out_of_orderness`` later than rows with a larger event time."""
+        """Accept rows up to ``max_out_of_orderness`` later than rows with a larger event time."""
         delay = to_micros(max_out_of_orderness, "max_out_of_orderness")
         if delay < 0:
             raise InvalidPlanError(f"max_out_of_orderness must not be negative, got {max_out_of_orderness!r}")
@@ -154,30 +127,23 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
 
     @classmethod
     def for_monotonous_timestamps(cls) -> WatermarkStrategy:
-        """Event times never go back (from one micro-batch to the next; within one, order does not matter)."""
+        """Expect event times that never go back from one micro-batch to the next; within one, order does not matter."""
         return cls(0)
 
     @classmethod
     def no_watermarks(cls) -> WatermarkStrategy:
-        """Never a watermark: on a stream no event-time window fires; in batch all do, at the end of input."""
+        """Never emit a watermark: on a stream no event-time window fires, in a batch all fire at the end of input."""
         return cls(None)
 
     def per_partition(self, column: str, expected: Iterable[str] = ()) -> WatermarkStrategy:
-        """One watermark per value of ``column`` (e.g. Kafka's ``partition``); the smallest of them counts.
+        """Keep one watermark per value of ``column`` (e.g. Kafka's ``partition``); the smallest counts.
 
-        A value that was never seen does not hold the watermark back, unless it is ``expected``: then there is no watermark before
-        its first row, as in Flink, which knows its splits. One that falls silent, or is expected and never comes, holds it back
-        for ever, unless :meth:`with_idleness` is given.
+        A value that has not occurred does not hold the watermark back, unless it is in ``expected`` (as strings). Then the
+        watermark starts with its first row, as in Flink, which knows its splits. A silent or missing value holds it back forever
+        without :meth:`with_idleness`.
 
-        May be given to, taken from or changed on an existing checkpoint: the watermark stays, and what was seen of the values of
-        another column is forgotten. So may ``expected``.
-
-        Args:
-            column: its name.
-            expected: values of it, as strings, that will come.
-
-        Raises:
-            InvalidPlanError: the one is no name, or the others are no strings.
+        Column and ``expected`` may be added, removed or changed on an existing checkpoint: the watermark stays, and the progress
+        per value of another column is forgotten. Raises InvalidPlanError if the column is not a name, or values are not strings.
         """
         if not isinstance(column, str) or not column:
             raise InvalidPlanError(f"per_partition wants the name of a column, got {column!r}")
@@ -187,28 +153,21 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         return replace(self, partition_column=column, expected=values)
 
     def with_idleness(self, timeout: Duration) -> WatermarkStrategy:
-        """A partition that is silent for ``timeout`` no longer holds the watermark back; it counts again with its next row.
+        """Stop a partition that is silent for ``timeout`` from holding the watermark back, until its next row.
 
-        Only what the source was asked for in vain is silence. It begins with the first micro-batch that has no rows of the
-        partition, and goes on by processing time (Spark's batch time) from one such micro-batch to the next, where
+        Only a source that was read without result is silent. Silence starts with the first micro-batch without rows of the
+        partition, and lasts by processing time (Spark's batch time) from each such micro-batch to the next.
 
-        - the time between two micro-batches counts for at most half the timeout: slow micro-batches, in which a partition may
-          have had no chance to be read, make nobody idle before the third that has no rows of it;
-        - each run of the query begins anew: the time that it was down is not silence, and a backlog is read before its partition
-          is idle. A query whose runs are short (``availableNow``) may therefore never find a partition idle;
-        - only micro-batches with rows count: if all partitions are silent, none becomes idle, and the watermark stays at the
-          slowest. (In Flink all become idle, and the largest watermark counts.) :meth:`closing_after` is for that silence.
-
-        If a micro-batch finds every partition idle, since its rows lack an event time, the largest watermark counts.
-
-        What it cannot know: a source that is read in portions (``maxFilesPerTrigger``) may leave out a partition in many
-        micro-batches though it has rows. Give a timeout longer than that. Flink: ``withIdleness``.
-
-        Args:
-            timeout: at least a few times the interval between micro-batches.
-
-        Raises:
-            InvalidPlanError: it is not positive.
+        - The time between two micro-batches counts for at most half the timeout. Slow micro-batches may not have read a
+          partition, so none becomes idle before the third without its rows.
+        - Silence starts again in each run of the query, since downtime is not silence, and a backlog is read before its partition
+          is idle. A query with short runs (``availableNow``) may therefore never find a partition idle.
+        - Only micro-batches with rows count. If all partitions are silent, none becomes idle, and the watermark stays at the
+          slowest. (In Flink all become idle, and the largest watermark counts.) :meth:`closing_after` is for that silence. If a
+          micro-batch finds every partition idle, since its rows lack an event time, the largest watermark counts.
+        - A source that is read in portions (``maxFilesPerTrigger``) may skip a partition in many micro-batches though it has
+          rows. Choose a longer timeout, at least a few times the interval of micro-batches; it must be positive.
+          Flink: ``withIdleness``.
         """
         micros = to_micros(timeout, "idleness timeout")
         if micros <= 0:
@@ -216,28 +175,22 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         return replace(self, idle_timeout=micros)
 
     def closing_after(self, silence: Duration) -> WatermarkStrategy:
-        """Once **all** input has been silent for ``silence``, by the clock, the watermark follows the clock.
+        """Let the watermark follow the clock once **all** input has been silent for ``silence``. Not in Flink.
 
-        Without it the last window waits for a row that may never come. With it event time goes on from the last row as the clock
-        does: ``s`` after it the watermark stands where that row put it, plus ``s``. Nothing of it is taken back when rows come
-        again: what is behind it by then is late in the ordinary way.
+        Without it the last window waits for a row that may never come. With it, at a time ``s`` after the last row, the watermark
+        is where that row put it, plus ``s``. It does not go back when rows come again; rows before it are then late as usual.
 
-        - Each source partition goes on from its own last row; the furthest behind counts, as with rows, but for those that are
-          idle (:meth:`with_idleness`; of idle ones alone, the furthest ahead) or never had a row.
-        - Silence is what the source was asked for in vain, by Spark's batch time. The time that the query was down is none of it.
-          A restart keeps the silence that was counted, but for the time around it: windows may close after three
-          times the silence. A run with a single micro-batch counts nothing.
-        - Data of the past go on at the pace of the clock, too: a day of theirs takes a day.
+        - Each source partition continues from its own last row. The furthest behind counts, as with rows, except idle partitions
+          (:meth:`with_idleness`; if all are idle, the furthest ahead) and partitions that never had a row.
+        - A source that was read without result is silent, by Spark's batch time. The downtime of the query does not count. A
+          restart keeps the counted silence, except for the time around it, so windows may close after three times the silence. A
+          run with a single micro-batch counts nothing.
+        - Old data also advances at the pace of the clock: a day of it takes a day.
 
-        It needs a query that runs without end (``trigger="10 seconds"``). One that ends by itself (``availableNow``) has no
-        silence to wait for: ``start(fire_at_end=True)`` takes the end of what is there for it. A batch closes all windows at its
-        end, with or without this. Flink has no counterpart: its ``withIdleness`` holds the watermark when all is idle.
-
-        Args:
-            silence: longer than any pause after which rows still come with older times than the clock would have them.
-
-        Raises:
-            InvalidPlanError: it is not positive or no whole milliseconds; or the strategy makes no watermarks.
+        It needs a query that runs without end (``trigger="10 seconds"``). For a query that ends (``availableNow``) use
+        ``start(fire_at_end=True)``; a batch always closes all windows at its end. ``silence`` must be longer than any pause after
+        which rows come with times that are older than the clock would predict. Raises InvalidPlanError if it is not a positive
+        number of whole milliseconds, or the strategy does not emit watermarks.
 
         >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").closing_after("30 seconds")
         WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').closing_after('30 seconds')
@@ -253,26 +206,19 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         return replace(self, closes_after=micros)
 
     def max_ahead(self, most: Duration, *, of: str = "clock") -> WatermarkStrategy:
-        """Makes rows invalid whose event time is more than ``most`` ahead.
+        """Make rows invalid whose event time is more than ``most`` ahead, sent to ``side_output_invalid`` or failing the query.
 
-        They go to the output of ``side_output_invalid``, or fail the query with a message that shows one such time.
+        Without it a single row of the year 9999 moves the watermark there forever, and all later rows are late. (``start()`` then
+        warns of a micro-batch that moves the watermark by more than a day, or of a first micro-batch that moves it that far ahead
+        of the clock.) Not in Flink. ``most`` must not be negative. ``of`` is the reference; another value raises
+        InvalidPlanError:
 
-        Without it a single row of the year 9999 takes the watermark there, for ever, and all that comes after it is late. (A
-        micro-batch that moves the watermark by more than a day then makes ``start()`` warn; so does a first one that takes it
-        more than a day ahead of the clock.) Flink has no counterpart.
-
-        Args:
-            most: how far ahead a row may be.
-            of: ``"clock"``: of processing time, which is Spark's time of the micro-batch (in a batch the time of the query), or
-                the row's own in the column of ``processing_time_from``. For live data.
-                ``"rows"``: of the other rows, for data of the past, which the clock says nothing about. Rows are looked at as
-                they are read: those of a task in a micro-batch, at most about a million at a time. In order of time, from
-                their median on, the first gap of more than ``most`` ends what is valid. So ``most`` must be longer than any
-                pause of the source; a row that is read alone is always valid; and how the input is cut decides which rows are
-                compared, so that a batch and a stream over the same rows may differ.
-
-        Raises:
-            InvalidPlanError: ``most`` is negative; or ``of`` is something else.
+        - ``"clock"``, for live data, is processing time: Spark's time of the micro-batch (in a batch the time of the query) or
+          the row's value of ``processing_time_from``.
+        - ``"rows"``, for old data, compares rows that are read together: rows of a task in a micro-batch, at most about a
+          million. In order of time, from their median on, the first gap of more than ``most`` ends the valid rows. So ``most``
+          must be longer than any pause of the source, and a row that is read alone is always valid. A batch and a stream over the
+          same rows may differ.
 
         >>> WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").max_ahead("1 hour")
         WatermarkStrategy.for_bounded_out_of_orderness('5 seconds').max_ahead('1 hour')
@@ -286,14 +232,10 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
 
     @classmethod
     def of_sides(cls, sides: Mapping[str, WatermarkStrategy], column: str) -> WatermarkStrategy:
-        """The strategy of several streams that are one: the smallest of their watermarks counts, as in Flink.
+        """Return the strategy of several streams as one, whose smallest watermark counts, as in Flink.
 
-        Args:
-            sides: by what each is called, its strategy.
-            column: says of each row of which it is: the name, and where its strategy has partitions, ``/`` and the partition.
-
-        Raises:
-            InvalidPlanError: one has a generator of the user's own, or closes on silence where another does not.
+        ``column`` has the name of each row's stream, followed by ``/`` and the partition if there is one. Raises InvalidPlanError
+        for user-defined generators, or if only one closes on silence.
         """
         every = list(sides.values())
         if any(one.generator is not None for one in every):
@@ -319,17 +261,16 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         )
 
     def of_partition(self, partition: str) -> WatermarkStrategy:
-        """The strategy that holds for a source partition."""
+        """Return the strategy of a source partition."""
         return next((one for name, one in self.sides if partition == name or partition.startswith(f"{name}/")), self)
 
     @property
     def limits_ahead(self) -> bool:
-        """Whether rows may be invalid since they are too far ahead."""
+        """True if rows can be invalid because they are too far ahead."""
         return self.max_ahead_by is not None or any(one.limits_ahead for _, one in self.sides)
 
     @property
     def uses_processing_time(self) -> bool:
-        """Whether processing time has to be known."""
         if any(one.uses_processing_time for _, one in self.sides):
             return True
         return self.idle_timeout is not None or (self.max_ahead_by is not None and self.max_ahead_of == "clock")

@@ -1,4 +1,4 @@
-"""The two kinds of windows: a span of time, and everything."""
+"""The two kinds of windows: a time span, and the global window."""
 
 from __future__ import annotations
 
@@ -10,9 +10,7 @@ from panestream.windowing.time import MAX_TIMESTAMP
 
 @dataclass(frozen=True, slots=True, order=True)
 class TimeWindow:
-    """The half-open span ``[start, end)``, in microseconds since the epoch. Flink: ``TimeWindow``.
-
-    As a text it shows its times, in UTC.
+    """The half-open span ``[start, end)``, in microseconds since the epoch; ``str`` shows UTC times. Flink: ``TimeWindow``.
 
     >>> window = TimeWindow(1_511_658_000_000_000, 1_511_661_600_000_000)
     >>> print(window)
@@ -23,15 +21,15 @@ class TimeWindow:
     end: int
 
     def max_timestamp(self) -> int:
-        """The last instant that belongs to the window: ``end - 1``. The window fires when the watermark reaches it."""
+        """Return the last instant of the window, ``end - 1``. The window fires when the watermark reaches it."""
         return self.end - 1
 
     def intersects(self, other: TimeWindow) -> bool:
-        """Whether the two overlap **or touch**: sessions at a distance of exactly the gap are one session, as in Flink."""
+        """Return whether the two overlap **or touch**: sessions at a distance of exactly the gap are one, as in Flink."""
         return self.start <= other.end and self.end >= other.start
 
     def cover(self, other: TimeWindow) -> TimeWindow:
-        """The smallest window that contains both."""
+        """Return the smallest window that contains both."""
         return TimeWindow(min(self.start, other.start), max(self.end, other.end))
 
     def __str__(self) -> str:
@@ -43,12 +41,12 @@ class GlobalWindow:
     """The one window that contains everything and never ends. Flink: ``GlobalWindow``."""
 
     def max_timestamp(self) -> int:
-        """The end of time: no watermark but the final one reaches it."""
+        """Return the end of time, which only the final watermark reaches."""
         return MAX_TIMESTAMP
 
 
 Window = TimeWindow | GlobalWindow
-"""What functions and triggers are given."""
+"""The window of a function or trigger."""
 
 
 __all__ = [

@@ -1,15 +1,15 @@
-"""Time zones as tables: when a zone's clocks were changed, and from then on how far they are from UTC.
+"""Time zones as tables of clock changes and offsets from UTC.
 
-The tables are read where a query is made, from the zone rules that Python finds there, and travel with the query: all machines
-that run it use the same rules. A clock that is put back shows times that it showed before. Windows need times that never go
-back, so here a **wall clock** stands still instead, until the zone's clock has caught up with it::
+The tables are read when a query is built, from the zone rules of this Python, and travel with the query, so that all machines use
+the same rules. A clock that is put back repeats times. Windows need times that never go back, so here a **wall clock** stops
+instead, until the zone's clock has caught up with it::
 
     UTC            04:30  05:00  05:30  06:00  06:30  07:00      New York, 2 November 2025, at 2 o'clock summer time
     the clock       0:30   1:00   1:30   1:00   1:30   2:00
     the wall clock  0:30   1:00   1:30   1:59…  1:59…  2:00
 
-So a time of the wall clock has one first instant, and between two such instants lie exactly the rows that the wall clock puts
-there. Where a clock is put forward, the times that it skips all begin at the instant of the change.
+So each wall-clock time has a first instant, and between two such instants are exactly the rows that the wall clock puts there. If
+a clock is put forward, the skipped times all begin at the instant of the change.
 """
 
 from __future__ import annotations
@@ -31,24 +31,21 @@ DAY = 86_400_000_000
 """In microseconds."""
 _SECOND, _EPOCH = 1_000_000, datetime(1970, 1, 1)  # noqa: DTZ001 - wall time
 _FIRST, _REPEATING, _END = datetime(1830, 1, 1), datetime(2100, 1, 1), datetime(2500, 1, 1)  # noqa: DTZ001 - wall time
-"""No zone's clock was changed before the first; what happens between the other two happens every 400 years."""
+"""No zone changed its clock before the first; changes between the other two repeat every 400 years."""
 _AHEAD = re.compile(r"(?:GMT|UTC|Z)?\s*([+-])(\d{1,2})(?::?00)?", re.IGNORECASE)
 TABLE_END = (_END - _EPOCH) // timedelta(microseconds=1)
-"""Until then, as an instant or a wall time, the tables go; later on everything repeats."""
+"""The end of the tables, as an instant or a wall time. Everything repeats afterwards."""
 PERIOD = (_END - _REPEATING) // timedelta(microseconds=1)
 """400 years."""
 
 
 @dataclass(frozen=True, slots=True)
 class ZoneRules:
-    """The rules of one zone, from 1830 to 2500; from 2100 on they repeat every 400 years, as the calendar does.
+    """The rules of one zone, from 1830 to 2500. From 2100 on they repeat every 400 years, as the calendar does.
 
-    Attributes:
-        zone: its name.
-        version: of the rules, as far as it is known.
-        changes: when the clocks were changed: instants in microseconds, ascending.
-        offsets: how far they are from UTC, one more than there are changes: before the first, from each on.
-        shown: for each change the end, exclusive, of what the clock has shown until then.
+    ``version`` is the version of the IANA database. ``changes`` are the instants of clock changes in microseconds, ascending, and
+    ``offsets`` the distances from UTC, one before the first change and one from each change on. ``shown`` has, for each change,
+    the exclusive end of the clock times until then.
     """
 
     zone: str
@@ -62,7 +59,7 @@ class ZoneRules:
         object.__setattr__(self, "shown", tuple(accumulate(ends, max)))
 
     def wall(self, instant: int) -> int:
-        """What the wall clock shows: microseconds since 1970-01-01 00:00 of the zone.
+        """Return the wall-clock time: microseconds since 1970-01-01 00:00 of the zone.
 
         >>> rules = rules_of("America/New_York")
         >>> [str(timedelta(microseconds=rules.wall(hour * 3_600_000_000) % DAY)) for hour in range(489_460, 489_464)]
@@ -75,7 +72,7 @@ class ZoneRules:
         return (max(now, self.shown[span - 1] - 1) if span else now) + turns * PERIOD
 
     def instant(self, wall: int) -> int:
-        """The first instant at which the wall clock shows a time or a later one."""
+        """Return the first instant at which the wall clock shows a time or a later one."""
         turns = max((wall - TABLE_END) // PERIOD + 1, 0)
         wall -= turns * PERIOD
         span = bisect_right(self.shown, wall)
@@ -85,11 +82,7 @@ class ZoneRules:
 
 @lru_cache(maxsize=64)
 def rules_of(zone: str) -> ZoneRules:
-    """The rules of a zone by its name in the IANA database, e.g. ``"Europe/Berlin"``.
-
-    Raises:
-        InvalidWindowError: there is none, or this machine has no zones.
-    """
+    """Return the rules of a zone by its IANA name, e.g. ``"Europe/Berlin"``, or raise InvalidWindowError with a hint."""
     if not isinstance(zone, str) or not zone:
         raise InvalidWindowError(f"a time zone is a name such as 'America/New_York' or 'UTC', not {zone!r}")
     try:
@@ -108,14 +101,14 @@ def rules_of(zone: str) -> ZoneRules:
 
 
 def _nearest(zone: str, known: set[str]) -> str | None:
-    """The zone that was meant, or None if none looks like it.
+    """Return the zone that was probably meant, or None.
 
     >>> known = {"Etc/GMT-8", "GMT+0", "UTC", "Etc/UTC", "Europe/Berlin"}
     >>> _nearest("GMT+8", known), _nearest("utc", known), _nearest("Europe/Berln", known)
     ('Etc/GMT-8', 'UTC', 'Europe/Berlin')
     """
     ahead = _AHEAD.fullmatch(zone)
-    if ahead is not None:  # the database counts such zones the other way round
+    if ahead is not None:  # The database counts such zones with the opposite sign.
         name = f"Etc/GMT{'-' if ahead[1] == '+' else '+'}{int(ahead[2])}"
         return name if name in known else None
     same = [name for name in sorted(known) if name.lower() == zone.strip().lower().replace(" ", "_")]
@@ -123,10 +116,7 @@ def _nearest(zone: str, known: set[str]) -> str | None:
 
 
 def _changes(zone: zoneinfo.ZoneInfo) -> Iterator[int]:
-    """When the clocks of a zone were changed: found by asking for every other day.
-
-    Two changes were never so near to each other, in no zone. A day that a clock skipped is asked for as if it had not.
-    """
+    """Yield the instants of clock changes, found by sampling every other day, since changes were always further apart."""
     step, skipped, wall, before = timedelta(days=2), 25 * 3600, _FIRST, zone.utcoffset(_FIRST) or timedelta()
     while wall < _END:
         then, wall = wall, wall + step
@@ -151,7 +141,7 @@ def _offset_at(zone: zoneinfo.ZoneInfo, second: int) -> int:
 
 
 def _version(zone: str) -> str:
-    """Which edition of the IANA database the rules come from: ``zoneinfo`` looks in these folders, then in the package tzdata."""
+    """Return the version of the IANA database that ``zoneinfo`` uses: it searches these folders, then the package tzdata."""
     for folder in map(Path, zoneinfo.TZPATH):
         if (folder / zone).is_file():
             for name in ("tzdata.zi", "+VERSION"):

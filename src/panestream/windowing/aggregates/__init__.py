@@ -1,19 +1,16 @@
-"""Declared aggregates: what to compute over the rows of a window, said as data so that the engine can compute it on columns.
+"""Declared aggregates, which are data so that the engine can compute them on columns; the public namespace ``panestream.agg``.
 
-A recipe and the function that makes it live together in one module of this package; how the engine computes it is in the module
-of the same name in :mod:`panestream.engine.aggregates`. What those modules name in ``__all__`` is here by itself.
-
-This module is the public namespace ``panestream.agg``. Every function returns an immutable recipe; nothing is computed here.
-An expression is the name of a column or SQL text (``"price * quantity"``), as in Spark's ``selectExpr``; or a Column of PySpark's
-(``F.col("price") * F.col("quantity")``), which is called what Spark calls it once the data are known. Nulls and types follow
-Spark SQL in ANSI mode: nulls are left out, an overflow is an error and never a silent wrap.
+Every function returns an immutable recipe, defined in the same module and computed in the module of that name in
+:mod:`panestream.engine.aggregates`. An expression is a column name or SQL text (``"price * quantity"``), as in Spark's
+``selectExpr``, or a PySpark Column (``F.col("price") * F.col("quantity")``), which gets Spark's name once the data are known.
+Nulls and types follow Spark SQL in ANSI mode: nulls are ignored, and an overflow is an error.
 
 >>> agg_list = [count().alias("clicks"), sum("price * quantity").alias("revenue"), max("price")]
 >>> [a.name for a in agg_list]
 ['clicks', 'revenue', 'max(price)']
 """
 
-# ruff: noqa: F403, F405 - the names are those that the modules offer
+# ruff: noqa: F403, F405 - the modules export these names
 from __future__ import annotations
 
 import sys
@@ -42,11 +39,7 @@ if TYPE_CHECKING:  # type checkers and editors run nothing; at run time every mo
 
 
 def _public_names() -> dict[str, object]:
-    """What the modules of this package offer, by name.
-
-    Raises:
-        ImportError: two offer the same name.
-    """
+    """Return the exported names of the modules; raise ImportError if two modules export the same name."""
     offered: dict[str, object] = {}
     for module in modules_of(__name__, __path__):
         for name in module.__all__:
@@ -57,7 +50,7 @@ def _public_names() -> dict[str, object]:
 
 
 _OFFERED = _public_names()
-globals().update(_OFFERED)  # after the modules, so that a function may be called what its module is
+globals().update(_OFFERED)  # After the modules, so that a function may have the name of its module.
 __all__ = list(_OFFERED)
 
 

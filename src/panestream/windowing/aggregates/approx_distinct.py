@@ -1,4 +1,4 @@
-"""About how many distinct values there are."""
+"""The approximate number of distinct values."""
 
 from __future__ import annotations
 
@@ -33,23 +33,14 @@ class ApproxCountDistinct(OfOneCompared):
 
 
 def approx_count_distinct(expr: Expression, relative_sd: float = 0.02) -> ApproxCountDistinct:
-    """About how many distinct values there are that are not null; bigint. Needs ``panestream[sketches]``.
+    """Approximate the number of distinct values that are not null; bigint. Needs ``panestream[sketches]``.
 
-    A pane keeps the distinct hashes of its values, up to some (1,024 with the default), and from there on a HyperLogLog sketch of
-    Apache DataSketches (4 kB with the default). So few values are counted exactly, many with a standard error of at most
-    ``relative_sd``, and state does not grow with their number. The result depends on the values alone, not on their order or on
-    how they were cut into batches. Hashes are those of DataSketches for bigint, double and string that is not empty.
-
-    :func:`count_distinct` is exact, and keeps every value.
-
-    Args:
-        expr: of any type that is not nested.
-        relative_sd: the relative standard deviation of the result, from 0.0025 to 0.5; halving it takes four times the memory.
-
-    Raises:
-        InvalidPlanError: ``relative_sd`` is out of range.
-
-    Flink: ``APPROX_COUNT_DISTINCT`` in SQL. Spark: ``approx_count_distinct``, ``hll_sketch_agg``.
+    A pane stores the distinct hashes of its values up to a limit (1,024 by default), and then a HyperLogLog sketch of Apache
+    DataSketches (4 kB by default). So a small number is exact, and a large one has a standard error of at most ``relative_sd``,
+    from 0.0025 to 0.5 (otherwise it raises InvalidPlanError). Half of it takes four times the memory. State does not grow with
+    the number of values. The result depends only on the values, not on their order or batches. Bigint, double and non-empty
+    strings are hashed as in DataSketches. Nested types are not supported. :func:`count_distinct` is exact, and stores every
+    value. Flink: ``APPROX_COUNT_DISTINCT`` in SQL. Spark: ``approx_count_distinct``, ``hll_sketch_agg``.
 
     >>> approx_count_distinct("user_id", relative_sd=0.01)
     agg.approx_count_distinct('user_id', 0.01)

@@ -1,4 +1,4 @@
-"""What all declared aggregates have in common, and what several recipes are made of."""
+"""Common base classes and checks of declared aggregates."""
 
 from __future__ import annotations
 
@@ -14,24 +14,18 @@ __all__ = ["Aggregate"]
 
 _Self = TypeVar("_Self", bound="Aggregate")
 Expression: TypeAlias = Any
-"""What aggregates take: the name of a column, SQL text, or a ``pyspark.sql.Column``."""
+"""The input of an aggregate: a column name, SQL text, or a ``pyspark.sql.Column``."""
 
 
 class ColumnText(str):
-    """A Column of PySpark's that stands where text belongs, until the data are known and Spark can say what it is called.
-
-    Two are equal when their Columns are the same object: Columns cannot be compared.
-
-    Attributes:
-        column: the Column.
-    """
+    """A PySpark Column in place of text, until Spark can name it. Equal only for the same object: Columns cannot be compared."""
 
     __slots__ = ("column",)
 
     column: Any
 
     def __new__(cls, column: Any) -> ColumnText:  # noqa: PYI034 - typing.Self came with 3.11
-        """The text is provisional: the two clients of Spark print Columns differently."""
+        """Create it with a provisional text, since Spark's two clients print Columns differently."""
         made = super().__new__(cls, repr(column).removeprefix("Column<'").removesuffix("'>"))
         made.column = column
         return made
@@ -51,29 +45,27 @@ class ColumnText(str):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Aggregate(ABC):  # noqa: B024 - what subclasses give are class attributes
-    """One declared aggregate: equal when its parameters are, with a ``repr`` that rebuilds it.
+    """A declared aggregate, equal to one with the same parameters; its ``repr`` rebuilds it.
 
-    Flink: ``AggregateFunction``; the closest in Spark is an aggregate expression such as ``F.sum("price")``.
-
-    Attributes:
-        output_name: the name of the result column, or None for the default.
+    ``output_name`` is the name of the result column, or None for the default. Flink: ``AggregateFunction``; the closest in Spark
+    is an aggregate expression such as ``F.sum("price")``.
     """
 
     function: ClassVar[str] = ""
-    """How users call it: ``agg.<function>``."""
+    """The name for users: ``agg.<function>``."""
     invertible: ClassVar[bool] = False
-    """Whether a partial can be taken out of a whole again (exact types only: floating point never is)."""
+    """True if partials can be subtracted from a whole, never for floating point, which is not exact."""
     merge_rule: ClassVar[str] = ""
-    """One sentence on how partial results of parts (panes; of sessions what merges) become the result of a window."""
+    """How partial results of parts (panes, or merging sessions) become the result of a window, in one sentence."""
     keeps_values: ClassVar[bool] = True
-    """Whether values of its inputs come out again, so that what Spark knows of them (a collation) must be kept."""
+    """True if results contain input values, so that their properties in Spark (a collation) must be kept."""
     plain_arguments: ClassVar[bool] = True
-    """Whether all its arguments are texts, numbers and the like, which a job file can hold."""
+    """True if all arguments are texts, numbers and the like, which a job file can contain."""
 
     output_name: str | None = field(default=None, kw_only=True)
 
     def alias(self: _Self, name: str) -> _Self:  # noqa: PYI019 - typing.Self is younger than Python 3.10
-        """A copy whose result column is called ``name``.
+        """Return a copy with the result column ``name``, or raise InvalidPlanError for an empty or non-string name.
 
         >>> from panestream import agg
         >>> agg.sum("price").alias("revenue")
@@ -92,15 +84,11 @@ class Aggregate(ABC):  # noqa: B024 - what subclasses give are class attributes
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The SQL expressions whose values it needs, in order."""
+        """The SQL expressions of the inputs, in order."""
         return ()
 
     def resolved(self: _Self, text_of: Callable[[ColumnText], str]) -> _Self:  # noqa: PYI019
-        """A copy with texts instead of Columns.
-
-        Args:
-            text_of: what each is called.
-        """
+        """Return a copy with the texts that ``text_of`` returns for Columns."""
         changes: dict[str, Any] = {}
         for one in fields(self):
             value = getattr(self, one.name)
@@ -112,12 +100,12 @@ class Aggregate(ABC):  # noqa: B024 - what subclasses give are class attributes
 
     @property
     def compared(self) -> tuple[str, ...]:
-        """Those of them whose values are compared with one another: it matters how strings compare."""
+        """The inputs whose values are compared with one another, so that string comparison matters."""
         return ()
 
     @property
     def struct_fields(self) -> tuple[str, ...]:
-        """The names of the fields where the result is a struct; else none."""
+        """The names of the fields if the result is a struct."""
         return ()
 
     def _default_name(self) -> str:
@@ -129,7 +117,7 @@ class Aggregate(ABC):  # noqa: B024 - what subclasses give are class attributes
         return f"agg.{self.function}({', '.join(given)}){alias}"
 
     def _arguments(self) -> list[object]:
-        """The positional arguments that rebuild it; trailing defaults are left out."""
+        """Return the positional arguments that rebuild it, without trailing defaults."""
         own = [f for f in fields(self) if f.name != "output_name"]
         values = [getattr(self, f.name) for f in own]
         while own and values[-1] == own[-1].default:
@@ -161,17 +149,17 @@ class OfOneCompared(OfOne):
 
 
 def text_of(expr: Expression) -> Any:
-    """An expression as text: a Column of PySpark's as a :class:`ColumnText`; all else as it is, to be looked at later."""
+    """Return an expression as text: a PySpark Column as a :class:`ColumnText`, anything else unchanged for a later check."""
     return ColumnText(expr) if is_column(expr) else expr
 
 
 def is_column(value: object) -> bool:
-    """Whether it is a Column of PySpark's, of either client. Told by name: nothing of Spark is imported here."""
+    """Return whether it is a PySpark Column of either client. It compares names, since Spark is not imported here."""
     return any(one.__module__ == "pyspark.sql.column" and one.__name__ == "Column" for one in type(value).__mro__)
 
 
 def check_expression(expr: object, function: str, argument: str) -> None:
-    """Raises InvalidPlanError where ``expr`` is no column name or SQL text."""
+    """Raise InvalidPlanError unless ``expr`` is a column name or SQL text."""
     if isinstance(expr, str) and expr.strip():
         return
     call = f"agg.{function}('price')" if argument == "expr" else f"agg.{function}(..., {argument}='price')"
@@ -184,7 +172,7 @@ def check_expression(expr: object, function: str, argument: str) -> None:
 
 
 def check_count(value: object, function: str, argument: str, least: int, most: int | None = None) -> None:
-    """Raises InvalidPlanError where ``value`` is no whole number from ``least`` to ``most``."""
+    """Raise InvalidPlanError unless ``value`` is a whole number from ``least`` to ``most``."""
     if not isinstance(value, bool) and isinstance(value, int) and value >= least and (most is None or value <= most):
         return
     wanted = "a positive integer" if (least, most) == (1, None) else f"an integer from {least} to {most}"
@@ -192,7 +180,7 @@ def check_count(value: object, function: str, argument: str, least: int, most: i
 
 
 def plain_number(value: Any) -> Any:
-    """Numpy's numbers as Python's, whose repr is the same everywhere; whatever else it is stays, to be refused."""
+    """Return a numpy number as a Python number, whose repr is the same everywhere; other values stay unchanged."""
     if isinstance(value, bool):
         return value
     return int(value) if isinstance(value, Integral) else float(value) if isinstance(value, Real) else value

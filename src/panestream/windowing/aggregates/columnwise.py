@@ -1,4 +1,4 @@
-"""What users subclass to write aggregates of their own: functions on whole columns. `agg.user` makes a recipe of one."""
+"""The base class of user-defined aggregates over whole columns, which ``agg.user`` turns into recipes."""
 
 from __future__ import annotations
 
@@ -14,18 +14,16 @@ __all__ = ["ColumnAggregate"]
 
 
 class ColumnAggregate(ABC):
-    """An aggregate of your own, computed on whole columns: subclass it, and use it with :func:`user`.
+    """A user-defined aggregate that computes on whole columns: subclass it, and use it with :func:`user`.
 
-    Rows are reduced to one partial per key and pane, partials are merged, and a window's partial becomes its result. Each of the
-    three is called once for many groups: ``group`` has the number of each row's group, from 0 to ``groups - 1``, and every group
-    has at least one row. The rows of a group come in the order of arrival; when panes are merged, earlier panes come first.
-    Merging must be associative, and must not change anything else: panes are merged in whatever steps suit the windows.
+    Rows are reduced to one partial per key and pane, partials are merged, and a window's partial becomes its result. Each method
+    is called once for many groups: ``group`` has the number of each row's group, from 0 to ``groups - 1``, and every group has at
+    least one row. The rows of a group come in the order of arrival; when panes are merged, earlier panes come first. Merging must
+    be associative and without side effects, since panes are merged in whatever steps suit the windows.
 
-    Flink: ``AggregateFunction`` (``add``, ``merge``, ``getResult``), which sees one row at a time. Spark: a pandas UDF of grouped
-    aggregation, which has no merging.
-
-    The instance is pickled with the plan. Its ``repr`` is part of what ties a checkpoint to the query: by default it is made of
-    the class name and the instance's attributes, which also decide whether two instances are equal.
+    The instance is pickled with the plan. Its ``repr`` ties a checkpoint to the query. By default it consists of the class name
+    and the attributes, which also decide whether two instances are equal. Flink: ``AggregateFunction`` (``add``, ``merge``,
+    ``getResult``), which sees one row at a time. Spark: a pandas UDF of grouped aggregation, without merging.
 
     >>> class GeometricMean(ColumnAggregate):
     ...     partial_type = pa.struct([("logs", pa.float64()), ("n", pa.int64())])
@@ -53,39 +51,21 @@ class ColumnAggregate(ABC):
     """
 
     partial_type: ClassVar[pa.DataType]
-    """The Arrow type of a partial: a struct where it has several parts. It is written to state, so it must not change lightly."""
+    """The Arrow type of a partial, a struct if it has several parts. State contains it, so do not change it lightly."""
     result_type: ClassVar[pa.DataType]
-    """The Arrow type of the result column, one that Spark has too."""
+    """The Arrow type of the result column, which Spark must also have."""
 
     @abstractmethod
     def partial(self, values: Sequence[pa.Array], group: npt.NDArray[np.int64], groups: int) -> pa.Array:
-        """One partial per group of input rows.
-
-        Args:
-            values: the columns of the expressions, with their nulls.
-            group: the group of each row.
-            groups: how many there are.
-
-        Returns:
-            An array of :attr:`partial_type`, ``groups`` long; or a numpy array that becomes one.
-        """
+        """Return one partial per group of rows: :attr:`partial_type`, length ``groups``, or a numpy array. Nulls are included."""
 
     @abstractmethod
     def merge(self, partial: pa.Array, group: npt.NDArray[np.int64], groups: int) -> pa.Array:
-        """One partial per group of partials.
-
-        Args:
-            partial: the partials.
-            group: the group of each.
-            groups: how many there are.
-
-        Returns:
-            As :meth:`partial`.
-        """
+        """Return one partial per group of partials, like :meth:`partial`."""
 
     @abstractmethod
     def final(self, partial: pa.Array) -> pa.Array:
-        """The results of partials: an array of :attr:`result_type`, as long as ``partial``."""
+        """Return the results of partials: an array of :attr:`result_type`, as long as ``partial``."""
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)

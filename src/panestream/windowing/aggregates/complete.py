@@ -1,4 +1,4 @@
-"""Whether another aggregate knows all rows of its window: false where the window was begun before it was added to the job."""
+"""An aggregate that shows whether another covers all rows of its window."""
 
 from __future__ import annotations
 
@@ -38,19 +38,13 @@ class Complete(Aggregate):
 
 
 def complete(output: str) -> Complete:
-    """Whether another result of the query knows all rows of the window; boolean, never null.
+    """Return whether another result of the query covers all rows of the window; boolean, never null.
 
-    An aggregate that is added to a job which starts from a savepoint knows rows from then on only. In windows that were begun
-    without it, this is false; in all others, in a batch, and in a job whose aggregates never changed, it is true. It costs a
-    number for each key and pane.
-
-    Args:
-        output: the name of the result that it tells of: the alias of that aggregate, or its call where it has none.
-
-    Raises:
-        InvalidPlanError: ``output`` is no name, or its own. Where the aggregates are put together: no result is called so.
-
-    Flink has no counterpart: there an added aggregate cannot take over the state at all.
+    An aggregate that is added to a job which starts from a savepoint covers only rows from then on. In windows that had rows
+    before, this is false. In all others, in a batch, and in a job whose aggregates never changed, it is true. It costs a number
+    for each key and pane. Not in Flink, where an added aggregate cannot take over the state at all. ``output`` is the alias of
+    the other aggregate, or its call without an alias. InvalidPlanError is raised if it is not a name, or its own, or later, when
+    aggregates are combined, if the result does not exist.
 
     >>> from panestream import agg
     >>> [one.name for one in (agg.sum("price").alias("revenue"), complete("revenue"), complete("revenue").alias("whole"))]

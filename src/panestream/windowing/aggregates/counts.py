@@ -1,4 +1,4 @@
-"""Counts: of rows, and of values that are not null."""
+"""Counts of rows and of values that are not null."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Count(Aggregate):
 
 
 def count(expr: Expression | None = None) -> Count:
-    """The number of rows, or of rows where ``expr`` is not null; bigint, never null.
+    """Count the rows, or the rows in which ``expr`` is not null; bigint, never null.
 
     >>> count(), count("price").name
     (agg.count(), 'count(price)')

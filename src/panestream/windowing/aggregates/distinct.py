@@ -1,4 +1,4 @@
-"""The number of distinct values, exactly."""
+"""The exact number of distinct values."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class CountDistinct(OfOneCompared):
 
 
 def count_distinct(expr: Expression) -> CountDistinct:
-    """The number of distinct values that are not null; exact, so the state holds each value once per pane."""
+    """Count the distinct values that are not null, exactly; so the state has each value once per pane."""
     return CountDistinct(text_of(expr))

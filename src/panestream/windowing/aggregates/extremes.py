@@ -27,10 +27,10 @@ class Max(OfOneCompared):
 
 
 def min(expr: Expression) -> Min:  # noqa: A001
-    """The smallest value that is not null, of any orderable type; NaN is larger than any other number."""
+    """Return the smallest value that is not null, of any orderable type; NaN is larger than any other number."""
     return Min(text_of(expr))
 
 
 def max(expr: Expression) -> Max:  # noqa: A001
-    """The largest value that is not null, of any orderable type; NaN is larger than any other number."""
+    """Return the largest value that is not null, of any orderable type; NaN is larger than any other number."""
     return Max(text_of(expr))

@@ -39,19 +39,13 @@ class Histogram(OfOne):
 
 
 def histogram(expr: Expression, edges: Iterable[float | Decimal]) -> Histogram:
-    """How many values lie in each bin: an array of bigint, one longer than ``edges``, never null.
+    """Count the values in each bin: an array of bigint, one longer than ``edges``, never null.
 
-    The first number counts the values below ``edges[0]``, the next those from ``edges[0]`` up to but not including ``edges[1]``,
-    and the last those from ``edges[-1]`` on. So every value that is not null is counted exactly once: NaN in the last bin, as
-    it is larger than any other number. Counts are exact; integers and decimals are compared exactly too (an edge of 0.1 means
-    0.1, not the nearest binary number).
-
-    Args:
-        expr: numbers (integer, float, double, decimal of up to 18 digits).
-        edges: in the unit of ``expr``, at least one, each larger than the one before.
-
-    Raises:
-        InvalidPlanError: edges that are not finite, or not in order.
+    The first bin has the values below ``edges[0]``, the next those from ``edges[0]`` up to but not including ``edges[1]``, and
+    the last those from ``edges[-1]`` on, including NaN. So every value that is not null is counted exactly once. Integers and
+    decimals are compared exactly (an edge of 0.1 means 0.1, not the nearest binary number). ``expr`` is an integer, float,
+    double, or decimal of up to 18 digits. ``edges`` are in its unit, finite, at least one, and in ascending order; otherwise it
+    raises InvalidPlanError.
 
     Flink: none. Spark: ``width_bucket`` and a count per bucket.
 

@@ -1,4 +1,4 @@
-"""All values, as a list."""
+"""All values as a list."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class CollectList(OfOne):
 
 
 def collect_list(expr: Expression) -> CollectList:
-    """The values that are not null, by event time, those of the same time in the order of arrival."""
+    """Collect the values that are not null, by event time and, if equal, in the order of arrival."""
     return CollectList(text_of(expr))

@@ -27,10 +27,10 @@ class Stddev(OfOne):
 
 
 def var(expr: Expression) -> Var:
-    """The sample variance (SQL ``var_samp``); null for fewer than two values."""
+    """Compute the sample variance (SQL ``var_samp``); null for fewer than two values."""
     return Var(text_of(expr))
 
 
 def stddev(expr: Expression) -> Stddev:
-    """The sample standard deviation (SQL ``stddev_samp``); null for fewer than two values."""
+    """Compute the sample standard deviation (SQL ``stddev_samp``); null for fewer than two values."""
     return Stddev(text_of(expr))

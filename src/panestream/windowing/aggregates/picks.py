@@ -1,4 +1,4 @@
-"""Values of one row: of the first or the last by event time, of the smallest or the largest by an expression."""
+"""Values of one row: the first or last by event time, or the smallest or largest by an expression."""
 
 from __future__ import annotations
 
@@ -33,8 +33,6 @@ class Last(OfOne):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _OfTwo(OfOne):
-    """An aggregate that picks values of one expression by another."""
-
     by: str
 
     def __post_init__(self) -> None:
@@ -68,8 +66,6 @@ class MaxBy(_OfTwo):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _OfRow(Aggregate):
-    """An aggregate that picks a row, and keeps several expressions of it."""
-
     by: str
     exprs: tuple[str, ...]
 
@@ -122,11 +118,7 @@ class ArgMax(_OfRow):
 
 
 def first(expr: Expression, ignore_nulls: bool = False) -> First:
-    """The value of the row with the earliest event time; of several, of the one that arrived first.
-
-    Args:
-        expr: what to take from the row.
-        ignore_nulls: look only at rows where ``expr`` is not null.
+    """Return ``expr`` of the row with the earliest event time, then the first to arrive. ``ignore_nulls`` skips null ``expr``.
 
     >>> first("page", ignore_nulls=True)
     agg.first('page', True)
@@ -135,46 +127,29 @@ def first(expr: Expression, ignore_nulls: bool = False) -> First:
 
 
 def last(expr: Expression, ignore_nulls: bool = False) -> Last:
-    """The value of the row with the latest event time; of several, of the one that arrived last.
-
-    Args:
-        expr: what to take from the row.
-        ignore_nulls: look only at rows where ``expr`` is not null.
-    """
+    """Return ``expr`` of the row with the latest event time, then the last to arrive. ``ignore_nulls`` skips null ``expr``."""
     return Last(text_of(expr), ignore_nulls)
 
 
 def min_by(expr: Expression, by: Expression) -> MinBy:
-    """The value of ``expr`` (null or not) in the row with the smallest ``by``.
-
-    Of several such rows the one with the earliest event time counts, and of these the one that arrived first.
-    Rows with a null ``by`` are left out.
-    """
+    """Return ``expr`` (null or not) of the row with the smallest ``by``; ties and nulls are as for :func:`max_by`."""
     return MinBy(text_of(expr), text_of(by))
 
 
 def max_by(expr: Expression, by: Expression) -> MaxBy:
-    """The value of ``expr`` (null or not) in the row with the largest ``by``.
+    """Return ``expr`` (null or not) of the row with the largest ``by``. Rows with a null ``by`` are ignored.
 
-    Of several such rows the one with the earliest event time counts, and of these the one that arrived first.
-    Rows with a null ``by`` are left out.
+    Ties go to the row with the earliest event time, then to the first to arrive.
     """
     return MaxBy(text_of(expr), text_of(by))
 
 
 def arg_max(by: Expression, *exprs: Expression) -> ArgMax:
-    """Several expressions of the row with the largest ``by``, as one struct; null where ``by`` is null in all rows.
+    """Return several expressions of the row with the largest ``by``, as one struct; null if every ``by`` is null.
 
-    Of several such rows the one with the earliest event time counts, and of these the one that arrived first, as with
-    :func:`max_by`. Rows with a null ``by`` are left out; other nulls are values like any other.
-
-    Args:
-        by: what is compared: of any orderable type; NaN is larger than any other number.
-        exprs: what to keep of the row, at least one; the fields of the struct are named by them, and have their types.
-
-    Raises:
-        InvalidPlanError: no expression to keep, or one twice.
-
+    ``by`` has any orderable type, and NaN is larger than any other number. Ties go to the row with the earliest event time, then
+    to the first to arrive, as with :func:`max_by`. Rows with a null ``by`` are ignored; other nulls are values like any other.
+    ``exprs`` give the struct's fields their names and types. Raises InvalidPlanError without them, or if one occurs twice.
     Flink: ``maxBy`` on a ``DataStream``, which keeps the whole row.
 
     >>> arg_max("ts", "page", "price").name
@@ -184,14 +159,7 @@ def arg_max(by: Expression, *exprs: Expression) -> ArgMax:
 
 
 def arg_min(by: Expression, *exprs: Expression) -> ArgMin:
-    """Several expressions of the row with the smallest ``by``, as one struct: :func:`arg_max` the other way round.
-
-    Args:
-        by: what is compared: of any orderable type; NaN is larger than any other number.
-        exprs: what to keep of the row, at least one; the fields of the struct are named by them, and have their types.
-
-    Raises:
-        InvalidPlanError: no expression to keep, or one twice.
+    """Return several expressions of the row with the smallest ``by``, as one struct; otherwise like :func:`arg_max`.
 
     Flink: ``minBy`` on a ``DataStream``, which keeps the whole row.
 

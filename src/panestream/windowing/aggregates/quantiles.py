@@ -1,4 +1,4 @@
-"""About where the quantiles of values lie."""
+"""Approximate quantiles."""
 
 from __future__ import annotations
 
@@ -49,18 +49,9 @@ class ApproxQuantiles(OfOne):
 
 
 def approx_quantile(expr: Expression, probability: float, k: int = 200) -> ApproxQuantile:
-    """About the value below which a share ``probability`` of the values lies; double. Needs ``panestream[sketches]``.
+    """Approximate the value below which a share ``probability`` of the values is; double. Needs ``panestream[sketches]``.
 
-    See :func:`approx_quantiles`, which is the cheaper way to several quantiles of the same values.
-
-    Args:
-        expr: numbers.
-        probability: from 0 to 1: 0.5 for the median, 0.99 for the 99th percentile.
-        k: see there.
-
-    Raises:
-        InvalidPlanError: an argument is out of range.
-
+    E.g. 0.5 is the median. :func:`approx_quantiles` is cheaper for several; it describes accuracy, ``k``, types and errors.
     Flink: ``PERCENTILE`` in SQL, which is exact. Spark: ``percentile_approx``.
 
     >>> approx_quantile("latency_ms", 0.99).name
@@ -70,25 +61,17 @@ def approx_quantile(expr: Expression, probability: float, k: int = 200) -> Appro
 
 
 def approx_quantiles(expr: Expression, probabilities: Iterable[float], k: int = 200) -> ApproxQuantiles:
-    """About the values below which these shares of the values lie: an array of double, null where there is no value.
+    """Approximate the values below which these shares of the values are: an array of double, null without values.
 
     Needs ``panestream[sketches]``. A window of up to ``2 * k`` values has exact quantiles, with linear interpolation between two
-    values, as Spark's ``percentile``. A pane of more values keeps a t-digest of Apache DataSketches, about ``20 * k`` bytes. Its
-    error has no proven bound. In our measurements, with the default k, the share of values below a result was at most 0.007 off,
-    and at most 0.0025 at 0.01 and 0.99; both shrink as k grows (docs/decisions/0011). The same batches give the same results to
-    the last bit; other batches of the same rows, one large one, say, give results that differ within that error.
+    values, as in Spark's ``percentile``. A pane of more values keeps a t-digest of Apache DataSketches, about ``20 * k`` bytes. A
+    bound of its error is not proven. In our measurements, with the default k, the share of values below a result was at most
+    0.007 off, and at most 0.0025 at 0.01 and 0.99; both shrink as k grows (docs/decisions/0011). The same batches give identical
+    results, to the last bit. Other batches of the same rows give results that differ within that error.
 
-    Nulls are left out. NaN is larger than any other number, infinite values are values; decimals are computed as double.
-
-    Args:
-        expr: numbers.
-        probabilities: at least one, each from 0 to 1; the results are in their order.
-        k: accuracy and size of the digest, from 10 to 65,535.
-
-    Raises:
-        InvalidPlanError: an argument is out of range.
-
-    Flink: ``PERCENTILE`` in SQL, which is exact. Spark: ``percentile_approx``.
+    ``expr`` are numbers, and decimals are computed as double. Nulls are ignored, and NaN is larger than any other number.
+    ``probabilities`` are from 0 to 1, at least one. ``k``, from 10 to 65,535, is accuracy and size of the digest. An argument out
+    of range raises InvalidPlanError. Flink: ``PERCENTILE`` in SQL, which is exact. Spark: ``percentile_approx``.
 
     >>> approx_quantiles("latency_ms", [0.5, 0.99]).name
     'approx_quantiles(latency_ms, [0.5, 0.99])'

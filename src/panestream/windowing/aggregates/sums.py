@@ -29,18 +29,18 @@ class Mean(OfOne):
 
 
 def sum(expr: Expression) -> Sum:  # noqa: A001 - the SQL name, as in pyspark.sql.functions
-    """The sum of the values that are not null; null where there is none.
+    """Sum the values that are not null; null without such values.
 
-    Integers sum to bigint, float and double to double, decimal(p, s) to decimal(min(38, p + 10), s). A sum that leaves the range
-    of its type is an :class:`~panestream.errors.AggregateOverflowError`; sums on the way there may leave it.
+    Integers sum to bigint, float and double to double, decimal(p, s) to decimal(min(38, p + 10), s). A sum out of the range of
+    its type is an :class:`~panestream.errors.AggregateOverflowError`; intermediate sums may leave it.
     """
     return Sum(text_of(expr))
 
 
 def mean(expr: Expression) -> Mean:
-    """The mean of the values that are not null: double, or decimal(p + 4, s + 4), rounded half up, for decimal(p, s).
+    """Average the values that are not null: double, or decimal(p + 4, s + 4), rounded half up, for decimal(p, s).
 
-    Decimals have at most 38 digits: of decimal(38, 10) the mean is decimal(38, 14), with 24 digits before the point. A mean that
+    Decimals have at most 38 digits: the mean of decimal(38, 10) is decimal(38, 14), with 24 digits before the point. A mean that
     does not fit is an :class:`~panestream.errors.AggregateOverflowError`, as in Spark's ANSI mode, though the sum may fit.
     """
     return Mean(text_of(expr))

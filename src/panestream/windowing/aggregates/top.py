@@ -40,10 +40,9 @@ class TopK(OfOne):
 
 
 def top_k(expr: Expression, k: int, by: Expression | None = None) -> TopK:
-    """The ``k`` largest values of ``expr``, largest first; or, with ``by``, the values of the rows with the ``k`` largest ``by``.
+    """Return the ``k`` largest values, largest first, or with ``by`` the values in the rows with the ``k`` largest ``by``.
 
-    Of equals the one with the earliest event time counts, then the one that arrived first. Rows where ``expr`` or ``by`` is
-    null are left out.
+    Ties go to the earliest event time, then to the first to arrive. Rows with a null ``expr`` or ``by`` are ignored.
 
     >>> top_k("url", 3, by="hits")
     agg.top_k('url', 3, 'hits')

@@ -1,4 +1,4 @@
-"""Aggregates that users write: the recipe that holds one."""
+"""The recipe of a user-defined aggregate."""
 
 from __future__ import annotations
 
@@ -55,15 +55,9 @@ class User(Aggregate):
 
 
 def user(written: ColumnAggregate, *exprs: Expression) -> User:
-    """An aggregate of your own over the columns ``exprs``: see :class:`ColumnAggregate`.
+    """Use a user-defined aggregate, an instance of a :class:`ColumnAggregate`, over the columns ``exprs`` in this order.
 
-    Args:
-        written: an instance of your class.
-        exprs: the expressions whose columns it gets, in this order; at least one.
-
-    Raises:
-        InvalidPlanError: it is no such instance, lacks a type, has methods that take others than are given, or gets no column.
-
+    Raises InvalidPlanError if it is not an instance, lacks a type, has methods with other arguments, or gets no column.
     Flink: ``stream.window(...).aggregate(AggregateFunction)``.
 
     >>> import numpy as np, pyarrow as pa, pyarrow.compute as pc

@@ -29,16 +29,11 @@ class WeightedMean(OfOne):
 
 
 def weighted_mean(expr: Expression, weight: Expression) -> WeightedMean:
-    """The sum of value times weight, divided by the sum of the weights; double.
+    """Divide the sum of value times weight by the sum of the weights; double.
 
-    Rows where either is null are left out; the result is null where no row is left or the weights add up to zero. It is computed
-    in floating point, decimals too.
-
-    Args:
-        expr: the values, numbers.
-        weight: their weights, numbers; negative ones count as such.
-
-    Flink: none; in SQL ``SUM(expr * weight) / SUM(weight)``, which divides by the weights of null values too.
+    Rows with a null value or weight are ignored; the result is null without rows or if the weights add up to zero. Values and
+    weights are numbers, computed in floating point even for decimals; negative weights count as such. Flink: none; in SQL
+    ``SUM(expr * weight) / SUM(weight)``, which divides by the weights of null values too.
 
     >>> weighted_mean("price", "quantity").name
     'weighted_mean(price, quantity)'

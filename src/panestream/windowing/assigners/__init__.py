@@ -1,4 +1,4 @@
-"""Window assigners, one idea a file. Whatever is listed here is public: ``panestream`` takes its names from ``__all__``."""
+"""Window assigners, one per module. ``panestream`` exports the names in ``__all__``."""
 
 from panestream.windowing.assigners.base import MergingWindowAssigner, WindowAssigner, merge_touching
 from panestream.windowing.assigners.business import BusinessDays, BusinessHours

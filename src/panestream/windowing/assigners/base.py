@@ -1,4 +1,4 @@
-"""What every assigner is: a recipe that says to which windows an element belongs."""
+"""Base classes of assigners."""
 
 from __future__ import annotations
 
@@ -13,50 +13,38 @@ from panestream.windowing.windows import TimeWindow, Window
 
 
 class WindowAssigner(ABC):
-    """Assigns elements to windows. Flink: ``WindowAssigner``.
-
-    Subclasses are frozen dataclasses: equal when their parameters are, with a ``repr`` that rebuilds them.
-    """
+    """Assigns elements to windows; subclasses are frozen dataclasses whose ``repr`` rebuilds them. Flink: ``WindowAssigner``."""
 
     columns_only: ClassVar[bool] = False
-    """Whether an element alone does not say which windows it is in, so that the row operator cannot run them."""
+    """True if the windows of an element depend on other elements, so that the row operator cannot run them."""
 
     @abstractmethod
     def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> Sequence[Window]:
-        """The windows of one element, in the order in which they are handled. Called once per element.
-
-        Args:
-            element: the row itself, for assigners that look into it.
-            timestamp: its event time, in engine units.
-            processing_time: the clock, in engine units.
-        """
+        """Return the windows of an element in the order of handling, called once per element; times in microseconds."""
 
     @property
     @abstractmethod
     def is_event_time(self) -> bool:
-        """Whether event time (True) or the clock (False) decides; decides also about lateness and cleanup."""
+        """True for event time, False for processing time. It determines windows, lateness and cleanup."""
 
     def get_default_trigger(self) -> Trigger:
-        """The trigger of a plan that names none: at the end of the window, by event time or by the clock."""
+        """Return the trigger of a plan without one, which fires at the end of the window."""
         return EventTimeTrigger.create() if self.is_event_time else ProcessingTimeTrigger.create()
 
 
 class OneTimeAssigner(WindowAssigner):
-    """Windows that follow from one time of each element: its event time, or the clock. What both kinds have in common.
-
-    A kind of windows is written once; its two classes differ in ``is_event_time``, a class attribute, and in what they say.
-    """
+    """Windows that depend on one time; their two subclasses differ in the class attribute ``is_event_time``."""
 
     @abstractmethod
     def _windows_at(self, time: int, element: Any) -> tuple[TimeWindow, ...]:
-        """The windows of an element at ``time``, in engine units."""
+        """Return the windows of an element at ``time``, in microseconds."""
 
     def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[TimeWindow, ...]:
         return self._windows_at(timestamp if self.is_event_time else processing_time, element)
 
 
 def call_of(assigner: WindowAssigner, *lengths: int, offset: int = 0, more: str = "") -> str:
-    """How an assigner is written: ``TumblingEventTimeWindows.of('1 day', offset='-8 hours')``."""
+    """Return the call that creates an assigner: ``TumblingEventTimeWindows.of('1 day', offset='-8 hours')``."""
     parts = [repr(format_duration(length)) for length in lengths]
     if offset:
         parts.append(f"offset={format_duration(offset)!r}")
@@ -64,7 +52,7 @@ def call_of(assigner: WindowAssigner, *lengths: int, offset: int = 0, more: str 
 
 
 class MergingWindowAssigner(WindowAssigner):
-    """Assigns elements to windows that may grow together. Flink: ``MergingWindowAssigner``.
+    """Assigns elements to windows that may merge. Flink: ``MergingWindowAssigner``.
 
     >>> class NeighbourHours(MergingWindowAssigner):
     ...     "Whole hours; hours with data that follow each other are one window."
@@ -83,19 +71,15 @@ class MergingWindowAssigner(WindowAssigner):
 
     @abstractmethod
     def merge_windows(self, windows: Sequence[TimeWindow]) -> Iterable[tuple[TimeWindow, Sequence[TimeWindow]]]:
-        """Which windows become one. Called for every element with the live windows of its key and the element's own.
+        """Return which windows merge; called for every element with the live windows of its key and the element's own.
 
-        Args:
-            windows: distinct, ordered by start and end.
-
-        Returns:
-            Pairs of a result and the windows that go into it (at least two, or one and another result). No window may be in two
-            pairs; windows that are in none stay as they are. Flink hands in a callback instead.
+        The distinct ``windows`` are ordered by start and end. Return pairs of a result and at least two windows that merge into
+        it, or one and another result. A window may be in only one pair; others stay unchanged. Flink passes a callback instead.
         """
 
 
 def merge_touching(windows: Sequence[TimeWindow]) -> list[tuple[TimeWindow, list[TimeWindow]]]:
-    """Merges windows that overlap or touch: what sessions do, and a ready-made answer for ``merge_windows``."""
+    """Merge windows that overlap or touch, as sessions do; useful in ``merge_windows``."""
     merged: list[tuple[TimeWindow, list[TimeWindow]]] = []
     for window in sorted(windows):
         if merged and merged[-1][0].intersects(window):

@@ -1,4 +1,4 @@
-"""Business days and business hours: a calendar with weekends and holidays."""
+"""Business days and business hours of a calendar with weekends and holidays."""
 
 from __future__ import annotations
 
@@ -23,12 +23,7 @@ _CLOCK = re.compile(r"(\d{1,2}):([0-5]\d)(?::([0-5]\d))?")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _OfBusiness(CalendarWindows):
-    """Units of business days.
-
-    Attributes:
-        weekend: the days of the week that are none.
-        holidays: the dates that are none, as ``"2026-12-25"``, ascending.
-    """
+    """Units of business days. ``weekend`` and ``holidays`` are not business days."""
 
     unit: ClassVar[str] = "business day"
     longest_unit: ClassVar[int] = DAY
@@ -47,20 +42,20 @@ class _OfBusiness(CalendarWindows):
 
     @property
     def workdays(self) -> tuple[int, ...]:
-        """The days of the week that are business days, Monday 0."""
+        """The weekdays that are business days, Monday is 0."""
         return _workdays(self.weekend)
 
     @property
     def days_off(self) -> tuple[int, ...]:
-        """The holidays that fall on no weekend, as days from 1970-01-01 on, ascending."""
+        """The holidays outside weekends, as days from 1970-01-01 on, ascending."""
         return _days_off(self.holidays, self.weekend)
 
     def is_business_day(self, day: int) -> bool:
-        """Whether a day, counted from 1970-01-01, is one."""
+        """Return whether a day, counted from 1970-01-01, is a business day."""
         return _weekday(day) in self.workdays and day not in self.days_off
 
     def business_days_before(self, day: int) -> int:
-        """How many there are from 1970-01-01 until a day; negative before."""
+        """Return the number of business days from 1970-01-01 until a day; negative before."""
         weeks, rest = divmod(day + 3, 7)  # 1970-01-01 was a Thursday
         whole = weeks * len(self.workdays) + bisect_left(self.workdays, rest) - bisect_left(self.workdays, 3)
         return whole - bisect_left(self.days_off, day) + bisect_left(self.days_off, 0)
@@ -69,10 +64,9 @@ class _OfBusiness(CalendarWindows):
         return self.business_days_before((wall - self.offset) // DAY + 1) - 1
 
     def _begin(self, number: int) -> int:
-        """When a business day begins."""
         day = number * 7 // len(self.workdays)
         while (behind := number - self.business_days_before(day)) != 0 or not self.is_business_day(day):
-            # Only days off may lie between the last step and its end.
+            # Only days off can be between the last step and its end.
             day += behind or 1
         return day * DAY + self.offset
 
@@ -85,10 +79,7 @@ class _OfBusiness(CalendarWindows):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BusinessDays(_OfBusiness):
-    """Business days of a zone. Rows of days off between two windows belong to none.
-
-    A window of several business days goes from the beginning of the first to the end of the last, and what comes on days off
-    between them is in it.
+    """Business days of a zone. Days off within a window are part of it; days off between two windows are in neither.
 
     >>> BusinessDays.of(1, zone="America/New_York", holidays=["2026-12-25"])
     BusinessDays.of(1, zone='America/New_York', holidays=('2026-12-25',))
@@ -107,19 +98,10 @@ class BusinessDays(_OfBusiness):
         offset: Duration = "0 seconds",
         by_processing_time: bool = False,
     ) -> BusinessDays:
-        """Windows of ``count`` business days in ``zone``; several are counted from 1 January 1970.
+        """Return windows of ``count`` business days in ``zone``; several are counted from 1 January 1970.
 
-        Args:
-            count: how many business days.
-            zone: a name of the IANA database, e.g. ``"America/New_York"``.
-            every: a window begins every so many business days; None: one behind the other.
-            weekend: the days of the week that are no business days.
-            holidays: the dates that are none, or a single one.
-            offset: when a day begins, e.g. ``"6 hours"``.
-            by_processing_time: windows of the clock, not of event time.
-
-        Raises:
-            InvalidWindowError: a number is not positive, there is no such zone, day or date, or the offset is a day or longer.
+        ``weekend`` and ``holidays`` are weekdays and dates that are not business days; unknown ones raise InvalidWindowError. The
+        other arguments and errors are as for :meth:`CalendarDays.of`.
         """
         away = tuple(str(day) for day in _several(holidays))
         return cls(count, zone, every, None, to_micros(offset, "offset"), by_processing_time, _several(weekend), away)
@@ -133,7 +115,7 @@ class BusinessDays(_OfBusiness):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class BusinessHours(_OfBusiness):
-    """The hours of business of every business day. Rows outside belong to no window.
+    """The business hours of every business day. Rows at other times are in no window.
 
     >>> BusinessHours.of("09:00", "17:30", zone="Europe/London")
     BusinessHours.of('09:00', '17:30', zone='Europe/London')
@@ -164,18 +146,10 @@ class BusinessHours(_OfBusiness):
         holidays: date | str | Iterable[date | str] = (),
         by_processing_time: bool = False,
     ) -> BusinessHours:
-        """A window from ``opens`` to ``closes`` on every business day in ``zone``.
+        """Return a window from ``opens`` to ``closes`` on every business day in ``zone``.
 
-        Args:
-            opens: the time of the clock, as ``"09:00"``.
-            closes: as ``"17:30"``; where it is not later than ``opens``, of the next day.
-            zone: a name of the IANA database, e.g. ``"America/New_York"``.
-            weekend: the days of the week that are no business days.
-            holidays: the dates that are none, or a single one.
-            by_processing_time: windows of the clock, not of event time.
-
-        Raises:
-            InvalidWindowError: there is no such time, zone, day or date.
+        Times are written as ``"09:00"``; if ``closes`` is not later than ``opens``, it is on the next day. The other arguments
+        are as for :meth:`BusinessDays.of`. Raises InvalidWindowError for an unknown time, zone, weekday or date.
         """
         first, last = _time(opens, "opens"), _time(closes, "closes")
         last += DAY if last <= first else 0
@@ -210,13 +184,12 @@ def _weekday(day: int) -> int:
 
 
 def _several(given: Any) -> tuple[Any, ...]:
-    """What was given alone or as several."""
     return (given,) if isinstance(given, (str, date)) else tuple(given)
 
 
 def _date(text: str) -> str:
     try:
-        # Python 3.11 reads dates in other forms, too, which 3.10 does not.
+        # Python 3.11 also accepts dates in other formats, which 3.10 does not.
         found = date.fromisoformat(text) if isinstance(text, str) and len(text) == len("2026-12-25") else None
     except ValueError:
         found = None

@@ -1,4 +1,4 @@
-"""Windows of a calendar: what days, months and the others have in common. They are windows of a zone's wall clock."""
+"""The base class of calendar windows, which follow a zone's wall clock."""
 
 from __future__ import annotations
 
@@ -17,29 +17,21 @@ from panestream.windowing.zones import DAY, ZoneRules, rules_of
 HOUR = DAY // 24
 _LONGEST = 1000 * 366 * DAY
 _CYCLE = 146_097
-"""After so many days, 400 years, the calendar repeats."""
+"""The calendar repeats after this many days, which are 400 years."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CalendarWindows(OneTimeAssigner):
-    """So many units of a calendar in a time zone. Times are microseconds, for the constructor too: a calendar knows no other.
+    """Windows of calendar units in a time zone. All times are in microseconds, also in the constructor.
 
-    Windows begin and end when the zone's wall clock first shows a time (:mod:`panestream.windowing.zones`): a day may have 23 or
-    25 hours, one whose midnight is skipped begins at the first instant that there is, and a day that is skipped has no window.
-
-    Attributes:
-        count: how many units a window has.
-        zone: the name of the zone in the IANA database.
-        every: a window begins every so many units.
-        step: the windows that begin together end one such step after the other; None: each window has all its units.
-        offset: by how much of the wall clock units begin later than the calendar says.
-        by_processing_time: whether the clock decides, not event time.
-        rules: of the zone, as this machine knows them; they travel with the query.
+    Windows begin and end when the zone's wall clock first shows a time (:mod:`panestream.windowing.zones`). So a day may have 23
+    or 25 hours, a day whose midnight is skipped begins at its first instant, and a skipped day does not have a window. Windows
+    with a ``step`` begin together, and one ends after each step. The zone's ``rules`` on this machine travel with the query.
     """
 
     unit: ClassVar[str] = "unit"
     longest_unit: ClassVar[int] = DAY
-    """In time of the wall clock."""
+    """By the wall clock."""
     shortest_unit: ClassVar[int] = DAY
     steps: ClassVar[tuple[str, ...]] = ()
 
@@ -87,25 +79,25 @@ class CalendarWindows(OneTimeAssigner):
     def is_event_time(self) -> bool:
         return not self.by_processing_time
 
-    # -- in time of the wall clock -------------------------------------------------------------------------------------
+    # -- by the wall clock ---------------------------------------------------------------------------------------------
 
     @abstractmethod
     def _number(self, wall: int) -> int:
-        """The unit that lies at a time of the wall clock; units are numbered along time."""
+        """Return the unit at a wall-clock time; units are numbered along time."""
 
     @abstractmethod
     def _begin(self, number: int) -> int:
-        """When a unit begins."""
+        """Return the start of a unit."""
 
     def _spans(self, wall: int) -> Iterator[tuple[int, int]]:
-        """The windows at a time of the wall clock, in the order in which they are handled."""
+        """Return the windows at a wall-clock time, in the order in which they are handled."""
         now, every = self._number(wall), self.every or self.count
         if self.step is not None:
             first = now - now % self.count
             start = self._begin(first)
             yield from ((start, end) for end in self._ends(wall, start, self._begin(first + self.count)))
             return
-        # Newest start first, as sliding windows have it.
+        # Newest start first, as for sliding windows.
         for first in range(now - now % every, now - self.count, -every):
             yield self._begin(first), self._begin(first + self.count)
 
@@ -120,13 +112,12 @@ class CalendarWindows(OneTimeAssigner):
 
     def _windows_at(self, time: int, element: Any) -> tuple[TimeWindow, ...]:
         spans, instant = self._spans(self.rules.wall(time)), self.rules.instant
-        # Where the clock skips a step, two windows are one.
+        # If the clock skips a step, two windows are equal.
         return tuple(dict.fromkeys(TimeWindow(instant(start), instant(end)) for start, end in spans))
 
-    # -- written -------------------------------------------------------------------------------------------------------
+    # -- repr ----------------------------------------------------------------------------------------------------------
 
     def _arguments(self) -> Iterator[str]:
-        """What ``of`` was given."""
         yield str(self.count)
         yield f"zone={self.zone!r}"
         if self.every != self.count:
@@ -147,7 +138,7 @@ class CalendarWindows(OneTimeAssigner):
 
 
 def month_of(day: int) -> int:
-    """The month of a day, both numbered from January 1970.
+    """Return the month of a day, both numbered from January 1970.
 
     >>> month_of(0), month_of(-1), month_of(31 + 28)
     (0, -1, 2)
@@ -158,7 +149,7 @@ def month_of(day: int) -> int:
 
 
 def first_day_of(month: int) -> int:
-    """The first day of a month, both numbered from January 1970.
+    """Return the first day of a month, both numbered from January 1970.
 
     >>> first_day_of(0), first_day_of(-1), first_day_of(12)
     (0, -31, 365)

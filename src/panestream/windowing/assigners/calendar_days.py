@@ -1,4 +1,4 @@
-"""Hours, days and weeks of a calendar: units that have a fixed length by the wall clock."""
+"""Calendar hours, days and weeks, which have a fixed length by the wall clock."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ _EPOCH_WEEKDAY = WEEKDAYS.index("thursday")
 
 
 class _EvenUnits(CalendarWindows):
-    """Units of :attr:`longest_unit` by the wall clock."""
+    """Units with the length :attr:`longest_unit` by the wall clock."""
 
     __slots__ = ()
 
     @property
     def begins_at(self) -> int:
-        """When unit 0 begins."""
+        """The start of unit 0."""
         return self.offset
 
     def _number(self, wall: int) -> int:
@@ -34,11 +34,10 @@ class _EvenUnits(CalendarWindows):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CalendarHours(_EvenUnits):
-    """Hours as the clock of a zone shows them.
+    """Clock hours of a zone.
 
-    An hour that the clock shows twice is one window of two hours, and one that it skips is none: windows are called by what the
-    clock shows. For windows that are all as long, take ``TumblingEventTimeWindows.of("1 hour")``; it has an offset for zones
-    that are half an hour off.
+    An hour that the clock shows twice is one window of two hours, and a skipped hour does not have a window. For windows of equal
+    length use ``TumblingEventTimeWindows.of("1 hour")``, with an offset for zones that are half an hour off.
 
     >>> CalendarHours.of(6, zone="Asia/Kolkata")
     CalendarHours.of(6, zone='Asia/Kolkata')
@@ -58,19 +57,16 @@ class CalendarHours(_EvenUnits):
         offset: Duration = "0 seconds",
         by_processing_time: bool = False,
     ) -> CalendarHours:
-        """Windows of ``count`` hours of the clock in ``zone``, one every ``every`` hours (None: one behind the other).
+        """Return windows of ``count`` clock hours counted from midnight, e.g. six hours at 00:00, 06:00, 12:00 and 18:00.
 
-        They are counted from midnight: six hours begin at 00:00, 06:00, 12:00 and 18:00.
-
-        Raises:
-            InvalidWindowError: a number is not positive, there is no such zone, or the offset is an hour or longer.
+        The other arguments are as for :meth:`CalendarDays.of`. The offset must be shorter than an hour.
         """
         return cls(count, zone, every, None, to_micros(offset, "offset"), by_processing_time)
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CalendarDays(_EvenUnits):
-    """Days of a zone: of 23 hours when its clocks are put forward, of 25 when they are put back.
+    """Days of a zone, which have 23 hours when its clocks are put forward, and 25 when they are put back.
 
     >>> CalendarDays.of(1, zone="America/New_York", offset="6 hours")  # from six in the morning to six in the morning
     CalendarDays.of(1, zone='America/New_York', offset='6 hours')
@@ -92,18 +88,17 @@ class CalendarDays(_EvenUnits):
         offset: Duration = "0 seconds",
         by_processing_time: bool = False,
     ) -> CalendarDays:
-        """Windows of ``count`` days in ``zone``; several are counted from 1 January 1970.
+        """Return windows of ``count`` days in ``zone``; several are counted from 1 January 1970.
 
         Args:
-            count: how many days.
+            count: the number of units (here days) of a window.
             zone: a name of the IANA database, e.g. ``"America/New_York"``.
-            every: a window begins every so many days; None: one behind the other.
-            step: ``"hour"``, or of several days ``"day"``: windows begin together, and one ends at every step.
-            offset: when a day begins, e.g. ``"6 hours"``.
-            by_processing_time: windows of the clock, not of event time.
+            every: the number of units from the start of a window to the next. By default windows follow each other.
+            step: windows begin together, and one ends at every step, ``"hour"`` or, for several days, ``"day"``.
+            offset: when a unit begins, e.g. ``"6 hours"``; shorter than a unit.
+            by_processing_time: use processing time instead of event time.
 
-        Raises:
-            InvalidWindowError: a number is not positive, there is no such zone or step, or the offset is a day or longer.
+        Raises InvalidWindowError if a number is not positive, a zone or step does not exist, or the offset is too long.
         """
         return cls(count, zone, every, step, to_micros(offset, "offset"), by_processing_time)
 
@@ -140,26 +135,16 @@ class CalendarWeeks(_EvenUnits):
         offset: Duration = "0 seconds",
         by_processing_time: bool = False,
     ) -> CalendarWeeks:
-        """Windows of ``count`` weeks in ``zone``; several are counted from the week with 1 January 1970.
+        """Return windows of ``count`` weeks in ``zone``; several are counted from the week with 1 January 1970.
 
-        Args:
-            count: how many weeks.
-            zone: a name of the IANA database, e.g. ``"America/New_York"``.
-            every: a window begins every so many weeks; None: one behind the other. (For a week that begins every day take
-                ``CalendarDays.of(7, every=1, …)``.)
-            step: ``"hour"`` or ``"day"``: windows begin together, and one ends at every step.
-            first_day: ``"monday"`` to ``"sunday"``.
-            offset: when that day begins, e.g. ``"6 hours"``.
-            by_processing_time: windows of the clock, not of event time.
-
-        Raises:
-            InvalidWindowError: a number is not positive, there is no such zone, day or step, or the offset is a week or longer.
+        ``first_day`` is ``"monday"`` to ``"sunday"``, and ``offset`` is relative to it. ``step`` is ``"hour"`` or ``"day"``.
+        Otherwise it is like :meth:`CalendarDays.of`, which has weeks that begin every day, ``CalendarDays.of(7, every=1, …)``.
         """
         return cls(count, zone, every, step, to_micros(offset, "offset"), by_processing_time, first_day)
 
     @property
     def begins_at(self) -> int:
-        """When week 0 begins: the one with 1 January 1970, a Thursday."""
+        """The start of week 0, which has 1 January 1970, a Thursday."""
         return self.offset - (_EPOCH_WEEKDAY - WEEKDAYS.index(self.first_day)) % 7 * DAY
 
     def _more(self) -> Iterator[str]:
@@ -168,11 +153,7 @@ class CalendarWeeks(_EvenUnits):
 
 
 def check_weekday(name: str, what: str) -> None:
-    """Refuses what is no day of the week.
-
-    Raises:
-        InvalidWindowError: it is none.
-    """
+    """Raise InvalidWindowError unless the name is a weekday."""
     if name not in WEEKDAYS:
         raise InvalidWindowError(
             f"{what} must be 'monday' to 'sunday', got {name!r}; {did_you_mean(str(name).lower(), WEEKDAYS)}"

@@ -1,4 +1,4 @@
-"""Months, quarters and years of a calendar."""
+"""Calendar months, quarters and years."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ Self = TypeVar("Self", bound="_OfMonths")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class _OfMonths(CalendarWindows):
-    """Units of several months, from one month of the year on.
-
-    Attributes:
-        first_month: of the first unit of a year: 1 to 12.
-    """
+    """Units of several months. ``first_month`` (1 to 12) is the first month of a year's first unit."""
 
     months: ClassVar[int] = 1
     shortest_unit: ClassVar[int] = 28 * DAY
@@ -34,7 +30,7 @@ class _OfMonths(CalendarWindows):
 
     @property
     def phase(self) -> int:
-        """The month in which unit 0 begins, numbered from January 1970."""
+        """The first month of unit 0, numbered from January 1970."""
         return self.first_month - 1
 
     @classmethod
@@ -49,19 +45,11 @@ class _OfMonths(CalendarWindows):
         offset: Duration = "0 seconds",
         by_processing_time: bool = False,
     ) -> Self:
-        """Windows of ``count`` units in ``zone``; several are counted from 1970.
+        """Return windows of ``count`` units in ``zone``; several are counted from 1970.
 
-        Args:
-            count: how many.
-            zone: a name of the IANA database, e.g. ``"America/New_York"``.
-            every: a window begins every so many units; None: one behind the other.
-            step: ``"hour"``, ``"day"`` or ``"month"``: windows begin together, and one ends at every step.
-            first_month: where a year begins, for years and quarters of a financial year, and for several months: 1 to 12.
-            offset: when a month begins, e.g. ``"14 days"`` on the 15th.
-            by_processing_time: windows of the clock, not of event time.
-
-        Raises:
-            InvalidWindowError: a number is not positive, there is no such zone, month or step, or the offset has 28 days.
+        ``step`` is ``"hour"``, ``"day"`` or ``"month"``. ``first_month`` (1 to 12) is the start of a year, for years and quarters
+        of a financial year and for several months. ``offset`` is the start of a month, e.g. ``"14 days"`` for the 15th, and
+        shorter than 28 days. The other arguments and errors are as for :meth:`CalendarDays.of`.
         """
         return cls(count, zone, every, step, to_micros(offset, "offset"), by_processing_time, first_month)
 
@@ -107,7 +95,7 @@ class CalendarQuarters(_OfMonths):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CalendarYears(_OfMonths):
-    """Years of a zone, of 366 days where they are leap years.
+    """Years of a zone; leap years have 366 days.
 
     >>> CalendarYears.of(1, zone="Europe/London", first_month=4, offset="5 days")  # the tax year, from 6 April on
     CalendarYears.of(1, zone='Europe/London', offset='5 days', first_month=4)

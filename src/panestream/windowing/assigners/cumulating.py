@@ -1,4 +1,4 @@
-"""Cumulating windows: they begin together and end one step after the other."""
+"""Cumulating windows, which begin together and end one step after the other."""
 
 from __future__ import annotations
 
@@ -36,11 +36,9 @@ class _Cumulating(OneTimeAssigner):
     def of(  # noqa: PYI019 - typing.Self came with 3.11
         cls: type[Self], max_size: Duration, step: Duration, offset: Duration = "0 seconds"
     ) -> Self:
-        """Windows that begin every ``max_size``, aligned to the epoch (UTC) plus ``offset``, and end every ``step``.
+        """Return windows that begin every ``max_size``, aligned to the epoch (UTC) plus ``offset``, and end every ``step``.
 
-        Raises:
-            InvalidWindowError: a duration is not positive, ``max_size`` is no multiple of ``step``, or
-                ``abs(offset) >= max_size``.
+        Raises InvalidWindowError unless ``max_size`` is a positive multiple of ``step`` and larger than ``abs(offset)``.
         """
         return cls(to_micros(max_size, "max_size"), to_micros(step, "step"), to_micros(offset, "offset"))
 
@@ -58,8 +56,8 @@ class _Cumulating(OneTimeAssigner):
 class CumulatingEventTimeWindows(_Cumulating):
     """Windows ``[start, start + step)``, ``[start, start + 2*step)``, … ``[start, start + max_size)`` of event time.
 
-    A day so far, every hour. Flink: the window function ``CUMULATE`` of Flink SQL (its DataStream API has no such assigner).
-    The constructor takes engine units; :meth:`of` takes durations.
+    An example is the day so far, every hour. The constructor takes microseconds; :meth:`of` takes durations. Flink: the window
+    function ``CUMULATE`` of Flink SQL (its DataStream API has no such assigner).
 
     >>> CumulatingEventTimeWindows.of("1 day", "1 hour")
     CumulatingEventTimeWindows.of('1 day', '1 hour')
@@ -72,7 +70,7 @@ class CumulatingEventTimeWindows(_Cumulating):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CumulatingProcessingTimeWindows(_Cumulating):
-    """Windows ``[start, start + step)``, ``[start, start + 2*step)``, … ``[start, start + max_size)`` of the clock.
+    """Windows ``[start, start + step)``, ``[start, start + 2*step)``, … ``[start, start + max_size)`` of processing time.
 
     >>> CumulatingProcessingTimeWindows.of("1 hour", "10 seconds")
     CumulatingProcessingTimeWindows.of('1 hour', '10 seconds')

@@ -1,4 +1,4 @@
-"""Global windows: everything of a key in one window, for triggers to cut up."""
+"""Global windows, which contain all rows of a key and leave firings to triggers."""
 
 from __future__ import annotations
 
@@ -20,10 +20,9 @@ _NEVER = NeverTrigger()
 
 @dataclass(frozen=True, slots=True, repr=False)
 class GlobalWindows(WindowAssigner):
-    """One window that never ends. Flink: ``GlobalWindows``.
+    """One window that never ends, and only fires with a trigger from the user. Flink: ``GlobalWindows``.
 
-    It is not event time: nothing is late, the allowed lateness has no effect, and state lives for ever unless a trigger
-    purges it. Without a trigger of the user's own it never fires.
+    No row is late, the allowed lateness does not matter, and state is kept forever unless a trigger purges it.
 
     >>> GlobalWindows.create(), GlobalWindows.create_with_end_of_stream_trigger()
     (GlobalWindows.create(), GlobalWindows.create_with_end_of_stream_trigger())
@@ -33,12 +32,12 @@ class GlobalWindows(WindowAssigner):
 
     @classmethod
     def create(cls) -> GlobalWindows:
-        """The window that never fires by itself."""
+        """Return the window that never fires by default."""
         return cls()
 
     @classmethod
     def create_with_end_of_stream_trigger(cls) -> GlobalWindows:
-        """The window that fires when the (bounded) input has ended."""
+        """Return the window that fires when the (bounded) input has ended."""
         return cls(EndOfStreamTrigger())
 
     @property
@@ -61,16 +60,10 @@ class GlobalWindows(WindowAssigner):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CountWindows:
-    """Windows of ``size`` elements, or every ``slide`` elements the last ``size``. Flink: ``countWindow(size[, slide])``.
+    """Windows of ``size`` elements, or the last ``size`` every ``slide`` elements. Flink: ``countWindow(size[, slide])``.
 
-    An incomplete rest is never emitted, and watermarks do not matter. 0 is taken for 1, as in Flink.
-
-    Attributes:
-        size: the number of elements in a window.
-        slide: after how many elements a window fires, or None for ``size``. The first firings have fewer than ``size``.
-
-    Raises:
-        InvalidWindowError: ``size`` or ``slide`` is negative or not an integer.
+    An incomplete remainder is never emitted, and watermarks do not matter. With ``slide`` the first firings have fewer elements.
+    0 means 1, as in Flink. Raises InvalidWindowError if a number is negative or not an integer.
 
     >>> CountWindows(100).parts
     (GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(100)), None)
@@ -88,7 +81,7 @@ class CountWindows:
 
     @property
     def parts(self) -> tuple[GlobalWindows, Trigger, Evictor | None]:
-        """The assigner, the trigger and the evictor, or None for one, of which count windows are made."""
+        """The assigner, the trigger and the evictor (or None) that implement count windows."""
         if self.slide is None:
             return GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(self.size)), None
         return GlobalWindows.create(), CountTrigger.of(self.slide), CountEvictor.of(self.size)

@@ -1,4 +1,4 @@
-"""Look-back windows: each row has one of its own, the time before it."""
+"""Look-back windows: the time before each row."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from panestream.windowing.time import Duration, check_micros, format_duration, t
 from panestream.windowing.windows import Window
 
 _LONGEST = 2**61
-"""In engine units: a time and both lengths together must fit int64."""
+"""In microseconds. A time and both lengths together must fit int64."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LookBackWindows(WindowAssigner):
-    """For each row, the rows of its key of the time before it, and itself: ``[ts - size, ts + following]``, both ends included.
+    """The rows of a row's key in the time before it, and itself: ``[ts - size, ts + following]``, both inclusive.
 
-    Rows with the same time are in each other's windows, as in SQL. Results have a row for each row of the input, when the
-    watermark has passed it. Flink: ``OVER (PARTITION BY … ORDER BY ts RANGE BETWEEN … PRECEDING AND CURRENT ROW)`` of its SQL.
-    The constructor takes engine units; :meth:`of` takes durations.
+    Rows with the same time are in each other's windows, as in SQL. Results have a row for each input row, when the watermark has
+    passed it. The constructor takes microseconds; :meth:`of` takes durations.
+    Flink: ``OVER (PARTITION BY … ORDER BY ts RANGE BETWEEN … PRECEDING AND CURRENT ROW)`` of its SQL.
 
     >>> LookBackWindows.of("1 hour")
     LookBackWindows.of('1 hour')
@@ -46,15 +46,7 @@ class LookBackWindows(WindowAssigner):
 
     @classmethod
     def of(cls, size: Duration, following: Duration = "0 seconds") -> LookBackWindows:
-        """Windows of the time ``size`` before each row.
-
-        Args:
-            size: how far each looks back. A row exactly so much older is in.
-            following: how far it looks ahead, too; its results then come so much later.
-
-        Raises:
-            InvalidWindowError: a duration is negative.
-        """
+        """Return windows from ``size`` before to ``following`` after a row, both inclusive, >= 0. The latter delays results."""
         return cls(to_micros(size, "size"), to_micros(following, "following"))
 
     def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[Window, ...]:
@@ -66,7 +58,7 @@ class LookBackWindows(WindowAssigner):
 
 
 def look_backs_of(assigner: WindowAssigner) -> Mapping[str, LookBackWindows] | None:
-    """Look-backs by label; one alone has none (the empty text). None: other windows.
+    """Return look-backs by label (empty for a single look-back), or None for other windows.
 
     >>> look_backs_of(LookBackWindows(60))
     {'': LookBackWindows.of('60 microseconds')}
@@ -89,7 +81,7 @@ def look_backs_of(assigner: WindowAssigner) -> Mapping[str, LookBackWindows] | N
 
 
 def result_name(name: str, label: str) -> str:
-    """What a result is called where there may be several look-backs.
+    """Return the name of a result with the label of its look-back.
 
     >>> result_name("clicks", "1h"), result_name("clicks", "")
     ('clicks_1h', 'clicks')

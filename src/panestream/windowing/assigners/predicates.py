@@ -1,4 +1,4 @@
-"""Windows that rows begin and end themselves: by predicates over their columns."""
+"""Windows that begin and end at rows with certain properties."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from panestream.windowing.time import Duration, format_duration, to_micros
 from panestream.windowing.windows import TimeWindow
 
 LONGEST_GAP = 2**61
-"""In engine units; a time and a gap together must fit int64."""
+"""In microseconds. A time and a gap together must fit int64."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class PredicateWindows(WindowAssigner):
-    """Windows that begin at a row for which ``start`` is true, and end behind one for which ``end`` is, or before the next start.
+    """Windows from a row with a true ``start`` to a row with a true ``end``, or until before the next start.
 
-    The rows of each key are looked at in the order of their event times; those with the same time are one step. A window ends:
+    The rows of each key are processed in the order of their event times; those with the same time are one step. A window ends:
 
-    - behind a row for which ``end`` is true: ``window_end`` is an instant after it, and the row is in the window;
-    - before the next row for which ``start`` is true, which begins another: ``window_end`` is the time of that row;
+    - after a row with a true ``end``: ``window_end`` is an instant after it, and the row is in the window;
+    - before the next row with a true ``start``, which begins another: ``window_end`` is the time of that row;
     - a ``gap`` after its last row, if no other row of the key has come until then.
 
-    Rows between two windows are in none. Without ``start`` there are no such rows: each begins a window that is in none yet.
-    Flink has no counterpart but a pattern of ``MATCH_RECOGNIZE``.
+    Rows between two windows are in none. Without ``start``, every row outside a window begins one. Flink only has patterns of
+    ``MATCH_RECOGNIZE``.
 
     >>> PredicateWindows.of(start="state = 'on'", end="state = 'off'")
     PredicateWindows.of(start="state = 'on'", end="state = 'off'")
@@ -62,23 +62,18 @@ class PredicateWindows(WindowAssigner):
     def of(
         cls, *, start: Expression | None = None, end: Expression | None = None, gap: Duration | None = None
     ) -> PredicateWindows:
-        """Windows by predicates, at least one.
+        """Return windows by predicates, at least one, or raise InvalidWindowError. ``gap`` must be positive.
 
-        Args:
-            start: SQL over the columns, or a Column, of booleans: where a window begins. Null counts as false.
-            end: the same: where one ends; the row itself is in it.
-            gap: ends windows after such a time without a row of the key. Without it a window waits for its end for ever, and
-                rests in the state; of a batch one that has none is not emitted.
-
-        Raises:
-            InvalidWindowError: no predicate, or a gap that is not positive.
+        ``start`` and ``end`` are boolean SQL expressions or Columns for the first and last row; null counts as false. ``gap`` is
+        the time without rows of the key that ends a window. Without it a window waits for its end forever and stays in the state;
+        in a batch a window without end is not emitted.
         """
         texts = [None if one is None else text_of(one) for one in (start, end)]
         return cls(texts[0], texts[1], None if gap is None else to_micros(gap, "gap"))
 
     @property
     def predicates(self) -> tuple[str, ...]:
-        """What is asked of each row."""
+        """The given predicates."""
         return tuple(one for one in (self.start, self.end) if one is not None)
 
     def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> Sequence[TimeWindow]:

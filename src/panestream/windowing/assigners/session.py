@@ -1,4 +1,4 @@
-"""Session windows: what belongs together because no gap lies between."""
+"""Session windows, whose rows are separated by less than a gap."""
 
 from __future__ import annotations
 
@@ -19,15 +19,13 @@ from panestream.windowing.time import Duration, format_duration, to_micros
 from panestream.windowing.windows import TimeWindow
 
 GapExtractor = Callable[[Any], int]
-"""The gap that follows an element, in engine units. Flink: ``SessionWindowTimeGapExtractor``."""
+"""The gap after an element, in microseconds. Flink: ``SessionWindowTimeGapExtractor``."""
 
 Self = TypeVar("Self", bound="_Session")
 
 
 @dataclass(frozen=True, slots=True)
 class _GapOf:
-    """Makes engine units of what the user's function returns."""
-
     function: Callable[[Any], Duration]
 
     def __call__(self, element: Any) -> int:
@@ -35,20 +33,15 @@ class _GapOf:
 
 
 UNITS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
-"""The units of gaps that are numbers, in microseconds."""
+"""The units of numeric gaps, in microseconds."""
 LONGEST_GAP = 2**62
-"""In engine units; a time and a gap together must fit int64."""
+"""In microseconds. A time and a gap together must fit int64."""
 _EXACT = Context(prec=60)
 
 
 @dataclass(frozen=True, slots=True)
 class GapColumn:
-    """A gap that every row brings along, in a column or by a SQL expression: known before the query runs, so it needs no Python.
-
-    Attributes:
-        expr: the column's name, or SQL over the columns.
-        unit: of numbers; None where the column is an interval.
-    """
+    """A gap from a column or SQL expression ``expr``, so that no Python runs per row; ``unit`` is None for an interval."""
 
     expr: str
     unit: str | None = None
@@ -63,15 +56,11 @@ class GapColumn:
 
     @property
     def label(self) -> str:
-        """What the column is called that holds the gap in engine units."""
+        """The name of the column with the gap in microseconds."""
         return f"session gap {self.expr} in {self.unit or 'intervals'}"
 
     def __call__(self, element: Any) -> int:
-        """The gap of one row, in engine units: from the labelled column if there is one, else from the one users named.
-
-        Raises:
-            InvalidWindowError: it is null, no number, not positive, or too long.
-        """
+        """Return the gap of a row in microseconds, from the labelled column or else the user's; refuse invalid ones."""
         labelled = self.label in getattr(type(element), "columns", ())
         gap = element[self.label] if labelled else self._in_units(element[self.expr])
         if gap is None or not 0 < gap < LONGEST_GAP:
@@ -84,7 +73,7 @@ class GapColumn:
         return found
 
     def _in_units(self, gap: Any) -> int | None:
-        """What a column holds in engine units, as SQL would have it: less than one is cut off; None: it is no length at all."""
+        """Return a column's gap in microseconds, truncated as in SQL, or None if it is null or not finite."""
         if gap is None or isinstance(gap, timedelta):
             return None if gap is None else gap // timedelta(microseconds=1)
         factor = UNITS[self.unit or "microseconds"]
@@ -111,39 +100,27 @@ class _Session(OneTimeAssigner, MergingWindowAssigner, metaclass=ForeignNamesOfC
 
     @classmethod
     def with_gap(cls: type[Self], gap: Duration) -> Self:  # noqa: PYI019 - typing.Self came with 3.11
-        """A session ends when nothing comes for ``gap``.
-
-        Raises:
-            InvalidWindowError: ``gap`` is not positive.
-        """
+        """Return sessions that end after ``gap`` without rows; raise InvalidWindowError if it is not positive."""
         return cls(to_micros(gap, "gap"))
 
     @classmethod
     def with_dynamic_gap(cls: type[Self], gap_of: Callable[[Any], Duration]) -> Self:  # noqa: PYI019
-        """A session ends when nothing comes for the gap that its elements ask for.
+        """Return sessions that end when no row comes for the gap of their elements.
 
-        Args:
-            gap_of: called with each element; returns a duration, e.g. ``"30 minutes"``. One that is not positive fails the
-                query. The constructor takes a function that returns engine units instead.
-
-        Raises:
-            InvalidWindowError: it is no function of one argument.
+        ``gap_of`` is called with each element and returns a positive duration, e.g. ``"30 minutes"``; others fail the query. (The
+        constructor takes a function that returns microseconds.) Raises InvalidWindowError if it does not take one argument.
         """
         check_function(gap_of, GAP, error=InvalidWindowError)
         return cls(_GapOf(gap_of))
 
     @classmethod
     def with_gap_column(cls: type[Self], expr: Expression, unit: str | None = None) -> Self:  # noqa: PYI019
-        """As :meth:`with_dynamic_gap`, with the gap in a column: no Python is called, so the query runs on columns.
+        """Return sessions like :meth:`with_dynamic_gap` with the gap in a column, so the query runs on columns without Python.
 
-        Args:
-            expr: a column, SQL over the columns, or a Column, of an interval type (days to seconds; a day is 24 hours in every
-                time zone), or a number with ``unit``, of which whole microseconds count. A row whose gap is null, NaN, not
-                positive, or 140,000 years and more fails the query.
-            unit: of a number: ``"seconds"``, ``"milliseconds"`` or ``"microseconds"``.
-
-        Raises:
-            InvalidWindowError: no expression, or an unknown unit.
+        ``expr`` is a column, SQL or Column of an interval type (days to seconds, with days of 24 hours), or a number with a
+        ``unit`` (``"seconds"``, ``"milliseconds"`` or ``"microseconds"``), truncated to whole microseconds. A row fails the query
+        if its gap is null, NaN, not positive, or 140,000 years and more. Raises InvalidWindowError without expression, or for an
+        unknown unit.
 
         >>> EventTimeSessionWindows.with_gap_column("if(mobile, 5, 30) * 60", unit="seconds")
         EventTimeSessionWindows.with_gap_column('if(mobile, 5, 30) * 60', 'seconds')
@@ -152,7 +129,7 @@ class _Session(OneTimeAssigner, MergingWindowAssigner, metaclass=ForeignNamesOfC
 
     @property
     def longest(self) -> int | None:
-        """How long a session may be, in engine units; None: as long as rows come."""
+        """The longest duration of a session in microseconds, or None without a limit."""
         return None
 
     def _windows_at(self, time: int, element: Any) -> tuple[TimeWindow, ...]:
@@ -189,8 +166,8 @@ class _Session(OneTimeAssigner, MergingWindowAssigner, metaclass=ForeignNamesOfC
 class EventTimeSessionWindows(_Session):
     """Sessions of event time: an element's own window is ``[ts, ts + gap)``. Flink: ``EventTimeSessionWindows``.
 
-    Windows that overlap **or touch** merge: a distance of exactly the gap is one session. The end never moves back; the
-    start may, by an element that comes late but still touches the session.
+    Windows that overlap **or touch** merge, so a distance of exactly the gap is one session. The end never moves back; the start
+    may, if a late element still touches the session.
 
     >>> EventTimeSessionWindows.with_gap("30 minutes")
     EventTimeSessionWindows.with_gap('30 minutes')
@@ -199,17 +176,10 @@ class EventTimeSessionWindows(_Session):
     is_event_time = True
 
     def max_duration(self, longest: Duration) -> EventTimeSessionWindows:
-        """The same sessions, cut at every multiple of ``longest`` since the epoch (UTC): none is longer.
+        """Return the same sessions, cut at every multiple of ``longest`` (positive) since the epoch (UTC).
 
-        A session that goes on past a cut ends there, and another begins with the next row. So ``"1 day"`` ends sessions at
-        midnight. Short sessions are cut too where they lie across one. Which rows are together depends on the rows alone, not on
-        the order in which they come.
-
-        Args:
-            longest: how far the cuts lie apart.
-
-        Raises:
-            InvalidWindowError: it is not positive.
+        A session that continues past a cut ends there, even if it is short, and the next row begins another. So ``"1 day"`` ends
+        sessions at midnight. The result depends on the rows alone, not on their order.
 
         >>> EventTimeSessionWindows.with_gap("30 minutes").max_duration("4 hours")
         EventTimeSessionWindows.with_gap('30 minutes').max_duration('4 hours')
@@ -217,16 +187,11 @@ class EventTimeSessionWindows(_Session):
         return LimitedEventTimeSessionWindows(self.gap, to_micros(longest, "longest session"))
 
     def closed_by(self, end: Expression) -> PredicateWindows:
-        """Sessions that end at once behind a row for which ``end`` is true, such as a logout; the next row begins another.
+        """Return sessions that end after a row with a true ``end``, such as a logout; the next row begins another.
 
-        Such a session fires when the watermark has passed that row. Sessions on both sides of it do not merge, whatever comes
-        later: a row is late as soon as the watermark has reached it.
-
-        Args:
-            end: SQL over the columns, or a Column, of booleans.
-
-        Raises:
-            InvalidWindowError: the gap is one for each row, or sessions have a longest duration.
+        ``end`` is a boolean SQL expression or Column. Such a session fires when the watermark has passed that row. Sessions on
+        both sides never merge, since a row is late once the watermark has reached it. Raises InvalidWindowError for a gap per row
+        or a longest duration.
 
         >>> EventTimeSessionWindows.with_gap("30 minutes").closed_by("action = 'logout'")
         PredicateWindows.of(end="action = 'logout'", gap='30 minutes')
@@ -240,9 +205,7 @@ class EventTimeSessionWindows(_Session):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class LimitedEventTimeSessionWindows(EventTimeSessionWindows):
-    """What :meth:`EventTimeSessionWindows.max_duration` makes. Flink has nothing like it.
-
-    An element's own window is ``[ts, ts + gap)``, or less where a cut comes first; windows on both sides of a cut do not merge.
+    """The result of :meth:`EventTimeSessionWindows.max_duration`, which does not merge windows across a cut. Not in Flink.
 
     >>> sessions = LimitedEventTimeSessionWindows(30, 100)
     >>> sessions.assign_windows(None, 90, 0)
@@ -252,7 +215,7 @@ class LimitedEventTimeSessionWindows(EventTimeSessionWindows):
     limit: int = 0
 
     def __post_init__(self) -> None:
-        # Not super(): a dataclass with slots is not the class that super() without arguments means.
+        # Not super(), since a dataclass with slots is another class than super() without arguments uses.
         EventTimeSessionWindows.__post_init__(self)
         if self.limit <= 0:
             raise InvalidWindowError(f"the longest session must be positive, got {format_duration(self.limit)!r}")
@@ -280,9 +243,7 @@ class LimitedEventTimeSessionWindows(EventTimeSessionWindows):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProcessingTimeSessionWindows(_Session):
-    """Sessions of the clock. Flink: ``ProcessingTimeSessionWindows``.
-
-    When the clock stands at a session's end the session has just fired: a distance of exactly the gap gives two.
+    """Sessions of processing time; a distance of exactly the gap gives two. Flink: ``ProcessingTimeSessionWindows``.
 
     >>> ProcessingTimeSessionWindows.with_gap("30 seconds")
     ProcessingTimeSessionWindows.with_gap('30 seconds')

@@ -1,4 +1,4 @@
-"""Several kinds of windows over the same rows, told apart by a label."""
+"""Several kinds of windows over the same rows, distinguished by a label."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from panestream.windowing.windows import Window
 
 
 def label_of(assigner: WindowAssigner) -> str:
-    """What windows are called that were given no name: their size, and how often they begin or end.
+    """Return the default label of windows: their size, and how often they begin or end.
 
     >>> from panestream.windowing.assigners import SlidingEventTimeWindows
     >>> label_of(SlidingEventTimeWindows.of("1 hour", "5 minutes"))
@@ -28,7 +28,7 @@ def label_of(assigner: WindowAssigner) -> str:
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SeveralWindows(WindowAssigner):
-    """Each row goes to the windows of every one of some assigners. Flink has no counterpart; its SQL needs a query for each.
+    """Assigns each row to the windows of several assigners. Not in Flink, whose SQL needs a query for each.
 
     >>> from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
     >>> several = SeveralWindows.of({"hour": TumblingEventTimeWindows(60), "day": SlidingEventTimeWindows(1440, 60)})
@@ -41,11 +41,7 @@ class SeveralWindows(WindowAssigner):
 
     @classmethod
     def of(cls, windows: Mapping[str, WindowAssigner]) -> SeveralWindows:
-        """Windows by label.
-
-        Raises:
-            InvalidPlanError: none given, no assigner, or some of event time and others of the clock.
-        """
+        """Return windows by label, or raise InvalidPlanError for none, other objects, and mixed kinds of time."""
         for label, assigner in windows.items():
             if not isinstance(label, str) or not label or not isinstance(assigner, WindowAssigner):
                 raise InvalidPlanError(

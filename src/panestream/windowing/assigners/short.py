@@ -1,4 +1,4 @@
-"""The commonest windows by short names: functions that return the assigners."""
+"""Short functions for the most common assigners."""
 
 from __future__ import annotations
 
@@ -18,11 +18,10 @@ def tumbling(size: Duration, *, offset: Duration = "0 seconds", processing_time:
 
     Args:
         size: the length of a window, e.g. ``"1 hour"`` or ``timedelta(hours=1)``.
-        offset: how much later than the epoch windows begin; days begin at midnight of UTC+8 with ``"-8 hours"``.
+        offset: the delay of windows relative to the epoch, e.g. ``"-8 hours"`` for days from midnight in UTC+8.
         processing_time: whether windows follow the clock instead of the rows' event times.
 
-    Raises:
-        InvalidWindowError: ``size`` is not positive, or ``abs(offset) >= size``.
+    Raises InvalidWindowError if ``size`` is not positive, or ``abs(offset) >= size``.
 
     >>> tumbling("1 hour")
     TumblingEventTimeWindows.of('1 hour')
@@ -32,16 +31,10 @@ def tumbling(size: Duration, *, offset: Duration = "0 seconds", processing_time:
 
 
 def sliding(size: Duration, slide: Duration, *, offset: Duration = "0 seconds", processing_time: bool = False) -> WindowAssigner:
-    """Return windows of one size that begin every ``slide``. Spark: ``F.window(ts, size, slide)``.
+    """Return windows of ``size`` that begin every ``slide``. Spark: ``F.window(ts, size, slide)``.
 
-    Args:
-        size: the length of a window.
-        slide: the distance from one window to the next.
-        offset: how much later than the epoch windows begin.
-        processing_time: whether windows follow the clock instead of the rows' event times.
-
-    Raises:
-        InvalidWindowError: ``size`` or ``slide`` is not positive, or ``abs(offset) >= slide``.
+    ``offset`` and ``processing_time`` are as for :func:`tumbling`. Raises InvalidWindowError if ``size`` or ``slide`` is not
+    positive, or ``abs(offset) >= slide``.
 
     >>> sliding("1 hour", "5 minutes")
     SlidingEventTimeWindows.of('1 hour', '5 minutes')
@@ -53,16 +46,10 @@ def sliding(size: Duration, slide: Duration, *, offset: Duration = "0 seconds", 
 def cumulating(
     max_size: Duration, step: Duration, *, offset: Duration = "0 seconds", processing_time: bool = False
 ) -> WindowAssigner:
-    """Return windows that begin together and grow by ``step``. Flink SQL: ``CUMULATE``.
+    """Return windows that begin together and grow by ``step`` up to ``max_size``. Flink SQL: ``CUMULATE``.
 
-    Args:
-        max_size: the length of the longest window, after which the next ones begin.
-        step: how much longer each window is than the one before.
-        offset: how much later than the epoch windows begin.
-        processing_time: whether windows follow the clock instead of the rows' event times.
-
-    Raises:
-        InvalidWindowError: a duration is not positive, or ``max_size`` is not a multiple of ``step``.
+    ``offset`` and ``processing_time`` are as for :func:`tumbling`. Raises InvalidWindowError if a duration is not positive, or
+    ``max_size`` is not a multiple of ``step``.
 
     >>> cumulating("1 day", "1 hour")
     CumulatingEventTimeWindows.of('1 day', '1 hour')
@@ -72,16 +59,9 @@ def cumulating(
 
 
 def session(gap: Duration, *, processing_time: bool = False) -> WindowAssigner:
-    """Return windows that end after ``gap`` without rows of the key. Spark: ``F.session_window(ts, gap)``.
+    """Return windows that end after ``gap`` (positive) without rows of the key. Spark: ``F.session_window(ts, gap)``.
 
-    :class:`~panestream.EventTimeSessionWindows` has more: a gap from a column, a longest duration.
-
-    Args:
-        gap: how long a key must be silent.
-        processing_time: whether windows follow the clock instead of the rows' event times.
-
-    Raises:
-        InvalidWindowError: ``gap`` is not positive.
+    ``processing_time`` is as for :func:`tumbling`. :class:`~panestream.EventTimeSessionWindows` has more options.
 
     >>> session("30 minutes")
     EventTimeSessionWindows.with_gap('30 minutes')
@@ -93,12 +73,7 @@ def session(gap: Duration, *, processing_time: bool = False) -> WindowAssigner:
 def count(size: int, slide: int | None = None) -> CountWindows:
     """Return windows of ``size`` rows of a key; with ``slide``, the last ``size`` rows after every ``slide`` rows.
 
-    Args:
-        size: the number of rows in a window. An incomplete rest at the end is not emitted.
-        slide: after how many rows a window fires. The first firings have fewer than ``size`` rows.
-
-    Raises:
-        InvalidWindowError: a number is negative or not an integer.
+    An incomplete remainder is not emitted, and with ``slide`` the first firings have fewer rows. Both must be integers >= 0.
 
     >>> count(100)
     CountWindows(size=100)

@@ -1,4 +1,4 @@
-"""Sliding windows: fixed size, a new one every slide."""
+"""Sliding windows of a fixed size, with a new window every slide."""
 
 from __future__ import annotations
 
@@ -36,16 +36,12 @@ class _Sliding(OneTimeAssigner):
     def of(  # noqa: PYI019 - typing.Self came with 3.11
         cls: type[Self], size: Duration, slide: Duration, offset: Duration = "0 seconds"
     ) -> Self:
-        """Windows of ``size``, one every ``slide``, aligned to the epoch (UTC) plus ``offset``.
-
-        Raises:
-            InvalidWindowError: ``size`` or ``slide`` is not positive, or ``abs(offset) >= slide``.
-        """
+        """Return windows of positive ``size``, one every ``slide``, aligned to the epoch (UTC) plus ``offset`` (< ``slide``)."""
         return cls(to_micros(size, "size"), to_micros(slide, "slide"), to_micros(offset, "offset"))
 
     def _windows_at(self, time: int, element: Any) -> tuple[TimeWindow, ...]:
         last = time - (time - self.offset) % self.slide
-        # Newest start first, as Flink does: the order shows when one element fires several windows at once.
+        # Newest start first, as in Flink. The order is visible when one element fires several windows at once.
         return tuple(TimeWindow(start, start + self.size) for start in range(last, time - self.size, -self.slide))
 
     def __repr__(self) -> str:
@@ -56,8 +52,7 @@ class _Sliding(OneTimeAssigner):
 class SlidingEventTimeWindows(_Sliding):
     """Windows ``[n*slide + offset, n*slide + offset + size)`` of event time. Flink: ``SlidingEventTimeWindows``.
 
-    A slide larger than the size leaves gaps; rows in a gap belong to no window. The constructor takes engine units;
-    :meth:`of` takes durations.
+    If ``slide > size``, rows in the gaps are in no window. The constructor takes microseconds; :meth:`of` takes durations.
 
     >>> SlidingEventTimeWindows.of("1 hour", "5 minutes")
     SlidingEventTimeWindows.of('1 hour', '5 minutes')
@@ -68,7 +63,7 @@ class SlidingEventTimeWindows(_Sliding):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class SlidingProcessingTimeWindows(_Sliding):
-    """Windows ``[n*slide + offset, n*slide + offset + size)`` of the clock. Flink: ``SlidingProcessingTimeWindows``.
+    """Windows ``[n*slide + offset, n*slide + offset + size)`` of processing time. Flink: ``SlidingProcessingTimeWindows``.
 
     >>> SlidingProcessingTimeWindows.of("10 seconds", "5 seconds")
     SlidingProcessingTimeWindows.of('10 seconds', '5 seconds')

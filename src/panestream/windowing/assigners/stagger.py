@@ -1,4 +1,4 @@
-"""Window stagger: not every key group fires its windows at the same moment."""
+"""Window stagger, which spreads the firings of key groups over time."""
 
 from __future__ import annotations
 
@@ -10,14 +10,9 @@ _MULTIPLIER, _MASK = 0x9E3779B97F4A7C15, 2**64 - 1
 class WindowStagger(Enum):
     """How the windows of a key group are shifted against the clock. Flink: ``WindowStagger``.
 
-    ===========  ==========================================================================================
-    ``ALIGNED``  not at all: all groups fire together (the default)
-    ``RANDOM``   evenly spread over the size, drawn from the number of the key group
-    ``NATURAL``  so that the first window begins with the group's first element, by the clock
-    ===========  ==========================================================================================
-
-    The shift is decided at a group's first element and kept in its state: a restart does not change the windows. (In Flink it
-    does: the shift is drawn anew.) ``RANDOM`` is drawn from the group's number, so that a rerun gives the same windows.
+    ``ALIGNED`` (the default) fires all groups together. ``RANDOM`` spreads them evenly over the size, by the number of the group,
+    so that a rerun gives the same windows. ``NATURAL`` begins the first window with the group's first element, by the clock. The
+    state keeps the shift from a group's first element on, so a restart does not change the windows. (Flink draws it again.)
     """
 
     ALIGNED = "aligned"
@@ -25,12 +20,7 @@ class WindowStagger(Enum):
     NATURAL = "natural"
 
     def get_stagger_offset(self, processing_time: int, size: int, key_group: int) -> int:
-        """The shift, in ``[0, size)``.
-
-        Args:
-            processing_time: the clock at the group's first element, in engine units.
-            size: of the windows, in engine units.
-            key_group: the number of the group.
+        """Return the shift in ``[0, size)``, from the processing time of the group's first element. Times are in microseconds.
 
         >>> WindowStagger.NATURAL.get_stagger_offset(processing_time=1234, size=100, key_group=0)
         34

@@ -1,4 +1,4 @@
-"""Tumbling windows: fixed size, no gap, no overlap."""
+"""Tumbling windows of a fixed size, without gaps and overlaps."""
 
 from __future__ import annotations
 
@@ -38,15 +38,11 @@ class _Tumbling(OneTimeAssigner):
     def of(  # noqa: PYI019 - typing.Self came with 3.11
         cls: type[Self], size: Duration, offset: Duration = "0 seconds", stagger: WindowStagger = WindowStagger.ALIGNED
     ) -> Self:
-        """Windows of ``size``, aligned to the epoch (UTC) plus ``offset``, shifted per key group by ``stagger``.
-
-        Raises:
-            InvalidWindowError: ``size`` is not positive, or ``abs(offset) >= size``.
-        """
+        """Return windows of ``size``, aligned to the epoch (UTC) plus ``offset`` (< ``size``), shifted by ``stagger``."""
         return cls(to_micros(size, "size"), to_micros(offset, "offset"), stagger)
 
     def staggered(self: Self, shift: int) -> Self:  # noqa: PYI019
-        """The aligned windows of one key group, shifted by what :meth:`WindowStagger.get_stagger_offset` said."""
+        """Return the windows of one key group, shifted by the result of :meth:`WindowStagger.get_stagger_offset`."""
         return type(self)(self.size, (self.offset + shift) % self.size)
 
     def _windows_at(self, time: int, element: Any) -> tuple[TimeWindow, ...]:
@@ -62,7 +58,7 @@ class _Tumbling(OneTimeAssigner):
 class TumblingEventTimeWindows(_Tumbling):
     """Windows ``[n*size + offset, (n+1)*size + offset)`` of event time. Flink: ``TumblingEventTimeWindows``.
 
-    The constructor takes engine units; :meth:`of` takes durations.
+    The constructor takes microseconds; :meth:`of` takes durations.
 
     >>> TumblingEventTimeWindows.of("1 day", offset="-8 hours")  # days of UTC+8
     TumblingEventTimeWindows.of('1 day', offset='-8 hours')
@@ -73,9 +69,9 @@ class TumblingEventTimeWindows(_Tumbling):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class TumblingProcessingTimeWindows(_Tumbling):
-    """Windows ``[n*size + offset, (n+1)*size + offset)`` of the clock. Flink: ``TumblingProcessingTimeWindows``.
+    """Windows ``[n*size + offset, (n+1)*size + offset)`` of processing time. Flink: ``TumblingProcessingTimeWindows``.
 
-    Nothing is late. A window fires once the clock has reached its end; the end of a bounded input fires nothing.
+    No row is late. A window fires once the clock has reached its end; the end of a bounded input does not fire it.
 
     >>> TumblingProcessingTimeWindows.of("10 seconds", stagger=WindowStagger.RANDOM)
     TumblingProcessingTimeWindows.of('10 seconds', stagger=WindowStagger.RANDOM)

@@ -1,7 +1,4 @@
-"""Triggers: when a window fires, one idea a file. Write your own by subclassing :class:`Trigger`.
-
-Whatever is listed here is public: ``panestream`` takes its names from ``__all__``.
-"""
+"""Triggers, which decide when a window fires; subclass :class:`Trigger` for others. ``panestream`` exports ``__all__``."""
 
 from panestream.windowing.triggers.after_all import AfterAll
 from panestream.windowing.triggers.after_any import AfterAny

@@ -1,4 +1,4 @@
-"""The part of a composition that waits for all of several."""
+"""The composed trigger that waits for all of several triggers."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from panestream.windowing.triggers.nodes import Moment, Node
 class AfterAll(Composition):
     """Fires when each of several triggers is ready, and finishes when all of them have. Beam: ``AfterAll``.
 
-    What has been ready once stays so until it fires with the others. One that has finished is not waited for again, where
-    others go on.
+    A trigger stays ready until it fires with the others, which do not wait for it once it has finished.
 
     >>> from panestream.windowing.triggers.after_count import AfterCount
     >>> from panestream.windowing.triggers.after_processing_time import AfterProcessingTime
@@ -33,7 +32,7 @@ class AfterAll(Composition):
 
     @classmethod
     def of(cls, *triggers: Trigger) -> AfterAll:
-        """Fires when all of ``triggers`` are ready."""
+        """Fire when all of ``triggers`` are ready."""
         return cls(triggers)
 
     @property
@@ -48,7 +47,7 @@ class AfterAll(Composition):
 
 
 class _Together(Node):
-    """The children that have finished are bits of a number; of windows that merge it is what had finished in any."""
+    """The finished children are bits of a number; merging windows combine their bits."""
 
     __slots__ = ("_done",)
 
@@ -61,7 +60,7 @@ class _Together(Node):
         return all(child.can_finish for child in self.children)
 
     def _others(self, now: Moment) -> list[tuple[int, Node]]:
-        """Those that have not finished, with their bits."""
+        """Return the children that have not finished, with their bits."""
         done = now.reducing(self._done).get() or 0
         return [(1 << number, child) for number, child in enumerate(self.children) if not done >> number & 1]
 

@@ -1,4 +1,4 @@
-"""The part of a composition that waits for the first of several."""
+"""The composed trigger that waits for the first of several triggers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from panestream.windowing.triggers.nodes import Moment, Node
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AfterAny(Composition):
-    """Fires when any of several triggers does, and finishes when one of them has. Beam: ``AfterAny``; in Java ``AfterFirst``.
+    """Fires when any of several triggers does, and finishes when any has. Beam: ``AfterAny`` (``AfterFirst`` in Java).
 
     >>> from panestream.windowing.triggers.after_count import AfterCount
     >>> from panestream.windowing.triggers.after_processing_time import AfterProcessingTime
@@ -28,7 +28,7 @@ class AfterAny(Composition):
 
     @classmethod
     def of(cls, *triggers: Trigger) -> AfterAny:
-        """Fires when any of ``triggers`` does."""
+        """Fire when any of ``triggers`` does."""
         return cls(triggers)
 
     @property

@@ -1,4 +1,4 @@
-"""The part of a composition that counts rows."""
+"""The composed trigger that counts rows."""
 
 from __future__ import annotations
 
@@ -16,10 +16,9 @@ from panestream.windowing.triggers.nodes import Moment, Node
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AfterCount(Composition):
-    """Fires once, when ``count`` rows have come. Beam: ``AfterCount``.
+    """Fires once, when ``count`` rows have come, or more if sessions merge. Beam: ``AfterCount``.
 
-    Rows are looked at one by one: it fires with exactly ``count`` rows, unless sessions merged. By itself it fires one time for a
-    window and drops what comes afterwards; ``Repeatedly.of(AfterCount.of(n))`` goes on, and is ``CountTrigger.of(n)``.
+    By itself it drops later rows. ``Repeatedly.of(AfterCount.of(n))`` continues, and equals ``CountTrigger.of(n)``.
 
     >>> AfterCount.of(3)
     AfterCount.of(3)
@@ -34,7 +33,7 @@ class AfterCount(Composition):
 
     @classmethod
     def of(cls, count: int) -> AfterCount:
-        """Fires when ``count`` rows have come."""
+        """Fire when ``count`` rows have come."""
         return cls(count)
 
     @property

@@ -1,4 +1,4 @@
-"""The part of a composition that takes others in turn."""
+"""The composed trigger that uses several triggers in turn."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from panestream.windowing.triggers.nodes import Moment, Node
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AfterEach(Composition):
-    """Fires as one trigger after another does: the next has its turn when the one before has finished. Beam: ``AfterEach``.
+    """Fires like several triggers in turn: the next begins when the preceding one has finished. Beam: ``AfterEach``.
 
-    It finishes with the last. Of sessions that merge the furthest turn counts.
+    It finishes with the last. When sessions merge, the furthest turn counts.
 
     >>> from panestream.windowing.triggers.after_count import AfterCount
     >>> from panestream.windowing.triggers.repeatedly import Repeatedly
@@ -38,7 +38,7 @@ class AfterEach(Composition):
 
     @classmethod
     def of(cls, *triggers: Trigger) -> AfterEach:
-        """Fires as ``triggers`` do, one after another."""
+        """Fire as ``triggers`` do, one after another."""
         return cls(triggers)
 
     @property

@@ -1,4 +1,4 @@
-"""The part of a composition that waits by the clock."""
+"""The composed trigger that waits by processing time."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ from panestream.windowing.triggers.nodes import Moment, Node
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AfterProcessingTime(Composition):
-    """Fires once, when so much time of the clock has passed since the first row. Beam: ``AfterProcessingTime``.
+    """Fires once, a ``delay`` of processing time after the first row. Beam: ``AfterProcessingTime``.
 
-    The first row is that of the window; inside of :class:`Repeatedly`, of ``early`` and of ``late`` the first since the last
-    firing. On Spark the clock is that of the micro-batch, and a query is woken up for it without new data. In a batch the clock
-    stands still: it does not fire there.
+    The first row is that of the window, or inside of :class:`Repeatedly`, ``early`` and ``late`` the first since the last firing.
+    Spark uses the time of the micro-batch, and wakes up without new data. In a batch it does not fire, since its clock stops.
 
     >>> AfterProcessingTime.of("30 seconds")
     AfterProcessingTime.of('30 seconds')
@@ -37,7 +36,7 @@ class AfterProcessingTime(Composition):
 
     @classmethod
     def of(cls, delay: Duration) -> AfterProcessingTime:
-        """Fires ``delay`` after the first row."""
+        """Fire ``delay`` after the first row."""
         return cls(to_micros(delay, "delay"))
 
     @property
@@ -76,7 +75,7 @@ class _Delayed(Node):
     def _wait(self, now: Moment) -> None:
         due = now.reducing(self._due).get()
         if due is not None and due > now.clock:
-            now.clock_timers.add(self.place, due - 1)  # a timer is called when the clock is past it
+            now.clock_timers.add(self.place, due - 1)  # a timer is called when the clock has passed it
 
     def is_ready(self, now: Moment) -> bool:
         due = now.reducing(self._due).get()

@@ -1,4 +1,4 @@
-"""The part of a composition that waits for the end of the window, with firings before and after it."""
+"""The composed trigger that waits for the end of the window, with firings before and after it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,13 @@ from panestream.windowing.triggers.repeatedly import Repeating
 
 @dataclass(frozen=True, slots=True, repr=False)
 class AfterWatermark(Composition):
-    """Fires when the watermark reaches the end of the window; before and after it, if told to. Beam: ``AfterWatermark``.
+    """Fires once, *on time*, when the watermark reaches the end of the window. Beam: ``AfterWatermark``.
 
-    ============================================  ====================================================================
-    what happens                                  what follows
-    ============================================  ====================================================================
-    before the end                                fires whenever ``early`` does, which begins anew each time
-    watermark reaches ``max_timestamp``           fires *on time*, once
-    after it, with ``late``                       fires whenever ``late`` does, which begins anew each time
-    after it, without                             has finished: rows that still come are dropped
-    a row opens a window that is over already     fires on time at once
-    sessions merge, and the end is still to come  fires early and on time again, whatever had fired
-    ============================================  ====================================================================
-
-    Rows come after the end only within the allowed lateness.
+    - Before the end it fires whenever ``early`` does, which starts again each time.
+    - After the end it fires whenever ``late`` does, for rows within the allowed lateness. Without ``late`` it has finished, and
+      later rows are dropped.
+    - If a row opens a window that has already ended, it fires on time at once.
+    - If sessions merge before their new end, it fires early and on time again, whatever had fired.
 
     >>> from panestream.windowing.triggers.after_count import AfterCount
     >>> AfterWatermark().early(AfterCount.of(100)).late(AfterCount.of(1))
@@ -38,11 +31,11 @@ class AfterWatermark(Composition):
     late_firings: Trigger | None = None
 
     def early(self, trigger: Trigger) -> AfterWatermark:
-        """Fires before the end, too: whenever ``trigger`` does."""
+        """Also fire before the end, whenever ``trigger`` does."""
         return replace(self, early_firings=_given(trigger, "early"))
 
     def late(self, trigger: Trigger) -> AfterWatermark:
-        """Fires after the end, too: whenever ``trigger`` does."""
+        """Also fire after the end, whenever ``trigger`` does."""
         return replace(self, late_firings=_given(trigger, "late"))
 
     @property
@@ -68,7 +61,7 @@ def _repeating(trigger: Trigger | None, place: str) -> Node | None:
 
 
 class _AtTheEnd(Node):
-    """What it remembers is only that it has fired on time: that may be of a shorter session, or come before the next row."""
+    """It only stores that it has fired on time, which may be for a shorter session, or come before the next row."""
 
     __slots__ = ("_early", "_late", "_on_time")
 
@@ -88,7 +81,7 @@ class _AtTheEnd(Node):
             if self._late is not None:
                 self._late.element(element, timestamp, now)
                 return
-            on_time.clear()  # something around it has it fire again
+            on_time.clear()  # an outer trigger makes it fire again
         self._wait(now)
         if self._early is not None:
             self._early.element(element, timestamp, now)
@@ -124,7 +117,7 @@ class _AtTheEnd(Node):
     def merge(self, now: Moment) -> None:
         on_time = now.merged(self._on_time)
         if on_time.get() is not None and now.window.max_timestamp() > now.watermark:
-            on_time.clear()  # it was a shorter session that had ended
+            on_time.clear()  # a shorter session had ended
         if on_time.get() is None:
             self._wait(now)
             if self._early is not None:

@@ -1,4 +1,4 @@
-"""What every trigger is: the callbacks that decide when a window fires, and what they may ask for."""
+"""The base class of triggers: its callbacks, their results, and their context."""
 
 from __future__ import annotations
 
@@ -13,16 +13,9 @@ from panestream.windowing.windows import Window
 
 
 class TriggerResult(IntEnum):
-    """What becomes of a window after a callback. Flink: ``TriggerResult``.
+    """The result of a callback. Flink: ``TriggerResult``.
 
-    ======================  =====================  =====================
-    result                  the function is run    contents are dropped
-    ======================  =====================  =====================
-    ``CONTINUE``            no                     no
-    ``FIRE``                yes                    no
-    ``PURGE``               no                     yes
-    ``FIRE_AND_PURGE``      yes                    yes, afterwards
-    ======================  =====================  =====================
+    FIRE runs the window's function, PURGE drops its contents, FIRE_AND_PURGE does both in this order, CONTINUE neither.
     """
 
     CONTINUE = 0
@@ -31,114 +24,93 @@ class TriggerResult(IntEnum):
     FIRE_AND_PURGE = 3
 
     def is_fire(self) -> bool:
-        """Whether the window's function is run."""
+        """Return whether the window's function runs."""
         return self in (TriggerResult.FIRE, TriggerResult.FIRE_AND_PURGE)
 
     def is_purge(self) -> bool:
-        """Whether the window's contents are dropped."""
+        """Return whether the window's contents are dropped."""
         return self in (TriggerResult.PURGE, TriggerResult.FIRE_AND_PURGE)
 
 
 class TriggerContext(Protocol):
-    """What a trigger may ask for; always about one key and one window. Flink: ``Trigger.TriggerContext``."""
+    """Time, timers and state of one key and window; the latter two are deleted with it. Flink: ``Trigger.TriggerContext``."""
 
     def get_current_watermark(self) -> int:
-        """The watermark, in engine units; ``MIN_TIMESTAMP`` before the first."""
+        """Return the watermark in microseconds; ``MIN_TIMESTAMP`` before the first."""
 
     def get_current_processing_time(self) -> int:
-        """The clock, in engine units. On Spark: the time of the micro-batch."""
+        """Return the processing time in microseconds, on Spark that of the micro-batch."""
 
     def register_event_time_timer(self, time: int) -> None:
-        """``on_event_time`` is called once the watermark reaches ``time``; at the next watermark if it has already.
-
-        A second timer for the same time is no second call. The timers of a window go when the window goes.
-        """
+        """Call ``on_event_time`` once the watermark reaches ``time``, or at the next one; once even if registered twice."""
 
     def register_processing_time_timer(self, time: int) -> None:
-        """``on_processing_time`` is called once the clock is **past** ``time``."""
+        """Call ``on_processing_time`` once the clock is **past** ``time``."""
 
     def delete_event_time_timer(self, time: int) -> None:
-        """Takes a timer back; nothing happens where there is none."""
+        """Delete a timer, if there is one."""
 
     def delete_processing_time_timer(self, time: int) -> None:
-        """Takes a timer back; nothing happens where there is none."""
+        """Delete a timer, if there is one."""
 
     @overload
     def get_partitioned_state(self, descriptor: ValueStateDescriptor) -> ValueState: ...
     @overload
     def get_partitioned_state(self, descriptor: ReducingStateDescriptor) -> ReducingState: ...
     def get_partitioned_state(self, descriptor: Any) -> Any:
-        """State of this key and window; it survives purges and restarts, and goes when the window goes."""
+        """Return state of this key and window. It survives purges and restarts, and is deleted with the window."""
 
 
 class OnMergeContext(TriggerContext, Protocol):
-    """What a trigger may ask for while windows merge. Flink: ``Trigger.OnMergeContext``."""
+    """The context of a trigger while windows merge. Flink: ``Trigger.OnMergeContext``."""
 
     def merge_partitioned_state(self, descriptor: ReducingStateDescriptor) -> None:
-        """Reduces the states of the merged windows into the state of their result."""
+        """Reduce the states of the merged windows into the state of their result."""
 
 
 class Trigger(ABC):
-    """Decides when a window's function is run, and when its contents are dropped. Flink: ``Trigger``.
+    """Decides when a window's function runs, and when its contents are dropped. Flink: ``Trigger``.
 
-    Subclasses are frozen dataclasses without mutable attributes: one object serves all keys and windows, and what it must
-    remember it keeps in :meth:`TriggerContext.get_partitioned_state`. Everything is called in the order of time.
+    Subclasses are frozen dataclasses without mutable attributes, since one object serves all keys and windows. State is in
+    :meth:`TriggerContext.get_partitioned_state`. Callbacks run in the order of time.
     """
 
     @abstractmethod
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Called for every element of every window it was added to, after it was added.
-
-        Args:
-            element: the row.
-            timestamp: its event time, in engine units.
-            window: the window that took it; for merging windows the merged one.
-            ctx: timers, state, time.
-        """
+        """Handle an element (``timestamp`` in microseconds), after its (possibly merged) ``window`` has it; once per window."""
 
     @abstractmethod
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Called when an event-time timer is due: one that was registered, or the window's cleanup timer."""
+        """Handle a due event-time timer: a registered timer, or the window's cleanup timer."""
 
     @abstractmethod
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Called when a processing-time timer is due: one that was registered, or the window's cleanup timer."""
+        """Handle a due processing-time timer: a registered timer, or the window's cleanup timer."""
 
     @property
     def uses_processing_time(self) -> bool:
-        """Whether the trigger registers processing-time timers: then Spark wakes it up without new data.
-
-        A trigger that does and says no here fails the query at its first timer.
-        """
+        """True if processing-time timers are registered, so that Spark wakes the query up; otherwise such a timer fails it."""
         return False
 
     def can_merge(self) -> bool:
-        """Whether the trigger can serve session windows; then it must have :meth:`on_merge`."""
+        """Return whether the trigger supports session windows, with :meth:`on_merge`."""
         return False
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        """Called when windows became ``window``, before the element's own ``on_element``.
+        """Handle windows that merged into ``window``; called before the element's own ``on_element``.
 
-        The trigger must carry over its state (:meth:`OnMergeContext.merge_partitioned_state`) and register the timers that the
-        result needs; :meth:`clear` is then called for each window that went into it, and their timers go.
+        Merge state (:meth:`OnMergeContext.merge_partitioned_state`) and register timers of the result. Then :meth:`clear` is
+        called for each merged window, and its timers are deleted.
         """
         raise InvalidPlanError(f"{type(self).__name__} says can_merge() but has no on_merge(): write it, or return False")
 
     @abstractmethod
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        """Called when the window goes: delete its state and timers. Also called by triggers around this one.
-
-        What is forgotten here is dropped with the window anyway; in Flink it would leak.
-        """
+        """Delete state and timers; called when the window is deleted, and by outer triggers. In Flink, the rest would leak."""
 
 
 def check_inner(inner: object, outer: str) -> None:
-    """Refuses what is no trigger inside another one, and one whose methods cannot be called as a trigger's.
-
-    Raises:
-        InvalidWindowError: it is no trigger, or a class.
-        InvalidPlanError: a method takes other arguments than it will be given.
-    """
+    """Check that an inner trigger is a trigger object with methods that accept their arguments."""
     if not isinstance(inner, Trigger):
         hint = f"an object, not the class itself: {inner.__name__}" if isinstance(inner, type) else f"got {inner!r}"
         raise InvalidWindowError(f"{outer} wants a trigger such as CountTrigger.of(100) ({hint})")

@@ -1,4 +1,4 @@
-"""Whether time alone makes a window fire."""
+"""Triggers that fire without further rows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,7 @@ from panestream.windowing.triggers.timeout import ProcessingTimeoutTrigger
 
 
 def fires_by_time(trigger: Trigger, *, event_time: bool) -> bool | None:
-    """Whether a window to which no more rows come fires once more, at its end at the latest.
-
-    Args:
-        trigger: the window's.
-        event_time: whether its end is one of event time.
-
-    Returns:
-        None: code of the user's own decides, or two kinds of time race.
+    """Return whether a window without further rows still fires by its end, or None if user code or a race of clocks decides.
 
     >>> fires_by_time(PurgingTrigger.of(CountTrigger.of(3)), event_time=True)
     False
@@ -41,7 +34,7 @@ def fires_by_time(trigger: Trigger, *, event_time: bool) -> bool | None:
         if event_time
         else (ProcessingTimeTrigger, ContinuousProcessingTimeTrigger)
     )
-    # Any timer of a timeout fires, the window's last one too.
+    # Any timer fires a timeout, including the window's last.
     return True if type(trigger) in (*of_its_time, ProcessingTimeoutTrigger) else None
 
 

@@ -1,4 +1,4 @@
-"""The base of triggers that are put together from others."""
+"""The base class of composed triggers."""
 
 from __future__ import annotations
 
@@ -16,16 +16,15 @@ from panestream.windowing.triggers.timeout import ProcessingTimeoutTrigger
 from panestream.windowing.windows import Window
 
 FINISHED = ReducingStateDescriptor("finished", min)
-"""1: the trigger has finished; 0: not yet. A merged window has finished if all that went into it had."""
+"""1 if the trigger has finished, or 0. A merged window has finished if all its parts had."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Composition(Trigger):
-    """A trigger that is put together from others, as in Apache Beam.
+    """A trigger that combines others, as in Apache Beam.
 
-    After every row, and when an instant comes for which one of its parts has waited, it is asked once whether the window is to
-    fire. A part that fires may have *finished*; when the whole has, the window fires no more, and rows that still come for it are
-    dropped.
+    After every row, and at each instant for which one of its parts has waited, it decides once whether the window fires. A part
+    that fires may have *finished*. When the whole has finished, the window never fires again, and later rows are dropped.
     """
 
     _node: Node = field(init=False, repr=False, compare=False)
@@ -38,15 +37,15 @@ class Composition(Trigger):
     @property
     @abstractmethod
     def parts(self) -> tuple[Trigger, ...]:
-        """The triggers that it is put together from."""
+        """The combined triggers."""
 
     @abstractmethod
     def node(self, place: str) -> Node:
-        """What does its work, at a place in a composition."""
+        """Return the node that implements it, at a place in a composition."""
 
     @property
     def can_finish(self) -> bool:
-        """Whether there may come a firing after which the window fires no more."""
+        """True if the window may stop firing at some time."""
         return self._node.can_finish
 
     @property
@@ -64,13 +63,13 @@ class Composition(Trigger):
         return self._on_timer(time, Moment(ctx, window, watermark=time), event_time=True)
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        # A timer is called when the clock is past it.
+        # A timer is called when the clock has passed it.
         return self._on_timer(time, Moment(ctx, window, clock=time + 1), event_time=False)
 
     def _on_timer(self, time: int, now: Moment, *, event_time: bool) -> TriggerResult:
         places = (now.event_timers if event_time else now.clock_timers).take(time)
         if not places:
-            return TriggerResult.CONTINUE  # a timer of nobody's here, such as the window's cleanup timer
+            return TriggerResult.CONTINUE  # another timer, such as the window's cleanup timer
         self._node.timer(time, places, now, event_time=event_time)
         return self._decided(now)
 
@@ -79,7 +78,7 @@ class Composition(Trigger):
             return TriggerResult.PURGE if now.purges else TriggerResult.CONTINUE
         if self._node.fire(now):
             self._finish(now)
-            return TriggerResult.FIRE_AND_PURGE  # what has fired for the last time need not be kept
+            return TriggerResult.FIRE_AND_PURGE  # contents are not needed after the last firing
         return TriggerResult.FIRE_AND_PURGE if now.purges else TriggerResult.FIRE
 
     def _has_finished(self, ctx: TriggerContext) -> bool:
@@ -87,7 +86,7 @@ class Composition(Trigger):
             return False
         finished = ctx.get_partitioned_state(FINISHED)
         if finished.get() is None:
-            finished.add(0)  # so that a window that merges with one that has finished is known to be none
+            finished.add(0)  # so that merging with a finished window does not finish this one
         return bool(finished.get())
 
     def _finish(self, now: Moment) -> None:
@@ -111,22 +110,17 @@ class Composition(Trigger):
 
 
 def node_of(trigger: Trigger, place: str) -> Node:
-    """The node of a trigger at a place in a composition."""
+    """Return the node of a trigger at a place in a composition."""
     return trigger.node(place) if isinstance(trigger, Composition) else Guest(place, trigger)
 
 
 def nodes_of(triggers: tuple[Trigger, ...], place: str) -> list[Node]:
-    """The nodes of several triggers, at numbered places."""
+    """Return the nodes of several triggers, at numbered places."""
     return [node_of(trigger, f"{place}{number}.") for number, trigger in enumerate(triggers)]
 
 
 def check_part(part: object, outer: str) -> None:
-    """Refuses what cannot be a part of a composition.
-
-    Raises:
-        InvalidWindowError: it is no trigger, or a class, or purges.
-        InvalidPlanError: a method takes other arguments than it will be given.
-    """
+    """Check that an object can be a part of a composition, i.e. a trigger that does not purge."""
     check_inner(part, outer)
     if isinstance(part, PurgingTrigger):
         raise InvalidWindowError(
@@ -136,11 +130,7 @@ def check_part(part: object, outer: str) -> None:
 
 
 def check_several(triggers: object, outer: str) -> None:
-    """Refuses anything but a tuple of at least one.
-
-    Raises:
-        InvalidWindowError: it is none.
-    """
+    """Raise InvalidWindowError unless it is a tuple with at least one element."""
     if not isinstance(triggers, tuple) or not triggers:
         raise InvalidWindowError(
             f"{outer} wants triggers, e.g. {outer}.of(AfterCount.of(100), AfterWatermark()); got {triggers!r}"
@@ -148,7 +138,7 @@ def check_several(triggers: object, outer: str) -> None:
 
 
 def all_parts(trigger: Trigger) -> Iterator[Trigger]:
-    """A trigger, and all that are inside of it.
+    """Yield a trigger and all its inner triggers.
 
     >>> from panestream.windowing.triggers.count import CountTrigger
     >>> list(all_parts(PurgingTrigger.of(CountTrigger.of(3))))

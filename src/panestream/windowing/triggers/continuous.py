@@ -1,4 +1,4 @@
-"""Triggers that fire again and again while a window is open."""
+"""Triggers that fire repeatedly while a window is open."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from panestream.windowing.triggers.kinds import ByEventTime, ByProcessingTime, B
 from panestream.windowing.windows import Window
 
 FIRE_TIME = ReducingStateDescriptor("fire-time", min)
-"""The interval timer that is pending. Of merged sessions the earliest counts."""
+"""The pending interval timer. When sessions merge, the earliest counts."""
 
 Self = TypeVar("Self", bound="_Continuous")
 
@@ -31,19 +31,19 @@ class _Continuous(ByTime):
 
     @classmethod
     def of(cls: type[Self], interval: Duration) -> Self:  # noqa: PYI019 - typing.Self came with 3.11
-        """Fires at every multiple of ``interval`` since the epoch, and at the window's end."""
+        """Fire at every multiple of ``interval`` since the epoch, and at the window's end."""
         return cls(to_micros(interval, "interval"))
 
     def _begin(self, time: int, window: Window, ctx: TriggerContext) -> None:
-        """Sets the interval timer at a window's first element: to the next multiple after ``time``."""
+        """Set the interval timer at a window's first element, to the next multiple after ``time``."""
         pending = ctx.get_partitioned_state(FIRE_TIME)
         if pending.get() is None:
             self._schedule(time - time % self.interval, window, ctx, pending)
 
     def _on_timer(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        """Fires at the end and at the interval timer, which it sets to an interval later; not at another timer."""
+        """Fire at the end, and at the interval timer, which moves by an interval; not at other timers."""
         if time == window.max_timestamp():
-            # The pending time is kept: within the lateness a session that merges into a longer one goes on from there.
+            # The pending time is kept: within the lateness, a session that merges into a longer session continues from there.
             return TriggerResult.FIRE
         pending = ctx.get_partitioned_state(FIRE_TIME)
         if pending.get() != time:
@@ -58,7 +58,7 @@ class _Continuous(ByTime):
         return TriggerResult.FIRE
 
     def _schedule(self, time: int, window: Window, ctx: TriggerContext, pending: ReducingState) -> None:
-        """The timer one interval after ``time``, but not after the end."""
+        """Set the timer one interval after ``time``, but not after the end."""
         following = min(time + self.interval, window.max_timestamp())
         pending.add(following)
         self._register(following, ctx)
@@ -87,20 +87,12 @@ class _Continuous(ByTime):
 class ContinuousEventTimeTrigger(_Continuous, ByEventTime):
     """Fires every ``interval`` of event time, and at the window's end. Flink: ``ContinuousEventTimeTrigger``.
 
-    ==================================================  =====================================================
-    what happens                                        what follows
-    ==================================================  =====================================================
-    the first element of a window                       sets the interval timer: the next multiple after it
-    an earlier element                                  does not bring it forward
-    watermark reaches the timer                         fires, sets the next, one interval later
-    watermark jumps over k intervals                    fires k times, with equal contents
-    watermark reaches ``max_timestamp``                 fires
-    element, watermark already there (lateness)         fires at once
-    sessions merge                                      the earliest pending timer stays
-    ==================================================  =====================================================
-
-    On global windows the end of a bounded input would fire every interval up to the end of time: it raises (in Flink the job does
-    not end).
+    - The first element sets the interval timer to the next multiple after it, which an earlier element does not change.
+    - When the watermark reaches the timer, it fires, and the timer moves by an interval. If the watermark jumps over k intervals,
+      it fires k times, with equal contents.
+    - An element within the allowed lateness, after the end, fires at once.
+    - When sessions merge, the earliest pending timer stays.
+    - On global windows, the end of a bounded input raises, since it would fire up to the end of time (in Flink forever).
 
     >>> ContinuousEventTimeTrigger.of("5 minutes")
     ContinuousEventTimeTrigger.of('5 minutes')
@@ -119,10 +111,9 @@ class ContinuousEventTimeTrigger(_Continuous, ByEventTime):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ContinuousProcessingTimeTrigger(_Continuous, ByProcessingTime):
-    """Fires every ``interval`` of the clock, and at the window's end. Flink: ``ContinuousProcessingTimeTrigger``.
+    """Fires every ``interval`` of processing time, and at the end. Flink: ``ContinuousProcessingTimeTrigger``.
 
-    Meant for processing-time windows. An event-time window of the past ends behind the clock: it fires once, right after its
-    first element, and never again.
+    For processing-time windows: event-time windows of the past have ended by the clock, and fire once, after their first element.
 
     >>> ContinuousProcessingTimeTrigger.of("10 seconds")
     ContinuousProcessingTimeTrigger.of('10 seconds')

@@ -13,20 +13,20 @@ from panestream.windowing.triggers.kinds import NoEventTime, NoProcessingTime
 from panestream.windowing.windows import Window
 
 COUNT = ReducingStateDescriptor("count", add)
-"""How many elements came since the last firing."""
+"""The number of elements since the last firing."""
 
 
 def is_count(value: Any) -> bool:
-    """Whether ``value`` can be a number of elements."""
+    """Return whether ``value`` can be a number of elements."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= 0
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class CountTrigger(NoEventTime, NoProcessingTime):
-    """Fires at every ``count``-th element; contents stay. Flink: ``CountTrigger``.
+    """Fires at every ``count``-th element (0 means 1); contents stay. Flink: ``CountTrigger``.
 
-    The end of a time window does not fire: an incomplete rest is lost at cleanup. Counts of merged sessions are added, so a
-    firing may carry more than ``count``. 0 fires at every element, like 1.
+    The end of a time window does not fire, so an incomplete remainder is lost at cleanup. Merged sessions add their counts, so a
+    firing may have more than ``count``.
 
     >>> CountTrigger.of(3)
     CountTrigger.of(3)
@@ -40,7 +40,7 @@ class CountTrigger(NoEventTime, NoProcessingTime):
 
     @classmethod
     def of(cls, count: int) -> CountTrigger:
-        """Fires when ``count`` elements have come since the last firing."""
+        """Fire when ``count`` elements have come since the last firing."""
         return cls(count)
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:

@@ -1,4 +1,4 @@
-"""The trigger that looks at how far values have moved."""
+"""The trigger that compares values with the last fired one."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ from panestream.windowing.triggers.kinds import NoEventTime, NoProcessingTime
 from panestream.windowing.windows import Window
 
 DeltaFunction = Callable[[Any, Any], float]
-"""How far the second element is from the first. Flink: ``DeltaFunction``."""
+"""The distance of the second element from the first. Flink: ``DeltaFunction``."""
 
 LAST = ValueStateDescriptor("last-element")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
 class DeltaTrigger(NoEventTime, NoProcessingTime):
-    """Fires when an element is **more** than ``threshold`` from the one that fired last. Flink: ``DeltaTrigger``.
+    """Fires when an element differs by **more** than ``threshold`` from the last fired. Flink: ``DeltaTrigger``.
 
-    The first element of a window is only remembered. The end of the window does not fire. It cannot serve session windows.
+    The first element and the end of the window do not fire. Session windows are not supported.
 
     >>> DeltaTrigger.of(2.0, abs_difference := lambda old, new: abs(new - old)).threshold
     2.0
@@ -37,7 +37,7 @@ class DeltaTrigger(NoEventTime, NoProcessingTime):
 
     @classmethod
     def of(cls, threshold: float, delta_function: DeltaFunction) -> DeltaTrigger:
-        """Fires when ``delta_function(last fired, new)`` is larger than ``threshold``."""
+        """Fire when ``delta_function(last fired, new)`` is larger than ``threshold``."""
         return cls(threshold, delta_function)
 
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:

@@ -1,4 +1,4 @@
-"""What triggers of one kind have in common: those that one kind of time means nothing to, and those that go by one kind."""
+"""Base classes of triggers that use one kind of time, or ignore one."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from panestream.windowing.windows import Window
 
 
 class NoEventTime(Trigger):
-    """A trigger that registers no timers of event time: at a window's cleanup it does nothing."""
+    """A trigger without event-time timers, which ignores the window's cleanup."""
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
 
 class NoProcessingTime(Trigger):
-    """A trigger that registers no timers of the clock: at a window's cleanup it does nothing."""
+    """A trigger without processing-time timers, which ignores the window's cleanup."""
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         return TriggerResult.CONTINUE
 
 
 class ByTime(Trigger):
-    """A trigger that exists twice, by event time and by the clock: what it does is written once, in terms of these."""
+    """A trigger for event time and processing time, written once with these methods."""
 
     @abstractmethod
     def _now(self, ctx: TriggerContext) -> int:
-        """How far time has come."""
+        """Return the current time."""
 
     @abstractmethod
     def _register(self, time: int, ctx: TriggerContext) -> None:
-        """A timer of the trigger's kind of time."""
+        """Register a timer."""
 
     @abstractmethod
     def _delete(self, time: int, ctx: TriggerContext) -> None:
-        """Takes it back."""
+        """Delete a timer."""
 
 
 class ByEventTime(NoProcessingTime, ByTime):
@@ -52,7 +52,7 @@ class ByEventTime(NoProcessingTime, ByTime):
 
 
 class ByProcessingTime(NoEventTime, ByTime):
-    """By the clock."""
+    """By processing time."""
 
     @property
     def uses_processing_time(self) -> bool:

@@ -1,4 +1,4 @@
-"""The triggers of global windows: never, and at the very end."""
+"""The triggers of global windows, which fire never or at the end of input."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from panestream.windowing.windows import Window
 
 @dataclass(frozen=True, slots=True)
 class NeverTrigger(NoEventTime, NoProcessingTime):
-    """Never fires. Flink: ``GlobalWindows.NeverTrigger``, which takes global windows only; this one takes any but sessions.
+    """Never fires; for all windows except sessions. Flink: ``GlobalWindows.NeverTrigger``, for global windows only.
 
     >>> NeverTrigger()
     NeverTrigger()
@@ -27,7 +27,7 @@ class NeverTrigger(NoEventTime, NoProcessingTime):
 
 @dataclass(frozen=True, slots=True)
 class EndOfStreamTrigger(NeverTrigger):
-    """Fires when the input has ended (the final watermark), and never before. Flink: ``GlobalWindows.EndOfStreamTrigger``.
+    """Fires only when the input has ended (the final watermark). Flink: ``GlobalWindows.EndOfStreamTrigger``.
 
     >>> EndOfStreamTrigger()
     EndOfStreamTrigger()

@@ -1,4 +1,4 @@
-"""What a composed trigger consists of: nodes, which look at one window, and how each of them has timers and state of its own."""
+"""The nodes of a composed trigger, each with its own timers and state in the window."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from panestream.windowing.windows import Window
 
 EVENT_TIMERS = ValueStateDescriptor("event timers")
 CLOCK_TIMERS = ValueStateDescriptor("clock timers")
-"""By time: the places of the nodes that wait for it. A window has one timer for an instant, however many nodes wait for it."""
+"""By time: the places of the waiting nodes. A window has one timer for an instant, however many nodes wait for it."""
 
 
 class Waiting:
-    """Which nodes wait for which instants of one kind of time. What nobody waits for any more is no timer of the window."""
+    """The nodes that wait for instants of one kind of time. A timer is deleted once no node waits for it."""
 
     __slots__ = ("_delete", "_register", "_state")
 
@@ -30,7 +30,7 @@ class Waiting:
         self._delete = delete
 
     def add(self, place: str, time: int) -> None:
-        """A node waits for an instant; nothing happens where it does already."""
+        """Let a node wait for an instant, if it does not yet."""
         known = self._state.value() or {}
         places = known.get(time, ())
         if place not in places:
@@ -38,7 +38,7 @@ class Waiting:
             self._keep({**known, time: [*places, place]})
 
     def discard(self, place: str, time: int | None = None) -> None:
-        """A node does not wait for an instant any more; None: for none at all."""
+        """Stop a node from waiting for an instant, or with None for any."""
         known = self._state.value()
         if known is None:
             return
@@ -52,7 +52,7 @@ class Waiting:
         self._keep(left)
 
     def take(self, time: int) -> list[str]:
-        """The places of those that waited for this instant, which has come."""
+        """Remove and return the places that waited for this instant, which has come."""
         known = dict(self._state.value() or {})
         places: list[str] = known.pop(time, [])
         if places:
@@ -60,7 +60,7 @@ class Waiting:
         return places
 
     def clear(self) -> None:
-        """Nobody waits any more."""
+        """Delete all timers."""
         for time in self._state.value() or ():
             self._delete(time)
         self._state.clear()
@@ -73,15 +73,9 @@ class Waiting:
 
 
 class Moment:
-    """One look of a composed trigger at a window: how far time has come, who waits, and the states of the nodes.
+    """A decision of a composed trigger: time, waiting nodes, and states. ``purges`` is set by nodes that drop the contents.
 
-    Attributes:
-        ctx: what the engine handed in.
-        window: the window.
-        watermark: how far event time has come. While timers run it is the time of the timer: of a watermark that jumps over many
-            instants each is looked at as if it were the present one, in order.
-        clock: how far the clock has come, likewise.
-        purges: whether a node wants the contents dropped.
+    While timers run, ``watermark`` and ``clock`` are the timer's time, so that a jump over many instants is processed in order.
     """
 
     __slots__ = ("_clock_timers", "_event_timers", "clock", "ctx", "purges", "watermark", "window")
@@ -97,7 +91,6 @@ class Moment:
 
     @property
     def event_timers(self) -> Waiting:
-        """Who waits for the watermark."""
         if self._event_timers is None:
             ctx = self.ctx
             state = ctx.get_partitioned_state(EVENT_TIMERS)
@@ -106,7 +99,6 @@ class Moment:
 
     @property
     def clock_timers(self) -> Waiting:
-        """Who waits for the clock."""
         if self._clock_timers is None:
             ctx = self.ctx
             state = ctx.get_partitioned_state(CLOCK_TIMERS)
@@ -114,23 +106,17 @@ class Moment:
         return self._clock_timers
 
     def reducing(self, descriptor: ReducingStateDescriptor) -> ReducingState:
-        """A state of a node."""
         return self.ctx.get_partitioned_state(descriptor)
 
     def merged(self, descriptor: ReducingStateDescriptor) -> ReducingState:
-        """A state of a node, made of those of the windows that merge."""
+        """Return a node's state, merged from the windows that merge."""
         ctx: Any = self.ctx
         ctx.merge_partitioned_state(descriptor)
         return self.reducing(descriptor)
 
 
 class Node(ABC):
-    """A part of a composed trigger, at its place in it. It is immutable: what it remembers of a window rests in that one's state.
-
-    Attributes:
-        place: begins the names of its states, so that no two nodes share one.
-        children: the nodes below.
-    """
+    """An immutable part of a composed trigger; its state is in the window, under names that begin with ``place``."""
 
     __slots__ = ("children", "place")
 
@@ -141,52 +127,48 @@ class Node(ABC):
     @property
     @abstractmethod
     def can_finish(self) -> bool:
-        """Whether it may come to its end, after which it does not fire any more."""
+        """True if the node may finish, and then never fires again."""
 
     @abstractmethod
     def element(self, element: Any, timestamp: int, now: Moment) -> None:
-        """A row came."""
+        """Handle a row."""
 
     @abstractmethod
     def is_ready(self, now: Moment) -> bool:
-        """Whether the window is to fire as far as this node is asked."""
+        """Return whether this node wants the window to fire."""
 
     @abstractmethod
     def fire(self, now: Moment) -> bool:
-        """The window fires, and the node was ready; returns whether it has finished."""
+        """Handle a firing for which the node was ready; return whether it has finished."""
 
     def timer(self, time: int, places: list[str], now: Moment, *, event_time: bool) -> None:
-        """An instant has come for which the nodes at ``places`` have waited."""
+        """Handle an instant for which the nodes at ``places`` have waited."""
         for child in self.children:
             child.timer(time, places, now, event_time=event_time)
 
     def begin(self, now: Moment) -> None:
-        """Its turn has come, in a window that has rows already."""
+        """Start its turn, in a window that already has rows."""
         for child in self.children:
             child.begin(now)
 
     def merge(self, now: Moment) -> None:
-        """Windows became one: takes over states, and waits for what it must."""
+        """Merge states and register timers after windows merged."""
         for child in self.children:
             child.merge(now)
 
     def reset(self, now: Moment) -> None:
-        """Begins anew."""
+        """Start again."""
         for child in self.children:
             child.reset(now)
 
     def clear(self, now: Moment) -> None:
-        """Is not needed any more: leaves nothing."""
+        """Delete all state and timers."""
         for child in self.children:
             child.clear(now)
 
 
 class Guest(Node):
-    """A trigger that knows nothing of compositions: one of Flink's, or of the user's own.
-
-    It is called as ever, but for its own timers only. Once it has said that the window is to fire it is ready until the
-    composition fires. It never finishes.
-    """
+    """A trigger that is not composed. Once ready, it stays ready until the composition fires, and it never finishes."""
 
     __slots__ = ("_said", "_trigger")
 
@@ -239,7 +221,7 @@ class Guest(Node):
 
 
 class GuestContext:
-    """What a guest is handed: its own states and timers in the window's. It is an :class:`OnMergeContext`."""
+    """The :class:`OnMergeContext` of a guest, with separate states and timers in the window."""
 
     __slots__ = ("_now", "_place")
 
@@ -248,42 +230,35 @@ class GuestContext:
         self._place = place
 
     def get_current_watermark(self) -> int:
-        """The watermark itself, as ever."""
         return self._now.ctx.get_current_watermark()
 
     def get_current_processing_time(self) -> int:
-        """The clock itself, as ever."""
         return self._now.ctx.get_current_processing_time()
 
     def register_event_time_timer(self, time: int) -> None:
-        """A timer of the guest's own."""
         self._now.event_timers.add(self._place, time)
 
     def register_processing_time_timer(self, time: int) -> None:
-        """A timer of the guest's own."""
         self._now.clock_timers.add(self._place, time)
 
     def delete_event_time_timer(self, time: int) -> None:
-        """Only the guest's own: others may wait for the same instant."""
+        """Delete only the guest's timer, since others may wait for the same instant."""
         self._now.event_timers.discard(self._place, time)
 
     def delete_processing_time_timer(self, time: int) -> None:
-        """Only the guest's own: others may wait for the same instant."""
         self._now.clock_timers.discard(self._place, time)
 
     def get_partitioned_state(self, descriptor: Any) -> Any:
-        """State of the guest's own."""
         return self._now.ctx.get_partitioned_state(placed(descriptor, self._place))
 
     def merge_partitioned_state(self, descriptor: ReducingStateDescriptor) -> None:
-        """State of the guest's own."""
         ctx: Any = self._now.ctx
         merging: OnMergeContext = ctx
         merging.merge_partitioned_state(placed(descriptor, self._place))
 
 
 def placed(descriptor: Any, place: str) -> Any:
-    """A descriptor whose name begins with a place.
+    """Return a descriptor with a place as the prefix of its name.
 
     >>> placed(ValueStateDescriptor("last"), "early.")
     ValueStateDescriptor(name='early.last')
@@ -296,7 +271,7 @@ def placed(descriptor: Any, place: str) -> Any:
 
 @lru_cache(maxsize=1024)
 def _known(descriptor: Any, place: str) -> Any:
-    # Reading the signature of a reduce function, which each new descriptor does, would be the dearest part of a call.
+    # Each new descriptor reads the signature of its reduce function, which would be the most expensive part of a call.
     return replace(descriptor, name=place + descriptor.name)
 
 

@@ -1,4 +1,4 @@
-"""The part of a composition that another one ends."""
+"""The composed trigger that another trigger ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class OrFinally(Composition):
 
     @classmethod
     def of(cls, main: Trigger, until: Trigger) -> OrFinally:
-        """Fires as ``main`` does, and for the last time when ``until`` does, or when ``main`` has finished."""
+        """Fire as ``main`` does, and for the last time when ``until`` does, or when ``main`` has finished."""
         return cls(main, until)
 
     @property

@@ -1,4 +1,4 @@
-"""The trigger that makes another one drop what it has fired."""
+"""The trigger that drops the contents after each firing of another trigger."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class PurgingTrigger(Trigger):
 
     @classmethod
     def of(cls, inner: Trigger) -> PurgingTrigger:
-        """Purges whenever ``inner`` fires."""
+        """Purge whenever ``inner`` fires."""
         return cls(inner)
 
     @property

@@ -1,4 +1,4 @@
-"""The part of a composition that does not end."""
+"""The composed trigger that never finishes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from panestream.windowing.triggers.nodes import Moment, Node
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Repeatedly(Composition):
-    """Has another trigger begin anew whenever it has finished. Beam: ``Repeatedly``.
+    """Restarts another trigger whenever it has finished. Beam: ``Repeatedly``.
 
     >>> from panestream.windowing.triggers.after_count import AfterCount
     >>> Repeatedly.of(AfterCount.of(3))
@@ -23,7 +23,7 @@ class Repeatedly(Composition):
 
     @classmethod
     def of(cls, inner: Trigger) -> Repeatedly:
-        """Fires whenever ``inner`` does, again and again."""
+        """Fire whenever ``inner`` does, repeatedly."""
         return cls(inner)
 
     @property
@@ -38,7 +38,7 @@ class Repeatedly(Composition):
 
 
 class Repeating(Node):
-    """What :class:`Repeatedly` does; and ``early`` and ``late``, which repeat too."""
+    """The node of :class:`Repeatedly`, and of ``early`` and ``late``, which repeat too."""
 
     __slots__ = ()
 

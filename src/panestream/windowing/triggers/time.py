@@ -1,4 +1,4 @@
-"""Triggers at the end of the window: the defaults of time windows."""
+"""Triggers at the end of the window, the defaults of time windows."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ Self = TypeVar("Self", bound="_AtTheEnd")
 class _AtTheEnd(ByTime):
     @classmethod
     def create(cls: type[Self]) -> Self:  # noqa: PYI019 - typing.Self came with 3.11
-        """The trigger; it has no parameters."""
+        """Return the trigger."""
         return cls()
 
     def can_merge(self) -> bool:
         return True
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        # A merged end that has already passed fires with the element that merged it; a timer would fire it again.
+        # The element that merged a window whose end has passed fires it; a timer would fire it again.
         if window.max_timestamp() > self._now(ctx):
             self._register(window.max_timestamp(), ctx)
 
@@ -36,14 +36,7 @@ class _AtTheEnd(ByTime):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class EventTimeTrigger(_AtTheEnd, ByEventTime):
-    """Fires when the watermark reaches the window's last instant. Flink: ``EventTimeTrigger``.
-
-    ==============================================  ================================================
-    what happens                                    what follows
-    ==============================================  ================================================
-    watermark reaches ``max_timestamp``             fires once
-    element, watermark already there (lateness)     fires at once, for every such element, everything
-    ==============================================  ================================================
+    """Fires when the watermark reaches the window's last instant, and for each late element. Flink: ``EventTimeTrigger``.
 
     >>> EventTimeTrigger.create()
     EventTimeTrigger.create()
@@ -61,9 +54,7 @@ class EventTimeTrigger(_AtTheEnd, ByEventTime):
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProcessingTimeTrigger(_AtTheEnd, ByProcessingTime):
-    """Fires when the clock has passed the window's last instant. Flink: ``ProcessingTimeTrigger``.
-
-    On event-time windows of the past it fires right after each element: their end is behind the clock.
+    """Fires when the clock passes the window's last instant, or after each element if it has. Flink: ``ProcessingTimeTrigger``.
 
     >>> ProcessingTimeTrigger.create()
     ProcessingTimeTrigger.create()

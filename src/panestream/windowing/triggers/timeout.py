@@ -1,4 +1,4 @@
-"""The trigger that does not wait for ever for another one."""
+"""The trigger that adds a timeout to another trigger."""
 
 from __future__ import annotations
 
@@ -16,20 +16,14 @@ TIMEOUT = ValueStateDescriptor("timeout")
 
 @dataclass(frozen=True, slots=True, repr=False)
 class ProcessingTimeoutTrigger(Trigger):
-    """Fires when another trigger does, or when it has not for ``timeout`` of the clock. Flink: ``ProcessingTimeoutTrigger``.
+    """Fires when another trigger does, or after ``timeout`` of the clock. Flink: ``ProcessingTimeoutTrigger``.
 
-    ====================================================  ==========================================================
-    what happens                                          what follows
-    ====================================================  ==========================================================
-    the first element                                     sets the timeout
-    each element, with ``reset_timer_on_new_record``      sets it anew
-    the inner trigger fires by an element                 fires; timeout and inner trigger are cleared
-    **any** timer of the window, also its cleanup timer   fires whatever the inner trigger says (purges if it says so)
-    that timer, with ``should_clear_on_timeout``          also clears both; without, the next timeout comes only after the
-                                                          inner trigger has fired (or an element has reset it)
-    ====================================================  ==========================================================
-
-    It cannot serve session windows.
+    - The first element sets the timeout; with ``reset_timer_on_new_record`` each element sets it again.
+    - If the inner trigger fires by an element, it fires, and timeout and inner trigger are cleared.
+    - **Any** timer of the window, also its cleanup timer, fires whatever the inner trigger returns (and purges if it does).
+    - With ``should_clear_on_timeout`` that timer also clears both. Without it, the next timeout only comes after the inner
+      trigger has fired (or an element has reset it).
+    - Session windows are not supported.
 
     >>> from panestream.windowing.triggers.count import CountTrigger
     >>> ProcessingTimeoutTrigger.of(CountTrigger.of(100), "1 minute")
@@ -57,7 +51,7 @@ class ProcessingTimeoutTrigger(Trigger):
         reset_timer_on_new_record: bool = False,
         should_clear_on_timeout: bool = True,
     ) -> ProcessingTimeoutTrigger:
-        """Fires when ``inner`` does, or ``timeout`` after the first element."""
+        """Fire when ``inner`` does, or ``timeout`` after the first element."""
         return cls(inner, to_micros(timeout, "timeout"), reset_timer_on_new_record, should_clear_on_timeout)
 
     @property
