@@ -79,7 +79,7 @@ class Epoch:
         self.check_holds(self._entries(spark), lambda: (newest_entry(spark, self.checkpoint) or {}).get(SUCCESSOR))
 
     def check_holds(self, entries: Collection[Rank], successor_of_newest: Callable[[], str | None]) -> None:
-        """Apply the rule of :meth:`check` to ``entries``. ``successor_of_newest`` returns the checkpoint of a successor, or None."""
+        """Apply the rule of :meth:`check` to ``entries``. ``successor_of_newest`` returns a successor's checkpoint, or None."""
         newest = max(entries, default=self.rank)
         if newest > self.rank:
             successor = successor_of_newest()

@@ -43,7 +43,7 @@ class Closing:
     over: bool = False
 
     def after(self, progress: Sequence[BatchProgress]) -> Callable[[], tuple[StreamingQuery, ProgressWatcher | None]] | None:
-        """Return the function that starts the next run after one that has ended, or None.
+        """Return the function that starts the next closing run, or None if the query is done.
 
         ``progress`` has the ended run's micro-batches; the first one of a closing run got the signal. Raise FencedError if
         another copy was started later.

@@ -78,7 +78,7 @@ class Computed:
         return output(self.operated, self.plan, tag) if rows is None else _decided(rows, self.plan, tag)
 
     def _brought(self, tag: str) -> DataFrame | None:
-        """Return the rows that are on the driver, or None if they are too many or PySpark does not convert their types exactly."""
+        """Return the rows on the driver, or None if they are too many or PySpark does not convert their types exactly."""
         bodies, schema, emitted = self.bodies.get(tag, []), self.plan.output_schema(tag), self.plan.emitted_schema(tag)
         # For nested values with times, PySpark's conversion from Arrow loses the nulls.
         if bodies is None or any(pa.types.is_nested(field.type) for field in schema):

@@ -49,8 +49,8 @@ def text_of(df: DataFrame, given: str | Column, what: str) -> str:
     if not isinstance(given, Column):
         return given
     try:
-        # Inside a function Spark shows all parts of a Column. Outermost casts are omitted, and an outermost alias replaces the
-        # rest.
+        # Inside a function Spark shows all parts of a Column. Otherwise it omits outer casts, and shows only the alias if there
+        # is one.
         with asking():
             name = df.select(F.isnull(given)).schema[0].name
     except AnalysisException as error:

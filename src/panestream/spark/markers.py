@@ -108,7 +108,7 @@ def _reader(spark: SparkSession, pattern: str, kind: str, recursive: bool = Fals
 
 
 def _tail(path: str) -> str:
-    """Return folder and file. The two readers spell the rest of the path differently."""
+    """Return folder and file. The two readers spell the rest of the path in different ways."""
     return "/".join(path.split("/")[-2:])
 
 

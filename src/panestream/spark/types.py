@@ -38,7 +38,7 @@ _PADDED = re.compile(r"\b(?:var)?char\s*\(\s*\d+\s*\)", re.IGNORECASE)
 
 
 def collation_of(kind: T.DataType) -> str | None:
-    """Return the collation of the strings in a type, at any depth. None if they compare as bytes or it has no strings."""
+    """Return the collation of the strings in a type, at any depth. None if they compare as bytes or it does not have strings."""
     if isinstance(kind, T.StringType):
         name = str(getattr(kind, "collation", _BYTEWISE))
         return None if name == _BYTEWISE else name
@@ -67,7 +67,7 @@ def to_arrow(spark_type: T.DataType, where: str) -> pa.DataType:
     """Return the Arrow type of a Spark type.
 
     Raises:
-        InvalidPlanError: panestream does not support the type; ``where`` names its place, e.g. ``"column 'price'"``.
+        InvalidPlanError: panestream does not support the type. Its place is ``where``, e.g. ``"column 'price'"``.
     """
     if isinstance(spark_type, T.DecimalType):
         return pa.decimal128(spark_type.precision, spark_type.scale)
