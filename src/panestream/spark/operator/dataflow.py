@@ -34,7 +34,7 @@ class Projection:
     Attributes:
         evaluated: the user's expressions, under unused names, added to the row's columns.
         taken: the columns that ``pack`` takes, and those to order by.
-        arrival: the names of the columns to order a batch by; empty if it keeps its order.
+        arrival: the names of the columns that a batch is sorted by. If empty, it keeps its order.
         schema: the schema of ``taken``.
         pack: the positions of the columns for ``pack``.
     """
@@ -67,15 +67,9 @@ def project(
 ) -> Projection:
     """Return the projection to the columns of ``pack``: few and narrow, as the transfer from JVM to Arrow limits the speed.
 
-    Args:
-        df: the input.
-        plan: the query.
-        time: the event time in microseconds, or None to use the clock.
-        keys: the key columns.
-        values: the columns that the operator needs.
-        processing_time: in microseconds, or None for the time of the micro-batch.
-        order: the columns that give the order of arrival; empty keeps Spark's order. A batch is sorted here, the rows of a
-            micro-batch later in their key group.
+    Times are in microseconds. Without ``time`` the clock is used, without ``processing_time`` the time of the micro-batch. Rows
+    arrive in the order of the columns ``order``, or in Spark's. A batch is sorted here, the rows of a micro-batch later in their
+    key group.
     """
     asked = {"processing_time": batch_time() if processing_time is None else processing_time}
     asked |= {} if time is None else {"time": time}
@@ -172,19 +166,9 @@ def operate(
 ) -> DataFrame:
     """Return the operator's output, a few rows (tag, body) per key group and micro-batch, without a call of Spark.
 
-    Args:
-        df: the input.
-        plan: the query.
-        projection: the projection of the input.
-        data_frames: whether a stream uses data frames, as in Spark 4.0, rather than rows.
-        initial: the initial state of a stream.
-        tasks: the number of tasks that share the key groups of a stream, or None for a task per key group.
-        also: additional exchange rows of a stream (:mod:`panestream.spark.signals`).
-        clock: whether Spark's clock can wake a stream, according to its plan or its checkpoint.
-        taken_up: the micro-batches that the run found planned; None if unknown.
-
-    Raises:
-        InvalidPlanError: a user function cannot be pickled.
+    A stream starts with the state ``initial`` and sends the rows ``also`` through the exchange (:mod:`panestream.spark.signals`).
+    Its key groups share ``tasks`` tasks, or have one each. Its ``data_frames`` and ``clock`` (whether Spark's clock can wake it)
+    depend on its checkpoint. ``taken_up`` is None if unknown. Raise InvalidPlanError if a user function cannot be pickled.
     """
     check_sendable(plan)
     projected = projection.rows_of(df)

@@ -23,7 +23,7 @@ def wants_data_frames(spark: SparkSession) -> bool:
 
 
 def check_data_frames(spark: SparkSession) -> None:
-    """Raise EnvironmentNotReadyError without pandas, or for a Spark Connect client of 4.0, which cannot run stateful operators."""
+    """Raise EnvironmentNotReadyError without pandas, or for a Connect client of Spark 4.0, which lacks stateful operators."""
     if not hasattr(spark.range(0).groupBy("id"), "transformWithStateInPandas"):
         raise EnvironmentNotReadyError(
             "Spark Connect of Spark 4.0 has no stateful operators for Python: run the stream in a classic session (batch "

@@ -69,7 +69,7 @@ class TakenUp(NamedTuple):
 class WindowProcessor(StatefulProcessor):
     """The processor for ``transformWithState``: called for each key group and micro-batch, with a few binary rows in and out.
 
-    On Spark 4.0 it uses data frames (:mod:`panestream.spark.operator.data_frames`); the rest is the same.
+    Spark 4.0 needs a variant with data frames (:mod:`panestream.spark.operator.data_frames`).
     """
 
     def __init__(self, plan: WindowPlan, taken_up: TakenUp | None = None) -> None:

@@ -23,13 +23,8 @@ def transform(
 ) -> DataFrame:
     """Run the exchange rows of a stream through the operator, with its state.
 
-    Args:
-        exchanged: the result of ``pack``.
-        plan: the query.
-        data_frames: whether to use data frames. Raises EnvironmentNotReadyError if the session cannot run them.
-        initial: the initial entries (:mod:`panestream.spark.savepoint.initial_state`), or None for the existing or empty state.
-        clock: whether Spark runs micro-batches without rows, in which the clock wakes key groups.
-        taken_up: the micro-batches that the run found planned; None if unknown.
+    ``initial`` has the initial entries (:mod:`panestream.spark.savepoint.initial_state`). With ``clock`` Spark also runs
+    micro-batches without rows, in which the clock wakes key groups. ``taken_up`` is None if unknown.
     """
     grouped = exchanged.groupBy("group")
     how: dict[str, Any] = {
