@@ -1,1 +1,1 @@
-"""What talks to Spark: columns and types, the way of rows through its operators, the running query, checkpoints and sinks."""
+"""The parts that use Spark: columns and types, the stateful operator, the running query, checkpoints and sinks."""

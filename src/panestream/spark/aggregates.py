@@ -1,7 +1,7 @@
-"""Aggregates of PySpark: which aggregate of ``panestream.agg`` means the same.
+"""Translation of PySpark's aggregates into the aggregates of ``panestream.agg``.
 
-A Column of PySpark cannot be taken apart in the same way in both of Spark's clients. So Spark names it, the name is parsed here,
-and the caller lets Spark compare what was understood with the Column itself.
+Spark's two clients do not take a Column apart in the same way. So Spark names the Column, this module parses the name, and the
+caller has Spark compare the result with the Column.
 """
 
 from __future__ import annotations
@@ -19,12 +19,7 @@ _OTHERS = ("histogram", "top_k", "weighted_mean", "user")
 
 @dataclass(frozen=True)
 class Translation:
-    """One meaning that the name of an aggregate may have.
-
-    Attributes:
-        sql: the aggregate in SQL, to compare.
-        recipe: the same aggregate of ``panestream.agg``.
-    """
+    """One meaning that the name of an aggregate may have: in SQL, for the comparison, and as a recipe of ``panestream.agg``."""
 
     sql: str
     recipe: agg.Aggregate
@@ -57,15 +52,11 @@ _OF_ONE: dict[str, Callable[[str], agg.Aggregate]] = {
 }
 _OF_TWO = {"max_by": agg.max_by, "min_by": agg.min_by}
 _MAY_SKIP_NULLS = {"any_value": agg.first, "first": agg.first, "first_value": agg.first, "last": agg.last, "last_value": agg.last}
-"""Functions that Spark calls the same whether they leave out nulls or not."""
+"""Functions whose name in Spark is the same with and without skipping nulls."""
 
 
 def translations(text: str, quote: Callable[[str], str]) -> Iterator[Translation]:
-    """Yield the meanings that an aggregate with this name may have.
-
-    Args:
-        text: what Spark calls the aggregate, without an alias.
-        quote: returns an argument as SQL: the name of a column is quoted.
+    """Yield the meanings of an aggregate that Spark names ``text``, without an alias. ``quote`` returns an argument as SQL.
 
     >>> [each.recipe for each in translations("sum(price)", str)]
     [agg.sum('price')]
@@ -92,7 +83,7 @@ def translations(text: str, quote: Callable[[str], str]) -> Iterator[Translation
 
 
 def _call(text: str) -> tuple[str, list[str]] | None:
-    """Return the function, in lower case and with ``distinct`` behind it, and its arguments; None if it is not a call."""
+    """Return the function, in lower case with a ``distinct`` suffix, and its arguments; None if it is not a call."""
     called = re.fullmatch(r"(\w+)\((.*)\)", text.strip(), re.DOTALL)
     arguments = None if called is None else _arguments(called[2])
     if called is None or arguments is None:
@@ -104,7 +95,7 @@ def _call(text: str) -> tuple[str, list[str]] | None:
 
 
 def instead_of(text: str) -> str:
-    """What to write instead of one of Spark's aggregates.
+    """Return advice on what to write instead of one of Spark's aggregates.
 
     >>> instead_of("sum(price) AS revenue")
     "write .aggregate(agg.sum('price').alias('revenue'))"
@@ -135,7 +126,7 @@ def instead_of(text: str) -> str:
 
 
 def split_alias(text: str) -> tuple[str, str]:
-    """Return what Spark calls an expression without its alias, and the alias, or an empty one.
+    """Return Spark's name of an expression without its alias, and the alias, or an empty one.
 
     >>> split_alias("sum(price) AS revenue"), split_alias("sum(price)")
     (('sum(price)', 'revenue'), ('sum(price)', ''))
@@ -145,7 +136,7 @@ def split_alias(text: str) -> tuple[str, str]:
 
 
 def _computes(function: str, arguments: list[str]) -> bool:
-    """Whether it is a function of aggregates, as ``coalesce(sum(price), 0)`` is."""
+    """Return whether it is a function of aggregates, such as ``coalesce(sum(price), 0)``."""
     return function not in (*AGGREGATES, *QUANTILES) and any("(" in one for one in arguments)
 
 
@@ -162,7 +153,7 @@ def _quantile(function: str, arguments: list[str]) -> str:
 
 
 def _arguments(text: str) -> list[str] | None:
-    """What stands between the commas that are in no parentheses; None where the parentheses do not match."""
+    """Return the parts between top-level commas, or None if the parentheses do not match."""
     parts, depth = [""], 0
     for letter in text:
         depth += (letter in "([") - (letter in ")]")

@@ -1,4 +1,4 @@
-"""The order in which rows arrive, as columns of the input: what may be such a column, and how a batch is put in order."""
+"""The order in which rows arrive, given as columns of the input."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _POSITION = "position"
 
 
 def order_of(df: DataFrame, given: Sequence[str | Column]) -> tuple[list[Column], pa.Schema]:
-    """The columns that rows are ordered by, and their types by what the user wrote.
+    """Return the columns that rows are ordered by, and their types by the user's text.
 
     Raises:
-        InvalidPlanError: no such column, or one whose values have no order.
+        InvalidPlanError: a column does not exist, or its values cannot be ordered.
     """
     columns, fields = [], []
     for one in given:
@@ -44,18 +44,14 @@ def order_of(df: DataFrame, given: Sequence[str | Column]) -> tuple[list[Column]
 
 
 def ordered(projected: DataFrame, groups: int, names: Sequence[str]) -> DataFrame:
-    """A batch with the rows of each key group in one partition, in order.
+    """Return a batch with the rows of each key group in one partition, in order, without the columns ``names``.
 
-    Nulls come last, as in the engine. Rows that are equal in all columns keep Spark's order.
-
-    Args:
-        projected: what ``pack`` takes, and the columns to order by.
-        groups: how many key groups there are; if several, the column ``group`` has the number.
-        names: the columns to order by. They stay behind.
+    Nulls come last, as in the engine. Rows that are equal in all these columns keep Spark's order. With several ``groups``, the
+    column ``group`` has the number.
     """
-    # Which row of which partition it is, before rows change partitions.
+    # The row's position, before rows change partitions.
     rows = projected.select("*", F.monotonically_increasing_id().alias(_POSITION))
-    # Each group on a partition of its own.
+    # Each group has its own partition.
     values = F.lit(list(group_values(groups)))
     rows = rows.repartition(groups, values[F.col("group")]) if groups > 1 else rows.repartition(1)
     kept = [name for name in projected.columns if name not in names]

@@ -1,4 +1,4 @@
-"""Asks Spark whether it understands something, without its answer on the error output."""
+"""Calls of Spark's analysis whose errors are expected, without output on the error stream."""
 
 from __future__ import annotations
 
@@ -14,16 +14,16 @@ _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 @contextmanager
 def asking() -> Iterator[None]:
-    """Within it, errors of Spark's analysis are raised and not printed: PySpark writes each, caught or not, as 7 kB of JSON.
+    """Suppress the log output of Spark's analysis errors in the block. PySpark logs each, even a caught one, as 7 kB of JSON.
 
-    Only what this thread is told is silent, and only these two loggers.
+    Only messages of this thread from two loggers are suppressed.
     """
     here = threading.get_ident()
 
     def of_others(record: LogRecord) -> bool:
         return record.thread != here
 
-    # PySpark's own kind of logger: whoever asks for one first decides what it is.
+    # PySpark's own kind of logger: the first caller decides the class of a logger.
     loggers = [PySparkLogger.getLogger(name) for name in _LOGGERS]
     for logger in loggers:
         logger.addFilter(of_others)

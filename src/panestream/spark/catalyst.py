@@ -1,7 +1,7 @@
-"""Batch: rows are reduced to partials per (key, pane) by Spark itself, where every aggregate has a form in SQL.
+"""Batch queries: Spark itself reduces rows to partials per (key, pane), if every aggregate has a form in SQL.
 
-A JVM aggregates faster than rows get to Python, and what it gives back is small. The operators above are the same: they get
-partials either way. On streams Spark's own aggregation would be one more stateful operator, so there rows go to ``pack``.
+A JVM aggregates faster than rows get to Python, and its result is small. The operators are the same, since they get partials
+either way. On streams Spark's aggregation would be one more stateful operator, so there rows go to ``pack``.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from panestream.engine.runtime.group_io import GroupInput
 from panestream.spark.event_time import raise_unusable, usable
 
 _MOST_EDGES = 16
-"""A pane is found by one comparison for each edge in a period."""
+"""A pane is found with one comparison for each edge in a period."""
 
 
 def reducible(plan: WindowPlan) -> bool:
-    """Whether Spark itself can reduce the rows of a batch."""
+    """Return whether Spark itself can reduce the rows of a batch."""
     spec = plan.operator
     names = _names(spec) if isinstance(spec, PaneSpec) else []
     return (
@@ -36,18 +36,16 @@ def reducible(plan: WindowPlan) -> bool:
         and plan.event_time is not None
         and plan.invalid_tag is None
         and not plan.watermark.limits_ahead
-        and isinstance(spec.grid, EvenGrid)  # Spark knows other zone rules than the query
+        and isinstance(spec.grid, EvenGrid)  # Spark's zone rules differ from the query's
         and len(spec.grid.edges) <= _MOST_EDGES
         and all(partial.sql(names) is not None for partial in spec.aggregation.partial_aggregates)
     )
 
 
 def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
-    """One row per (key, pane): group, key columns, pane, number of rows, and the columns of the partials.
+    """Return one row per (key, pane): group, key columns, pane, number of rows, and the columns of the partials.
 
-    Args:
-        projected: what ``pack`` would take: time, keys, values, group.
-        plan: the query, one that is :func:`reducible`.
+    ``projected`` has the input of ``pack``: time, keys, values, group. The plan must be :func:`reducible`.
     """
     spec = plan.operator
     assert isinstance(spec, PaneSpec)  # noqa: S101 - reducible() looked
@@ -70,15 +68,15 @@ def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
 
 
 def _names(spec: PaneSpec) -> list[str]:
-    """What the columns of the aggregates' inputs are called."""
+    """Return the column names of the aggregates' inputs."""
     return [f"value_{position}" for position in range(len(spec.aggregation.inputs))]
 
 
 def pane_of(time: Column, grid: EvenGrid) -> Column:
-    """The pane of an instant, as :meth:`PaneGrid.panes_of` numbers them."""
+    """Return the pane of an instant, numbered like :meth:`PaneGrid.panes_of`."""
     shifted = time - F.lit(grid.origin)
     within = F.pmod(shifted, F.lit(grid.period))
-    # Spark's `div` cuts towards zero: divide what is divisible.
+    # Spark's `div` rounds towards zero, so the dividend must be divisible.
     slides = F.call_function("div", shifted - within, F.lit(grid.period))
     edges = [(within >= F.lit(edge)).cast("bigint") for edge in grid.edges[1:]]
     pane = slides * F.lit(len(grid.edges))
@@ -88,13 +86,13 @@ def pane_of(time: Column, grid: EvenGrid) -> Column:
 
 
 def in_window(time: Column, grid: EvenGrid) -> Column:
-    """Whether an instant lies in a window, where there are gaps between them."""
+    """Return whether an instant is in a window, for grids with gaps between windows."""
     even = [one for one in grid.windows if isinstance(one, EvenWindows)]
     return reduce(or_, [F.pmod(time - F.lit(one.offset), F.lit(one.period)) < F.lit(one.size) for one in even])
 
 
 def group_input(plan: WindowPlan, group: pa.Table) -> GroupInput:
-    """What an operator takes in for the reduced rows of one key group: all there is."""
+    """Return an operator's complete input for the reduced rows of one key group."""
     spec = plan.operator
     assert isinstance(spec, PaneSpec)  # noqa: S101 - reducible() looked
     aggregation = spec.aggregation
@@ -107,5 +105,5 @@ def group_input(plan: WindowPlan, group: pa.Table) -> GroupInput:
     schema = aggregation.partial_schema
     columns = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
     table = pa.Table.from_arrays(columns, schema=schema)
-    # Spark gives them in any order; merging puts them into the operators' order.
+    # Spark returns them in any order; merging restores the operators' order.
     return GroupInput(parts={PARTIALS: [aggregation.merge([table])]}, end_of_input=True)

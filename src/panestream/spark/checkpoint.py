@@ -1,8 +1,9 @@
-"""What panestream keeps in a checkpoint beside Spark's own: whose it is, and which run of the query holds it.
+"""Panestream's records in a checkpoint: which query it belongs to, and which run of the query holds it.
 
-Each start adds an entry, ``panestream/runs/NUMBER-NAME``, and never changes another: a crash loses nothing. The entry with the
-largest number (of equals, with the largest name) holds the checkpoint; the runs of all others stop where they next look.
-Through Spark, so on any file system and from a client of Spark Connect; where this process sees the same files, it looks itself.
+Each start adds an entry, ``panestream/runs/NUMBER-NAME``, and never changes another, so a crash loses nothing. The run with the
+largest number (on a tie, the largest name) holds the checkpoint. All other runs stop at their next check. Spark reads and writes
+the entries, so this works on any file system and from a Spark Connect client. If this process sees the same files, it reads them
+directly.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 _RUNS, _GAPS = "panestream/runs", "panestream/gaps"
 _FIRSTS, _ENDS = "panestream/firsts", "panestream/ends"
 UNKNOWN = -1
-"""In a gap, of which micro-batch the state is: nobody knows."""
+"""In a gap record: the micro-batch that the state belongs to is unknown."""
 _ENTRY = re.compile(r"(\d{10})-([0-9a-f]+)")
 _KEPT = 20
 _BROKEN = (
@@ -53,18 +54,12 @@ _BROKEN = (
 )
 
 Rank = tuple[int, str]
-"""A run's number and name: of two runs the larger one was started later."""
+"""A run's number and name. The larger of two ranks was started later."""
 
 
 @dataclass(frozen=True)
 class Epoch:
-    """One run of a query: its entry in the checkpoint.
-
-    Attributes:
-        checkpoint: the folder, as the user named it.
-        number: one more than the largest when the run was started.
-        name: random; tells apart two runs that were started in the same moment.
-    """
+    """One run of a query, as its entry in the checkpoint. Numbers increase; the random name separates simultaneous starts."""
 
     checkpoint: str
     number: int
@@ -80,25 +75,11 @@ class Epoch:
         return f"{self.number:010d}-{self.name}"
 
     def check(self, spark: SparkSession) -> None:
-        """Raises where this run does not hold the checkpoint.
-
-        Raises:
-            FencedError: another copy of the query was started later.
-            SinkError: the entry is gone: the checkpoint was deleted, or an older copy of it was put in its place.
-        """
+        """Raise FencedError if a later run holds the checkpoint, or SinkError if this run's entry was deleted or replaced."""
         self.check_holds(self._entries(spark), lambda: (newest_entry(spark, self.checkpoint) or {}).get(SUCCESSOR))
 
     def check_holds(self, entries: Collection[Rank], successor_of_newest: Callable[[], str | None]) -> None:
-        """The rule of :meth:`check`, of the entries that are there.
-
-        Args:
-            entries: the runs that the checkpoint knows.
-            successor_of_newest: gives the checkpoint of the query that succeeds this one, where the newest entry is its.
-
-        Raises:
-            FencedError: another run holds it.
-            SinkError: this run is not among them.
-        """
+        """Apply the rule of :meth:`check` to ``entries``. ``successor_of_newest`` returns a successor's checkpoint, or None."""
         newest = max(entries, default=self.rank)
         if newest > self.rank:
             successor = successor_of_newest()
@@ -119,19 +100,19 @@ class Epoch:
             )
 
     def registered(self, spark: SparkSession, rank: Rank) -> bool:
-        """Whether a run is known to the checkpoint; one that is not belongs to a future that a restored copy has forgotten."""
+        """Return whether the checkpoint has an entry for a run. A restored copy lacks the entries of later runs."""
         return rank in self._entries(spark)
 
     def write_gap(self, spark: SparkSession, state_of: int) -> None:
-        """Leaves in the checkpoint that this run had a micro-batch which left the state as that of ``state_of``."""
+        """Record that a micro-batch of this run left the state as it was after ``state_of``."""
         write_marker(spark, f"{self.checkpoint}/{_GAPS}/{self.entry}", {"state_of": state_of})
 
     def write_first(self, spark: SparkSession, batch_id: int) -> None:
-        """Leave in the checkpoint, before the commit, which micro-batch is the first of this run."""
+        """Record, before the commit, the first micro-batch of this run."""
         self._leave(spark, _FIRSTS, {"batch_id": batch_id})
 
     def write_end(self, spark: SparkSession) -> None:
-        """Leave in the checkpoint that this run has ended, and which micro-batch it committed last."""
+        """Record that this run has ended, and the last micro-batch that was committed."""
         self._leave(spark, _ENDS, {"last": last_committed(spark, self.checkpoint)})
 
     def _leave(self, spark: SparkSession, kind: str, marker: Mapping[str, Any]) -> None:
@@ -140,7 +121,7 @@ class Epoch:
         write_new_marker(spark, f"{self.checkpoint}/{kind}/{self.entry}", folder, marker)
 
     def forget_old(self) -> None:
-        """Deletes the entries of runs long past, where this process sees the files."""
+        """Delete the entries of old runs if this process sees the files."""
         runs = self._seen_here()
         if runs is not None:
             folders = [runs.with_name(Path(kind).name) for kind in (_RUNS, _GAPS, _FIRSTS, _ENDS)]
@@ -151,20 +132,20 @@ class Epoch:
 
     @property
     def is_local(self) -> bool:
-        """Whether the registered run's checkpoint lies on a file system of this machine."""
+        """True if the checkpoint of a registered run is on a file system of this machine."""
         return self._seen_here() is not None
 
     def _entries(self, spark: SparkSession) -> set[Rank]:
         runs = self._seen_here()
         if runs is None:
-            # Numbers follow one another: if there is a larger one, the next is there. Few paths are listed without a Spark job.
+            # Numbers are consecutive: if a larger one exists, so does the next. Spark lists a few paths without a job.
             near = f"{{{self.number:010d},{self.number + 1:010d}}}-*"
             return set(_ranks(list_files(spark, _entries_pattern(self.checkpoint, near))))
-        # A start that was broken off leaves a folder without a part: it never held the checkpoint.
+        # An interrupted start leaves a folder without a part file. It never held the checkpoint.
         return set(_ranks(path.as_posix() for path in runs.glob(f"*/{PARTS}")))
 
     def _seen_here(self) -> Path | None:
-        """The folder of the entries, where this process sees the files that Spark sees: those with this run's random name."""
+        """The folder of the entries, or None if this process does not see an entry there with this run's random name."""
         folder = local_folder(file_place(self.checkpoint))
         runs = None if folder is None else folder / _RUNS
         return runs if runs is not None and (runs / self.entry).is_dir() else None
@@ -172,25 +153,21 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Claim:
-    """What a checkpoint says before a run is added to it.
+    """The contents of a checkpoint before a run is added to it.
 
     Attributes:
-        epoch: of the run to come, not yet registered.
-        query: the query's identity.
-        queries: all identities that the checkpoint ever had: more than one where two copies were started at once the first time;
-            and of the queries that it succeeds.
-        plan: of the run to come.
-        last: the last micro-batch that was committed; -1: none.
-        written: the places of outputs that had micro-batches committed to them.
-        data_frames: whether its state was begun over data frames, as Spark 4.0 does; of a new one whether it is to be.
-        new: whether the checkpoint knew no query yet.
-        born: the savepoint that it began with, or is to begin with; None: with nothing.
-        mode: how the query runs on it.
-        taken_up: what the run to come found planned.
-        state_of: after the last committed micro-batch the state is that of this one, or of a later one. None if that is unknown.
-        is_last_known: whether it is known who committed the last micro-batch. After a run that was killed, Spark's own writer
-            (``.main.writeStream``) may have.
-        committer: the entry of the last run that committed a micro-batch, or empty if there is none.
+        epoch: the new run, not yet registered.
+        queries: all identities that the checkpoint ever had, and those of its predecessors. Two copies that were both started on
+            a new checkpoint leave two identities.
+        last: the last committed micro-batch, or -1.
+        written: the places of outputs that received committed micro-batches.
+        data_frames: whether the state was created over data frames, as in Spark 4.0, or will be if the checkpoint is new.
+        new: whether the checkpoint did not belong to any query.
+        born: the savepoint that the checkpoint starts from, or None.
+        state_of: after the last committed micro-batch the state is at least as new as after this one. None if that is unknown.
+        is_last_known: False if Spark's own writer (``.main.writeStream``) may have committed the last micro-batch after a killed
+            run.
+        committer: the entry of the last run that committed a micro-batch, or empty.
     """
 
     epoch: Epoch
@@ -210,39 +187,30 @@ class Claim:
 
     @property
     def succession(self) -> Succession | None:
-        """What it has from queries before it; None: there were none."""
+        """The inheritance from the queries before this one, or None if this query is the first."""
         return None if self.born is None else self.born.succession
 
     @property
     def first(self) -> int:
-        """What sinks call micro-batch 0."""
+        """The number that sinks use for micro-batch 0."""
         return self.succession.first if self.succession else 0
 
     @property
     def begins_with(self) -> Birth | None:
-        """The savepoint whose state must be put in: no micro-batch has been committed that has it."""
+        """The savepoint whose state must still be restored, as nothing has been committed yet, or None."""
         return self.born if self.last < 0 else None
 
 
 def look_at(
     spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth | None = None, mode: Mode | None = None
 ) -> Claim:
-    """Reads the entries of a checkpoint.
-
-    Args:
-        spark: the session.
-        plan: of the run to come.
-        checkpoint: the folder.
-        birth: the savepoint that it is to begin with; None: none was asked for.
-        mode: how the query is to run; None: as its plan needs it.
+    """Read the entries of a checkpoint for a new run, and refuse the run if it cannot resume from it.
 
     Raises:
-        CheckpointError: it began otherwise.
-        PlanMismatchError: it belongs to another plan, and micro-batches of that were planned. (The state holds the plan too, and
-            refuses another; here it is found before anything runs.)
-        StateDamagedError: an entry cannot be read; Spark's plan of a committed micro-batch is gone.
-        StateFormatError: a newer panestream wrote it.
-        EnvironmentNotReadyError: this Spark cannot go on with what another version began.
+        CheckpointError: the checkpoint was started in another mode or from another savepoint.
+        PlanMismatchError: another plan has planned micro-batches here. The state would refuse it too, but only after the start.
+        StateDamagedError: an entry cannot be read, or Spark's plan of a committed micro-batch is missing.
+        EnvironmentNotReadyError: this version of Spark cannot resume a query of another version.
     """
     entries = _read_entries(spark, checkpoint)
     number, query, last = 1, str(uuid.uuid4()), -1
@@ -268,7 +236,7 @@ def look_at(
     if data_frames:
         check_data_frames(spark)
     queries = {query, *(str(marker["query"]) for marker in entries.values())}
-    # A run that committed nothing may not have come to write to its places.
+    # A run that committed nothing may not have written to its places.
     written = {place for marker in entries.values() if last > marker["after"] for place in marker["places"]}
     if born is not None and born.succession is not None:
         queries |= set(born.succession.queries)
@@ -282,7 +250,7 @@ def look_at(
 
 
 def _known_state(spark: SparkSession, checkpoint: str, entries: Mapping[Rank, Mapping[str, Any]], last: int) -> dict[str, Any]:
-    """Return what the runs of a checkpoint say of its state, as fields of a claim."""
+    """Return what the runs of a checkpoint recorded about its state, as fields of a claim."""
     way_out = "it says how old the state may be. Restore it from a copy of the checkpoint"
     marks: dict[str, dict[Rank, dict[str, Any]]] = {kind: {} for kind in (_GAPS, _FIRSTS, _ENDS)}
     pattern = f"{escaped(checkpoint)}/{{{','.join(marks)}}}/*/{PARTS}"
@@ -295,21 +263,21 @@ def _known_state(spark: SparkSession, checkpoint: str, entries: Mapping[Rank, Ma
             return bool(entry["after"] < last)
         return rank in firsts and firsts[rank]["batch_id"] <= last
 
-    # Entry 0 is of no run: what is committed beside it alone, Spark's own writer committed (``.main.writeStream``).
+    # Entry 0 does not belong to a run. With entry 0 alone, Spark's own writer made the commits (``.main.writeStream``).
     committers = [rank for rank, entry in entries.items() if rank[0] > 0 and has_committed(rank, entry)]
     if not committers:
         return {}
     committer = max(committers)
     end = min(int(ends[committer]["last"]), last) if committer in ends else last
     known: dict[str, Any] = {"committer": entries[committer], "is_last_known": committer in ends and end == last}
-    if entries[committer].get("tells_gaps"):  # an earlier panestream did not
+    if entries[committer].get("tells_gaps"):  # earlier versions did not
         oldest = min(end, int(gaps[committer]["state_of"])) if committer in gaps else end
         known["state_of"] = None if oldest == UNKNOWN else oldest
     return known
 
 
 def _check_planned(checkpoint: str, planned: int, last: int) -> None:
-    """Refuses a checkpoint that has lost Spark's plan of a micro-batch: Spark would run one before it again, and then fail."""
+    """Refuse a checkpoint without Spark's plan of a committed micro-batch: Spark would repeat an earlier one, then fail."""
     if last > planned:
         raise StateDamagedError(
             f"the checkpoint {checkpoint} is damaged: micro-batch {last} was committed (commits/{last}), and Spark's plan of it "
@@ -318,31 +286,23 @@ def _check_planned(checkpoint: str, planned: int, last: int) -> None:
 
 
 def _planned_by(entries: Mapping[Rank, Mapping[str, Any]], number: int) -> str:
-    """What the run is called that planned a micro-batch, as far as they tell."""
+    """Return the entry of the run that planned a micro-batch, or an empty string if it is unknown."""
     planner = planner_of({rank: marker.get("planned", marker["after"]) for rank, marker in entries.items()}, number)
     return "" if planner is None else Epoch("", *planner).entry
 
 
 def planner_of(found: Mapping[Rank, int], number: int) -> Rank | None:
-    """The run that planned a micro-batch: the last one that did not find it planned; None: all found it.
-
-    Args:
-        found: of each run the last micro-batch that it found planned.
-        number: of the micro-batch.
-    """
+    """Return the last run that did not find micro-batch ``number`` planned. ``found`` has the last planned one at each start."""
     return max((rank for rank, planned in found.items() if planned < number), default=None)
 
 
 def introduce(
     spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth | None = None, mode: Mode | None = None
 ) -> Claim:
-    """What :func:`look_at` finds, of a checkpoint that knows the query: a new one is told its identity first, by an entry 0.
+    """Return the result of :func:`look_at`, after recording the identity of a new query in an entry 0.
 
-    Sinks leave that identity in their places. A start that ends between there and here, refused by the next sink or killed,
-    would else be a stranger to its own outputs the next time.
-
-    Raises:
-        FencedError: another copy was started in the same moment, and holds the checkpoint.
+    Sinks store the identity in their places. If a start fails after that, the next start must use the same identity, or its own
+    outputs would refuse it.
     """
     claim = look_at(spark, plan, checkpoint, birth, mode)
     if claim.new:
@@ -352,16 +312,7 @@ def introduce(
 
 
 def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
-    """Adds the run to the checkpoint: from now on it holds it.
-
-    Args:
-        spark: the session.
-        claim: what :func:`look_at` found.
-        places: of the run's outputs.
-
-    Raises:
-        FencedError: another copy was started in the same moment, and holds it.
-    """
+    """Add the run to the checkpoint, which it then holds. Raise FencedError if another copy was started at the same moment."""
     marker = {"query": claim.query, "identity": claim.plan.identity(), "after": claim.last, "places": sorted(places)}
     marker |= {"data_frames": claim.data_frames, "plan": _saved_plan(claim.plan)}
     marker |= {
@@ -377,10 +328,7 @@ def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
 
 
 def _saved_plan(plan: WindowPlan) -> Mapping[str, Any] | None:
-    """The plan as a whole, for those who look into the checkpoint without the job's code.
-
-    None: an operator of another package runs it. The query needs nothing of this, so it runs all the same.
-    """
+    """Return the plan for readers without the job's code. The query runs without it, so None is fine for a foreign operator."""
     try:
         return plan_json(plan)
     except StateFormatError:
@@ -388,17 +336,9 @@ def _saved_plan(plan: WindowPlan) -> Mapping[str, Any] | None:
 
 
 def newest_entry(spark: SparkSession, checkpoint: str, batch_id: int | None = None) -> Mapping[str, Any] | None:
-    """What the run that holds the checkpoint left there; None: none was started there.
+    """Return the entry of the newest run, or of the run that committed ``batch_id``. None if no run was ever started.
 
-    Args:
-        spark: the session.
-        checkpoint: the folder.
-        batch_id: a micro-batch; then it is the run that committed this one. Of runs long past the entries are gone: the oldest
-            that is there stands in for them.
-
-    Raises:
-        StateDamagedError: an entry cannot be read.
-        StateFormatError: a newer panestream wrote it.
+    The entries of old runs are deleted. For their micro-batches, return the oldest remaining entry.
     """
     entries = _read_entries(spark, checkpoint)
     if batch_id is None or not entries:
@@ -413,13 +353,13 @@ def _read_entries(spark: SparkSession, checkpoint: str) -> dict[Rank, dict[str, 
 
 
 def succession_of(spark: SparkSession, checkpoint: str, batch_id: int) -> Succession:
-    """What a query has that starts from the savepoint of a micro-batch."""
+    """Return what a query inherits that starts from the savepoint of a micro-batch."""
     entries = _read_entries(spark, checkpoint)
     return succession_after(_in_order(entries), _address(spark, checkpoint), batch_id)
 
 
 def _address(spark: SparkSession, checkpoint: str) -> str:
-    """The folder of a checkpoint as processes find it that work elsewhere: a relative path as Spark understands it here."""
+    """Return the checkpoint's folder for processes elsewhere: a relative path is resolved as Spark resolves it here."""
     if checkpoint.startswith("/") or urlsplit(checkpoint).scheme:
         return checkpoint
     entries = list_files(spark, _entries_pattern(checkpoint))
@@ -427,24 +367,19 @@ def _address(spark: SparkSession, checkpoint: str) -> str:
 
 
 def _in_order(entries: Mapping[Rank, dict[str, Any]]) -> list[dict[str, Any]]:
-    """What runs left, the newest last."""
+    """Return the entries of runs, oldest first."""
     return [entries[rank] for rank in sorted(entries)]
 
 
 def succeed(spark: SparkSession, claim: Claim, places: Iterable[str]) -> Epoch | None:
-    """Tells the query that a new one succeeds, in its checkpoint, where both write to the same places.
-
-    Args:
-        spark: the session.
-        claim: of the new one's checkpoint.
-        places: of its outputs.
+    """Record a succession in the old query's checkpoint, if both queries write to a common place.
 
     Returns:
-        The entry by which it learns of it, or by which others that start from the same savepoint do; None: no place is shared.
+        The new entry, which stops the old query or a competing successor. None if the queries share no place.
 
     Raises:
-        CheckpointError: it went on there after the savepoint, or another query succeeded it there.
-        FencedError: it was started again in the same moment.
+        CheckpointError: the old query continued there after the savepoint, or another query succeeded it there.
+        FencedError: the old query was started again at the same moment.
     """
     old = claim.succession
     shared = set(places) & set(old.places) if old is not None and claim.last < 0 else set()
@@ -452,7 +387,7 @@ def succeed(spark: SparkSession, claim: Claim, places: Iterable[str]) -> Epoch |
         return None
     entries = _read_entries(spark, old.checkpoint) if old.checkpoint else {}
     if not entries or entries[max(entries)]["query"] not in old.queries:
-        # It was history, is gone, or is another query's by now: who goes on from the savepoint is told in that.
+        # The old checkpoint was history, was deleted or now belongs to another query. Then the savepoint holds the record.
         old = replace(old, checkpoint=claim.born.path, batch_id=-1)
         entries = _read_entries(spark, old.checkpoint) or {(0, ""): {"query": old.queries[-1]}}
     check_not_gone_on(old, last_committed(spark, old.checkpoint), shared)
@@ -463,7 +398,7 @@ def succeed(spark: SparkSession, claim: Claim, places: Iterable[str]) -> Epoch |
     last, successor = last_committed(spark, old.checkpoint), _address(spark, claim.epoch.checkpoint)
     tell_old(spark, f"{old.checkpoint}/{_RUNS}/{epoch.entry}", entries[max(entries)], last, successor)
     epoch.check(spark)
-    # What ran there, or from there, until now may have committed a micro-batch in between.
+    # A query that ran there, or started from there, may have committed a micro-batch in the meantime.
     check_not_gone_on(old, last_committed(spark, old.checkpoint), shared)
     _check_only_heir(spark, old, others, shared)
     return epoch
@@ -475,15 +410,12 @@ def _check_only_heir(spark: SparkSession, old: Succession, others: Iterable[str]
 
 
 def last_committed(spark: SparkSession, checkpoint: str) -> int:
-    """The last micro-batch that was committed; -1: none."""
+    """Return the last committed micro-batch, or -1."""
     return _last(spark, checkpoint, "commits")
 
 
 def planned_at(spark: SparkSession, checkpoint: str, batch_id: int) -> int | None:
-    """When Spark planned a micro-batch, milliseconds since 1970, by the clock of the driver that did; None: its log does not say.
-
-    It is planned anew at a restart only where no plan of it was written.
-    """
+    """Return when Spark first planned a micro-batch (milliseconds, clock of that driver), or None if its log does not have it."""
     lines = spark.read.text(f"{escaped(checkpoint)}/offsets/{batch_id}").collect()
     found = [match for row in lines for match in re.findall(r'"batchTimestampMs":\s*(\d+)', row.value)]
     return int(found[0]) if found else None
@@ -494,20 +426,17 @@ def _entries_pattern(checkpoint: str, names: str = "*") -> str:
 
 
 def _ranks(paths: Iterable[str]) -> list[Rank]:
-    """The runs whose entries these files are."""
+    """Return the runs that these files are entries of."""
     entries = [_ENTRY.fullmatch(path.split("/")[-2]) for path in paths]
     return [(int(entry.group(1)), entry.group(2)) for entry in entries if entry]
 
 
 def logged(spark: SparkSession, checkpoint: str, log: str) -> frozenset[int]:
-    """The micro-batches in one of Spark's logs: ``offsets`` has those that were planned, ``commits`` those that were committed.
-
-    Of both Spark keeps the last 100 (``spark.sql.streaming.minBatchesToRetain``).
-    """
+    """Return the micro-batches in Spark's log ``offsets`` or ``commits``: 100 (``spark.sql.streaming.minBatchesToRetain``)."""
     names = [path.rsplit("/", 1)[-1] for path in list_files(spark, f"{escaped(checkpoint)}/{log}")]
     return frozenset(int(name) for name in names if name.isdigit())
 
 
 def _last(spark: SparkSession, checkpoint: str, log: str) -> int:
-    """The last micro-batch in one of Spark's logs; -1: none."""
+    """Return the last micro-batch in one of Spark's logs, or -1."""
     return max(logged(spark, checkpoint, log), default=-1)

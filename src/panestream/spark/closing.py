@@ -1,4 +1,4 @@
-"""What ``fire_at_end`` does: when a query has read all there is, it runs once more, with the word that this is so."""
+"""The implementation of ``fire_at_end``: after a query has read all input, it runs again with an end signal."""
 
 from __future__ import annotations
 
@@ -16,24 +16,22 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _MOST_TRIES = 10
-"""Input that never stops has no end."""
+"""Input that never stops does not have an end."""
 
 
 @dataclass
 class Closing:
     """The runs that close the windows of a query.
 
-    A key group takes the word only in a micro-batch without rows: rows that came between the end of the run and this one are
-    no end. Then they are taken in as any others, and the word is given once more.
+    A key group accepts the signal only in a micro-batch without rows. Rows that arrived after the end of the last run are
+    processed as usual, and the signal is sent again.
 
     Attributes:
-        spark: the session.
-        checkpoint: the folder.
         run: starts the query again.
-        check: raises where another copy of the query was started later: what it has read is no end.
-        before: what the runs before the one at hand did.
-        tries: how many runs were begun to close windows.
-        over: whether there is nothing more to be done.
+        check: raises if another copy of the query was started later, as then the input was not read to its end.
+        before: the progress of the runs before the current one.
+        tries: the number of runs that were started to close windows.
+        over: whether all is done.
     """
 
     spark: SparkSession
@@ -45,13 +43,10 @@ class Closing:
     over: bool = False
 
     def after(self, progress: Sequence[BatchProgress]) -> Callable[[], tuple[StreamingQuery, ProgressWatcher | None]] | None:
-        """What is to be begun after a run that has ended; None: nothing more.
+        """Return the function that starts the next closing run, or None if the query is done.
 
-        Args:
-            progress: of its micro-batches. The word is in the first of a run that was begun to close windows.
-
-        Raises:
-            FencedError: another copy was started later.
+        ``progress`` has the ended run's micro-batches; the first one of a closing run got the signal. Raise FencedError if
+        another copy was started later.
         """
         if self.over:
             return None

@@ -1,4 +1,4 @@
-"""From what users write (names, SQL) to columns, with errors that say which name was wrong."""
+"""Columns from the text that users write (names, SQL), with errors that name the wrong column."""
 
 from __future__ import annotations
 
@@ -21,25 +21,24 @@ UNITS = {"seconds": 1_000_000, "milliseconds": 1_000, "microseconds": 1}
 """The units of numeric event times, in microseconds."""
 
 _ALIAS = re.compile(r"\s+AS\s+(?:`[^`]+`|\w+)$", re.IGNORECASE)
-"""The name that is given to an expression."""
+"""The alias of an expression."""
 
 
 def quoted(name: str) -> str:
-    """A column's name as Spark takes it literally, whatever is in it."""
+    """Quote a column's name so that Spark takes it literally."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def struct_of(names: Iterable[str]) -> Column:
-    """One column with all of these as its fields. Said as text: of Columns it is some ten calls of Java for each."""
+    """Return one struct column with all these columns as fields. SQL text avoids some ten Java calls for each Column."""
     return F.expr(f"struct({', '.join(map(quoted, names))})")
 
 
 def column_of(df: DataFrame, given: str | Column, what: str) -> Column:
-    """The column that the user means: a column's name, else a SQL expression; or a Column.
+    """Return the column that the user means: by name, or else by SQL expression, or a given Column.
 
     Raises:
-        InvalidPlanError: none of these, or no value of each row (an aggregate, ``explode``, a window function); says which
-            names there are.
+        InvalidPlanError: it is invalid, or not a value of each row (an aggregate, ``explode``, a window function).
     """
     try:
         return _understood(df, [given], what)[0]
@@ -48,15 +47,11 @@ def column_of(df: DataFrame, given: str | Column, what: str) -> Column:
 
 
 def columns_of(df: DataFrame, given: Sequence[str | Column], what: str) -> list[Column]:
-    """:func:`column_of` of each. Spark is asked once for all: of hundreds, one by one, the asking takes longer than the query.
-
-    Raises:
-        InvalidPlanError: of the first that Spark does not understand, as :func:`column_of` says it.
-    """
+    """Return :func:`column_of` of each, with one call of Spark: hundreds of single calls take longer than the query."""
     try:
         return _understood(df, given, what)
     except (AnalysisException, ParseException):
-        # Which it is, and why, only one alone tells.
+        # Only single calls show which one is wrong, and why.
         return [column_of(df, one, what) for one in given]
 
 
@@ -72,28 +67,29 @@ def _understood(df: DataFrame, given: Sequence[str | Column], what: str) -> list
                 if one not in there:
                     find = find or Names.of(df.sparkSession).finder(names)
                 if one in there or (find is not None and find(one) is not None):
-                    # By name, so that it is a column of every DataFrame that has one.
+                    # By name, so that it is valid for every DataFrame with such a column.
                     columns.append(F.col(quoted(one)))
                     continue
             check_no_word(df, one, what)
             columns.append(F.expr(one) if isinstance(one, str) else one)
             asked.append(columns[-1])
         if asked:
-            # Beside a column of each row, so that aggregates are refused. (Connect only looks when it is asked for the schema.)
+            # Together with a column of each row, so that Spark refuses aggregates. (Connect checks only when asked for the
+            # schema.)
             df.select(*(quoted(name) for name in names[:1]), *asked).schema  # noqa: B018
-            # As a condition, what makes several rows of one is refused too, and what looks at other rows.
+            # In a condition Spark also refuses generators, which make several rows of one, and window functions.
             condition = asked[0] if len(asked) == 1 else F.struct(*asked)
             df.where(condition.isNull()).schema  # noqa: B018
     return columns
 
 
 def type_of(df: DataFrame, column: Column) -> T.DataType:
-    """The Spark type of a column."""
+    """Return the Spark type of a column."""
     return df.select(column).schema[0].dataType
 
 
 def types_of(df: DataFrame, columns: Mapping[str, Column]) -> dict[str, T.DataType]:
-    """The Spark types of columns, by their names: asked once for all."""
+    """Return the Spark types of columns by name, with one call of Spark."""
     if not columns:
         return {}
     fields = df.select(*columns.values()).schema.fields
@@ -101,36 +97,37 @@ def types_of(df: DataFrame, columns: Mapping[str, Column]) -> dict[str, T.DataTy
 
 
 def micros_of_interval(column: Column) -> Column:
-    """The length of an interval of days to seconds in microseconds: a day is 24 hours, whatever the session's time zone.
+    """Return the length in microseconds of an interval of days to seconds. A day has 24 hours in every time zone.
 
-    (Added to a timestamp, an interval's days are days of the session's zone, of which some have 23 hours.)
+    (When Spark adds an interval to a timestamp, its days are days of the session's zone, and some have 23 hours.)
     """
     seconds = column.cast(T.DayTimeIntervalType(T.DayTimeIntervalType.SECOND, T.DayTimeIntervalType.SECOND))
     return (seconds.cast("decimal(19, 6)") * F.lit(1_000_000)).cast("bigint")
 
 
 def micros_of_number(column: Column, kind: T.DataType, unit: str) -> Column:
-    """A number of ``unit`` in whole microseconds; null if it is NaN, infinite or beyond int64.
+    """Return a number of ``unit`` in whole microseconds; null if it is NaN, infinite or beyond int64.
 
-    A decimal lies in the microsecond that holds it, also before 1970. Of a float, what is less than a microsecond is cut off.
-
-    The same whatever ``spark.sql.ansi.enabled`` says, and of a float what it is as a double.
+    Decimals are rounded down, also before 1970. Floats are computed as doubles, and a fraction of a microsecond is cut off. The
+    result does not depend on ``spark.sql.ansi.enabled``.
     """
     if isinstance(kind, T.IntegralType):
         return F.try_multiply(column.cast("bigint"), F.lit(UNITS[unit]).cast("bigint"))
     if isinstance(kind, T.DecimalType):
         digits = len(str(UNITS[unit])) - 1
         if kind.scale > digits:
-            column = F.floor(column, F.lit(digits))  # else Spark makes room for the product by rounding, or cuts towards zero
+            column = F.floor(
+                column, F.lit(digits)
+            )  # otherwise Spark makes room for the product by rounding, or cuts towards zero
         return F.try_multiply(column, F.lit(UNITS[unit]).cast("decimal(7, 0)")).try_cast("bigint")
     return (column.cast("double") * F.lit(UNITS[unit])).try_cast("bigint")
 
 
 def micros_of(df: DataFrame, given: str | Column, unit: str | None) -> Column:
-    """The event time in microseconds since the epoch, null where there is none.
+    """Return the event time in microseconds since the epoch, or null if the row does not have one.
 
     Raises:
-        InvalidEventTimeError: the column's type is not a time, or a number without a unit.
+        InvalidEventTimeError: the column's type is not a time, or is a number without a unit.
     """
     column = column_of(df, given, "the event time")
     text = text_of(df, given, "the event time")
@@ -142,8 +139,8 @@ def micros_of(df: DataFrame, given: str | Column, unit: str | None) -> Column:
     if isinstance(kind, T.TimestampType):
         return F.unix_micros(column)
     if isinstance(kind, T.TimestampNTZType):
-        # Without a zone: taken as UTC. timestamp_diff would take it to be of the session's zone, which may skip an hour; the
-        # difference of two such times is the same everywhere.
+        # Without a zone: interpreted as UTC. timestamp_diff would use the session's zone, which may skip an hour. The difference
+        # of two such times is the same in every zone.
         return micros_of_interval(column - F.expr("TIMESTAMP_NTZ'1970-01-01 00:00:00'"))
     if isinstance(kind, (T.IntegralType, T.DoubleType, T.FloatType, T.DecimalType)):
         if unit is None:
@@ -151,7 +148,7 @@ def micros_of(df: DataFrame, given: str | Column, unit: str | None) -> Column:
                 f"the event time {text!r} is a number ({kind.simpleString()}): "
                 "say of what, unit='seconds', 'milliseconds' or 'microseconds'"
             )
-        # A number that is no possible time is an invalid row, not an overflow error of the whole query.
+        # A number that is not a possible time makes an invalid row, not an overflow error of the whole query.
         return micros_of_number(column, kind, unit)
     hint = (
         "parse it first, e.g. to_timestamp(ts, 'yyyy-MM-dd HH:mm:ss')"
@@ -162,24 +159,20 @@ def micros_of(df: DataFrame, given: str | Column, unit: str | None) -> Column:
 
 
 def key_of(df: DataFrame, given: str | Column) -> tuple[str, Column]:
-    """A key column: its name in the results, and the column.
-
-    Raises:
-        InvalidPlanError: no such column, or a type that cannot be a key.
-    """
+    """Return a key column's name in the results, and the column. Raise InvalidPlanError if its type cannot be a key."""
     column = column_of(df, given, "the key")
     field = df.select(column).schema[0]
     if isinstance(field.dataType, (T.MapType, T.ArrayType, T.StructType)) or "variant" in field.dataType.simpleString():
         raise _no_key(df, given, field)
     check_bytewise(field.dataType, "the key", field.name)
     if isinstance(field.dataType, (T.FloatType, T.DoubleType)):
-        # -0.0 and 0.0 are one key, as in SQL's GROUP BY; their hashes differ.
+        # -0.0 and 0.0 are one key, as in SQL's GROUP BY, but their hashes differ.
         column = (column + F.lit(0.0)).cast(field.dataType)
     return field.name, column
 
 
 def _no_key(df: DataFrame, given: str | Column, field: T.StructField) -> InvalidPlanError:
-    """The error for a key with a type that cannot be one."""
+    """Return the error for a key with a type that cannot be one."""
     kind = field.dataType
     if field.name in ("window", "session_window") and isinstance(kind, T.StructType) and kind.names == ["start", "end"]:
         return InvalidPlanError(

@@ -1,4 +1,4 @@
-"""One computed micro-batch: what its key groups counted, and the rows of each output, which may be on the driver already."""
+"""One computed micro-batch: the counters of its key groups, and the rows of each output, possibly already on the driver."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from panestream.spark.progress.micro_batch import metrics_of
 from panestream.spark.types import spark_schema
 
 FEW_BYTES = 1 << 19
-"""Of one output. Rows on the driver travel with their task, and Spark warns of tasks that are larger than a megabyte."""
+"""The limit for one output. Rows on the driver travel with their task, and Spark warns about tasks larger than a megabyte."""
 FEW_BYTES_OF_A_GROUP = 1 << 12
-"""What a payload may have however many key groups share the above."""
+"""The size that a payload may have even if very many key groups share the limit above."""
 FEW_PAIRS = 1 << 14
 """A few rows of two streams may have very many pairs."""
 _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
@@ -32,14 +32,14 @@ _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 class Computed:
     """A micro-batch whose operator ran.
 
-    Where an output has few rows, they come with the counters: a sink then needs neither a Python worker nor a task for each
-    key group to write them, and writes one file. Else the sinks read what Spark has cached.
+    If an output has few rows, they come with the counters. A sink then needs neither a Python worker nor a task for each key
+    group to write them, and writes one file. Otherwise the sinks read the rows that Spark has cached.
 
     Attributes:
         operated: the operator's output, cached.
         plan: the query.
-        metrics: what each key group counted.
-        bodies: by output tag the payloads of its rows; None: some were too large to bring. A tag that has no rows is not there.
+        metrics: the counters of each key group.
+        bodies: by output tag, the payloads of its rows, or None if some were too large. Tags without rows are missing.
     """
 
     operated: DataFrame
@@ -49,9 +49,9 @@ class Computed:
 
     @classmethod
     def of(cls, operated: DataFrame, plan: WindowPlan) -> Computed:
-        """Runs the operator, in one job."""
+        """Run the operator, in one job."""
         few = max(FEW_BYTES_OF_A_GROUP, FEW_BYTES // plan.groups)
-        # As text, since Python asks Java a dozen times for each function of a column: in every micro-batch.
+        # As text, since each function of a Column takes a dozen Java calls, in every micro-batch.
         brought = f"CASE WHEN tag = '{METRICS}' OR length(body) <= {few} THEN body END AS body"
         rows = operated.selectExpr("tag", brought).collect()
         bodies: dict[str, list[bytes] | None] = {}
@@ -73,14 +73,14 @@ class Computed:
         return self.bodies.keys()
 
     def rows(self, tag: str) -> DataFrame:
-        """The rows of one output; the largest of each window where the plan says so."""
+        """Return the rows of one output, with only the largest of each window if the plan has ``top``."""
         rows = self._brought(tag)
         return output(self.operated, self.plan, tag) if rows is None else _decided(rows, self.plan, tag)
 
     def _brought(self, tag: str) -> DataFrame | None:
-        """The rows that are here; None: they are too many, or of types that PySpark does not carry as they are."""
+        """Return the rows on the driver, or None if they are too many or PySpark does not convert their types exactly."""
         bodies, schema, emitted = self.bodies.get(tag, []), self.plan.output_schema(tag), self.plan.emitted_schema(tag)
-        # Of nested values PySpark's way from Arrow loses which were null, where there are times in them.
+        # For nested values with times, PySpark's conversion from Arrow loses the nulls.
         if bodies is None or any(pa.types.is_nested(field.type) for field in schema):
             return None
         tables = [payload.decode(body, emitted)[0] for body in bodies]
@@ -97,19 +97,19 @@ class Computed:
 
 
 def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
-    """The rows of one output of the operator, wherever they are; the largest of each window where the plan says so."""
+    """Return the rows of one output of the operator, like :meth:`Computed.rows`, from Spark's cache."""
     return _decided(unpack(operated, plan, tag), plan, tag)
 
 
 def _decided(rows: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
-    """What no key group could say alone, or need not say."""
+    """Complete the rows with the parts that a key group cannot decide alone or need not send."""
     if tag == MAIN and plan.constants:
         rows = rows.select("*", *(F.lit(text).alias(name) for name, text in plan.constants.items()))
     if tag == MAIN and plan.split is not None:
         return put_together(rows, plan)
     if tag != MAIN or plan.top is None:
         return rows
-    # Every key group kept its own largest; all groups fire a window in the same micro-batch, so these decide.
+    # Every key group kept its own largest. All groups fire a window in the same micro-batch, so these rows suffice.
     order = [F.col(quoted(plan.top.by)).desc_nulls_last()]
     order += [F.col(quoted(name)).asc_nulls_first() for name in plan.key_names]
     ranked = rows.withColumn("rank", F.row_number().over(Window.partitionBy(*plan.window_names).orderBy(*order)))

@@ -1,4 +1,4 @@
-"""Event times that cannot be used: what the row says instead, for the error."""
+"""Unusable event times: the row's own value, for the error."""
 
 from __future__ import annotations
 
@@ -13,23 +13,19 @@ from panestream.spark.columns import quoted
 
 _UNIT = re.compile(r" in (seconds|milliseconds|microseconds)$")
 _SHOWN = 100
-"""So many characters of a value are shown."""
+"""The number of characters of a value that are shown."""
 
 
 def usable(time: Column) -> Column:
-    """Whether an event time in microseconds can be used; null where there is none."""
+    """Return whether an event time in microseconds can be used; null if it is null."""
     return time.between(-LARGEST_TIME + 1, LARGEST_TIME - 1)
 
 
 def or_raise(time: Column, df: DataFrame, plan: SaysEventTime) -> Column:
-    """The event time; a row that has something there which is no usable time fails the query, and shows it.
+    """Return the event time in microseconds, and fail the query with the value of a row whose time is not usable.
 
-    Spark looks at it, since only there the value is at hand; rows that have nothing there go on, as nulls, and are counted.
-
-    Args:
-        time: in microseconds.
-        df: the input.
-        plan: the query; one with an output for invalid rows fails for none.
+    Spark checks this, as only Spark has the original value. Null values pass and are counted. A plan with an output for invalid
+    rows never fails.
     """
     told = _told(df, plan)
     if plan.invalid_tag is not None or told is None:
@@ -39,25 +35,20 @@ def or_raise(time: Column, df: DataFrame, plan: SaysEventTime) -> Column:
 
 
 def all_usable(time: Column, df: DataFrame, plan: SaysEventTime) -> Column:
-    """The event time; a row that has none which can be used fails the query, where no later step would."""
+    """Return the event time, and fail the query for a row without a usable one. For plans whose later steps do not check."""
     told = _told(df, plan)
     refused = raise_unusable(plan, F.coalesce(F.lit(None) if told is None else F.substring(told, 1, _SHOWN), F.lit("null")))
     return F.when(F.coalesce(usable(time), F.lit(False)), time).otherwise(refused)
 
 
 def raise_unusable(plan: SaysEventTime, value: Column) -> Column:
-    """A bigint that fails the query where it is evaluated: the row has no usable event time.
-
-    Args:
-        plan: the query.
-        value: what the row has there, as text.
-    """
+    """Return a bigint column that fails the query if evaluated. ``value`` is the row's original value as text."""
     before, after = complaint(plan, "panestream.errors.InvalidEventTimeError: a row has", "\0").split("\0")
     return F.raise_error(F.concat(F.lit(before), value, F.lit(after))).cast("bigint")
 
 
 def _told(df: DataFrame, plan: SaysEventTime) -> Column | None:
-    """What the row has in the columns that the event time is made of, as text; null: nothing. None: it is a timestamp itself."""
+    """Return the row's values that the event time is computed from, as text or null. None if it is a timestamp itself."""
     text = _UNIT.sub("", plan.event_time or "")
     if text in df.columns:
         if isinstance(df.schema[text].dataType, (T.TimestampType, T.TimestampNTZType)):
@@ -67,7 +58,7 @@ def _told(df: DataFrame, plan: SaysEventTime) -> Column | None:
     simple = [name for name in names if not isinstance(df.schema[name].dataType, (T.MapType, T.ArrayType, T.StructType))]
     if not simple:
         return None
-    # concat_ws leaves out what is null.
+    # concat_ws leaves out nulls.
     parts = [F.concat(F.lit(f"{name} = '"), F.col(quoted(name)).cast("string"), F.lit("'")) for name in simple]
     shown = F.concat_ws(", ", *parts)
     return F.when(shown != "", shown)

@@ -1,7 +1,7 @@
-"""What users give where a column belongs: a name, SQL, or a Column; and what a Column is called.
+"""Expressions that users give as a column (a name, SQL, or a Column), and the text of a Column.
 
-A Column has no text of its own that would do: the two clients of Spark print it differently, and so do versions of one client.
-So Spark's analysis is asked, as it is for the names of result columns. See docs/decisions/0085.
+A Column's own text is not stable: Spark's two clients, and versions of one client, print it differently. So the text comes from
+Spark's analysis, like the names of result columns. See docs/decisions/0085.
 """
 
 from __future__ import annotations
@@ -23,33 +23,34 @@ from panestream.spark.names import Names
 
 _ASKED = " IS NULL)"
 _FOREIGN = ("MISSING_ATTRIBUTES", "CANNOT_RESOLVE_DATAFRAME_COLUMN", "AMBIGUOUS_COLUMN_REFERENCE")
-"""What Spark's two clients call a Column of another DataFrame."""
+"""The conditions that Spark's two clients report for a Column of another DataFrame."""
 _NOT_OF_A_ROW = {
     "UNSUPPORTED_GENERATOR.OUTSIDE_SELECT": "makes several rows of one: do that before pst.stream(df), "
     "df.select('*', explode(...))",
     "WINDOW_FUNCTION_NOT_ALLOWED_IN_CLAUSE": "looks at other rows: windows are what .window(...) makes; compute it before "
     "pst.stream(df), or in .process(...)",
 }
-"""What Spark says of a condition that is not a value of each row, and what to do about it."""
+"""The conditions that Spark reports for an expression that is not a value of each row, with advice."""
 _WORD = re.compile(r"(user|current_user|session_user)(?:\s+as\s+\S+)?", re.IGNORECASE)
-"""What Spark reads as a function without parentheses, and might be a column; with or without a name."""
+"""A word that Spark reads as a function without parentheses and that might be a column, with or without an alias."""
 
 
 def text_of(df: DataFrame, given: str | Column, what: str) -> str:
-    """What an expression is called in the plan: text as it was written; of a Column, what Spark makes of it.
+    """Return the text of an expression in the plan: as written, or for a Column the text that Spark gives it.
 
     Args:
-        df: whose columns it is about.
+        df: the DataFrame with the columns.
         given: a name, SQL, or a Column.
-        what: where it was given, for errors.
+        what: the name of the argument, for errors.
 
     Raises:
-        InvalidPlanError: the Column cannot be understood over this DataFrame.
+        InvalidPlanError: the Column is not valid over this DataFrame.
     """
     if not isinstance(given, Column):
         return given
     try:
-        # Inside a function a Column shows all its parts. Outermost, casts are left out, and an alias stands for all the rest.
+        # Inside a function Spark shows all parts of a Column. Otherwise it omits outer casts, and shows only the alias if there
+        # is one.
         with asking():
             name = df.select(F.isnull(given)).schema[0].name
     except AnalysisException as error:
@@ -58,20 +59,14 @@ def text_of(df: DataFrame, given: str | Column, what: str) -> str:
 
 
 def as_written(given: str | Column) -> str:
-    """What the user gave, without a question to Spark."""
+    """Return the user's expression as text, without a call of Spark."""
     return given if isinstance(given, str) else repr(given).removeprefix("Column<'").removesuffix("'>")
 
 
 def check_no_word(df: DataFrame, given: str | Column, what: str) -> None:
-    """Refuses a name that no column has and that Spark takes for a function: ``user``, which is the same for all rows.
+    """Raise InvalidPlanError for a name like ``user`` that is not a column and that Spark would read as a function.
 
-    Args:
-        df: whose columns there are.
-        given: a name, SQL, or a Column.
-        what: where it was given, for errors.
-
-    Raises:
-        InvalidPlanError: says which columns there are.
+    Such a function returns the same value for all rows.
     """
     found = _WORD.fullmatch(as_written(given).strip())
     if found is None or Names.of(df.sparkSession).find(found[1], df.columns) is not None:
@@ -83,12 +78,12 @@ def check_no_word(df: DataFrame, given: str | Column, what: str) -> None:
 
 
 def same(df: DataFrame, one: Column, other: Column) -> bool:
-    """Whether two Columns are the same values."""
+    """Return whether two Columns have the same values."""
     return one is other or df.select(one).sameSemantics(df.select(other))
 
 
 def _hint(given: str, df: DataFrame) -> str:
-    """Which columns there are; of two streams put together, or of structs, the field of that name."""
+    """List the columns, or suggest the field of that name in a struct, as in the union of two streams."""
     structs = {one.name: one.dataType.names for one in df.schema if isinstance(one.dataType, StructType)}
     fields = [f"{struct}.{given}" for struct, names in structs.items() if given in names]
     struct, _, field = given.partition(".")
@@ -102,7 +97,7 @@ def _hint(given: str, df: DataFrame) -> str:
 
 
 def refused(df: DataFrame, given: str | Column, what: str, error: AnalysisException | ParseException) -> InvalidPlanError:
-    """The error for what Spark could not understand."""
+    """Return the error for an expression that Spark could not analyse."""
     reason = str(error).strip().splitlines()[0]
     condition = error.getCondition() or ""
     if condition == "MISSING_GROUP_BY":

@@ -1,8 +1,8 @@
-"""Who failed: the operator, a sink, or a function handed to ``start``; in panestream's own errors, whatever Spark makes of them.
+"""Panestream's own errors for failures of the operator, a sink, or a function passed to ``start``.
 
-What runs inside ``foreachBatch`` is called by Java, which waits for the answer: whatever is raised there becomes an ordinary
-exception (py4j answers nothing else), and Spark words it as the failure of a "user provided function". So the error is named
-where it happens, and found again by whoever waits for the query: as the object itself, or through Spark Connect in Spark's text.
+Java calls ``foreachBatch`` and waits for the answer. Any error in it becomes an ordinary exception, the only kind that py4j can
+answer with, and Spark reports it as the failure of a "user provided function". So panestream names the error immediately. The
+caller that waits for the query finds it as an object or, through Spark Connect, in Spark's text.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from panestream.windowing.failures import BAR, WindowFunctionError, users_lines
 
 
 class Described(Protocol):
-    """Anything that says in a few words what it is, as a sink does."""
+    """Anything that can describe itself briefly, such as a sink."""
 
     def describe(self) -> str:
-        """Return the words."""
+        """Return the description."""
 
 
 _OURS = re.compile(r"(?<!concat\()panestream\.errors\.(\w+): (.*?)(?=\n\s*(?:at |File |SQLSTATE|\Z)|\n\n|\Z)", re.DOTALL)
-"""Not what a plan would raise (``raise_error(… concat(panestream.errors…``): Spark quotes the plan of a stream that failed."""
+"""Excludes errors in a plan (``raise_error(… concat(panestream.errors…``): Spark quotes the plan of a failed stream."""
 _NO_MEMORY = (
     "Java ran out of memory: give it more (spark.driver.memory on a local master, else spark.executor.memory), or hand it less "
     "at a time: fewer rows in a micro-batch (maxFilesPerTrigger, maxOffsetsPerTrigger), and where single rows are large, "
@@ -58,7 +58,7 @@ _REASONS = {
     "AccessControlException": _NO_RIGHT,
     "AccessDenied": _NO_RIGHT,
 }
-"""What is deep in the causes that Spark quotes, and says more than what Spark says first."""
+"""Signs deep in the causes that Spark quotes, which explain more than Spark's first sentence."""
 _CAUSE = re.compile(r"^Caused by: (?:[\w$]+\.)*([\w$]+: .*)$", re.MULTILINE)
 _INTERRUPTION = re.compile(
     r"^: java\.(?:lang\.Interrupted|io\.InterruptedIO|nio\.channels\.ClosedByInterrupt)Exception", re.MULTILINE
@@ -66,7 +66,7 @@ _INTERRUPTION = re.compile(
 
 
 def own_error(text: str) -> PanestreamError | None:
-    """The error of panestream inside what Spark reports of a failed Python worker; None where there is none."""
+    """Return the panestream error inside Spark's report of a failed Python worker, or None."""
     raised = WindowFunctionError.from_text(text)
     if raised is not None:
         return raised
@@ -74,21 +74,13 @@ def own_error(text: str) -> PanestreamError | None:
     kind = getattr(errors, ours.group(1), None) if ours else None
     if ours is None or not (isinstance(kind, type) and issubclass(kind, PanestreamError)):
         return None
-    # Spark adds its own state to what SQL raised.
+    # Spark appends its own SQLSTATE to errors raised in SQL.
     return kind(re.sub(r"\s*SQLSTATE: \w+\s*$", "", ours.group(2)).strip())
 
 
 @contextmanager
 def of_operator(batch_id: int | None) -> Iterator[None]:
-    """Whatever is raised within becomes an error of the operator.
-
-    Args:
-        batch_id: the micro-batch; None: a batch query.
-
-    Raises:
-        PanestreamError: what panestream itself raised in a worker.
-        OperatorError: anything else.
-    """
+    """Raise any error in the block as panestream's own, or as OperatorError. Without ``batch_id`` it is a batch query."""
     try:
         yield
     except BaseException as error:  # noqa: BLE001 (Java waits for an answer)
@@ -101,7 +93,7 @@ def of_operator(batch_id: int | None) -> Iterator[None]:
 
 @contextmanager
 def as_ours() -> Iterator[None]:
-    """What panestream raised in a worker is raised as that; anything else as Spark has it."""
+    """Raise an error that panestream raised in a worker as that error. Other errors pass unchanged."""
     try:
         yield
     except Exception as error:
@@ -113,16 +105,9 @@ def as_ours() -> Iterator[None]:
 
 @contextmanager
 def of_sink(tag: str, sink: Described, batch_id: int | None) -> Iterator[None]:
-    """Whatever is raised within becomes an error of a sink.
+    """Raise any error in the block as panestream's own, or as SinkError with the sink and its output ``tag``.
 
-    Args:
-        tag: the output.
-        sink: where it goes.
-        batch_id: the micro-batch; None: a batch query.
-
-    Raises:
-        PanestreamError: what panestream itself raised, in the sink or in a worker.
-        SinkError: anything else.
+    Without ``batch_id`` it is a batch query.
     """
     try:
         yield
@@ -137,15 +122,7 @@ def of_sink(tag: str, sink: Described, batch_id: int | None) -> Iterator[None]:
 
 @contextmanager
 def of_callback(name: str, batch_id: int) -> Iterator[None]:
-    """Whatever a function raises that was handed to ``start`` becomes an error that names it.
-
-    Args:
-        name: of the argument.
-        batch_id: the micro-batch.
-
-    Raises:
-        CallbackError: whatever it was.
-    """
+    """Raise any error in the block as CallbackError. ``name`` is the argument of ``start`` that the function was passed as."""
     try:
         yield
     except BaseException as error:  # noqa: BLE001 (Java waits for an answer)
@@ -155,14 +132,11 @@ def of_callback(name: str, batch_id: int) -> Iterator[None]:
 
 @contextmanager
 def writing(path: str, *, any_reason: bool = False) -> Iterator[None]:
-    """Name the folder in what Spark raises within, if it may not write there or has no room.
+    """Raise EnvironmentNotReadyError with the folder if Spark fails in the block because it cannot write there.
 
     Args:
         path: the folder.
-        any_reason: whether Spark does nothing else within, so that every error is about the folder.
-
-    Raises:
-        EnvironmentNotReadyError: Spark cannot write there.
+        any_reason: whether Spark does nothing else in the block, so that every error is about the folder.
     """
     try:
         yield
@@ -176,7 +150,7 @@ def writing(path: str, *, any_reason: bool = False) -> Iterator[None]:
 
 
 def without_java(error: BaseException) -> OperatorError:
-    """The error of a query whose Java process ended: it does so by itself when a task finds no memory."""
+    """Return the error of a query whose Java process ended. Java ends by itself if a task runs out of memory."""
     ours = OperatorError(
         f"Spark's Java process has ended while the query ran. Mostly {_NO_MEMORY}. Its own last words "
         f"are on its error output ({type(error).__name__}: {error})"
@@ -186,8 +160,8 @@ def without_java(error: BaseException) -> OperatorError:
 
 
 def raise_as(ours: PanestreamError, error: BaseException) -> NoReturn:
-    """Raises ``ours`` for ``error``, which nobody needs to read below it: Spark's are long, and the user's lines are in ours."""
-    # A query that is stopped is interrupted in Java; by that error's own text Spark knows that nothing has failed.
+    """Raise ``ours`` without the chain of ``error``: Spark's text is long, and ``ours`` includes the user's lines."""
+    # Stopping a query interrupts it in Java. By the text of that error Spark recognises that nothing has failed.
     if ours is error or _is_interruption(error):
         raise error
     if of_spark(error):
@@ -196,19 +170,19 @@ def raise_as(ours: PanestreamError, error: BaseException) -> NoReturn:
 
 
 def known_reason(error: BaseException) -> str | None:
-    """Return why Spark failed and what to do, with Spark's first sentence, or None if the error has no known sign."""
+    """Return why Spark failed and what to do, with Spark's first sentence, or None for an error without a known sign."""
     reason = _reason_of_machine(error)
     if reason is not None:
         return reason
     said, first = words_of(error), first_sentence(error)
     if any(sign in said for sign in _STATE_SIGNS):
-        # What Spark says of it may be no more than that; the cause says what is wrong, and of some files the name.
+        # Spark's first sentence may end here; the cause has the reason and for some files the name.
         return f"{_NO_STATE} ({'; '.join([first, *_CAUSE.findall(str(error))[-1:]])})"
     return f"{_NO_MEMORY} ({first})" if "OutOfMemoryError" in said or "Java heap space" in said else None
 
 
 def _reason_of_machine(error: BaseException) -> str | None:
-    """Return the reason if it is a disk, a right or a process, or None."""
+    """Return the reason if it is a disk, a permission or a process, or None."""
     said, first = words_of(error), first_sentence(error)
     for sign, reason in _REASONS.items():
         if sign in said or sign in str(error):
@@ -231,7 +205,7 @@ def _where(batch_id: int | None) -> str:
 
 
 def _why(error: BaseException) -> str:
-    """What an error says in a line, and the user's own lines below it."""
+    """Return a one-line summary of an error, followed by the user's own lines."""
     if of_spark(error):
         return known_reason(error) or first_sentence(error)
     summary = "".join(TracebackException.from_exception(error, lookup_lines=False).format_exception_only()).strip()

@@ -1,4 +1,4 @@
-"""Tells Spark Connect's client what it would ask the server: the columns of a DataFrame whose columns we chose ourselves."""
+"""Schemas that we chose ourselves, stored for the Spark Connect client so that it need not ask the server."""
 
 from __future__ import annotations
 
@@ -9,12 +9,11 @@ _KEPT = "_cached_schema"
 
 
 def known(df: DataFrame, schema: T.StructType) -> DataFrame:
-    """The DataFrame, whose schema the client need not ask for any more.
+    """Return the DataFrame with its schema stored, so that the client does not ask the server.
 
-    ``mapInArrow`` and ``transformWithState`` ask for the names of the columns, through Spark Connect by a call of the server. In
-    the query functions of Spark's declarative pipelines such calls are refused, and the input may not be there yet. The client
-    keeps a schema that it knows in this attribute, as it does itself of a function's results; classic Spark has none, and asks no
-    server. Where a client has none either, it asks, as it would have.
+    ``mapInArrow`` and ``transformWithState`` need the column names, which takes a server call through Connect. Query functions of
+    Spark's declarative pipelines refuse such calls, and the input may not exist yet. The attribute is the client's own cache for
+    results of functions. A client without it, or classic Spark, works as before.
     """
     if getattr(df, _KEPT, schema) is None:
         setattr(df, _KEPT, schema)

@@ -1,7 +1,7 @@
-"""Markers: small records beside data, in a checkpoint and in a sink's folder, read and written by Spark: so on any file system.
+"""Markers: small records in a checkpoint or a sink's folder. Spark reads and writes them on any file system.
 
-A marker is one line of JSON in a folder of its own, which Spark writes beside and moves into place. Nothing is read that is not
-there: for every path that is missing, Spark would log the stack of an exception.
+A marker is one line of JSON in its own folder, which Spark writes elsewhere and then moves into place. Paths are listed before
+they are read, since Spark logs a stack trace for each missing path.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _FORMAT = "format"
 _CHECKSUM = "crc32"
 _VERSION = 1
 PARTS = "part-*"
-"""The files that Spark writes into a folder, as a pattern."""
+"""The pattern of the files that Spark writes into a folder."""
 
 
 def read_markers(spark: SparkSession, pattern: str, what_to_do: str) -> dict[str, dict[str, Any]]:
-    """The markers in all files that match ``pattern``, by the file's address; empty where there is none.
+    """Return the markers in all files that match ``pattern``, by the file's address; empty if no file matches.
 
     Args:
         spark: the session.
-        pattern: of files, as Spark's readers take it.
-        what_to_do: where a marker cannot be read: the end of the error's text.
+        pattern: a pattern of files for Spark's readers.
+        what_to_do: the end of the message if a marker cannot be read.
 
     Raises:
-        StateDamagedError: a marker is empty, cut off or changed, or cannot be read at all; names the file.
-        StateFormatError: it is of a newer panestream.
+        StateDamagedError: a file's marker is empty, truncated, changed or unreadable.
+        StateFormatError: a newer panestream wrote it.
     """
     addresses = list_files(spark, pattern)
     if not addresses:
@@ -53,7 +53,7 @@ def read_markers(spark: SparkSession, pattern: str, what_to_do: str) -> dict[str
     except Exception as error:
         if not of_spark(error) or of_ended_spark(error):
             raise
-        # Spark's error has the file's name, and a hundred lines of stack: e.g. where the file's own checksum (.crc) is another.
+        # Spark's error has the file's name and a hundred lines of stack, e.g. if the file's own checksum (.crc) differs.
         raise_as(StateDamagedError(f"a marker of {pattern} cannot be read: {what_to_do} ({first_sentence(error)})"), error)
     contents = {_tail(path): content for path, content in files.items()}
     paths = {address: unquote(address) for address in sorted(addresses)}
@@ -61,31 +61,20 @@ def read_markers(spark: SparkSession, pattern: str, what_to_do: str) -> dict[str
 
 
 def write_marker(spark: SparkSession, path: str, marker: Mapping[str, Any]) -> None:
-    """Write a marker into a folder of its own, in place of what was there.
-
-    Raises:
-        EnvironmentNotReadyError: Spark cannot write there.
-    """
+    """Write a marker into its own folder, replacing the old one. Raise EnvironmentNotReadyError if Spark cannot write there."""
     with writing(path, any_reason=True):
         spark.range(1).select(F.lit(_encoded(marker)).alias("value")).coalesce(1).write.mode("overwrite").text(path)
 
 
 def write_new_marker(spark: SparkSession, path: str, folder: Path | None, marker: Mapping[str, Any]) -> None:
-    """Write a marker that is not there yet, without a Spark job if this process sees the folder.
-
-    Args:
-        spark: the session.
-        path: the marker's folder as Spark finds it.
-        folder: the same folder as this process sees it, or None if it does not see it.
-        marker: what it says.
-    """
+    """Write a new marker, without a Spark job if this process sees the marker's folder ``path`` as ``folder``."""
     if folder is not None:
         beside = folder.with_name(f".{folder.name}-{uuid.uuid4().hex}")
         try:
             beside.mkdir(parents=True)
             (beside / f"part-{uuid.uuid4().hex}").write_text(_encoded(marker) + "\n", encoding="utf-8")
             beside.rename(folder)
-        except OSError:  # another user's folder, or a marker is there: Spark says what is wrong
+        except OSError:  # another user's folder, or a marker exists: Spark's error gives the reason
             shutil.rmtree(beside, ignore_errors=True)
         else:
             return
@@ -93,11 +82,11 @@ def write_new_marker(spark: SparkSession, path: str, folder: Path | None, marker
 
 
 def list_files(spark: SparkSession, pattern: str, recursive: bool = False) -> list[str]:
-    """The addresses of all files that match (``%20`` for a blank), without a Spark job."""
+    """Return the addresses of all matching files, without a Spark job. Blanks are encoded as ``%20``."""
     try:
         files = _reader(spark, pattern, "text", recursive)
         if is_connect(spark):
-            # A server logs the stack of what fails in a question as an error. Of what fails in a run it does not.
+            # A server logs the stack trace of a failed analysis request as an error, but not that of a failed run.
             files.limit(0).collect()
         return list(files.inputFiles())
     except AnalysisException as error:
@@ -107,19 +96,19 @@ def list_files(spark: SparkSession, pattern: str, recursive: bool = False) -> li
 
 
 def read_files(spark: SparkSession, pattern: str) -> dict[str, bytes]:
-    """The contents of all files that match, by path, but for empty files and for those of more than 16 MiB."""
+    """Return the contents of all matching files by path, except empty files and files of more than 16 MiB."""
     files = _reader(spark, pattern, "binaryFile").where(f"length <= {1 << 24}").select("path", "content").collect()
     return {row.path: bytes(row.content) for row in files}
 
 
 def _reader(spark: SparkSession, pattern: str, kind: str, recursive: bool = False) -> DataFrame:
-    # Of a single path Spark asks whether a file sink of its own wrote there, and logs a stack trace where nothing is.
+    # For a single path Spark checks whether its own file sink wrote there, and logs a stack trace if the path is missing.
     reader = spark.read.format(kind).option("recursiveFileLookup", str(recursive).lower())
     return reader.load([pattern, pattern])
 
 
 def _tail(path: str) -> str:
-    """Folder and file: the two readers spell the rest in two ways."""
+    """Return folder and file. The two readers spell the rest of the path in different ways."""
     return "/".join(path.split("/")[-2:])
 
 

@@ -1,6 +1,6 @@
-"""How a query runs, as far as its checkpoint is tied to it: whether the clock wakes it, and whether it has signals of its own.
+"""The properties of a query that its checkpoint fixes: whether the clock wakes it, and whether it has signals.
 
-Spark keeps the time mode of a stateful operator and the number of its sources in the checkpoint, and refuses others.
+Spark keeps a stateful operator's time mode and the number of sources in the checkpoint, and refuses any change.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ class Mode:
     """How a query runs.
 
     Attributes:
-        clock: whether Spark's clock wakes it up without new rows. Such a query never ends by itself.
-        signals: whether it has a source of signals (:mod:`panestream.spark.signals`) beside its input.
-        ends: whether it is to end by itself.
-        closes: whether it is to close all windows at its end, which it does by a signal.
+        clock: whether Spark's clock wakes it without new rows. Such a query never ends by itself.
+        signals: whether it reads a source of signals (:mod:`panestream.spark.signals`) in addition to its input.
+        ends: whether it should end by itself.
+        closes: whether it should close all windows at its end, which takes a signal.
     """
 
     clock: bool = False
@@ -36,21 +36,16 @@ class Mode:
 
     @classmethod
     def wanted(cls, plan: WindowPlan, *, ends: bool, closes: bool) -> Mode:
-        """Of a new checkpoint."""
+        """Return the mode for a new checkpoint."""
         return cls(plan.wakes_up, closes or (plan.wakes_up and plan.watermark.closes_after is not None), ends, closes)
 
     def on(self, entry: Mapping[str, Any], plan: WindowPlan, checkpoint: str) -> Mode:
-        """What it comes to on a checkpoint that has micro-batches.
-
-        Args:
-            entry: what the last run left in the checkpoint.
-            plan: the query.
-            checkpoint: the folder.
+        """Return the mode on a checkpoint with micro-batches, given the last run's ``entry``.
 
         Raises:
-            CheckpointError: the checkpoint was begun in another way.
+            CheckpointError: the checkpoint was created in another mode.
         """
-        # Those of earlier versions were woken for windows and triggers of the clock only.
+        # Earlier versions used the clock only for windows and triggers of processing time.
         clock = bool(entry.get("clock", plan.operator.capabilities.uses_processing_time and plan.processing_time is None))
         if self.clock and not clock:
             raise CheckpointError(
@@ -73,7 +68,7 @@ class Mode:
         return Mode(clock, signals, self.ends, self.closes)
 
     def as_json(self) -> dict[str, bool]:
-        """For the checkpoint."""
+        """Return the values to store in the checkpoint."""
         return {"clock": self.clock, "signals": self.signals}
 
 

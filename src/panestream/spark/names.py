@@ -1,4 +1,4 @@
-"""When two names are one column: as the session sees it."""
+"""Comparison of column names by the session's rules."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ from pyspark.sql import SparkSession
 
 @dataclass(frozen=True, slots=True)
 class Names:
-    """How names compare: by default ``k`` and ``K`` are one column, as in Spark's SQL.
+    """The comparison of names. By default ``k`` and ``K`` are the same column, as in Spark's SQL.
 
-    Attributes:
-        case_sensitive: whether they are two: the session's ``spark.sql.caseSensitive``.
+    Set ``case_sensitive`` from the session's ``spark.sql.caseSensitive``.
 
     >>> Names().find("PRICE", ["user", "price"])
     'price'
@@ -25,15 +24,15 @@ class Names:
 
     @classmethod
     def of(cls, spark: SparkSession) -> Names:
-        """As this session has it."""
+        """Return the comparison of this session."""
         return cls(str(spark.conf.get("spark.sql.caseSensitive", "false")).lower() == "true")
 
     def find(self, name: str, known: Iterable[str]) -> str | None:
-        """Which of the known names means the same column; None: none does. For several names, :meth:`finder` looks faster."""
+        """Return the known name of the same column, or None. For several names, :meth:`finder` is faster."""
         return self.finder(known)(name)
 
     def finder(self, known: Iterable[str]) -> Callable[[str], str | None]:
-        """Return :meth:`find` among these names: there may be thousands on both sides."""
+        """Return :meth:`find` for these known names, fast for thousands on both sides."""
         literal: dict[str, str] = {}
         folded: dict[str, str] = {}
         for name in known:
@@ -46,8 +45,9 @@ class Names:
         return find
 
     def doubled(self, names: Sequence[str]) -> tuple[str, str] | None:
-        """The first two names that are one column; None: all differ."""
-        # One look at each: there may be thousands. Of several that are alike the one is told that is so to the letter.
+        """Return the first two names of the same column, or None if all differ."""
+        # One lookup for each, since there may be thousands. An identical name is reported before a name that differs only in
+        # case.
         literal: set[str] = set()
         first: dict[str, str] = {}
         for name in names:
@@ -61,7 +61,7 @@ class Names:
 
 
 def shown(one: str, other: str) -> str:
-    """Two names of one column, for an error.
+    """Return two names of one column as text for an error.
 
     >>> shown("k", "k"), shown("k", "K")
     ("'k'", "'k' and 'K', which are one name here (spark.sql.caseSensitive)")

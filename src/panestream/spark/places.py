@@ -1,4 +1,4 @@
-"""Where outputs lie, compared as places: whether two of them are one, or one lies inside the other. Imports no Spark."""
+"""Places of outputs, compared: whether two are the same or one is inside the other. Does not import Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from urllib.parse import unquote
 from panestream.errors import PanestreamError, SinkError
 
 FilePath = str | os.PathLike[str]
-"""How users write where something is: as text, or as a :class:`pathlib.Path`, which can say local places alone."""
+"""A path as users write it: text or a :class:`pathlib.Path`, which can only represent local paths."""
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*):(.*)", re.DOTALL)
 _GLOB = re.compile(r"([*?\[\]{}\\])")
@@ -20,15 +20,7 @@ _PLAIN = re.compile(r"(?:[A-Za-z][A-Za-z0-9+.-]*:)?/[\w./@:+=-]*", re.ASCII)
 
 
 def path_of(given: object, what: str, error: type[PanestreamError]) -> str:
-    """The path as text.
-
-    Args:
-        given: what the user wrote.
-        what: the beginning of the error's text: what needs it.
-        error: what is raised.
-
-    Raises:
-        PanestreamError: of the class ``error``: it is no path, or none that Spark could take.
+    """Return a path as text, or raise ``error`` if Spark would not accept the value. The message begins with ``what``.
 
     >>> path_of(Path("out") / "late", "a sink needs a folder", SinkError), path_of("s3://bucket/out", "a sink", SinkError)
     ('out/late', 's3://bucket/out')
@@ -46,7 +38,7 @@ def path_of(given: object, what: str, error: type[PanestreamError]) -> str:
 
 
 def file_place(path: str) -> str:
-    """One text for all spellings of a folder's path: the scheme, slashes, ``..`` and links of a local file system.
+    """Normalize a folder's path: the scheme, slashes, ``..`` and links of a local file system.
 
     >>> file_place("file:///data/out/") == file_place("/data//x/../out") == "file:/data/out"
     True
@@ -63,7 +55,7 @@ def file_place(path: str) -> str:
 
 
 def local_folder(uri: str) -> Path | None:
-    """The folder that Spark calls ``uri``; None where it is not on a local file system.
+    """Return the folder of a URI, or None if it is not on a local file system.
 
     >>> local_folder("file:///data/a%20b/out").as_posix(), local_folder("hdfs://host/out")
     ('/data/a b/out', None)
@@ -75,7 +67,7 @@ def local_folder(uri: str) -> Path | None:
 
 
 def escaped(path: str) -> str:
-    r"""The path for Spark's readers, which take ``[``, ``{``, ``*`` and ``?`` for patterns.
+    r"""Escape a path for Spark's readers, which interpret ``[``, ``{``, ``*`` and ``?`` as patterns.
 
     >>> print(escaped("out/[a]"))
     out/\[a\]
@@ -84,7 +76,7 @@ def escaped(path: str) -> str:
 
 
 def is_plain(path: str) -> bool:
-    """Whether an absolute path is its own address: no letter of it is encoded.
+    """Return whether an absolute path is identical to its URI, without any encoded character.
 
     >>> is_plain("s3://bucket/a"), is_plain("/data/a b"), is_plain("data")
     (True, False, False)
@@ -93,14 +85,9 @@ def is_plain(path: str) -> bool:
 
 
 def check_apart(places: Mapping[str, str], checkpoint: str | None = None) -> None:
-    """Refuses two outputs with one place, and a folder inside another where readers of the outer one would find it.
+    """Raise SinkError if two outputs have one place, or if readers of one folder would find the files of another.
 
-    Args:
-        places: by output, what :meth:`Sink.place` says; outputs without a place are left out.
-        checkpoint: the folder of the checkpoint.
-
-    Raises:
-        SinkError: names both and what to do.
+    ``places`` has the result of :meth:`Sink.place` by output, if the output has one.
 
     >>> check_apart({"main": "file:/out", "late": "file:/out/_late"})
     >>> check_apart({"main": "file:/out", "late": "file:/out/late"})  # doctest: +ELLIPSIS
@@ -122,7 +109,7 @@ def check_apart(places: Mapping[str, str], checkpoint: str | None = None) -> Non
 
 
 def is_below(inner: str, outer: str) -> bool:
-    """Whether readers of one folder find the files of another that lies in it. Both are :func:`file_place`'s.
+    """Return whether readers of the outer folder find the files of the inner one. Both are results of :func:`file_place`.
 
     >>> is_below("file:/out/late", "file:/out"), is_below("file:/out/_late", "file:/out"), is_below("file:/out", "file:/out")
     (True, False, False)
@@ -132,7 +119,7 @@ def is_below(inner: str, outer: str) -> bool:
 
 
 def is_hidden(path: str) -> bool:
-    """Whether Spark passes over what lies there, by its name below the folder that is read."""
+    """Return whether Spark ignores a path because of its name below the folder that is read."""
     return path.startswith(("_", "."))
 
 

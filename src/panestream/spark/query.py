@@ -1,4 +1,4 @@
-"""One running query: the operator is computed once per micro-batch, each output goes to its own sink."""
+"""The running query: computes the operator once per micro-batch and delivers each output to its sink."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _LOOK_EVERY = 5.0
-"""Seconds between two looks at the progress of a query on a server."""
+"""Seconds between two checks of a query on a server."""
 
 
 @dataclass(slots=True)
 class SinkWriter:
-    """The function for ``foreachBatch``: computes the operator once, and has its outputs delivered."""
+    """The function for ``foreachBatch``: computes the operator once and has its outputs delivered."""
 
     plan: WindowPlan
     outputs: Outputs
@@ -60,17 +60,17 @@ class SinkWriter:
     notices: Notices | None = None
     failure: list[Exception] = field(default_factory=list)
     sources: Sources | None = None
-    """Where the sources are to begin; None: they went on from somewhere before."""
+    """The start positions of the sources, or None if they already had positions."""
     age: StateAge = field(default_factory=StateAge)
-    """How old the state may be."""
+    """The possible age of the state."""
     has_begun: bool = False
-    """Whether the checkpoint says with which micro-batch the run began."""
+    """True once the first micro-batch of the run is recorded in the checkpoint."""
     has_gap: bool = False
-    """Whether the run had a micro-batch that left the state as it was, and the checkpoint says so."""
+    """True once the checkpoint records that a micro-batch of the run left the state unchanged."""
 
     def __call__(self, operated: DataFrame, batch_id: int) -> None:
-        # Java waits for the answer, and py4j answers for ordinary exceptions only. Where this runs in the user's own process,
-        # who waits for the query finds the error here.
+        # Java waits for the answer, and py4j handles ordinary exceptions only. If this runs in the user's process, the caller of
+        # `await_termination` finds the error in `failure`.
         try:
             self._write(operated, batch_id)
         except Exception as error:
@@ -93,7 +93,7 @@ class SinkWriter:
                 self.age.check(computed.metrics, batch_id)
             self.outputs.deliver(computed.rows, computed.present, batch_id)
             self._note_age(spark, computed.metrics, batch_id)
-            # Not to be committed by a run that holds the checkpoint no more.
+            # A run that lost the checkpoint must not commit.
             self.outputs.check(spark)
         except Exception as error:
             self.outputs.check_after(spark, error)
@@ -109,7 +109,7 @@ class SinkWriter:
             self.notices.look(progress)
 
     def _note_age(self, spark: SparkSession, metrics: Sequence[Mapping[str, Any]], batch_id: int) -> None:
-        """Has the checkpoint say, before the commit, that this run has begun, and whether the state may be older than this."""
+        """Record, before the commit, that this run has started, and whether the state may be older than this micro-batch."""
         if not self.has_begun:
             self.outputs.epoch.write_first(spark, batch_id)
             self.has_begun = True
@@ -121,27 +121,27 @@ class SinkWriter:
 
 @dataclass(frozen=True, repr=False)
 class RunningQuery(Shown):
-    """A started query. Like Spark's ``StreamingQuery`` (which is :attr:`query`), with panestream's errors and counters."""
+    """A started query: Spark's ``StreamingQuery`` (the attribute :attr:`query`) with panestream's errors and counters."""
 
     query: StreamingQuery
     plan: WindowPlan = field(repr=False)
     spark: SparkSession = field(repr=False)
     outputs: Outputs = field(repr=False)
     failure: list[Exception] = field(default_factory=list, repr=False)
-    """What a micro-batch ended in, where it runs in this process."""
+    """The errors of micro-batches that ran in this process."""
     notices: Notices | None = field(default=None, repr=False)
-    """What looks at the progress that the server reports; None where the micro-batches themselves do."""
+    """Checks the progress that a server reports; None if the micro-batches do so themselves."""
     observed_as: str = field(default=OBSERVED, repr=False)
-    """What the counters are called in Spark's progress."""
+    """The name of the counters in Spark's progress."""
     watcher: ProgressWatcher | None = field(default=None, repr=False)
-    """What calls ``on_progress`` where the micro-batches themselves cannot."""
+    """Calls ``on_progress`` if the micro-batches cannot."""
     dropped: DroppedBySpark = field(default_factory=DroppedBySpark, repr=False)
-    """What looks at Spark's own operators when the query has ended: micro-batches do not know of them."""
+    """Checks Spark's own operators after the query has ended, as micro-batches cannot see them."""
     closing: Closing | None = field(default=None, repr=False)
-    """What closes open windows when all that is available has been read; None: they wait for the next run."""
+    """Closes open windows after all available input has been read; None if they wait for the next run."""
 
     def _parts(self) -> Mapping[str, str]:
-        # Of the plan alone: what the query is called, and whether it runs, one would have to ask Spark.
+        # From the plan alone: the query's name and whether it runs would need a call of Spark.
         plan = self.plan
         outputs = listed([f"{one.name} {one.type}" for one in plan.operator.result_schema])
         keys = listed(plan.key_names) or "none"
@@ -153,16 +153,16 @@ class RunningQuery(Shown):
 
     @property
     def recent_progress(self) -> list[BatchProgress]:
-        """What the last micro-batches did, oldest first; also through Spark Connect, and after the end of the query.
+        """The progress of the last micro-batches, oldest first; also through Spark Connect and after the end of the query.
 
-        They come with Spark's own progress, which is there shortly after the sinks have their rows. Spark keeps the last 100
+        Entries come from Spark's own progress, shortly after the sinks have their rows. Spark keeps the last 100
         (``spark.sql.streaming.numRecentProgressUpdates``).
         """
         return [*([] if self.closing is None else self.closing.before), *self._progress()]
 
     @property
     def last_progress(self) -> BatchProgress | None:
-        """What the last micro-batch did, or None if Spark has reported none yet; see :attr:`recent_progress`."""
+        """The progress of the last micro-batch, or None if Spark has not reported any yet; see :attr:`recent_progress`."""
         return next(iter(self.recent_progress[-1:]), None)
 
     def _progress(self) -> list[BatchProgress]:
@@ -170,19 +170,19 @@ class RunningQuery(Shown):
         return [progress for progress in entries if progress is not None]
 
     def await_termination(self, timeout: float | None = None) -> bool:
-        """Waits for the end, at most ``timeout`` seconds; returns whether it has ended.
+        """Wait for the end, at most ``timeout`` seconds, and return whether the query has ended.
 
-        The errors have the one that Spark raised, with its plan and stack, in ``spark_error``.
+        Each of panestream's errors has Spark's original error, with its plan and stack, in ``spark_error``.
 
         Raises:
-            WindowFunctionError: a function of the user's own raised; says where, with the user's traceback.
+            WindowFunctionError: a user function raised. The message has the place and the user's traceback.
             FencedError: another copy of the query was started later on the same checkpoint.
-            SinkError: a sink failed, or a function that is one; says which, of which output, with the user's traceback.
-            CallbackError: ``on_progress`` raised, be it :class:`SystemExit` or :class:`KeyboardInterrupt`.
-            OperatorError: the windows could not be computed for another reason, e.g. want of memory; or Java itself has ended.
-            StateDamagedError: the state, or a log that Spark keeps in the checkpoint, is damaged.
-            PanestreamError: what panestream refused (e.g. a checkpoint of another plan).
-            StreamingQueryException: any other failure (e.g. of the source), as Spark tells it.
+            SinkError: a sink or sink function failed. The message has the sink, its output and the user's traceback.
+            CallbackError: ``on_progress`` raised, possibly :class:`SystemExit` or :class:`KeyboardInterrupt`.
+            OperatorError: the windows could not be computed for another reason, e.g. too little memory, or Java has ended.
+            StateDamagedError: the state, or one of Spark's logs in the checkpoint, is damaged.
+            PanestreamError: panestream refused something, e.g. a checkpoint of another plan.
+            StreamingQueryException: any other failure, e.g. in the source, as Spark reports it.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
@@ -209,7 +209,7 @@ class RunningQuery(Shown):
         raise failed
 
     def stop(self) -> None:
-        """Ends the query after the micro-batch at hand is given up; it goes on from there with the same checkpoint."""
+        """Stop the query and abandon the current micro-batch. A query with the same checkpoint resumes from there."""
         if self.closing is not None:
             self.closing.over = True
         self.query.stop()
@@ -217,7 +217,7 @@ class RunningQuery(Shown):
         self._look()
 
     def _closes(self) -> bool:
-        """Whether a run was begun that closes windows; it is the query from then on."""
+        """Start the next run that closes windows, if one is due; it replaces the query. Return whether it was started."""
         begun = None if self.closing is None else self.closing.after(self._progress())
         if begun is None:
             return False
@@ -246,10 +246,10 @@ class RunningQuery(Shown):
                 self.notices.look(progress)
 
     def _named(self, error: StreamingQueryException) -> Exception:
-        """The error to raise: panestream's own where there is one."""
+        """Return the error to raise: panestream's own if there is one."""
         ours = self.failure[-1] if self.failure else own_error(str(error))
         if ours is None:
-            # Two copies trip over each other's files in Spark's own logs and state, too.
+            # Two copies also conflict in the files of Spark's own logs and state.
             ours = self.outputs.fenced(self.spark) or spark_logs.named(self.spark, self.outputs.epoch.checkpoint, error)
         if ours is None:
             return error
@@ -259,11 +259,7 @@ class RunningQuery(Shown):
 
 
 def _check_name(spark: SparkSession, name: str | None) -> None:
-    """Refuse a name that a running query has, before the new run takes the checkpoint from it.
-
-    Raises:
-        InvalidPlanError: says how to stop the other query.
-    """
+    """Raise InvalidPlanError if a running query has this name, before the new run takes the checkpoint from it."""
     if name is not None and any(query.name == name for query in spark.streams.active):
         raise InvalidPlanError(
             f"a query with name={name!r} is running in this session. Choose another name, or stop that query first: "
@@ -286,10 +282,10 @@ def start(
     own_position: bool = False,
     fire_at_end: bool = False,
 ) -> RunningQuery:
-    """Starts one streaming query that serves all ``sinks``; see ``WindowedResult.start``.
+    """Start one streaming query that serves all ``sinks``; see ``WindowedResult.start``.
 
-    ``operated_over`` gives the operator's output, over rows or over ``data_frames``: the checkpoint says which; and with an
-    ``initial`` state, where it has none yet and is to begin with a savepoint; ``also`` with signals, where it has them.
+    ``operated_over`` returns the operator's output. Its ``data_frames`` comes from the checkpoint. A checkpoint without a state
+    gets ``initial`` from the savepoint, and a query with signals gets ``also``.
     """
     _check_name(spark, name)
     remote = is_connect(spark)
@@ -306,7 +302,7 @@ def start(
         more["also"] = signals.exchanged(spark, checkpoint, plan)
     operated = operated_over(data_frames=outputs.data_frames, initial=initial, rows_of=sources.unread, **more)
     late_kept = plan.late_tag is not None and sinks.keys() >= set(plan.late_tags)
-    # Through Spark Connect the micro-batches run on the server, out of reach: there the query itself looks.
+    # Through Spark Connect the micro-batches run on the server, so the query itself checks the progress.
     notices = Notices.of(plan, kept=late_kept)
     sink_writer = SinkWriter(plan, outputs, late_kept, None if remote else on_progress, None if remote else notices)
     sink_writer.sources = sources if initial is not None else None
@@ -319,7 +315,7 @@ def start(
         writer = writer.queryName(name)
     partitions = plan.groups
     if observed_as != OBSERVED:
-        # An operator before this one shares the query, and with it the number of partitions.
+        # An earlier operator shares the query, so it shares the number of partitions.
         partitions = max(partitions, chosen_partitions(spark) or DEFAULT_GROUPS)
 
     def run() -> tuple[StreamingQuery, ProgressWatcher | None]:

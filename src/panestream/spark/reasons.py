@@ -1,4 +1,4 @@
-"""Errors in few words: those of Spark, and ours on their way out of a worker. Spark's classes are not asked for."""
+"""Short texts of Spark's errors, and of our errors that leave a worker. Does not import Spark's classes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from panestream.errors import PanestreamError
 
 
 def of_spark(error: BaseException) -> bool:
-    """Whether Spark raised it."""
+    """Return whether Spark raised it."""
     return any(cls.__module__.split(".")[0] in ("pyspark", "py4j", "grpc") for cls in type(error).__mro__)
 
 
 def java_is_gone(error: BaseException) -> bool:
-    """Whether nobody answers any more where Java was."""
-    # Of py4j's errors those without an answer from Java; where only Connect's client is installed, there is no py4j to ask.
+    """Return whether the Java process no longer answers."""
+    # Among py4j's errors, those without an answer from Java. Compared by name, as an installation with only Connect lacks py4j.
     names = {cls.__name__ for cls in type(error).__mro__}
     return isinstance(error, (ConnectionError, EOFError)) or bool(names & {"Py4JNetworkError"})
 
@@ -29,13 +29,13 @@ _ENDED = re.compile(
 
 
 def of_ended_spark(error: BaseException) -> bool:
-    """Whether Spark failed because it was stopped or killed meanwhile: then what it was to read may be as good as ever."""
+    """Return whether Spark failed because it was stopped or killed. Then its input may be undamaged."""
     return java_is_gone(error) or _ENDED.search(words_of(error)) is not None
 
 
 def words_of(error: BaseException) -> str:
-    """All that an error of Spark's says."""
-    # What PySpark did not translate into an error of its own begins with py4j's words; Java knows better.
+    """Return the whole text of one of Spark's errors."""
+    # An error that PySpark did not translate begins with py4j's text; Java's message is better.
     java = getattr(error, "java_exception", None)
     return str(error) if java is None else str(java.getMessage())
 
@@ -44,11 +44,11 @@ _WRAPPING = re.compile(
     r"\A(?:\[STREAM_FAILED\] Query \[id = [^]]*\] terminated with exception: )?"
     r"(?:Job aborted due to stage failure: .*? most recent failure: Lost task \S+ in stage \S+ \(TID \d+\) \(.*?\): )?"
 )
-"""What Spark says before the cause: numbers of the query and of the task."""
+"""Spark's text before the cause: numbers of the query and of the task."""
 
 
 def first_sentence(error: BaseException) -> str:
-    """What an error of Spark's says, without its plan and stack; what a Python worker said, where one failed."""
+    """Return the text of one of Spark's errors without plan and stack, or that of the Python worker that failed."""
     words = words_of(error)
     lines = [line.strip() for line in _WRAPPING.sub("", words).splitlines()]
     raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception): ", line)]
@@ -60,10 +60,10 @@ def first_sentence(error: BaseException) -> str:
 
 @contextmanager
 def in_few_words() -> Iterator[None]:
-    """For what runs in Spark's workers: an error of panestream's leaves it as its text alone.
+    """Reduce panestream's errors in the block, which runs in a Spark worker, to their text.
 
-    Spark quotes the whole traceback of a worker, causes included. Our text has the user's own lines; what led there inside of
-    panestream helps nobody.
+    Spark quotes a worker's whole traceback, with causes. Our text has the user's own lines, and the frames inside panestream
+    would not help.
     """
     from panestream.windowing.failures import BAR, WindowFunctionError, in_instants, users_lines
 
@@ -75,7 +75,7 @@ def in_few_words() -> Iterator[None]:
         error.args = tuple(in_instants(part) if isinstance(part, str) else part for part in error.args)
         raise error.with_traceback(None) from None
     except (SystemExit, GeneratorExit) as error:
-        # Of what is no ordinary exception Spark's text has no line that could be found again.
+        # Spark's text of an extraordinary exception lacks a line by which it could be recognised.
         raised = "".join(format_exception_only(error)).strip()
         lines = [f"a function in the windows raised {raised}", *(BAR + line for line in users_lines(error))]
         raise WindowFunctionError("\n".join(lines)) from None

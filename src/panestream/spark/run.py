@@ -1,13 +1,13 @@
-"""Which run of a streaming query a task works for."""
+"""The run of a streaming query that a task works for."""
 
 from __future__ import annotations
 
 
 def run_id() -> str:
-    """Which run of a streaming query this task works for, as Spark says; empty where it does not.
+    """Return the id of the streaming query's run that this task works for, or an empty string if Spark does not have it.
 
-    Spark makes the run's id the group of all jobs of a streaming query: so every way to start one tells it, Connect's too. In
-    ``foreachBatch`` through Connect the jobs are of another session, which does not know.
+    Spark makes the run's id the job group of a streaming query, so it is set for every way to start one, also Connect's. In
+    ``foreachBatch`` through Connect, jobs belong to another session and lack it.
     """
     from pyspark import TaskContext
 

@@ -1,4 +1,4 @@
-"""Whether user functions can be sent to Spark's workers; if not, the error names the function and the variable."""
+"""Check that user functions can be sent to Spark's workers; the error names the function and the variable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _OURS = ("panestream.", "builtins", "functools", "collections")
 
 
 class Unsendable(NamedTuple):
-    """A value that cannot be pickled: the function or object that holds it, how it does, and the value."""
+    """A value that cannot be pickled: its owner (a function or object), how the owner holds it, and the value."""
 
     owner: str
     holds: str
@@ -23,11 +23,7 @@ class Unsendable(NamedTuple):
 
 
 def check_sendable(recipe: object) -> None:
-    """Refuse a recipe that cannot be pickled. PySpark would print a stack, and would not name the function or the variable.
-
-    Raises:
-        InvalidPlanError: names both.
-    """
+    """Raise InvalidPlanError, with function and variable, if a recipe cannot be pickled. PySpark would only print a stack."""
     error = _refusal(recipe)
     if error is None:
         return
@@ -67,7 +63,7 @@ def _first_unsendable(value: object, found: Unsendable, seen: set[int]) -> Unsen
 
 
 def _owner(value: object) -> str | None:
-    """How the error calls a user function or object; None for panestream's own and for containers."""
+    """Return how the error names a user function or object, or None for panestream's own and for containers."""
     if isinstance(value, FunctionType):
         code = value.__code__
         return f"the function {value.__qualname__!r} ({code.co_filename}, line {code.co_firstlineno})"
@@ -78,13 +74,13 @@ def _owner(value: object) -> str | None:
 
 
 def _is_users(value: object) -> bool:
-    """Whether a user wrote the parts of a value: those of a library's objects would tell a user nothing."""
+    """Return whether a user wrote the parts of a value. Parts of a library's objects would not help a user."""
     kinds = (FunctionType, MethodType, partial, Mapping, list, tuple, set, frozenset, type)
     return isinstance(value, kinds) or type(value).__module__ == "__main__"
 
 
 def _parts(value: object) -> Iterator[tuple[str, Any]]:
-    """What is pickled with a value, with the name that the user gave it."""
+    """Yield the parts that are pickled with a value, by the user's names."""
     if isinstance(value, FunctionType):
         yield from zip(value.__code__.co_freevars, (_content(cell) for cell in value.__closure__ or ()), strict=True)
         yield from ((name, value.__globals__[name]) for name in _names(value.__code__) if name in value.__globals__)
@@ -114,7 +110,7 @@ def _content(cell: Any) -> object:
 
 
 def _names(code: CodeType) -> Iterator[str]:
-    """The global names in a function and in the functions inside it."""
+    """Yield the global names in a function and in the functions inside it."""
     yield from code.co_names
     for inner in code.co_consts:
         if isinstance(inner, CodeType):

@@ -1,4 +1,4 @@
-"""What panestream needs of a Spark session: versions, settings, the number of cores."""
+"""Requirements of panestream on a Spark session: versions, settings, number of cores."""
 
 from __future__ import annotations
 
@@ -22,47 +22,48 @@ ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 ARROW_BYTES = "spark.sql.execution.arrow.maxBytesPerBatch"
 
 TRACEBACK = "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled"
-"""Without PySpark's own frames, in the errors of Python functions."""
+"""Leaves PySpark's own frames out of the errors of Python functions."""
 
 STREAM_SETTINGS: Mapping[str, str] = {
     STATE_STORE: ROCKSDB,
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
     # Counting RocksDB's keys makes every put read first.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
-    # A limit of bytes is asked after every single row, which takes longer than writing the row: a low limit of rows bounds the
+    # Spark checks a limit in bytes after every row, which takes longer than writing the row. A low limit of rows bounds the
     # memory as well (decision 0053).
     ARROW_ROWS: "1000",
     ARROW_BYTES: str(2**31 - 1),
 }
-"""What a stream of panestream's should run with; ``result.start()`` sets it for its query. Where the session was given a limit of
-Arrow by its user, both stay as they are."""
+"""Settings that ``result.start()`` applies to its query. If the user set one of the Arrow limits, both stay."""
 
 SOCKETS = "spark.python.unix.domain.socket.enabled"
 BIRTH_SETTINGS: Mapping[str, str] = {
-    # Over TCP between two processes of one machine small messages wait: in every micro-batch of every key group (decision 0162).
+    # Over TCP between two processes on one machine, small messages wait in every micro-batch of every key group (decision 0162).
     SOCKETS: "true",
 }
-"""What a session should be born with, as it cannot be set later; ``build_session`` sets it. Spark before 4.1 ignores it."""
+"""Settings that ``build_session`` applies, since they cannot change later. Spark before 4.1 ignores them."""
 _SOCKETS_SINCE = (4, 1)
 _WITH_DEFAULT = {PARTITIONS, STATE_STORE, ARROW_ROWS, ARROW_BYTES}
-"""Settings of which every Spark has a value, also where nobody set one."""
+"""Settings that have a value in every Spark, even if nobody set them."""
 
 FILE_MANAGER = "spark.sql.streaming.checkpointFileManagerClass"
 LOCAL_FILES: Mapping[str, str] = {
-    # Spark's default starts three processes for each file that it makes on a local file system (decision 0162).
+    # Spark's default starts three processes for each file that it creates on a local file system (decision 0162).
     FILE_MANAGER: "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager",
 }
-"""What a stream with its checkpoint on a local file system should run with besides; ``result.start()`` sets it for its query."""
+"""Settings that ``result.start()`` adds if the checkpoint is on a local file system."""
 
 DEFAULT_GROUPS = 4
-"""Key groups of a stream where nobody chose a number: the same on every machine, since a checkpoint keeps it for good. Each costs
-some time of a core in each micro-batch, and is the work of one task at a time (decision 0076)."""
+"""The default number of key groups, the same on every machine, since a checkpoint keeps it.
+
+Each key group takes some core time in each micro-batch and is processed by one task at a time (decision 0076).
+"""
 
 LOCAL = "local[*, 4]"
 """All cores, four attempts for each task."""
 
 UNSET_PARTITIONS = 200
-"""Spark's default number of shuffle partitions: not anybody's choice."""
+"""Spark's default number of shuffle partitions, taken to mean that nobody chose a number."""
 
 
 def build_session(
@@ -72,25 +73,28 @@ def build_session(
     *,
     log: str | os.PathLike[str] | None = None,
 ) -> SparkSession:
-    """A local session with what panestream needs; ``settings`` win.
+    """Build a local Spark session with the settings that panestream needs. Entries of ``settings`` take precedence.
 
     Args:
         app_name: shown in Spark's UI.
         settings: Spark settings.
-        master: e.g. ``"local[2]"``; None: what ``settings``, spark-submit, spark-defaults or ``MASTER`` say, else
-            ``local[*, 4]``: all cores, and a task that fails is tried again, four times in all, as on a cluster. (Spark's
-            ``local[2]`` and ``local[*]`` try once: a failure of one task fails the query. Write ``local[2, 4]``.)
-        log: a file to which goes what Spark and its workers write to the error output, such as in a notebook, where it would
-            stand between the results. Only where this starts Java: where it runs already, that writes where it wrote before.
+        master: e.g. ``"local[2, 4]"``. If None, the value comes from ``settings``, spark-submit, spark-defaults or ``MASTER``. If
+            none of them has one, it is ``local[*, 4]``: all cores, and four attempts for each task, as on a cluster. With Spark's
+            ``local[2]`` and ``local[*]`` one failed task fails the query.
+        log: a file for the error output of Spark and its workers, for example to keep it out of a notebook. It has an effect only
+            if this call starts Java; a running Java process keeps its error output.
+
+    Returns:
+        The new session, or the active one with these settings applied.
 
     Raises:
-        EnvironmentNotReadyError: Java is missing or ended while it started, or Spark is of a version that does not work.
+        EnvironmentNotReadyError: Java is missing or ended during the start, or the Spark version is not supported.
         OSError: the file cannot be written.
     """
     if log is not None:
         with errors_into(os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)):
             return build_session(app_name, settings, master)
-    # Without this Spark's workers take whatever python3 is on the PATH.
+    # By default Spark's workers use the first python3 on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     ours = {"spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false", TRACEBACK: "true"}
@@ -112,7 +116,7 @@ def build_session(
 
 @contextmanager
 def errors_into(handle: int) -> Iterator[None]:
-    """Whatever is started meanwhile writes its error output to the open file ``handle``, for good; this process does not."""
+    """Redirect the error output of processes that start in this block to the open file ``handle``. This process is unaffected."""
     sys.stderr.flush()
     ours = os.dup(2)
     os.dup2(handle, 2)
@@ -125,7 +129,7 @@ def errors_into(handle: int) -> Iterator[None]:
 
 
 def _why_no_java(settings: Mapping[str, str]) -> str:
-    """What to do where Spark's Java process did not come up: PySpark has one error for whatever the reason was."""
+    """Explain why Spark's Java process did not start: PySpark raises the same error for every reason."""
     home = os.environ.get("JAVA_HOME")
     if shutil.which("java", path=f"{home}/bin" if home else None) is None:
         return (
@@ -144,10 +148,7 @@ def _why_no_java(settings: Mapping[str, str]) -> str:
 
 @contextmanager
 def _local_by_default(settings: Mapping[str, str]) -> Iterator[None]:
-    """While Spark starts, ``MASTER`` says :data:`LOCAL`: the last thing that Spark asks, after spark-submit and spark-defaults.
-
-    A master that is set on the builder would win over both. With Spark Connect there is none to say.
-    """
+    """Set ``MASTER`` to :data:`LOCAL` while Spark starts. Spark reads it after the builder, spark-submit and spark-defaults."""
     if "MASTER" in os.environ or "SPARK_REMOTE" in os.environ or "spark.remote" in settings:
         yield
         return
@@ -159,54 +160,46 @@ def _local_by_default(settings: Mapping[str, str]) -> Iterator[None]:
 
 
 def check_version(spark: SparkSession) -> None:
-    """Refuses a Spark without ``transformWithState`` for Python.
-
-    Raises:
-        EnvironmentNotReadyError: Spark is older than 4.0.
-    """
+    """Raise EnvironmentNotReadyError if Spark is older than 4.0 and so lacks ``transformWithState`` for Python."""
     if version(spark) < (4, 0):
         raise EnvironmentNotReadyError(f"panestream needs Spark 4.0 or later, this session runs {spark.version}")
 
 
 def version(spark: SparkSession) -> tuple[int, int]:
-    """Which line of Spark the session runs, e.g. ``(4, 1)``."""
+    """Return the version of the session's Spark, e.g. ``(4, 1)``."""
     major, minor = spark.version.split(".")[:2]
     return int(major), int(minor)
 
 
 def is_connect(spark: SparkSession) -> bool:
-    """Whether the session is a client of Spark Connect: then `foreachBatch` runs on the server, out of reach of this process."""
+    """Return whether the session is a Spark Connect client. Its ``foreachBatch`` runs on the server, not in this process."""
     return type(spark).__module__.startswith("pyspark.sql.connect")
 
 
 def numbers_micro_batches(spark: SparkSession) -> bool:
-    """Whether Spark tells the tasks of ``foreachBatch`` the number of their micro-batch.
+    """Return whether tasks in ``foreachBatch`` can read the number of their micro-batch.
 
-    Through Connect it does not, nor with ``PYSPARK_PIN_THREAD=false``, where Python's calls arrive in another thread of Java.
+    They cannot through Connect, nor with ``PYSPARK_PIN_THREAD=false``, as Python's calls then arrive in another Java thread.
     """
     return not is_connect(spark) and os.environ.get("PYSPARK_PIN_THREAD", "true").lower() == "true"
 
 
 def has_local_executors(spark: SparkSession) -> bool:
-    """Whether executors run on the driver's machine."""
+    """Return whether executors run on the driver's machine."""
     return (spark.conf.get("spark.master", "") or "").partition("[")[0] == "local"
 
 
 def default_parallelism(spark: SparkSession) -> int:
-    """How many tasks run at a time, asked in a way that Spark Connect answers too: into how many parts ``range`` would be cut.
-
-    From its plan: nothing is run for it. EXPLAIN is a command, whose answer is there without a job.
-    """
+    """Return the number of concurrent tasks: the splits in a plan of ``range``. EXPLAIN works through Connect, without a job."""
     row = spark.sql("EXPLAIN SELECT id FROM range(65536)").first()
     found = re.search(r"splits=(?:Some\()?(\d+)", str(row[0]) if row is not None else "")
     return int(found[1]) if found else DEFAULT_GROUPS
 
 
 def known_cores(spark: SparkSession) -> int | None:
-    """How many tasks the session runs at a time, for as long as it lives; None: nobody knows, or the number may grow.
+    """Return how many tasks the session can ever run concurrently, or None if that is unknown or may grow.
 
-    On one machine Spark has all its cores from the start. On a cluster executors may come later, so what it runs now says
-    nothing: only a fixed number of executors does.
+    A cluster may add executors later, so it needs a fixed number of executors for an answer.
     """
 
     def setting(name: str) -> str:
@@ -222,13 +215,13 @@ def known_cores(spark: SparkSession) -> int | None:
 
 
 def chosen_partitions(spark: SparkSession) -> int | None:
-    """The number of shuffle partitions if somebody chose one; None where it is Spark's default."""
+    """Return the number of shuffle partitions, or None if it is Spark's default."""
     number = int(spark.conf.get(PARTITIONS, str(UNSET_PARTITIONS)) or UNSET_PARTITIONS)
     return None if number == UNSET_PARTITIONS else number
 
 
 def slow_settings(spark: SparkSession, groups: int) -> list[str]:
-    """Lines to set before a query of so many key groups is built from ``.main``; none where the session has what it needs."""
+    """Return the lines to run before building a query with ``groups`` key groups from ``.main``; empty if all settings fit."""
     wanted = settings_for(spark, groups)
     differ = [name for name, value in wanted.items() if _says(spark, name, value) is False]
     names = sorted(differ, key=lambda name: name != PARTITIONS)
@@ -236,7 +229,7 @@ def slow_settings(spark: SparkSession, groups: int) -> list[str]:
 
 
 def missed_at_birth(spark: SparkSession) -> str | None:
-    """What the session should have been started with and was not, what that costs, and where to set it; None: nothing."""
+    """Describe a setting that the session was not created with, its cost and where to set it, or return None."""
     if version(spark) < _SOCKETS_SINCE or _says(spark, SOCKETS, BIRTH_SETTINGS[SOCKETS]) is not False:
         return None
     return (
@@ -247,9 +240,9 @@ def missed_at_birth(spark: SparkSession) -> str | None:
 
 
 def _says(spark: SparkSession, name: str, value: str) -> bool | None:
-    """Whether the session has this value, set or by Spark's own default; None: the platform does not tell."""
+    """Return whether a setting has this value, set or by default. None if the platform does not allow reading it."""
     try:
-        # Asked without a default for what Spark has none of, a server of Spark Connect writes an error into its log.
+        # Without a default value for a setting that Spark does not define, a Spark Connect server logs an error.
         found = spark.conf.get(name) if name in _WITH_DEFAULT else spark.conf.get(name, None)
     except PySparkException:
         return None
@@ -257,30 +250,24 @@ def _says(spark: SparkSession, name: str, value: str) -> bool | None:
 
 
 def settings_for(spark: SparkSession, groups: int, *, local_files: bool = False) -> dict[str, str]:
-    """What a query of so many key groups is to run with in this session.
-
-    Args:
-        spark: the session.
-        groups: the number of key groups.
-        local_files: whether its checkpoint lies on a local file system.
-    """
+    """Return the settings for a query in this session. ``local_files``: its checkpoint is on a local file system."""
     limits = {ARROW_ROWS, ARROW_BYTES}
-    # One of them alone may bound nothing: with a limit of the user's own both are as the user has them.
+    # One limit alone may not bound anything. If the user set one, leave both.
     kept = limits if any(_is_set(spark, name) for name in limits) else set()
     found = {name: value for name, value in STREAM_SETTINGS.items() if name not in kept} | {PARTITIONS: str(groups)}
-    # Spark 4.3 is where it was looked at.
+    # The class name was verified for Spark 4.3 only.
     known = local_files and version(spark) >= (4, 3) and not spark.conf.get(FILE_MANAGER, "")
     return {**found, **LOCAL_FILES} if known else found
 
 
 def _is_set(spark: SparkSession, name: str) -> bool:
-    """Whether somebody set it. (Of what nobody set Spark gives whatever it is offered; to list all that is set takes it long.)"""
+    """Return whether anyone set it. For an unset name Spark returns the default it is given; listing all settings is slow."""
     return {spark.conf.get(name, offered) for offered in ("1", "2")} != {"1", "2"}
 
 
 @contextmanager
 def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterator[None]:
-    """Sets settings and puts the old values back: a streaming query keeps a copy of what holds when it starts."""
+    """Apply settings within the block. A streaming query keeps a copy of the settings at its start."""
     before = {name: spark.conf.get(name, None) for name in settings}
     for name, value in settings.items():
         spark.conf.set(name, value)

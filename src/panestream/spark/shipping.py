@@ -1,4 +1,4 @@
-"""Brings panestream to executors on which it is not installed."""
+"""Delivery of panestream to executors on which it is not installed."""
 
 from __future__ import annotations
 
@@ -10,21 +10,16 @@ from pyspark.sql import SparkSession
 
 
 def ship(spark: SparkSession) -> None:
-    """Sends the package to the executors (classic Spark and Spark Connect); call it once, before the first query.
+    """Send the package to the executors. Call it once, before the first query, in classic Spark or through Spark Connect.
 
-    The executors need Python with pyarrow, numpy and protobuf; panestream itself is pure Python and travels as a zip file. With
-    ``spark-submit`` the same is ``--py-files panestream.zip``.
+    The executors need Python with pyarrow, numpy and protobuf. Panestream is pure Python and travels as a zip file. The
+    equivalent with ``spark-submit`` is ``--py-files panestream.zip``.
     """
     ship_module(spark, Path(__file__).resolve().parents[1])
 
 
 def ship_module(spark: SparkSession, home: Path) -> None:
-    """Sends a module to the executors, from which functions come that run there.
-
-    Args:
-        spark: the session.
-        home: the module's file, or the folder of a package, which travels as a zip file of its Python files.
-    """
+    """Send a module of functions to the executors: a file, or a package's folder as a zip file of its Python files."""
     if home.is_file():
         spark.addArtifacts(str(home), pyfile=True)
         return

@@ -1,9 +1,8 @@
-"""Signals: what panestream itself has to say to a running query, as a source beside its input.
+"""Signals: panestream's own messages to a running query, as a source in addition to its input.
 
-A signal is a file in the checkpoint with one word. Spark reads such files as it reads any stream of files: each once, and what
-follows from it is in the state exactly once, whatever breaks off. Two are needed. A query that the clock wakes is not woken after
-a start before it had a micro-batch, and Spark runs none without something new: ``begin`` is that. And where a query has read all
-there is, ``end`` tells the key groups so.
+A signal is a file in the checkpoint with one word. Spark reads it like any stream of files, so its effect on the state is exactly
+once, even after a failure. ``begin`` starts a micro-batch: Spark runs none without new input, and the clock cannot wake a query
+before its first one after a start. ``end`` informs the key groups that the query has read all input.
 """
 
 from __future__ import annotations
@@ -30,32 +29,29 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 FOLDER = "panestream/signals"
-"""Where they lie in the checkpoint."""
+"""The folder of signals in the checkpoint."""
 BEGIN_WORD, END_WORD = "begin", "end"
 
 
 def send(spark: SparkSession, checkpoint: str, word: str) -> None:
-    """Leaves a signal, which the query reads with its next micro-batch."""
+    """Write a signal, which the query reads with its next micro-batch."""
     folder = _folder(checkpoint)
     with writing(folder, any_reason=True):
         spark.range(1).select(F.lit(word).alias("value")).coalesce(1).write.mode("append").text(folder)
 
 
 def prepare(spark: SparkSession, checkpoint: str, *, wake: bool) -> None:
-    """What must be there before the query starts: Spark reads no folder in which nothing lies.
+    """Ensure that the folder has a file before the query starts, since Spark refuses to read an empty folder.
 
-    Args:
-        spark: the session.
-        checkpoint: the folder.
-        wake: whether the query is to have a micro-batch though no row comes.
+    With ``wake``, the query gets a micro-batch even without new rows.
     """
     if wake or not list_files(spark, f"{escaped(checkpoint.rstrip('/'))}/{FOLDER}/part-*"):
         send(spark, checkpoint, BEGIN_WORD)
 
 
 def exchanged(spark: SparkSession, checkpoint: str, plan: WindowPlan) -> DataFrame:
-    """The signals as rows of the exchange, a stream."""
-    # What was read is deleted: nobody needs it again, and the folder would grow with every start.
+    """Return the signals as a stream of exchange rows."""
+    # Files are deleted after reading: they are not needed again, and the folder would grow with every start.
     reader = spark.readStream.option("cleanSource", "delete").option("pathGlobFilter", "part-*")
     with without_pandas():
         return reader.text(_folder(escaped(checkpoint))).mapInArrow(PackSignals(plan).__call__, EXCHANGE_SCHEMA)
@@ -67,14 +63,14 @@ def _folder(checkpoint: str) -> str:
 
 @dataclass(slots=True)
 class PackSignals:
-    """The function for ``mapInArrow``: the word ``end`` goes to every key group, ``begin`` to none."""
+    """The function for ``mapInArrow``: sends the word ``end`` to every key group. The word ``begin`` is not sent on."""
 
     plan: WindowPlan
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         remember_archives()
         words = {word for batch in batches for word in batch.column(0).to_pylist()}
-        # Below those of rows, whose partitions are numbered from 0.
+        # Lower than the origins of rows, whose partitions are numbered from 0.
         origin, sequence = -1 - partition_id(), 0
         for value in group_values(self.plan.groups) if END_WORD in words else ():
             for part in cut(payload.encode(pa.table({}), {"kind": END}), origin, sequence):

@@ -1,4 +1,4 @@
-"""Damage to the logs that Spark keeps in a checkpoint. Spark's own errors rarely name the file, and never a way out."""
+"""Damage to Spark's logs in a checkpoint. Spark's own errors rarely name the file and never suggest a remedy."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ WAY_OUT = (
 
 @contextmanager
 def explained(spark: SparkSession, checkpoint: str) -> Iterator[None]:
-    """Raise panestream's error for what Spark raises within, if the reason is known.
+    """Raise Spark's errors in the block as panestream's, if the reason is known.
 
     Raises:
-        OperatorError: Spark may not write, or lacks room or memory.
+        OperatorError: Spark may not write, or lacks space or memory.
         StateDamagedError: a log in the checkpoint is damaged.
     """
     try:
@@ -47,13 +47,7 @@ def explained(spark: SparkSession, checkpoint: str) -> Iterator[None]:
 
 
 def named(spark: SparkSession, checkpoint: str, error: BaseException) -> PanestreamError | None:
-    """Return the error that says why Spark failed outside of the windows and sinks, or None if the reason is not known.
-
-    Args:
-        spark: the session.
-        checkpoint: the checkpoint of the query.
-        error: what Spark raised.
-    """
+    """Return the error that explains a failure of Spark outside of windows and sinks, or None if the reason is not known."""
     if not of_spark(error) or of_ended_spark(error):
         return None
     reason = known_reason(error)
@@ -64,7 +58,7 @@ def named(spark: SparkSession, checkpoint: str, error: BaseException) -> Panestr
     except Exception as other:
         if not of_spark(other):
             raise
-        return None  # it cannot be looked at: the first error says more
+        return None  # the logs cannot be read: the first error says more
     if damage is None:
         return None
     said = first_sentence(error)
@@ -72,7 +66,7 @@ def named(spark: SparkSession, checkpoint: str, error: BaseException) -> Panestr
 
 
 def damage_of_logs(spark: SparkSession, checkpoint: str) -> str | None:
-    """Return what is damaged in Spark's logs of a checkpoint, or None if they look whole."""
+    """Return a description of the damage in Spark's logs of a checkpoint, or None if they look intact."""
     pattern = f"{escaped(checkpoint.rstrip('/'))}/{_LOGS}"
     names = {match[1] for address in list_files(spark, pattern) if (match := _FILE.search(unquote(address)))}
     gone = missing_log(names)
@@ -85,7 +79,7 @@ def damage_of_logs(spark: SparkSession, checkpoint: str) -> str | None:
             raise
         return f"{file[1]} was changed, its checksum (.crc) is another"
     texts = {match[1]: content for path, content in files.items() if (match := _FILE.search(path))}
-    # A compacted log may be too large to be read here.
+    # A compacted log may be too large to read here.
     read = sorted((name for name in names if name in texts or not name.endswith(".compact")), key=_newest_first)
     cut = (f"{name} {fault}" for name in read if (fault := _fault(name, texts.get(name, b""))))
     return next(cut, gone) or _missing_source(names, texts)
@@ -110,7 +104,7 @@ def missing_log(names: set[str]) -> str | None:
         return "commits is gone"
     if max(committed, default=-1) < last - 1:
         return f"commits/{last - 1} is gone"
-    # Spark begins with the last micro-batch that it planned, and with the end of the one before.
+    # Spark starts with the last planned micro-batch, and with the end of the one before.
     lost = next((number for number in (last, last - 1) if number >= min(planned) and number not in planned), None)
     if lost is not None:
         return f"offsets/{lost} is gone"
@@ -139,7 +133,7 @@ def _fault(name: str, content: bytes) -> str | None:
 
 
 def _is_whole(line: str) -> bool:
-    """Whether a line that begins as JSON ends as JSON. Sources may write other lines."""
+    """Return whether a line that begins as JSON ends as JSON. Sources may write other lines."""
     if not line.startswith("{"):
         return True
     try:
@@ -150,14 +144,14 @@ def _is_whole(line: str) -> bool:
 
 
 def _missing_source(names: set[str], texts: Mapping[str, bytes]) -> str | None:
-    """Return which entry of a file source's log is gone that the last planned micro-batch needs, or None."""
+    """Return the missing entry of a file source's log that the last planned micro-batch needs, or None."""
     offsets = texts.get(f"offsets/{max(_numbers(names, 'offsets'), default=-1)}", b"")
     ends = re.findall(rb'^\{"logOffset":(\d+)\}$', offsets, re.MULTILINE)
     logs = {name.split("/")[1] for name in names if name.startswith("sources/")}
     if ends and not logs:
         return "sources is gone"
     if len(ends) != 1 or len(logs) != 1:
-        return None  # which log is of which source is not certain
+        return None  # it is uncertain which log belongs to which source
     (log,) = logs
     there = {name.rpartition("/")[2] for name in names if name.startswith("sources/")}
     compacted = max((int(name.removesuffix(".compact")) for name in there if name.endswith(".compact")), default=-1)

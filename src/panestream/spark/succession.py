@@ -1,8 +1,7 @@
-"""A query that starts from a savepoint succeeds another: it goes on in the same places, as if it were that one.
+"""Succession: a query that starts from a savepoint continues another query in the same places.
 
-Spark numbers its micro-batches from 0 again, and it has an identity of its own. What sinks call a micro-batch goes on from the
-savepoint's, so that nothing of the old query is replaced, and what that one left of a micro-batch that it never committed is. The
-old one is told in its own checkpoint that it holds its places no more.
+Spark numbers the new query's micro-batches from 0 again. Sinks continue the old numbers from the savepoint, so they replace only
+what the old query left of an uncommitted micro-batch. An entry in the old query's checkpoint stops the old query.
 """
 
 from __future__ import annotations
@@ -21,20 +20,20 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SUCCESSOR = "successor"
-"""In an entry of the old checkpoint: the new one."""
+"""The key of the new checkpoint in an entry of the old one."""
 _JOINT = "+"
 
 
 @dataclass(frozen=True)
 class Succession:
-    """What a query has from those before it; rests in the savepoint and in each entry of the new checkpoint.
+    """The inheritance from earlier queries, stored in the savepoint and in each entry of the new checkpoint.
 
     Attributes:
-        queries: their identities, of the first one first.
-        first: what sinks call micro-batch 0.
-        places: of their outputs, to which they had micro-batches committed.
-        checkpoint: where that of the last of them was.
-        batch_id: after which micro-batch of it the savepoint was taken.
+        queries: the identities of the earlier queries, the first one first.
+        first: the number that sinks use for micro-batch 0.
+        places: the places of outputs that received committed micro-batches.
+        checkpoint: the checkpoint of the last earlier query.
+        batch_id: the micro-batch of that query after which the savepoint was taken.
     """
 
     queries: tuple[str, ...]
@@ -45,25 +44,25 @@ class Succession:
 
     @property
     def root(self) -> str:
-        """The identity of the first query of all: identities of those that follow begin with it."""
+        """The identity of the first query. The identities of its successors begin with it."""
         return root_of(self.queries[0])
 
     def new_identity(self) -> str:
-        """For a query that succeeds these."""
+        """Return an identity for a query that succeeds these."""
         return f"{self.root}{_JOINT}{uuid.uuid4().hex}"
 
     def as_saved(self) -> dict[str, Any]:
-        """As it rests in savepoints and entries."""
+        """Return the form in savepoints and entries."""
         return asdict(self)
 
 
 def root_of(query: str) -> str:
-    """The first query of those that succeeded each other, which this one is of."""
+    """Return the identity of the first query in the line of succession of this one."""
     return query.split(_JOINT, 1)[0]
 
 
 def is_of(writer: str, lineage: str) -> bool:
-    """Whether a writer, a query and its output as one text, is of those that succeed each other.
+    """Return whether a writer (query and output as one text) belongs to a line of succession.
 
     >>> [is_of(each, "q/main") for each in ("q/main", "q+17/main", "q/late", "other/main")]
     [True, True, False, False]
@@ -73,7 +72,7 @@ def is_of(writer: str, lineage: str) -> bool:
 
 
 def of_saved(saved: Mapping[str, Any] | None) -> Succession | None:
-    """What :meth:`Succession.as_saved` gave; None where a query began by itself."""
+    """Read the result of :meth:`Succession.as_saved`, or return None if the query did not succeed another."""
     if not saved:
         return None
     queries, places = tuple(saved["queries"]), tuple(saved["places"])
@@ -81,13 +80,7 @@ def of_saved(saved: Mapping[str, Any] | None) -> Succession | None:
 
 
 def succession_after(entries: Iterable[Mapping[str, Any]], checkpoint: str, batch_id: int) -> Succession:
-    """What a query has that starts from a savepoint of a checkpoint.
-
-    Args:
-        entries: of the checkpoint's runs, the newest last.
-        checkpoint: where it is.
-        batch_id: after which micro-batch the savepoint is taken.
-    """
+    """Return what a query inherits that starts from the savepoint of ``batch_id``. The newest of ``entries`` is the last."""
     runs = list(entries)
     before = of_saved((runs[-1].get("born") or {}).get("succession")) if runs else None
     queries = dict.fromkeys([*(before.queries if before else ()), *(str(run["query"]) for run in runs)])
@@ -98,16 +91,7 @@ def succession_after(entries: Iterable[Mapping[str, Any]], checkpoint: str, batc
 
 
 def check_not_gone_on(old: Succession, last: int, shared: Iterable[str]) -> None:
-    """Refuses to go on in places of an old query that went on there itself after its savepoint.
-
-    Args:
-        old: what is succeeded.
-        last: the last micro-batch that it committed.
-        shared: places that both have.
-
-    Raises:
-        CheckpointError: names the places and what to do.
-    """
+    """Raise CheckpointError if the old query committed ``last`` to the shared places after its savepoint."""
     if last > old.batch_id:
         raise CheckpointError(
             f"the savepoint is of micro-batch {old.batch_id}, but the query went on in {old.checkpoint} up to micro-batch {last} "
@@ -117,18 +101,7 @@ def check_not_gone_on(old: Succession, last: int, shared: Iterable[str]) -> None
 
 
 def tell_old(spark: SparkSession, entry: str, newest: Mapping[str, Any], last: int, successor: str) -> None:
-    """Leaves an entry in the old checkpoint: whoever runs on it holds its places no more.
-
-    Args:
-        spark: the session.
-        entry: its folder.
-        newest: the entry of the run that holds the checkpoint.
-        last: the last micro-batch that was committed there.
-        successor: the new checkpoint.
-
-    Raises:
-        CheckpointError: nothing can be written there.
-    """
+    """Write an entry into the old checkpoint that stops its query. Raise CheckpointError if Spark cannot write there."""
     try:
         write_marker(spark, entry, {**newest, "after": last, "places": [], SUCCESSOR: successor})
     except Exception as error:
@@ -141,26 +114,13 @@ def tell_old(spark: SparkSession, entry: str, newest: Mapping[str, Any], last: i
 
 
 def successors(entries: Iterable[Mapping[str, Any]]) -> list[str]:
-    """The checkpoints of the queries that succeed one, since it was last started itself, the last first.
-
-    Args:
-        entries: of its checkpoint's runs, the newest last.
-    """
+    """Return the checkpoints of the successors since the last start, the last first. The newest of ``entries`` is the last."""
     told = takewhile(lambda entry: SUCCESSOR in entry, reversed(list(entries)))
     return list(dict.fromkeys(str(entry[SUCCESSOR]) for entry in told))
 
 
 def check_not_succeeded(entries: Iterable[Mapping[str, Any]], checkpoint: str, last_of: Callable[[str], int]) -> None:
-    """Refuses to start a query again that another one has succeeded.
-
-    Args:
-        entries: of its checkpoint's runs, the newest last.
-        checkpoint: its checkpoint.
-        last_of: gives the last micro-batch that was committed to a checkpoint.
-
-    Raises:
-        CheckpointError: it has; says how to go back.
-    """
+    """Raise CheckpointError if a successor of this query has committed. ``last_of`` returns the last commit of a checkpoint."""
     for successor in successors(entries):
         if last_of(successor) >= 0:
             raise CheckpointError(
@@ -173,16 +133,13 @@ def check_not_succeeded(entries: Iterable[Mapping[str, Any]], checkpoint: str, l
 def check_only_heir(
     old: Succession, others: Mapping[str, Iterable[Mapping[str, Any]]], shared: Iterable[str], last_of: Callable[[str], int]
 ) -> None:
-    """Refuses to go on in places in which another query went on already, from the same query.
+    """Raise CheckpointError if another successor has committed to the shared places.
 
     Args:
-        old: what is succeeded.
-        others: the entries of the checkpoints of the queries that succeed it as well.
-        shared: places that the new one has of the old one.
-        last_of: gives the last micro-batch that was committed to a checkpoint.
-
-    Raises:
-        CheckpointError: one did; names the places and what to do.
+        old: the inheritance.
+        others: by checkpoint of each competing successor, its entries.
+        shared: the places that the new query shares with the old one.
+        last_of: returns the last micro-batch that was committed to a checkpoint.
     """
     for checkpoint, entries in others.items():
         both = {place for entry in entries for place in entry["places"]} & set(shared)

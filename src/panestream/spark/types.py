@@ -1,4 +1,4 @@
-"""Spark's types and Arrow's, both ways. Own mapping: PySpark's is private and changes between versions."""
+"""Conversions between Spark's types and Arrow's. PySpark's own mapping is private and changes between versions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _PADDED = re.compile(r"\b(?:var)?char\s*\(\s*\d+\s*\)", re.IGNORECASE)
 
 
 def collation_of(kind: T.DataType) -> str | None:
-    """The collation of the strings in a type, on whatever level; None where they compare as bytes, or there are none."""
+    """Return the collation of the strings in a type, at any depth. None if they compare as bytes or it does not have strings."""
     if isinstance(kind, T.StringType):
         name = str(getattr(kind, "collation", _BYTEWISE))
         return None if name == _BYTEWISE else name
@@ -52,11 +52,7 @@ def collation_of(kind: T.DataType) -> str | None:
 
 
 def check_bytewise(kind: T.DataType, what: str, name: str) -> None:
-    """Refuses strings that compare by a collation where they would be compared as bytes.
-
-    Raises:
-        InvalidPlanError: says what to write instead.
-    """
+    """Raise InvalidPlanError for strings with a collation, since they would be compared as bytes."""
     collation = collation_of(kind)
     if collation is None:
         return
@@ -68,14 +64,10 @@ def check_bytewise(kind: T.DataType, what: str, name: str) -> None:
 
 
 def to_arrow(spark_type: T.DataType, where: str) -> pa.DataType:
-    """The Arrow type of a Spark type.
-
-    Args:
-        spark_type: e.g. of a column.
-        where: how the error calls it, e.g. ``"column 'price'"``.
+    """Return the Arrow type of a Spark type.
 
     Raises:
-        InvalidPlanError: panestream does not support the type.
+        InvalidPlanError: panestream does not support the type. Its place is ``where``, e.g. ``"column 'price'"``.
     """
     if isinstance(spark_type, T.DecimalType):
         return pa.decimal128(spark_type.precision, spark_type.scale)
@@ -93,7 +85,7 @@ def to_arrow(spark_type: T.DataType, where: str) -> pa.DataType:
 
 
 def sql_name(arrow_type: pa.DataType) -> str:
-    """What Spark's SQL calls the type, for errors.
+    """Return the type's name in Spark's SQL, for errors.
 
     >>> sql_name(pa.int64()), sql_name(pa.list_(pa.string()))
     ('bigint', 'array<string>')
@@ -102,7 +94,7 @@ def sql_name(arrow_type: pa.DataType) -> str:
 
 
 def to_spark(arrow_type: pa.DataType) -> T.DataType:
-    """The Spark type of an Arrow type that :func:`to_arrow` or an aggregate gives."""
+    """Return the Spark type of an Arrow type that :func:`to_arrow` or an aggregate returns."""
     if pa.types.is_decimal(arrow_type):
         return T.DecimalType(arrow_type.precision, arrow_type.scale)
     if pa.types.is_map(arrow_type):
@@ -120,15 +112,15 @@ def to_spark(arrow_type: pa.DataType) -> T.DataType:
 
 
 def arrow_schema(schema: T.StructType) -> pa.Schema:
-    """The Arrow schema of a DataFrame's columns."""
+    """Return the Arrow schema of a DataFrame's columns."""
     return pa.schema([pa.field(f.name, to_arrow(f.dataType, f"column {f.name!r}"), f.nullable) for f in schema.fields])
 
 
 def schema_of(spark: SparkSession, schema: str | T.StructType) -> pa.Schema:
-    """The Arrow schema of columns that a user wrote down, as DDL or as Spark's type.
+    """Return the Arrow schema of columns that a user declared, as DDL or as Spark's type.
 
     Raises:
-        InvalidPlanError: it cannot be read, or has a type that panestream does not support.
+        InvalidPlanError: it cannot be read or has an unsupported type.
     """
     if isinstance(schema, T.StructType):
         return _declared(schema)
@@ -136,7 +128,7 @@ def schema_of(spark: SparkSession, schema: str | T.StructType) -> pa.Schema:
         raise InvalidPlanError(f"a schema is written like 'n bigint, label string', got {schema!r}")
     try:
         with asking():
-            # Spark makes no DataFrame of char and varchar, which are strings outside of tables.
+            # Spark cannot create a DataFrame with char and varchar, which are strings outside of tables.
             declared = spark.createDataFrame([], _PADDED.sub("string", schema)).schema
     except (ParseException, AnalysisException) as error:
         reason = str(error).strip().splitlines()[0]
@@ -146,7 +138,7 @@ def schema_of(spark: SparkSession, schema: str | T.StructType) -> pa.Schema:
 
 
 def _declared(schema: T.StructType) -> pa.Schema:
-    """The Arrow schema of columns that a user wrote down: what comes out are plain strings, so no others can be asked for."""
+    """Return the Arrow schema of declared columns. Results are plain strings, so a collation is refused."""
     for field in schema.fields:
         if collation_of(field.dataType) is not None:
             raise InvalidPlanError(
@@ -157,5 +149,5 @@ def _declared(schema: T.StructType) -> pa.Schema:
 
 
 def spark_schema(schema: pa.Schema) -> T.StructType:
-    """The DataFrame schema of an Arrow schema."""
+    """Return the DataFrame schema of an Arrow schema."""
     return T.StructType([T.StructField(f.name, to_spark(f.type), f.nullable) for f in schema])

@@ -1,8 +1,8 @@
-"""What Spark's Python workers remember from task to task: the directories of the archives on their path.
+"""A cache in Spark's Python workers, kept between tasks: the directories of the archives on their path.
 
-What ``spark.jars.packages`` brings is on the path of the workers, and in Spark 4.1 each task begins with
-``importlib.invalidate_caches()``: Python reads the directories of all these jars again (before 3.13 at once), tens of thousands
-of names, and every task of a small micro-batch waits for it. None of these files changes while a worker lives.
+Archives from ``spark.jars.packages`` are on the workers' path, and in Spark 4.1 each task starts with
+``importlib.invalidate_caches()``. Python then reads the directories of all these jars again (before 3.13 at once), with tens of
+thousands of names, which delays every task of a small micro-batch. The files do not change while a worker runs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from zipimport import zipimporter
 
 
 class UnchangedArchive(zipimporter):
-    """Imports from an archive, whose directory it reads again only if the file is another one than before."""
+    """An importer for an archive that reads the directory again only if the file was replaced."""
 
     def __init__(self, path: str) -> None:
         super().__init__(path)
@@ -27,22 +27,22 @@ class UnchangedArchive(zipimporter):
 
 
 def remember_archives() -> None:
-    """Has the archives on Python's path read once, not in every task; called where a task of ours begins.
+    """Make Python read the archives on its path once, not in every task. Call this at the start of each of our tasks.
 
-    Nothing is taken off the path, so that Spark does not put it back, and what can be imported stays the same: Python code in
-    jars (Delta's), in zip files and in eggs. Reads nothing: what is replaced here has read its directory, and Python shares it.
+    The path stays complete, so Spark does not add anything again, and imports from jars (Delta's), zip files and eggs still work.
+    Nothing is read here, as Python shares the directories that the replaced importers have read.
     """
     for path, finder in list(sys.path_importer_cache.items()):
-        # No subclasses: they are ours, or have a mind of their own.
+        # Not subclasses, which are ours or have other behaviour.
         if type(finder) is zipimporter:
             try:
                 sys.path_importer_cache[path] = UnchangedArchive(path)
-            except Exception:  # noqa: BLE001, S112 - a file that is gone is no reason for a task to fail; Python goes on as before
+            except Exception:  # noqa: BLE001, S112 - a missing file must not fail the task; Python continues as before
                 continue
 
 
 def _identity(path: str) -> tuple[int, int, int] | None:
-    """What tells a file from one that took its place; None: there is none."""
+    """Return a fingerprint that changes when the file is replaced, or None for a missing file."""
     try:
         found = Path(path).stat()
     except OSError:

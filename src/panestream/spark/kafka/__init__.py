@@ -1,1 +1,1 @@
-"""Kafka's records as columns: how they are read, where they come from, and what a reader of ours does to see each once."""
+"""Kafka records as columns: the source, the reading of keys and values, and deduplication for readers of a topic."""

@@ -1,4 +1,4 @@
-"""What a reader of a topic does to see each record of a ``KafkaSink`` once. Without Spark, and without a client of Kafka."""
+"""Deduplication for readers of a ``KafkaSink``'s topic, without Spark and without a Kafka client."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from panestream.spark.kafka.headers import BATCH, ID, WRITER
 
 @dataclass
 class KafkaDeduplicator:
-    """Tells a reader of a topic which records of a :class:`KafkaSink` to take, so that it sees each once.
+    """Selects the records of a :class:`KafkaSink` that a reader of its topic should take, so that it sees each once.
 
-    The rule, for each partition and each writer (a query's output): of a micro-batch later than all before, take the record; of
-    the same micro-batch, if its id was not there before; of an earlier one, pass it over. It holds since a query writes its
-    micro-batches one after the other, and a record that is written again goes to the same partition with the same id. So it needs
-    no more memory than the ids of one micro-batch of each writer. (A batch query is another writer each time that it runs.)
+    The rule applies per partition and writer (a query's output). Take a record of a later micro-batch than all before. In the
+    same micro-batch, take it if its id is new. Skip a record of an earlier micro-batch. This is correct because a query writes
+    its micro-batches in order, and a rewritten record has the same partition and id. The memory holds only the ids of one
+    micro-batch per writer. (Each run of a batch query is another writer.)
 
-    A reader that may be started again keeps :meth:`to_json` together with its position, in one transaction with what it made of
-    the records: a position alone does not say which of the records to come it has had. A reader that writes into something with a
-    unique key needs none of this: the record's id is that key.
+    A reader that may restart must store :meth:`to_json` with its position, in one transaction with its results: the position
+    alone does not show which of the following records it has seen. A reader that writes to a store with a unique key can use the
+    record's id as key instead.
 
-    Should a query go on from a checkpoint that is older than the topic (restored from a copy), the micro-batches that are there
-    are passed over when they come again, even where they bring other rows now; as Delta does.
+    If a query resumes from a checkpoint that is older than the topic (a restored copy), its repeated micro-batches are skipped,
+    even if they now have other rows. Delta does the same.
 
     >>> once = KafkaDeduplicator()
     >>> def record(batch, id):
@@ -38,15 +38,15 @@ class KafkaDeduplicator:
     _seen: dict[tuple[str, int, str], tuple[int, set[str]]] = field(default_factory=dict)
 
     def takes(self, topic: str, partition: int, headers: Iterable[tuple[str, bytes | str | None]] | None) -> bool:
-        """Whether the record is to be taken; to be asked once for each record, in the order of the partition.
+        """Return whether to take a record. Call this once for each record, in the order of the partition.
 
         Args:
-            topic: of the record.
-            partition: of the record.
-            headers: of the record, as clients of Kafka give them; of confluent-kafka ``message.headers()``. A record without ours
-                is none of a ``KafkaSink``, and is taken.
+            topic: the record's topic.
+            partition: the record's partition.
+            headers: the record's headers from a Kafka client, e.g. ``message.headers()`` of confluent-kafka. A record without the
+                headers of a ``KafkaSink`` is always taken.
         """
-        # Of others' headers nothing is known, not even that they are text.
+        # Other headers may not even be text.
         ours = {name: value for name, value in headers or () if name in (WRITER, BATCH, ID)}
         writer, number, id_ = (_text(ours.get(name)) for name in (WRITER, BATCH, ID))
         if writer is None or number is None or id_ is None:
@@ -62,16 +62,12 @@ class KafkaDeduplicator:
         return True
 
     def to_json(self) -> str:
-        """What it remembers, to be kept with the reader's position."""
+        """Return the memory, to be stored with the reader's position."""
         return json.dumps([[*place, batch, sorted(ids)] for place, (batch, ids) in sorted(self._seen.items())])
 
     @classmethod
     def from_json(cls, text: str) -> KafkaDeduplicator:
-        """What :meth:`to_json` gave.
-
-        Raises:
-            StateFormatError: it did not.
-        """
+        """Restore the result of :meth:`to_json`. Raise StateFormatError for any other text."""
         try:
             return cls(
                 {(topic, int(part), writer): (int(batch), set(ids)) for topic, part, writer, batch, ids in json.loads(text)}

@@ -1,7 +1,7 @@
-"""What the records of a ``KafkaSink`` say of themselves in their headers."""
+"""The headers of a ``KafkaSink``'s records."""
 
 ID = "panestream-id"
-"""The record's own: the same whenever it is written again, of no other record. 32 hexadecimal digits."""
+"""The record's unique id, which stays the same if it is written again. 32 hexadecimal digits."""
 WRITER = "panestream-writer"
 """Query and output: ``QUERY/OUTPUT``."""
 BATCH = "panestream-batch"

@@ -1,4 +1,4 @@
-"""What is in the records of a topic, as columns; what cannot be read is named, and never becomes nulls in silence."""
+"""The contents of a topic's records as columns. An unreadable record is reported and never silently becomes nulls."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ if TYPE_CHECKING:
 
 PREFIX = "kafka_"
 SOURCE = "kafka_source"
-"""The column ``TOPIC-PARTITION``, by which watermarks are told apart."""
+"""The column ``TOPIC-PARTITION``, which separates watermarks."""
 MALFORMED = "kafka_malformed"
 ARRIVAL = ("kafka_topic", "kafka_partition", "kafka_offset")
 FORMATS = ("json", "string", "binary", "none")
 SIDE_OUTPUT = "side_output"
 _CORRUPT = "__corrupt"
 _SHOWN = 100
-"""So many characters of what cannot be read are shown."""
+"""The number of characters of an unreadable record that are shown."""
 
 
 @dataclass(frozen=True)
 class Reading:
-    """How one part of a record, its key or its value, is read.
+    """The way to read one part of a record, its key or its value.
 
     Attributes:
         part: ``key`` or ``value``.
-        format: ``json``, ``string``, ``binary``, or ``none``: not at all.
-        schema: of JSON, as Spark DDL.
-        options: of Spark's ``from_json``, e.g. ``timestampFormat``.
+        format: ``json``, ``string`` or ``binary``, or ``none`` to skip the part.
+        schema: the schema of JSON, as Spark DDL.
+        options: options of Spark's ``from_json``, e.g. ``timestampFormat``.
     """
 
     part: str
@@ -55,11 +55,7 @@ class Reading:
             raise InvalidPlanError(f"{self.part}_format {self.format!r} {told}")
 
     def types(self, spark: SparkSession) -> T.StructType:
-        """The columns of JSON.
-
-        Raises:
-            InvalidPlanError: the schema is no DDL.
-        """
+        """Return the columns of JSON. Raise InvalidPlanError if the schema is not valid DDL."""
         try:
             with asking():
                 return spark.createDataFrame([], str(self.schema)).schema
@@ -68,9 +64,9 @@ class Reading:
             raise InvalidPlanError(f"the schema of the {self.part}, {self.schema!r}, is no Spark DDL ({reason})") from error
 
     def decoded(self, spark: SparkSession) -> Column:
-        """What is read; of JSON a struct, with a last field that has the text where that does not fit the schema."""
-        # By a condition that Spark takes for one that may change, or a filter on what was read would be moved below the reading,
-        # which would then be done again for every column that the filter names.
+        """Return the decoded part. JSON becomes a struct whose last field has the original text if it does not fit the schema."""
+        # Under a condition that Spark considers nondeterministic. Otherwise Spark would push a filter on the result below the
+        # decoding, and repeat the decoding for every column in the filter.
         raw = F.when(F.spark_partition_id() >= 0, F.col(self.part))
         if self.format == "json":
             wanted = T.StructType([*self.types(spark).fields, T.StructField(_CORRUPT, T.StringType())])
@@ -79,12 +75,9 @@ class Reading:
         return raw.cast("string") if self.format == "string" else raw
 
     def malformed(self, decoded: str) -> Column | None:
-        """What is wrong with it, in words; null: nothing. None: nothing can be.
+        """Return what is wrong with the part, in words, or null. None if nothing can be wrong.
 
-        A record without a key is none that is malformed, one without a value is.
-
-        Args:
-            decoded: the column with what :meth:`decoded` gave.
+        A record without a key is valid, a record without a value is malformed. ``decoded`` names the result of :meth:`decoded`.
         """
         raw = F.col(self.part)
         absent = F.when(raw.isNull(), F.lit("is null")) if self.part == "value" else F.when(raw.isNull(), F.lit(None))
@@ -98,7 +91,7 @@ class Reading:
         return absent if self.format == "binary" and self.part == "value" else None
 
     def columns(self, spark: SparkSession, decoded: str, usable: Column) -> list[Column]:
-        """The columns that it becomes, null where the record cannot be used: a value in JSON its fields, all else one column."""
+        """Return the part's columns, null if the record is unusable: the fields of a JSON value, otherwise one column."""
         if self.format == "none":
             return []
         if self.format != "json":
@@ -111,14 +104,10 @@ class Reading:
 
 
 def read_records(df: DataFrame, key: Reading, value: Reading, malformed: str) -> DataFrame:
-    """The records of Spark's Kafka source as columns of their own.
+    """Return the records of Spark's Kafka source with their contents as columns.
 
-    Args:
-        df: what ``readStream.format("kafka")`` gives.
-        key: how keys are read.
-        value: how values are read.
-        malformed: ``"fail"``, or ``"side_output"``: a record that cannot be read has only nulls but for where it lies,
-            and ``kafka_malformed`` says what it is.
+    If ``malformed`` is ``"fail"``, an unreadable record fails the query. If it is ``"side_output"``, its columns are null except
+    for its position, and ``kafka_malformed`` describes it.
     """
     spark = df.sparkSession
     if value.format == "json":
@@ -127,14 +116,14 @@ def read_records(df: DataFrame, key: Reading, value: Reading, malformed: str) ->
             raise InvalidPlanError(
                 f"a column of the value cannot be called {taken[0]!r}: names with kafka_ say where a record lies"
             )
-    # Read once, under a name, whatever is asked of it below.
+    # Decoded once, under a name, for any number of uses below.
     rows = df.select("*", *(one.decoded(spark).alias(f"__{one.part}") for one in (key, value) if one.format != "none"))
     where = F.concat(F.col("topic"), F.lit("-"), F.col("partition").cast("string"))
     wrong = _wrong([(one.part, one.malformed(f"__{one.part}")) for one in (key, value)])
     rows = rows.select("*", (F.lit(None).cast("string") if wrong is None else wrong).alias("__wrong"))
     fails, usable = malformed != SIDE_OUTPUT, F.col("__wrong").isNull()
     if fails:
-        # In every column that is read from a record, so that whatever a query asks for, it fails.
+        # In every column with contents of a record, so that the query fails for any selection of columns.
         told = [
             F.lit("panestream.errors.MalformedRecordError: the record at offset "),
             F.col("offset").cast("string"),
@@ -162,12 +151,7 @@ def read_records(df: DataFrame, key: Reading, value: Reading, malformed: str) ->
 
 
 def filtered(df: DataFrame, condition: Column) -> DataFrame:
-    """The rows for which a condition is true; records that cannot be read stay, whose columns are null.
-
-    Args:
-        df: what :func:`read_records` gave, or any other.
-        condition: over its columns.
-    """
+    """Return the rows for which a condition is true, and unreadable records, whose columns are null."""
     return df.where(condition | F.col(MALFORMED).isNotNull()) if MALFORMED in df.columns else df.where(condition)
 
 
@@ -178,6 +162,6 @@ _WAY_OUT = (
 
 
 def _wrong(parts: list[tuple[str, Column | None]]) -> Column | None:
-    """What is wrong with a record, in words: the first part that has something."""
+    """Return the first fault of a record's parts, in words."""
     said = [F.concat(F.lit(f"{part} "), wrong) for part, wrong in parts if wrong is not None]
     return F.coalesce(*said) if said else None

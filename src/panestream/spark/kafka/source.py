@@ -1,4 +1,4 @@
-"""Spark's Kafka source, asked for topics."""
+"""Spark's Kafka source for some topics."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ _SERVERS = re.compile(r"[^\s,]+:\d+(\s*,\s*[^\s,]+:\d+)*")
 
 @dataclass(frozen=True)
 class Topics:
-    """Which topics, and how they are read.
+    """The topics, and how to read them.
 
     Attributes:
-        servers: ``host:port``, several with commas.
+        servers: ``host:port``, several separated by commas.
         topics: names, or a pattern.
-        starting: where a query without a checkpoint begins.
-        records_per_batch: how many records a micro-batch takes at most.
+        starting: the start position of a query without a checkpoint.
+        records_per_batch: the maximum number of records in a micro-batch.
         headers: whether to read headers.
-        options: of Spark's source.
+        options: options of Spark's source.
     """
 
     servers: str
@@ -36,7 +36,7 @@ class Topics:
     starting: str = "earliest"
     records_per_batch: int | None = None
     headers: bool = False
-    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # passwords may be among them
+    options: Mapping[str, str] = field(default_factory=dict, repr=False)  # may contain passwords
 
     def __post_init__(self) -> None:
         check_servers(self.servers)
@@ -63,17 +63,14 @@ class Topics:
 
     @property
     def pattern(self) -> bool:
-        """Whether the topics are all that match a pattern."""
+        """True if the topics are given by a pattern."""
         return isinstance(self.topics, str) and "*" in self.topics
 
     def expected(self, partitions: int | Mapping[str, int] | None) -> tuple[str, ...]:
-        """The partitions that are there from the start, as ``TOPIC-NUMBER``.
-
-        Args:
-            partitions: how many each topic has, or by topic; None: nobody says.
+        """Return the partitions, as ``TOPIC-NUMBER``, that exist from the start. ``partitions`` has a number per topic.
 
         Raises:
-            InvalidPlanError: they are no numbers, of a pattern's topics, or of topics that are not read.
+            InvalidPlanError: a number is invalid, or without a topic for a pattern, or its topic is not read.
         """
         if partitions is None:
             return ()
@@ -92,11 +89,7 @@ class Topics:
         return tuple(f"{topic}-{place}" for topic, number in partitions.items() for place in range(number))
 
     def frame(self, spark: SparkSession, *, batch: bool = False) -> DataFrame:
-        """Spark's own columns: key, value, topic, partition, offset, timestamp, timestampType.
-
-        Raises:
-            InvalidPlanError: Spark has no Kafka source here, or refuses the options.
-        """
+        """Return Spark's own columns: key, value, topic, partition, offset, timestamp, timestampType."""
         given = {"kafka.bootstrap.servers": self.servers, "startingOffsets": self.starting, **self.options}
         given["subscribePattern" if self.pattern else "subscribe"] = (
             self.topics if isinstance(self.topics, str) else ",".join(self.topics)
@@ -110,11 +103,7 @@ class Topics:
 
 
 def asked(ask: Any) -> DataFrame:
-    """What ``ask`` gives, looked at.
-
-    Raises:
-        InvalidPlanError: Spark has no Kafka source, or refuses the options.
-    """
+    """Return the result of ``ask`` after analysis. Raise InvalidPlanError if Spark lacks Kafka or refuses the options."""
     try:
         with asking():
             df: DataFrame = ask()
@@ -130,7 +119,7 @@ def asked(ask: Any) -> DataFrame:
 
 
 def no_kafka() -> str:
-    """What to do where Spark knows no Kafka."""
+    """Return advice for a Spark without Kafka."""
     import pyspark
 
     return (
@@ -140,20 +129,12 @@ def no_kafka() -> str:
 
 
 def check_servers(servers: object) -> None:
-    """Refuses what is no list of servers.
-
-    Raises:
-        InvalidPlanError: it is none.
-    """
+    """Raise InvalidPlanError if it is not a list of servers."""
     if not isinstance(servers, str) or _SERVERS.fullmatch(servers.strip()) is None:
         raise InvalidPlanError(f"servers must be 'host:port', several with commas, got {servers!r}")
 
 
 def check_topic(name: object) -> None:
-    """Refuses what cannot be a topic.
-
-    Raises:
-        InvalidPlanError: it cannot.
-    """
+    """Raise InvalidPlanError if it cannot be the name of a topic."""
     if not isinstance(name, str) or _TOPIC.fullmatch(name) is None:
         raise InvalidPlanError(f"a topic has a name of letters, digits, '.', '_' and '-', got {name!r}")

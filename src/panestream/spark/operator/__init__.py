@@ -1,1 +1,1 @@
-"""How key groups run as a stateful operator of Spark: rows packed, placed, handed to the engine, and unpacked again."""
+"""The stateful operator on Spark: packs rows, places key groups, runs the engine, and unpacks its output."""

@@ -1,4 +1,4 @@
-"""The three steps of a windowed query as one DataFrame: project, pack, operate; and unpack for each output."""
+"""The steps of a windowed query on one DataFrame: project, pack, operate, and unpack for each output."""
 
 from __future__ import annotations
 
@@ -29,16 +29,14 @@ from panestream.windowing.watermarks import WatermarkStrategy
 
 @dataclass(frozen=True, slots=True)
 class Projection:
-    """How rows become what ``pack`` takes: found out over one DataFrame, good for every other one with its columns.
+    """The projection of rows to the input of ``pack``: analysed on one DataFrame, valid for all with the same columns.
 
     Attributes:
-        streaming: whether the rows are a stream.
-        evaluated: what users wrote, under names of its own, beside the row's columns.
+        evaluated: the user's expressions, under unused names, added to the row's columns.
         taken: the columns that ``pack`` takes, and those to order by.
-        arrival: the names of those to order a batch by; empty: it stays as it is.
-        groups: the number of key groups.
-        schema: of ``taken``.
-        pack: where ``pack`` finds what.
+        arrival: the names of the columns that a batch is sorted by. If empty, it keeps its order.
+        schema: the schema of ``taken``.
+        pack: the positions of the columns for ``pack``.
     """
 
     streaming: bool
@@ -50,7 +48,7 @@ class Projection:
     pack: PackColumns
 
     def rows_of(self, df: DataFrame) -> DataFrame:
-        """The rows that ``pack`` takes. Asks Spark nothing."""
+        """Return the rows that ``pack`` takes, without a call of Spark."""
         rows = known(df.select("*", *self.evaluated).select(*self.taken), self.schema)
         if not self.arrival:
             return rows
@@ -67,17 +65,11 @@ def project(
     processing_time: Column | None = None,
     order: Sequence[Column] = (),
 ) -> Projection:
-    """The columns that ``pack`` takes: few and narrow, since the way from the JVM to Arrow is what limits the speed.
+    """Return the projection to the columns of ``pack``: few and narrow, as the transfer from JVM to Arrow limits the speed.
 
-    Args:
-        df: the input.
-        plan: the query.
-        time: the event time in microseconds; None: the clock stands in for it.
-        keys: the key columns.
-        values: the columns that the operator asked for.
-        processing_time: in microseconds; None: the time of the micro-batch.
-        order: the columns that say in which order rows arrive; none: as Spark has them. A batch is put in this order here, the
-            rows of a micro-batch when they are with their key group.
+    Times are in microseconds. Without ``time`` the clock is used, without ``processing_time`` the time of the micro-batch. Rows
+    arrive in the order of the columns ``order``, or in Spark's. A batch is sorted here, the rows of a micro-batch later in their
+    key group.
     """
     asked = {"processing_time": batch_time() if processing_time is None else processing_time}
     asked |= {} if time is None else {"time": time}
@@ -122,24 +114,17 @@ def project(
 
 
 def part_of(value: Column, written: Column, df: DataFrame, parts: int) -> Column:
-    """Which part of its key a row is of: equal values are of one part.
-
-    Args:
-        value: the value.
-        written: what it comes from in ``df``, for its type.
-        df: the input.
-        parts: how many there are.
-    """
+    """Return the part of its key that a row belongs to: equal values share a part. ``written`` gives the type of ``value``."""
     if isinstance(type_of(df, written), (T.FloatType, T.DoubleType)):
-        value = value + F.lit(0.0)  # -0.0 and 0.0 are one value; their hashes differ
+        value = value + F.lit(0.0)  # -0.0 and 0.0 are the same value; their hashes differ
     return F.pmod(F.xxhash64(value), F.lit(parts))
 
 
 def _named(df: DataFrame, asked: Mapping[str, Column]) -> tuple[tuple[Column, ...], Callable[[str], Column]]:
-    """Columns to come beside the row's own, under names that are free, and the way to these: what users wrote is in a plan once.
+    """Return aliased columns under unused names, and a function to refer to them, so a plan has each expression once.
 
-    ``rand()`` or ``uuid()`` written into the plan where a key is, and once more where its key group is, are two numbers. Spark
-    puts a projection into the one above it only where nothing is evaluated more often by that.
+    If ``rand()`` or ``uuid()`` were in the plan both for the key and for its key group, they would be two different values. Spark
+    merges projections only if that does not evaluate anything twice.
     """
     prefix = "__panestream_"
     while any(name.lower().startswith(prefix) for name in df.columns):
@@ -148,7 +133,7 @@ def _named(df: DataFrame, asked: Mapping[str, Column]) -> tuple[tuple[Column, ..
 
 
 def _may_be_invalid(time: Column, processing_time: Column, watermark: WatermarkStrategy) -> Column:
-    """Which rows may have to go to the output for invalid ones: of them the whole row is sent."""
+    """Return a condition for rows that may go to the output for invalid rows, so that the whole row must be sent."""
     found = time.isNull() | ~usable(time)
     for one in (watermark, *(one for _, one in watermark.sides)):
         if one.max_ahead_by is not None and one.max_ahead_of == "rows":
@@ -159,11 +144,10 @@ def _may_be_invalid(time: Column, processing_time: Column, watermark: WatermarkS
 
 
 def batch_time() -> Column:
-    """The time of the micro-batch in microseconds.
+    """Return the time of the micro-batch in microseconds.
 
-    Spark puts such a number into the Java code that it generates: code that differs from one micro-batch to the next, which is
-    compiled, and warms up, anew every time. Inside a function that Spark interprets, as it does this one, it is handed over
-    beside the code.
+    Spark would put this number as a literal into generated Java code, which then differs between micro-batches and must be
+    compiled and warmed up again. Spark interprets this function, so the number is passed as data.
     """
     return F.array_sort(F.array(F.unix_micros(F.current_timestamp())))[0]
 
@@ -180,21 +164,11 @@ def operate(
     clock: bool = False,
     taken_up: TakenUp | None = None,
 ) -> DataFrame:
-    """The operator's output, a few rows (tag, body) per key group and micro-batch. Asks Spark nothing.
+    """Return the operator's output, a few rows (tag, body) per key group and micro-batch, without a call of Spark.
 
-    Args:
-        df: the input.
-        plan: the query.
-        projection: of the input.
-        data_frames: whether a stream runs over data frames, as Spark 4.0 has them, rather than over rows.
-        initial: what a stream's state begins with.
-        tasks: how many tasks take the key groups of a stream in turns; None: each has a task of its own.
-        also: what else goes through the exchange to the key groups of a stream (:mod:`panestream.spark.signals`).
-        clock: whether Spark's clock can wake a stream up: as its plan needs it, or as its checkpoint was begun.
-        taken_up: what the run found planned; None: nobody looked.
-
-    Raises:
-        InvalidPlanError: a user function cannot be pickled.
+    A stream starts with the state ``initial`` and sends the rows ``also`` through the exchange (:mod:`panestream.spark.signals`).
+    Its key groups share ``tasks`` tasks, or have one each. Its ``data_frames`` and ``clock`` (whether Spark's clock can wake it)
+    depend on its checkpoint. ``taken_up`` is None if unknown. Raise InvalidPlanError if a user function cannot be pickled.
     """
     check_sendable(plan)
     projected = projection.rows_of(df)
@@ -206,12 +180,12 @@ def operate(
             return exchanged.groupBy("group").applyInArrow(process_batch(plan), OPERATED_SCHEMA)
         exchanged = exchanged if also is None else exchanged.unionAll(also)
         operated = transform(exchanged, plan, data_frames=data_frames, initial=initial, clock=clock, taken_up=taken_up)
-    # A task costs more than the key group in it (decision 0161); its partitions and their state stay what they are.
+    # A task costs more than the key group in it (decision 0161). Its partitions and their state stay the same.
     return operated if tasks is None else operated.coalesce(tasks)
 
 
 def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
-    """The rows of one output. Asks Spark nothing."""
+    """Return the rows of one output, without a call of Spark."""
     schema, pairs = plan.output_schema(tag), plan.pairs if tag == MAIN else None
     bodies = known(operated.where(F.col("tag") == tag).select("body"), T.StructType([OPERATED_SCHEMA["body"]]))
     with without_pandas():

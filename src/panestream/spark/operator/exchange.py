@@ -1,4 +1,4 @@
-"""``pack`` on Spark: the rows of a map partition become rows of the exchange (:mod:`panestream.engine.exchange`)."""
+"""``pack`` on Spark: converts the rows of a map partition to exchange rows (:mod:`panestream.engine.exchange`)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from panestream.spark.run import run_id
 from panestream.spark.worker import remember_archives
 
 _NUMBERS = ("group", "origin", "sequence", "parts_left")
-# Types rather than text, which Spark Connect's client would have the server read.
+# Types rather than DDL text, as a Spark Connect client would send the text to the server for parsing.
 EXCHANGE_SCHEMA = T.StructType(
     [*(T.StructField(name, T.IntegerType()) for name in _NUMBERS), T.StructField("body", T.BinaryType())]
 )
-"""The integer by which Spark knows the key group, and a :class:`~panestream.engine.storage.payload.PayloadPart`."""
+"""Spark's integer for the key group, and a :class:`~panestream.engine.storage.payload.PayloadPart`."""
 _EXCHANGE = pa.schema([*(pa.field(name, pa.int32()) for name in _NUMBERS), pa.field("body", pa.binary())])
 
 
 @dataclass(slots=True)
 class Pack:
-    """The function for ``mapInArrow``. Input columns: see :class:`PackColumns`; output: ``EXCHANGE_SCHEMA``."""
+    """The function for ``mapInArrow``. Its input has the columns of :class:`PackColumns`, its output ``EXCHANGE_SCHEMA``."""
 
     plan: WindowPlan
     columns: PackColumns
@@ -43,13 +43,13 @@ class Pack:
 
 
 def exchange_row(group: int, part: PayloadPart) -> pa.RecordBatch:
-    """A row of the exchange; ``group``: the integer by which Spark knows the key group."""
+    """Return an exchange row. ``group`` is Spark's integer for the key group."""
     arrays = [pa.array([value], column.type) for value, column in zip((group, *part), _EXCHANGE, strict=True)]
     return pa.RecordBatch.from_arrays(arrays, schema=_EXCHANGE)
 
 
 def partition_id() -> int:
-    """The number of the map partition that this task works on."""
+    """Return the number of the map partition that this task processes."""
     from pyspark import TaskContext
 
     context = TaskContext.get()

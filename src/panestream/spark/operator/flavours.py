@@ -1,7 +1,7 @@
-"""Rows or data frames: what Spark hands to stateful operators. Rows from 4.1 on, data frames of pandas' in 4.0.
+"""The two kinds of input of Spark's stateful operators: rows since Spark 4.1, pandas data frames in 4.0.
 
-What was begun over data frames goes on over them, also on later versions: Spark keeps the operator's name in the checkpoint and
-lets no other read its state.
+A checkpoint that started with data frames keeps them on later versions: Spark stores the operator's name in the checkpoint, and
+only that operator can read its state.
 """
 
 from __future__ import annotations
@@ -14,20 +14,16 @@ from panestream.errors import EnvironmentNotReadyError
 from panestream.spark.session import version
 
 DATA_FRAMES = "panestreamDataFrames"
-"""The setting that has ``.main`` go on with a checkpoint that was begun on Spark 4.0; ``start`` sees that by itself."""
+"""The setting with which ``.main`` resumes a checkpoint from Spark 4.0. ``start`` detects that by itself."""
 
 
 def wants_data_frames(spark: SparkSession) -> bool:
-    """Whether a new checkpoint is to be begun over data frames: on 4.0, and where the session was set so."""
+    """Return whether a new checkpoint starts with data frames: on Spark 4.0, or if the session's setting requests it."""
     return not _has_rows(spark) or spark.conf.get(DATA_FRAMES, "false") == "true"
 
 
 def check_data_frames(spark: SparkSession) -> None:
-    """Refuses a session that cannot run stateful operators over data frames.
-
-    Raises:
-        EnvironmentNotReadyError: there is no pandas; or it is a client of Spark Connect of 4.0.
-    """
+    """Raise EnvironmentNotReadyError without pandas, or for a Connect client of Spark 4.0, which lacks stateful operators."""
     if not hasattr(spark.range(0).groupBy("id"), "transformWithStateInPandas"):
         raise EnvironmentNotReadyError(
             "Spark Connect of Spark 4.0 has no stateful operators for Python: run the stream in a classic session (batch "
@@ -41,11 +37,7 @@ def check_data_frames(spark: SparkSession) -> None:
 
 
 def check_rows(spark: SparkSession, checkpoint: str) -> None:
-    """Refuses a session that cannot go on with what was begun over rows.
-
-    Raises:
-        EnvironmentNotReadyError: Spark is older than 4.1.
-    """
+    """Raise EnvironmentNotReadyError if Spark is older than 4.1, which cannot resume a checkpoint that uses rows."""
     if not _has_rows(spark):
         raise EnvironmentNotReadyError(
             f"the state in the checkpoint {checkpoint} was begun with Spark 4.1 or later, Spark {spark.version} cannot read it: "

@@ -1,4 +1,4 @@
-"""``operate`` on Spark's batches, and the way back: the engine's operator for one key group, and its output as rows."""
+"""The engine's operator for one key group in Spark's batches, and the conversion of its output to rows."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ _OPERATED = pa.schema([("tag", pa.string()), ("body", pa.binary())])
 
 
 def process_batch(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
-    """The function for ``applyInArrow``: all rows of a key group at once, state in memory, watermark at the end of time."""
+    """Return the function for ``applyInArrow``: all rows of a key group at once, state in memory, final watermark."""
 
-    # A plain function of one argument: PySpark counts the parameters, and takes a method's self for one.
+    # A plain function of one argument, since PySpark counts the parameters and would count a method's self.
     def process(group: pa.Table) -> pa.Table:
         remember_archives()
         columns = [group.column(name).to_pylist() for name in PayloadPart._fields]
@@ -39,7 +39,7 @@ def process_batch(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
 
 
 def process_reduced(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
-    """The function for ``applyInArrow`` where Spark itself reduced the rows to partials (:mod:`panestream.spark.catalyst`)."""
+    """Return the function for ``applyInArrow`` on rows that Spark reduced to partials (:mod:`panestream.spark.catalyst`)."""
 
     def process(group: pa.Table) -> pa.Table:
         remember_archives()
@@ -57,9 +57,7 @@ def _as_rows(output: GroupOutput) -> pa.Table:
 class Unpack:
     """The function for ``mapInArrow`` that turns the payloads of one tag (column ``body``) into rows.
 
-    Args:
-        schema: the columns of the payloads.
-        pairs: what a join makes of them; None: they are the rows.
+    ``pairs`` converts a join's payloads to rows; None means that the payloads are the rows.
     """
 
     def __init__(self, schema: pa.Schema, pairs: Pairs | None = None) -> None:

@@ -1,7 +1,7 @@
-"""Which integer stands for which key group, so that every state partition gets exactly one.
+"""Spark's integers for key groups, chosen so that each state partition gets exactly one key group.
 
-Spark places a group by ``pmod(murmur3(value, 42), partitions)``; groups numbered 0, 1, 2 … would meet on some partitions and
-leave others empty. So each group is known to Spark by the smallest integer that lands on the partition of its number.
+Spark places a group by ``pmod(murmur3(value, 42), partitions)``. With the numbers 0, 1, 2 … some partitions would get several
+groups and others none. So Spark's integer for a group is the smallest that falls on the partition with its number.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ _MASK = 0xFFFFFFFF
 
 
 def spark_hash_of_int(value: int, seed: int = 42) -> int:
-    """Spark's ``hash(int)``: murmur3 (x86, 32 bit) of one 4-byte block, as a signed integer."""
+    """Return Spark's ``hash(int)``: murmur3 (x86, 32 bit) of one 4-byte block, as a signed integer."""
     k = (value & _MASK) * 0xCC9E2D51 & _MASK
     k = _rotated(k, 15) * 0x1B873593 & _MASK
     h = _rotated((seed & _MASK) ^ k, 13) * 5 + 0xE6546B64 & _MASK
@@ -30,7 +30,7 @@ def _rotated(value: int, by: int) -> int:
 
 @cache
 def group_values(groups: int) -> tuple[int, ...]:
-    """For each key group the integer that Spark puts on the partition with the group's number, of ``groups`` partitions."""
+    """Return, for each key group, the integer that Spark places on the partition with the group's number."""
     smallest: dict[int, int] = {}
     value = 0
     while len(smallest) < groups:
@@ -40,7 +40,7 @@ def group_values(groups: int) -> tuple[int, ...]:
 
 
 def group_number(groups: int, value: int) -> int:
-    """The number of the key group that Spark knows by ``value``, of ``groups``."""
+    """Return the number of the key group whose integer in Spark is ``value``."""
     return _numbers(groups)[value]
 
 

@@ -1,7 +1,7 @@
 """The stateful processor that Spark runs for each key group.
 
-Spark starts an extra Python on the driver, only to ask the processor for its state variables. So this module imports nothing but
-PySpark's own, and the plan stays pickled until rows come: else that Python would load Arrow, numpy and the whole engine first.
+Spark starts an extra Python on the driver, only to ask the processor for its state variables. So this module imports only
+PySpark, and the plan stays pickled until rows arrive. Otherwise that Python would load Arrow, numpy and the engine first.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _VALUE = StructType([StructField("value", BinaryType(), False)])
 
 
 class SparkState:
-    """The state of the key group at hand, in one map of Spark's state store."""
+    """The state of the current key group, in one map of Spark's state store."""
 
     def __init__(self, entries: MapState) -> None:
         self._entries = entries
@@ -49,12 +49,12 @@ class SparkState:
 
 
 class TakenUp(NamedTuple):
-    """What a run finds that goes on with a checkpoint.
+    """The planned micro-batches that a run finds in its checkpoint.
 
     Attributes:
-        run: what it is called itself.
-        planned: the last micro-batch that was planned; -1: none. Up to it they are run again.
-        earlier: what the run is called that planned it.
+        run: the name of this run.
+        planned: the last planned micro-batch, or -1. Planned micro-batches that were not committed run again.
+        earlier: the name of the run that planned it.
     """
 
     run: str
@@ -62,28 +62,23 @@ class TakenUp(NamedTuple):
     earlier: str = ""
 
     def planned_in(self, number: int) -> str:
-        """Which run planned a micro-batch of this run: one that was broken off comes again, with the time that it had."""
+        """Return the run that planned a micro-batch. An interrupted micro-batch runs again with its original time."""
         return self.run if number > self.planned else self.earlier
 
 
 class WindowProcessor(StatefulProcessor):
-    """The processor for ``transformWithState``: a call for each key group and micro-batch, a few binary rows in and out.
+    """The processor for ``transformWithState``: called for each key group and micro-batch, with a few binary rows in and out.
 
-    Spark 4.0 wants them as data frames (:mod:`panestream.spark.operator.data_frames`); all else is the same.
+    Spark 4.0 needs a variant with data frames (:mod:`panestream.spark.operator.data_frames`).
     """
 
     def __init__(self, plan: WindowPlan, taken_up: TakenUp | None = None) -> None:
-        """Of one run of a query.
-
-        Args:
-            plan: the query.
-            taken_up: what the run found planned; None: nobody looked.
-        """
+        """Prepare a run. ``taken_up`` has the micro-batches that it found planned; None if unknown."""
         self._taken_up = taken_up
-        # Where Spark does not tell which run it is, as inside of foreachBatch through Connect; and when it was begun.
+        # A name and a start time for the run, if Spark does not give its id, as inside foreachBatch through Connect.
         self._run, self._begun = uuid.uuid4().hex, time.time() * 1000
-        # Travels inside what Spark pickles and ships itself, and is opened only by the workers of the same query. Spark's own
-        # pickler, since users' functions may stand in a notebook.
+        # Part of the object that Spark pickles, and unpickled only by workers of this query. With Spark's own pickler, since user
+        # functions may be defined in a notebook.
         self._pickled_plan = cloudpickle.dumps(plan)  # type: ignore[no-untyped-call]
         self._wakes_up = plan.wakes_up
         self._plan: WindowPlan | None = None
@@ -101,7 +96,7 @@ class WindowProcessor(StatefulProcessor):
         return self._process(key, [], timerValues)
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: TimerValues) -> None:
-        # Of a query that starts from a savepoint: entries of the state, as they are to be (panestream.spark.savepoint).
+        # For a query that starts from a savepoint: the final entries of its state (panestream.spark.savepoint).
         if self._state is None:
             raise RuntimeError("Spark called the processor before init")
         assert self._handle is not None  # noqa: S101 - init sets both
@@ -112,15 +107,15 @@ class WindowProcessor(StatefulProcessor):
                 self._state.put(space, number, value)
 
     def entries_of(self, initial: Any) -> Iterable[tuple[str | None, int, bytes]]:
-        """What Spark hands over of the initial state at once: space, number and value of entries."""
+        """Return the entries in a piece of Spark's initial state: space, number and value."""
         return [(initial.space, initial.number, initial.value)]
 
     def parts_of(self, rows: Iterator[Any]) -> list[Sequence[Any]]:
-        """What arrived for a key group: of each row the fields of a :class:`~panestream.engine.storage.payload.PayloadPart`."""
+        """Return the fields of the :class:`~panestream.engine.storage.payload.PayloadPart` in each row of a key group."""
         return [(row.origin, row.sequence, row.parts_left, row.body) for row in rows]
 
     def rows_of(self, output: Iterable[tuple[str, bytes]]) -> Iterator[Any]:
-        """What leaves a key group, as Spark takes it; ``output``: tags and bodies."""
+        """Return the output (tags and bodies) in the form that Spark expects."""
         return (Row(tag=tag, body=body) for tag, body in output)
 
     def _process(self, key: Any, arrived: list[Sequence[Any]], timers: TimerValues) -> Iterator[Any]:
@@ -150,17 +145,17 @@ class WindowProcessor(StatefulProcessor):
         freeze_modules_once()
 
     def _which_run(self, run: str, timers: TimerValues) -> dict[str, str]:
-        """Which run it is, and which planned the micro-batch: one that was broken off comes again with the time that it had."""
+        """Return this run, and the run that planned the micro-batch. An interrupted one runs again with its original time."""
         assert self._state is not None  # noqa: S101 - the caller looked
         number, known = self._state.micro_batch, self._taken_up
         if known is not None and number is not None:
             return {"run": run, "planned_in": known.planned_in(number)}
-        # Nobody looked: it was planned before, where its time is of before.
+        # Unknown: an earlier run planned it if its time is before the start of this run.
         before = self._wakes_up and timers.getCurrentProcessingTimeInMs() < self._begun
         return {"run": run, "planned_in": f"before {run}" if before else run}
 
     def _wake_up_at(self, expiry: int | None) -> None:
-        """One timer a key group: the earliest of all its windows, in milliseconds; None: there is none."""
+        """Keep one timer per key group, the earliest of all its windows, in milliseconds; None deletes it."""
         assert self._handle is not None  # noqa: S101 - the caller looked
         set_already = list(self._handle.listTimers())
         for other in set_already:

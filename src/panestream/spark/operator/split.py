@@ -1,4 +1,4 @@
-"""Windows whose rows lie in several key groups: their parts put together, in the micro-batch in which all of them fire."""
+"""Windows whose rows are in several key groups: merges their parts in the micro-batch in which all of them fire."""
 
 from __future__ import annotations
 
@@ -11,11 +11,9 @@ from panestream.spark.columns import quoted
 
 
 def put_together(rows: DataFrame, plan: WindowPlan) -> DataFrame:
-    """One row for each key and window.
+    """Merge the main output of a split query to one row for each key and window.
 
-    Args:
-        rows: of the main output, a row for each key, window and key group that has rows of it.
-        plan: a query that is split.
+    ``rows`` has a row for each key, window and key group with rows of that window.
     """
     together = plan.split.together if plan.split is not None else {}
     results = [
@@ -28,12 +26,7 @@ def put_together(rows: DataFrame, plan: WindowPlan) -> DataFrame:
 
 
 def open_windows(shown: DataFrame, plan: WindowPlan) -> DataFrame:
-    """The view of windows with one row for each key and window, which then has no key group.
-
-    Args:
-        shown: the view, with a row for each key group that has rows of a window.
-        plan: a query that is split.
-    """
+    """Merge the view of open windows of a split query to one row for each key and window, without a key group."""
     together = plan.split.together if plan.split is not None else {}
     parts: dict[str, T.StructType] = {field.name: field.dataType for field in shown.schema}  # type: ignore[misc]
     results = [
@@ -47,7 +40,7 @@ def open_windows(shown: DataFrame, plan: WindowPlan) -> DataFrame:
 
 
 def timers(shown: DataFrame) -> DataFrame:
-    """The view of timers of a query that is split, with one row for each key and window."""
+    """Merge the view of timers of a split query to one row for each key and window."""
     return shown.withColumn("key_group", F.lit(None).cast("int")).distinct()
 
 
@@ -57,7 +50,7 @@ def _whole(field: T.StructField, part: Column, how: str) -> Column:
         return F.min(part) if how == "min" else F.max(part)
     if isinstance(kind, (T.DoubleType, T.FloatType)):
         return F.sum(part).cast(kind)
-    # Spark's own sum of whole numbers goes round in a circle where ANSI mode is off.
+    # Spark's own sum of integers wraps around if ANSI mode is off.
     total = F.sum(part.cast("decimal(38, 0)") if isinstance(kind, T.IntegralType) else part).try_cast(kind)
     error = F.raise_error(F.lit(f"the column {field.name!r} left the range of {kind.simpleString()}: cast its input to double"))
     return F.when((F.count(part) > 0) & total.isNull(), error.cast(kind)).otherwise(total)

@@ -1,4 +1,4 @@
-"""``transformWithState`` as the Spark at hand has it: over rows from 4.1 on, over data frames in 4.0."""
+"""``transformWithState`` for the current Spark version: with rows since 4.1, with data frames in 4.0."""
 
 from __future__ import annotations
 
@@ -21,19 +21,10 @@ def transform(
     clock: bool = False,
     taken_up: TakenUp | None = None,
 ) -> DataFrame:
-    """The rows of the exchange of a stream through the operator, with its state.
+    """Run the exchange rows of a stream through the operator, with its state.
 
-    Args:
-        exchanged: what ``pack`` gave.
-        plan: the query.
-        data_frames: whether over data frames.
-        initial: the entries that the state begins with (:mod:`panestream.spark.savepoint.initial_state`); None: it is there, or
-            begins with nothing.
-        clock: whether Spark runs micro-batches without rows, in which the clock wakes key groups.
-        taken_up: what the run found planned; None: nobody looked.
-
-    Raises:
-        EnvironmentNotReadyError: the session cannot run stateful operators over data frames.
+    ``initial`` has the initial entries (:mod:`panestream.spark.savepoint.initial_state`). With ``clock`` Spark also runs
+    micro-batches without rows, in which the clock wakes key groups. ``taken_up`` is None if unknown.
     """
     grouped = exchanged.groupBy("group")
     how: dict[str, Any] = {

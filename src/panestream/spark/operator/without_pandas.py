@@ -1,9 +1,8 @@
-"""Lets PySpark's Arrow functions work where pandas is not installed.
+"""Use of PySpark's Arrow functions without pandas.
 
-``mapInArrow``, ``applyInArrow`` and ``transformWithState`` (Row flavour) hand over Arrow and never touch pandas, but PySpark
-builds all of them with ``pandas_udf``, which refuses to start without it. Only that check is passed over, only where pandas is
-absent, and only while panestream builds its own functions. (Spark Connect's client does need pandas; its own check is left
-alone.)
+``mapInArrow``, ``applyInArrow`` and ``transformWithState`` (with rows) use Arrow only, but PySpark builds all of them with
+``pandas_udf``, which refuses to start without pandas. Only that check is skipped, only if pandas is missing, and only while
+panestream builds its own functions. (Spark Connect's client does need pandas; its own check stays.)
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ _CHECK = "require_minimum_pandas_version"
 
 @contextmanager
 def without_pandas() -> Iterator[None]:
-    """Within it, PySpark does not ask for pandas if there is none."""
+    """Skip PySpark's check for pandas in the block if pandas is missing."""
     check = getattr(pandas_functions, _CHECK, None)
     if check is None or _installed("pandas"):
         yield

@@ -1,1 +1,1 @@
-"""What running queries tell of each micro-batch: the counters, who listens to them, and what is warned of."""
+"""Progress of running queries per micro-batch: counters, listeners and warnings."""

@@ -1,4 +1,4 @@
-"""Who listens to the progress of streaming queries: classic Spark calls it from Java, Spark Connect's client from a thread."""
+"""Listeners for the progress of streaming queries. Classic Spark calls them from Java, Spark Connect's client from a thread."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress
 
 _log = logging.getLogger("panestream.metrics")
 _OURS = re.compile(rf"{OBSERVED}(_\d+)?")
-"""What the counters of an operator are called; whatever else users observe in the same query has other names."""
+"""The names of operators' counters. Other metrics that users observe in the same query have other names."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryRun:
-    """One run of a query, as Spark's events name it.
+    """One run of a query, as identified in Spark's events.
 
     Attributes:
-        id: of the query; the same after a restart from its checkpoint.
-        run_id: of the run, from start to stop.
-        name: as it was given to ``start``; None: it has none.
-        operator: which of several operators in one query, ``_2`` and so on; empty: the first.
+        id: the query's id, which stays the same after a restart from its checkpoint.
+        run_id: the id of the run, from start to stop.
+        name: the name given to ``start``, or None.
+        operator: the suffix for one of several operators in a query, e.g. ``_2``. Empty for the first.
     """
 
     id: str
@@ -43,43 +43,33 @@ class QueryRun:
 
     @property
     def label(self) -> str:
-        """What it is called in metrics: its name; without one, its id."""
+        """The label in metrics: the query's name or, without a name, its id."""
         return (self.name or self.id) + self.operator
 
 
 class ProgressListener(StreamingQueryListener):
-    """Is told of the micro-batches of all queries of a session that run windows of panestream's.
+    """A listener to the micro-batches of all queries in a session that run panestream's windows.
 
-    ``spark.streams.addListener(listener)`` adds it, in classic Spark and through Spark Connect. An error in it is logged (logger
-    ``panestream.metrics``), counted in :attr:`errors`, and never the query's. Its methods may be called from several threads.
+    Add it with ``spark.streams.addListener(listener)``, in classic Spark or through Spark Connect. An error in it is logged
+    (logger ``panestream.metrics``) and counted in :attr:`errors`, and never affects the query. Its methods may be called from
+    several threads.
     """
 
     def __init__(self) -> None:
         self.errors = 0
-        """How many events it failed to take in."""
+        """The number of events whose processing failed."""
         self._lock = threading.Lock()
         self._runs: dict[str, QueryRun] = {}
 
     @abstractmethod
     def batch(self, run: QueryRun, progress: BatchProgress, spark: Mapping[str, Any]) -> None:
-        """A micro-batch is done.
-
-        Args:
-            run: of which query.
-            progress: what the micro-batch did.
-            spark: Spark's own progress: ``timestamp``, ``sources``, ``stateOperators`` and so on.
-        """
+        """Process a finished micro-batch. ``spark`` is Spark's own progress, with ``timestamp``, ``sources`` and so on."""
 
     def started(self, run: QueryRun) -> None:
-        """A query has started; whether it is one of panestream's, its first micro-batch tells."""
+        """Process the start of a query. Only its first micro-batch shows whether it runs panestream's windows."""
 
     def ended(self, run: QueryRun, error: str | None) -> None:
-        """A run is over.
-
-        Args:
-            run: which.
-            error: what ended it; None: it was stopped, or had done what there was.
-        """
+        """Process the end of a run. ``error`` is the reason, or None if it was stopped or had read all input."""
 
     # -- what Spark calls ----------------------------------------------------------------------------------------------
 
@@ -107,22 +97,23 @@ class ProgressListener(StreamingQueryListener):
             progress = BatchProgress.of_spark(spark, observed_as)
             if progress is None:
                 continue
-            # Of a query with several operators each is told of: "clicks", "clicks_2".
+            # Each operator of a query is reported: "clicks", "clicks_2".
             run = QueryRun(str(spark["id"]), str(spark["runId"]), spark["name"], observed_as.removeprefix(OBSERVED))
             with self._lock:
-                # Of a run that began before anybody listened; what ends is the run, whichever operator was told of last.
+                # Also for a run that started before the listener was added. The run ends as a whole, so it is stored without an
+                # operator.
                 self._runs[run.run_id] = replace(run, operator="")
                 self.batch(run, progress, spark)
 
     def _on_terminated(self, event: QueryTerminatedEvent) -> None:
         with self._lock:
-            # The event does not say what the query was called.
+            # The event does not have the query's name.
             run = self._runs.pop(str(event.runId), None) or QueryRun(str(event.id), str(event.runId), None)
             self.ended(run, event.exception)
 
     def _safely(self, take: Callable[[Any], None], event: Any) -> None:
         try:
             take(event)
-        except Exception:  # noqa: BLE001 - whatever it is, it is not the query's
+        except Exception:  # noqa: BLE001 - an error here must not reach the query
             self.errors += 1
             _log.exception("%s could not take in an event of Spark's; the query goes on", type(self).__name__)

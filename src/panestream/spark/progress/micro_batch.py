@@ -1,4 +1,4 @@
-"""What each micro-batch did: the same numbers whichever way a query runs."""
+"""The progress of each micro-batch, with the same counters however a query runs."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from panestream.engine.plan import FIRINGS, WindowPlan
 from panestream.inspection.values import iso
 
 OBSERVED = "panestream"
-"""The name of the counters in the progress that Spark reports."""
+"""The name of the counters in Spark's progress."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionProgress:
-    """How far one source partition is after a micro-batch; times in microseconds since the epoch.
+    """The progress of one source partition after a micro-batch, with times in microseconds since the epoch.
 
     Attributes:
-        name: the value of the column of ``per_partition``; empty: the whole source has one watermark.
-        max_event_time: its largest event time so far; None: it is expected (``per_partition``), and had no rows yet.
-        watermark: what its rows say; None: nothing yet. (The query's own is the smallest of those that are not idle.)
-        idle: whether it was silent for so long that it holds the query's watermark back no more.
+        name: the value of the ``per_partition`` column. Empty if the whole source has one watermark.
+        max_event_time: the largest event time in it. None if it is expected (``per_partition``) but did not have rows yet.
+        watermark: its own watermark, or None. (The query's watermark is the smallest among partitions that are not idle.)
+        idle: whether it has been silent long enough that it does not hold back the query's watermark.
     """
 
     name: str
@@ -39,46 +39,47 @@ class PartitionProgress:
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """What one micro-batch did. A row is counted once: ``rows`` = ``windowed_rows + late_rows + invalid_rows + outside_rows``.
+    """The counters of one micro-batch.
+
+    Each row counts once: ``rows`` = ``windowed_rows + late_rows + invalid_rows + outside_rows``.
 
     Attributes:
-        batch_id: Spark's number of the micro-batch.
-        rows: input rows.
-        duration_ms: from the start of the operator to the last sink.
-        rows_per_second: the two divided.
-        watermark, max_event_time: microseconds since the epoch; None: unknown yet.
-        watermark_before: the watermark before this micro-batch.
-        windowed_rows: rows that at least one window took: also one that came too late for others of its windows.
-        late_rows: rows that no window takes any more, behind the watermark.
-        dropped_rows: those of them that nobody takes: the query has no output for late rows, or ``start`` no sink for it.
+        batch_id, rows: Spark's number of the micro-batch, and its input rows.
+        duration_ms: the time from the start of the operator to the end of the last sink.
+        rows_per_second: ``rows`` divided by the duration.
+        watermark, watermark_before, max_event_time: microseconds since the epoch, or None. ``watermark_before`` is the watermark
+            before this micro-batch.
+        windowed_rows: rows that entered at least one window, even if they were too late for others of their windows.
+        late_rows: rows behind the watermark that cannot enter any window.
+        dropped_rows: late rows that are dropped, as the query has neither output nor sink for them.
         invalid_rows: rows without usable event time, or too far ahead.
-        outside_rows: rows that lie in no window, such as between two windows with a pause, and are not late.
-        history_rows: rows that are left out, since they are in the history from which the query started
-            (:meth:`WindowedResult.bootstrap` with ``until``); none of the four above, and not among ``rows``.
-        spark_dropped_rows: rows that Spark's own operators in the same query (joins, ``dropDuplicates``, ``groupBy`` with
-            ``withWatermark``) dropped behind Spark's watermark, before the windows or behind them; none of the four above. 0 in
-            ``on_progress``, which is called before Spark knows them (not so through Spark Connect).
-        fired_rows: results: of a join, and of functions over rows, the keys and windows that fired (of an interval join the
-            rows that met others, or none); how many rows came of them is in ``output_rows``.
-        fired_windows: distinct windows that fired, where all keys have the same ones; else 0.
-        early_firings, on_time_firings, late_firings: firings of a key and window: before its end, at it, after it because of
-            late rows; those of the global window are early. Operators on columns emit the last one of a micro-batch only.
-        output_rows: how many rows the key groups gave, by output tag; of ``.top`` each group's own largest.
-        open_windows: windows that have rows and have not ended, where all keys have the same ones. Of sessions, count windows and
-            on the row operator the windows of all keys that are kept, be it only for late rows; None: unknown.
-        state_bytes: size of what is kept, over all key groups.
-        state_calls: calls of the state store; so are ``state_read_bytes`` and ``state_written_bytes`` what they moved.
+        outside_rows: rows outside every window, e.g. in a gap between two windows, that are not late.
+        history_rows: rows skipped because the history (:meth:`WindowedResult.bootstrap` with ``until``) has them; not in
+            ``rows``.
+        spark_dropped_rows: rows that Spark's own operators in the query (joins, ``dropDuplicates``, ``groupBy`` with
+            ``withWatermark``) dropped behind Spark's watermark; not in ``rows``. In ``on_progress`` it is 0, except through Spark
+            Connect.
+        fired_rows: results. For joins and functions over rows: the keys and windows that fired (for an interval join, the rows
+            that had partners, or 0). ``output_rows`` has the number of their rows.
+        fired_windows: distinct windows that fired, if all keys have the same windows, otherwise 0.
+        early_firings, on_time_firings, late_firings: firings per key and window, before its end, at its end, or later because of
+            late rows. Firings of the global window are early. Operators on columns emit only the last firing in a micro-batch.
+        output_rows: rows from the key groups, by output tag. For ``.top``, each group's own largest.
+        open_windows: windows with rows that have not ended, if all keys have the same windows. For sessions, count windows and
+            the row operator, the stored windows of all keys, even those kept only for late rows. None if unknown.
+        state_bytes: size of the state, over all key groups.
+        state_calls, state_read_bytes, state_written_bytes: calls of the state store, and their volume.
         groups: the number of key groups.
-        groups_reporting: how many took part: all where there were rows. Where the clock woke some, state and open windows are
-            those of these only.
-        most_rows, most_rows_group: of the key group with the most rows: how many, and its number (-1: no rows).
-        most_bytes, most_bytes_group: of the key group with the largest state.
-        operator_us: the time in the operators in microseconds, over all key groups.
-        most_us, most_us_group: of the key group that took longest.
-        partition_count, idle_partitions: how many source partitions are known, and idle.
-        partitions: the source partitions, the furthest behind first; a thousand at most.
-        stages: Spark's own times of the micro-batch's parts in milliseconds (``addBatch``, ``walCommit``, …); empty in
-            ``on_progress``, which is called before Spark knows them (not so through Spark Connect).
+        groups_reporting: key groups that took part. Without rows the clock wakes only some, and then state and open windows cover
+            only these.
+        most_rows, most_rows_group: rows and number of the key group with the most rows (number -1 without rows).
+        most_bytes, most_bytes_group: size and number of the key group with the largest state.
+        operator_us: microseconds in the operators, over all key groups.
+        most_us, most_us_group: microseconds and number of the slowest key group.
+        partition_count, idle_partitions: the number of known and of idle source partitions.
+        partitions: the source partitions, the furthest behind first, at most 1000.
+        stages: milliseconds of Spark's own phases (``addBatch``, ``walCommit``, …). In ``on_progress`` empty, except through
+            Connect.
     """
 
     batch_id: int
@@ -126,7 +127,7 @@ class BatchProgress:
         return self.early_firings + self.on_time_firings + self.late_firings
 
     def _repr_html_(self) -> str:
-        """For notebooks: what there was, a line each."""
+        """Return a table for notebooks, with a line per counter."""
         said = [(name.replace("_", " "), f"{getattr(self, name):,}") for name in _COUNTS if getattr(self, name)]
         times = [(name, iso(getattr(self, name)) or "") for name in ("watermark", "max_event_time")]
         rate = f"{self.rows:,} in {self.duration_ms:,} ms, {self.rows_per_second:,.0f} a second"
@@ -143,17 +144,9 @@ class BatchProgress:
     def of(
         cls, batch_id: int, seconds: float, reports: list[dict[str, Any]], plan: WindowPlan, *, late_kept: bool
     ) -> BatchProgress:
-        """From the metrics of the key groups.
-
-        Args:
-            batch_id: the micro-batch.
-            seconds: how long it took.
-            reports: the metrics; a group that had rows and was woken by the clock as well comes twice.
-            plan: the query.
-            late_kept: whether somebody takes the output for late rows.
-        """
+        """Compute the progress from the key groups' metrics. A group with rows that was also woken by the clock comes twice."""
         rows = max((one["input_rows"] for one in reports), default=0)
-        # What a group keeps that comes twice is what it kept the second time, when the clock woke it.
+        # For a group that comes twice, the state of the second report counts, from when the clock woke it.
         latest = {one["key_group"]: one for one in sorted(reports, key=lambda one: bool(one["woken"]))}
         spans = [one["open_windows"] for one in latest.values() if one["open_windows"] is not None]
         kept = [one["kept_windows"] for one in latest.values()]
@@ -163,7 +156,7 @@ class BatchProgress:
         ours |= {name: max((one[name] for one in reports), default=0) for name in _SAME}
         ours |= {f"{kind}_firings": sum(one["firings"].get(kind, 0) for one in reports) for kind in FIRINGS}
         for name, them, of in (("rows", reports, _came), ("bytes", latest.values(), _state_bytes), ("us", reports, _took)):
-            # Of equals the first group.
+            # On a tie, the first group.
             most, group = max(((of(one), -one["key_group"]) for one in them), default=(0, 1))
             ours |= {f"most_{name}": most, f"most_{name}_group": -group}
         partitions = next((one["partitions"] for one in reports if one["partitions"] is not None), ())
@@ -185,14 +178,10 @@ class BatchProgress:
 
     @classmethod
     def of_spark(cls, progress: Mapping[str, Any], name: str = "panestream") -> BatchProgress | None:
-        """From an entry of Spark's ``recentProgress``; None where no micro-batch ran, or none of panestream's.
+        """Read an entry of Spark's ``recentProgress``, or return None if it does not have counters of panestream.
 
-        A micro-batch of which no row came to the windows, as all were filtered away before them, counts nothing, and says
-        nothing of what is kept: no key group took part.
-
-        Args:
-            progress: the entry, as classic Spark or Spark Connect gives it.
-            name: what the operator's counters are called in it, where the query has several.
+        If all rows were filtered out before the windows, the counters are 0 and the state is unknown, as no key group took part.
+        ``name`` is the name of the operator's counters, if the query has several operators.
         """
         counters = _as_dict((progress["observedMetrics"] or {}).get(name))
         took = progress["durationMs"].get("addBatch")
@@ -219,7 +208,7 @@ _COUNTS = (
     *("windowed_rows", "late_rows", "dropped_rows", "invalid_rows", "outside_rows", "history_rows"),
     *("fired_rows", "early_firings", "on_time_firings", "late_firings"),
 )
-"""What a notebook shows of a micro-batch, where it is not zero."""
+"""The counters that a notebook shows if they are not zero."""
 _SUMS = {
     "late_rows": "late_rows",
     "windowed_rows": "windowed_rows",
@@ -230,19 +219,19 @@ _SUMS = {
     "state_written_bytes": "bytes_written",
     "operator_us": "operator_us",
 }
-"""What is the sum over the key groups, and what they call it."""
+"""The counters that are sums over the key groups, with the key groups' names for them."""
 _SAME = ("invalid_rows", "history_rows", "partition_count", "idle_partitions")
-"""What all key groups say alike, beside ``input_rows``; one that the clock woke says less."""
+"""The counters that are equal in all key groups, as is ``input_rows``. A group that the clock woke reports less."""
 _MAY_BE_UNKNOWN = ("watermark", "watermark_before", "max_event_time")
 _NOTHING: Mapping[str, Any] = {
     **dict.fromkeys((*_MAY_BE_UNKNOWN, "open_windows")),
     **{f"most_{name}_group": -1 for name in ("rows", "bytes", "us")},
 }
-"""What a counter is of which nobody said anything, where that is not 0."""
+"""The values of counters that nobody reported, if they are not 0."""
 
 
 _TOLD = "__panestream_told"
-"""The column with what a key group tells of itself, beside the rows while they are observed."""
+"""The column with a key group's own metrics, next to the rows while they are observed."""
 _LONGS = (*("input_rows", "key_group", "state_bytes", "kept_windows"), *_SAME, *_MAY_BE_UNKNOWN, *_SUMS.values())
 _REPORT = T.StructType(
     [
@@ -250,15 +239,14 @@ _REPORT = T.StructType(
         T.StructField("woken", T.BooleanType()),
         *(T.StructField(name, T.ArrayType(T.LongType())) for name in ("fired_windows", "open_windows")),
         *(T.StructField(name, T.MapType(T.StringType(), T.LongType())) for name in ("firings", "outputs")),
-        # As it is written: lists of lists of several types.
+        # In its JSON form: lists of lists of several types.
         T.StructField("partitions", T.StringType()),
     ]
 )
-"""What is observed of the metrics of a key group."""
+"""The schema of the observed part of a key group's metrics."""
 
 
 def _came(report: Mapping[str, Any]) -> int:
-    """The rows of the micro-batch that came to a key group."""
     return int(report["windowed_rows"] + report["late_rows"] + report["outside_rows"])
 
 
@@ -271,7 +259,7 @@ def _took(report: Mapping[str, Any]) -> int:
 
 
 def _as_dict(row: Any) -> dict[str, Any] | None:
-    """The counters of one progress. Through Spark Connect a row comes as its values beside its schema."""
+    """Return the counters of one progress. Through Spark Connect a row comes as its values and its schema."""
     if row is None:
         return None
     counters: dict[str, Any] = row.asDict()
@@ -281,29 +269,22 @@ def _as_dict(row: Any) -> dict[str, Any] | None:
 
 
 def observed(operated: DataFrame, plan: WindowPlan, name: str = OBSERVED, *, late_kept: bool) -> DataFrame:
-    """Operator rows whose counters Spark shows in each progress of the query, under ``observedMetrics[name]``.
-
-    Args:
-        operated: what the operators gave.
-        plan: the query.
-        name: what the counters are called, where the query has several operators.
-        late_kept: whether somebody takes the output for late rows.
-    """
-    # Read once, and beside the rows: what is observed is evaluated by itself, each counter would read the text anew.
+    """Return the operator's rows such that each progress of the query has their counters in ``observedMetrics[name]``."""
+    # Parsed once, in a column next to the rows: each observed counter is evaluated separately and would parse the text again.
     told = F.when(F.col("tag") == METRICS, F.from_json(F.col("body").cast("string"), _REPORT))
     counters = _counters(plan, late_kept=late_kept)
-    # As text: each function of a Column asks Java a dozen times, and there were hundreds of them.
+    # As text, since each function of a Column takes a dozen Java calls, and there were hundreds of them.
     columns = [F.expr(f"{text} AS {name}") for name, text in counters.items()]
     return operated.select("*", told.alias(_TOLD)).observe(name, *columns).drop(_TOLD)
 
 
 def _counters(plan: WindowPlan, *, late_kept: bool) -> dict[str, str]:
-    """The counters, in SQL over what key groups tell. (Tags are Python's identifiers: nothing in them is to be escaped.)"""
+    """Return the counters as SQL over the key groups' metrics. (Tags are Python identifiers, so escaping is unnecessary.)"""
     found = {name: f"max({_TOLD}.{name})" for name in ("input_rows", *_SAME, *_MAY_BE_UNKNOWN)}
     found |= {name: f"sum({_TOLD}.{theirs})" for name, theirs in _SUMS.items()}
     found |= {f"{kind}_firings": f"sum({_TOLD}.firings['{kind}'])" for kind in FIRINGS}
     found["dropped_rows"] = "0L" if late_kept else f"sum({_TOLD}.late_rows)"
-    # The key groups fire the same windows: their numbers are counted once.
+    # The key groups fire the same windows, so distinct numbers are counted.
     found["fired_windows"] = f"CAST(size(array_distinct(flatten(collect_list({_TOLD}.fired_windows)))) AS BIGINT)"
     by_tag = ", ".join(f"sum(coalesce({_TOLD}.outputs['{tag}'], 0L)) AS `{tag}`" for tag in plan.tags)
     found["output_rows"] = f"to_json(struct({by_tag}))"
@@ -316,7 +297,7 @@ def _counters(plan: WindowPlan, *, late_kept: bool) -> dict[str, str]:
 
 
 def _kept() -> dict[str, str]:
-    """What the key groups keep: of one that comes twice, since the clock woke it as well, what it kept in the end."""
+    """Return the counters of the key groups' state. For a group that comes twice, woken by the clock, the last report counts."""
     names = ("woken", "key_group", "state_bytes", "kept_windows", "open_windows[0] AS low", "open_windows[1] AS high")
     said = ", ".join(f"{_TOLD}.{name}" for name in names)
     reports = f"collect_list(CASE WHEN tag = '{METRICS}' THEN struct({said}) END)"
@@ -338,10 +319,10 @@ def _total(reports: str, name: str) -> str:
 
 
 def _most(name: str, found: str) -> dict[str, str]:
-    """Of the key group that has most of something: how much, and its number."""
+    """Return the maximum over the key groups and the number of that group."""
     return {f"most_{name}": f"{found}.most", f"most_{name}_group": f"-{found}.key_group"}
 
 
 def metrics_of(bodies: Iterable[str]) -> list[dict[str, Any]]:
-    """What the key groups counted, from the bodies of their rows of metrics."""
+    """Return the counters of the key groups from the bodies of their metrics rows."""
     return [json.loads(body) for body in bodies]

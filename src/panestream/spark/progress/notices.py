@@ -1,4 +1,4 @@
-"""What a running query warns of, micro-batch by micro-batch."""
+"""Warnings of a running query. The method ``look`` checks each micro-batch."""
 
 from __future__ import annotations
 
@@ -13,24 +13,18 @@ from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.windowing.time import format_duration
 
 _MUCH = 24 * 3600 * 1_000_000
-"""A micro-batch that moves the watermark by more is worth a word: a day, in microseconds."""
+"""The change of the watermark in one micro-batch that causes a warning: a day, in microseconds."""
 
 
 @dataclass(slots=True)
 class LateRows:
-    """Warns of the first late rows of a run that nobody keeps.
-
-    Args:
-        plan: the query.
-        kept: whether late rows have an output and a sink.
-    """
+    """A warning about the first dropped late rows of a run. ``kept``: whether late rows have an output and a sink."""
 
     plan: WindowPlan
     kept: bool
     warned: bool = False
 
     def look(self, progress: BatchProgress) -> None:
-        """Call it with each micro-batch."""
         if self.kept or self.warned or not progress.late_rows:
             return
         self.warned = True
@@ -49,10 +43,10 @@ class LateRows:
 
 @dataclass(slots=True)
 class Jumps:
-    """Warns of the first micro-batch of a run that takes the watermark more than a day ahead, where nothing forbids that.
+    """A warning about the first jump of the watermark by more than a day in one micro-batch, if the plan does not limit jumps.
 
-    It may be a backlog, or one row with a wrong time: then all that comes after it is late. Ahead of the watermark before it;
-    where there was none, as in the first micro-batch of all, ahead of the driver's clock.
+    The cause may be a backlog, or one row with a wrong time, after which all later rows are late. The distance is from the
+    previous watermark or, in the very first micro-batch, from the driver's clock.
     """
 
     plan: WindowPlan
@@ -60,12 +54,11 @@ class Jumps:
     clock: Callable[[], float] = time.time
 
     def look(self, progress: BatchProgress) -> None:
-        """Call it with each micro-batch."""
         before, after = progress.watermark_before, progress.watermark
         if self.warned or self.plan.watermark.limits_ahead or after is None:
             return
         if not (progress.rows or progress.history_rows):
-            return  # silence moved it, no row
+            return  # silence moved it, not a row
         ahead = after - (int(self.clock()) * 1_000_000 if before is None else before)
         if ahead <= _MUCH:
             return
@@ -81,12 +74,11 @@ class Jumps:
 
 @dataclass(slots=True)
 class DroppedBySpark:
-    """Warns of the first rows of a run that Spark's own operators in the same query dropped."""
+    """A warning about the first rows of a run that Spark's own operators in the same query dropped."""
 
     warned: bool = False
 
     def look(self, progress: BatchProgress) -> None:
-        """Call it with each micro-batch, as Spark reports it."""
         if self.warned or not progress.spark_dropped_rows:
             return
         self.warned = True
@@ -100,22 +92,16 @@ class DroppedBySpark:
 
 @dataclass(frozen=True, slots=True)
 class Notices:
-    """All of them."""
+    """All warnings of one run."""
 
     late_rows: LateRows
     jumps: Jumps
 
     @classmethod
     def of(cls, plan: WindowPlan, *, kept: bool) -> Notices:
-        """For one start of a query.
-
-        Args:
-            plan: the query.
-            kept: whether late rows have an output and a sink.
-        """
+        """Return the warnings for one start of a query. ``kept``: whether late rows have an output and a sink."""
         return cls(LateRows(plan, kept), Jumps(plan))
 
     def look(self, progress: BatchProgress) -> None:
-        """Call it with each micro-batch."""
         self.jumps.look(progress)
         self.late_rows.look(progress)

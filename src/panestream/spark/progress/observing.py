@@ -1,4 +1,4 @@
-"""What a query's counters are called in Spark's progress, where one query has several panestream operators."""
+"""Names of a query's counters in Spark's progress, if it has several panestream operators."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _MOST = 100
 
 
 def counters_name(df: DataFrame) -> str:
-    """What the counters of an operator over these rows are called: ``panestream``, or with a number behind it.
+    """Return the name for the counters of an operator over these rows: ``panestream``, ``panestream_2`` and so on.
 
-    Spark refuses two of one name in one query. So of operators that follow one another the first is ``panestream``, the next
-    ``panestream_2``. Spark's analysis is asked, since only it knows what is in the rows' plan.
+    Spark refuses two equal names in one query, so consecutive operators get consecutive numbers. Spark's analysis is called,
+    since only Spark knows the rows' plan.
     """
     for number in range(1, _MOST):
         name = OBSERVED if number == 1 else f"{OBSERVED}_{number}"

@@ -1,4 +1,4 @@
-"""``on_progress`` of a query that runs on a server of Spark Connect: a thread of this process asks what is done, and calls it."""
+"""``on_progress`` for a query on a Spark Connect server: a thread of this process polls the progress and calls it."""
 
 from __future__ import annotations
 
@@ -16,19 +16,15 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
 _EVERY = 1
-"""Seconds between two questions to the server."""
+"""Seconds between two requests to the server."""
 
 
 class ProgressWatcher:
-    """Calls a function in this process after each micro-batch of a query that runs elsewhere, in their order.
+    """Calls ``on_progress`` in this process after each micro-batch of a remote query, in order.
 
-    It asks for the query's progress rather than listening: the thread of a listener of Spark Connect keeps the process from
-    ending, and taking the last one away can wait for ever (docs/decisions/0129-on-progress-through-connect.md).
-
-    Args:
-        query: the query.
-        on_progress: the user's function. When it raises, it is not called again, and the query is stopped.
-        observed_as: what the operator's counters are called in Spark's progress.
+    It polls rather than listens: the thread of a Spark Connect listener keeps the process alive, and removing the last listener
+    can block forever (docs/decisions/0129-on-progress-through-connect.md). If the function raises, it is not called again, and
+    the query is stopped.
     """
 
     def __init__(self, query: StreamingQuery, on_progress: Callable[[BatchProgress], Any], observed_as: str) -> None:
@@ -37,21 +33,17 @@ class ProgressWatcher:
         self._on_progress = on_progress
         self._told = -1
         self.failure: CallbackError | None = None
-        """What the function raised."""
+        """The error that the function raised."""
         self._thread = threading.Thread(target=self._watch, name="panestream on_progress", daemon=True)
         self._thread.start()
 
     def wait(self) -> None:
-        """Waits until all that the query did before it ended was told."""
+        """Wait until all progress from before the query's end was reported."""
         if threading.current_thread() is not self._thread:  # the function itself may wait for its query
             self._thread.join()
 
     def finish(self) -> None:
-        """The same.
-
-        Raises:
-            CallbackError: the function raised.
-        """
+        """Wait like :meth:`wait`, then raise CallbackError if the function raised."""
         self.wait()
         if self.failure is not None:
             raise self.failure
@@ -63,7 +55,7 @@ class ProgressWatcher:
                 ended = bool(self._query.awaitTermination(_EVERY))
             except StreamingQueryException:
                 ended = True
-            except Exception:  # noqa: BLE001 - nobody answers any more: who waits for the query finds out why
+            except Exception:  # noqa: BLE001 - the server is unreachable: the caller that waits for the query gets the reason
                 return
             self._tell()
 

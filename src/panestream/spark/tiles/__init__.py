@@ -1,1 +1,1 @@
-"""Tiles as DataFrames: what each says of itself, and how windows and answers are put together from them in Spark's tasks."""
+"""Tiles as DataFrames: their manifests, and Spark tasks that compute windows and answers from tiles."""

@@ -1,4 +1,4 @@
-"""What a store of tiles is asked for before it is read: what tiles say of themselves, where they end, whether they are few."""
+"""Inspection of a store of tiles before it is read: manifests, end of the data, number of tiles."""
 
 from __future__ import annotations
 
@@ -19,13 +19,12 @@ _FEW = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """What was found.
+    """The result of the inspection.
 
     Attributes:
-        manifests: what tiles say of themselves, each once.
+        manifests: the distinct manifests of the tiles.
         until: the end of the last slice that has a tile, in microseconds.
-        few: whether the tiles are read from files as they lie there, and are so few that one task reads them sooner than a
-            shuffle deals them out.
+        few: whether the tiles come directly from files, and one task reads the few tiles faster than a shuffle.
     """
 
     manifests: tuple[Manifest, ...]
@@ -34,30 +33,27 @@ class Found:
 
 
 def look(tiles: DataFrame) -> Found:
-    """Looks at all tiles, by two columns.
+    """Inspect all tiles, by two columns. Raise InvalidPlanError for no tiles or for a missing manifest.
 
-    Mostly one query wrote them, and they lie in files: then it is one job of one stage. Else they are grouped by what they say.
-
-    Raises:
-        InvalidPlanError: there are none, or they do not say what they are of.
+    Usually one query wrote them to files, and one job of one stage suffices. Otherwise they are grouped by manifest.
     """
     try:
         found = _observed(tiles)
     except PySparkException:
-        # What is read from two places cannot say from which file a row is.
+        # The union of two places does not have a file name for each row.
         found = None
     return found or _grouped(tiles)
 
 
 def _observed(tiles: DataFrame) -> Found | None:
-    """What the tiles say where all say the same and lie in files; None: they do not."""
-    # Behind a shuffle no row knows its file: with this it is known that one task may read all without computing much.
+    """Return the result for tiles that are in files and have the same manifest, otherwise None."""
+    # After a shuffle rows do not have a file name. So with a file name, one task can read all tiles without much computation.
     stored = (F.input_file_name() != F.lit("")).alias("stored")
     seen = tiles.select(F.col(MANIFEST), micros_of(tiles, END, None).alias("until"), stored)
     asked = Observation()
     known = [F.min(MANIFEST).alias("least"), F.max(MANIFEST).alias("most"), F.max("until").alias("until")]
     counts = [F.count(F.lit(1)).alias("tiles"), F.count(MANIFEST).alias("said"), F.min("stored").alias("stored")]
-    # Metrics come with the rows' own stage: no second one adds them up.
+    # Metrics come with the rows' own stage, without a second stage for their sum.
     seen.observe(asked, *known, *counts).write.format("noop").mode("overwrite").save()
     found = asked.get
     if not found.get("stored") or found["said"] < found["tiles"] or found["least"] != found["most"]:

@@ -1,6 +1,6 @@
-"""What a tile says of itself, in its column ``tile``: as JSON, so that whoever reads it needs nothing else.
+"""The manifest of a tile, in its column ``tile``: self-contained JSON.
 
-All tiles of a query have the same text there; Parquet keeps it once for a block of rows.
+All tiles of a query have the same text there. Parquet stores it once for a block of rows.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners import WindowAssigner
 
 MANIFEST = "tile"
-"""The column that has it."""
+"""The column with the manifest."""
 
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What some tiles say of themselves.
+    """The description of some tiles.
 
     Attributes:
-        slices: the windows whose partials they are.
+        slices: the windows of the partials.
         keys: the names of the key columns.
-        inputs: the expressions that the aggregates take, and their types.
-        partials: the column of each partial, and what that is of.
-        aggregates: the aggregates, for people.
+        inputs: the input expressions of the aggregates, and their types.
+        partials: the column of each partial, and its meaning.
+        aggregates: the aggregates as text for people.
     """
 
     slices: WindowAssigner
@@ -48,24 +48,20 @@ class Manifest:
     def of(
         cls, slices: WindowAssigner, keys: Sequence[str], aggregates: Sequence[Aggregate], aggregation: Aggregation
     ) -> Manifest:
-        """Of the tiles that a query makes."""
+        """Return the manifest of the tiles that a query makes."""
         inputs = dict(zip(aggregation.inputs, aggregation.input_types, strict=True))
         partials = dict(zip(partial_columns(aggregation), parts_of(aggregation), strict=True))
         return cls(slices, tuple(keys), inputs, partials, tuple(map(repr, aggregates)))
 
     def text(self) -> str:
-        """As JSON."""
+        """Return the manifest as JSON."""
         inputs = {text: to_spark(type_).jsonValue() for text, type_ in self.inputs.items()}
         said = {"format": TILES_FORMAT, "slices": recipe_json(self.slices), "keys": self.keys, "inputs": inputs}
         return json.dumps({**said, "partials": self.partials, "aggregates": self.aggregates})
 
     @classmethod
     def read(cls, text: str | None) -> Manifest:
-        """What :meth:`text` wrote.
-
-        Raises:
-            InvalidPlanError: it is none, or of another format.
-        """
+        """Parse the result of :meth:`text`. Raise InvalidPlanError if it is invalid or of another format."""
         try:
             said = json.loads(text or "")
             found = said["format"]

@@ -1,4 +1,4 @@
-"""What reads tiles in Spark's tasks: tiles, rows and questions of some keys in one partition, told apart by ``kind``."""
+"""Readers of tiles in Spark tasks. A partition has the tiles, rows and questions of some keys, distinguished by ``kind``."""
 
 from __future__ import annotations
 
@@ -24,31 +24,18 @@ from panestream.spark.worker import remember_archives
 
 TILE, ROW, QUESTION = "tile", "row", "question"
 _MOST_ROWS = 1 << 14
-"""Rows of a batch that goes back to Spark."""
+"""The maximum number of rows in a batch for Spark."""
 
 
 def part(df: DataFrame, kind: str, keys: Sequence[Column], columns: Sequence[Column]) -> DataFrame:
-    """Rows of one kind: the keys, and all else in a struct that is called as the kind.
-
-    Args:
-        df: the rows.
-        kind: ``TILE``, ``ROW`` or ``QUESTION``.
-        keys: the key columns.
-        columns: what else there is.
-    """
+    """Return rows of one ``kind``: the keys, and all other columns in a struct with the name of the kind."""
     named = [key.alias(f"key_{place}") for place, key in enumerate(keys)]
     inner = [column.alias(f"column_{place}") for place, column in enumerate(columns)]
     return df.select(F.lit(kind).alias("kind"), *named, F.struct(*inner).alias(kind))
 
 
 def together(parts: Sequence[DataFrame], keys: int, partitions: int) -> DataFrame:
-    """All parts, those of a key in one partition.
-
-    Args:
-        parts: tiles, rows, questions.
-        keys: the number of key columns.
-        partitions: the number of partitions; without keys there is one.
-    """
+    """Return all parts, with the rows of each key in one partition. Without keys there is one partition."""
     whole = parts[0]
     for other in parts[1:]:
         whole = whole.unionByName(other, allowMissingColumns=True)
@@ -59,12 +46,7 @@ def together(parts: Sequence[DataFrame], keys: int, partitions: int) -> DataFram
 
 @dataclass(frozen=True, slots=True)
 class ReadWindows:
-    """The function for ``mapInArrow`` that puts windows together.
-
-    Attributes:
-        aggregation: what to compute.
-        grid: the panes of the windows.
-    """
+    """The function for ``mapInArrow`` that computes windows from tiles. ``grid`` has the panes of the windows."""
 
     aggregation: Aggregation
     grid: PaneGrid
@@ -89,9 +71,9 @@ class ReadAnswers:
     """The function for ``mapInArrow`` that answers questions.
 
     Attributes:
-        asked: what is asked of each.
-        names: the columns of the answers: of each length those of the aggregates.
-        schema: of the questions, as they came.
+        asked: the computation for each question.
+        names: the columns of the answers, which are for each length the columns of the aggregates.
+        schema: the original columns of the questions.
     """
 
     asked: AsOf
@@ -114,14 +96,14 @@ class ReadAnswers:
 
 @dataclass(frozen=True, slots=True)
 class _Partition:
-    """What a task was given."""
+    """The input of a task."""
 
     table: pa.Table
     aggregation: Aggregation
 
     @classmethod
     def of(cls, batches: Iterable[pa.RecordBatch], aggregation: Aggregation) -> _Partition | None:
-        """None: nothing at all."""
+        """Return the partition, or None without batches."""
         given = list(batches)
         return cls(pa.Table.from_batches(given), aggregation) if given else None
 
@@ -130,7 +112,7 @@ class _Partition:
         return Tiles.of(keys, columns, self.aggregation)
 
     def rows(self) -> Rows | None:
-        """The rows; None: there are to be none."""
+        """Return the rows, or None if the query does not use rows."""
         if ROW not in self.table.column_names:
             return None
         keys, (time, *values) = self.some(ROW)
@@ -139,7 +121,7 @@ class _Partition:
         return Rows(keys, numbers(time), typed_values)
 
     def some(self, kind: str) -> tuple[list[pa.Array], list[pa.Array]]:
-        """The keys and the columns of one kind."""
+        """Return the keys and the columns of one kind."""
         ours = self.table.filter(pc.equal(self.table.column("kind"), kind))
         schema = self.aggregation.key_schema
         keys = [typed(plain(ours.column(f"key_{place}")), key.type) for place, key in enumerate(schema)]
@@ -147,7 +129,7 @@ class _Partition:
 
 
 def mapped(df: DataFrame, function: ReadWindows | ReadAnswers, schema: T.StructType) -> DataFrame:
-    """What a function makes of each partition."""
+    """Apply a function to each partition."""
     with without_pandas():
         return df.mapInArrow(function.__call__, schema)
 
