@@ -23,16 +23,15 @@ class Run:
     """One run of a query, as one of its sinks sees it.
 
     Attributes:
-        query: the identity of the query, kept in its checkpoint; ``""`` for a batch.
-        epoch: the run's entry in the checkpoint; None for a batch.
+        query: the identity of the query, kept in its checkpoint, or ``""`` for a batch.
+        epoch: the run's entry in the checkpoint, or None for a batch.
         queries: all identities by which a place may know the query.
-        written: whether this query, or one that it succeeds, committed micro-batches to this place. Then it must hold them.
+        written: whether this query or a predecessor committed micro-batches to this place. Then it must hold them.
         added: the columns that panestream adds (``.changelog()``, ``.with_firing()``). Others with these names are the user's.
         first: the number that sinks use for Spark's micro-batch 0, larger than 0 after a start from a savepoint.
         succeeds: whether it started from a savepoint without a commit yet. Rows of ``first`` and later are then its
             predecessors'.
         began: the first micro-batch of the last run that committed to this place, or -1. It was written even without rows.
-        columns: the names of the output's columns.
     """
 
     query: str = ""
@@ -77,8 +76,8 @@ class Sink(ABC):
     Connect, the server) calls :meth:`begin` once and :meth:`write` for each micro-batch, and :meth:`on_first_commit` once before
     the second micro-batch.
 
-    Micro-batches have Spark's numbers. After a start from a savepoint Spark counts from 0 again, but sinks see numbers that
-    continue the savepoint's, as if the old query went on.
+    Micro-batches have Spark's numbers. After a start from a savepoint Spark counts from 0 again, but sinks get numbers that
+    continue the savepoint's: a sink does not notice the change of the query.
     """
 
     def place(self, spark: SparkSession) -> str | None:
@@ -115,7 +114,7 @@ class Sink(ABC):
         """
 
     def on_first_commit(self, df: DataFrame) -> None:  # noqa: B027 (optional to override)
-        """Note that the run's first micro-batch is committed. Called once, before the second one; ``df`` has its rows, perhaps none.
+        """Note that the first micro-batch is committed. Called once in a run, before the second one; ``df`` has its rows.
 
         Until then the run may fail, and a repaired checkpoint may contain micro-batches that :meth:`begin` removed.
         """
@@ -130,7 +129,7 @@ class Sink(ABC):
         return False
 
     def guarantee(self, spark: SparkSession) -> str:
-        """Return how often a row arrives if a micro-batch is run again: ``"exactly once"``, or ``"at least once"`` with the reason.
+        """Return how often a repeated micro-batch's rows arrive: ``"exactly once"``, or ``"at least once"`` with the reason.
 
         The default trusts a user's sink to replace the earlier rows of a micro-batch.
         """

@@ -97,7 +97,6 @@ def _pattern(folder: str) -> str:
 
 
 def _move(claimed: Path, owner: Path) -> bool:
-    """Make a claim the marker; False if another one is there."""
     if owner.is_dir() and not any(owner.glob(PARTS)):
         _clear(owner)
     try:
@@ -112,7 +111,7 @@ def _move(claimed: Path, owner: Path) -> bool:
 
 
 def _clear(owner: Path) -> None:
-    """Delete the remains of a start that was broken off. An earlier panestream let Spark write the marker in place."""
+    """Delete the remains of a start that was interrupted. An earlier panestream let Spark write the marker in place."""
     for path in [path for path in owner.iterdir() if not path.match(PARTS)]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

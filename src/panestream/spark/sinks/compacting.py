@@ -41,7 +41,7 @@ def compact(spark: SparkSession, path: str, *, file_bytes: int = 256 << 20, grac
 
     Raises:
         SinkError: the folder is not a sink's, is not on a local file system that can exchange folders (Linux), or is not shared
-            by micro-batches; another compaction is running; the files are not Parquet.
+            by micro-batches. Also if another compaction is running, or the files are not Parquet.
 
     Examples:
         >>> compact(spark, "/data/revenue")  # doctest: +SKIP

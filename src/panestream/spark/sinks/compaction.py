@@ -101,10 +101,7 @@ def compact_folders(root: Path, column: str, merge: Merge, *, file_bytes: int, g
 
 
 def _work(root: Path, column: str, file_bytes: int) -> Iterator[tuple[Path, list[list[_Seen]]]]:
-    """Return the folders with small files, and the groups of files to merge.
-
-    The last written micro-batch may not be committed, and comes again; earlier ones are. Its folder is skipped.
-    """
+    """Return folders with small files and the groups to merge. Skips the last micro-batch's folder, as it may be uncommitted."""
     folders = {number: path for number, path in published(root, column).items() if number >= 0}
     there = {folder: members(folder, number) for number, folder in sorted(folders.items())}
     newest = max((member.last for found in there.values() for member in found), default=-1)

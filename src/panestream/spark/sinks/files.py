@@ -145,7 +145,6 @@ class FileSink(Sink):
         raise SinkError("a FileSink is written by a query: give it to result.start() or result.run()")
 
     def save(self, df: DataFrame, path: str) -> None:
-        """Overwrite a folder with files by Spark."""
         df.write.format(self.format).options(**dict(self.options)).mode("overwrite").save(path)
 
     def describe(self) -> str:
@@ -153,7 +152,7 @@ class FileSink(Sink):
 
 
 def ParquetSink(path: FilePath, *, batches_per_folder: int = 1, **options: str) -> FileSink:
-    """Return a :class:`FileSink` of Parquet files, with the same arguments; ``options`` are those of Spark's writer."""
+    """Return a :class:`FileSink` of Parquet files, with the same arguments. ``options`` are those of Spark's writer."""
     return FileSink(path, "parquet", options, batches_per_folder)
 
 
@@ -197,7 +196,7 @@ class _FilesElsewhere(Sink):
 
 @dataclass(frozen=True)
 class _LocalFiles(Sink):
-    """A local FileSink of one run. A process that does not see the owner's file, ``marker``, is on another machine than Spark."""
+    """A local FileSink of one run. A process that cannot see the owner's file, ``marker``, is on another machine than Spark."""
 
     sink: FileSink
     run: Run

@@ -28,10 +28,7 @@ _AS_JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""Override the session's settings, since a repeated record must be equal to the byte.
-
-Spark would write milliseconds for times without a zone, and different keys would become equal.
-"""
+"""Fixed settings, since a repeated record must be equal to the byte. Microseconds keep different times different."""
 _LOOKS = {"kafka.default.api.timeout.ms": "20000", "kafka.request.timeout.ms": "10000", "fetchOffset.numRetries": "1"}
 """Short timeouts, so that a start against a missing broker does not take minutes."""
 _ABSENT = ("UnknownTopicOrPartition", "not present in metadata", "UNKNOWN_TOPIC", "does not host this topic")
@@ -44,12 +41,10 @@ class _Columns:
 
     Attributes:
         kept: a filter of the rows that become records, or None for all rows.
-        event: the firing of the record, or None if the micro-batch is the event.
+        event: the firing of the record, or None if the micro-batch is the event. ``nth`` is the record's position in it.
         at: the order of the records within ``place``, the group whose order is kept.
         is_last: 1 for the last record of a place, or None if all are wanted.
-        nth: the position of the record in its event.
         id: a hash of the writer, event, place and position.
-        headers: the constant headers.
         told_key: the key that Kafka sees.
     """
 
@@ -89,17 +84,15 @@ class KafkaSink(Sink):
     micro-batch that is run again writes the same records again.
 
     If two copies of a query run, the one started later continues. The other notices before and after it writes; until then it may
-    write records of its micro-batch again, with the same ids.
-
-    The topic must exist. You choose its number of partitions. Do not change it while an interrupted query waits for its restart,
-    because its last records would go to other partitions.
+    write records of its micro-batch again, with the same ids. The topic must exist. You choose its number of partitions. Do not
+    change it while an interrupted query waits for its restart, because its last records would go to other partitions.
 
     Args:
         servers: ``host:port``, several with commas.
         topic: its name.
         keys: the key columns. For ``main`` the window's columns are added.
         compacted: whether only the last record of a key counts.
-        options: of Spark's writer and, with the prefix ``kafka.``, of the producer, as ``{"kafka.max.request.size": "8388608"}``.
+        options: of Spark's writer and, with the prefix ``kafka.``, of the producer: ``{"kafka.max.request.size": "8388608"}``.
 
     Raises:
         SinkError: a server, the topic, a key or an option is invalid.
@@ -229,7 +222,6 @@ class KafkaSink(Sink):
                 raise
 
     def _explain(self, error: Exception) -> None:
-        """Raise a short error for a known cause."""
         said = str(error)
         if "Failed to find data source: kafka" in said or "DATA_SOURCE_NOT_FOUND" in said:
             raise SinkError(no_kafka()) from error

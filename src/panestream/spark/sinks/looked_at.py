@@ -1,6 +1,6 @@
-"""Warn at the start of a query if a file sink's folder is older than the checkpoint, or has other columns. Without Spark.
+"""Warn at the start of a query about a file sink's folder that is older than the checkpoint, or has other columns.
 
-Neither is an error: folders of old micro-batches may be deleted, and files of several schemas can be read.
+Neither is an error: folders of old micro-batches may be deleted, and files of several schemas can be read. Without Spark.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ BATCH_COLUMN = "batch_id"
 def warn_of_age(root: Path, run: Run) -> None:
     """Warn if the newest micro-batch of a folder is older than the first one of the last run.
 
-    Each run writes its first micro-batch to all outputs, also without rows. A later one without rows leaves no trace, so it
-    cannot be missed.
+    Each run writes its first micro-batch to all outputs, even without rows. A later one without rows leaves no trace, so its
+    absence proves nothing.
     """
     folders = {number: path for number, path in published(root, BATCH_COLUMN).items() if number >= 0}
     newest = max((max([number, *(one.last for one in members(path, number))]) for number, path in folders.items()), default=-1)

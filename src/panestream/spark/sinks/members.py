@@ -35,7 +35,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 
 @dataclass(frozen=True)
 class Member:
-    """A file with the rows of the micro-batches ``first`` to ``last``; those of its folder if its name has none."""
+    """A file with the rows of micro-batches ``first`` to ``last``. A name without numbers means the folder's micro-batch."""
 
     path: Path
     first: int
@@ -43,7 +43,6 @@ class Member:
 
     @property
     def checksum(self) -> Path:
-        """The checksum file that Hadoop writes and compares with the data file."""
         return self.path.with_name(f".{self.path.name}.crc")
 
     @property

@@ -35,10 +35,7 @@ class MicroBatchFolders:
             self.withdrawn.withdraw(there[number], batch_id)
 
     def write(self, batch_id: int | None, save: Callable[[str], None]) -> None:
-        """Write a micro-batch in place of its earlier rows; ``batch_id`` is None for a batch query.
-
-        ``save`` gets the name of a new folder among the attempts and writes the rows there.
-        """
+        """Write a micro-batch, or a batch query (None). ``save`` writes the rows into the attempts' folder of the given name."""
         publisher = self.publisher
         sweep(publisher.attempts, None if batch_id is None else publisher.rank, publisher.folders)
         name = publisher.new_name()

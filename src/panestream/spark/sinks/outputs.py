@@ -28,15 +28,13 @@ class Outputs:
     """The opened sinks of one run, by output.
 
     Attributes:
-        sinks: the results of :meth:`Sink.open`.
         data_frames: whether the checkpoint's state was created with data frames.
         born: the savepoint that the checkpoint began with, or None.
         begins_with: the savepoint whose state must still be loaded, or None if the checkpoint has it.
-        begun: whether the sinks have received the first micro-batch; ``begun_with`` is Spark's number of it.
+        begun: whether the sinks have received the first micro-batch, Spark's number ``begun_with``.
         committed: whether the sinks know that it is committed.
         first: the number that sinks use for Spark's micro-batch 0.
         succeeded: the entry that fences the query that this one succeeds, or None if not needed.
-        taken_up: the plan that the run found.
         ended: whether the checkpoint records the end of the run.
     """
 
@@ -142,7 +140,7 @@ def open_outputs(
 def open_for_batch(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink], query: str = "") -> dict[str, Sink]:
     """Open the sinks of a batch query; raises SinkError if two outputs share a place, or a place is not a batch query's.
 
-    ``query`` is the identity of these places for a stream that continues this batch; empty if no stream does.
+    A stream that continues this batch knows the places by the identity ``query`` (empty without such a stream).
     """
     checked_places(spark, plan, sinks)
     return {tag: sink.open(spark, _batch_run(plan, tag, query)) or sink for tag, sink in sinks.items()}

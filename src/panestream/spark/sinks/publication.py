@@ -1,8 +1,8 @@
 """Publish an attempt to readers on a local file system by renaming a whole folder. Without Spark.
 
 ``rename(2)`` fails if the target folder has files, so only one of two runs that publish the same micro-batch is first. An
-existing folder is exchanged in one step if the system can (Linux: ``renameat2``): a reader lists the old folder or the new one.
-Otherwise the old folder is moved away first, and for that moment a reader finds neither.
+existing folder is exchanged in one step if the system supports ``renameat2`` (Linux), so a reader lists the old folder or the new
+one. Otherwise the old folder is moved away first, and for that moment a reader finds neither.
 """
 
 from __future__ import annotations

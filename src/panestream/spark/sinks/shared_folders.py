@@ -18,10 +18,7 @@ Cut = Callable[[Path, int, Path], None]
 
 @dataclass(frozen=True)
 class SharedFolders:
-    """The folders ``COLUMN=N`` below ``root``, as one run writes them; N is the first of ``size`` micro-batches.
-
-    ``cut`` shortens a file of several micro-batches.
-    """
+    """The folders ``COLUMN=N`` below ``root``, each for ``size`` micro-batches from N on, as one run writes them."""
 
     root: Path
     column: str

@@ -23,7 +23,7 @@ class CatalogTableSink(Sink):
     """Base class of table sinks: writes into ``name``, a table of the catalog, which is created if it does not exist."""
 
     appends: ClassVar[bool] = True
-    """Whether rows that are written twice appear twice."""
+    """True if rows that are written twice appear twice."""
 
     name: str
     run: Run = field(default_factory=Run, repr=False, compare=False, kw_only=True)
@@ -34,7 +34,6 @@ class CatalogTableSink(Sink):
 
     @property
     def quoted_name(self) -> str:
-        """The name with quotes, which Spark takes literally."""
         return quoted_name(self.name)
 
     def place(self, spark: SparkSession) -> str:
@@ -60,7 +59,6 @@ class CatalogTableSink(Sink):
         return replace(self, run=run)
 
     def _check_nothing_beyond(self, last: int | None, run: Run) -> None:
-        """Refuse to append micro-batches that the table may already have."""
         if last is not None and last >= run.first:
             raise SinkError(
                 f"the table {self.name} has micro-batch {last} of a query that this one succeeds, and the savepoint was taken "
@@ -70,11 +68,11 @@ class CatalogTableSink(Sink):
             )
 
     def table(self, df: DataFrame, kind: str | None, options: Mapping[str, str]) -> TableFormat:
-        """Return the format of the table for these rows, once a run. An empty table is created if it does not exist.
+        """Return the format of the table for these rows, once a run. Creates an empty table if it does not exist.
 
         The format does not change during a query. If the table is dropped meanwhile, Spark creates it again or reports it
-        missing. ``kind`` is the format of a new table; None means the catalog's default. Raises SinkError if it is a view, or
-        lacks a column of the rows.
+        missing. A new table gets the format ``kind``, or the catalog's default. Raises SinkError for a view, or if a column is
+        missing.
         """
         if not self._known:
             spark = df.sparkSession

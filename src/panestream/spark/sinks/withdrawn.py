@@ -39,10 +39,7 @@ class Withdrawn:
         self.publisher.withdraw(target, self._place(target, batch_id))
 
     def keep(self, make_copy: Callable[[Path], None], target: Path, batch_id: int) -> None:
-        """Keep a copy of a folder that will lose later micro-batches. The first copy has the most and stays.
-
-        ``make_copy`` makes the copy as a new folder. The run begins with ``batch_id``.
-        """
+        """Keep a copy of a folder that will lose later micro-batches. The first copy has the most and stays."""
         copy = self.publisher.aside()
         make_copy(copy)
         self._move(copy, target, batch_id)
@@ -62,7 +59,7 @@ class Withdrawn:
             self.publisher.folders.delete(path)
 
     def _was_not_done_again(self, target: Path, first: int) -> bool:
-        """Whether a run ended before it wrote its first micro-batch again."""
+        """Return whether a run ended before it wrote its first micro-batch again."""
         is_first = not self.shares and target.name == f"{self.column}={first}"
         return is_first and target not in self.publisher.folders.children(self.root)
 

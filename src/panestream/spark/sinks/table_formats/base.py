@@ -16,13 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Commit:
-    """The marks of one commit to a table.
+    """The marks of one commit to a table; ``batch_id`` is None for a batch query, which commits once.
 
-    Attributes:
-        writer: the query's identity and the output. The table is not part of it, since the table stores the text and may be
-            renamed.
-        batch_id: the micro-batch; None for a batch query, which commits once.
-        run: checked by a format that reads the table before it commits.
+    ``writer`` is the query's identity and the output. The table's name is not part of it, since the table stores the text and may
+    be renamed. A format that reads the table before it commits checks ``run``.
     """
 
     writer: str
@@ -32,7 +29,7 @@ class Commit:
 
 @dataclass(frozen=True)
 class TableFormat:
-    """The format of a table, by its lower-case name in Spark's catalog, e.g. ``delta``; ``""`` if the catalog has none."""
+    """The format of a table, by its lower-case name in Spark's catalog, e.g. ``delta``, or ``""`` if it is unknown."""
 
     name: str
 
@@ -49,7 +46,7 @@ class TableFormat:
         spark.sql(statement)
 
     def last_of(self, spark: SparkSession, table: str, run: Run) -> int | None:
-        """Return the last micro-batch in the table from queries that this one succeeds, or None if there is none or it is unknown."""
+        """Return the last micro-batch in the table from this query's predecessors, or None if there is none or it is unknown."""
         return None
 
     def takes_new_columns(self, spark: SparkSession, options: Mapping[str, str]) -> bool:
@@ -65,7 +62,7 @@ class TableFormat:
         )
 
     def merge_guarantee(self) -> str:
-        """Return the guarantee of :meth:`merge`, which has no effect the second time."""
+        """Return the guarantee of :meth:`merge`: a repetition changes no rows."""
         return EXACTLY_ONCE
 
 
@@ -83,5 +80,5 @@ def check_there(spark: SparkSession, name: str, page: str) -> None:
 
 
 def is_true(value: object) -> bool:
-    """Whether a setting or an option is on."""
+    """Return whether a setting or an option is on."""
     return str(value).lower() == "true"

@@ -73,7 +73,7 @@ def with_deltas_settings(table: str) -> Iterator[None]:
 
 
 def transaction(spark: SparkSession, commit: Commit) -> dict[str, str]:
-    """Return the settings that mark a statement with the commit, since a statement has no options.
+    """Return the settings that mark a statement with the commit; statements do not support options.
 
     Each streaming query has its own session in Spark, and its micro-batches and sinks run in sequence, so other statements do not
     see the settings. With Spark Connect all queries of a client may share a session. Then the result is empty, and the MERGE

@@ -1,4 +1,4 @@
-"""Read the last transaction of each writer from the log of a Delta table. Delta has no statement that shows them."""
+"""Read the last transaction of each writer from the log of a Delta table, since no statement of Delta shows them."""
 
 from __future__ import annotations
 

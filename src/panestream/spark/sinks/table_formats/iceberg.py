@@ -104,7 +104,6 @@ class IcebergFormat(TableFormat):
 
 
 def _marked(df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> DataFrameWriterV2:
-    """Return a writer that marks the snapshot with the micro-batch."""
     marks = {_PROPERTY + WRITER: commit.writer, _PROPERTY + BATCH: str(commit.batch_id)}
     return df.writeTo(quoted_name(table)).options(**{**dict(options), **marks})
 

@@ -22,12 +22,9 @@ _WAP_ENABLED, _WAP_BRANCH, WAP_ID = "write.wap.enabled", "spark.wap.branch", "sp
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One snapshot of a table.
+    """One snapshot of a table; ``committed`` is in milliseconds since 1970 by the writer's clock.
 
-    Attributes:
-        parent: the snapshot before it, or None.
-        committed: in milliseconds since 1970, by the writer's clock.
-        batch: the micro-batch of the writer in question, or None if another writer committed it.
+    ``batch`` is the micro-batch of the writer in question, or None if another writer committed it.
     """
 
     name: int
@@ -38,12 +35,9 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class History:
-    """A writer's part in the ancestors of a table's current snapshot. Snapshots that were rolled back are not included.
+    """The writer's newest micro-batch, if any, among the ancestors of a table's current snapshot, without rolled-back snapshots.
 
-    Attributes:
-        last: the newest micro-batch of the writer, or None if not found.
-        whole: whether all snapshots exist, back to the table's first.
-        oldest: when the oldest existing one was committed, in milliseconds since 1970.
+    ``whole`` is whether all snapshots exist, back to the first. ``oldest`` is the oldest one's commit, milliseconds since 1970.
     """
 
     last: int | None
@@ -72,7 +66,7 @@ def walk(head: int | None, snapshots: Iterable[Snapshot]) -> History:
 
 @dataclass(frozen=True)
 class Target:
-    """The state of a table before a write: ``table`` is its SQL name without the branch, ``head`` the branch's current snapshot."""
+    """The state of a table before a write: its SQL name without the branch, and the branch's current snapshot, ``head``."""
 
     table: str
     branch: str
@@ -85,13 +79,11 @@ class Target:
         return is_true(self.properties.get(_WAP_ENABLED))
 
     def history(self, spark: SparkSession, writer: str) -> History:
-        """Return the history of ``writer`` in the table."""
         from pyspark.sql import functions as F
 
         return self._history(spark, F.col("summary")[WRITER] == F.lit(writer))
 
     def history_of_others(self, spark: SparkSession, lineage: str, writer: str) -> History:
-        """Return the history of the writers that ``writer`` succeeds."""
         from pyspark.sql import functions as F
 
         theirs = F.col("summary")[WRITER]
