@@ -1,1 +1,1 @@
-"""State outside of a running query: read from checkpoints, kept in savepoints, put into new checkpoints."""
+"""State outside of a running query: read from checkpoints, stored in savepoints, loaded into new checkpoints."""

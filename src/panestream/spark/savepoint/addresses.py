@@ -1,4 +1,4 @@
-"""The path under which Spark's state reader finds a checkpoint."""
+"""Find a path to a checkpoint for Spark's state reader."""
 
 from __future__ import annotations
 
@@ -17,13 +17,10 @@ if TYPE_CHECKING:
 
 
 def readable_path(spark: SparkSession, checkpoint: str) -> str:
-    """Return a path under which Spark's state reader finds a checkpoint.
+    """Return a path under which Spark's state reader finds a checkpoint, or raise CheckpointError.
 
     The reader encodes the address of a folder twice: it looks for ``a%20b`` if the folder is called ``a b``. On one machine a
     link with a plain name helps. Executors on other machines would not see the link.
-
-    Raises:
-        CheckpointError: the checkpoint has such a name and is not on this machine.
     """
     if is_plain(checkpoint):
         return checkpoint
@@ -45,7 +42,7 @@ def readable_path(spark: SparkSession, checkpoint: str) -> str:
 
 @cache
 def _linked(folder: Path) -> Path:
-    """Return a folder with a link to another folder. It is there until this process ends, as DataFrames are read late."""
+    """Return a folder with a link to another folder. It exists until this process ends, as DataFrames are read late."""
     home = TemporaryDirectory(prefix="panestream-")
     _HOMES.append(home)
     (Path(home.name) / "checkpoint").symlink_to(folder, target_is_directory=True)
@@ -53,6 +50,6 @@ def _linked(folder: Path) -> Path:
 
 
 _HOMES: list[TemporaryDirectory[str]] = []
-"""Keeps the folders of the links. Python deletes them when it ends."""
+"""Keeps the folders of the links until Python deletes them at its end."""
 
 __all__ = ["readable_path"]

@@ -1,4 +1,4 @@
-"""Where the sources of a query begin that starts from a savepoint: seen to where Spark lets it, looked at where it shows."""
+"""Set and check where the sources begin if a query starts from a savepoint, as far as Spark allows."""
 
 from __future__ import annotations
 
@@ -27,18 +27,14 @@ if TYPE_CHECKING:
 
 _IN_CHECKPOINT = "panestream/files_read"
 _DELTA_SETTINGS = {"spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled": "true"}
-"""A Delta stream may begin at the version after the last: else it is refused until somebody has written to the table."""
+"""Lets a Delta stream begin after the last version. Otherwise it fails until somebody writes to the table."""
 
 
 @dataclass(frozen=True)
 class Sources:
-    """Where the sources of a query that started from a savepoint are to begin.
+    """The positions at which the sources of a query that started from a savepoint must begin.
 
-    Attributes:
-        positions: of all sources of the savepoint.
-        savepoint: its folder, for errors.
-        checkpoint: of the query.
-        own: whether they begin where their own options say: nothing is looked at, and nothing left out.
+    With ``own`` they begin where their own options say, without checks, and no files are left out. ``savepoint`` is for errors.
     """
 
     positions: tuple[SourcePosition, ...] = ()
@@ -48,21 +44,13 @@ class Sources:
 
     @classmethod
     def of(cls, born: Birth | None, checkpoint: str) -> Sources:
-        """Those of a query whose checkpoint began with a savepoint, or with nothing."""
+        """Return the sources of a query whose checkpoint began with the savepoint ``born``, or without one."""
         if born is None:
             return cls(checkpoint=checkpoint)
         return cls(tuple(of_saved(born.sources)), born.path, checkpoint, born.own_position)
 
     def check(self, df: DataFrame) -> None:
-        """Refuses a source that cannot begin where it is to; warns of one of which it cannot be seen.
-
-        Args:
-            df: the stream.
-
-        Raises:
-            CheckpointError: says what to do.
-            StateDamagedError: a list of files is not what was saved.
-        """
+        """Refuse a source that cannot begin at its position, or a changed list of files; warn if the position cannot be checked."""
         if self._of_files:
             check_tells_files(df, sum(each.files for each in self._of_files))
         for each in self._of_files:
@@ -79,10 +67,10 @@ class Sources:
                 )
 
     def prepare(self, spark: SparkSession) -> None:
-        """What the sources need before the query is started.
+        """Prepare the sources before the query is started.
 
-        The lists of files are copied from the savepoint into the checkpoint, which needs them when the savepoint is gone. Delta's
-        setting stays: its source looks when the first micro-batch is planned, into the session that the stream was made in.
+        The checkpoint gets a copy of the lists of files, which it needs after the savepoint is deleted. Delta's setting stays in
+        the session of the stream: its source reads it there when the first micro-batch is planned.
         """
         if any(each.kind == DELTA for each in self.positions):
             for name, value in _DELTA_SETTINGS.items():
@@ -94,11 +82,11 @@ class Sources:
                 listed.write.mode("overwrite").parquet(folder)
 
     def unread(self, df: DataFrame) -> DataFrame:
-        """The rows of a stream, without those of files that the savepoint had: as the checkpoint lists them (:meth:`prepare`).
+        """Return the stream without rows of the savepoint's files, by the lists that :meth:`prepare` wrote into the checkpoint.
 
         Raises:
-            CheckpointError: from which file a row is cannot be told any more.
-            StateDamagedError: the list in the checkpoint is not what was written.
+            CheckpointError: the rows no longer have their file.
+            StateDamagedError: the list in the checkpoint was changed.
         """
         mine = self._of_files
         if not mine:
@@ -117,11 +105,7 @@ class Sources:
         return [each for each in self.positions if each.kind == FILES and each.files and not self.own]
 
     def check_begun(self, spark: SparkSession) -> None:
-        """Refuses a query whose sources did not begin there: what Spark wrote when it planned the first micro-batch says so.
-
-        Raises:
-            CheckpointError: they did not; nothing of it was published yet.
-        """
+        """Raise CheckpointError if Spark's plan of the first micro-batch begins elsewhere; then no output is published yet."""
         if self.own:
             return
         kafka = [each for each in self.positions if each.kind == KAFKA]
@@ -157,7 +141,7 @@ class Sources:
     def _check_delta(self, saved: SourcePosition, there: Sequence[Mapping[str, Any]]) -> None:
         told = json.loads(saved.offset)
         mine = [one for one in there if one["reservoirId"] == told["reservoirId"]]
-        # A table of which the first micro-batch had nothing has no offset yet.
+        # A table has an offset only after a micro-batch with rows.
         if mine and (mine[0].get("isStartingVersion") or mine[0]["reservoirVersion"] < told["reservoirVersion"]):
             raise CheckpointError(
                 f"the savepoint {self.savepoint} has the Delta table of source {saved.number} up to version "
@@ -181,17 +165,10 @@ class Sources:
 def save_positions(
     spark: SparkSession, checkpoint: str, batch_id: int, path: str, *, signals: bool = False
 ) -> list[dict[str, Any]]:
-    """How far the sources of a query are, for a savepoint's manifest; the files that were read become a part of the savepoint.
+    """Return the positions of a query's sources after a micro-batch, and save the lists of files that were read.
 
-    Args:
-        spark: the session.
-        checkpoint: of the query.
-        batch_id: after which micro-batch.
-        path: of the savepoint.
-        signals: whether the last source is that of panestream's own signals, which another checkpoint has none of.
-
-    Raises:
-        CheckpointError: Spark's logs of it are gone.
+    With ``signals`` the last source is panestream's own, which another checkpoint does not have. Raises CheckpointError if
+    Spark's logs are missing.
     """
     positions = read_positions(spark, checkpoint, batch_id)
     logs = numbers_of_logs(spark, checkpoint, positions)
@@ -212,18 +189,18 @@ def _with_files(spark: SparkSession, checkpoint: str, position: SourcePosition, 
 
 
 def unread(spark: SparkSession, df: DataFrame, savepoint: str, position: SourcePosition) -> DataFrame:
-    """The rows of a stream, without those of files that a source of the savepoint had.
+    """Return the stream without rows of the files that a source of the savepoint had read.
 
     Raises:
-        CheckpointError: from which file a row is cannot be told any more.
-        StateDamagedError: the list of files is not what was saved.
+        CheckpointError: the rows no longer have their file.
+        StateDamagedError: the list of files differs from the saved one.
     """
     _check_listed(spark, savepoint, position)
     return left_out(df, _listed(spark, savepoint, position), position.files)
 
 
 def _check_listed(spark: SparkSession, savepoint: str, position: SourcePosition) -> None:
-    """Refuses a list of files of which some are missing: they would be read a second time."""
+    """Refuse an incomplete list of files: the missing ones would be read a second time."""
 
     def read(_: str) -> DataFrame:
         return _listed(spark, savepoint, position)
@@ -233,7 +210,6 @@ def _check_listed(spark: SparkSession, savepoint: str, position: SourcePosition)
 
 
 def _listed(spark: SparkSession, savepoint: str, position: SourcePosition) -> DataFrame:
-    """The files that a source of a savepoint had read."""
     return spark.read.schema(LISTED).parquet(_folder(escaped(savepoint), position.number))
 
 
@@ -242,7 +218,7 @@ def _folder(savepoint: str, number: int) -> str:
 
 
 def _kafka_beginnings(spark: SparkSession, checkpoint: str) -> dict[int, dict[str, dict[str, int]]]:
-    """Where each source of Kafka of a query began, as Spark wrote it down: by the number of the source."""
+    """Return the first offsets of each Kafka source of a query, by its number, from Spark's record."""
     logs = list_files(spark, f"{escaped(checkpoint)}/sources/*/0")
     if not logs:
         return {}

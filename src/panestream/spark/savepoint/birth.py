@@ -1,4 +1,4 @@
-"""Which savepoint a checkpoint was born of: it rests in the checkpoint's entries, and says what may be started on it."""
+"""The savepoint that a checkpoint began with. Entries of the checkpoint store it, and it restricts which queries can start."""
 
 from __future__ import annotations
 
@@ -16,12 +16,9 @@ class Birth:
     """The savepoint that a query starts from.
 
     Attributes:
-        name: the savepoint's.
-        path: where it was.
-        succession: what the query has from the one that it was taken from; None: that was history.
-        sources: how far the sources were read (:mod:`panestream.spark.savepoint.positions`).
-        own_position: whether the sources begin where their own options say, whatever the savepoint says.
-        until: rows with an event time before this are in the history that it was made of; None: it was not, or all of history is.
+        succession: the identity and places that the query inherits, or None.
+        own_position: whether sources begin where their own options say, not at their positions in ``sources``.
+        until: the time before which rows are in the history, or None without history or without limit.
     """
 
     name: str
@@ -33,30 +30,20 @@ class Birth:
 
     @classmethod
     def of_json(cls, saved: Mapping[str, Any] | None) -> Birth | None:
-        """What :meth:`as_json` gave."""
         return None if saved is None else cls(**{**saved, "succession": of_saved(saved["succession"])})
 
     def as_json(self) -> Mapping[str, Any]:
-        """For the checkpoint's entries."""
         return asdict(self)
 
     def lies_at(self, path: str) -> bool:
-        """Whether the savepoint was there."""
         return file_place(self.path) == file_place(path)
 
 
 def birth_of_next(checkpoint: str, born: Birth | None, asked: Birth | None, *, planned: bool, committed: bool) -> Birth | None:
-    """The birth of a checkpoint on which a query is to be started.
+    """Return the birth of a checkpoint on which a query starts.
 
-    Args:
-        checkpoint: its path, for errors.
-        born: what its newest entry says.
-        asked: the savepoint that the query is to start from; None: it was given none.
-        planned: whether a micro-batch is in the checkpoint, begun or done.
-        committed: whether one is done.
-
-    Raises:
-        CheckpointError: the checkpoint was born otherwise.
+    ``born`` is from its newest entry, ``asked`` is the savepoint that the start requests. ``planned`` and ``committed`` say
+    whether the checkpoint has a micro-batch in that state. Raises CheckpointError if the checkpoint began differently.
     """
     if asked is None:
         if born is not None and not committed:

@@ -1,7 +1,7 @@
-"""Whether a manifest says what manifests say: its checksum tells of accidents alone, and its names become places of files.
+"""Check the content of a manifest. Its checksum only detects accidents, and its names become paths of files.
 
-Who can write to a savepoint can write a manifest, with the checksum that belongs to it. What is in it must then lead to an error,
-not to a file elsewhere, and not to a stack trace.
+Anyone who can write to a savepoint can write a manifest with a matching checksum. A bad manifest must lead to an error, not to
+another file or a stack trace.
 """
 
 from __future__ import annotations
@@ -22,15 +22,10 @@ _NUMBER = re.compile(r"-?\d{1,38}", re.ASCII)
 
 
 def check_manifest(path: str, told: Mapping[str, Any], what_to_do: str) -> None:
-    """Refuses a manifest that is none.
-
-    Args:
-        path: of the savepoint, for the error.
-        told: what it says, by field.
-        what_to_do: the end of the error's text.
+    """Refuse a manifest whose fields, ``told``, are invalid; ``what_to_do`` ends the error's text.
 
     Raises:
-        StateDamagedError: says which field.
+        StateDamagedError: with the field.
         StateFormatError: its plan is of another version.
     """
     for name in ("saved_plan", "headers", "tables"):
@@ -47,7 +42,7 @@ def check_manifest(path: str, told: Mapping[str, Any], what_to_do: str) -> None:
 
 
 def _check_tables(path: str, told: Mapping[str, Any], what_to_do: str) -> None:
-    """The tables are those of the plan: their names are folders."""
+    """Check that the tables are the plan's, because their names become folders."""
     try:
         plan = plan_of(told["saved_plan"])
         known = plan.operator.for_group(plan, MemoryState(), 0).tables().tables
@@ -57,7 +52,7 @@ def _check_tables(path: str, told: Mapping[str, Any], what_to_do: str) -> None:
         raise StateDamagedError(
             f"the plan in the manifest of the savepoint {path} cannot be read ({type(error).__name__}: {error}): {what_to_do}"
         ) from error
-    # All of them: who left one out would have a query begin without that part of its state.
+    # All of them, because a query would start without the state of a missing table.
     if set(told["tables"]) != set(known):
         raise StateDamagedError(
             f"the manifest of the savepoint {path} has the tables {', '.join(sorted(told['tables'])) or 'none'}, where its plan "
@@ -104,7 +99,7 @@ def _are_sources(value: Any) -> bool:
 
 
 def _is_succession(value: Any) -> bool:
-    """Identities of queries are parts of what sinks write, and are compared; no place is made of them."""
+    """Return whether it is a succession. Its identities are written by sinks and compared, but never used as paths."""
     if not isinstance(value, Mapping):
         return False
     queries, places = value.get("queries"), value.get("places", [])
@@ -146,6 +141,6 @@ _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "taken_at": _is_text,
     "name": lambda value: isinstance(value, str) and bool(_NAME.fullmatch(value)),
 }
-"""What each field of a manifest can be."""
+"""A check for each field of a manifest."""
 
 __all__ = ["check_manifest"]

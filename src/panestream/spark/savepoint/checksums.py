@@ -1,8 +1,8 @@
-"""Checksums of what a savepoint is made of: of each Parquet file how many rows it has, and a sum over all that is in them.
+"""Checksums of a savepoint: the number of rows of each Parquet file, and a sum over their values.
 
-Of rows, not of bytes: Spark computes it where it reads, a row at a time, on any file system and through Connect; the bytes of
-a file would have to lie in memory as a whole. Bytes that change no row do no harm. The order of rows is not in it: a table of
-a state has none.
+The sum is over rows, not bytes. Spark computes it while it reads, a row at a time, on any file system and through Connect; the
+bytes of a file would need memory for the whole file. Changed bytes that change no row are harmless. The order of rows is not
+included, since state tables are unordered.
 """
 
 from __future__ import annotations
@@ -17,23 +17,19 @@ from pyspark.sql import types as T
 from panestream.spark.columns import quoted
 
 FileSums = Mapping[str, Sequence[Any]]
-"""By the name of a file: how many rows it has, and their sum, as text. Files without rows have none."""
+"""Number of rows and their sum (as text) by file name. Empty files are not included."""
 _FILE = "_metadata.file_name"
 
 
 def file_sums(df: DataFrame) -> dict[str, list[Any]]:
-    """The checksums of the files that a DataFrame is read from: one pass over all rows.
-
-    Args:
-        df: what ``spark.read`` has of a folder.
-    """
+    """Return the checksums of the files that a DataFrame reads, in one pass over all rows."""
     hashed = df.select(F.col(_FILE).alias("file"), _of_row(df).cast("decimal(20,0)").alias("hash"))
     found = hashed.groupBy("file").agg(F.count("*").alias("rows"), F.sum("hash").cast("string").alias("sum")).collect()
     return {row["file"]: [row["rows"], row["sum"]] for row in sorted(found, key=lambda row: row["file"])}
 
 
 def total(sums: FileSums) -> tuple[int, int]:
-    """Rows and sum of all files together: the same rows in other files have the same.
+    """Return rows and sum of all files together, which are independent of how rows are distributed over files.
 
     >>> total({"a": [2, "7"], "b": [1, "-3"]})
     (3, 4)
@@ -42,7 +38,7 @@ def total(sums: FileSums) -> tuple[int, int]:
 
 
 def difference(found: FileSums, written: FileSums) -> str | None:
-    """What of some files is not as it was written, in words that name the file; None: all is.
+    """Describe the first changed file in words, or return None.
 
     >>> difference({"a": [2, "7"]}, {"a": [2, "7"], "b": [1, "3"]})
     'the file b is gone, or empty'
@@ -67,7 +63,7 @@ def difference(found: FileSums, written: FileSums) -> str | None:
 
 
 def _of_row(df: DataFrame) -> Column:
-    """The hash of a row. Spark's passes over nulls, and takes no maps: where a null is, is a value of its own, maps are texts."""
+    """Hash a row. Spark's hash skips nulls and rejects maps, so null flags are hashed too, and maps are converted to text."""
     columns = [(F.col(quoted(field.name)), field.dataType) for field in df.schema.fields]
     return F.xxhash64(
         *(column.isNull() for column, _ in columns),

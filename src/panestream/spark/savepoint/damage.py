@@ -1,4 +1,4 @@
-"""What Spark says where it cannot read a state, in words: its own name no key group, and come with a hundred lines of stack."""
+"""Explain why Spark cannot read a state. Its own errors do not name the key group and have a hundred lines of stack trace."""
 
 from __future__ import annotations
 
@@ -21,14 +21,7 @@ _WAY_OUT = "Put back a copy of the whole checkpoint from before the damage, or t
 
 @contextmanager
 def reading(stored: StoredState) -> Iterator[None]:
-    """Within it a state is read: what is damaged or gone is raised as that, and what panestream raised in a worker.
-
-    Args:
-        stored: where it is.
-
-    Raises:
-        StateDamagedError: Spark cannot load it.
-    """
+    """Read a state within this context: damaged or missing parts raise StateDamagedError, and workers' errors are passed on."""
     try:
         with as_ours():
             yield
@@ -41,32 +34,14 @@ def reading(stored: StoredState) -> Iterator[None]:
 
 
 def check_last_partition(spark: SparkSession, path: str, operator_id: int, partitions: int) -> None:
-    """Refuses a state whose last partition is gone: Spark's reader counts the folders that are there.
-
-    Args:
-        spark: the session.
-        path: the checkpoint.
-        operator_id: Spark's number of the operator.
-        partitions: how many its state has.
-
-    Raises:
-        StateDamagedError: it is.
-    """
+    """Raise StateDamagedError if the last of ``partitions`` is missing: Spark's reader only counts the existing folders."""
     folder = f"state/{operator_id}/{partitions - 1}"
     if not list_files(spark, f"{escaped(path)}/{folder}"):
         raise StateDamagedError(f"the state of the checkpoint {path} cannot be read: {folder} is gone. {_WAY_OUT}")
 
 
 def check_all_told(stored: StoredState, told: int) -> None:
-    """Refuses a state of which some key groups have nothing: the first row calls all of them.
-
-    Args:
-        stored: where it is.
-        told: how many have something.
-
-    Raises:
-        StateDamagedError: some have not.
-    """
+    """Raise StateDamagedError if only ``told`` key groups have state: the first row calls all of them."""
     if 0 < told < stored.plan.groups:
         raise StateDamagedError(
             f"the state of the checkpoint {stored.path} after micro-batch {stored.batch_id} lacks key groups: there are {told} "
@@ -75,10 +50,10 @@ def check_all_told(stored: StoredState, told: int) -> None:
 
 
 def _why(stored: StoredState, error: Exception) -> str | None:
-    """What is the matter with the state; None: something else."""
+    """Return the damage of the state, or None if the error has another cause."""
     if "CANNOT_LOAD_STATE_STORE" in words_of(error):
         return first_sentence(error)
-    # Of a partition that is gone Spark's planner says that it has a bug.
+    # If a partition is missing, Spark's planner only reports an internal bug.
     folder = f"state/{stored.operator_id}"
     files = list_files(stored.spark, f"{escaped(stored.path)}/{folder}/[0-9]*/*")
     there = {int(file.rsplit(f"/{folder}/", 1)[-1].split("/")[0]) for file in files}

@@ -1,7 +1,7 @@
-"""Files that a query has read, and a stream without them: Spark's source of files has no position to begin at.
+"""Exclude files that an old query has read from a stream, since Spark's source of files cannot begin at a position.
 
-The list is Spark's own (``sources/N`` of the checkpoint). It goes into the savepoint as Parquet, and from there into the new
-checkpoint, which needs it until the source has listed each of these files once, and for as long as a micro-batch may come again.
+The list is Spark's own (``sources/N`` of the checkpoint). The savepoint stores it as Parquet, and the new checkpoint gets a copy.
+The copy is needed until the source has listed each file once, and as long as a micro-batch may come again.
 """
 
 from __future__ import annotations
@@ -23,32 +23,26 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
 _LITERALS = 20_000
-"""So many names may stand in the query itself, where Spark passes over a file without opening it (decision 0147)."""
+"""The maximum number of names in the query itself, with which Spark skips a file without opening it (decision 0147)."""
 _ENTRY = "path string, timestamp bigint, batchId bigint"
 _PATH = "path"
 LISTED = f"{_PATH} string"
-"""What a list of files has."""
+"""The schema of a list of files."""
 _OF_FILE = "_metadata.file_path"
 _LOCAL = "file:/+"
-"""A local path begins with one slash in one place of Spark, and with three in another."""
+"""Spark writes a local path with one slash in some places, and with three in others."""
 
 
 def files_read(spark: SparkSession, checkpoint: str, number: int, last: int) -> DataFrame:
-    """The files that a source has read: the column ``path``.
+    """Return the files that a source has read, in the column ``path``; raises CheckpointError if the log is missing.
 
-    Args:
-        spark: the session.
-        checkpoint: of the query.
-        number: of the source's log (:func:`~panestream.spark.savepoint.source_logs.numbers_of_logs`).
-        last: the last entry of the source's log that counts (``logOffset``).
-
-    Raises:
-        CheckpointError: the log is gone.
+    ``number`` is that of the source's log (:func:`~panestream.spark.savepoint.source_logs.numbers_of_logs`), and ``last`` the
+    last entry that counts (``logOffset``).
     """
     folder = f"{checkpoint.rstrip('/')}/sources/{number}"
     names = [path.rsplit("/", 1)[-1] for path in list_files(spark, escaped(folder))]
     logs = [name for name in names if name.removesuffix(".compact").isdigit()]
-    # A compacted one has all before it, which may be deleted; it may have later ones as well.
+    # A compacted log includes all earlier entries, which may be deleted, and perhaps later ones.
     if not any(int(name.removesuffix(".compact")) >= last for name in logs):
         raise CheckpointError(f"which files the source {number} has read cannot be told: its log in {folder} has no entry {last}")
     lines = spark.read.text([f"{escaped(folder)}/{name}" for name in logs])
@@ -57,15 +51,9 @@ def files_read(spark: SparkSession, checkpoint: str, number: int, last: int) -> 
 
 
 def left_out(df: DataFrame, files: DataFrame, count: int) -> DataFrame:
-    """The rows of a stream of files, without those of some files, which are not opened where there are few of them.
+    """Return a stream without the rows of ``count`` files, as :func:`files_read` returns them. If few, they are not opened.
 
-    Args:
-        df: the stream, or what became of it row by row.
-        files: their paths, as :func:`files_read` gives them.
-        count: how many there are.
-
-    Raises:
-        CheckpointError: from which file a row is cannot be told any more.
+    ``df`` is the stream or a row-by-row transformation of it. Raises CheckpointError if its rows no longer have their file.
     """
     if count == 0:
         return df
@@ -74,15 +62,7 @@ def left_out(df: DataFrame, files: DataFrame, count: int) -> DataFrame:
 
 
 def check_tells_files(df: DataFrame, count: int) -> None:
-    """Refuses a stream of which nobody can tell from which file a row is.
-
-    Args:
-        df: the stream.
-        count: how many files are to be left out of it.
-
-    Raises:
-        CheckpointError: says what to do.
-    """
+    """Raise CheckpointError with the way out if a stream's rows no longer have their file; ``count`` is for the message."""
     try:
         with asking():
             _ = df.select(F.col(_OF_FILE)).columns
@@ -101,21 +81,21 @@ def check_tells_files(df: DataFrame, count: int) -> None:
 def _without(df: DataFrame, files: DataFrame, count: int) -> DataFrame:
     if count <= _LITERALS:
         return df.where(~_among([row[_PATH] for row in files.collect()]))
-    # A column first: in a join the list, which comes from files as well, would have a path of that name, too.
+    # Add a column first, because in a join the list, which is read from files too, would also have a path of that name.
     told = df.withColumn("__panestream_file", _as_one_spelling(F.col(_OF_FILE)))
     listed = F.broadcast(files.select(F.col(_PATH).alias("__panestream_file")))
     return told.join(listed, "__panestream_file", "left_anti").drop("__panestream_file")
 
 
 def _among(paths: Sequence[str]) -> Column:
-    """Whether a row's file is one of these: as text for Spark's parser, which takes thousands at once."""
+    """Return whether a row's file is in ``paths``, as text for Spark's parser, which can take thousands of names."""
     every = [spelling for path in sorted(paths) for spelling in _spellings(path)]
-    # Spark's parser puts variables in the place of ${...}, in literals too.
+    # Spark's parser substitutes variables for ${...}, even in literals.
     plain = [path for path in every if not set(path) & set("'\\$")]
     odd = sorted(set(every) - set(plain))
     found = F.col(_OF_FILE).isin(odd) if odd else F.lit(False)
     if plain:
-        # Text, since a literal of its own for each takes milliseconds.
+        # Text, since a separate literal for each takes milliseconds.
         listed = ", ".join(f"'{path}'" for path in plain)
         found = found | F.expr(f"{_OF_FILE} IN ({listed})")
     return F.coalesce(found, F.lit(False))
@@ -126,7 +106,7 @@ def _as_one_spelling(path: Column) -> Column:
 
 
 def _spellings(path: str) -> list[str]:
-    """How Spark may write the path.
+    """Return how Spark may write the path.
 
     >>> _spellings("file:/in/a.json"), _spellings("hdfs://host/in/a.json")
     (['file:/in/a.json', 'file:///in/a.json'], ['hdfs://host/in/a.json'])

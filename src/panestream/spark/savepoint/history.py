@@ -1,4 +1,4 @@
-"""History first: the rows of before a stream, computed as a batch, give outputs and the savepoint that the stream starts from."""
+"""Compute the rows before a stream as a batch: it writes outputs and the savepoint that the stream starts from."""
 
 from __future__ import annotations
 
@@ -43,21 +43,15 @@ from panestream.spark.types import spark_schema
 from panestream.windowing.instants import instant, micros_of_text
 
 _TABLE, _HEADER = "__table", "__header"
-"""The tags of what of a key group's state comes out beside its outputs; users' tags never start with an underscore."""
+"""Tags of a key group's state in the staged output. Users' tags never start with an underscore."""
 _STAGED = pa.schema([pa.field("tag", pa.string()), *TABLE_PARTS])
-"""What comes out of a key group: outputs (tag and body), and rows of :data:`TABLE_PARTS`; a header is the body of its own tag."""
+"""Staged rows: outputs (tag and body) and :data:`TABLE_PARTS`. The header is the body of its tag."""
 
 
 def rows_like(history: object, stream: DataFrame, called: str = "the stream") -> DataFrame:
-    """History with the columns of the stream, in their order; columns that the stream does not have are left out.
+    """Return ``history`` with only the stream's columns, in their order; ``called`` names the stream in errors.
 
-    Args:
-        history: a batch.
-        stream: the stream.
-        called: what errors call it.
-
-    Raises:
-        InvalidPlanError: it is a stream itself; a column is missing, or of another type.
+    Raises InvalidPlanError if ``history`` is a stream, or a column is missing or has another type.
     """
     if not isinstance(history, DataFrame):
         raise InvalidPlanError(f"bootstrap wants history as a DataFrame, got {type(history).__name__}")
@@ -86,7 +80,7 @@ def rows_like(history: object, stream: DataFrame, called: str = "the stream") ->
 
 
 def _alike(one: T.DataType, other: T.DataType) -> bool:
-    """Whether two types are the same, whatever may be null."""
+    """Return whether two types are equal except for nullability."""
     if isinstance(one, T.StructType) and isinstance(other, T.StructType):
         return one.names == other.names and all(_alike(a.dataType, b.dataType) for a, b in zip(one, other, strict=True))
     if isinstance(one, T.ArrayType) and isinstance(other, T.ArrayType):
@@ -105,16 +99,10 @@ def bootstrap(
     until: int | None,
     sources: Sequence[Mapping[str, Any]] = (),
 ) -> Savepoint:
-    """Computes history, writes its outputs to sinks and its state to a savepoint; see ``WindowedResult.bootstrap``.
+    """Compute history, write its outputs to sinks and its state to a savepoint; see ``WindowedResult.bootstrap``.
 
-    Args:
-        history: rows with the columns of the stream, those before ``until`` alone.
-        plan: of the stream.
-        projection: of the stream's columns, over history.
-        path: the savepoint's folder.
-        sinks: by output.
-        until: in microseconds.
-        sources: from where the stream goes on, where it is known.
+    ``history`` must contain only the stream's columns and only rows before ``until`` (microseconds). ``projection`` selects the
+    stream's columns from it. ``sources`` are the positions from which the stream continues, if known.
     """
     spark = history.sparkSession
     check_history(plan)
@@ -125,7 +113,7 @@ def bootstrap(
     manifest = replace(known, until=until, sources=list(sources))
     opened = open_for_batch(spark, plan, sinks, query)
     with session_settings(spark, settings_for(spark, plan.groups)):
-        # Disk: what is computed once is read by each sink, and by each table of the savepoint.
+        # Disk, because each sink and each table of the savepoint reads the result.
         staged = _staged(history, plan, projection).persist(StorageLevel.DISK_ONLY)
         try:
             with of_operator(None):
@@ -142,16 +130,16 @@ def bootstrap(
 
 
 def before(time: Column, until: int) -> Column:
-    """Whether a row is history: its time is before the seam, or it has none that could be compared."""
+    """Return whether a row is history: its time is before ``until``, or is null."""
     return time.isNull() | (time < F.lit(until))
 
 
 def _staged(history: DataFrame, plan: WindowPlan, projection: Projection) -> DataFrame:
-    """Outputs and state of all key groups, as in :data:`_STAGED`."""
+    """Return outputs and state of all key groups, as in :data:`_STAGED`."""
     spark = history.sparkSession
     with without_pandas():
         exchanged = projection.rows_of(history).mapInArrow(Pack(plan, projection.pack).__call__, EXCHANGE_SCHEMA)
-        # Each key group has state, whether or not anything comes to it.
+        # Each key group has state, even without rows.
         values = F.array(*map(F.lit, group_values(plan.groups)))
         nothing = [F.lit(None).cast(field.dataType).alias(field.name) for field in EXCHANGE_SCHEMA.fields[1:]]
         every = spark.range(0, plan.groups, 1, 1).select(values[F.col("id").cast("int")].alias("group"), *nothing)
@@ -159,7 +147,7 @@ def _staged(history: DataFrame, plan: WindowPlan, projection: Projection) -> Dat
 
 
 def _process(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
-    """The function for ``applyInArrow``: all history of a key group at once."""
+    """Return the function for ``applyInArrow``, which computes all history of a key group at once."""
 
     def process(group: pa.Table) -> pa.Table:
         number = group_number(plan.groups, group.column("group")[0].as_py())
@@ -178,7 +166,7 @@ def _process(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
 
 
 def _as_staged(tag: str, table: pa.Table) -> pa.Table:
-    """Rows of :data:`TABLE_PARTS` or :data:`HEADERS` with all columns of what is staged."""
+    """Add the missing columns of :data:`_STAGED` to rows of :data:`TABLE_PARTS` or :data:`HEADERS`."""
     columns = {name: table.column(name) for name in table.column_names}
     if tag == _HEADER:
         columns["body"] = columns.pop("header").cast(pa.binary())
@@ -188,10 +176,7 @@ def _as_staged(tag: str, table: pa.Table) -> pa.Table:
 
 
 def instant_of(until: object) -> int:
-    """The seam as users write it, in microseconds since the epoch.
-
-    Raises:
-        InvalidPlanError: it is no time.
+    """Return a user's ``until`` in microseconds since the epoch; raises InvalidPlanError if it is not a time.
 
     >>> instant_of("1970-01-02"), instant_of("1970-01-01 00:00:01Z"), instant_of("1970-01-01T01:00:00+01:00")
     (86400000000, 1000000, 0)
@@ -211,14 +196,9 @@ def instant_of(until: object) -> int:
 
 
 def sources_of(position: object, *, streams: int = 1) -> list[dict[str, Any]]:
-    """Where the stream goes on, for the manifest: of Kafka, as ``startingOffsets`` has it; None: nobody said.
+    """Return the positions of Kafka streams for the manifest, in the form of ``startingOffsets``; empty if unknown.
 
-    Args:
-        position: of the stream; of two a tuple, with a None for one of which nobody said it.
-        streams: how many there are.
-
-    Raises:
-        InvalidPlanError: it is none.
+    ``position`` of two streams is a tuple, with None for an unknown one. Raises InvalidPlanError for another form.
 
     >>> sources_of(None), sources_of({"clicks": {"0": 23}})
     ([], [{'number': 0, 'kind': 'kafka', 'offset': '{"clicks": {"0": 23}}', 'files': 0, 'checksums': {}}])

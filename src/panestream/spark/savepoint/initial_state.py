@@ -1,8 +1,8 @@
-"""A savepoint becomes the initial state of a new query: entries of Spark's state, made on the executors.
+"""Convert a savepoint to the initial state of a new query: entries of Spark's state, made on the executors.
 
-Rows of the saved tables go to their new key groups by the expression that sends rows of the stream there. For each key group the
-operator itself writes its state, into memory, and what it wrote is what Spark's state gets, an entry a row. The processor only
-puts entries: nothing large is held where the query runs.
+Saved rows go to their new key groups by the expression that the stream uses. For each key group the operator itself writes its
+state into memory, and each entry becomes a row for Spark's state. The processor only stores entries, so the driver needs little
+memory.
 """
 
 from __future__ import annotations
@@ -40,24 +40,20 @@ NEW_STATE = pa.schema(
         pa.field("value", pa.binary()),
     ]
 )
-"""The integer by which Spark knows the key group, and an entry of its state. Without a space: the number is a timer of Spark's,
-when the key group is to be woken up, in milliseconds. (No other column is ever null: pandas would make fractions of numbers.)"""
+"""Spark's integer for the key group, and an entry of its state.
+
+Without a space the number is Spark's timer that wakes up the key group, in milliseconds. Other columns are never null, because
+pandas would convert nullable integers to fractions.
+"""
 REFUSALS = pa.schema([("why", pa.string())])
-"""Why the rows of a key group cannot be taken over."""
+"""The reason why the rows of a key group cannot be restored."""
 _BATCH_BYTES = 4 << 20
-"""About as many leave in one Arrow batch."""
+"""The approximate size of an outgoing Arrow batch."""
 
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What of a savepoint belongs to no row, and the plan that takes it over.
-
-    Attributes:
-        plan: of the new query.
-        headers: of the old key groups.
-        empty: the saved tables without rows.
-        migrate: what makes values of users' own into others.
-    """
+    """The new query's plan, and the parts of a savepoint that are not rows. ``headers`` are of the old key groups."""
 
     plan: WindowPlan
     headers: tuple[Mapping[str, Any], ...]
@@ -66,22 +62,17 @@ class Taken:
 
     @classmethod
     def of(cls, savepoint: Savepoint, plan: WindowPlan) -> Taken:
-        """What is taken over from a savepoint."""
         manifest = savepoint.manifest
         old = manifest.plan
         empty = old.operator.for_group(old, MemoryState(), 0).tables().tables
         return cls(plan, tuple(manifest.headers), {name: empty[name] for name in manifest.tables}, savepoint.migrate)
 
     def state_of(self, group: int, parts: Iterable[Mapping[str, pa.Table]]) -> tuple[MemoryState, int | None]:
-        """The state of one new key group, and Spark's timer that wakes it up, in milliseconds.
-
-        Args:
-            group: its number.
-            parts: the rows that come to it.
+        """Return the state of a new key group from its rows, and Spark's timer that wakes it up, in milliseconds or None.
 
         Raises:
-            PlanMismatchError: the plan cannot take it over.
-            StateDamagedError: the old key groups do not belong together.
+            PlanMismatchError: the plan cannot restore it.
+            StateDamagedError: the old key groups are not of one micro-batch.
         """
         same = len(self.headers) == self.plan.groups
         saved = put_together(self.headers[group] if same else header_of_all(self.headers), parts, group)
@@ -90,52 +81,46 @@ class Taken:
         header = self.headers[group] if same else saved.header
         changed = migrated(StateTables(header, tables), self.migrate, self.plan)
         wake_up = self.plan.operator.for_group(self.plan, state, group).restore(changed)
-        # As the processor has it: a timer is due once the clock is past it.
+        # As in the processor: a timer is due once the clock has passed it.
         return state, None if wake_up is None or not self.plan.wakes_up else wake_up // self.plan.ticks + 1
 
 
 def initial_state(savepoint: Savepoint, plan: WindowPlan) -> DataFrame:
-    """The entries that the state of a new query begins with, as in :data:`NEW_STATE`: at least the meta record of each key group.
+    """Return the initial entries of a query's state as in :data:`NEW_STATE`, at least the meta record of each key group.
 
-    Args:
-        savepoint: what it starts from.
-        plan: its plan, which :func:`~panestream.spark.savepoint.taking_over.check_start` let through.
+    The plan must have passed :func:`~panestream.spark.savepoint.taking_over.check_start`.
     """
     return _made_of(savepoint, plan, Restore(Taken.of(savepoint, plan)).__call__, NEW_STATE)
 
 
 def refusal(savepoint: Savepoint, plan: WindowPlan) -> str | None:
-    """What of the saved rows a plan cannot take over, in words; None: it can. A Spark job.
+    """Run a Spark job that returns why the new plan cannot restore the saved rows, or None if it can.
 
-    The words come as a row: of an exception in its tasks Spark would try each four times and log every stack.
-
-    Args:
-        savepoint: what is to be started from.
-        plan: the new one.
+    The reason is returned as a row, because Spark would retry a failing task four times and log every stack trace.
     """
     found = _made_of(savepoint, plan, Restore(Taken.of(savepoint, plan)).refusals, REFUSALS).collect()
     return found[0].why if found else None
 
 
 def _made_of(savepoint: Savepoint, plan: WindowPlan, made: OfBatches, schema: pa.Schema) -> DataFrame:
-    """What a function makes of the saved rows, which come to it in pieces, by their new key groups."""
+    """Return the result of a function over the saved rows, in pieces by their new key groups."""
     manifest = savepoint.manifest
     with without_pandas():
         pieces = [_pieces(savepoint, plan, name) for name in manifest.tables]
-        # Each key group has a row, whether or not anything of the tables comes to it.
+        # Each key group has a row, even without rows in the tables.
         none = [F.col("id").cast("int").alias("key_group"), F.lit(None).cast("string").alias("table")]
         every = savepoint.spark.range(0, plan.groups, 1, 1).select(*none, F.lit(None).cast("binary").alias("body"))
         together = reduce(DataFrame.unionAll, pieces, every)
-        # By the integer that Spark puts on the partition with the group's number, so that they meet as they do in the query.
+        # By the integer that Spark places on the partition with the group's number, as in the query.
         values = F.array(*map(F.lit, group_values(plan.groups)))
         placed = together.withColumn("group", values[F.col("key_group")]).repartition(plan.groups, "group")
         return placed.sortWithinPartitions("key_group").mapInArrow(made, spark_schema(schema))
 
 
 def _pieces(savepoint: Savepoint, plan: WindowPlan, name: str) -> DataFrame:
-    """The rows of one table, in pieces, by their new key groups."""
+    """Return the rows of one table in pieces, by their new key groups."""
     table = savepoint.table(name)
-    # mapInArrow takes a dot in a column's name for a field of a struct.
+    # mapInArrow reads a dot in a column's name as a field of a struct.
     names = table.columns[1:]
     columns = [F.col(quoted(each)).alias(f"column_{place}") for place, each in enumerate(names)]
     placed = table.select(_new_group(plan, savepoint.manifest.groups).cast("int").alias("key_group"), *columns)
@@ -143,7 +128,7 @@ def _pieces(savepoint: Savepoint, plan: WindowPlan, name: str) -> DataFrame:
 
 
 def _new_group(plan: WindowPlan, there_were: int) -> Column:
-    """The new key group of a saved row: as :func:`~panestream.engine.savepoint.key_groups.new_groups` has it, by Spark's hash."""
+    """Compute the new key group of a saved row by Spark's hash, as :func:`~panestream.engine.savepoint.key_groups.new_groups`."""
     came_from = F.col("key_group")
     if plan.groups == there_were:
         return came_from
@@ -159,7 +144,7 @@ def _new_group(plan: WindowPlan, there_were: int) -> Column:
 
 
 class Restore:
-    """The function for ``mapInArrow`` that makes state of pieces, a key group at a time; they come sorted by key group."""
+    """The function for ``mapInArrow`` that makes state of pieces, one key group at a time. They must be sorted by key group."""
 
     def __init__(self, taken: Taken) -> None:
         self._taken = taken
@@ -169,7 +154,7 @@ class Restore:
             yield from self._of_group(group, pieces)
 
     def refusals(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """A row of :data:`REFUSALS` for each key group that cannot be made, and nothing else."""
+        """Yield one row of :data:`REFUSALS` for each key group that cannot be restored."""
         for group, pieces in _by_group(batches):
             try:
                 self._state_of(group, pieces)
@@ -197,7 +182,7 @@ class Restore:
 
 
 def _by_group(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, list[tuple[str, bytes]]]]:
-    """The pieces of each key group: a table's name and some of its rows."""
+    """Yield the pieces of each key group: a table's name and some of its rows."""
     rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns[:3]), strict=True))
     for group, pieces in groupby(rows, key=lambda row: row[0]):
         yield group, [(name, body) for _, name, body in pieces if name is not None]

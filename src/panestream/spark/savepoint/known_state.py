@@ -1,4 +1,4 @@
-"""What a summary lists of a state, as :mod:`panestream.tracing.of_state` wants it."""
+"""Convert a state's summary to the input of :mod:`panestream.tracing.of_state`."""
 
 from __future__ import annotations
 
@@ -21,13 +21,9 @@ _ISO = re.compile(r"\d{4,}-\d\d-\d\dT[\d:.]+Z?$")
 
 
 def known_of(plan: WindowPlan, summary: Summary, where: str, key: Any = ANY) -> KnownState:
-    """What is known of what was asked for.
+    """Return the known part of the state in a summary with lists.
 
-    Args:
-        plan: the query.
-        summary: of the state, with lists.
-        where: what it is the state of, for people.
-        key: the key that was asked for, as it was given; else keys are as JSON has them.
+    ``where`` describes the state for people. ``key`` is the requested key as the user gave it; without it keys are as in JSON.
     """
     given: Mapping[str, Sequence[Mapping[str, Json]]] = summary.listed or {"windows": (), "elements": ()}
     slowest = next((one for one in summary.sources if one.name and not one.idle), None) if summary.source_count > 1 else None
@@ -65,7 +61,7 @@ def _row(plan: WindowPlan, row: Mapping[str, Json], key: Any) -> KnownRow:
     windows = tuple(_bounds(each["start"], each["end"]) for each in row["windows"])
     time = _time(row["time"])
     if time is None and isinstance(row.get("element"), Mapping):
-        # Kept without its time, where no evictor needs it: the row itself has it in a column, mostly.
+        # Stored without its time if no evictor needs it. The row usually has the time in a column.
         told = row["element"].get(plan.event_time)
         time = _time(told) if isinstance(told, str) and _ISO.match(told) else None
     return KnownRow(_key(row, key), time, _element(row), windows)

@@ -1,4 +1,4 @@
-"""What a savepoint says of itself: written last, so that a folder without it is none."""
+"""The manifest of a savepoint. It is written last, so a folder without a manifest is not a savepoint."""
 
 from __future__ import annotations
 
@@ -22,33 +22,29 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SAVEPOINT_FORMAT = 1
-"""Of the manifest and the folder: raised with every change after which one cannot be read as the other."""
+"""The format of the manifest and the folder. Raise it with every incompatible change."""
 _MANIFEST = "manifest"
 _STATE = "state"
 SOURCES = "sources"
-"""The folder that has which files were read: one for each source of files."""
+"""The folder with the lists of files that were read, one for each source of files."""
 _BROKEN = "the savepoint cannot be used. Take another one while the checkpoint is there"
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What is known of a savepoint besides its tables.
+    """The description of a savepoint.
 
     Attributes:
-        name: random; tells apart savepoints in places that were used twice.
+        name: random, to distinguish savepoints in a reused folder.
         saved_plan: the query's plan as JSON (:mod:`panestream.engine.savepoint.plans`).
-        headers: of each key group, by number: what of its state belongs to no key.
-        tables: how many rows each state table has.
-        checksums: of the files of each state table (:mod:`~panestream.spark.savepoint.checksums`); empty in those of earlier
-            panestreams.
-        batch_id: after which micro-batch it was taken; None: it was made of history.
-        checkpoint: where the checkpoint was; None: it was made of history.
-        succession: what a query has that starts from it (:class:`panestream.spark.succession.Succession`); None: nothing, since
-            no query was there before.
-        sources: of each source of the query, in Spark's order, how far it was read.
-        until: of one that was made of history: rows before this time are in it, and left out of a stream that starts from it.
-        versions: of panestream and Spark.
-        taken_at: when, in UTC.
+        headers: for each key group, by number, the state that belongs to no key.
+        tables: the number of rows of each state table.
+        checksums: by state table (:mod:`~panestream.spark.savepoint.checksums`). Empty in savepoints of earlier panestreams.
+        batch_id: the micro-batch after which it was taken. None if made of history, as is ``checkpoint``, its path.
+        succession: the :class:`panestream.spark.succession.Succession` of a query that starts from it, or None without one.
+        sources: the position of each source of the query, in Spark's order.
+        until: if made of history, rows before this time are included, and left out of a stream that starts from it.
+        taken_at: the time in UTC.
     """
 
     saved_plan: Mapping[str, Any]
@@ -66,22 +62,21 @@ class Manifest:
 
     @cached_property
     def plan(self) -> WindowPlan:
-        """The query's plan, without code of users' own."""
+        """The query's plan, without user code."""
         return plan_of(self.saved_plan)
 
     @property
     def groups(self) -> int:
-        """The number of key groups that it was taken from."""
         return len(self.headers)
 
 
 def table_folder(path: str, table: str) -> str:
-    """Where the rows of a state table are."""
+    """Return the folder of a state table."""
     return f"{path.rstrip('/')}/{_STATE}/{table}"
 
 
 def versions(spark: SparkSession) -> dict[str, str]:
-    """Of panestream and Spark, as they run."""
+    """Return the running versions of panestream and Spark."""
     try:
         ours = version_of("panestream")
     except PackageNotFoundError:
@@ -90,28 +85,24 @@ def versions(spark: SparkSession) -> dict[str, str]:
 
 
 def write_manifest(spark: SparkSession, path: str, manifest: Manifest) -> None:
-    """Makes a savepoint of a folder that has all its tables.
-
-    Raises:
-        CheckpointError: another one was finished there meanwhile.
-    """
+    """Write the manifest, which makes a folder with all its tables a savepoint; raises CheckpointError if it is one already."""
     _check_no_savepoint(spark, path)
     write_marker(spark, f"{path.rstrip('/')}/{_MANIFEST}", {"savepoint": SAVEPOINT_FORMAT, **asdict(manifest)})
 
 
 def is_savepoint(spark: SparkSession, path: str) -> bool:
-    """Whether a folder holds a savepoint, or what was to become one."""
+    """Return whether a folder holds a savepoint or an unfinished one."""
     base = escaped(path.rstrip("/"))
     return any(list_files(spark, each) for each in (_pattern(path), f"{base}/{_STATE}/*/{PARTS}"))
 
 
 def read_manifest(spark: SparkSession, path: str) -> Manifest:
-    """The manifest of a savepoint.
+    """Read the manifest of a savepoint.
 
     Raises:
-        CheckpointError: there is no savepoint, or one that was not finished.
+        CheckpointError: the folder is not a savepoint, or an unfinished one.
         StateFormatError: a newer panestream wrote it.
-        StateDamagedError: it cannot be read, or names what no savepoint has.
+        StateDamagedError: it cannot be read, or has an invalid field.
     """
     found = list(read_markers(spark, _pattern(path), _BROKEN).values())
     if not found:
@@ -129,7 +120,7 @@ def read_manifest(spark: SparkSession, path: str) -> Manifest:
 
 
 def _what_else(spark: SparkSession, base: str) -> str:
-    """What a folder is that is no savepoint."""
+    """Describe a folder that is not a savepoint."""
     if list_files(spark, f"{base}/{_STATE}/*/{PARTS}"):
         return "was broken off while it was written: take another one"
     if list_files(spark, f"{base}/offsets"):
@@ -139,11 +130,7 @@ def _what_else(spark: SparkSession, base: str) -> str:
 
 
 def check_free(spark: SparkSession, path: str) -> None:
-    """Refuses a folder that holds something; what a savepoint left that was broken off is written over.
-
-    Raises:
-        CheckpointError: it does.
-    """
+    """Raise CheckpointError if a folder holds anything except an unfinished savepoint, which is overwritten."""
     base = path.rstrip("/")
     _check_no_savepoint(spark, path)
     files = list_files(spark, escaped(base), recursive=True)

@@ -1,7 +1,7 @@
-"""Which of a query's stateful operators holds the state of a plan, and of which micro-batches Spark still has it.
+"""Find the operator of a query that holds the state of a plan, and the micro-batches whose state Spark still has.
 
-A query may have several: windows over the results of windows, and operators of Spark's own. Each operator of panestream's has the
-identity of its plan in its state.
+A query may have several stateful operators: windows over the results of windows, and Spark's own. Each operator of panestream
+stores the identity of its plan in its state.
 """
 
 from __future__ import annotations
@@ -37,12 +37,10 @@ _STATE_FILE = re.compile(r"(\d+)(?:_[^.]*)?\.(?:zip|changelog)")
 
 
 def operators_in(spark: SparkSession, path: str) -> dict[int, int]:
-    """The partitions of panestream's operators in a checkpoint, by Spark's number of the operator, in order.
+    """Return the partitions of panestream's operators in a checkpoint, by Spark's number of the operator, in order.
 
-    Spark counts operators from the end of the query: that of an input is larger.
-
-    Raises:
-        CheckpointError: Spark's state reader does not find the metadata of the operators.
+    Spark counts operators from the end of the query, so an input has a larger number. Raises CheckpointError if Spark's state
+    reader does not find the metadata of the operators.
     """
     try:
         known = spark.read.format("state-metadata").load(readable_path(spark, path))
@@ -55,38 +53,31 @@ def operators_in(spark: SparkSession, path: str) -> dict[int, int]:
 
 
 def _variables(properties: str | None) -> list[str]:
-    """The names of an operator's state variables."""
     known: Mapping[str, Any] = json.loads(properties or "{}") or {}
     return [variable["stateName"] for variable in known.get("stateVariables", [])]
 
 
 def held(spark: SparkSession, path: str, operator_id: int) -> list[int]:
-    """The micro-batches that were committed and whose state Spark has not cleaned yet, in order."""
-    # Spark's version n of a state is that after micro-batch n - 1. All partitions are cleaned alike.
+    """Return the committed micro-batches whose state Spark has not cleaned yet, in order."""
+    # Spark's version n of a state belongs to micro-batch n - 1. All partitions are cleaned equally.
     files = list_files(spark, f"{escaped(path)}/state/{operator_id}/0")
     versions = {int(match[1]) for file in files if (match := _STATE_FILE.fullmatch(file.rsplit("/", 1)[-1]))}
-    # The settings that a state was written with are read from the log of offsets.
+    # Spark reads the settings of a state from the log of offsets.
     there = logged(spark, path, "commits") & logged(spark, path, "offsets") & {version - 1 for version in versions}
     return sorted(there)
 
 
 def operator_of(stored: StoredState, operators: Collection[int], identity: Identity) -> int:
-    """The operator whose state has a plan's identity; of several the last of the query.
+    """Return the operator whose state has a plan's identity, the last of the query if there are several.
 
-    Args:
-        stored: the state of any of the operators.
-        operators: their numbers.
-        identity: of the plan.
-
-    Raises:
-        PlanMismatchError: none has; names the differences to the most similar one.
+    ``stored`` is the state of any operator. Raises PlanMismatchError with the differences to the most similar operator.
     """
     identities = {number: _identity(replace(stored, operator_id=number)) for number in operators}
     for number in operators:
         found = identities[number]
         if found is not None and not _differences(found, identity):
             return number
-    # No rows have come to an operator that has no state yet.
+    # An operator without state has not received any rows yet.
     empty = [number for number, found in identities.items() if found is None]
     if empty:
         return empty[0]
@@ -98,11 +89,9 @@ def operator_of(stored: StoredState, operators: Collection[int], identity: Ident
 
 
 def operator_and_plan(stored: StoredState, operators: Collection[int], plan: WindowPlan) -> tuple[int, WindowPlan]:
-    """The operator that runs a plan of the user's, and the plan as a checkpoint tells one, with the number of key groups there.
+    """Return the operator that runs a user's plan, and the plan as if read from a checkpoint, with its number of key groups.
 
-    Raises:
-        PlanMismatchError: no operator runs it.
-        CheckpointError: several do.
+    Raises PlanMismatchError if no operator runs the plan, and CheckpointError if several do.
     """
     identities = [_identity(replace(stored, operator_id=number)) for number in operators]
     found = [
@@ -129,13 +118,13 @@ def _differences(there: Identity, given: Identity) -> dict[str, tuple[str | None
 
 
 def _identity(stored: StoredState) -> dict[str, str] | None:
-    """Of the plan that an operator's state belongs to; None: it has no state yet."""
+    """Return the identity of the plan of an operator's state, or None without state."""
     found = stored.made_of(identity_in, _IDENTITY, header_only=True, numbered=False).first()
     return None if found is None else json.loads(found.identity)
 
 
 def identity_in(state: MemoryState, _: int) -> Iterable[pa.Table]:
-    """Makes one row: the identity in the meta record of a key group."""
+    """Make one row with the identity in the meta record of a key group."""
     group = group_in(state.get(META, 0) or b"")
     _rows, header = payload.decode_numbers(SealedState(state, group, "of unknown windows").get(META, 0) or b"")
     return [pa.table({"identity": [json.dumps(header["identity"])]}, schema=_IDENTITY)]

@@ -1,4 +1,4 @@
-"""State tables on their way through Spark: rows of one table into a form that is alike for all tables, and back."""
+"""Convert rows of state tables to a common form for Spark, and back."""
 
 from __future__ import annotations
 
@@ -14,22 +14,18 @@ PIECES = pa.schema([KEY_GROUP, pa.field("table", pa.string()), pa.field("body", 
 """The number of a key group, a table's name, and some of its rows as an Arrow stream."""
 
 _MOST_BYTES = 1 << 16
-"""About as many are in a piece: Spark may be set to a limit of rows alone for what it sends to Python at a time."""
+"""The approximate size of a piece, since Spark may limit its batches to Python only by rows."""
 
 OfBatches = Callable[[Iterable[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def with_group(schema: pa.Schema) -> pa.Schema:
-    """The columns of a table behind the number of the key group."""
+    """Return a table's columns after the number of the key group."""
     return pa.schema([KEY_GROUP, *schema])
 
 
 def rows_of_pieces(schema: pa.Schema) -> OfBatches:
-    """The function for ``mapInArrow`` that gives the rows of one table, behind the number of their key group.
-
-    Args:
-        schema: of the table. Rows come as key group and body.
-    """
+    """Return the function for ``mapInArrow`` that converts key group and body to rows with the table's ``schema`` after it."""
 
     def rows(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -42,11 +38,9 @@ def rows_of_pieces(schema: pa.Schema) -> OfBatches:
 
 
 def pieces_of_rows(name: str, columns: Sequence[str]) -> OfBatches:
-    """The function for ``mapInArrow`` that puts rows of one table into pieces, of each key group at least one a batch.
+    """Return the function for ``mapInArrow`` that converts rows to pieces, at least one per key group and batch.
 
-    Args:
-        name: the table's.
-        columns: what its columns are called; before them comes the number of the key group that a row is to be in.
+    The rows have the number of their key group, then ``columns``.
     """
 
     def pieces(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -65,7 +59,7 @@ def pieces_of_rows(name: str, columns: Sequence[str]) -> OfBatches:
 
 
 def piece(group: int, name: str, table: pa.Table) -> pa.RecordBatch:
-    """Some rows of a table of a key group as a batch of one row."""
+    """Return rows of a key group's table as a batch of one row."""
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table.combine_chunks())

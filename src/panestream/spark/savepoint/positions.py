@@ -1,6 +1,6 @@
-"""How far each source of a query was read: Spark's own log of a micro-batch's offsets, and what a reader begins there with.
+"""Read the position of each source of a query from Spark's log of offsets, and convert it to options of a reader.
 
-Each line of that log is the end of one source, in the order in which Spark numbers them: as JSON whose form the source chose.
+Each line of that log is the end of one source, in the order of Spark's numbers. It is JSON in the source's own form.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
 FILES, KAFKA, DELTA, ICEBERG, NOTHING, OTHER = "files", "kafka", "delta", "iceberg", "nothing", "other"
 _VOID = "-"
-"""What Spark writes of a source that had nothing yet."""
+"""Spark's entry for a source that had no rows yet."""
 _WHOLE_VERSION = (-1, -100)
-"""The index that Delta gives before the first file of a version, in the two versions of its offsets."""
+"""Delta's index before the first file of a version, in the two versions of its offsets."""
 _WAY_OUT = (
     "start(savepoint=, source_offsets='job') leaves it to the source's own options where it begins: then rows may be lost or "
     "come "
@@ -33,14 +33,11 @@ _WAY_OUT = (
 
 @dataclass(frozen=True)
 class SourcePosition:
-    """How far one source was read.
+    """The position of one source of a query.
 
-    Attributes:
-        number: which source of the query, in Spark's order.
-        kind: ``files``, ``kafka``, ``delta``, ``iceberg``; ``nothing``: it had nothing yet; ``other``.
-        offset: as Spark's log has it.
-        files: of ``files``: how many were read.
-        checksums: of the list of them, as :func:`~panestream.spark.savepoint.checksums.file_sums` has it; empty: not known.
+    ``kind`` is one of the constants above, such as ``files``, or ``nothing`` before the first row. ``offset`` is the text in
+    Spark's log. A source of ``files`` has the number of ``files`` that it has read, and the checksums of their list (empty if
+    unknown).
     """
 
     number: int
@@ -50,10 +47,9 @@ class SourcePosition:
     checksums: FileSums = field(default_factory=dict, repr=False, hash=False)
 
     def options(self) -> dict[str, str]:
-        """The options by which a stream begins there; none where the source had nothing yet, or where ``start`` sees to it.
+        """Return the options with which a stream begins here, or raise CheckpointError with the way out if it cannot.
 
-        Raises:
-            CheckpointError: this source cannot begin there; says what to do.
+        The result is empty before the first row, and for files, which ``start`` handles.
         """
         if self.kind in (FILES, NOTHING):
             return {}
@@ -73,7 +69,7 @@ class SourcePosition:
         )
 
     def ends(self) -> dict[str, dict[str, int]]:
-        """Of Kafka: the first offset of each topic and partition that was not read."""
+        """Return Kafka's first unread offset of each topic and partition."""
         told: dict[str, dict[str, int]] = json.loads(self.offset)
         return told
 
@@ -91,11 +87,7 @@ class SourcePosition:
 
 
 def read_positions(spark: SparkSession, checkpoint: str, batch_id: int) -> list[SourcePosition]:
-    """How far each source was read after a micro-batch.
-
-    Raises:
-        CheckpointError: Spark's log of it is gone, or is of a form that is not known.
-    """
+    """Return the position of each source after a micro-batch; raises CheckpointError if Spark's log is missing or unknown."""
     log = f"{escaped(checkpoint)}/offsets/{batch_id}"
     found = spark.read.text(log, wholetext=True).collect() if list_files(spark, log) else []
     lines = found[0].value.splitlines() if found else []
@@ -105,12 +97,12 @@ def read_positions(spark: SparkSession, checkpoint: str, batch_id: int) -> list[
             f"where the sources were after micro-batch {batch_id} cannot be told: Spark's log, {checkpoint}/offsets/{batch_id}, "
             f"{said}; known is version v1"
         )
-    # Behind the version comes what Spark keeps of the micro-batch itself, perhaps nothing.
+    # The second line is Spark's data of the micro-batch, perhaps empty.
     return [SourcePosition(number, kind_of(text), text) for number, text in enumerate(lines[2:])]
 
 
 def kind_of(offset: str) -> str:
-    """Which source writes such an offset.
+    """Return the kind of source that writes such an offset.
 
     >>> kind_of('{"logOffset":3}'), kind_of('{"clicks":{"0":23}}'), kind_of("-"), kind_of("17")
     ('files', 'kafka', 'nothing', 'other')
@@ -133,19 +125,19 @@ def kind_of(offset: str) -> str:
 
 
 def _is_partitions(value: object) -> bool:
-    """Whether they are Kafka's partitions with an offset each."""
+    """Return whether the value maps Kafka's partitions to offsets."""
     if not isinstance(value, dict) or not value:
         return False
     return all(re.fullmatch(r"\d+", number) and isinstance(offset, int) for number, offset in value.items())
 
 
 def as_saved(positions: Sequence[SourcePosition]) -> list[dict[str, Any]]:
-    """For the manifest."""
+    """Convert positions for the manifest."""
     return [asdict(each) for each in positions]
 
 
 def of_saved(saved: Sequence[Mapping[str, Any]]) -> list[SourcePosition]:
-    """What :func:`as_saved` gave."""
+    """Convert positions from the manifest."""
     return [
         SourcePosition(
             int(one["number"]), str(one["kind"]), str(one["offset"]), int(one.get("files", 0)), dict(one.get("checksums", {}))

@@ -1,4 +1,4 @@
-"""What is in a checkpoint, as DataFrames: open windows, kept elements, users' states, timers. No query runs for it."""
+"""Read a checkpoint as DataFrames without running a query: open windows, kept elements, user state, timers."""
 
 from __future__ import annotations
 
@@ -32,11 +32,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class CheckpointState(ShownState):
-    """The state of a query as it was after one micro-batch; see :func:`read_checkpoint`.
-
-    Attributes:
-        stored: where its state is, for what is built on it: state tables and headers.
-    """
+    """The state of a query after one micro-batch; see :func:`read_checkpoint`. ``stored`` gives state tables and headers."""
 
     stored: StoredState
 
@@ -52,7 +48,7 @@ class CheckpointState(ShownState):
 
     @property
     def plan(self) -> WindowPlan:
-        """The query's, as the checkpoint tells it: of functions of users' own the names alone."""
+        """The plan in the checkpoint. User functions are present only by name."""
         return self.stored.plan
 
     def _parts(self) -> Mapping[str, str]:
@@ -66,12 +62,12 @@ class CheckpointState(ShownState):
 
     @cached_property
     def watermarks(self) -> DataFrame:
-        """How far time is: a row for each key group and source partition. All key groups of a micro-batch agree."""
+        """The watermarks: a row for each key group and source partition. All key groups of a micro-batch agree."""
         return self.stored.watermarks()
 
     @cached_property
     def windows(self) -> DataFrame:
-        """The open windows: a row for each key and window that still takes rows or will fire."""
+        """The open windows: a row for each key and window that still accepts rows or will fire."""
         shown = self.stored.view("windows")
         return shown if self.plan.split is None else split.open_windows(shown, self.plan)
 
@@ -82,12 +78,12 @@ class CheckpointState(ShownState):
 
     @cached_property
     def user_state(self) -> DataFrame:
-        """What triggers and functions of users keep, by descriptor."""
+        """The state of users' triggers and functions, by descriptor."""
         return self.stored.view("user_state")
 
     @cached_property
     def timers(self) -> DataFrame:
-        """When something is due, for each key and window."""
+        """The due timers for each key and window."""
         shown = self.stored.view("timers")
         return shown if self.plan.split is None else split.timers(shown)
 
@@ -103,29 +99,31 @@ def read_checkpoint(
     plan: WindowPlan | None = None,
     allow_pickled_state: bool = False,
 ) -> CheckpointState:
-    """Looks into a checkpoint, also one of a query that runs.
+    """Read a checkpoint, even while its query runs. The job's code is not needed, since the checkpoint contains the plan.
 
-    Needs nothing of the job's code: the plan rests in the checkpoint. Nothing is read but what says which state is meant; that
-    is read on the executors, when one of the DataFrames is used.
+    The call reads only the metadata of the state. Executors read the state itself when one of the DataFrames is used.
 
     Args:
-        spark: a session, classic or Spark Connect's.
+        spark: a classic or Spark Connect session.
         path: the checkpoint.
-        batch_id: after which micro-batch; None: the last that was committed. Spark keeps the last 100
+        batch_id: the micro-batch after which to read the state, or None for the last committed one. Spark keeps the last 100
             (``spark.sql.streaming.minBatchesToRetain``).
-        plan: of another operator than that which ``start`` was called of, ``result.plan``: where windows are over the results of
-            windows, the first operator's; and in a checkpoint of a query that ``start`` did not begin (``.main.writeStream``),
-            which holds no plan.
-        allow_pickled_state: whether pickles in it are read, which runs what is in them: for queries with
-            ``.options(allow_pickled_state=True)``, where nobody else can write to the checkpoint. A plan that is given says so
-            itself.
+        plan: ``result.plan`` of the operator to read, if ``start`` was called on another one, as in windows over the results of
+            windows. It is also required if the query was started by ``.main.writeStream``, because such a checkpoint lacks the
+            plan.
+        allow_pickled_state: whether to read pickles, which runs the code in them. Only for queries with
+            ``.options(allow_pickled_state=True)`` whose checkpoint nobody else can write to. A given ``plan`` has its own
+            setting.
+
+    Returns:
+        The state as DataFrames.
 
     Raises:
-        CheckpointError: there is no checkpoint, or none with panestream's windows; it has no plan, and none was given; it has no
-            such micro-batch, or not any more.
-        PlanMismatchError: no operator of the query runs the plan that was given.
+        CheckpointError: the checkpoint does not exist, has a query without panestream's windows, or does not have the micro-batch
+            (any more). Also if neither the checkpoint nor the caller gives a plan.
+        PlanMismatchError: no operator of the query runs the given plan.
         StateFormatError: a newer panestream wrote it.
-        StateDamagedError: its entry cannot be read; what Spark says of its state is gone.
+        StateDamagedError: its entry cannot be read, or Spark's metadata of the state is missing.
     """
     path = path_of(path, "a checkpoint is a folder", CheckpointError)
     committed = logged(spark, path, "commits")
@@ -166,7 +164,7 @@ def read_checkpoint(
 
 
 def _refuse_empty(spark: SparkSession, path: str, *, known: bool) -> NoReturn:
-    """The error about a checkpoint without a micro-batch; ``known``: whether a query was started there."""
+    """Raise the error about a checkpoint without a micro-batch; ``known`` if a query was started there."""
     if known or logged(spark, path, "offsets"):
         raise CheckpointError(f"the checkpoint {path} has no micro-batch: none was committed yet")
     if is_savepoint(spark, path):
@@ -176,7 +174,7 @@ def _refuse_empty(spark: SparkSession, path: str, *, known: bool) -> NoReturn:
 
 
 def _in_words(numbers: Sequence[int]) -> str:
-    """Micro-batches, which mostly follow one another."""
+    """Shorten a list of micro-batches, which are mostly consecutive."""
     parts: list[list[int]] = []
     for number in numbers:
         if parts and parts[-1][-1] == number - 1:

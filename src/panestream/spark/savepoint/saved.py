@@ -1,4 +1,4 @@
-"""A savepoint that is there: what it says of itself, and its tables as DataFrames."""
+"""Read a savepoint: its manifest, and its tables as DataFrames."""
 
 from __future__ import annotations
 
@@ -38,76 +38,73 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, repr=False)
 class Savepoint(ShownState):
-    """The state of a query, taken out of its checkpoint; see :func:`savepoint` and :func:`read_savepoint`.
+    """The state of a query, saved outside of its checkpoint; see :func:`savepoint` and :func:`read_savepoint`.
 
-    Attributes:
-        path: the folder.
-        manifest: what it says of itself.
+    ``path`` is the folder and ``manifest`` its description.
     """
 
     path: str
     manifest: Manifest
     spark: SparkSession = field(repr=False)
     migrate: Migrations = field(default_factory=dict, repr=False, compare=False)
-    """What a query that starts from it makes of values of users' own."""
+    """Conversions of user values for a query that starts from the savepoint."""
     allow_pickled_state: bool = field(default=False, repr=False, compare=False)
-    """Whether pickles in it are read where it is looked at. A query that starts from it says so itself."""
+    """True if pickles may be read to inspect it. A query that starts from it has its own setting."""
 
     @property
     def plan(self) -> WindowPlan:
-        """The plan of the query that it was taken from: of functions of users' own the names alone."""
+        """The plan of the saved query. User functions are present only by name."""
         return plan_of(self.manifest.saved_plan, pickles=self.allow_pickled_state)
 
     @property
     def batch_id(self) -> int | None:
-        """After which micro-batch it was taken; None: it was made of history."""
+        """The micro-batch after which it was taken, or None if it was made of history."""
         return self.manifest.batch_id
 
     @property
     def has_checksums(self) -> bool:
-        """Whether it says what is in each of its files; savepoints of earlier panestreams do not."""
+        """True if its files have checksums. Savepoints of earlier panestreams do not."""
         return bool(self.manifest.checksums) or not any(self.manifest.tables.values())
 
     @property
     def birth(self) -> Birth:
-        """What a checkpoint says of itself that begins with it."""
+        """The record of this savepoint in a checkpoint that begins with it."""
         manifest = self.manifest
         return Birth(manifest.name, self.path, of_saved(manifest.succession), manifest.sources, until=manifest.until)
 
     @cached_property
     def positions(self) -> tuple[SourcePosition, ...]:
-        """How far each source of the query was read, in Spark's order; empty: it was made of history."""
+        """The position of each source of the query, in Spark's order. Empty if it was made of history."""
         return tuple(positions_of(self.manifest.sources))
 
     def source_options(self, source: int = 0) -> dict[str, str]:
-        """The options by which a stream begins where a source of the old query ended, for ``spark.readStream.options(**…)``.
+        """Return options for ``spark.readStream.options(**…)`` that begin a stream at the end of the old query's source.
 
-        ``startingOffsets`` of Kafka (for ``pst.from_kafka`` that is ``starting``), ``startingVersion`` of Delta. None of files,
-        of which ``start(savepoint=)`` leaves out those that were read.
+        These are ``startingOffsets`` for Kafka (``starting`` in ``pst.from_kafka``) and ``startingVersion`` for Delta. Files do
+        not need options, as ``start(savepoint=)`` excludes the files that were read.
 
         Args:
-            source: its number, in Spark's order: 0 is the only one, or the first.
+            source: its number in Spark's order, from 0.
 
         Raises:
-            CheckpointError: there is no such source; it cannot begin there (Delta in the midst of a version, Iceberg, sources
-                that are not known): says what to do.
+            CheckpointError: the source does not exist, or cannot begin there (Delta within a version, Iceberg, unknown sources).
+                The message has the way out.
         """
         return self._position(source).options()
 
     def unread(self, df: DataFrame, source: int = 0) -> DataFrame:
-        """The rows of a stream of files, without those of files that a source of the old query had read.
+        """Return a stream of files without the rows of files that a source of the old query had read.
 
-        ``start(savepoint=)`` does this by itself. It cannot where a row no longer says its file: behind a union, an aggregation
-        or a Python function, or where two streams are joined. Then do it where the files are read, and give ``start``
-        ``source_offsets='job'``. Spark lists files that were read as new ones, once: this must be there until it has listed all
-        of them.
+        ``start(savepoint=)`` does this itself, unless rows no longer have their file: after a union, an aggregation or a Python
+        function, or in a join of two streams. Then call this where the files are read, and pass ``source_offsets='job'`` to
+        ``start``. Spark lists the files that were read as new ones once. Keep the savepoint until it has listed all of them.
 
         Args:
             df: the stream, ``spark.readStream…load(…)``.
-            source: its number; of a join the left stream's is 0, the right one's 1.
+            source: its number. In a join the left stream is 0 and the right one 1.
 
         Raises:
-            CheckpointError: there is no such source of files; the rows do not say their file.
+            CheckpointError: the source does not exist or is not of files, or the rows do not have their file.
         """
         position = self._position(source)
         if position.kind != FILES:
@@ -121,11 +118,7 @@ class Savepoint(ShownState):
         return self.positions[source]
 
     def table(self, name: str) -> DataFrame:
-        """The rows of a state table: ``key_group``, then its columns (decision 0140).
-
-        Raises:
-            CheckpointError: there is none of that name.
-        """
+        """Return a state table as ``key_group`` and its columns (decision 0140); raises CheckpointError for an unknown name."""
         if name not in self.manifest.tables:
             raise CheckpointError(f"the savepoint has no table {name!r}, only {', '.join(self.manifest.tables)}")
         plan = self.plan
@@ -134,12 +127,9 @@ class Savepoint(ShownState):
         return self.spark.read.schema(spark_schema(with_group(schema))).parquet(folder)
 
     def check_whole(self) -> None:
-        """Refuses a savepoint whose state is not what was written: rows are missing, there twice, or were changed.
+        """Raise StateDamagedError with table, file and way out if rows are missing, duplicated or changed.
 
-        Of one without checksums (:attr:`has_checksums`) only the rows are counted.
-
-        Raises:
-            StateDamagedError: says which table and file, and what to do.
+        Without checksums (:attr:`has_checksums`) it only counts the rows.
         """
         sums = self.manifest.checksums
         parts = {f"state/{name}": Part(rows, sums.get(name, {})) for name, rows in self.manifest.tables.items()}
@@ -165,16 +155,19 @@ class Savepoint(ShownState):
 
 
 def read_savepoint(spark: SparkSession, path: FilePath, *, allow_pickled_state: bool = False) -> Savepoint:
-    """Looks at a savepoint.
+    """Read a savepoint.
 
     Args:
-        spark: a session, classic or Spark Connect's.
+        spark: a classic or Spark Connect session.
         path: its folder.
-        allow_pickled_state: whether pickles in it are read, which runs what is in them: for savepoints of queries with
-            ``.options(allow_pickled_state=True)``, where nobody else can write to them.
+        allow_pickled_state: whether to read pickles, which runs the code in them. Only for savepoints of queries with
+            ``.options(allow_pickled_state=True)`` that nobody else can write to.
+
+    Returns:
+        The savepoint.
 
     Raises:
-        CheckpointError: there is none, or one that was broken off.
+        CheckpointError: the folder is not a savepoint, or an unfinished one.
         StateFormatError: a newer panestream wrote it.
         StateDamagedError: its manifest cannot be read.
     """

@@ -1,4 +1,4 @@
-"""What states have in common that can be looked at: a summary, answers to why, and how they show themselves in a notebook."""
+"""The common interface of saved states: a summary, explanations, and their display in a notebook."""
 
 from __future__ import annotations
 
@@ -24,37 +24,36 @@ from panestream.windowing.instants import Instant, instant
 from panestream.windowing.windows import TimeWindow, Window
 
 MOST_LISTED = 1_000
-"""So many windows, and kept rows, come to the driver, if nothing else is said."""
+"""The default maximum of windows, and of kept rows, that come to the driver."""
 
 
 class ShownState(Shown, TraceableByKey):
-    """A state that can be looked at: of a checkpoint, or of a savepoint."""
+    """The state in a checkpoint or a savepoint."""
 
     @property
     @abstractmethod
     def plan(self) -> WindowPlan:
-        """The query's."""
+        """The query's plan."""
 
     @abstractmethod
     def _summary(self, asked: Asked) -> Summary:
-        """The summary of a part of it."""
+        """Return the summary of a part of the state."""
 
     def summary(self, keys: Sequence[str] = (), windows: Sequence[str] = (), *, most: int = 10) -> Summary:
-        r"""What the state holds, in few numbers: what ``panestream inspect`` shows.
+        r"""Return the numbers that ``panestream inspect`` shows.
 
-        Spark reads and decodes each key group once; what comes to the driver does not grow with the state.
+        Spark reads and decodes each key group once. The data that comes to the driver does not grow with the state.
 
         Args:
-            keys: only of this key: ``column=value`` for some of the key columns, the value alone where there is one; ``\N`` is
-                null.
-            windows: only windows that hold this time (ISO 8601; without a zone: UTC), or of the kind with this label.
-            most: how many of each list: the oldest windows, the largest keys and so on.
+            keys: restricts to a key: ``column=value`` for some key columns, or just the value of a single column; ``\N`` is null.
+            windows: only windows that contain this time (ISO 8601, UTC without a zone), or windows of the kind with this label.
+            most: the maximum length of each list, such as the oldest windows or the largest keys.
 
         Returns:
-            Plain data; in a notebook it shows itself with pictures.
+            Plain data, shown with pictures in a notebook.
 
         Raises:
-            CheckpointError: there is no such key column or kind of windows, or a value is not of the column's type.
+            CheckpointError: an unknown key column or kind of windows, or a value that does not have the column's type.
         """
         return self._summary(asked_of(self.plan, keys, windows, most))
 
@@ -66,33 +65,37 @@ class ShownState(Shown, TraceableByKey):
         window: Window | tuple[int, int] | Instant | None = None,
         most: int = MOST_LISTED,
     ) -> Explanation:
-        """What the state still knows of rows with an event time, or of windows: what ``pst.tools.why`` asks of it.
+        """Explain rows with an event time, or windows, from the state; ``pst.tools.why`` calls this.
 
-        Of a time: which windows have it, whether they are open, what they hold, when they are due, whether a row with it is late
-        by now and which lateness would have kept it. Of a window: the same. What a state cannot know, it says.
+        The explanation of a time has its windows, whether they are open, their content and due time. It says whether a row with
+        this time is late now, and which lateness would have kept it. A window is explained in the same way. Facts that the state
+        does not contain are reported as unknown.
 
         Args:
-            key: only of this key: a value, or a tuple of one for each key column.
+            key: restricts to a key, as a value or a tuple with a value for each key column.
             at: the rows' event time.
-            window: the window, ``(start, end)``, or the time at which it starts (if none starts there, a time that it holds).
-            most: how many windows, and kept rows, are looked at.
+            window: the window, ``(start, end)``, or its start time. If no window starts then, windows that contain the time.
+            most: the maximum number of windows, and of kept rows, to read.
+
+        Returns:
+            The explanation.
 
         Raises:
-            CheckpointError: the key is not of the key columns.
-            InvalidPlanError: not one of ``at`` and ``window`` was given; sessions were asked about without a key.
-            InvalidDurationError: a time that is none.
+            CheckpointError: the key does not fit the key columns.
+            InvalidPlanError: not exactly one of ``at`` and ``window`` is given, or sessions are explained without a key.
+            InvalidDurationError: a time is invalid.
         """
         return explain_state(self.known(self._keys(key), at=at, window=window, most=most, key=key), key=key, at=at, window=window)
 
     def trace(self, *, key: Any = ANY, most: int = MOST_LISTED) -> Trace:
-        """Open windows, kept rows and how far time is, as ``pst.tools.timeline`` draws them.
+        """Return open windows, kept rows and watermarks for ``pst.tools.timeline``.
 
         Args:
-            key: only of this key: a value, or a tuple of one for each key column.
-            most: so many windows, and kept rows; where there are more it is refused.
+            key: restricts to a key, as a value or a tuple with a value for each key column.
+            most: the maximum number of windows, and of kept rows.
 
         Raises:
-            CheckpointError: there are more; the key is not of the key columns.
+            CheckpointError: the state has more, or the key does not fit the key columns.
         """
         known = self.known(self._keys(key), most=most, key=key)
         if known.window_count > most or known.row_count > most:
@@ -112,14 +115,10 @@ class ShownState(Shown, TraceableByKey):
         most: int = MOST_LISTED,
         key: Any = ANY,
     ) -> KnownState:
-        """What the state holds of what is asked for, at most so much of it.
+        """Return a requested part of the state, with at most ``most`` windows and as many kept rows.
 
-        Args:
-            keys: as :attr:`Asked.keys <panestream.inspection.asked.Asked>` has them.
-            at: as of :meth:`why`, as all that follow.
-            window: the window.
-            most: how many windows, and kept rows.
-            key: what they are called that have the key; else it is as JSON has it.
+        ``keys`` are as in :attr:`Asked.keys <panestream.inspection.asked.Asked>`. The rows show ``key``, or by default their key
+        as in JSON. See :meth:`why` for the other arguments.
         """
         if at is not None:
             check_key(self.plan, given=bool(keys))
@@ -128,7 +127,7 @@ class ShownState(Shown, TraceableByKey):
         return known_of(self.plan, self._summary(asked), self._where(), key)
 
     def _where(self) -> str:
-        """What it is the state of, for people."""
+        """Describe the source of the state for people."""
         (kind, path), batch = next(iter(self._parts().items())), self._parts()["micro-batch"]
         return f"the {kind} {path}" + (f" after micro-batch {batch}" if batch else "")
 
@@ -136,11 +135,11 @@ class ShownState(Shown, TraceableByKey):
         return {} if key is ANY else keys_of(self.plan, key)
 
     def _instant_in(self, at: Instant | None, window: Window | tuple[int, int] | Instant | None) -> int | None:
-        """A time that all windows hold that matter; None: any may."""
+        """Return a time that all relevant windows contain, or None if any window may be relevant."""
         if follows_rows(self.plan) or (not self.plan.assigner.is_event_time and at is not None):
             return None
         if at is not None:
-            # A row may join sessions that do not hold its time.
+            # A row may join sessions that do not contain its time.
             return None if isinstance(self.plan.assigner, MergingWindowAssigner) else instant(at, "the row's event time")
         if isinstance(window, TimeWindow):
             return window.start
@@ -149,7 +148,7 @@ class ShownState(Shown, TraceableByKey):
         return window[0] if isinstance(window, tuple) else instant(window, "the window's start")
 
     def _repr_html_(self) -> str:
-        """For notebooks: the summary, which Spark is asked for here; a mere ``repr`` asks nothing."""
+        """Return the summary for notebooks, which runs a Spark job; a plain ``repr`` does not."""
         return notebook_of(self._summary(Asked()))
 
 

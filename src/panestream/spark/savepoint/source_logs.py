@@ -1,7 +1,7 @@
-"""Which folder of a checkpoint has the log of which source: Spark counts a DataFrame that a query reads twice as one source.
+"""Match sources with the folders of their logs, since Spark counts a DataFrame that a query reads twice as one source.
 
-It writes the end of such a source twice into its log of offsets, once for each time that the query reads it, and numbers the
-folders ``sources/N`` without counting it twice. So the second of two inputs that are one has no folder, or that of another.
+Spark writes the end of such a source twice into its log of offsets, but counts it once in the numbers of the folders
+``sources/N``. So the second of two identical inputs lacks a folder, or has that of another source.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _WITH_LOGS = (FILES, KAFKA)
-"""Sources of which it is known that they keep a log."""
+"""Sources that are known to keep a log."""
 
 
 def numbers_of_logs(spark: SparkSession, checkpoint: str, positions: Sequence[SourcePosition]) -> Mapping[int, int]:
-    """By the number of each source, that of the folder where its log lies; looked at only where there are sources of files.
+    """Return the number of the log folder by the number of the source. Looked up only if there are sources of files.
 
-    Raises:
-        CheckpointError: some are one DataFrame, and which cannot be told.
+    Raises CheckpointError if some inputs are the same DataFrame and cannot be identified.
     """
     alike = {each.number: each.number for each in positions}
     if all(each.kind != FILES for each in positions):
-        return alike  # nobody reads the logs of others
+        return alike  # the logs of other sources are not needed
     place = checkpoint.rstrip("/")
     folders = {
         int(name) for path in list_files(spark, f"{escaped(place)}/sources/*/*") if (name := path.split("/")[-2]).isdigit()
@@ -49,7 +48,7 @@ def numbers_of_logs(spark: SparkSession, checkpoint: str, positions: Sequence[So
 
 
 def _histories(spark: SparkSession, checkpoint: str, sources: int) -> list[tuple[str, ...]]:
-    """How far each source was after every micro-batch that Spark's log still has."""
+    """Return the ends of each source after every micro-batch that is still in Spark's log."""
     logs = list_files(spark, f"{escaped(checkpoint)}/offsets/*")
     texts = [row.value.splitlines()[2:] for row in spark.read.text(logs, wholetext=True).collect()] if logs else []
     kept = [lines for lines in texts if len(lines) == sources]

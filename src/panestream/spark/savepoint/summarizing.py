@@ -1,4 +1,4 @@
-"""The summary of a state: every key group is reduced where it lies, and what little comes of each is put together here."""
+"""Summarize a state: executors reduce each key group, and the driver merges the small results."""
 
 from __future__ import annotations
 
@@ -32,19 +32,11 @@ from panestream.spark.savepoint.values import OfGroup, StoredState, table_in, ta
 from panestream.spark.types import spark_schema
 
 PARTS = pa.schema([("part", pa.string())])
-"""What comes of a key group: one row of JSON."""
+"""The result of a key group: one row of JSON."""
 
 
 def summary_of_stored(stored: StoredState, asked: Asked) -> Summary:
-    """The summary of a checkpoint's state.
-
-    Args:
-        stored: where it is.
-        asked: which part of it.
-
-    Raises:
-        StateDamagedError: it cannot be read, or key groups are gone.
-    """
+    """Return the summary of a checkpoint's state; raises StateDamagedError if it cannot be read, or key groups are missing."""
     planned = planned_at(stored.spark, stored.path, stored.batch_id)
     groups = groups_of_key(stored.spark, stored.plan, asked)
     parts = stored.made_of(reducer(stored.plan, asked), PARTS, groups)
@@ -57,7 +49,7 @@ def summary_of_stored(stored: StoredState, asked: Asked) -> Summary:
 
 
 def reducer(plan: WindowPlan, asked: Asked) -> OfGroup:
-    """The function that reduces the state of a key group, on the executors."""
+    """Return the function that reduces the state of a key group on the executors."""
 
     def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
         return [_part(reduced(plan, tables_of(plan, state, group), group, asked))]
@@ -72,21 +64,16 @@ def summary_of_saved(
     asked: Asked,
     looked: Looked,
 ) -> Summary:
-    """The summary of saved state tables.
+    """Return the summary of saved state tables, which have the number of the key group as the first column.
 
-    Args:
-        plan: of the query that they are of.
-        headers: of each key group, by number.
-        tables: by name: the number of the key group, and the table's columns.
-        asked: which part of them.
-        looked: what they are called, and when this is.
+    ``headers`` are by key group. ``looked`` has the name of the state and the current time.
     """
     spark = next(iter(tables.values())).sparkSession
     asked_groups = groups_of_key(spark, plan, asked)
     groups = list(range(len(headers))) if asked_groups is None else list(asked_groups)
     with without_pandas():
         pieces = [_pieces(name, table.where(F.col("key_group").isin(groups))) for name, table in tables.items()]
-        # Each key group has a row: its header tells of time, whether or not anything is open in it.
+        # Each key group has a row, because its header has the time even without open windows.
         none = [F.col("id").cast("int").alias("key_group"), F.lit(None).cast("string").alias("table")]
         every = spark.range(0, len(headers), 1, 1).where(F.col("id").isin(groups))
         together = reduce(DataFrame.unionAll, pieces, every.select(*none, F.lit(None).cast("binary").alias("body")))
@@ -97,7 +84,7 @@ def summary_of_saved(
 
 @dataclass(frozen=True)
 class SavedGroups:
-    """The function for ``mapInArrow`` that reduces saved key groups, one at a time; their pieces come sorted by key group."""
+    """The function for ``mapInArrow`` that reduces saved key groups, one at a time. Pieces must be sorted by key group."""
 
     plan: WindowPlan
     headers: tuple[Mapping[str, Any], ...]
@@ -115,7 +102,7 @@ class SavedGroups:
 
 
 def _pieces(name: str, table: DataFrame) -> DataFrame:
-    # mapInArrow takes a dot in a column's name for a field of a struct.
+    # mapInArrow reads a dot in a column's name as a field of a struct.
     names = table.columns[1:]
     columns = [F.col(quoted(each)).alias(f"column_{place}") for place, each in enumerate(names)]
     return table.select("key_group", *columns).mapInArrow(pieces_of_rows(name, names), spark_schema(PIECES))
@@ -130,7 +117,7 @@ def _told(parts: DataFrame) -> list[Part]:
 
 
 def groups_of_key(spark: SparkSession, plan: WindowPlan, asked: Asked) -> Sequence[int] | None:
-    """The key groups in which the keys lie that are asked for; None: any."""
+    """Return the key groups of the requested keys, or None for any."""
     if not asked.keys or len(asked.keys) < len(plan.key_schema) or plan.split is not None:
         return None
     if any(pa.types.is_floating(column.type) for column in asked.keys.values()):
@@ -138,9 +125,9 @@ def groups_of_key(spark: SparkSession, plan: WindowPlan, asked: Asked) -> Sequen
     columns = [asked.keys[place] for place in range(len(plan.key_schema))]
     names = [f"key_{place}" for place in range(len(columns))]
     table = pa.Table.from_arrays(columns, names=names)
-    # With its schema: else Spark takes a time without a zone for an instant, which has another hash.
+    # With its schema, because Spark would otherwise read a time without a zone as an instant, which has another hash.
     given = spark.createDataFrame(table, spark_schema(table.schema))
-    # As the exchange does it.
+    # Same hash as in the exchange.
     hashed = F.pmod(F.xxhash64(*names), F.lit(plan.groups))
     return [int(row[0]) for row in given.select(hashed).collect()]
 

@@ -1,4 +1,4 @@
-"""What a query refuses to start from: looked at before anything is started."""
+"""Check, before a query starts, whether it can start from a savepoint."""
 
 from __future__ import annotations
 
@@ -25,14 +25,9 @@ if TYPE_CHECKING:
 
 
 def savepoint_for(spark: SparkSession, path: str, checkpoint: str) -> Savepoint | Birth:
-    """The savepoint that a checkpoint is to begin with; its birth alone, where the checkpoint has gone on since.
+    """Return the savepoint that a checkpoint begins with, or only its birth if the checkpoint has committed since.
 
-    Then the savepoint is not needed any more, and may be gone.
-
-    Raises:
-        CheckpointError: there is no such savepoint.
-        StateFormatError: a newer panestream wrote it.
-        StateDamagedError: its manifest cannot be read.
+    In that case the savepoint is not needed any more and may be deleted. Raises the errors of :func:`read_savepoint`.
     """
     born = Birth.of_json((newest_entry(spark, checkpoint) or {}).get("born"))
     if born is not None and last_committed(spark, checkpoint) >= 0:
@@ -46,7 +41,7 @@ def savepoint_for(spark: SparkSession, path: str, checkpoint: str) -> Savepoint 
 
 
 def seam_of(spark: SparkSession, saved: Savepoint | Birth | None, checkpoint: str) -> int | None:
-    """The time before which rows are in the history that a query starts from, or did; None: there is none."""
+    """Return the time before which rows are in the history that a query started from, or None."""
     if saved is None:
         born = Birth.of_json((newest_entry(spark, checkpoint) or {}).get("born"))
         return None if born is None else born.until
@@ -54,17 +49,14 @@ def seam_of(spark: SparkSession, saved: Savepoint | Birth | None, checkpoint: st
 
 
 def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: bool = False) -> None:
-    """Refuses to start a plan from a savepoint that it cannot take over, or that is not whole. Costs Spark jobs.
+    """Refuse to start a plan from a savepoint that is incomplete or does not fit. Runs Spark jobs.
 
-    Args:
-        savepoint: the savepoint.
-        plan: of the query.
-        allow_incomplete: whether aggregates may be added of which no result says that they lack rows.
+    ``allow_incomplete`` permits new aggregates even if no result marks that they lack the earlier rows.
 
     Raises:
-        PlanMismatchError: names every difference that cannot be.
-        InvalidPlanError: a function is given for what the query does not keep.
-        StateDamagedError: rows of the savepoint are missing, there twice, or changed.
+        PlanMismatchError: with all differences.
+        InvalidPlanError: a conversion is given for a value that the query does not keep.
+        StateDamagedError: rows of the savepoint are missing, duplicated or changed.
     """
     manifest = savepoint.manifest
     check_migrations(savepoint.migrate, plan)
@@ -83,7 +75,7 @@ def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: boo
             "checked, and not that they are what was written. A savepoint that is taken now has them"
         )
     if manifest.plan.identity()["windows"] != plan.identity()["windows"]:
-        # Whether the old panes lie in new ones the rows say.
+        # The rows show whether the old panes fit into new ones.
         spark = savepoint.spark
         with session_settings(spark, settings_for(spark, plan.groups)), as_ours():
             why = refusal(savepoint, plan)

@@ -1,7 +1,7 @@
-"""From Spark's state store to state tables and views, on the executors: a key group at a time, nothing of it through the driver.
+"""Convert Spark's state store to state tables and views on the executors, one key group at a time, without the driver.
 
-All values of a key group lie in one partition of Spark's state reader, since they lie in one partition of the state. So they are
-taken as they come, without an exchange; what a worker holds is one key group: its values, then what is made of them.
+All values of a key group are in one partition of the state, and so of Spark's state reader. No exchange is needed, and a worker
+holds one key group: its values, then the result.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 VARIABLE = "panestream"
-"""The name of the state variable that every operator keeps."""
+"""The name of every operator's state variable."""
 TABLE_PARTS = pa.schema(
     [
         pa.field("key_group", pa.int32()),
@@ -41,32 +41,26 @@ TABLE_PARTS = pa.schema(
         pa.field("body", pa.binary()),
     ]
 )
-"""State tables of all key groups as rows: ``body`` is an Arrow IPC stream with ``rows`` rows of the table, its ``part`` counted
-from 0. A table without rows has one part, so every key group names all its tables."""
+"""State tables of all key groups as rows: ``body`` is an Arrow IPC stream with ``rows`` rows, and ``part`` counts from 0.
+
+A table without rows has one part, so every key group names all its tables.
+"""
 HEADERS = pa.schema([pa.field("key_group", pa.int32()), pa.field("header", pa.string())])
-"""Of each key group that has state the header of its state tables, as JSON text."""
+"""The header of the state tables as JSON text, for each key group with state."""
 KEY_GROUP = pa.field("key_group", pa.int32())
 
 _MOST_BYTES = 1 << 14
-"""Of a value that goes to Python in one row: what Spark sends at a time may be limited to 10,000 rows, and to nothing else."""
+"""The bytes of a value that go to Python in one row. Spark may limit a batch to 10,000 rows, and by nothing else."""
 _BATCH_BYTES = 4 << 20
-"""About as many leave in one Arrow batch."""
+"""The approximate size of an outgoing Arrow batch."""
 
 OfGroup = Callable[[MemoryState, int], Iterable[pa.Table]]
-"""Makes tables of the values of a key group, with its number."""
+"""Make tables of the values of a key group with the given number."""
 
 
 @dataclass(frozen=True)
 class StoredState:
-    """The state that one operator of a query had after a micro-batch.
-
-    Attributes:
-        spark: the session.
-        path: the checkpoint.
-        batch_id: the micro-batch.
-        plan: the query.
-        operator_id: Spark's number of the operator in the query.
-    """
+    """The state of one operator of a query (Spark's ``operator_id``) in the checkpoint ``path`` after a micro-batch."""
 
     spark: SparkSession
     path: str
@@ -79,37 +73,36 @@ class StoredState:
         return readable_path(self.spark, self.path)
 
     def headers(self) -> DataFrame:
-        """One row for each key group that has state, as in :data:`HEADERS`: few and small, they may be collected."""
+        """Return one small row for each key group that has state, as in :data:`HEADERS`. They may be collected."""
         return self.made_of(headers_of(self.plan), HEADERS, header_only=True)
 
     def tables(self) -> DataFrame:
-        """The state tables of all key groups, as in :data:`TABLE_PARTS`."""
+        """Return the state tables of all key groups, as in :data:`TABLE_PARTS`."""
         return self.made_of(parts_of(self.plan), TABLE_PARTS)
 
     def watermarks(self) -> DataFrame:
-        """What each key group knows of time, as in :data:`~panestream.engine.runtime.time_view.WATERMARKS`."""
+        """Return the watermarks of each key group, as in :data:`~panestream.engine.runtime.time_view.WATERMARKS`."""
         return self.made_of(time_of(self.plan), WATERMARKS, header_only=True)
 
     def table(self, name: str) -> DataFrame:
-        """One of the state tables, of all key groups: ``key_group`` and the columns of decision 0140."""
+        """Return one state table of all key groups: ``key_group`` and the columns of decision 0140."""
         schema = pa.schema([KEY_GROUP, *self.empty().table(name).schema])
         return self.made_of(table_of(self.plan, name), schema)
 
     def view(self, name: str) -> DataFrame:
-        """One of the views of :class:`~panestream.engine.storage.state_tables.StateViews`, by its name."""
+        """Return one view of :class:`~panestream.engine.storage.state_tables.StateViews` by its name."""
         shown: StateViews = self.plan.operator.views(self.plan, self.empty(), 0)
         schema: pa.Schema = getattr(shown, name).schema
         return self.made_of(view_of(self.plan, name), schema)
 
     def empty(self) -> StateTables:
-        """The state tables of a key group that has nothing: all names and schemas."""
+        """Return empty state tables, with all names and schemas."""
         return tables_of(self.plan, MemoryState(), 0)
 
     def values(self, *, header_only: bool = False) -> DataFrame:
-        """What lies in Spark's state store: values in parts of at most 16 KiB, ``parts`` of each in a row, one after the other.
+        """Return Spark's stored values, cut into parts of at most 16 KiB, ``parts`` rows in sequence for each value.
 
-        Args:
-            header_only: what the header is made of, and nothing else.
+        With ``header_only`` it returns only the values from which the header is made.
         """
         reader = self.spark.read.format("statestore").option("path", self._address).option("batchId", str(self.batch_id))
         reader = reader.option("operatorId", str(self.operator_id)).option("stateVarName", VARIABLE)
@@ -121,7 +114,7 @@ class StoredState:
         )
         if header_only:
             values = values.where(F.col("space") == "meta")
-        # Cut before they are exploded: else each part would be made beside a copy of its whole value.
+        # Cut before the values are exploded. Otherwise each part would be made next to a copy of its whole value.
         count = F.ceil(F.greatest(F.length("value"), F.lit(1)) / _MOST_BYTES).cast("int")
         cut = F.transform(
             F.sequence(F.lit(0), count - 1), lambda part: F.substring(F.col("value"), part * _MOST_BYTES + 1, F.lit(_MOST_BYTES))
@@ -137,14 +130,10 @@ class StoredState:
         header_only: bool = False,
         numbered: bool = True,
     ) -> DataFrame:
-        """What a function makes of each key group's values, on the executors.
+        """Return the result of a function over the values of ``groups`` (or all key groups) on the executors, with ``schema``.
 
-        Args:
-            made: the function.
-            schema: of the tables that it makes.
-            groups: of which key groups; None: of all.
-            header_only: whether it wants no other values than the header is made of.
-            numbered: whether it is told the number of the key group; False, where the number of key groups is unknown: -1.
+        With ``header_only`` it gets only the values of the header. Without ``numbered`` it gets -1 as the number of the key
+        group, for a plan whose number of key groups is unknown.
         """
         with without_pandas():
             rows = self.values(header_only=header_only)
@@ -156,12 +145,7 @@ class StoredState:
 
 @dataclass(frozen=True)
 class GroupByGroup:
-    """The function for ``mapInArrow`` that makes something of each key group's values.
-
-    Attributes:
-        groups: how many key groups the query has; None: unknown.
-        made: what is to be made.
-    """
+    """The function for ``mapInArrow`` that applies ``made`` to each of ``groups`` key groups (None for an unknown number)."""
 
     groups: int | None
     made: OfGroup
@@ -175,12 +159,9 @@ class GroupByGroup:
 
 
 def groups_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, MemoryState]]:
-    """The values of :meth:`StoredState.values`, put together again: Spark's name for the key group, and its state.
+    """Join the parts of :meth:`StoredState.values`, and return Spark's name and the state of each key group.
 
-    RocksDB has the values of one key of Spark's, that is a key group, in a row.
-
-    Raises:
-        CheckpointError: here it has not.
+    Relies on RocksDB, which stores the values of one Spark key (a key group) in sequence; raises CheckpointError otherwise.
     """
     done: set[int] = set()
     at, state, begun = None, MemoryState(), list[bytes]()
@@ -203,7 +184,7 @@ def groups_in(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[int, MemorySt
 
 
 def in_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
-    """A table's rows, some 4 MiB at a time."""
+    """Split a table into batches of about 4 MiB."""
     rows = max(1, _BATCH_BYTES * table.num_rows // max(table.nbytes, 1))
     return iter(table.to_batches(max_chunksize=rows))
 
@@ -212,7 +193,7 @@ def in_batches(table: pa.Table) -> Iterator[pa.RecordBatch]:
 
 
 def view_of(plan: WindowPlan, name: str) -> OfGroup:
-    """Makes one view."""
+    """Return a function that makes one view."""
 
     def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
         views: StateViews = plan.operator.views(plan, tables_of(plan, state, group), group)
@@ -222,7 +203,7 @@ def view_of(plan: WindowPlan, name: str) -> OfGroup:
 
 
 def table_of(plan: WindowPlan, name: str) -> OfGroup:
-    """Makes one state table, with the number of the key group as the first column."""
+    """Return a function that makes one state table, with the number of the key group as the first column."""
 
     def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
         table = tables_of(plan, state, group).table(name)
@@ -232,7 +213,7 @@ def table_of(plan: WindowPlan, name: str) -> OfGroup:
 
 
 def parts_of(plan: WindowPlan) -> OfGroup:
-    """Makes the rows of :data:`TABLE_PARTS`."""
+    """Return a function that makes the rows of :data:`TABLE_PARTS`."""
 
     def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
         for name, table in tables_of(plan, state, group).tables.items():
@@ -244,7 +225,7 @@ def parts_of(plan: WindowPlan) -> OfGroup:
 
 
 def headers_of(plan: WindowPlan) -> OfGroup:
-    """Makes the row of :data:`HEADERS`."""
+    """Return a function that makes the row of :data:`HEADERS`."""
 
     def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
         header = plan.operator.for_group(plan, state, group).header()
@@ -254,7 +235,7 @@ def headers_of(plan: WindowPlan) -> OfGroup:
 
 
 def time_of(plan: WindowPlan) -> OfGroup:
-    """Makes the rows of :data:`~panestream.engine.runtime.time_view.WATERMARKS`."""
+    """Return a function that makes the rows of :data:`~panestream.engine.runtime.time_view.WATERMARKS`."""
 
     def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
         return [watermarks_of(plan, plan.operator.for_group(plan, state, group).header(), group)]
@@ -263,12 +244,12 @@ def time_of(plan: WindowPlan) -> OfGroup:
 
 
 def table_in(body: bytes) -> pa.Table:
-    """The rows in a ``body`` of :data:`TABLE_PARTS`."""
+    """Read the rows in a ``body`` of :data:`TABLE_PARTS`."""
     return pa.ipc.open_stream(body).read_all()
 
 
 def tables_of(plan: WindowPlan, state: MemoryState, group: int) -> StateTables:
-    """The state tables of one key group."""
+    """Return the state tables of one key group."""
     saved: StateTables = plan.operator.for_group(plan, state, group).tables()
     return saved
 

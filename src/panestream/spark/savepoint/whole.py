@@ -1,4 +1,4 @@
-"""Whether a savepoint has all that was written into it: files may be lost, doubled, changed or mixed where it was copied."""
+"""Check that a savepoint is complete. Copying may lose, duplicate, change or mix files."""
 
 from __future__ import annotations
 
@@ -19,12 +19,9 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Part:
-    """What is known of a part: a state table, or a list of files.
+    """A state table or a list of files, as it was written.
 
-    Attributes:
-        rows: how many it had when it was written.
-        sums: the checksums of its files; empty: none were written (by an earlier panestream), or it has no rows.
-        copied: whether the same rows lie in other files by now.
+    ``sums`` is empty for a part of an earlier panestream, or without rows. ``copied`` parts have the same rows in other files.
     """
 
     rows: int
@@ -33,17 +30,10 @@ class Part:
 
 
 def check_whole(what: str, parts: Mapping[str, Part], read: Callable[[str], DataFrame]) -> None:
-    """Refuses a savepoint whose parts are not what its manifest says: one pass over all rows.
+    """Raise StateDamagedError with part, file and way out if parts differ from the manifest, in one pass over all rows.
 
-    Of a part without checksums the rows are counted, for which Spark reads the footers of Parquet alone.
-
-    Args:
-        what: it is, for the error: a savepoint or a checkpoint, and its folder.
-        parts: by what they are called.
-        read: gives the rows of one.
-
-    Raises:
-        StateDamagedError: names the part and the file, and what to do.
+    Without checksums it counts the rows, for which Spark only reads the footers of Parquet. ``what`` names the savepoint or
+    checkpoint in errors, and ``read`` returns the rows of a part.
     """
     for name, part in parts.items():
         wrong = _of_sums(what, name, part, read) if part.sums else _of_rows(what, name, part, read)

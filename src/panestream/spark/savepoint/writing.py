@@ -1,4 +1,4 @@
-"""A savepoint is taken: the state of all key groups after one micro-batch, as Parquet, with a manifest."""
+"""Take a savepoint: write the state of all key groups after one micro-batch as Parquet, with a manifest."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS", ARROW_ROWS: "64", ARROW_BYTES: str(64 << 20)}
-"""What Parquet calls a time, for those who read it with other tools; and how much goes to Python at once: rows are large here."""
+"""Parquet's type of times, for other tools that read them, and smaller batches to Python, since rows are large here."""
 
 
 def _to_nobody(_step: str) -> None:
@@ -51,26 +51,26 @@ def savepoint(
     *,
     allow_pickled_state: bool = False,
 ) -> Savepoint:
-    """Takes a savepoint: the state of a query as Parquet, for another query to start from.
+    """Take a savepoint: write the state of a query as Parquet, for another query to start from.
 
-    Needs nothing of the job's code. The job may run meanwhile, and go on afterwards; but the one that starts from the savepoint
-    has all rows from there on, too: stop the old one first where both write to the same places.
+    The job's code is not needed. The job may run meanwhile and continue afterwards. A query that starts from the savepoint gets
+    all later rows too, so stop the old query first if both write to the same places.
 
     Args:
-        spark: a session, classic or Spark Connect's.
+        spark: a classic or Spark Connect session.
         checkpoint: the checkpoint.
-        path: a folder that holds nothing yet. It is a savepoint once all is there: a call that was broken off leaves none.
-        batch_id: after which micro-batch; None: the last that was committed.
-        allow_pickled_state: whether pickles in it are read, which runs what is in them: for queries with
-            ``.options(allow_pickled_state=True)``, where nobody else can write to the checkpoint.
+        path: an empty folder. It becomes a savepoint only when everything is written, so an interrupted call leaves none.
+        batch_id: the micro-batch after which to take it, or None for the last committed one.
+        allow_pickled_state: whether to read pickles, which runs the code in them. Only for queries with
+            ``.options(allow_pickled_state=True)`` whose checkpoint nobody else can write to.
 
     Returns:
-        The savepoint, as :func:`read_savepoint` has it.
+        The savepoint, as from :func:`read_savepoint`.
 
     Raises:
-        CheckpointError: there is no such checkpoint or micro-batch; the folder holds something; the query has other operators
-            with state, of which the savepoint would know nothing.
-        StateDamagedError: the state of a key group cannot be read, or is gone.
+        CheckpointError: the checkpoint or micro-batch does not exist, or the folder is not empty. Also if the query has other
+            stateful operators, which the savepoint would not contain.
+        StateDamagedError: the state of a key group is missing or cannot be read.
         StateFormatError: a newer panestream wrote it.
     """
     return take(spark, checkpoint, path, batch_id, _to_nobody, allow_pickled_state=allow_pickled_state)
@@ -85,7 +85,7 @@ def take(
     *,
     allow_pickled_state: bool = False,
 ) -> Savepoint:
-    """What :func:`savepoint` does; ``told`` of each step when it begins, in words."""
+    """Take a savepoint as :func:`savepoint`, and describe each step to ``told`` when it begins."""
     checkpoint = path_of(checkpoint, "a savepoint is taken of a checkpoint, a folder", CheckpointError)
     path = path_of(path, "a savepoint needs a folder", CheckpointError)
     told(f"looking into {checkpoint}")
@@ -116,26 +116,18 @@ def write_savepoint(
     manifest: Manifest,
     told: Callable[[str], Any] = _to_nobody,
 ) -> Savepoint:
-    """Writes tables, then the manifest.
+    """Write tables, then the manifest, into an empty folder.
 
-    Args:
-        spark: the session.
-        path: the folder, which holds nothing.
-        plan: the query's.
-        headers: of all key groups (:data:`~panestream.spark.savepoint.values.HEADERS`).
-        tables: of all key groups (:data:`~panestream.spark.savepoint.values.TABLE_PARTS`).
-        manifest: what else is known; headers, tables, versions and the time are filled in.
-        told: is told of each step when it begins, in words.
-
-    Raises:
-        StateDamagedError: the state of a key group is gone, or that of several is not of the same micro-batch.
+    ``headers`` and ``tables`` are of all key groups, as :data:`~panestream.spark.savepoint.values.HEADERS` and ``TABLE_PARTS``.
+    They complete the manifest, with versions and the time. ``told`` gets a description of each step when it begins. Raises
+    StateDamagedError if a key group is missing, or key groups are of several micro-batches.
     """
     with as_ours():
         told("reading the state")
         found = _by_group(headers, plan)
     _check_together(found)
     empty = no_state(plan)
-    # Disk: each table is a pass over all, and the state may be larger than the memory.
+    # Disk, because each table is a pass over all rows, and the state may be larger than the memory.
     parts = tables.select("key_group", "table", "body").persist(StorageLevel.DISK_ONLY)
     written: dict[str, int] = {}
     checksums: dict[str, FileSums] = {}
@@ -159,23 +151,23 @@ def write_savepoint(
 
 
 def no_state(plan: WindowPlan, group: int = 0) -> StateTables:
-    """The state tables of a key group that has nothing: their names and columns, and the header that it begins with."""
+    """Return the state tables of an empty key group: names, columns and the initial header."""
     return plan.operator.for_group(plan, MemoryState(), group).tables()
 
 
 def _check_together(headers: Sequence[Mapping[str, Any]]) -> None:
-    """Refuses key groups of several micro-batches."""
+    """Refuse key groups of several micro-batches."""
     try:
         header_of_all(headers)
     except PlanMismatchError:
-        return  # each has something of its own: they start in the same number only
+        return  # their headers differ: they can only start with the same number of key groups
 
 
 def _by_group(headers: DataFrame, plan: WindowPlan) -> list[Mapping[str, Any]]:
-    """The headers in the order of key groups: few, and small."""
+    """Return the headers, which are small, in the order of key groups."""
     found = {row.key_group: json.loads(row.header) for row in headers.collect()}
     if not found:
-        # No row has come: the first one calls all key groups, each is told of its time.
+        # No row has arrived yet. The first row calls all key groups, which then get their time.
         found = {group: no_state(plan, group).header for group in range(plan.groups)}
     gone = next((group for group in range(plan.groups) if group not in found), None)
     if gone is not None:
@@ -184,7 +176,7 @@ def _by_group(headers: DataFrame, plan: WindowPlan) -> list[Mapping[str, Any]]:
 
 
 def _check_alone(spark: SparkSession, checkpoint: str) -> None:
-    """Refuses a query with other operators that have state: they would begin anew where this one goes on."""
+    """Refuse a query with other stateful operators, which would start empty."""
     known = spark.read.format("state-metadata").load(readable_path(spark, checkpoint))
     rows = known.select("operatorId", "operatorName").distinct().collect()
     others = sorted(f"{row.operatorName} ({row.operatorId})" for row in rows)

@@ -1,5 +1,5 @@
-"""Where the rows of an output go, idempotently: a micro-batch that is run again leaves what it left the first time.
+"""Write the rows of outputs idempotently: a micro-batch that is run again leaves the same rows as the first time.
 
-Spark re-runs a micro-batch whose commit it did not see. A sink is handed the batch's id; writing the same batch twice must
-be the same as writing it once. :mod:`base` says what a sink is; each kind is a module of its own, and nothing lists them.
+Spark runs a micro-batch again if it did not see the commit. A sink gets the batch's id, and writing a batch twice must equal
+writing it once. :mod:`base` defines a sink; each kind has its own module, and no module lists them.
 """

@@ -1,4 +1,4 @@
-"""What a sink is: it takes the rows of one output, a micro-batch at a time."""
+"""The interface of a sink, which takes the rows of one output, a micro-batch at a time."""
 
 from __future__ import annotations
 
@@ -20,23 +20,18 @@ AT_LEAST_ONCE = "at least once"
 
 @dataclass(frozen=True)
 class Run:
-    """One run of a query, as a sink of it sees it.
+    """One run of a query, as one of its sinks sees it.
 
     Attributes:
-        query: the identity of the query, kept in its checkpoint; ``""`` for a batch.
-        output: which output the sink takes.
-        epoch: the run's entry in the checkpoint; None for a batch.
+        query: the identity of the query, kept in its checkpoint, or ``""`` for a batch.
+        epoch: the run's entry in the checkpoint, or None for a batch.
         queries: all identities by which a place may know the query.
-        written: whether micro-batches of this query, or of one that it succeeds, were committed to this very place before: then
-            it must hold them.
-        added: the columns by which panestream says what a row is (``.changelog()``, ``.with_firing()``); others that are called
-            alike are the user's.
-        first: what sinks call Spark's micro-batch 0: larger than 0 where the query started from a savepoint.
-        succeeds: whether it started from a savepoint and has committed nothing yet: what a place has of ``first`` and beyond is
-            of those before it.
-        began: the micro-batch with which the run began that committed last to this very place: it wrote that one there, with or
-            without rows. -1: none did.
-        columns: the names of the output's columns.
+        written: whether this query or a predecessor committed micro-batches to this place. Then it must hold them.
+        added: the columns that panestream adds (``.changelog()``, ``.with_firing()``). Others with these names are the user's.
+        first: the number that sinks use for Spark's micro-batch 0, larger than 0 after a start from a savepoint.
+        succeeds: whether it started from a savepoint without a commit yet. Rows of ``first`` and later are then its
+            predecessors'.
+        began: the first micro-batch of the last run that committed to this place, or -1. It was written even without rows.
     """
 
     query: str = ""
@@ -52,75 +47,66 @@ class Run:
 
     @property
     def writer(self) -> str:
-        """Who writes, as one text: the query and its output."""
+        """The query and its output as one text."""
         return f"{self.query}/{self.output}"
 
     @property
     def lineage(self) -> str:
-        """The same, which queries that succeed one another have in common."""
+        """The query's lineage and its output: equal for queries that succeed one another."""
         return f"{root_of(self.query)}/{self.output}"
 
     def check(self, spark: SparkSession) -> None:
-        """Raises where another copy of the query was started later; to be asked directly before anything is published.
-
-        Raises:
-            FencedError: this run may publish nothing more.
-        """
+        """Raise FencedError if another copy of the query was started later. Call it directly before anything is published."""
         if self.epoch is not None:
             self.epoch.check(spark)
 
     def planned_at(self, spark: SparkSession, batch_id: int) -> int | None:
-        """When Spark planned a micro-batch, by the number that sinks have; milliseconds since 1970; None: it does not say."""
+        """Return when Spark planned a micro-batch (a sink's number), in milliseconds since 1970, or None if unknown."""
         return None if self.epoch is None else planned_at(spark, self.epoch.checkpoint, batch_id - self.first)
 
     def registered(self, spark: SparkSession, rank: Rank) -> bool:
-        """Whether the checkpoint knows that run."""
+        """Return whether the checkpoint has an entry of that run."""
         return self.epoch is not None and self.epoch.registered(spark, rank)
 
 
 class Sink(ABC):
-    """Takes the rows of one output, a DataFrame for each micro-batch that has any, and for the first one of every run.
+    """Take the rows of one output: a DataFrame for each micro-batch with rows, and for the first one of every run.
 
-    The calls come in this order: :meth:`place`, :meth:`check_columns` and :meth:`open` when the query is started, where it is
-    started; then on the driver (through Spark Connect: on the server) once :meth:`begin`, :meth:`write` for each micro-batch, and
-    once :meth:`on_first_commit` before the second one.
+    At the start of a query the client calls :meth:`place`, :meth:`check_columns` and :meth:`open`. Then the driver (with Spark
+    Connect, the server) calls :meth:`begin` once and :meth:`write` for each micro-batch, and :meth:`on_first_commit` once before
+    the second micro-batch.
 
-    Micro-batches have the numbers that Spark gives them. Those of a query that started from a savepoint, where Spark begins at 0
-    again, go on from the savepoint's: to a sink it is the query that was there before.
+    Micro-batches have Spark's numbers. After a start from a savepoint Spark counts from 0 again, but sinks get numbers that
+    continue the savepoint's: a sink does not notice the change of the query.
     """
 
     def place(self, spark: SparkSession) -> str | None:
-        """A text that is the same for two sinks that would write to one place; None: no place that two could share."""
+        """Return a text that is equal for two sinks that would write to one place, or None if no two sinks can share a place."""
         return None
 
     def check_columns(self, names: Sequence[str]) -> None:  # noqa: B027 (optional to override)
-        """Refuses rows of these columns.
-
-        Raises:
-            SinkError: names the column and what to do.
-        """
+        """Refuse rows with these columns by a SinkError that names the column and the way out."""
 
     def open(self, spark: SparkSession, run: Run) -> Sink | None:
-        """Called before the query starts; refuses a place that holds something else.
+        """Refuse a place that holds something else. Called before the query starts.
 
         Args:
             spark: the session.
-            run: whose rows will come.
+            run: the run that will write.
 
         Returns:
-            What is then called for this run, if it is not this sink itself. Through Spark Connect it is pickled.
+            The sink to call for this run, or None for this sink itself. With Spark Connect it is pickled.
 
         Raises:
-            SinkError: the place is not this query's, or has lost what the query wrote.
+            SinkError: the place is not this query's, or has lost rows that the query wrote.
         """
         return None
 
     def begin(self, df: DataFrame, batch_id: int) -> None:  # noqa: B027 (optional to override)
-        """Called once in a run, before the first :meth:`write`: nothing of ``batch_id`` or beyond is committed.
+        """Prepare the place. Called once in a run, before the first :meth:`write`: ``batch_id`` and later are not committed.
 
-        What is there of later micro-batches is of a run that was broken off, or newer than a checkpoint that was restored. No
-        reader may find it any more: those batches come again, perhaps with other rows. What is at ``batch_id`` itself is for
-        ``write`` to replace.
+        Later micro-batches in the place come from an interrupted run, or are newer than a restored checkpoint. Hide them from
+        readers: they are computed again, perhaps with other rows. ``write`` replaces ``batch_id`` itself.
 
         Args:
             df: the rows of the first micro-batch, perhaps none.
@@ -128,30 +114,27 @@ class Sink(ABC):
         """
 
     def on_first_commit(self, df: DataFrame) -> None:  # noqa: B027 (optional to override)
-        """Called once in a run, when its first micro-batch is committed, before the rows of the second one come.
+        """Note that the first micro-batch is committed. Called once in a run, before the second one; ``df`` has its rows.
 
-        Until then the run may fail, and a repaired checkpoint may hold micro-batches that :meth:`begin` took away.
-
-        Args:
-            df: the rows of the second micro-batch, perhaps none.
+        Until then the run may fail, and a repaired checkpoint may contain micro-batches that :meth:`begin` removed.
         """
 
     @abstractmethod
     def write(self, df: DataFrame, batch_id: int | None) -> None:
-        """Writes the rows of one micro-batch in place of what is there of it. None: a batch query, all rows."""
+        """Write the rows of one micro-batch, replacing its earlier rows; ``batch_id`` is None for all rows of a batch query."""
 
     @property
     def keeps_last(self) -> bool:
-        """Whether of all rows of a key and window the last one alone stays."""
+        """True if only the last row of each key and window stays."""
         return False
 
     def guarantee(self, spark: SparkSession) -> str:
-        """How often a row arrives where a micro-batch is run again: ``"exactly once"``, ``"at least once"``, with the reason.
+        """Return how often a repeated micro-batch's rows arrive: ``"exactly once"``, or ``"at least once"`` with the reason.
 
-        A sink of your own is believed to write a micro-batch in place of what it wrote of it before.
+        The default trusts a user's sink to replace the earlier rows of a micro-batch.
         """
         return EXACTLY_ONCE
 
     def describe(self) -> str:
-        """What warnings and errors call it."""
+        """Return the sink's name for warnings and errors."""
         return repr(self)

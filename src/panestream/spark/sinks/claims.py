@@ -1,9 +1,8 @@
 """The owner of a sink's folder: a marker that exactly one query leaves there, even if several start at the same moment.
 
-Each query writes its claim to a folder of its own, by Spark. On a local file system the claim becomes the marker by one rename,
-which fails if another marker is there: exactly one query gets the folder. Elsewhere nothing can be created exclusively. There a
-query writes its claim, then reads all claims, and gives its own up if it finds another one. If several queries start at the same
-moment, at most one gets the folder.
+Each query writes its claim to its own folder by Spark. On a local file system one rename makes the claim the marker, and fails if
+another marker exists: exactly one query gets the folder. Elsewhere no file can be created exclusively. A query writes its claim,
+reads all claims, and gives up if it finds another. At most one of several queries gets the folder.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ if TYPE_CHECKING:
 OWNER = "_panestream"
 """The marker in a sink's folder that names its query."""
 ATTEMPTS = "_attempts"
-"""In a sink's folder: attempts that are not published yet. Readers pass over it."""
+"""In a sink's folder: attempts that are not published yet. Readers skip it."""
 _CLAIM = "claim-"
 _GIVEN_UP = "given_up"
 _MISSING = ("FileNotFoundException", "NoSuchFileException", "FILE_NOT_EXIST", "PATH_NOT_FOUND")
-"""What Spark says of a file that is not there any more."""
+"""Spark's errors about a missing file."""
 _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 
 
@@ -42,19 +41,10 @@ def owners(spark: SparkSession, folder: str) -> dict[str, dict[str, Any]]:
 
 
 def claim(spark: SparkSession, folder: str, query: str, queries: Collection[str]) -> dict[str, dict[str, Any]]:
-    """Leave a marker in a sink's folder, unless another query is first.
+    """Leave a marker for ``query`` in a sink's folder, unless another query is first; ``queries`` are all its identities.
 
-    Args:
-        spark: the session.
-        folder: of the sink.
-        query: the identity of the query that claims it.
-        queries: all identities of this query.
-
-    Returns:
-        The markers of the folder, as :func:`owners` returns them: this query's marker, or that of an earlier query.
-
-    Raises:
-        SinkError: another query claims the folder at the same moment.
+    Returns the markers as :func:`owners` does: this query's, or that of an earlier query. Raises SinkError if another query
+    claims the folder at the same moment.
     """
     try:
         return _claim(spark, folder, query, queries)
@@ -107,7 +97,6 @@ def _pattern(folder: str) -> str:
 
 
 def _move(claimed: Path, owner: Path) -> bool:
-    """Make a claim the marker; False if another one is there."""
     if owner.is_dir() and not any(owner.glob(PARTS)):
         _clear(owner)
     try:
@@ -122,7 +111,7 @@ def _move(claimed: Path, owner: Path) -> bool:
 
 
 def _clear(owner: Path) -> None:
-    """Delete the remains of a start that was broken off. An earlier panestream let Spark write the marker in place."""
+    """Delete the remains of a start that was interrupted. An earlier panestream let Spark write the marker in place."""
     for path in [path for path in owner.iterdir() if not path.match(PARTS)]:
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)

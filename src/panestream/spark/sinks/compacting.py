@@ -1,4 +1,4 @@
-"""``compact``: a file sink's small files put together by Spark, beside the query that writes there."""
+"""Merge the small files of a file sink by Spark while a query writes there."""
 
 from __future__ import annotations
 
@@ -22,27 +22,26 @@ _MOST = 1 << 40
 
 
 def compact(spark: SparkSession, path: str, *, file_bytes: int = 256 << 20, grace_seconds: float = 10.0) -> Compaction:
-    """Puts the small files of a Parquet sink together; the query that writes there goes on.
+    """Merge the small files of a Parquet sink with ``batches_per_folder``; the query that writes there can continue.
 
-    For a :class:`FileSink` with ``batches_per_folder``. Of every folder but the newest it makes one file, or several of about
-    ``file_bytes``. Readers find each row once at all times: a folder changes in one step, and no row changes its folder. Who had
-    listed the small files of a folder and opens them afterwards gets an error, and reads again. Only micro-batches that were
-    committed are touched; a query that goes back behind them (its checkpoint was restored) still finds which rows are whose. A
-    crash at any moment leaves the files as they were or as they are to be. One compaction at a time works on a place; the next
-    removes what a crash left.
+    Each folder except the newest gets one file, or several of about ``file_bytes``. Readers always find each row once: a folder
+    changes in one step, and rows stay in their folder. A reader that listed the small files and opens them afterwards gets an
+    error, and must read again. Only committed micro-batches are touched. A query whose checkpoint is restored to an older
+    micro-batch still finds which rows belong to which micro-batch. A crash leaves each folder as before or fully merged, and the
+    next compaction removes the leftovers. Only one compaction at a time can work on a place.
 
     Args:
         spark: the session, on a machine that sees the files.
-        path: the sink's.
-        file_bytes: about how large files become.
-        grace_seconds: how long what was replaced stays after the last step, for readers that are listing it.
+        path: the sink's path.
+        file_bytes: the approximate size of the new files.
+        grace_seconds: how long replaced files stay after the last step, for readers that are listing them.
 
     Returns:
-        How many folders, files and rows.
+        The numbers of folders, files and rows.
 
     Raises:
-        SinkError: it is no sink's folder, not on a local file system that can exchange folders (Linux), or not shared by
-            micro-batches; another compaction is at work there; the files are not Parquet.
+        SinkError: the folder is not a sink's, is not on a local file system that can exchange folders (Linux), or is not shared
+            by micro-batches. Also if another compaction is running, or the files are not Parquet.
 
     Examples:
         >>> compact(spark, "/data/revenue")  # doctest: +SKIP
@@ -55,10 +54,10 @@ def compact(spark: SparkSession, path: str, *, file_bytes: int = 256 << 20, grac
     root = _seen_here(spark, path)
 
     def merge(files: Sequence[Path], out: Path) -> None:
-        # Files of one folder may have more columns than others: the query was changed in between.
+        # Files of one folder may differ in columns if the query was changed in between.
         reader = spark.read.option("mergeSchema", "true")
         rows = reader.parquet(*(f"file:{escaped(file.as_posix())}" for file in files))
-        # A micro-batch's rows lie together, in the order of the files: so they can be told apart again.
+        # The rows of a micro-batch stay together, in the order of the files, so they can be separated again.
         names = sorted(file.name for file in files)
         if names != [file.name for file in files]:
             raise SinkError(f"the files of {files[0].parent} are not in the order of their names")

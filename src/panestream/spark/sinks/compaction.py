@@ -1,7 +1,7 @@
-"""Small files of a file sink put together, beside the query that writes there: what to do in which order. Without Spark.
+"""The steps of a compaction of a file sink, which may run while the query writes there. Without Spark.
 
-A folder is changed by one exchange, under the lock of the place, and only if the files that were read are still in it. Before
-that step nothing has happened; after it everything has. What a crash leaves lies out of the readers' sight until the next time.
+A folder is changed by one exchange, under the lock of the place, and only if it still has the files that were read. A crash
+leaves the change undone or complete, and its leftovers are hidden from readers until the next compaction.
 """
 
 from __future__ import annotations
@@ -35,19 +35,19 @@ _ALONE = "_compactor"
 _SUFFIX = ".parquet"
 
 Merge = Callable[[Sequence[Path], Path], None]
-"""Writes the rows of some files, in the order of the files' names, as one file into a folder that is not there yet."""
+"""Write the rows of some files, in the order of the files' names, as one file into a folder that does not exist yet."""
 
 
 @dataclass(frozen=True)
 class Compaction:
-    """What :func:`compact` did.
+    """The result of :func:`compact`.
 
     Attributes:
-        folders: how many folders were given larger files.
-        files_before: how many files they had.
-        files_after: how many they have.
-        rows: how many rows were written anew.
-        left: folders that changed meanwhile, and are left as they are for the next time.
+        folders: the number of folders that got larger files.
+        files_before: the number of files in them before.
+        files_after: the number of files in them now.
+        rows: the number of rows that were rewritten.
+        left: the number of folders that changed meanwhile and are left for the next compaction.
     """
 
     folders: int = 0
@@ -59,7 +59,7 @@ class Compaction:
 
 @dataclass(frozen=True)
 class _Seen:
-    """A file as it was read: what is in its place later may be another."""
+    """A file as it was read, to notice a replacement."""
 
     member: Member
     number: int
@@ -75,17 +75,11 @@ class _Seen:
 
 
 def compact_folders(root: Path, column: str, merge: Merge, *, file_bytes: int, grace: float) -> Compaction:
-    """Puts small files together, in all folders but the newest, which grows.
+    """Merge small files in all folders except the newest, which still grows.
 
-    Args:
-        root: the sink's folder.
-        column: what its folders are called by.
-        merge: makes one file of several.
-        file_bytes: about how large files become.
-        grace: for how many seconds what was replaced stays, for those who list it at this moment.
-
-    Raises:
-        SinkError: another one is at work here; folders are not shared; files cannot be put together.
+    ``column`` is the prefix of the folders' names. Files become about ``file_bytes`` large. Replaced files stay ``grace`` seconds
+    for readers that are listing them. Raises SinkError if another compaction runs, folders are not shared, or files cannot be
+    merged.
     """
     if not (root / LOCK).exists():
         raise SinkError(
@@ -107,10 +101,7 @@ def compact_folders(root: Path, column: str, merge: Merge, *, file_bytes: int, g
 
 
 def _work(root: Path, column: str, file_bytes: int) -> Iterator[tuple[Path, list[list[_Seen]]]]:
-    """The folders that have small files, and which of them become one file each.
-
-    The last micro-batch that was written may not be committed, and comes again; those before it are: its folder is left alone.
-    """
+    """Return folders with small files and the groups to merge. Skips the last micro-batch's folder, as it may be uncommitted."""
     folders = {number: path for number, path in published(root, column).items() if number >= 0}
     there = {folder: members(folder, number) for number, folder in sorted(folders.items())}
     newest = max((member.last for found in there.values() for member in found), default=-1)
@@ -119,7 +110,7 @@ def _work(root: Path, column: str, file_bytes: int) -> Iterator[tuple[Path, list
             try:
                 groups = _groups([_Seen.of(member) for member in found], file_bytes)
             except FileNotFoundError:
-                continue  # a restored checkpoint took it away just now
+                continue  # a restored checkpoint removed it meanwhile
             if groups:
                 yield folder, groups
 
@@ -172,7 +163,7 @@ def _compacted(root: Path, folder: Path, groups: Sequence[Sequence[_Seen]], merg
 
 
 def _merged(group: Sequence[Member], merge: Merge, out: Path, added: Path) -> int:
-    """Makes one file of some, and moves it to ``added``; returns how many rows it has."""
+    """Merge a group into one file, move it to ``added``, and return its number of rows."""
     counts = [each for member in group for each in _counts(member)]
     merge([member.path for member in group], out)
     made = name_members(out, min(member.first for member in group), max(member.last for member in group))

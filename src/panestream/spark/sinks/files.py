@@ -1,4 +1,4 @@
-"""Outputs as files: a folder for each micro-batch."""
+"""Write outputs as files: a folder for each micro-batch."""
 
 from __future__ import annotations
 
@@ -33,42 +33,42 @@ _SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceComm
 
 @dataclass(frozen=True)
 class FileSink(Sink):
-    """Files below ``path``, a folder ``batch_id=N`` for each micro-batch. Exactly once; two copies of one query are fenced.
+    """Write files below ``path``, one folder ``batch_id=N`` for each micro-batch. Exactly once; copies of a query are fenced.
 
-    Read it with ``spark.read.parquet(path)``; ``batch_id`` is a column then. A folder that belongs to another query (another
-    checkpoint) or holds other data is refused, and so is one that has lost the marker ``_panestream`` that says whose it is, once
-    micro-batches were committed to it. Folders of old micro-batches may be deleted at any time.
+    Read the output with ``spark.read.parquet(path)``; ``batch_id`` is then a column. The sink refuses a folder of another query
+    (another checkpoint) or with other data. It also refuses a folder that lost its marker ``_panestream`` after micro-batches
+    were committed to it. You may delete folders of old micro-batches at any time.
 
-    A micro-batch that is run again takes the place of what it wrote first, also where it has no rows now. The first one of a run
-    takes away what is there of later ones: a checkpoint that was restored goes on with its own. Of two copies of a query
-    the one that was started later goes on; the other publishes nothing more and ends with a :class:`FencedError`.
+    A micro-batch that is run again replaces its first output, even if it has no rows now. The first micro-batch of a run removes
+    later ones: a restored checkpoint computes them again. If two copies of a query run, the one started later continues. The
+    other publishes nothing more and ends with a :class:`FencedError`.
 
-    On a **local** file system (``file:``, NFS) each attempt is written to ``path/_attempts``, which readers (Spark's, Arrow's)
-    pass over, and published by one rename. Whoever reads meanwhile lists the old files of a micro-batch or the new ones, never
-    a part. Should they be deleted before he has read them, he gets an error: files that were replaced or withdrawn stay until the
-    next write. Only Linux can exchange two folders in one step, and NFS cannot: there the micro-batch that is written again is
-    absent for a moment.
+    On a **local** file system (``file:``, NFS) an attempt is written to ``path/_attempts``, which Spark and Arrow skip, and
+    published by one rename. A concurrent reader lists the old or the new files of a micro-batch, never a part. Replaced and
+    withdrawn files stay until the next write; a reader that opens them later gets an error. Only Linux can exchange two folders
+    in one step, and NFS cannot. Without the exchange, a micro-batch that is written again is absent for a moment.
 
-    **Elsewhere** (HDFS, object stores) Spark's own commit publishes: it stages the files, deletes the folder, moves them there.
-    In between a reader finds nothing of this micro-batch; where the store cannot move a folder in one step, he may find a part of
-    it. A copy that was fenced learns so before and after it writes, not in the same step: until then it may write the rows of
-    the same micro-batch once more. Where ``spark.sql.sources.commitProtocolClass`` is not Spark's own, it is asked to
-    overwrite the folder, and what a reader may see is for it to say. A local file system that only Spark's side sees (a
-    batch run through Spark Connect) counts as elsewhere.
+    **Elsewhere** (HDFS, object stores) Spark's own commit stages the files, deletes the folder and moves them there. In between a
+    reader finds no files of this micro-batch, or a part if the store cannot move a folder in one step. A fenced copy notices
+    before and after it writes; until then it may write the rows of the same micro-batch once more. If
+    ``spark.sql.sources.commitProtocolClass`` names another protocol, it overwrites the folder and decides what readers see. A
+    local file system that only Spark's side sees (a batch run through Spark Connect) counts as elsewhere.
 
     **Fewer folders.** One micro-batch a second is 86,400 folders a day. With ``batches_per_folder=1000`` a folder ``batch_id=N``
-    has the files of micro-batches N to N + 999; each still comes with its micro-batch, in one step, and goes with it.
-    ``batch_id`` is then the first micro-batch of the folder. :func:`compact` puts the small Parquet files together, of folders
-    that are complete. Only on a local file system; elsewhere a table format (Delta, Iceberg) does this. The number may change
-    from start to start.
+    has the files of micro-batches N to N + 999. Each still appears and disappears in one step, and ``batch_id`` is the first one.
+    :func:`compact` merges the small Parquet files of complete folders. This needs a local file system; elsewhere use Delta or
+    Iceberg. The number may change from start to start.
 
-    A batch query replaces what is there in the same way (what it replaced is deleted at once), only if a batch query wrote it.
+    A batch query replaces (and deletes at once) existing output in the same way, only if a batch query wrote it.
 
     Args:
         path: a directory of any file system that Spark can reach.
         format: ``parquet``, ``json``, ``csv`` or ``orc``.
-        options: of Spark's writer.
-        batches_per_folder: how many micro-batches share a folder.
+        options: options of Spark's writer.
+        batches_per_folder: the number of micro-batches that share a folder.
+
+    Raises:
+        SinkError: the path, the format or ``batches_per_folder`` is invalid.
     """
 
     path: FilePath
@@ -85,7 +85,6 @@ class FileSink(Sink):
 
     @property
     def folder(self) -> str:
-        """The path as text."""
         return str(self.path)
 
     def place(self, spark: SparkSession) -> str:
@@ -111,7 +110,7 @@ class FileSink(Sink):
                     "would collide with this one's. Choose another directory, or start with the checkpoint that belongs to it"
                 )
         addresses = list(markers)
-        # Spark knows what a path without a scheme means, and says it in the addresses.
+        # Spark resolves a path without a scheme; the addresses show the result.
         marker = local_folder(addresses[0]) if addresses else None
         if marker is None:
             self._check_flat(addresses)
@@ -146,7 +145,6 @@ class FileSink(Sink):
         raise SinkError("a FileSink is written by a query: give it to result.start() or result.run()")
 
     def save(self, df: DataFrame, path: str) -> None:
-        """Writes a folder of files by Spark, in place of what is there."""
         df.write.format(self.format).options(**dict(self.options)).mode("overwrite").save(path)
 
     def describe(self) -> str:
@@ -154,19 +152,19 @@ class FileSink(Sink):
 
 
 def ParquetSink(path: FilePath, *, batches_per_folder: int = 1, **options: str) -> FileSink:
-    """A :class:`FileSink` of Parquet files."""
+    """Return a :class:`FileSink` of Parquet files, with the same arguments. ``options`` are those of Spark's writer."""
     return FileSink(path, "parquet", options, batches_per_folder)
 
 
 @dataclass(frozen=True)
 class _FilesElsewhere(Sink):
-    """A FileSink of one run, on a file system that only Spark reaches."""
+    """A FileSink of one run, on a file system that only Spark can reach."""
 
     sink: FileSink
     run: Run
 
     def begin(self, df: DataFrame, batch_id: int) -> None:
-        # No rename and no delete without the JVM: a folder overwritten with an empty frame has no rows.
+        # Without the JVM we cannot rename or delete, so we overwrite the folder with an empty frame.
         spark = df.sparkSession
         later = {number for number in self._published(spark) if number > batch_id}
         for number in sorted(later, reverse=True):
@@ -182,7 +180,7 @@ class _FilesElsewhere(Sink):
         spark, sink = df.sparkSession, self.sink
         self.run.check(spark)
         if spark.conf.get(_COMMIT_PROTOCOL, _SPARKS_OWN) == _SPARKS_OWN and not df.isEmpty():
-            # Stages each attempt apart from any other, and replaces this one folder when the job is committed.
+            # Stages each attempt separately, and replaces this one folder when the job is committed.
             writer = df.withColumn(BATCH_COLUMN, F.lit(number)).write.partitionBy(BATCH_COLUMN).format(sink.format)
             options = {**sink.options, "partitionOverwriteMode": "dynamic"}
             writer.options(**options).mode("overwrite").save(sink.folder)
@@ -198,13 +196,7 @@ class _FilesElsewhere(Sink):
 
 @dataclass(frozen=True)
 class _LocalFiles(Sink):
-    """A FileSink of one run, on a file system where a folder can be renamed.
-
-    Attributes:
-        sink: what the user named.
-        run: whose rows come.
-        marker: the file that says whose the folder is: a process that does not see it is on another machine than Spark.
-    """
+    """A local FileSink of one run. A process that cannot see the owner's file, ``marker``, is on another machine than Spark."""
 
     sink: FileSink
     run: Run
@@ -244,7 +236,7 @@ class _LocalFiles(Sink):
 
 @dataclass(frozen=True)
 class _LocalSharedFiles(_LocalFiles):
-    """The same, where several micro-batches share a folder, or once did."""
+    """A local FileSink whose micro-batches share folders, or did so earlier."""
 
     def begin(self, df: DataFrame, batch_id: int) -> None:
         if not self._shared:
@@ -264,7 +256,7 @@ class _LocalSharedFiles(_LocalFiles):
 
     @property
     def _shared(self) -> bool:
-        """Asked where rows are written: who starts a query through Spark Connect may not see the files."""
+        """True if folders are shared. Evaluated on the writing machine: a Spark Connect client may not see the files."""
         return self.sink.batches_per_folder > 1 or (self._folder / LOCK).exists()
 
     def _folders(self, spark: SparkSession) -> SharedFolders:

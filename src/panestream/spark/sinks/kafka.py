@@ -1,4 +1,4 @@
-"""Outputs as records of a Kafka topic."""
+"""Write outputs as records of a Kafka topic."""
 
 from __future__ import annotations
 
@@ -28,26 +28,23 @@ _AS_JSON = {
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
-"""The same text whatever the session is set to: a record that is written again must be the same to the byte. Microseconds also of
-times without a zone, of which Spark would write milliseconds: keys that differ are to be two."""
+"""Fixed settings, since a repeated record must be equal to the byte. Microseconds keep different times different."""
 _LOOKS = {"kafka.default.api.timeout.ms": "20000", "kafka.request.timeout.ms": "10000", "fetchOffset.numRetries": "1"}
-"""Whoever starts a query against a broker that is not there should not wait for minutes."""
+"""Short timeouts, so that a start against a missing broker does not take minutes."""
 _ABSENT = ("UnknownTopicOrPartition", "not present in metadata", "UNKNOWN_TOPIC", "does not host this topic")
 _SILENT = ("TimeoutException", "Failed to create new KafkaAdminClient", "Failed to construct kafka", "UnknownHost")
 
 
 @dataclass(frozen=True)
 class _Columns:
-    """What of a record does not change from one micro-batch to the next.
+    """The expressions of a record that are equal for all micro-batches.
 
     Attributes:
-        kept: of which rows records are made; None: of all.
-        key, value, at, place: of a row: ``at`` is its place in the order of the records of one ``place``.
-        event: which firing it tells of; None: that the micro-batch is one.
-        is_last: 1 for the last record of a place; None: all are wanted.
-        nth: which record of its event it is.
-        id: made of all that.
-        headers: those that do not change.
+        kept: a filter of the rows that become records, or None for all rows.
+        event: the firing of the record, or None if the micro-batch is the event. ``nth`` is the record's position in it.
+        at: the order of the records within ``place``, the group whose order is kept.
+        is_last: 1 for the last record of a place, or None if all are wanted.
+        id: a hash of the writer, event, place and position.
         told_key: the key that Kafka sees.
     """
 
@@ -68,37 +65,37 @@ class _Columns:
 class KafkaSink(Sink):
     """Write rows as records of a topic: at least once, or exactly once for readers with a :class:`KafkaDeduplicator`.
 
-    **Records.** The key is JSON of the key columns and, of ``main``, the window's: all records of a key and window are in one
-    partition, in the order in which they were emitted. The value is JSON of all columns; times are in UTC with microseconds.
-    Records of an output without key columns (late rows, say) have their id as key.
+    **Records.** The key is JSON of the key columns and, for ``main``, the window's columns. So all records of a key and window
+    are in one partition, in the order of emission. The value is JSON of all columns; times are in UTC with microseconds. For an
+    output without key columns (such as late rows) the id is the key.
 
-    **Headers.** ``panestream-writer`` (query and output), ``panestream-batch`` (the micro-batch's number), and ``panestream-id``:
-    made of the query, the output, the record's key and the firing's number, where the results have it
-    (:meth:`WindowedResult.with_firing`; of ``.changelog()`` with ``op``), else the micro-batch's; and, if these have several
-    rows, which of them it is. A micro-batch that is run again writes the same records with the same ids to the same partitions.
-    A query that goes on from a savepoint is the same writer, whose micro-batches go on.
+    **Headers.** ``panestream-writer`` (query and output), ``panestream-batch`` (the micro-batch's number), and ``panestream-id``.
+    The id is made of the query, the output, the record's key and the firing's number (:meth:`WindowedResult.with_firing`), for
+    ``.changelog()`` with ``op``. Without firing numbers it has the micro-batch's number. If these have several rows, the row's
+    position is added. A micro-batch that is run again writes the same records with the same ids to the same partitions. A query
+    that continues from a savepoint is the same writer and continues the numbers of the micro-batches.
 
-    **Exactly once** is what a reader makes of it, since Spark cannot commit a micro-batch together with records of Kafka. It
-    takes each id once: :class:`KafkaDeduplicator` is the rule with little memory, a unique key on the id is the one with none.
+    **Exactly once** depends on the reader, since Spark cannot commit a micro-batch together with Kafka records. The reader takes
+    each id once: :class:`KafkaDeduplicator` does this with little memory, a unique key on the id with none.
 
-    **Compacted.** With ``compacted=True`` the last record of a key is what counts, as in a topic with ``cleanup.policy=compact``:
-    of a micro-batch one record per key and window, the last one; of rows of ``.changelog()`` those that are gone become
-    tombstones (records without a value), and ``op`` is not part of the value. Exactly once for whoever reads the topic as a
-    table; while a micro-batch that was broken off is run again, its records come again, the same.
+    **Compacted.** With ``compacted=True`` only the last record of a key counts, as in a topic with ``cleanup.policy=compact``. A
+    micro-batch writes the last record per key and window. Deleted rows of ``.changelog()`` become tombstones (records without a
+    value), and ``op`` is not part of the value. This is exactly once for readers that treat the topic as a table. An interrupted
+    micro-batch that is run again writes the same records again.
 
-    Two copies of a query: the one that was started later goes on, the other one learns so before and after it writes; until
-    then it may write records of its micro-batch again, with the same ids.
-
-    The topic must exist; how many partitions it has is for you to say, and should not change while a query that was broken off
-    waits to be started again (its last records would go to other partitions).
+    If two copies of a query run, the one started later continues. The other notices before and after it writes; until then it may
+    write records of its micro-batch again, with the same ids. The topic must exist. You choose its number of partitions. Do not
+    change it while an interrupted query waits for its restart, because its last records would go to other partitions.
 
     Args:
         servers: ``host:port``, several with commas.
         topic: its name.
-        keys: the key columns; the window's columns are added for ``main``.
-        compacted: whether the last record of a key is what counts.
-        options: of Spark's writer and, with the prefix ``kafka.``, of Kafka's producer, e.g. ``{"kafka.max.request.size":
-            "8388608"}``.
+        keys: the key columns. For ``main`` the window's columns are added.
+        compacted: whether only the last record of a key counts.
+        options: of Spark's writer and, with the prefix ``kafka.``, of the producer: ``{"kafka.max.request.size": "8388608"}``.
+
+    Raises:
+        SinkError: a server, the topic, a key or an option is invalid.
 
     >>> KafkaSink("localhost:9092", "hot-items", ["item_id"]).describe()
     'topic hot-items'
@@ -133,7 +130,7 @@ class KafkaSink(Sink):
         if self.compacted and run.output != MAIN and not self.keys:
             raise SinkError(f"{self.describe()}: the output {run.output!r} has no window: compacted=True needs keys=[...]")
         self._check_topic(spark)
-        # A batch has no identity of its own: what it writes is not what another one wrote.
+        # A batch gets a new identity, since its records differ from those that another batch wrote.
         return replace(self, run=run if run.query else replace(run, query=uuid.uuid4().hex))
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
@@ -147,7 +144,7 @@ class KafkaSink(Sink):
         self.run.check(df.sparkSession)
 
     def records(self, df: DataFrame, batch_id: int | None) -> DataFrame:
-        """The records of a micro-batch: key, value and headers; those of one key in one partition, in order."""
+        """Return key, value and headers of a micro-batch's records. All records of a key are in one partition, in order."""
         number = -1 if batch_id is None else batch_id
         made = self._columns(tuple(df.columns))
         event = F.lit(f"batch {number}") if made.event is None else made.event
@@ -162,7 +159,7 @@ class KafkaSink(Sink):
         return rows.select(made.told_key, "value", headers.alias("headers"))
 
     def _columns(self, names: tuple[str, ...]) -> _Columns:
-        """How records are made of rows with these columns; put together once, which takes as long as to write some of them."""
+        """Return the expressions for rows with these columns. Cached: building them takes as long as writing some rows."""
         if names not in self._made:
             self._made[names] = self._columns_of(names)
         return self._made[names]
@@ -173,11 +170,11 @@ class KafkaSink(Sink):
         told = self.run.added.intersection(names) if by_window else frozenset()
         changes = self.compacted and OP_COLUMN.name in told
         value = _json([name for name in names if not (changes and name == OP_COLUMN.name)])
-        # A firing is told of again where it is taken back: as another change.
+        # A retracted firing is written again, as another change.
         of_firing = [F.col(quoted(name)) for name in (_FIRING, OP_COLUMN.name) if name in told] if _FIRING in told else []
         of_place = Window.partitionBy("place")
         last = of_place.orderBy(F.col("at").desc(), F.col("value").desc())
-        # The same after a start from a savepoint: readers see one writer whose micro-batches go on.
+        # Equal after a start from a savepoint: readers see one writer that continues its micro-batches.
         writer = F.lit(self.run.lineage)
         parts = F.struct(writer.alias("w"), F.col("event").alias("e"), F.col("place").alias("p"), F.col("nth").alias("n"))
         return _Columns(
@@ -185,12 +182,12 @@ class KafkaSink(Sink):
             key=(_json(named) if named else F.lit(None).cast("string")).alias("key"),
             value=(F.when(F.col(quoted(OP_COLUMN.name)) != DELETE, value) if changes else value).alias("value"),
             event=F.concat_ws(" ", F.lit("firing"), *of_firing) if of_firing else None,
-            # An order that a shuffle does not lose; of whole rows only what is in them counts.
+            # An order that a shuffle keeps. For outputs without windows only the values count.
             at=(F.monotonically_increasing_id() if by_window else F.lit(0)).alias("at"),
             place=F.coalesce("key", "value"),
             is_last=F.row_number().over(last) if self.compacted else None,
-            # Counted from where its event begins. All windows are by place: a shuffle puts the records of a place together, and
-            # where they are in one partition there is none.
+            # Counted from the start of its event. All windows are by place, so one shuffle brings the records of a place
+            # together. If they are already in one partition, Spark does not shuffle.
             nth=F.row_number().over(of_place.orderBy("event", "at", "value")) - F.rank().over(of_place.orderBy("event")) + 1,
             id=F.substring(F.sha2(F.to_json(parts), 256), 1, 32),
             headers=(_header(ID, F.col("id")), _header(WRITER, writer)),
@@ -213,7 +210,7 @@ class KafkaSink(Sink):
         return f"topic {self.topic}"
 
     def _check_topic(self, spark: SparkSession) -> None:
-        """Refuses a topic that is not there: what a producer would wait for, micro-batch by micro-batch."""
+        """Refuse a missing topic, for which a producer would wait in every micro-batch."""
         given = {**self.options, **_LOOKS, "kafka.bootstrap.servers": self.servers, "subscribe": self.topic}
         try:
             spark.read.format("kafka").options(**given).load().select("partition").isEmpty()
@@ -221,11 +218,10 @@ class KafkaSink(Sink):
             self._explain(error)
             if any(sign in str(error) for sign in _SILENT):
                 raise SinkError(f"{self.describe()}: no broker answers at {self.servers}") from error
-            if "Authorization" not in str(error):  # who may write need not be one who may read
+            if "Authorization" not in str(error):  # a user with write access may lack read access
                 raise
 
     def _explain(self, error: Exception) -> None:
-        """Raises what is wrong in few words, where they are known."""
         said = str(error)
         if "Failed to find data source: kafka" in said or "DATA_SOURCE_NOT_FOUND" in said:
             raise SinkError(no_kafka()) from error

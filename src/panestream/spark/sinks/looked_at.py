@@ -1,4 +1,4 @@
-"""Warn at the start of a query if a file sink's folder is older than the checkpoint, or has files of other columns.
+"""Warn at the start of a query about a file sink's folder that is older than the checkpoint, or has other columns.
 
 Neither is an error: folders of old micro-batches may be deleted, and files of several schemas can be read. Without Spark.
 """
@@ -20,10 +20,10 @@ BATCH_COLUMN = "batch_id"
 
 
 def warn_of_age(root: Path, run: Run) -> None:
-    """Warn if the newest micro-batch of a folder is older than the one with which the last run began.
+    """Warn if the newest micro-batch of a folder is older than the first one of the last run.
 
-    Each run writes its first micro-batch to all outputs, also without rows. Micro-batches without rows that come later leave
-    nothing, so nobody can see whether these are missing.
+    Each run writes its first micro-batch to all outputs, even without rows. A later one without rows leaves no trace, so its
+    absence proves nothing.
     """
     folders = {number: path for number, path in published(root, BATCH_COLUMN).items() if number >= 0}
     newest = max((max([number, *(one.last for one in members(path, number))]) for number, path in folders.items()), default=-1)
@@ -46,7 +46,7 @@ def warn_of_columns(root: Path, run: Run) -> None:
     try:
         there = {name.lower() for name in pq.read_schema(first).names}
     except (OSError, pa.ArrowInvalid):
-        return  # replaced at this moment, or damaged: who reads it finds out
+        return  # replaced at this moment, or damaged: the reader will find out
     missing = [name for name in run.columns if name.lower() not in there]
     if missing:
         warn(

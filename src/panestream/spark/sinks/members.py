@@ -1,8 +1,8 @@
-"""Folders that hold the files of several micro-batches: how the files are called, and how one folder takes the place of another.
+"""Folders that hold the files of several micro-batches: their file names, and how one folder replaces another. Without Spark.
 
-A row never moves from one folder to another: whoever lists the folders one after another, as all readers do, finds it once. What
-changes in a folder changes in one step: a file more by its own rename, everything else by an exchange of the whole folder.
-All of it under one lock, which the operating system gives back when a process dies. Without Spark.
+A row never moves from one folder to another, so a reader that lists the folders one after another finds it once. Every change is
+one step: a new file is renamed into its folder, and any other change exchanges the whole folder. All changes hold one lock, which
+the operating system releases when a process dies.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from pathlib import Path
 from panestream.errors import SinkError, warn
 
 LOCK = "_lock"
-"""In the sink's folder: held while a folder is changed. It is there once folders are shared."""
+"""The lock in the sink's folder, held during a change of a folder. The file exists once folders are shared."""
 WARN_AFTER_SECONDS, MAX_WAIT_SECONDS = 10.0, 60.0
-"""When a process that waits for the lock says so, and when it waits no more. It is held for milliseconds."""
+"""How long a process waits for the lock before it warns, and before it fails. A change takes milliseconds."""
 _LOOK_EVERY_SECONDS = 0.02
 STAGED = "_compacting"
-"""In the sink's folder: what a compaction makes, until it is exchanged."""
+"""In the sink's folder: the result of a compaction until it is exchanged."""
 _NAME = re.compile(r"batches-(\d{10})-(\d{10})-.+")
 _COUNTS = "_counts-"
 _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
@@ -35,13 +35,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 
 @dataclass(frozen=True)
 class Member:
-    """A file of rows in a folder.
-
-    Attributes:
-        path: the file.
-        first, last: the micro-batches whose rows it has. A file without them in its name is of the one that its folder is
-            named by.
-    """
+    """A file with the rows of micro-batches ``first`` to ``last``. A name without numbers means the folder's micro-batch."""
 
     path: Path
     first: int
@@ -49,25 +43,20 @@ class Member:
 
     @property
     def checksum(self) -> Path:
-        """What Hadoop leaves beside a file, and compares it with."""
         return self.path.with_name(f".{self.path.name}.crc")
 
     @property
     def counts(self) -> Path:
-        """How many rows of which micro-batch it has, in their order; only beside a file of several."""
+        """The file with the number of rows of each micro-batch, in their order. Only for a file of several micro-batches."""
         return self.path.with_name(f"{_COUNTS}{self.path.name}.json")
 
     def counts_before(self, batch_id: int) -> list[tuple[int, int]]:
-        """The micro-batches before this one whose rows it has, with their numbers of rows: they come first in the file.
-
-        Raises:
-            SinkError: what says so is gone or broken.
-        """
+        """Return the micro-batches before ``batch_id`` and their numbers of rows, which come first in the file."""
         return [(number, rows) for number, rows in read_counts(self) if number < batch_id and rows]
 
 
 def named(first: int, last: int, name: str) -> str:
-    """The name of a file with the rows of these micro-batches.
+    """Return a file name for these micro-batches.
 
     >>> named(7, 7, "part-0.parquet")
     'batches-0000000007-0000000007-part-0.parquet'
@@ -76,7 +65,7 @@ def named(first: int, last: int, name: str) -> str:
 
 
 def members(folder: Path, number: int) -> list[Member]:
-    """The files of rows in a folder, by name: so by micro-batch. ``number`` is the folder's."""
+    """Return the files of rows in the folder ``number``, by name and so by micro-batch."""
     found = []
     for path in sorted(folder.iterdir()):
         if not path.name.startswith(("_", ".")):
@@ -87,16 +76,12 @@ def members(folder: Path, number: int) -> list[Member]:
 
 
 def write_counts(member: Member, counts: Sequence[tuple[int, int]]) -> None:
-    """Leaves beside a file which rows of it are of which micro-batch."""
+    """Write the micro-batches of a file with their numbers of rows."""
     member.counts.write_text(json.dumps(counts), "utf-8")
 
 
 def read_counts(member: Member) -> list[tuple[int, int]]:
-    """The micro-batches of a file of several, with their numbers of rows.
-
-    Raises:
-        SinkError: the file that says so is gone or broken.
-    """
+    """Return the micro-batches of a file of several, with their numbers of rows; raises SinkError if they cannot be read."""
     try:
         counts = [(int(number), int(rows)) for number, rows in json.loads(member.counts.read_text("utf-8"))]
     except (OSError, ValueError, TypeError) as error:
@@ -109,17 +94,11 @@ def read_counts(member: Member) -> list[tuple[int, int]]:
 
 @contextmanager
 def held(root: Path, fence: Callable[[], None] | None = None) -> Iterator[None]:
-    """The lock of a sink's folder, waited for. No reader needs it.
+    """Wait for the lock of a sink's folder and hold it. Readers do not need it.
 
-    Anyone who can read the file can hold the lock: a copy of the query that was paused, or a stranger. So the wait has an end.
-
-    Args:
-        root: the sink's folder.
-        fence: raises if this run does not hold the place; else makes sure that nobody who holds the old lock can publish any
-            more. Then the lock is replaced when the wait has ended. None: the caller cannot, and fails.
-
-    Raises:
-        SinkError: another process holds the lock for too long, and ``fence`` is None.
+    Anyone who can read the file can hold the lock, such as a paused copy of the query. So the wait is limited. Then ``fence``
+    raises if this run does not hold the place. Otherwise it stops every holder of the old lock from publishing, and the lock is
+    replaced. If ``fence`` is None, the end of the wait raises SinkError.
     """
     handle = _wait_for(root / LOCK, fence)
     try:
@@ -130,11 +109,7 @@ def held(root: Path, fence: Callable[[], None] | None = None) -> Iterator[None]:
 
 @contextmanager
 def alone(lock: Path, what: str) -> Iterator[None]:
-    """A lock that is not waited for.
-
-    Raises:
-        SinkError: another process holds it; ``what`` begins the text.
-    """
+    """Take a lock without waiting; raises SinkError, whose text begins with ``what``, if another process holds it."""
     handle = _try_to_lock(lock)
     if handle is None:
         raise SinkError(f"{what} (it holds {lock}): let it end, or end it, then try again")
@@ -145,7 +120,6 @@ def alone(lock: Path, what: str) -> Iterator[None]:
 
 
 def _wait_for(lock: Path, fence: Callable[[], None] | None) -> int:
-    """Return the handle of a lock that this process holds."""
     began, has_warned = time.monotonic(), False
     while (handle := _try_to_lock(lock)) is None:
         waited = time.monotonic() - began
@@ -176,7 +150,7 @@ def _try_to_lock(lock: Path) -> int | None:
     handle = os.open(lock, os.O_RDWR | os.O_CREAT, 0o666)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # A lock that was replaced since it was opened protects nothing.
+        # A lock that was replaced after it was opened protects nothing.
         if os.path.samestat(os.fstat(handle), lock.stat()):
             return handle
     except (BlockingIOError, FileNotFoundError):
@@ -189,7 +163,7 @@ def _try_to_lock(lock: Path) -> int | None:
 
 
 def _replace(lock: Path, fence: Callable[[], None]) -> int:
-    """Put a new lock, which this process holds, in the place of one that another process holds."""
+    """Replace a lock that another process holds with a new lock that this process holds."""
     fence()
     fresh = lock.with_name(f"{LOCK}-{uuid.uuid4().hex}")
     handle = _try_to_lock(fresh)
@@ -197,7 +171,7 @@ def _replace(lock: Path, fence: Callable[[], None]) -> int:
         raise SinkError(f"{fresh} was locked by another process as soon as it was made: end that process, then try again")
     try:
         fresh.rename(lock)
-        # Once more: who held the old lock may have gone on in between.
+        # Fence again: the holder of the old lock may have continued in between.
         fence()
     except BaseException:
         os.close(handle)
@@ -206,13 +180,10 @@ def _replace(lock: Path, fence: Callable[[], None]) -> int:
 
 
 def assemble(folder: Path, kept: Iterable[Member], added: Path | None, out: Path) -> None:
-    """Makes ``out`` the folder that is to take another's place. Nobody sees it yet.
+    """Make ``out`` a folder that can replace ``folder``. Readers do not see it yet.
 
-    Args:
-        folder: whose place it takes: the marks of the runs that wrote there go with it.
-        kept: the files that stay. They are the same files, under the same names: whoever has listed them finds them.
-        added: a folder whose files move in; None: none.
-        out: is made.
+    It gets the marks of the runs in ``folder`` and the files of the folder ``added``. The files of ``kept`` are linked under the
+    same names, so a reader that has listed them finds them.
     """
     out.mkdir(parents=True)
     for member in kept:
@@ -226,7 +197,7 @@ def assemble(folder: Path, kept: Iterable[Member], added: Path | None, out: Path
 
 
 def name_members(attempt: Path, first: int, last: int) -> list[Member]:
-    """Gives the files that Spark wrote into a folder the names that say of which micro-batches they are, and removes the rest."""
+    """Rename the files that Spark wrote so that the names contain their micro-batches, and remove all other files."""
     given = []
     for path in [path for path in attempt.iterdir() if not path.name.startswith(("_", "."))]:
         member = Member(path.with_name(named(first, last, path.name)), first, last)
@@ -251,7 +222,7 @@ def _link(path: Path, target: Path) -> None:
 
 
 def synced(path: Path) -> None:
-    """Brings a file or folder to the disk: what it replaces is deleted afterwards."""
+    """Flush a file or folder to the disk, since the files that it replaces are deleted afterwards."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)

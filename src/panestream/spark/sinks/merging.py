@@ -1,4 +1,4 @@
-"""Results and changelogs merged into a table that knows MERGE: one row per key and window, the last one."""
+"""Merge results and changelogs into a table that supports MERGE: one row per key and window, the last one."""
 
 from __future__ import annotations
 
@@ -25,25 +25,28 @@ if TYPE_CHECKING:
 _CHANGES = "panestream_changes"
 _KNOWS_MERGE = "a table of Delta, Iceberg or Hudi (whose SQL extensions the session must have)"
 _WITHOUT_MERGE = ("parquet", "orc", "json", "csv", "text", "xml", "avro", "hive")
-"""Tables of Spark's own, which never know it."""
+"""Spark's own table formats, which never support MERGE."""
 
 
 @dataclass(frozen=True)
 class MergeSink(CatalogTableSink):
-    """Upserts into a table by key and window: a window that fires again replaces its row. Exactly once, by idempotence.
+    """Upsert into a table by key and window: a window that fires again replaces its row. Exactly once, by idempotence.
 
-    A micro-batch that is run again merges the same rows again, which changes nothing; into a **Delta** table the MERGE carries
-    the micro-batch's id as well (as with :class:`TableSink`; not through Spark Connect), and is passed over. Rows are plain
-    results, or those of ``.changelog()``: then ``delete`` removes the row, and ``update_before`` is not needed. Each micro-batch
-    has at most one row per key and window, which is what columnar operators emit; a row operator that fires a window several
-    times in one is refused with an error that names the key: which of them is the last cannot be told.
+    A micro-batch that is run again merges the same rows, which changes nothing. For a **Delta** table the MERGE also carries the
+    micro-batch's id (see :class:`TableSink`; not through Spark Connect), and a repetition is skipped. Rows are plain results, or
+    rows of ``.changelog()``: ``delete`` removes the row, and ``update_before`` is ignored. Each micro-batch must have at most one
+    row per key and window, as columnar operators emit. If a row operator fires a window several times in a micro-batch, the sink
+    raises an error with the key, since it cannot determine the last row.
 
-    The table must know ``MERGE INTO``: Delta, Iceberg or Hudi. It is made by the first micro-batch where it does not exist.
+    The table must support ``MERGE INTO``: Delta, Iceberg or Hudi. The first micro-batch creates it if it does not exist.
 
     Args:
-        name: ``table``, ``schema.table`` or ``catalog.schema.table``; or a Delta table by its path, ``delta.`/data/clicks```.
+        name: ``table``, ``schema.table`` or ``catalog.schema.table``; or the path of a Delta table, ``delta.`/data/clicks```.
         keys: the key columns of the results; the window's columns are added.
-        format: of a table that does not exist yet, e.g. ``delta``, ``iceberg``; None: the catalog's default.
+        format: of a table that does not exist yet, e.g. ``delta``, ``iceberg``; the catalog's default if None.
+
+    Raises:
+        SinkError: the name or the keys are invalid.
 
     >>> MergeSink("shop.clicks", ["user_id"], format="delta").describe()
     'MERGE into shop.clicks'
@@ -77,18 +80,18 @@ class MergeSink(CatalogTableSink):
         self.run.check(spark)
         found = self.table(df.drop(OP_COLUMN.name) if self._has_changes(df.columns) else df, self.format, {})
         self._check_single(df)
-        # A name of its own: through Spark Connect queries may share a session, and all its views.
+        # A unique name: through Spark Connect queries may share a session and all its views.
         changes = f"{_CHANGES}_{uuid.uuid4().hex}"
         df.createOrReplaceTempView(changes)
         try:
-            # Once more: a Spark job lies between. A copy that is overtaken there would put older rows in place of newer ones.
+            # Check again after the Spark job above. A copy that was fenced meanwhile would replace newer rows with older ones.
             self.run.check(spark)
             self._merge(spark, found, self.statement(df.columns, changes), batch_id)
         finally:
             spark.catalog.dropTempView(changes)
 
     def statement(self, columns: Sequence[str], changes: str = _CHANGES) -> str:
-        """The MERGE for rows of these columns, which are in the view ``changes``.
+        """Return the MERGE for rows with these columns in the view ``changes``.
 
         >>> print(MergeSink("clicks", ["user"]).statement(["user", "window_start", "window_end", "n", "op"]))
         MERGE INTO `clicks` AS t
@@ -115,11 +118,11 @@ class MergeSink(CatalogTableSink):
         return "\n".join(lines)
 
     def _has_changes(self, columns: Sequence[str]) -> bool:
-        """Whether rows are changes; a result of the user's may be called ``op``, too."""
+        """Return whether rows are changes. A user's result may also have a column named ``op``."""
         return OP_COLUMN.name in self.run.added and OP_COLUMN.name in columns
 
     def _check_single(self, df: DataFrame) -> None:
-        """Refuses two rows for one key and window: a MERGE would insert both where the table has none."""
+        """Refuse two rows for one key and window: a MERGE would insert both into a table without such a row."""
         names = key_and_window(self.keys, df.columns)
         rows = df.where(F.col(OP_COLUMN.name) != UPDATE_BEFORE) if self._has_changes(df.columns) else df
         counts = rows.groupBy(*(F.col(quoted(name)) for name in names)).agg(F.count(F.lit(1)).alias("panestream_count"))

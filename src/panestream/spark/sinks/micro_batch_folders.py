@@ -1,4 +1,4 @@
-"""What a file sink does with the folders of its micro-batches, one for each. Without Spark."""
+"""The folders of a file sink, one for each micro-batch. Without Spark."""
 
 from __future__ import annotations
 
@@ -10,18 +10,12 @@ from panestream.spark.sinks.publication import Publisher, published, sweep
 from panestream.spark.sinks.withdrawn import Withdrawn
 
 _WHOLE_RUN = -1
-"""What the folder of a batch query is numbered."""
+"""The number of a batch query's folder."""
 
 
 @dataclass(frozen=True)
 class MicroBatchFolders:
-    """What a file sink does with the folders ``COLUMN=N`` of one run, whatever is in them.
-
-    Attributes:
-        folder: where they are.
-        column: how they are called.
-        publisher: publishes them.
-    """
+    """Writes the folders ``COLUMN=N`` of one run below ``folder``, whatever the files contain."""
 
     folder: Path
     column: str
@@ -29,25 +23,19 @@ class MicroBatchFolders:
 
     @property
     def withdrawn(self) -> Withdrawn:
-        """What was taken away in the folder."""
         return Withdrawn(self.folder, self.column, self.publisher)
 
     def begin(self, batch_id: int) -> None:
-        """The run begins with ``batch_id``: what is there of later micro-batches is of another time, and goes."""
+        """Withdraw the micro-batches after ``batch_id``, with which the run begins: they belong to an earlier run."""
         self.publisher.check()
         self.withdrawn.settle(batch_id)
         there = published(self.folder, self.column, self.publisher.folders)
-        # The last first: whoever reads meanwhile finds the output as it once was.
+        # The last first, so that a concurrent reader finds an earlier version of the output.
         for number in sorted((number for number in there if number > batch_id), reverse=True):
             self.withdrawn.withdraw(there[number], batch_id)
 
     def write(self, batch_id: int | None, save: Callable[[str], None]) -> None:
-        """Writes a micro-batch in place of what is there of it; None: a batch query.
-
-        Args:
-            batch_id: its number.
-            save: writes the rows into a new folder among the attempts, whose name it is given.
-        """
+        """Write a micro-batch, or a batch query (None). ``save`` writes the rows into the attempts' folder of the given name."""
         publisher = self.publisher
         sweep(publisher.attempts, None if batch_id is None else publisher.rank, publisher.folders)
         name = publisher.new_name()

@@ -1,4 +1,4 @@
-"""Outputs to look at, to keep in memory, or to hand to a function of the user's own."""
+"""Print outputs, keep them in memory, or pass them to a user function."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConsoleSink(Sink):
-    """Prints the first rows of each micro-batch. For looking, not for keeping: a rerun prints again."""
+    """Print the first rows of each micro-batch. For inspection only: a micro-batch that is run again is printed again."""
 
     rows: int = 20
 
     def write(self, df: DataFrame, batch_id: int | None) -> None:
-        print(f"--- {'all rows' if batch_id is None else f'micro-batch {batch_id}'}")  # noqa: T201 (what it is for)
+        print(f"--- {'all rows' if batch_id is None else f'micro-batch {batch_id}'}")  # noqa: T201 (printing is its purpose)
         df.show(self.rows, truncate=False)
 
     def guarantee(self, spark: SparkSession) -> str:
@@ -34,7 +34,7 @@ class ConsoleSink(Sink):
 
 @dataclass(frozen=True)
 class MemorySink(Sink):
-    """Keeps the rows in the driver's memory, by batch id: for tests and notebooks. Not through Spark Connect."""
+    """Keep the rows in the driver's memory by batch id, for tests and notebooks. Not available through Spark Connect."""
 
     batches: dict[int, list[Row]] = field(default_factory=dict)
 
@@ -63,18 +63,18 @@ class MemorySink(Sink):
 
 @dataclass(frozen=True)
 class ForeachBatchSink(Sink):
-    """Hands each micro-batch to ``function(df, batch_id)``; -1 in batch.
+    """Call ``function(df, batch_id)`` for each micro-batch; the id is -1 in batch.
 
-    A micro-batch that is run again is handed over again, and the first one of a run also where it has no rows. What comes of
-    it is up to the function: exactly once if it writes in place of what it wrote for this ``batch_id`` before (an overwritten
-    folder, a MERGE by key and window), at least once else. Another copy of the query is noticed before and after the call.
+    A micro-batch that is run again is passed again. The first one of a run is passed even without rows. The guarantee depends on
+    the function. It is exactly once if the function replaces its earlier output for this ``batch_id`` (an overwritten folder, a
+    MERGE by key and window), otherwise at least once. Another copy of the query is noticed before and after the call.
 
     Args:
         function: called on the driver; through Spark Connect on the server.
-        idempotent: that it does so, or that doing it again is harmless. Else the query warns when it starts.
+        idempotent: whether the function replaces its output, or may harmlessly repeat it. If False, the query warns at its start.
 
     Raises:
-        SinkError: the function does not take these two.
+        SinkError: the function does not take these two arguments.
     """
 
     function: Callable[[DataFrame, int], Any]

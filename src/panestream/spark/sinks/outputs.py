@@ -28,20 +28,14 @@ class Outputs:
     """The opened sinks of one run, by output.
 
     Attributes:
-        sinks: what :meth:`Sink.open` gave.
-        epoch: the run's entry in the checkpoint.
-        data_frames: whether the checkpoint's state was begun over data frames.
-        born: the savepoint that the checkpoint began with; None: with nothing.
-        begins_with: the savepoint whose state must be put in; None: the checkpoint has what it began with.
-        begun: whether the sinks know the first micro-batch.
-        begun_with: which one that was, by Spark's number.
+        data_frames: whether the checkpoint's state was created with data frames.
+        born: the savepoint that the checkpoint began with, or None.
+        begins_with: the savepoint whose state must still be loaded, or None if the checkpoint has it.
+        begun: whether the sinks have received the first micro-batch, Spark's number ``begun_with``.
         committed: whether the sinks know that it is committed.
-        first: what sinks call Spark's micro-batch 0.
-        succeeded: the entry by which the query that this one succeeds learns of it; None: there is none to tell.
-        mode: how the query runs on the checkpoint.
-        taken_up: what the run found planned.
-        age: how old the state may be.
-        ended: whether the checkpoint says that the run has ended.
+        first: the number that sinks use for Spark's micro-batch 0.
+        succeeded: the entry that fences the query that this one succeeds, or None if not needed.
+        ended: whether the checkpoint records the end of the run.
     """
 
     sinks: Mapping[str, Sink]
@@ -60,19 +54,14 @@ class Outputs:
     ended: bool = False
 
     def deliver(self, rows_of: Callable[[str], DataFrame], present: Collection[str], batch_id: int) -> None:
-        """Writes one micro-batch: outputs that have rows, and all of them in the first one of a run.
+        """Write one micro-batch, ``batch_id`` in Spark's numbers: the outputs in ``present``, or all in the first one of a run.
 
-        In the first one what an output holds of this and later micro-batches is of another time; and its place is made, with the
-        schema.
-
-        Args:
-            rows_of: gives the rows of an output.
-            present: the outputs that have rows.
-            batch_id: Spark's number.
+        The first one makes the place with its schema, and removes rows of this and later micro-batches, which an earlier run
+        wrote.
         """
         number = batch_id + self.first
         if self.begun:
-            # With the first micro-batch committed, the old query can be started no more.
+            # Once the first micro-batch is committed, the old query cannot be started any more.
             self.succeeded = None
         if self.begun and not self.committed and batch_id > self.begun_with:
             for tag, sink in self.sinks.items():
@@ -90,39 +79,34 @@ class Outputs:
             self.begun, self.begun_with = True, batch_id
 
     def check(self, spark: SparkSession) -> None:
-        """Raises where another copy of the query was started later.
-
-        Raises:
-            FencedError: it was.
-        """
+        """Raise FencedError if another copy of the query was started later."""
         self.epoch.check(spark)
         if self.succeeded is not None:
             self.succeeded.check(spark)
 
     def note_end(self, spark: SparkSession) -> None:
-        """Have the checkpoint say what this run committed last, if the run still holds it."""
-        # On a server the micro-batches run with a copy of this.
+        """Record in the checkpoint the last commit of this run, if the run still holds the checkpoint."""
+        # On a server the micro-batches run with a copy of this object.
         if self.ended or not (self.begun or is_connect(spark)):
             return
-        # After a failure or without Spark there may be no way to. Then the next start takes the run for killed.
+        # After a failure or without Spark this may fail. Then the next start assumes that the run was killed.
         with suppress(Exception):
             self.epoch.check(spark)
             self.epoch.write_end(spark)
             self.ended = True
 
     def check_after(self, spark: SparkSession, error: Exception) -> None:
-        """The same after a failure, which is no wonder where another copy runs beside this one."""
+        """Raise FencedError instead of a failure if another copy runs, since that copy may be the cause."""
         fenced = None if isinstance(error, FencedError) else self.fenced(spark)
         if fenced is not None:
             raise fenced from error
 
     def fenced(self, spark: SparkSession) -> FencedError | None:
-        """The error to raise, where another copy was started later."""
         try:
             self.epoch.check(spark)
         except FencedError as error:
             return error
-        except Exception:  # noqa: BLE001 (another failure is to be told: this one only looks)
+        except Exception:  # noqa: BLE001 (the caller reports the original failure; this is only a check)
             return None
         return None
 
@@ -135,24 +119,11 @@ def open_outputs(
     birth: Birth | None = None,
     mode: Mode | None = None,
 ) -> Outputs:
-    """Opens the sinks of a stream, and makes its run the one that holds the checkpoint.
+    """Open the sinks of a stream, and make its run the holder of the checkpoint.
 
-    Args:
-        spark: the session.
-        plan: the query.
-        sinks: by output.
-        checkpoint: the folder.
-        birth: the savepoint that the checkpoint is to begin with; None: none was asked for.
-        mode: how the query is to run; None: as its plan needs it.
-
-    Raises:
-        CheckpointError: the checkpoint began otherwise.
-        SinkError: two outputs in one place; or a place that is not the query's, or that lost what it held.
-        PlanMismatchError: the checkpoint belongs to another plan.
-        StateDamagedError: a marker in the checkpoint or in a place cannot be read.
-        StateFormatError: a newer panestream wrote it.
-        FencedError: another copy was started in the same moment.
-        EnvironmentNotReadyError: this Spark cannot go on with what another version began.
+    ``birth`` is the savepoint that the checkpoint must begin with. If ``mode`` is None, the plan decides how the query runs. The
+    errors of :func:`introduce` and :meth:`Sink.open` come through. In addition, raises FencedError if another copy was started in
+    the same moment, and SinkError if two outputs share a place.
     """
     places = checked_places(spark, plan, sinks, checkpoint)
     claim = introduce(spark, plan, checkpoint, birth, mode)
@@ -167,16 +138,9 @@ def open_outputs(
 
 
 def open_for_batch(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink], query: str = "") -> dict[str, Sink]:
-    """Opens the sinks of a batch query.
+    """Open the sinks of a batch query; raises SinkError if two outputs share a place, or a place is not a batch query's.
 
-    Args:
-        spark: the session.
-        plan: the query.
-        sinks: by output.
-        query: the identity by which a stream that goes on from this batch knows their places; empty: none does.
-
-    Raises:
-        SinkError: two outputs in one place; or a place that is not a batch query's.
+    A stream that continues this batch knows the places by the identity ``query`` (empty without such a stream).
     """
     checked_places(spark, plan, sinks)
     return {tag: sink.open(spark, _batch_run(plan, tag, query)) or sink for tag, sink in sinks.items()}
@@ -189,11 +153,7 @@ def _batch_run(plan: WindowPlan, tag: str, query: str) -> Run:
 def checked_places(
     spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink], checkpoint: str | None = None
 ) -> dict[str, str]:
-    """The places of the outputs that have one.
-
-    Raises:
-        SinkError: two outputs in one place, or columns that a sink cannot take.
-    """
+    """Return the places of outputs that have one; raises SinkError if two outputs share one, or a sink refuses the columns."""
     for tag, sink in sinks.items():
         sink.check_columns(plan.output_schema(tag).names)
     asked = {tag: sink.place(spark) for tag, sink in sinks.items()}

@@ -1,8 +1,8 @@
-"""How an attempt becomes what readers see, on a local file system: by one rename of a whole folder. Without Spark.
+"""Publish an attempt to readers on a local file system by renaming a whole folder. Without Spark.
 
-``rename(2)`` of a folder onto one that has files fails: of two that publish the same micro-batch at once, one is first. What is
-there already is exchanged in one step where the system can (Linux: ``renameat2``), so that a reader's listing has the old folder
-or the new one; else it is moved away first, and for that moment a reader finds neither.
+``rename(2)`` fails if the target folder has files, so only one of two runs that publish the same micro-batch is first. An
+existing folder is exchanged in one step if the system supports ``renameat2`` (Linux), so a reader lists the old folder or the new
+one. Otherwise the old folder is moved away first, and for that moment a reader finds neither.
 """
 
 from __future__ import annotations
@@ -27,33 +27,33 @@ _NOT_EMPTY = (errno.ENOTEMPTY, errno.EEXIST)
 _CANNOT_EXCHANGE = (errno.EINVAL, errno.ENOSYS, errno.ENOTSUP, errno.EPERM)
 _AT_FDCWD, _RENAME_EXCHANGE = -100, 2
 NOBODY: Rank = (-1, "")
-"""Whoever wrote a folder without a mark."""
+"""The rank of a folder without a mark."""
 
 
 class Folders(Protocol):
-    """What publication asks of a file system. A class of its own, so that the simulator can stand between any two steps of it."""
+    """The file system operations of publication, as a protocol so that the simulator can interrupt between any two steps."""
 
     def touch(self, folder: Path, name: str) -> None:
-        """Makes an empty file in a folder, if there is none."""
+        """Make an empty file in a folder, if it does not exist."""
 
     def make(self, folder: Path) -> None:
-        """Makes a folder, if there is none."""
+        """Make a folder, if it does not exist."""
 
     def rename(self, folder: Path, to: Path) -> None:
-        """In one step. Raises OSError (``ENOTEMPTY``) where ``to`` has files, FileNotFoundError where ``folder`` is gone."""
+        """Rename in one step. Raises OSError (``ENOTEMPTY``) if ``to`` has files, FileNotFoundError if ``folder`` is missing."""
 
     def exchange(self, one: Path, other: Path) -> bool:
-        """Exchanges two folders in one step; False where the system cannot. Raises FileNotFoundError where one is gone."""
+        """Exchange two folders in one step; False if the system cannot. Raises FileNotFoundError if one is missing."""
 
     def children(self, folder: Path) -> list[Path]:
-        """What a folder has; nothing where it is gone."""
+        """Return the entries of a folder; empty if the folder is missing."""
 
     def delete(self, folder: Path) -> None:
-        """Deletes a folder and all that is in it, as far as that can be done."""
+        """Delete a folder with all its content, as far as possible."""
 
 
 class LocalFolders:
-    """Those of this machine."""
+    """The file system of this machine."""
 
     def touch(self, folder: Path, name: str) -> None:
         (folder / name).touch()
@@ -82,14 +82,10 @@ LOCAL: Folders = LocalFolders()
 
 @dataclass(frozen=True)
 class Publisher:
-    """Publishes the folders of one run.
+    """Publishes the folders of one run; each gets the mark of its ``rank``.
 
-    Attributes:
-        attempts: a folder on the same file system, out of sight of readers.
-        rank: the run. Its mark is in every folder that it publishes.
-        check: raises where another run holds the place.
-        registered: whether a run that left a larger mark is known: if so, it was started later and keeps what it published.
-        folders: the file system.
+    ``attempts`` is a folder on the same file system that readers skip. ``check`` raises if another run holds the place. A larger
+    mark that is ``registered`` belongs to a run that was started later, and its folders stay.
     """
 
     attempts: Path
@@ -99,12 +95,9 @@ class Publisher:
     folders: Folders = field(default=LOCAL, repr=False, compare=False)
 
     def publish(self, attempt: Path, target: Path) -> None:
-        """Makes the folder ``attempt`` be ``target``; what was there is now among the attempts, for a later :func:`sweep`.
+        """Publish the folder ``attempt`` as ``target``; raises FencedError if a later run's output stays.
 
-        Deleting it at once would let somebody who is listing it right now find a part.
-
-        Raises:
-            FencedError: by ``check``; then what the later run published stays.
+        The old folder moves to the attempts for a later :func:`sweep`. If it were deleted now, a reader could list a part of it.
         """
         self.mark(attempt)
         while True:
@@ -120,7 +113,7 @@ class Publisher:
                 return
 
     def withdraw(self, target: Path, away: Path | None = None) -> None:
-        """Takes away what is published at ``target``, in one step; it is now at ``away``, or among the attempts."""
+        """Move the folder published at ``target`` to ``away``, or to the attempts, in one step."""
         self.check()
         away = away or self.aside()
         try:
@@ -135,7 +128,7 @@ class Publisher:
         return None
 
     def _replace(self, attempt: Path, target: Path) -> bool:
-        """False: somebody moved in between, look again."""
+        """Return False if another process moved a folder in between; the caller looks again."""
         self.check()
         try:
             if self.folders.exchange(attempt, target):
@@ -149,7 +142,7 @@ class Publisher:
         return False
 
     def _keep_newest(self, out: Path, target: Path) -> None:
-        """After an exchange: should what came out be of a later run, it goes back, and so on until the newest is in."""
+        """After an exchange, put the newest run's folder back at ``target``, however often it takes."""
         inside, mine = self.rank, True
         while self._newer(rank_of(out, self.folders), inside):
             inside, mine = rank_of(out, self.folders), False
@@ -170,39 +163,36 @@ class Publisher:
         return one > other and self.registered(one)
 
     def mark(self, folder: Path) -> None:
-        """Leaves the mark of the run in a folder."""
         self.folders.touch(folder, f"{_MARK}{self.own_prefix}")
 
     def aside(self) -> Path:
-        """A folder of the run among the attempts that is not there yet."""
+        """Return the path of a new folder of the run among the attempts. It does not exist yet."""
         self.folders.make(self.attempts)
         return self.attempts / self.new_name()
 
     def new_name(self) -> str:
-        """Of a folder among the attempts, which no other has."""
         return f"{self.own_prefix}-{uuid.uuid4().hex}"
 
     @property
     def own_prefix(self) -> str:
-        """What the names of the run's attempts begin with."""
         return f"{self.rank[0]:010d}-{self.rank[1]}"
 
 
 def rank_of(folder: Path, folders: Folders = LOCAL) -> Rank:
-    """The run that published a folder."""
+    """Return the run that published a folder."""
     names = [path.name for path in folders.children(folder) if path.name.startswith(_MARK)]
     marks = [_RANK.fullmatch(name.removeprefix(_MARK)) for name in names]
     return max(((int(mark.group(1)), mark.group(2)) for mark in marks if mark), default=NOBODY)
 
 
 def published(folder: Path, column: str, folders: Folders = LOCAL) -> dict[int, Path]:
-    """The folders ``COLUMN=N`` by N."""
+    """Return the folders ``COLUMN=N`` by N."""
     matches = {path: re.fullmatch(rf"{re.escape(column)}=(-?\d+)", path.name) for path in folders.children(folder)}
     return {int(match.group(1)): path for path, match in matches.items() if match}
 
 
 def sweep(attempts: Path, upto: Rank | None = None, folders: Folders = LOCAL) -> None:
-    """Deletes what was replaced, and what attempts that were broken off have left: of runs up to ``upto``, else all."""
+    """Delete replaced folders and unfinished attempts of the runs up to ``upto``, or of all runs if it is None."""
     for path in folders.children(attempts):
         rank = _RANK.match(path.name)
         if upto is None or rank is None or (int(rank.group(1)), rank.group(2)) <= upto:
@@ -210,11 +200,7 @@ def sweep(attempts: Path, upto: Rank | None = None, folders: Folders = LOCAL) ->
 
 
 def exchanged(one: Path, other: Path) -> bool:
-    """Exchanges two folders in one step; False where the system or the file system cannot.
-
-    Raises:
-        FileNotFoundError: one of them is not there.
-    """
+    """Exchange two folders in one step; False if the system cannot. Raises FileNotFoundError if one of them is missing."""
     rename = _renameat2()
     if rename is None:
         return False

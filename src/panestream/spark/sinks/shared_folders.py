@@ -1,4 +1,4 @@
-"""A file sink whose folders hold several micro-batches each: publishing into them, and taking a future out of them again."""
+"""Write a file sink whose folders hold several micro-batches each, and remove later micro-batches from the folders."""
 
 from __future__ import annotations
 
@@ -13,20 +13,12 @@ from panestream.spark.sinks.publication import Publisher, published
 from panestream.spark.sinks.withdrawn import Withdrawn
 
 Cut = Callable[[Path, int, Path], None]
-"""Writes the first rows of a file, so many, as a file in a folder that is not there yet."""
+"""Write the first ``n`` rows of a file as a file into a folder that does not exist yet."""
 
 
 @dataclass(frozen=True)
 class SharedFolders:
-    """The folders of a place, as one run writes to them.
-
-    Attributes:
-        root: the sink's folder.
-        column: what folders are called by: ``COLUMN=N`` for the micro-batches from N on.
-        size: how many micro-batches a folder is for.
-        publisher: of the run.
-        cut: shortens a file of several micro-batches.
-    """
+    """The folders ``COLUMN=N`` below ``root``, each for ``size`` micro-batches from N on, as one run writes them."""
 
     root: Path
     column: str
@@ -36,15 +28,13 @@ class SharedFolders:
 
     @property
     def withdrawn(self) -> Withdrawn:
-        """What was taken away in the place."""
         return Withdrawn(self.root, self.column, self.publisher, shares=True)
 
     def folder_of(self, batch_id: int) -> Path:
-        """The folder that a micro-batch goes to."""
         return self.root / f"{self.column}={batch_id - batch_id % self.size}"
 
     def begin(self, batch_id: int) -> None:
-        """Takes away what is there of later micro-batches, and of this one where it is not to go: the last first."""
+        """Withdraw later micro-batches, the last first, and this one if it will be written to another folder."""
         with held(self.root, self._fence):
             self.publisher.check()
             self.withdrawn.settle(batch_id)
@@ -56,7 +46,7 @@ class SharedFolders:
                     self._forget(folders[number], number, batch_id)
 
     def write(self, attempt: Path, batch_id: int) -> None:
-        """Publishes the files of ``attempt`` in place of what is there of this micro-batch."""
+        """Publish the files of ``attempt`` in place of the earlier files of this micro-batch."""
         given = name_members(attempt, batch_id, batch_id)
         target = self.folder_of(batch_id)
         with held(self.root, self._fence):
@@ -71,17 +61,17 @@ class SharedFolders:
                 self._replace(target, others, attempt)
 
     def _fence(self) -> None:
-        """Takes what is not published yet away from all who hold the lock: what they rename next is not there any more."""
+        """Move all unpublished folders away, so that a process with the old lock cannot rename them into place."""
         publisher = self.publisher
         publisher.check()
         attempts = publisher.folders.children(publisher.attempts)
         for path in (self.root / STAGED, *(path for path in attempts if not path.name.startswith(publisher.own_prefix))):
-            # In one step: a folder that is deleted file by file could still be published, with the files that are left.
+            # In one step: a folder that is deleted file by file could still be published with the remaining files.
             with suppress(FileNotFoundError):
                 path.rename(publisher.aside())
 
     def _join(self, member: Member, target: Path) -> None:
-        """One file more: in one step, whatever else is there."""
+        """Add a file in one step, independent of the other files."""
         self.publisher.mark(target)
         if member.checksum.exists():
             member.checksum.rename(target / member.checksum.name)
@@ -96,7 +86,7 @@ class SharedFolders:
         self.publisher.publish(out, target)
 
     def _forget(self, folder: Path, number: int, batch_id: int) -> None:
-        """A folder without what is later, and without this micro-batch where its place is another: it is written anew there."""
+        """Remove later micro-batches from a folder, and this one if it will be written to another folder."""
         there = members(folder, number)
         own = folder == self.folder_of(batch_id)
         others = [member for member in there if member.last < batch_id or (own and member.first == member.last == batch_id)]
@@ -107,7 +97,7 @@ class SharedFolders:
         added = self.publisher.aside()
         added.mkdir()
         for member in there:
-            # What several micro-batches share ends before this one, which is written anew.
+            # A shared file is cut before this micro-batch, which is written again.
             if member.first < batch_id <= member.last:
                 self._shorten(member, batch_id, added)
         self._replace(folder, others, added)

@@ -1,4 +1,4 @@
-"""Outputs as rows appended to a table."""
+"""Append the rows of outputs to a table."""
 
 from __future__ import annotations
 
@@ -20,15 +20,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CatalogTableSink(Sink):
-    """Writes into a table of the catalog, made where it does not exist: what the sinks of tables share.
-
-    Attributes:
-        name: ``table``, ``schema.table`` or ``catalog.schema.table``.
-        run: whose rows come.
-    """
+    """Base class of table sinks: writes into ``name``, a table of the catalog, which is created if it does not exist."""
 
     appends: ClassVar[bool] = True
-    """Whether rows that come twice are there twice."""
+    """True if rows that are written twice appear twice."""
 
     name: str
     run: Run = field(default_factory=Run, repr=False, compare=False, kw_only=True)
@@ -39,14 +34,13 @@ class CatalogTableSink(Sink):
 
     @property
     def quoted_name(self) -> str:
-        """The name as Spark takes it literally."""
         return quoted_name(self.name)
 
     def place(self, spark: SparkSession) -> str:
         return table_place(spark, self.name)
 
     def to_be(self, spark: SparkSession) -> TableFormat:
-        """What the table is, or would be if it were made now."""
+        """Return the format of the table, or the format that it would get now."""
         return format_to_be(spark, self.name, None)
 
     def open(self, spark: SparkSession, run: Run) -> Sink:
@@ -65,7 +59,6 @@ class CatalogTableSink(Sink):
         return replace(self, run=run)
 
     def _check_nothing_beyond(self, last: int | None, run: Run) -> None:
-        """Refuses to append what the table may have."""
         if last is not None and last >= run.first:
             raise SinkError(
                 f"the table {self.name} has micro-batch {last} of a query that this one succeeds, and the savepoint was taken "
@@ -75,21 +68,15 @@ class CatalogTableSink(Sink):
             )
 
     def table(self, df: DataFrame, kind: str | None, options: Mapping[str, str]) -> TableFormat:
-        """What the table is, into which these rows go: made empty where there is none, and asked once a run.
+        """Return the format of the table for these rows, once a run. Creates an empty table if it does not exist.
 
-        Nobody changes what a table is under a query; dropped meanwhile, it is made anew by Spark, or Spark says that it is gone.
-
-        Args:
-            df: rows as they come.
-            kind: the format of a table that does not exist yet; None: the catalog's default.
-            options: of Spark's writer.
-
-        Raises:
-            SinkError: it is a view, or has no column for one of the rows'.
+        The format does not change during a query. If the table is dropped meanwhile, Spark creates it again or reports it
+        missing. A new table gets the format ``kind``, or the catalog's default. Raises SinkError for a view, or if a column is
+        missing.
         """
         if not self._known:
             spark = df.sparkSession
-            # Empty, so that it can be asked what it is before the first rows come.
+            # Empty, so that its format is known before the first rows come.
             self._make(df, kind, options)
             found = format_to_be(spark, self.name, kind)
             if not found.takes_new_columns(spark, options):
@@ -98,7 +85,7 @@ class CatalogTableSink(Sink):
         return self._known[0]
 
     def commit(self, batch_id: int | None) -> Commit:
-        """What the commit of a micro-batch carries, where the table's format takes it."""
+        """Return the marks for the commit of a micro-batch, if the table's format supports them."""
         return Commit(self.run.writer, batch_id, self.run)
 
     def _make(self, df: DataFrame, kind: str | None, options: Mapping[str, str]) -> None:
@@ -128,26 +115,28 @@ class CatalogTableSink(Sink):
 
 @dataclass(frozen=True)
 class TableSink(CatalogTableSink):
-    """Appends to a table, which the first micro-batch makes where it does not exist.
+    """Append to a table, which the first micro-batch creates if it does not exist.
 
-    Into a **Delta** table, exactly once: the transaction carries the query's identity and the batch's id (``txnAppId``,
-    ``txnVersion``), and Delta passes over one that it has seen. That holds for whatever *is* a Delta table, with or without
-    ``format="delta"``, also after it was renamed. It compares ids, not rows: with a checkpoint that was restored from a copy
-    older than the table, micro-batches that the table has are passed over also where they would bring other rows now. A table
-    that forgets ids (``delta.setTransactionRetentionDuration``) takes what comes again after that time for new.
+    **Delta**: exactly once. The transaction carries the query's identity and the batch's id (``txnAppId``, ``txnVersion``), and
+    Delta skips a transaction that it has seen. This holds for every Delta table, with or without ``format="delta"``, also after
+    it was renamed. Delta compares ids, not rows. If a checkpoint is restored from a copy older than the table, the table's
+    micro-batches are skipped even if their rows differ now. A table that forgets ids (``delta.setTransactionRetentionDuration``)
+    appends a repetition after that time again.
 
-    Into an **Iceberg** table, exactly once: snapshots carry the query's identity and the batch's id, and one that the table's
-    current state descends from is not written again (docs/how-to/iceberg.md says what it takes). In a catalog of Iceberg's
-    every table is one, with or without ``format="iceberg"``.
+    **Iceberg**: exactly once. Snapshots carry the query's identity and the batch's id. A micro-batch is not written again if the
+    table's current state descends from its snapshot (requirements: docs/how-to/iceberg.md). In an Iceberg catalog this holds for
+    every table, with or without ``format="iceberg"``.
 
-    Tables of **other formats** append, and a micro-batch that is run again appends again: at least once, which the query warns of
-    when it starts. For exactly once there, use :class:`FileSink`, :class:`MergeSink`, or a
-    :class:`ForeachBatchSink` that overwrites.
+    **Other formats**: at least once, since a micro-batch that is run again appends again. The query warns when it starts. For
+    exactly once use :class:`FileSink`, :class:`MergeSink`, or a :class:`ForeachBatchSink` that overwrites.
 
     Args:
-        name: ``table``, ``schema.table`` or ``catalog.schema.table``; or a Delta table by its path, ``delta.`/data/clicks```.
-        format: of a table that does not exist yet, e.g. ``delta``, ``iceberg``, ``parquet``; None: the catalog's default.
-        options: of Spark's writer, also when the table is made.
+        name: ``table``, ``schema.table`` or ``catalog.schema.table``; or the path of a Delta table, ``delta.`/data/clicks```.
+        format: of a table that does not exist yet, e.g. ``delta``, ``iceberg``, ``parquet``; the catalog's default if None.
+        options: options of Spark's writer, used also when the table is created.
+
+    Raises:
+        SinkError: the name is invalid.
     """
 
     format: str | None = None

@@ -1,14 +1,13 @@
-"""Folders that a run has taken away from readers, kept until its first micro-batch is committed. Without Spark.
+"""Folders that a run hides from readers until its first micro-batch is committed. Without Spark.
 
-A run that begins with micro-batch N withdraws later ones, since they come again. That may be wrong until N is committed: the
-checkpoint may be damaged, or be the wrong one, and then the run fails. So withdrawn folders are kept out of sight:
+A run that begins with micro-batch N withdraws later ones, since they come again. This may be wrong until N is committed: the run
+fails if the checkpoint is damaged or the wrong one. So the withdrawn folders are kept:
 
-- The run delivers a second micro-batch, so N is committed: the folders are deleted.
-- A later run begins with N or before it: the folders are kept.
-- A later run begins with N + 1: either the first run committed N, or the checkpoint is another one. The folders are kept, as if
-  the later run had withdrawn them.
-- A later run begins beyond N + 1: the checkpoint has micro-batches that the first run did not know. The folders are published
-  again.
+- The run delivers a second micro-batch, so N is committed. The folders are deleted.
+- A later run begins with N or before it. The folders are kept.
+- A later run begins with N + 1: the first run committed N, or the checkpoint is another one. The folders are kept, as if the
+  later run had withdrawn them.
+- A later run begins after N + 1: its checkpoint has micro-batches unknown to the first run. The folders are published again.
 """
 
 from __future__ import annotations
@@ -28,14 +27,7 @@ _TAKEN = (errno.ENOTEMPTY, errno.EEXIST)
 
 @dataclass(frozen=True)
 class Withdrawn:
-    """The withdrawn folders of a sink.
-
-    Attributes:
-        root: the sink's folder.
-        column: the name of the folders of micro-batches before ``=N``.
-        publisher: publishes for this run.
-        shares: whether several micro-batches share a folder.
-    """
+    """The withdrawn folders below ``root``, named ``COLUMN=N``; ``shares`` if several micro-batches share a folder."""
 
     root: Path
     column: str
@@ -43,24 +35,18 @@ class Withdrawn:
     shares: bool = False
 
     def withdraw(self, target: Path, batch_id: int) -> None:
-        """Take away what is published at ``target``, in one step, for a run that begins with ``batch_id``."""
+        """Withdraw the folder published at ``target``, in one step, for a run that begins with ``batch_id``."""
         self.publisher.withdraw(target, self._place(target, batch_id))
 
     def keep(self, make_copy: Callable[[Path], None], target: Path, batch_id: int) -> None:
-        """Keep a copy of a folder that is to lose later micro-batches; the first copy has the most, and stays.
-
-        Args:
-            make_copy: makes the copy as a folder that is not there yet.
-            target: the folder.
-            batch_id: with which micro-batch the run begins.
-        """
+        """Keep a copy of a folder that will lose later micro-batches. The first copy has the most and stays."""
         copy = self.publisher.aside()
         make_copy(copy)
         self._move(copy, target, batch_id)
 
     def settle(self, batch_id: int) -> None:
         """Publish, keep or delete the folders that earlier runs have withdrawn, for a run that begins with ``batch_id``."""
-        # If there are two copies of a folder, that with the larger number was made first. It has the most, so it comes last.
+        # If a folder has two copies, the one with the larger number was made first. It has the most, so it comes last.
         for path in sorted(self._all(), key=lambda path: path.name):
             first, name = path.name.split("-", 1)
             if batch_id <= int(first):
@@ -73,7 +59,7 @@ class Withdrawn:
             self.publisher.folders.delete(path)
 
     def _was_not_done_again(self, target: Path, first: int) -> bool:
-        """Whether a run ended before it wrote its first micro-batch again."""
+        """Return whether a run ended before it wrote its first micro-batch again."""
         is_first = not self.shares and target.name == f"{self.column}={first}"
         return is_first and target not in self.publisher.folders.children(self.root)
 

@@ -1,1 +1,1 @@
-"""What a table of the catalog is (Delta, Iceberg, another), and what follows for a micro-batch that is written again."""
+"""The format of a catalog's table (Delta, Iceberg, another), and its effect on a micro-batch that is written again."""

@@ -1,4 +1,4 @@
-"""What the sinks of tables ask of a table's format. A format that knows nothing of micro-batches is this one."""
+"""The interface of table formats to table sinks. The base class ignores the numbers of micro-batches."""
 
 from __future__ import annotations
 
@@ -16,13 +16,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Commit:
-    """What one commit to a table brings.
+    """The marks of one commit to a table; ``batch_id`` is None for a batch query, which commits once.
 
-    Attributes:
-        writer: who writes: the query's identity and the output, as one text. Not the table: it keeps the text itself, whatever
-            it is called by now.
-        batch_id: the micro-batch; None: a batch query, which commits once.
-        run: of the query; a format that looks before it commits asks it whether it may.
+    ``writer`` is the query's identity and the output. The table's name is not part of it, since the table stores the text and may
+    be renamed. A format that reads the table before it commits checks ``run``.
     """
 
     writer: str
@@ -32,40 +29,32 @@ class Commit:
 
 @dataclass(frozen=True)
 class TableFormat:
-    """The format of a table, by the name that Spark's catalog has for it.
-
-    Attributes:
-        name: in lower case, e.g. ``delta``; ``""``: the catalog does not say.
-    """
+    """The format of a table, by its lower-case name in Spark's catalog, e.g. ``delta``, or ``""`` if it is unknown."""
 
     name: str
 
     def check_known(self, spark: SparkSession, table: str) -> None:
-        """Refuses a session that cannot make such a table.
-
-        Raises:
-            SinkError: says what it lacks.
-        """
+        """Raise SinkError if the session cannot create such a table."""
 
     def append(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> None:
-        """Appends the rows of one micro-batch, unless the table says that it has them."""
+        """Append the rows of one micro-batch, unless the table records that it has them."""
         writer = df.write.mode("append").options(**dict(options))
         (writer.format(self.name) if self.name else writer).saveAsTable(quoted_name(table))
 
     def merge(self, spark: SparkSession, table: str, statement: str, commit: Commit) -> None:
-        """Runs a MERGE INTO that brings one micro-batch, unless the table says that it has it."""
+        """Run the MERGE INTO of one micro-batch, unless the table records that it has it."""
         spark.sql(statement)
 
     def last_of(self, spark: SparkSession, table: str, run: Run) -> int | None:
-        """The last micro-batch that queries which this one succeeds have in a table; None: none, or it cannot be told."""
+        """Return the last micro-batch in the table from this query's predecessors, or None if there is none or it is unknown."""
         return None
 
     def takes_new_columns(self, spark: SparkSession, options: Mapping[str, str]) -> bool:
-        """Whether rows may have columns that the table has not, which gets them."""
+        """Return whether the table gets new columns of the rows."""
         return any(name.lower().replace("-", "") == "mergeschema" and is_true(value) for name, value in options.items())
 
     def append_guarantee(self) -> str:
-        """How often a row arrives by :meth:`append` where a micro-batch is run again, with the reason."""
+        """Return how often :meth:`append` writes a row if a micro-batch is run again, with the reason."""
         kind = f"a {self.name} table" if self.name else "a table whose format the catalog does not tell"
         return (
             f"{AT_LEAST_ONCE}: {kind} is appended to again by a micro-batch that is run again. For exactly once take a table of "
@@ -73,18 +62,14 @@ class TableFormat:
         )
 
     def merge_guarantee(self) -> str:
-        """The same of :meth:`merge`: rows are merged by key and window, which changes nothing the second time."""
+        """Return the guarantee of :meth:`merge`: a repetition changes no rows."""
         return EXACTLY_ONCE
 
 
 def check_there(spark: SparkSession, name: str, page: str) -> None:
-    """Refuses a session that has no data source of that name: Spark would say so in the first micro-batch.
-
-    Raises:
-        SinkError: names the page that has the session's settings.
-    """
+    """Raise SinkError if the session lacks a data source; Spark itself would fail in the first micro-batch."""
     try:
-        # Whoever is there wants a path: nothing is read.
+        # An existing source requires a path, so nothing is read.
         _ = spark.read.format(name).load().columns
     except Exception as error:
         if "DATA_SOURCE_NOT_FOUND" in str(error):
@@ -95,5 +80,5 @@ def check_there(spark: SparkSession, name: str, page: str) -> None:
 
 
 def is_true(value: object) -> bool:
-    """Whether a setting or an option is on."""
+    """Return whether a setting or an option is on."""
     return str(value).lower() == "true"

@@ -1,4 +1,4 @@
-"""Delta Lake: a transaction carries who writes and which micro-batch, and Delta passes over one that it has seen."""
+"""Delta Lake: a transaction carries the writer and the micro-batch, and Delta skips a transaction that it has seen."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 _DML = "spark.databricks.delta.write"
 _AUTO_MERGE = "spark.databricks.delta.schema.autoMerge.enabled"
 _HALF_THERE = ("provider 'delta' does not support external metadata", "DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG")
-"""What is said where the session has Delta's package and not its settings."""
+"""The errors of a session with Delta's package but without its settings."""
 
 
 @dataclass(frozen=True)
 class DeltaFormat(TableFormat):
     """A Delta table.
 
-    Delta compares: a transaction whose number is not larger than the last one of the same writer is passed over. The last one is
-    kept in the table itself, for ever unless the table has a ``delta.setTransactionRetentionDuration``.
+    Delta skips a transaction whose number is not larger than the last one of the same writer. The table stores the last number,
+    forever unless it has a ``delta.setTransactionRetentionDuration``.
     """
 
     name: str = "delta"
@@ -59,11 +59,7 @@ class DeltaFormat(TableFormat):
 
 @contextmanager
 def with_deltas_settings(table: str) -> Iterator[None]:
-    """For what makes a table, which a session with Delta's package alone cannot.
-
-    Raises:
-        SinkError: has the settings that it lacks.
-    """
+    """Raise SinkError with the missing settings if a table cannot be created because the session has Delta's package alone."""
     try:
         yield
     except Exception as error:
@@ -77,11 +73,11 @@ def with_deltas_settings(table: str) -> Iterator[None]:
 
 
 def transaction(spark: SparkSession, commit: Commit) -> dict[str, str]:
-    """The settings by which a statement carries the commit: Delta reads them where a statement has no options.
+    """Return the settings that mark a statement with the commit; statements do not support options.
 
-    Spark gives every streaming query a session of its own, in which micro-batches and the sinks of each follow one another: no
-    other statement sees them. Not so through Spark Connect, where all queries of a client may share one: there a MERGE is right
-    by what it does, alone.
+    Each streaming query has its own session in Spark, and its micro-batches and sinks run in sequence, so other statements do not
+    see the settings. With Spark Connect all queries of a client may share a session. Then the result is empty, and the MERGE
+    relies on its idempotence alone.
     """
     if commit.batch_id is None or is_connect(spark):
         return {}

@@ -1,7 +1,4 @@
-"""What a Delta table remembers of those who wrote to it: the last transaction of each, in its log.
-
-Delta itself passes over a transaction that it has seen, and has no statement that shows them.
-"""
+"""Read the last transaction of each writer from the log of a Delta table, since no statement of Delta shows them."""
 
 from __future__ import annotations
 
@@ -22,13 +19,7 @@ _TXN = "txn struct<appId: string, version: bigint>"
 
 
 def transactions(spark: SparkSession, table: str, lineage: str) -> dict[str, int]:
-    """The number of the last transaction of each writer of a lineage.
-
-    Args:
-        spark: the session.
-        table: a name, or a path as Delta has it in SQL.
-        lineage: query and output (``Run.lineage``).
-    """
+    """Return the number of the last transaction of each writer of a lineage (``Run.lineage``); ``table`` may be a path in SQL."""
     place = spark.sql(f"DESCRIBE DETAIL {quoted_name(table)}").select("location").collect()[0].location
     log = f"{escaped(str(place))}/_delta_log"
     names = [path.rsplit("/", 1)[-1] for path in list_files(spark, f"{log}/*.{{json,parquet}}")]

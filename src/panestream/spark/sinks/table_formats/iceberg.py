@@ -1,9 +1,8 @@
-"""Apache Iceberg: a snapshot carries who wrote and which micro-batch, and is committed only onto what the writer has looked at.
+"""Apache Iceberg: a snapshot carries the writer and the micro-batch, and must follow the snapshot that the writer has read.
 
-Iceberg knows no transaction of an application, as Delta does. So the sink looks itself: the snapshots behind the table's
-current one say whether a micro-batch is there. What another copy of the query commits between that look and the commit is noticed
-by Iceberg: rows are added as an overwrite of nothing (an append in the table's history), which is checked against all data files
-that came since the snapshot looked at.
+Unlike Delta, Iceberg does not support an application's transactions. So the sink reads the ancestors of the current snapshot to
+find a micro-batch. Iceberg itself notices a commit of another copy after that: rows are added as an overwrite of nothing (an
+append in the table's history), which is checked against all data files added since the snapshot.
 """
 
 from __future__ import annotations
@@ -27,11 +26,11 @@ _PAGE = "docs/how-to/iceberg.md"
 _PROPERTY = "snapshot-property."
 _MERGE_SCHEMA = "spark.sql.iceberg.merge-schema"
 _ATTEMPTS = 3
-"""How often a commit that others came before is tried again in a way that notices them."""
+"""How often a commit that lost a race is tried again in the way that notices others."""
 
 _CAME_BEFORE = ("Found conflicting files", "Cannot determine history between", "CommitFailedException")
 _CLOCKS_APART = 60_000
-"""Milliseconds that the clocks of two writers may differ; Iceberg itself allows as much."""
+"""The allowed difference of two writers' clocks in milliseconds; Iceberg itself allows as much."""
 
 
 @dataclass(frozen=True)
@@ -40,13 +39,13 @@ class IcebergFormat(TableFormat):
 
     name: str = "iceberg"
     _last: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
-    """The last micro-batch that is known to be in the table, by writer: within a run nobody else brings ours."""
+    """The last micro-batch known to be in the table, by writer. Within a run only this run adds to it."""
 
     def check_known(self, spark: SparkSession, table: str) -> None:
         check_there(spark, self.name, _PAGE)
         catalog = catalog_of(spark, table)
         if path_of(table) is None and spark.conf.get(f"spark.sql.catalog.{catalog}", None) is None:
-            # Spark's own; Iceberg would say in the first micro-batch that a path is not set.
+            # Spark's own catalog. Iceberg would fail in the first micro-batch because a path is not set.
             raise SinkError(
                 f"the table {table} cannot be made: its catalog, {catalog}, is Spark's own, which has no Iceberg tables. Name "
                 f"one in a catalog of Iceberg's, or set spark.sql.catalog.{catalog} to Iceberg's SparkSessionCatalog ({_PAGE})"
@@ -71,13 +70,14 @@ class IcebergFormat(TableFormat):
     def _append_once(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit, batch_id: int) -> None:
         spark = df.sparkSession
         if commit.writer not in self._last and df.isEmpty():
-            # The first micro-batch of a run comes without rows, too; a snapshot without any would tell nothing.
+            # The first micro-batch of a run may have zero rows; a snapshot without rows would not help.
             return
         for attempt in range(_ATTEMPTS):
             target = self._looked(spark, table, commit, again=attempt > 0)
             if target is None:
                 return
-            # After the look: what another copy committed before it is seen, and that copy after it.
+            # After reading the table. An earlier commit of another copy is visible in it; this check fences that copy's later
+            # one.
             commit.run.check(spark)
             if _onto(_marked(df, table, options, commit), target.head):
                 self._last[commit.writer] = batch_id
@@ -89,7 +89,7 @@ class IcebergFormat(TableFormat):
             self._last[commit.writer] = batch_id
 
     def _looked(self, spark: SparkSession, table: str, commit: Commit, *, again: bool) -> Target | None:
-        """What the micro-batch can be added to; None: it is there."""
+        """Return the table state to add the micro-batch to, or None if the table has the micro-batch."""
         if again or commit.writer not in self._last:
             refresh(spark, table)
         target = target_of(spark, table)
@@ -104,13 +104,12 @@ class IcebergFormat(TableFormat):
 
 
 def _marked(df: DataFrame, table: str, options: Mapping[str, str], commit: Commit) -> DataFrameWriterV2:
-    """The writer of a micro-batch, whose snapshot says so."""
     marks = {_PROPERTY + WRITER: commit.writer, _PROPERTY + BATCH: str(commit.batch_id)}
     return df.writeTo(quoted_name(table)).options(**{**dict(options), **marks})
 
 
 def _onto(writer: DataFrameWriterV2, head: int | None) -> bool:
-    """Adds the rows, if none were added by others since ``head``; False: some were, and nothing was committed."""
+    """Add the rows if others added none since ``head``. Otherwise commit nothing and return False."""
     from pyspark.sql import functions as F
 
     writer = writer.option("isolation-level", "serializable")
@@ -126,11 +125,7 @@ def _onto(writer: DataFrameWriterV2, head: int | None) -> bool:
 
 
 def _last_there(spark: SparkSession, target: Target, commit: Commit) -> int:
-    """The last micro-batch of the writer in a table; -1: none.
-
-    Raises:
-        SinkError: the table has forgotten too much to tell.
-    """
+    """Return the last micro-batch of the writer in a table, or -1. Raises SinkError if too many snapshots were expired."""
     history = target.history(spark, commit.writer)
     said = target.properties.get(_said(commit))
     if said is not None and said.lstrip("-").isdigit():
@@ -143,13 +138,13 @@ def _last_there(spark: SparkSession, target: Target, commit: Commit) -> int:
 
 
 def _reaches_back(spark: SparkSession, oldest: int | None, commit: Commit) -> bool:
-    """Whether what was expired is older than the plan of the micro-batch, which Spark keeps: then its commit was not among it."""
+    """Return whether all expired snapshots are older than the micro-batch's plan, which Spark keeps: its commit is not lost."""
     planned = None if commit.batch_id is None else commit.run.planned_at(spark, commit.batch_id)
     return planned is not None and oldest is not None and oldest + _CLOCKS_APART < planned
 
 
 def _said(commit: Commit) -> str:
-    """The property of the table by which its owner says what the snapshots do not."""
+    """Return the table property in which the owner can record the last micro-batch if the snapshots are expired."""
     return f"panestream-last/{commit.writer}"
 
 

@@ -1,4 +1,4 @@
-"""What an Iceberg table remembers of a writer: the micro-batches that the snapshots behind its current state carry."""
+"""Read the micro-batches of a writer from the ancestors of an Iceberg table's current snapshot."""
 
 from __future__ import annotations
 
@@ -22,13 +22,9 @@ _WAP_ENABLED, _WAP_BRANCH, WAP_ID = "write.wap.enabled", "spark.wap.branch", "sp
 
 @dataclass(frozen=True)
 class Snapshot:
-    """One snapshot of a table.
+    """One snapshot of a table; ``committed`` is in milliseconds since 1970 by the writer's clock.
 
-    Attributes:
-        name: its id.
-        parent: what it was made from; None: nothing.
-        committed: when, in milliseconds since 1970, by its writer's clock.
-        batch: the micro-batch that the writer in question brought with it; None: it is of somebody else.
+    ``batch`` is the micro-batch of the writer in question, or None if another writer committed it.
     """
 
     name: int
@@ -39,12 +35,9 @@ class Snapshot:
 
 @dataclass(frozen=True)
 class History:
-    """What the snapshots from a table's current one backwards tell of a writer. Those that were rolled back are not among them.
+    """The writer's newest micro-batch, if any, among the ancestors of a table's current snapshot, without rolled-back snapshots.
 
-    Attributes:
-        last: the newest micro-batch of the writer; None: none is to be found.
-        whole: whether all are there, up to the first of the table.
-        oldest: when the oldest of those that are there was committed, milliseconds since 1970.
+    ``whole`` is whether all snapshots exist, back to the first. ``oldest`` is the oldest one's commit, milliseconds since 1970.
     """
 
     last: int | None
@@ -53,7 +46,7 @@ class History:
 
 
 def walk(head: int | None, snapshots: Iterable[Snapshot]) -> History:
-    """Goes from ``head`` to the parents, as far as they are there or until one is the writer's.
+    """Follow the parents of ``head`` until one is the writer's or is missing.
 
     >>> walk(2, [Snapshot(1, None, 1000, 7), Snapshot(2, 1, 2000, None), Snapshot(3, 1, 3000, 8)])
     History(last=7, whole=True, oldest=None)
@@ -73,14 +66,7 @@ def walk(head: int | None, snapshots: Iterable[Snapshot]) -> History:
 
 @dataclass(frozen=True)
 class Target:
-    """The state of a table that a writer is about to build on.
-
-    Attributes:
-        table: its name for SQL, without a branch.
-        branch: which line of its snapshots is written to.
-        head: the current snapshot of that; None: there is none yet.
-        properties: of the table.
-    """
+    """The state of a table before a write: its SQL name without the branch, and the branch's current snapshot, ``head``."""
 
     table: str
     branch: str
@@ -89,21 +75,19 @@ class Target:
 
     @property
     def wap_enabled(self) -> bool:
-        """Whether sessions may divert what they write to the table."""
+        """True if sessions may divert writes to another branch."""
         return is_true(self.properties.get(_WAP_ENABLED))
 
     def history(self, spark: SparkSession, writer: str) -> History:
-        """What the table remembers of ``writer``."""
         from pyspark.sql import functions as F
 
         return self._history(spark, F.col("summary")[WRITER] == F.lit(writer))
 
     def history_of_others(self, spark: SparkSession, lineage: str, writer: str) -> History:
-        """What it remembers of the writers that ``writer`` succeeds."""
         from pyspark.sql import functions as F
 
         theirs = F.col("summary")[WRITER]
-        # As panestream.spark.succession.is_of has it.
+        # Same rule as in panestream.spark.succession.is_of.
         return self._history(spark, (F.regexp_replace(theirs, r"\+[^/]*/", "/") == F.lit(lineage)) & (theirs != F.lit(writer)))
 
     def _history(self, spark: SparkSession, theirs: Column) -> History:
@@ -117,7 +101,7 @@ class Target:
 
 
 def target_of(spark: SparkSession, name: str) -> Target:
-    """Where rows go that this session writes to ``name``, and what is there now."""
+    """Return the state of the table and branch to which this session writes ``name``."""
     from pyspark.sql import functions as F
 
     parts, branch = _without_branch(name)
@@ -131,17 +115,17 @@ def target_of(spark: SparkSession, name: str) -> Target:
     if branch == MAIN:
         return Target(table, branch, main, properties)
     found = spark.table(f"{table}.refs").where(F.col("name") == F.lit(branch)).collect()
-    # A branch that does not exist begins where the table is.
+    # A new branch begins at the table's current snapshot.
     return Target(table, branch, found[0].snapshot_id if found else main, properties)
 
 
 def refresh(spark: SparkSession, name: str) -> None:
-    """Forgets what the session's catalog keeps of a table: it may be older than what others committed."""
+    """Refresh the session's cached table, which may be older than commits of others."""
     spark.sql(f"REFRESH TABLE {_whole(spark, _without_branch(name)[0])}")
 
 
 def _without_branch(name: str) -> tuple[list[str], str | None]:
-    """The parts of a table's name, and the branch in it, as Iceberg writes it.
+    """Split a table's name into its parts and its branch, in Iceberg's notation.
 
     >>> _without_branch("shop.clicks.branch_audit")
     (['shop', 'clicks'], 'audit')
@@ -154,7 +138,7 @@ def _without_branch(name: str) -> tuple[list[str], str | None]:
 
 
 def _whole(spark: SparkSession, parts: list[str]) -> str:
-    """A table's name for SQL with all its parts: else the table would be taken for a schema in ``table.snapshots``."""
+    """Return a table's full SQL name. In a shorter ``table.snapshots`` the table would be read as a schema."""
     if len(parts) == 1:
         parts = [*filter(None, [spark.catalog.currentDatabase()]), *parts]
     if len(parts) == 2 and spark.conf.get(f"spark.sql.catalog.{parts[0]}", None) is None:

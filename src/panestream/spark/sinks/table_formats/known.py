@@ -1,4 +1,4 @@
-"""The formats that know more than to append, by name; and what a table is."""
+"""Find the format of a table, and the class for it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _DETAILS = "# Detailed Table Information"
 
 
 def format_named(name: str) -> TableFormat:
-    """The format that a catalog calls so: by its short name, a class of it, or with what lies in its files.
+    """Return the format for a catalog's name of it: a short name, a class, or one with the format of the files.
 
     >>> format_named("DELTA") == format_named("org.apache.spark.sql.delta.sources.DeltaDataSource") == DeltaFormat()
     True
@@ -34,16 +34,12 @@ def format_named(name: str) -> TableFormat:
 
 
 def format_of(spark: SparkSession, table: str) -> TableFormat | None:
-    """What a table is; None where it does not exist.
-
-    Raises:
-        SinkError: it is a view.
-    """
+    """Return the format of a table, or None if it does not exist; raises SinkError for a view."""
     if not table_exists(spark, table):
         return None
     name = quoted_name(table)
     rows = [(row.col_name, row.data_type) for row in spark.sql(f"DESCRIBE TABLE EXTENDED {name}").collect()]
-    # Before that line come the columns, of which one may be called Provider; of a temporary view there is no more.
+    # The columns precede that line, and one may be named Provider. A temporary view has only columns.
     start = next((at for at, (title, _) in enumerate(rows) if title == _DETAILS), len(rows))
     details = dict(rows[start + 1 :])
     if not details or "VIEW" in str(details.get("Type", "")).upper():
@@ -52,20 +48,20 @@ def format_of(spark: SparkSession, table: str) -> TableFormat | None:
 
 
 def _told_by_delta(spark: SparkSession, name: str) -> str:
-    """What Delta says that a table is, whose catalog does not say it; ``""``: nobody there who knows."""
+    """Return the format from Delta, whose catalog does not have it; ``""`` if Delta is missing."""
     try:
         return str(spark.sql(f"DESCRIBE DETAIL {name}").select("format").collect()[0][0])
-    except Exception:  # noqa: BLE001 (whoever else there is does not know the statement)
+    except Exception:  # noqa: BLE001 (without Delta the statement is unknown)
         return ""
 
 
 def format_to_be(spark: SparkSession, table: str, wanted: str | None) -> TableFormat:
-    """What a table is, or would be if it were made now as ``wanted``; None: as its name or the session's default says."""
+    """Return the format of a table, or the one it would get now: ``wanted``, or by its name or the session's default."""
     there = format_of(spark, table)
     if there is not None:
         return there
     by_path = path_of(table)
     if by_path is None and spark.conf.get(f"spark.sql.catalog.{catalog_of(spark, table)}", None) == _ICEBERG_CATALOG:
-        # Whatever is made there is Iceberg; "parquet" is then the format of its files.
+        # All tables there are Iceberg's; "parquet" is then the format of its files.
         return IcebergFormat()
     return format_named(by_path[0] if by_path else wanted or str(spark.conf.get(_DEFAULT_FORMAT, "parquet")))

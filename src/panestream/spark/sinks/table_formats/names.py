@@ -1,4 +1,4 @@
-"""How tables are called: in one to three parts, or by format and path."""
+"""Parse table names: one to three parts, or format and path."""
 
 from __future__ import annotations
 
@@ -17,16 +17,12 @@ if TYPE_CHECKING:
 _IN_PARTS = re.compile(r"[A-Za-z_][\w$-]*(\.[A-Za-z_][\w$-]*){0,2}")
 _BY_PATH = re.compile(r"([A-Za-z_]\w*)\.`([^`]+)`")
 _NO_CATALOG = "REQUIRES_SINGLE_PART_NAMESPACE"
-"""What the session's own catalog says of a name of three parts that it was given whole: the first of them is no catalog."""
+"""The error of the session's own catalog if the first of three parts is not a catalog."""
 _NOT_THERE = ("DELTA_MISSING_DELTA_TABLE", "DELTA_PATH_DOES_NOT_EXIST", "PATH_NOT_FOUND")
 
 
 def check_table_name(name: str) -> None:
-    """Refuses what is no table's name.
-
-    Raises:
-        SinkError: says what is one.
-    """
+    """Raise SinkError if the text is not a table's name."""
     if not isinstance(name, str) or not (_IN_PARTS.fullmatch(name) or _BY_PATH.fullmatch(name)):
         raise SinkError(
             f"{name!r} is no table name: write table, schema.table or catalog.schema.table; or a Delta table's path, delta.`PATH`"
@@ -34,7 +30,7 @@ def check_table_name(name: str) -> None:
 
 
 def quoted_name(name: str) -> str:
-    """A checked table name as Spark takes it literally.
+    """Quote a checked table name, so that Spark takes it literally.
 
     >>> print(quoted_name("shop.click-counts"), quoted_name("delta.`/data/clicks`"))
     `shop`.`click-counts` `delta`.`/data/clicks`
@@ -43,7 +39,7 @@ def quoted_name(name: str) -> str:
 
 
 def path_of(name: str) -> tuple[str, str] | None:
-    """Format and path of a table that is called by them; None: it has a name.
+    """Return format and path of a table that has them as its name, otherwise None.
 
     >>> path_of("delta.`/data/clicks`"), path_of("shop.clicks")
     (('delta', '/data/clicks'), None)
@@ -53,11 +49,7 @@ def path_of(name: str) -> tuple[str, str] | None:
 
 
 def table_exists(spark: SparkSession, name: str) -> bool:
-    """Whether there is such a table, or view.
-
-    Raises:
-        SinkError: its name begins with a catalog that the session does not have.
-    """
+    """Return whether a table or view exists; raises SinkError if the session lacks the catalog in its name."""
     try:
         return bool(spark.catalog.tableExists(quoted_name(name)))
     except AnalysisException as error:
@@ -68,14 +60,14 @@ def table_exists(spark: SparkSession, name: str) -> bool:
                 f".config('spark.sql.catalog.{catalog}', CLASS) and what that needs (docs/how-to/iceberg.md "
                 "has an example), or write schema.table"
             ) from error
-        # Of a name the answer is no; of a path, that nothing is there.
+        # For a name Spark returns False; for a missing path it raises an error.
         if path_of(name) and any(what in str(error) for what in _NOT_THERE):
             return False
         raise
 
 
 def table_place(spark: SparkSession, name: str) -> str:
-    """One text for all spellings of a table's name."""
+    """Return the same text for all spellings of a table's name."""
     by_path = path_of(name)
     if by_path is not None:
         return file_place(by_path[1])
@@ -88,7 +80,7 @@ def table_place(spark: SparkSession, name: str) -> str:
 
 
 def catalog_of(spark: SparkSession, table: str) -> str:
-    """The catalog that a table's name leads to: its first part, if that is one."""
+    """Return the catalog of a table's name: its first part if that is a catalog, otherwise the current one."""
     first, _, rest = table.partition(".")
     there = rest and spark.conf.get(f"spark.sql.catalog.{first}", None) is not None
     return first if there else spark.catalog.currentCatalog()
