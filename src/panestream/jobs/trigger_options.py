@@ -106,7 +106,8 @@ class Firing:
         early: additional firings of "after_watermark" before the end, by ``{ count = 100 }`` rows, ``{ delay = "30 seconds" }``
             of the clock after the first row, ``{ every = "5 minutes" }`` of event time, or several of them, as in
             ``{ any = [...] }``, ``all`` or ``each``.
-        late: additional firings of "after_watermark" after the end, within the allowed lateness. Without it late rows are dropped.
+        late: additional firings of "after_watermark" after the end, within the allowed lateness. Without it, late rows are
+            dropped.
         timeout: also fires after this time without a firing, by the clock.
         purge: whether a firing empties the window.
     """

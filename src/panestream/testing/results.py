@@ -1,4 +1,4 @@
-"""What comes out of a harness. Its times are integers; a ``repr`` shows them as times if they are microseconds."""
+"""The output of a harness. Times are integers; a ``repr`` shows them as times if they are microseconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WORDS = Words(in_microseconds=True)
 
 
 class WindowResult(NamedTuple):
-    """One result: of which key and window, and the timestamp that it carries (the window's last instant)."""
+    """A result with its key, its window, and its timestamp (the last instant of the window)."""
 
     key: Any
     window: Window
@@ -20,7 +20,7 @@ class WindowResult(NamedTuple):
 
 
 class LateElement(NamedTuple):
-    """One late element."""
+    """A late element with its key and event time."""
 
     key: Any
     timestamp: int
@@ -28,7 +28,7 @@ class LateElement(NamedTuple):
 
 
 class _TimedResult(WindowResult):
-    """The same result, which shows its times."""
+    """A result whose ``repr`` shows its times."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ class _TimedResult(WindowResult):
 
 
 class _TimedLateElement(LateElement):
-    """The same element, which shows its time."""
+    """A late element whose ``repr`` shows its time."""
 
     __slots__ = ()
 
