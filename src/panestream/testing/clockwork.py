@@ -39,7 +39,7 @@ class Clockwork:
         return self._tracker.take_in(GroupInput(seen=seen, batch_time=clock, run=run, planned_in=run))
 
     def saved(self) -> Mapping[str, Any]:
-        """Return the state for a snapshot."""
+
         return self._tracker.to_json()
 
     def restore(self, saved: Mapping[str, Any] | None) -> None:

@@ -95,7 +95,7 @@ class ColumnTestHarness(Shown):
             self._late.append(late_element(key, time, value, in_microseconds=self._in_microseconds))
 
     def process_watermark(self, time: Instant) -> None:
-        """Advance the watermark, which emits the rows and windows up to ``time``; a lower watermark has no effect."""
+        """Advance the watermark, which emits the rows and windows up to ``time``; a lower watermark does not change anything."""
         came = max(self._instant(time, "the watermark"), self.current_watermark)
         if came == MIN_TIMESTAMP:
             return
@@ -114,7 +114,7 @@ class ColumnTestHarness(Shown):
         return taken
 
     def extract_late_elements(self) -> list[LateElement]:
-        """Return and clear the rows since the last call that were behind the watermark."""
+        """Return and clear the rows since the last call that arrived after the watermark had passed them."""
         taken, self._late = self._late, []
         return taken
 
@@ -172,7 +172,7 @@ class ColumnTestHarness(Shown):
         self._write_down(key, window, row)
 
     def _write_down(self, key: Any, window: TimeWindow, result: dict[str, Any]) -> None:
-        """Record the window, with the rows whose times are in it."""
+
         number = len(self._windows)
         inside = [
             one for one in self._elements
@@ -216,7 +216,7 @@ def _plan_of(assigner: WindowAssigner, aggregates: list[Aggregate], columns: pa.
 
 
 def _with_integers(schema: pa.Schema) -> pa.Schema:
-    """Return the schema with integer window bounds, in the unit of the windows."""
+
     return pa.schema([field.with_type(pa.int64()) if field.name in ("window_start", "window_end") else field for field in schema])
 
 

@@ -18,7 +18,7 @@ from panestream.windowing.assigners.look_back import look_backs_of
 
 
 def runs_on_columns_only(assigner: WindowAssigner) -> bool:
-    """Return whether no operator runs these windows row by row."""
+    """Return whether these windows only have operators on columns."""
     return assigner.columns_only or look_backs_of(assigner) is not None
 
 

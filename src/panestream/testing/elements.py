@@ -12,7 +12,7 @@ from panestream.engine.kernels.python_values import RowType
 from panestream.errors import InvalidPlanError, did_you_mean
 
 Columns: TypeAlias = "pa.Schema | Mapping[str, pa.DataType | str]"
-"""Names and types of columns; a type may have its Arrow name: ``"int64"``, ``"double"``, ``"string"``."""
+"""Names and types of columns; a type may be an Arrow name such as ``"int64"``, ``"double"`` or ``"string"``."""
 
 
 def schema_of(columns: Columns) -> pa.Schema:
@@ -34,10 +34,9 @@ def schema_of(columns: Columns) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class RowMaker:
-    """Converts dicts, or values in the order of ``columns``, to rows.
+    """Converts dicts, or values in the order of ``columns``, to elements of the operator, whose order may differ.
 
-    An ``element_type`` has the operator's columns, whose order may differ. ``time`` is None, or names the last of them, which
-    has the event time.
+    ``time`` is None, or the name of the last column of an element, which has the event time.
     """
 
     columns: pa.Schema

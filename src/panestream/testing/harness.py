@@ -44,8 +44,8 @@ class Snapshot(NamedTuple):
 class WindowTestHarness(Shown):
     """Runs windows and a function on one key group, step by step. Flink: ``KeyedOneInputStreamOperatorTestHarness``.
 
-    The arguments are those of ``.window(...)`` of a stream, for one kind of windows. The harness runs the row operator, which
-    defines the results of all other operators.
+    It takes the arguments of a stream's ``.window(...)``, for one kind of windows. It runs the row operator, which defines the
+    results of all other operators.
 
     Times are given as integers, as durations since the epoch (``"90 seconds"``), or as ``datetime`` with a time zone. They are
     returned as integers in the unit of the windows: microseconds if windows, triggers and evictors were created from durations
@@ -101,7 +101,7 @@ class WindowTestHarness(Shown):
 
         Args:
             assigner: the windows, e.g. ``TumblingEventTimeWindows.of("1 minute")``, or an instance of your own class.
-            trigger: when windows fire; by default the assigner decides.
+            trigger: decides when windows fire, by default as in the assigner.
             evictor: removes elements when windows fire.
             allowed_lateness: how long after its end a window accepts elements, as a duration or an integer.
             reduce: a function of two elements that returns one.
@@ -113,11 +113,11 @@ class WindowTestHarness(Shown):
             columns: names of the columns of rows, and their types as ``pyarrow.DataType`` or Arrow names (``"int64"``,
                 ``"double"``, ``"string"``, ``"timestamp[us]"``). Elements are then dicts, or values in this order, and functions
                 see rows as on Spark. Without it an element may be any object.
-            side_output_late_data: keep late elements for :meth:`extract_late_elements`; otherwise they are only counted.
+            side_output_late_data: keep late elements for :meth:`extract_late_elements`, instead of only counting them.
             allow_pickled_state: as for a stream, allow objects of your own classes in the state.
             key_group: the number of the group, which only matters for ``WindowStagger.RANDOM``.
             traced: record the history of elements and windows for :meth:`trace`, which keeps all elements.
-            watermark_strategy: moves the watermark at each :meth:`end_micro_batch`; without it, use :meth:`process_watermark`.
+            watermark_strategy: moves the watermark at each :meth:`end_micro_batch`. Without it, use :meth:`process_watermark`.
 
         Raises:
             InvalidPlanError: not exactly one function, or arguments that do not fit each other.
@@ -173,7 +173,7 @@ class WindowTestHarness(Shown):
         """Add one element.
 
         Args:
-            value: the element; with ``columns`` a dict, or values in their order.
+            value: the element, which with ``columns`` is a dict, or values in their order.
             timestamp: its event time. It is optional for processing-time windows, which then use the clock.
             key: its key, or a tuple for several columns.
 
@@ -194,10 +194,7 @@ class WindowTestHarness(Shown):
         self._check_timers()
 
     def process_watermark(self, time: Instant) -> None:
-        """Advance the watermark to ``time``, which fires windows whose last instant is at most ``time``.
-
-        A watermark that does not advance has no effect.
-        """
+        """Advance the watermark, which fires windows whose last instant is at most ``time``; a lower one is ignored."""
         self._operator.advance_watermark(self._instant(time, "the watermark"))
         self._check_timers()
 
@@ -208,14 +205,12 @@ class WindowTestHarness(Shown):
     def end_micro_batch(self, time: Instant, *, run: str = "") -> None:
         """End a micro-batch that started at ``time`` on the clock: the watermark moves by the strategy, as on Spark.
 
-        The micro-batch has the elements since the previous one. Without elements, the source was silent.
+        The micro-batch has the elements since the previous one. Without elements, the source was silent. Raise
+        ``InvalidPlanError`` if the harness was created without ``watermark_strategy``.
 
         Args:
             time: the clock.
             run: the run of the query. A new value means that the query was down since the previous micro-batch.
-
-        Raises:
-            InvalidPlanError: the harness was created without ``watermark_strategy``.
 
         >>> import panestream as pst
         >>> strategy = pst.WatermarkStrategy.for_monotonous_timestamps().closing_after("30 seconds")
@@ -325,8 +320,7 @@ class WindowTestHarness(Shown):
     def trace(self) -> Trace:
         """Return the history of all elements and windows, with the cause of each firing.
 
-        Raises:
-            InvalidPlanError: the harness was created without ``traced=True``.
+        Raise ``InvalidPlanError`` if the harness was created without ``traced=True``.
         >>> import panestream as pst
         >>> harness = WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max, traced=True)
         >>> harness.process_element(2, "10 seconds")
@@ -352,8 +346,7 @@ class WindowTestHarness(Shown):
     ) -> Explanation:
         """Explain the fate of rows, or with ``window`` the results of windows; see :func:`panestream.tools.why`.
 
-        Raises:
-            InvalidPlanError: the harness was created without ``traced=True``, or rows and windows were both given.
+        Raise ``InvalidPlanError`` for a harness without ``traced=True``, or if rows and windows are both given.
         >>> import panestream as pst
         >>> harness = WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max, traced=True)
         >>> harness.process_watermark("61 seconds")
@@ -368,8 +361,7 @@ class WindowTestHarness(Shown):
     def snapshot(self) -> Snapshot:
         """Return all state as it would be stored; the harness stays usable.
 
-        Raises:
-            InvalidPlanError: the harness is traced, and the state does not contain the elements of windows for the trace.
+        A traced harness raises ``InvalidPlanError``, since the state does not contain the elements of windows for its trace.
         """
         if self._traced:
             raise InvalidPlanError("a traced harness has no snapshots: make one without traced=True")
@@ -380,11 +372,8 @@ class WindowTestHarness(Shown):
         """Restart from a snapshot, as after a crash; results that were not extracted are lost.
 
         The snapshot may come from a harness with another lateness, or with another function that keeps the same state. Spark
-        ties a checkpoint to the windows and the function's state, which a harness does not check.
-
-        Raises:
-            PanestreamError: the argument is not a snapshot.
-            InvalidPlanError: the harness is traced.
+        ties a checkpoint to the windows and the function's state, which a harness does not check. Raise ``PanestreamError`` if
+        the argument is not a snapshot, and ``InvalidPlanError`` if the harness is traced.
         """
         if self._traced:
             raise InvalidPlanError("a traced harness cannot be restored: make one without traced=True")

@@ -35,7 +35,7 @@ class MicroBatches:
     """
 
     def __init__(self, spark: SparkSession, folder: str | Path, schema: str) -> None:
-        # Imported here because the rest of panestream.testing does not need Spark.
+        # Imported late because other tools of panestream.testing do not need Spark.
         from panestream.spark.places import escaped
         from panestream.spark.types import schema_of
 

@@ -28,8 +28,6 @@ class LateElement(NamedTuple):
 
 
 class _TimedResult(WindowResult):
-    """A result whose ``repr`` shows its times."""
-
     __slots__ = ()
 
     def __repr__(self) -> str:
@@ -38,8 +36,6 @@ class _TimedResult(WindowResult):
 
 
 class _TimedLateElement(LateElement):
-    """A late element whose ``repr`` shows its time."""
-
     __slots__ = ()
 
     def __repr__(self) -> str:
@@ -47,12 +43,12 @@ class _TimedLateElement(LateElement):
 
 
 def window_result(key: Any, window: Window, value: Any, timestamp: int, *, in_microseconds: bool) -> WindowResult:
-    """Return a result that shows times if they are microseconds, else integers."""
+    """Return a result whose ``repr`` shows times if they are in microseconds."""
     return (_TimedResult if in_microseconds else WindowResult)(key, window, value, timestamp)
 
 
 def late_element(key: Any, timestamp: int, value: Any, *, in_microseconds: bool) -> LateElement:
-    """Return a late element that shows its time if it is microseconds, else an integer."""
+    """Return a late element whose ``repr`` shows its time if it is in microseconds."""
     return (_TimedLateElement if in_microseconds else LateElement)(key, timestamp, value)
 
 

@@ -41,7 +41,7 @@ def window_query(
     """Return the query for the arguments of a harness; raise ``InvalidPlanError`` if they do not fit together.
 
     ``functions`` has the functions by argument name, exactly one of which is not None. ``then`` gets the one result of a
-    reduce or an aggregate. Late elements are emitted if ``keeps_late``, else only counted.
+    reduce or an aggregate. Without ``keeps_late``, late elements are only counted.
     """
     given = {name: function for name, function in functions.items() if function is not None}
     if len(given) != 1:

@@ -59,21 +59,20 @@ def simulate(
     schedules: int = 20,
     seed: int = 0,
 ) -> Simulation:
-    """Runs your windows and function through crashes, repetitions, second copies and restored checkpoints, without Spark.
+    """Run your windows and function through crashes, repetitions, second copies and restored checkpoints, without Spark.
 
-    The arguments are those of :class:`~panestream.testing.WindowTestHarness`. Look-backs and predicate windows run as in
-    :class:`~panestream.testing.ColumnTestHarness`, where a predicate is a column of booleans. Each schedule has random rows in
-    random micro-batches. It runs undisturbed, and then once for each moment in which the process may be killed, a second copy
-    may start, or an older checkpoint may be restored. Each run must give the results of the undisturbed one, without lost or
-    duplicate rows. Counters must add up, and closed windows must not leave state. A batch of the same rows must agree if this is
-    promised.
+    Queries are as in :class:`~panestream.testing.WindowTestHarness`, look-backs and predicate windows as in
+    :class:`~panestream.testing.ColumnTestHarness` (a predicate is a column of booleans). Queries of two streams (joins,
+    co-groups) are not supported. Declared aggregates run on the operator that a query would use, functions on the row operator.
 
-    Declared aggregates run on the operator that a query would use, and functions on the row operator. Queries of two streams
-    (joins, co-groups) are not supported.
+    Each schedule has random rows in random micro-batches. It runs undisturbed, and then once for each moment in which the
+    process may be killed, a second copy may start, or an older checkpoint may be restored. Each run must give the results of the
+    undisturbed one, without lost or duplicate rows. Counters must add up, and closed windows must not leave state. A batch of
+    the same rows must agree if this is promised.
 
     Args:
         assigner: the windows.
-        trigger: when windows fire; by default the assigner decides.
+        trigger: decides when windows fire, by default as in the assigner.
         evictor: removes elements when windows fire.
         allowed_lateness: how long after its end a window accepts rows.
         reduce: a function of two elements that returns one.
@@ -81,12 +80,12 @@ def simulate(
         apply: a function of key, window and elements.
         process: a function of key, context and elements.
         then: a function of the one result of ``reduce`` or ``aggregate``.
-        columns: names and types of the columns of rows; without it, elements are the values that ``rows`` returns.
+        columns: names and types of the columns of rows. Without it, elements are the values that ``rows`` returns.
         side_output_late_data: whether late rows are emitted.
         allow_pickled_state: whether the state may contain objects of your own classes.
         rows: creates a row (a dict if there are columns) from a ``random.Random``, deterministically. By default rows have
             small values of the column types, or small integers without columns.
-        span: the approximate length of windows, so that rows fall into several; by default from the assigner, or a minute.
+        span: the approximate length of windows, by which rows fall into several, by default from the assigner or a minute.
         schedules: the number of schedules.
         seed: the same seed gives the same schedules.
 
@@ -94,8 +93,8 @@ def simulate(
         The extent of the simulation.
 
     Raises:
-        SimulationError: a run broke a promise; it is an ``AssertionError``, so that pytest shows it.
-        InvalidPlanError: there are no windows, arguments do not fit each other, or a column type is not supported.
+        SimulationError: a run broke a promise. As an ``AssertionError``, it is shown by pytest.
+        InvalidPlanError: the windows are missing, arguments do not fit each other, or a column type is not supported.
 
     >>> import panestream as pst
     >>> done = simulate(

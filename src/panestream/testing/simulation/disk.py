@@ -26,15 +26,10 @@ class ConflictError(Exception):
 class Checkpoint:
     """The checkpoint of a query, with Spark's and panestream's entries.
 
-    Attributes:
-        offsets: the planned micro-batches, with the run that planned each.
-        commits: the committed micro-batches.
-        states: the store of each key group and version, where a version is the number of the micro-batch that starts with it.
-        timers: the processing-time timer that Spark stores, by key group and version.
-        entries: the runs of the query, with the checkpoint of the query that succeeded it, if any.
-        found: the last planned micro-batch that each run found.
-        query: the identity of the query.
-        first: the number of micro-batch 0 in the sinks.
+    Spark stores ``offsets`` (the planning run of each micro-batch), ``commits``, and ``states`` and ``timers`` of each key group
+    and version. A version is the number of the micro-batch that starts with it. ``entries`` are the runs, with the checkpoint of
+    the succeeding query, if any. ``found`` is the last planned micro-batch that each run found. ``first`` is the number of
+    micro-batch 0 in the sinks.
     """
 
     offsets: dict[int, str] = field(default_factory=dict)
@@ -78,8 +73,6 @@ class Places:
         tree: the folders of each file sink by path, with their files.
         commits: the commits of each transactional table as (writer, micro-batch, rows).
         records: the records of each topic as (writer, micro-batch, id, row).
-        merged: the table into which results are merged.
-        merged_last: the last merged micro-batch of each writer.
     """
 
     tree: dict[str, dict[PurePosixPath, dict[str, tuple[OutputRow, ...]]]] = field(default_factory=dict)
@@ -100,17 +93,14 @@ class Places:
 
 @dataclass
 class Disk:
-    """All data that survives a crash.
-
-    ``before`` is called with the name of each step before it changes anything; it may raise, or let another process run.
-    """
+    """All data that survives a crash. ``before`` is called before each step; it may raise, or let another process run."""
 
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     places: Places = field(default_factory=Places)
     before: Callable[[str], None] = lambda _: None
 
     def copy(self) -> Disk:
-        """Return a copy without a listener."""
+
         return Disk(self.checkpoint.copy(), self.places.copy())
 
 
@@ -118,8 +108,7 @@ class Disk:
 class MemoryFolders:
     """The folders of a file sink in memory, as :class:`~panestream.spark.sinks.publication.Folders`.
 
-    Each folder only has its files; nested folders are found by their paths. ``exchanges`` allows to exchange two folders in
-    one step.
+    Nested folders are found by their paths. ``exchanges`` is True if two folders can be exchanged in one step.
     """
 
     disk: Disk

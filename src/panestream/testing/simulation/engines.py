@@ -24,7 +24,7 @@ from panestream.testing.simulation.disk import OutputRow, State, TaskState
 from panestream.testing.simulation.schedule import MicroBatch, Row
 
 PACKED_AGAIN = 4
-"""Of this many uses of a micro-batch's rows, one packs them again, which must give the same bytes."""
+"""One of this many uses of a micro-batch packs its rows again, which must give the same bytes."""
 
 
 @dataclass
@@ -45,7 +45,7 @@ class Engine(Protocol):
 
     @property
     def wakes_up(self) -> bool:
-        """Whether the clock wakes key groups up."""
+        """True if key groups have timers on the clock."""
 
     @property
     def tags(self) -> Sequence[str]:
@@ -74,7 +74,7 @@ class Columns:
 
     @classmethod
     def of(cls, plan: WindowPlan, rows: pa.Schema) -> Columns:
-        """Return the columns that a plan needs from these rows."""
+
         inputs = [f"value {text}" for text in plan.operator.inputs]
         names, places = ["time", *plan.keys, *inputs], dict[str, Any]()
         wanted = {
@@ -119,7 +119,7 @@ class Columns:
 
 @dataclass
 class PlanEngine(ABC):
-    """A plan of the engine that packs, exchanges, processes and unpacks rows as on Spark; ``rows`` is the :meth:`table` schema."""
+    """A plan of the engine that packs, exchanges, processes and unpacks rows as on Spark."""
 
     plan: WindowPlan
     rows: pa.Schema
@@ -143,7 +143,7 @@ class PlanEngine(ABC):
 
     @abstractmethod
     def table(self, rows: tuple[Row, ...]) -> pa.Table:
-        """Return rows as an Arrow table."""
+        """Return rows as an Arrow table with the columns ``rows``."""
 
     @abstractmethod
     def unpacked(self, tag: str, body: bytes) -> Iterator[OutputRow]:

@@ -32,15 +32,10 @@ class CrashError(BaseException):
 
 @dataclass(frozen=True)
 class Disturbance:
-    """A disturbance of a run.
+    """A disturbance of a run before a step of the run or micro-batch.
 
-    Attributes:
-        kind: one of :data:`KINDS`, or ``nothing``.
-        batch: the current micro-batch, or the last one in the old checkpoint.
-        step: the step of the run or micro-batch before which the disturbance happens.
-        settings: the settings of the restart, or None for the same ones.
-        groups: the number of key groups after a savepoint.
-        name: the name of the step.
+    ``kind`` is one of :data:`KINDS`, or ``nothing``. ``batch`` is the current micro-batch, or the last one in the old checkpoint.
+    The restart has other ``settings`` if they are not None. ``groups`` is the number of key groups after a savepoint.
     """
 
     kind: str
@@ -122,14 +117,7 @@ def dies() -> None:
 
 @dataclass
 class Explorer:
-    """Runs a schedule undisturbed, and then once for each possible disturbance.
-
-    Attributes:
-        subject: the query.
-        change: other settings for restarts, or None.
-        kinds: the kinds of disturbances.
-        runs: the number of runs by kind.
-    """
+    """Runs a schedule undisturbed, and then once for each possible disturbance; ``change`` are other settings for restarts."""
 
     subject: Subject
     change: Settings | None = None
@@ -150,7 +138,7 @@ class Explorer:
                     self.run(disturbance)
 
     def run(self, disturbance: Disturbance) -> None:
-        """Run with one disturbance, after the undisturbed run."""
+
         does = {
             CRASH: self._crash,
             COPIES: self._copy,
@@ -219,7 +207,7 @@ class Explorer:
             self.judge.at_the_end(disk, process.engine, first, disturbance.settings)
 
     def _die_again(self, disk: Disk, disturbance: Disturbance) -> None:
-        """Start a run and kill it as well."""
+
         death = At(1 + disturbance.step * 7 % 23, dies)
         disk.before = death
         try:

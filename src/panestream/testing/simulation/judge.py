@@ -21,10 +21,7 @@ Counts = Mapping[int, Mapping[str, int]]
 
 @dataclass
 class Judge:
-    """Compares runs with their expected results and with the undisturbed run.
-
-    ``after`` has the disk after each micro-batch of the undisturbed run, ``counts`` its counters.
-    """
+    """Compares runs with their expected results, and with disk and counters of each micro-batch of the undisturbed run."""
 
     subject: Subject
     after: Mapping[int, Disk]
@@ -61,10 +58,7 @@ class Judge:
     # -- disturbed runs ------------------------------------------------------------------------------------------------
 
     def as_if_nothing_had_been(self, disk: Disk, number: int) -> bool:
-        """Return whether the disk equals that of the undisturbed run after a micro-batch, and so all later results do.
-
-        Raise ``BrokenPromiseError`` if a reader finds other rows.
-        """
+        """Return whether the disk (and so all later results) equals the undisturbed run's; raise if readers find other rows."""
         then = self.after[number]
         for tag in self.subject.engine(self.subject.settings).tags:
             for now, before in zip(self._read(disk, tag), self._read(then, tag), strict=True):
@@ -117,7 +111,7 @@ class Judge:
             self._place(self._files(disk, tag), tag, known, None, None)
 
     def at_the_end_if_reached(self, disk: Disk, engine: Engine) -> None:
-        """Check all outputs if there are no more rows."""
+        """Check all outputs if all micro-batches are committed."""
         if len(disk.checkpoint.commits) == len(self.subject.job.batches):
             self._outputs(disk, engine, self._must_be(disk, 0, None), None, None)
 

@@ -35,7 +35,7 @@ from panestream.windowing.watermarks import WatermarkStrategy
 
 KEY, TIME = "__key", "__time"
 MakeRow = Callable[[random.Random], Any]
-"""Creates a random row."""
+
 FAR = 1_000
 """The closing rows are this many windows ahead."""
 SOURCES = ("p0", "p1")
@@ -48,10 +48,7 @@ class UserQuery:
 
     Attributes:
         query: the query of a harness, or None for windows that run only on columns.
-        aggregates: declared aggregates; empty if functions run.
         columns: the columns of rows, or None if elements may be any objects.
-        keeps_late: whether late rows have an output.
-        rows: creates rows.
         span: the approximate length of windows.
         delays: possible watermark delays, one of which is chosen for each schedule.
     """
@@ -67,12 +64,12 @@ class UserQuery:
 
     @property
     def by_clock(self) -> bool:
-        """Whether windows fire by the clock."""
+
         return self.window.uses_processing_time
 
     @property
     def of_event_time(self) -> bool:
-        """Whether windows end by event time."""
+
         return self.window.assigner.is_event_time
 
     def schedule(self, seed: int, number: int) -> Schedule:
@@ -99,7 +96,7 @@ class UserQuery:
             yield MicroBatch(tuple(tasks), clock)
 
     def closed(self, schedule: Schedule) -> Schedule:
-        """Add the rows that close all windows."""
+
         far, value = FAR * self.span + self.window.allowed_lateness, self.rows(random.Random(0))
         by_clock = self.by_clock or not self.of_event_time
         return replace(schedule, batches=with_closing_rows(schedule.batches, SOURCES, far, value, by_clock=by_clock))
@@ -151,10 +148,7 @@ class UserSubject:
         """Do nothing, since only the comparison with disturbed runs is known."""
 
     def batch_agrees(self, fired: Sequence[OutputRow], late: int) -> str:
-        """Return the difference from a batch of the same rows, or "" if it is equal or not promised to be equal.
-
-        ``fired`` are all results of the stream in order.
-        """
+        """Return the difference from a batch of the same rows, or "" if it is equal or not promised to be equal."""
         window = self.user_query.window
         plain = window.trigger is None and window.evictor is None and not window.merges and self.user_query.of_event_time
         if late or not plain:
@@ -170,10 +164,7 @@ class UserSubject:
 
 @dataclass
 class UserEngine(PlanEngine):
-    """Declared aggregates on the operator of a query.
-
-    ``row_names`` are the columns of rows; ``value_names`` are all columns after key and time, which include predicates.
-    """
+    """Declared aggregates on the operator of a query; ``value_names`` are the columns of rows and the predicates."""
 
     row_names: tuple[str, ...] = ()
     value_names: tuple[str, ...] = ()
@@ -258,10 +249,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def row_maker(columns: pa.Schema | None) -> MakeRow:
-    """Return a function that creates rows with small numbers, a few texts and some nulls; without columns small numbers.
-
-    Raise ``InvalidPlanError`` for an unsupported type.
-    """
+    """Return a function that creates rows of small numbers, a few texts and some nulls, or without columns small numbers."""
     if columns is None:
         return lambda rng: rng.randint(-9, 9)
     makers = {column.name: _maker(column) for column in columns}

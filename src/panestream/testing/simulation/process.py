@@ -29,7 +29,6 @@ class Job:
     """A query without its settings.
 
     Attributes:
-        batches: the micro-batches of the source.
         merges: whether the main output is also merged into a table, which needs one result of a window in a micro-batch.
         exchanges: whether the file system can exchange folders in one step.
         silences: whether it matters which run planned a micro-batch.
@@ -43,7 +42,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Remembered:
-    """The effects of a task: its state ``before``, its result (None if it had no work), its writes, state and timer."""
+    """The effects of a task on the state ``before``; ``operated`` is None if the task did not have any work."""
 
     before: State | None
     operated: Operated | None
@@ -52,7 +51,7 @@ class Remembered:
     steps: Sequence[str]
 
     def commit(self, disk: Disk, group: int, version: int) -> None:
-        """Publish the next version of the state."""
+
         disk.before(f"commit the state of key group {group}")
         keep(disk.checkpoint, group, version + 1, self.values, self.timer)
 
@@ -62,12 +61,9 @@ class Process:
     """A run of the query.
 
     Attributes:
-        job: the query.
-        engine: computes the query.
-        disk: the data that survives.
-        name: the name of the run; the larger name holds the checkpoint if two start at once.
+        name: decides which of two runs that start at once holds the checkpoint (the larger name).
         counters: the counters of each micro-batch, by the number in the sinks.
-        deliveries: how often each output is delivered.
+        deliveries: the number of times that each output is delivered.
         memory: finished tasks by their inputs, or None to disable it.
         really: whether a finished task runs again, which must give the same writes.
     """
@@ -117,7 +113,7 @@ class Process:
         return max(self.disk.checkpoint.commits, default=-1) + 1 + self.disk.checkpoint.first
 
     def micro_batch(self, number: int) -> None:
-        """Plan, compute, deliver and commit one micro-batch."""
+
         disk, checkpoint = self.disk, self.disk.checkpoint
         own = number - checkpoint.first
         if own not in checkpoint.offsets:
@@ -225,7 +221,7 @@ class Process:
 
 
 def _called(rank: Rank) -> str:
-    """Return the name of a run in operators."""
+
     return f"{rank[0]}-{rank[1]}"
 
 

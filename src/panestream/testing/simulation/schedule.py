@@ -11,14 +11,10 @@ END = "~"
 
 
 class Row(NamedTuple):
-    """One row of the input.
+    """One row of the input, which is invalid without a time.
 
-    Attributes:
-        key: may be null.
-        time: its event time; without one the row is invalid.
-        value: a number or null, or any element of a user query.
-        number: unique, so that rows can be found in results.
-        partition: the source partition; with two streams the side, or a partition of a side (``left/p0``).
+    Its unique number identifies it in results. Its partition is that of the source, or with two streams the side or a
+    partition of a side (``left/p0``).
     """
 
     key: str | None
@@ -73,7 +69,7 @@ class Schedule:
 def with_closing_rows(
     batches: Sequence[MicroBatch], sources: Sequence[str], far: int, value: Any = None, *, by_clock: bool
 ) -> tuple[MicroBatch, ...]:
-    """Add micro-batches that close all windows: rows ``far`` ahead in each source partition, and a clock ``far`` ahead.
+    """Add micro-batches that close all windows, with rows ``far`` ahead in each source partition and a clock ``far`` ahead.
 
     Without ``by_clock``, micro-batches without rows are omitted, as on Spark.
     """

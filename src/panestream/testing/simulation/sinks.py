@@ -77,7 +77,7 @@ class Files(Place):
 
     @property
     def micro_batches(self) -> MicroBatchFolders:
-        """Return the sink's real code."""
+
         registered: Callable[[Rank], bool] = lambda rank: self.epoch.registered(None, rank)  # noqa: E731
         attempts: Any = ATTEMPTS
         root: Any = ROOT
@@ -166,7 +166,7 @@ class Records(Place):
             there[text] += 1
 
     def read(self) -> dict[int, tuple[OutputRow, ...]]:
-        """Return the rows of a reader that removes duplicate records."""
+
         once, found = KafkaDeduplicator(), dict[int, tuple[OutputRow, ...]]()
         for writer, number, id_, row in self.disk.places.records.get(self.name, []):
             if once.takes(self.name, 0, [(WRITER, writer), (BATCH, str(number)), (ID, id_)]):
