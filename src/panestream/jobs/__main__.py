@@ -1,4 +1,4 @@
-"""``python -m panestream.jobs``: the command line, where no ``panestream`` script is on the path."""
+"""``python -m panestream.jobs``: the command line without the ``panestream`` script."""
 
 from panestream.jobs.cli import app
 

@@ -1,4 +1,4 @@
-"""``[[aggregate]]`` of a job file: which functions there are, what each takes, and what the library makes of it."""
+"""``[[aggregate]]`` of a job file: the functions and their arguments, derived from ``panestream.agg``."""
 
 from __future__ import annotations
 
@@ -33,15 +33,7 @@ _COUNT = integer(1)
 
 @dataclass(frozen=True, slots=True)
 class Argument:
-    """An argument of an aggregate function.
-
-    Attributes:
-        name: the key in a job file.
-        reader: what reads its value.
-        required: whether it must be there.
-        default: what it is otherwise.
-        many: whether it is the rest of the positional arguments.
-    """
+    """An argument of an aggregate function under its name in a job file; ``many`` takes all remaining positional arguments."""
 
     name: str
     reader: Reader
@@ -51,14 +43,10 @@ class Argument:
 
 
 def _reader_of(hint: Any, argument: str) -> Reader:
-    """What reads a value of a type: expressions are text, of several ways to write a number one is enough.
-
-    Raises:
-        TypeError: no reader is known for the type.
-    """
+    """Return the reader of a type or raise ``TypeError``; expressions are text, and numbers have one notation."""
     several, parts = get_origin(hint), [part for part in get_args(hint) if part is not type(None)]
     if hint is Any or parts == [Any]:
-        return sql  # what takes expressions is declared as Any, since it takes Columns too
+        return sql  # expressions are declared as Any, since they may also be Columns
     if several is not None and isinstance(several, type) and issubclass(several, Iterable):
         return array(_reader_of(parts[0], argument))
     kinds = {hint} if several is None else set(parts)
@@ -77,11 +65,7 @@ def _reader_of(hint: Any, argument: str) -> Reader:
 
 
 def arguments_of(function: Callable[..., agg.Aggregate]) -> Mapping[str, Argument]:
-    """The keys of a function of ``agg``, in the order of its arguments. Job files call an expression a column.
-
-    Raises:
-        TypeError: no reader is known for an argument.
-    """
+    """Return the keys of an ``agg`` function in argument order or raise ``TypeError``; an expression becomes a column."""
     found, hints = {}, get_type_hints(function)
     for each in inspect.signature(function).parameters.values():
         many = each.kind is inspect.Parameter.VAR_POSITIONAL
@@ -97,10 +81,9 @@ FUNCTIONS: Mapping[str, Mapping[str, Argument]] = {
     for name in agg.__all__
     if inspect.isfunction(getattr(agg, name)) and get_type_hints(getattr(agg, name))["return"].plain_arguments
 }
-"""The aggregate functions of a job file, all that have plain arguments, and the keys each takes."""
+"""The aggregate functions of job files with their keys: all functions of ``agg`` with plain arguments."""
 
 KEYS = tuple(dict.fromkeys(key for arguments in FUNCTIONS.values() for key in arguments))
-"""All keys that some function takes."""
 
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
@@ -111,8 +94,8 @@ class AggregateSection:
 
     Attributes:
         function: one of :data:`FUNCTIONS`.
-        alias: the name of the output column; default: function and column.
-        arguments: what the function is given, by key.
+        alias: name of the output column, by default function and column.
+        arguments: the function's arguments by key.
     """
 
     function: str
@@ -121,11 +104,7 @@ class AggregateSection:
 
     @property
     def recipe(self) -> agg.Aggregate:
-        """What the library calls it.
-
-        Raises:
-            InvalidPlanError: an argument is out of its range.
-        """
+        """The library's aggregate; raises ``InvalidPlanError`` if an argument is out of range."""
         function: Callable[..., agg.Aggregate] = getattr(agg, self.function)
         positional: list[Any] = []
         for each in FUNCTIONS[self.function].values():
@@ -135,7 +114,6 @@ class AggregateSection:
 
     @property
     def name(self) -> str:
-        """The name of the output column."""
         if self.alias is not None:
             return self.alias
         of = self.arguments.get("column", self.arguments.get("output", ""))
@@ -144,7 +122,7 @@ class AggregateSection:
 
 
 def _aggregate(value: object, place: Place) -> AggregateSection:
-    """One aggregate: ``function``, ``alias``, and each argument that the function takes, and no others."""
+    """Read an aggregate: ``function``, ``alias``, and the arguments of this function."""
     if not isinstance(value, Mapping):
         place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
     before = len(place.problems)
@@ -173,7 +151,6 @@ def _aggregate(value: object, place: Place) -> AggregateSection:
 
 
 def _reader(function: str, key: str, place: Place) -> Reader:
-    """What reads the value of ``key``."""
     takes = FUNCTIONS[function]
     if key == "alias":
         return identifier
@@ -186,7 +163,7 @@ def _reader(function: str, key: str, place: Place) -> Reader:
 
 
 class OneAggregate:
-    """A function over the rows of a window, and what it takes."""
+    """The JSON Schema of an aggregate function with its arguments."""
 
     accepts: ClassVar[Mapping[str, Any]] = {
         "type": "object",
@@ -226,7 +203,7 @@ _ACCEPTED = {
 
 @wanting('table: alias = "function(column)" or { function = …, … }; or [[aggregate]] with function and alias', _ACCEPTED)
 def aggregates(value: object, place: Place) -> tuple[AggregateSection, ...]:
-    """An array of tables, or a table of alias = "function(column)" or alias = { function = …, … }."""
+    """Read an array of tables, or a table of alias = "function(column)" or alias = { function = …, … }."""
     found, before = [], len(place.problems)
     if isinstance(value, list):
         for index, each in enumerate(value):
@@ -258,14 +235,13 @@ def aggregates(value: object, place: Place) -> tuple[AggregateSection, ...]:
 
 
 def _named(value: Mapping[str, Any], alias: object, place: Place) -> AggregateSection:
-    """An aggregate whose alias is its key."""
     if "alias" in value:
         place.at("alias").note("is the key already: leave it out")
     return _aggregate({**value, "alias": alias}, place)
 
 
 def _call(value: object, place: Place) -> Mapping[str, Any]:
-    """``"sum(price)"`` as ``{"function": "sum", "column": "price"}``; tables stay as they are."""
+    """Convert ``"sum(price)"`` to ``{"function": "sum", "column": "price"}``; return tables unchanged."""
     if isinstance(value, Mapping):
         return value
     if not isinstance(value, str):

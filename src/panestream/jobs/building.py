@@ -1,7 +1,4 @@
-"""From a checked job to the windowed query: the steps of panestream's Python interface.
-
-What Spark or the library refuses is reported with the line of its key.
-"""
+"""Builds the windowed query of a checked job, and reports refusals by Spark or the library with the line of their key."""
 
 from __future__ import annotations
 
@@ -32,19 +29,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 W = TypeVar("W", "pst.datastream.WindowedStream", "IntervalPairs")
 Side = tuple[str, ...]
-"""Where a stream is said: at the top, or in [left] or [right]."""
+"""The path of a stream: () at the top level, or ``left`` or ``right``."""
 
 
 def check_paths(loaded: LoadedJob) -> None:
-    """Looks for local input before Spark is started, which takes seconds and then says it less clearly.
-
-    Raises:
-        JobError: the input is not there.
-    """
+    """Raise ``JobError`` if local input is missing: Spark takes seconds to start and reports it less clearly."""
     place = loaded.place()
     for where, stream in loaded.job.streams:
         path = stream.source.path
-        # A glob may match only later; Spark says so itself if it never does.
+        # A glob may match later; Spark reports it otherwise.
         if path is None or not is_local(path) or not stream.source.reads_files or stream.source.is_pattern:
             continue
         if not Path(path).exists():
@@ -53,12 +46,7 @@ def check_paths(loaded: LoadedJob) -> None:
 
 
 def build(loaded: LoadedJob, spark: SparkSession) -> pst.datastream.WindowedResult:
-    """The windowed query of a job, not yet started.
-
-    Raises:
-        JobError: a key names a column that the source does not have, or asks for what the library or Spark refuses; a function
-            cannot be imported. The error names the key.
-    """
+    """Return the windowed query of a job, not yet started; every ``JobError`` names its key."""
     job = loaded.job
     functions = find_function(loaded)
     keyed = [_keyed(loaded, where, one, spark) for where, one in job.streams]
@@ -77,11 +65,7 @@ def build(loaded: LoadedJob, spark: SparkSession) -> pst.datastream.WindowedResu
 
 
 def find_function(loaded: LoadedJob) -> Found | None:
-    """The user's own function, if the job has one.
-
-    Raises:
-        JobError: it cannot be imported.
-    """
+    """Return the job's user function or None; raise ``JobError`` if it cannot be imported."""
     function = loaded.job.function
     if function is None:
         return None
@@ -89,7 +73,6 @@ def find_function(loaded: LoadedJob) -> Found | None:
 
 
 def _keyed(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> pst.datastream.KeyedStream:
-    """The rows of a stream with their times and key."""
     import panestream as pst
 
     stream = _read_stream(loaded, where, one, spark)
@@ -99,12 +82,11 @@ def _keyed(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> 
 
 
 def _windowed(loaded: LoadedJob, streams: Sequence[pst.datastream.KeyedStream]) -> pst.datastream.WindowedStream:
-    """The rows of one stream, or of two as one, in their windows."""
     job = loaded.job
     keyed: Any = streams[0]
     if len(streams) > 1:
         left, right = streams
-        # Two that do not go together: it is their keys in most cases.
+        # Streams that cannot be combined usually have different keys.
         keyed = _at_key(loaded, ("right", "key"), partial(left.join if job.join is not None else left.co_group, right))
     windowed: pst.datastream.WindowedStream
     if job.window is None:
@@ -123,7 +105,7 @@ def _windowed(loaded: LoadedJob, streams: Sequence[pst.datastream.KeyedStream]) 
 
 
 def _spread(loaded: LoadedJob, windowed: W) -> W:
-    """What windows and interval joins have in common: where late rows go, and how the work is spread."""
+    """Set the options shared by windows and interval joins: the late output and the distribution of the work."""
     job: Any = loaded.job
     if job.sinks.late is not None or job.sinks.late_left is not None or job.sinks.late_right is not None:
         windowed = _at_key(loaded, ("sinks",), partial(windowed.side_output_late_data, "late"))
@@ -136,7 +118,6 @@ def _spread(loaded: LoadedJob, windowed: W) -> W:
 def _near_in_time(
     loaded: LoadedJob, left: pst.datastream.KeyedStream, right: pst.datastream.KeyedStream
 ) -> pst.datastream.WindowedResult:
-    """The rows of the left stream with those of the right one around their times."""
     spec: Any = loaded.job.interval_join
     where = ("interval_join",)
     near = _at_key(loaded, ("right", "key"), partial(left.interval_join, right))
@@ -148,7 +129,6 @@ def _near_in_time(
 
 
 def _computed(loaded: LoadedJob, windowed: pst.datastream.WindowedStream, found: Found | None) -> pst.datastream.WindowedResult:
-    """What becomes of the rows of a window."""
     job: Any = loaded.job
     function = job.function
     if job.join is not None:
@@ -171,7 +151,7 @@ def _computed(loaded: LoadedJob, windowed: pst.datastream.WindowedStream, found:
 
 
 def _read_stream(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> pst.datastream.DataStream:
-    """Return the rows of a stream with their times: read, with the derived columns, filtered, and only the selected columns."""
+    """Return a stream with derived columns, filter, selection and times."""
     stream, source = _read_source(loaded, where, one, spark), one.source
     df = stream.df
     for name, expression in source.columns.items():
@@ -233,19 +213,19 @@ def _selected(df: DataFrame, columns: Sequence[str]) -> DataFrame:
 
     chosen = [column_of(df, one, "select") for one in columns]
     wanted = df.select(*chosen).columns
-    # By where a record lies its partition is told, and the order of rows; and by what could not be read that it could not.
+    # The position columns give a record's partition and order; MALFORMED marks unreadable records.
     own = [name for name in (*ARRIVAL, SOURCE, MALFORMED) if name in df.columns and name not in wanted]
     return _analysed(df.select(*chosen, *own))
 
 
 def _analysed(df: DataFrame) -> DataFrame:
-    """Spark Connect looks at a query only when somebody asks for its columns."""
+    """Force the analysis now: Spark Connect delays it until a query's columns are read."""
     _ = df.columns
     return df
 
 
 def _at_key(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
-    """Return what ``ask`` returns. What Spark or the library says against it becomes an error about the key ``where``."""
+    """Return the result of ``ask``; convert refusals by Spark or the library to errors about the key ``where``."""
     from panestream.spark.asking import asking
 
     try:
@@ -259,7 +239,7 @@ def _at_key(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
             raise
         window = loaded.job.window
         if isinstance(error, InvalidWindowError) and window is not None and window.gap_column is not None:
-            where = ("window", "gap_column")  # its type is looked at where the inputs of aggregates are
+            where = ("window", "gap_column")  # the library checks its type together with the aggregate inputs
         place = loaded.place(*where)
         said = in_job_words(str(error).removeprefix(f"{where[-1]}: ").removeprefix("pairs: ")) if ours else first_sentence(error)
         place.note(said if ours else f"Spark refuses it: {said}")
@@ -268,9 +248,9 @@ def _at_key(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
 
 
 def spark_path(source: Source, *, streaming: bool) -> str | None:
-    """Return the path as Spark's readers take it.
+    """Return the path for Spark's readers.
 
-    They take every path for a pattern, so a path that exists is escaped. A stream wants a folder or a pattern: a single file
+    They treat every path as a pattern, so existing paths are escaped. A stream needs a folder or pattern, so a single file
     becomes a pattern that matches only this file.
     """
     path = source.path
@@ -280,12 +260,11 @@ def spark_path(source: Source, *, streaming: bool) -> str | None:
     if not streaming or pattern != path or not Path(path).is_file():
         return pattern
     name = Path(path).name
-    # A pattern must have a wildcard to be one: [c] matches the letter c.
+    # A pattern needs a wildcard: [c] matches the letter c.
     return str(Path(path).with_name(f"[{name[0]}]{name[1:]}"))
 
 
 def _timed(loaded: LoadedJob, where: Side, one: Stream, stream: pst.datastream.DataStream) -> pst.datastream.DataStream:
-    """The rows with their event time, watermark and clock."""
     if one.event_time is not None and one.watermark is not None:
         column, unit, strategy = one.event_time.expression, one.event_time.unit, one.watermark.recipe
         timed = stream.assign_timestamps
@@ -299,7 +278,7 @@ def _timed(loaded: LoadedJob, where: Side, one: Stream, stream: pst.datastream.D
 
 
 def _check_columns(loaded: LoadedJob, where: Side, one: Stream, columns: Sequence[str]) -> None:
-    """Column names that are not there are found here, where the line of the job file is known."""
+    """Note unknown column names here, where the lines of the job file are known."""
     wanted: list[tuple[KeyPath, str]] = []
     if one.event_time is not None:
         wanted.append(((*where, "event_time", "column"), one.event_time.column))
@@ -311,10 +290,10 @@ def _check_columns(loaded: LoadedJob, where: Side, one: Stream, columns: Sequenc
     wanted += [((*where, "key", index), each) for index, each in enumerate(one.key)]
     if one.watermark is not None and one.watermark.per_partition is not None:
         wanted.append(((*where, "watermark", "per_partition"), one.watermark.per_partition))
-    # Spark's names do not care about case.
+    # Spark's column names are case-insensitive.
     known, place = {column.lower() for column in columns}, loaded.place()
     for path, column in wanted:
-        # Whatever is not a plain word is a SQL expression, and Spark's to judge.
+        # Anything but a plain word is a SQL expression, which Spark checks.
         if column.isidentifier() and column.lower() not in known:
             source = f"{'.'.join((*where, 'source'))}" if where else "the source"
             place.at(*path).note(f"{source} has no column {column!r}; {did_you_mean(column, columns)}")
@@ -322,11 +301,7 @@ def _check_columns(loaded: LoadedJob, where: Side, one: Stream, columns: Sequenc
 
 
 def _check_zone(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> None:
-    """Asks Spark for the zone of event times: one that it does not know would make every row invalid.
-
-    Raises:
-        JobError: it does not know it.
-    """
+    """Raise ``JobError`` if Spark does not know the time zone, which would make the event times of all rows invalid."""
     zone = None if one.event_time is None else one.event_time.timezone
     if zone is None:
         return

@@ -35,19 +35,19 @@ app = typer.Typer(
 )
 
 EXIT_ERROR = 2
-"""The exit status of an error that panestream explains."""
+"""The exit status after an error that panestream explains."""
 EXIT_SPARK = 1
-"""The exit status where Spark fails."""
+"""The exit status after an error of Spark."""
 EXIT_INTERRUPTED = 130
-"""The exit status after Ctrl-C, as shells have it."""
+"""The exit status after Ctrl-C, as in shells."""
 
 EXIT_CLOSED = 141
-"""The exit status where nobody reads the output any more, as shells have it of a tool that the closed pipe ended."""
+"""The exit status after the reader of the output closed the pipe, as in shells (128 + SIGPIPE)."""
 
 RunnerOf = Callable[[LoadedJob], AbstractContextManager[Runner]]
 
 make_runner: RunnerOf = SparkRunner
-"""Runs the jobs; tests put another one here."""
+"""Runs the jobs; tests replace it."""
 
 
 class Mode(str, Enum):
@@ -302,16 +302,13 @@ def execute(
     after_batch: Callable[[BatchProgress], Iterable[RenderableType]] | None = None,
     again: str | None = None,
 ) -> None:
-    """Runs a job to its end, or until Ctrl-C.
+    """Run a job to its end or until Ctrl-C; raise ``typer.Exit`` after Ctrl-C, or if nobody reads the output.
 
     Args:
         loaded: the job.
-        console: where to show things.
+        console: the output.
         after_batch: see :class:`Display`.
-        again: the command that goes on after Ctrl-C; default: the one that was typed.
-
-    Raises:
-        typer.Exit: Ctrl-C stopped it, or nobody reads what is printed.
+        again: the command that resumes after Ctrl-C, or None for the command that was typed.
     """
     job = loaded.job
     stop = threading.Event()
@@ -345,7 +342,7 @@ def _warn(text: str) -> None:
 
 
 def _wait(query: Query, stop: threading.Event, display: Display, closed: threading.Event) -> None:
-    """Until the query ends, fails or is to stop, or nobody sees what is shown of it."""
+    """Wait until the query ends or fails; stop it on request, or if nobody reads the output."""
     while not (stop.is_set() or closed.is_set()):
         if query.await_termination(0.25):
             return
@@ -355,10 +352,7 @@ def _wait(query: Query, stop: threading.Event, display: Display, closed: threadi
 
 @contextmanager
 def _stop_on_interrupt(stop: threading.Event) -> Generator[None]:
-    """Ctrl-C sets ``stop``, a second one breaks off.
-
-    PySpark's own handler would cancel the jobs of the micro-batch, so that the query fails instead of being stopped.
-    """
+    """Set ``stop`` at Ctrl-C, which PySpark's handler would turn into a failed query; interrupt at a second Ctrl-C."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -377,7 +371,7 @@ def _stop_on_interrupt(stop: threading.Event) -> Generator[None]:
 
 
 def described(job: Job, guarantees: Mapping[str, str] | None = None, *, outputs_only: bool = False) -> list[tuple[str, str]]:
-    """Where a job reads from and writes to, as label and place; ``guarantees``, by output, are told with a stream's."""
+    """Return the inputs and outputs of a job as (label, place), with the delivery guarantees of a stream's outputs."""
     lines = []
     if not outputs_only:
         lines.append(("job", f"{job.name} ({job.mode})"))
@@ -394,22 +388,14 @@ def described(job: Job, guarantees: Mapping[str, str] | None = None, *, outputs_
 
 
 def end_if_closed(console: PipeConsole) -> None:
-    """Ends the command, without a word, where nobody reads what it prints.
-
-    Raises:
-        typer.Exit: nobody does.
-    """
+    """Exit silently if nobody reads the output."""
     if console.closed.is_set():
         raise typer.Exit(EXIT_CLOSED)
 
 
 @contextmanager
 def ended_with(console: PipeConsole) -> Generator[None]:
-    """A command whose output was closed ends with the status that says so, also where a sink was the one to find out.
-
-    Raises:
-        typer.Exit: it was closed.
-    """
+    """Exit with the status for a closed output, even if a sink was the first to notice."""
     try:
         yield
         sys.stdout.flush()
@@ -428,7 +414,7 @@ def _of_closed_pipe(error: BaseException | None) -> bool:
 
 
 def _asked_for(job: Job) -> list[tuple[str, str]]:
-    """What the job asks for and the plan of the library does not repeat."""
+    """Return the settings of the job that the library's plan does not show."""
     lines = [(" ".join((*where, "key")), ", ".join(one.key)) for where, one in job.streams if one.key]
     if job.firing is not None:
         lines.append(("fires by", repr(job.firing.recipe)))
@@ -442,11 +428,7 @@ def _asked_for(job: Job) -> list[tuple[str, str]]:
 
 @contextmanager
 def readable_errors(show_traceback: bool) -> Generator[None]:
-    """Prints errors as one message, without a traceback unless it is asked for.
-
-    Raises:
-        typer.Exit: after printing one.
-    """
+    """Print an error as one message, with a traceback only on request, then raise ``typer.Exit``."""
     errors = PlainConsole(stderr=True)
     try:
         yield

@@ -1,4 +1,4 @@
-"""What only shows when the sections of a job file are seen together: which exclude one another, and which need one another."""
+"""Checks between the sections of a job file: sections that exclude or require each other."""
 
 from __future__ import annotations
 
@@ -14,24 +14,17 @@ from panestream.jobs.windows import ALIGNED, EVEN, LOOK_BACK
 from panestream.spark.places import file_place, is_below, is_hidden
 
 _OUTPUTS_OF_TWO = tuple(f"{tag}_{side}" for tag in ("late", "invalid") for side in SIDES)
-"""The outputs that only these have."""
 
 _OF_WINDOWS = ("window", "windows", "firing", "allowed_lateness", "with_firing", "changelog", "every_firing", "top", "keep")
-"""The keys that say something of windows."""
 
 _OF_TILES = tuple(kind for kind in ALIGNED if kind not in ("sliding", "cumulating"))
-"""Kinds of windows that are slices for tiles."""
+"""Kinds of windows whose slices can become tiles."""
 
 _SIDE_BY_SIDE = "Put them side by side"
 
 
 def check_sections(job: Job, place: Place) -> None:
-    """Notes what is wrong with sections that are right by themselves.
-
-    Args:
-        job: all of them.
-        place: the job.
-    """
+    """Note contradictions between sections that are valid by themselves."""
     given = [name for name in FUNCTIONS_OF_ROWS if getattr(job, name)]
     if len(given) > 1:
         place.at(given[1]).note(f"{given[0]!r} says already what becomes of the rows of a window: keep one of them")
@@ -60,7 +53,7 @@ def check_sections(job: Job, place: Place) -> None:
 
 
 def _check_time(job: Job, place: Place, where: tuple[str, ...], stream: Stream) -> None:
-    """An event time that is needed is there, and so is an output for rows without one, where they are to go there."""
+    """Check that a required event time exists, and that rows without one have an output exactly if it is configured."""
     tag = "_".join(("invalid", *where))
     sink = getattr(job.sinks, tag)
     if stream.event_time is None:
@@ -77,7 +70,7 @@ def _check_time(job: Job, place: Place, where: tuple[str, ...], stream: Stream) 
 
 
 def _check_two(job: Job, place: Place) -> None:
-    """What is said of each stream is said there, and the two go together."""
+    """Check that per-stream keys are in the streams, and that both streams match."""
     left, right = (one for _, one in job.streams)
     for name in ("source", "event_time", "watermark", "processing_time", "key"):
         if getattr(job, name):
@@ -89,7 +82,7 @@ def _check_two(job: Job, place: Place) -> None:
         place.at("right", "key").note(
             f"has {_columns(len(right.key))}, left.key has {len(left.key)}: give both as many, in the same order"
         )
-    # Where both need an event time, it is missing, and nothing else is to be said of it.
+    # If both need an event time, its absence has been noted already.
     for name in ("processing_time",) if job.needs_event_time else ("event_time", "processing_time"):
         lacking = [side for side in SIDES if getattr(getattr(job, side), name) is None]
         if len(lacking) == 1:
@@ -106,7 +99,7 @@ def _columns(count: int) -> str:
 
 
 def _check_pairs(job: Job, place: Place, name: str) -> None:
-    """Nothing wants one row for each key and window."""
+    """Note keys and sinks that need one row for each key and window; joins emit several."""
     for key in ("changelog", "top"):
         if getattr(job, key) and job.join is not None:
             place.at(key).note("is of one row for each key and window, and a join has many: leave it out")
@@ -129,7 +122,7 @@ def _check_no_windows(job: Job, place: Place) -> None:
 
 
 def _check_panes(job: Job, place: Place) -> None:
-    """Tiles are of slices of time that do not overlap, when they are over."""
+    """Check that tiles use event-time slices that do not overlap, without custom firing."""
     if job.windows:
         place.at("windows").note("the slices of one kind are enough for tiles: write [window]")
     elif job.window is not None and (job.window.type not in _OF_TILES or job.window.time != "event"):
@@ -245,13 +238,9 @@ def _check_processing_time(job: Job, place: Place) -> None:
 
 
 def _check_paths(place: Place, sources: Mapping[tuple[str, ...], str], sinks: Mapping[str, str], checkpoint: str | None) -> None:
-    """Notes a sink or a checkpoint within what is read, and folders one inside the other.
+    """Note a sink or checkpoint within the input, and folders inside one another.
 
-    Args:
-        place: the job.
-        sources: the path of each source of files, perhaps a pattern, by where it is said.
-        sinks: the folder of each output that has one.
-        checkpoint: the folder that the job names; None: none.
+    ``sources`` are file paths or patterns by the path of their key; ``sinks`` are folders by output.
     """
     written: dict[tuple[str, ...], str] = {("sinks", tag): file_place(path) for tag, path in sinks.items()}
     if checkpoint is not None:
@@ -278,7 +267,7 @@ def _check_paths(place: Place, sources: Mapping[tuple[str, ...], str], sinks: Ma
 
 
 def _is_read(path: str, folder: str) -> bool:
-    """Whether a source of files that reads ``path``, perhaps a pattern, finds the files of a folder.
+    """Return whether a file source at ``path``, which may be a pattern, reads the files of a folder.
 
     >>> _is_read("/in", "file:/in/out"), _is_read("/in/*.csv", "file:/in/out"), _is_read("/in/*", "file:/in/out")
     (True, False, True)

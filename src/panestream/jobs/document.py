@@ -1,7 +1,6 @@
-"""Reads a TOML or YAML file together with the line of every key, so that errors can point at it.
+"""Reads a TOML or YAML file with the line of every key, so that errors can point at it.
 
-The values come from :mod:`tomllib` and PyYAML; neither tells where a key stood. PyYAML's node tree does; for TOML a small scanner
-walks the text once more. It may trust the text, since ``tomllib`` has accepted it before.
+PyYAML's node tree has the lines, :mod:`tomllib` does not: a small scanner reads TOML again, and may trust that it is valid.
 """
 
 from __future__ import annotations
@@ -22,38 +21,31 @@ else:  # pragma: no cover - the standard library has it from 3.11 on
     import tomli as tomllib
 
 KeyPath = tuple[str | int, ...]
-"""Where a value stands: ``("window", "slide")``, ``("aggregate", 0, "function")``."""
+"""The path of a value: ``("window", "slide")``, ``("aggregate", 0, "function")``."""
 
 MAX_BYTES = 1 << 18
-"""Larger than any job file: somebody passed the data instead."""
+"""No job file is larger; the user probably passed the data instead."""
 MAX_DEPTH = 30
-"""More than any job file nests tables and arrays."""
+"""The deepest nesting of tables and arrays; no job file needs more."""
 MAX_VALUES = 20_000
-"""More keys and array elements than any job file has: PyYAML takes a tenth of a millisecond for each."""
+"""The largest number of keys and array elements; PyYAML takes 0.1 ms for each."""
 _MAX_DOTS = 1_000
-"""In a line: the time that ``tomllib`` takes for a dotted key grows with the square of its parts."""
+"""The largest number of dots in a line: the time of ``tomllib`` for a dotted key grows with the square of its parts."""
 _LONG_NUMBER = re.compile(r"(?<=[=\[,\s+-])[0-9_]{600,}")
-"""A number that Python may refuse to read."""
 _YAML_NUMBERS = ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float")
 _MAX_DIGITS = 100
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """The content of a job file.
-
-    Attributes:
-        path: the file.
-        data: its top table.
-        lines: the line (from 1) of each key and array element.
-    """
+    """A job file with its top-level table, and with the line (from 1) of each key and array element."""
 
     path: Path
     data: Mapping[str, Any]
     lines: Mapping[KeyPath, int]
 
     def line_of(self, where: KeyPath) -> int | None:
-        """The line of the key, or of the nearest table around it that has one; None for the top."""
+        """Return the line of a key, or of the closest table around it that has a line; None for the top level."""
         for length in range(len(where), 0, -1):
             if where[:length] in self.lines:
                 return self.lines[where[:length]]
@@ -61,11 +53,7 @@ class Document:
 
 
 def load_document(path: Path) -> Document:
-    """Reads ``path``; its suffix decides: ``.toml``, or ``.yaml`` / ``.yml``.
-
-    Raises:
-        JobError: the file is missing, too large, not UTF-8, has another suffix, or is not valid TOML or YAML.
-    """
+    """Read a TOML or YAML file; raise ``JobError`` for another suffix, and if it is missing, too large, not UTF-8 or invalid."""
     suffix = path.suffix.lower()
     if suffix not in (".toml", ".yaml", ".yml"):
         raise JobError(f"{path}: a job file ends in .toml, .yaml or .yml")
@@ -89,7 +77,7 @@ def load_document(path: Path) -> Document:
 
 
 def _cut(message: str) -> str:
-    """A parser's message, which may hold a whole line of the file."""
+    """Shorten a parser's message, which may contain a whole line of the file."""
     return message if len(message) <= 200 else message[:197] + "..."
 
 
@@ -140,11 +128,11 @@ def _yaml(path: Path, text: str) -> Document:
 
 @cache
 def _yaml_loader() -> type[Any]:
-    """Return the class that reads YAML: made when a file is YAML, since the library does without PyYAML."""
+    """Return the YAML reader class. It is created on demand because PyYAML is an optional dependency."""
     import yaml
 
     class Loader(yaml.SafeLoader):
-        """Refuses what would take long to read: it looks at each node before the next one."""
+        """A loader that checks each node before it reads the next one, and refuses files that would take long."""
 
         def __init__(self, path: Path, text: str) -> None:
             super().__init__(text)
@@ -152,11 +140,10 @@ def _yaml_loader() -> type[Any]:
             self.depth = self.nodes = 0
 
         def compose_node(self, parent: Any, index: Any) -> Any:
-            """Called by PyYAML for each node."""
             event: Any = self.peek_event()  # type: ignore[no-untyped-call]
             place = f"{self.path}:{event.start_mark.line + 1}"
             if isinstance(event, yaml.AliasEvent):
-                # An alias may repeat, or contain, what it stands in: a few lines could unfold into gigabytes.
+                # An alias may repeat or contain its own surroundings: a few lines could unfold into gigabytes.
                 raise JobError(f"{place}: aliases (*{event.anchor}) are not supported in job files")
             self.nodes += 1
             if self.nodes > 2 * MAX_VALUES:  # keys are nodes, too
@@ -171,7 +158,6 @@ def _yaml_loader() -> type[Any]:
             return node
 
         def construct_object(self, node: Any, deep: bool = False) -> Any:
-            """Called by PyYAML for the value of each node."""
             try:
                 return super().construct_object(node, deep)
             except ValueError as error:  # the 45th of a month
@@ -183,7 +169,7 @@ def _yaml_loader() -> type[Any]:
 
 
 def _walk_yaml(path: Path, node: Any, where: KeyPath, lines: dict[KeyPath, int]) -> None:
-    """Notes the lines of all keys and elements below ``node``; PyYAML would take the last of two equal keys, and say nothing."""
+    """Note the lines of all keys and elements below ``node``; refuse duplicate keys, which PyYAML accepts silently."""
     if node.id == "mapping":
         for key, value in node.value:
             inside = (*where, str(key.value))
@@ -198,7 +184,7 @@ def _walk_yaml(path: Path, node: Any, where: KeyPath, lines: dict[KeyPath, int])
 
 
 def toml_lines(text: str) -> dict[KeyPath, int]:
-    r"""The line of every key, table header and array element of a valid TOML text.
+    r"""Return the line of every key, table header and array element of a valid TOML text.
 
     >>> toml_lines('a = 1\n[window]\nsize = "1 hour"')
     {('a',): 1, ('window',): 2, ('window', 'size'): 3}
@@ -207,14 +193,14 @@ def toml_lines(text: str) -> dict[KeyPath, int]:
 
 
 class _TomlScanner:
-    """Walks valid TOML and notes where keys begin. It does not interpret values, it steps over them."""
+    """A scanner of valid TOML that notes the lines of keys and skips values without interpreting them."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.position = 0
         self.lines: dict[KeyPath, int] = {}
-        self._sizes: dict[KeyPath, int] = {}  # how many entries each array of tables has so far
-        self._counted = (0, 1)  # a position, and its line: counting from the start each time would take minutes
+        self._sizes: dict[KeyPath, int] = {}  # the number of entries of each array of tables so far
+        self._counted = (0, 1)  # a position and its line: counting from the start each time would take minutes
 
     def scan(self) -> dict[KeyPath, int]:
         table: KeyPath = ()
@@ -231,7 +217,6 @@ class _TomlScanner:
         return self._counted[1]
 
     def _skip(self, *, newlines: bool) -> bool:
-        """Steps over blanks and comments. Returns whether anything is left."""
         blanks = " \t\r\n" if newlines else " \t"
         while self.position < len(self.text):
             if self.text[self.position] in blanks:
@@ -270,14 +255,13 @@ class _TomlScanner:
         self._value(where)
 
     def _key(self) -> list[str]:
-        """The parts of a dotted key; stops at what follows it: ``=`` or ``]``."""
         parts: list[str] = []
         while True:
             self._skip(newlines=False)
             start = self.position
             if self.text[start] in "\"'":
                 self._string()
-                # A quoted key is a TOML string: let the real parser undo its escapes.
+                # A quoted key is a TOML string, so the real parser resolves its escapes.
                 parts.append(tomllib.loads("k=" + self.text[start : self.position])["k"])
             else:
                 while self.text[self.position] not in " \t.=]":
@@ -333,7 +317,7 @@ class _TomlScanner:
         if self.text.startswith(quote * 3, self.position):
             self.position += 3
             self._to_closing(quote * 3)
-            # Up to two quotes may stand right before the closing three.
+            # Up to two quotes may precede the closing three.
             while self.position < len(self.text) and self.text[self.position] == quote:
                 self.position += 1
         else:

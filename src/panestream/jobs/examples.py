@@ -1,4 +1,4 @@
-"""``panestream examples``: what the installation brings of examples, and one of them copied."""
+"""``panestream examples``: lists the examples of the installation, and copies one."""
 
 from __future__ import annotations
 
@@ -18,11 +18,7 @@ _UNWANTED = shutil.ignore_patterns("__pycache__", "*.pyc")
 
 
 def folder() -> Path:
-    """Where the examples are: in the package, as the wheel has them, or beside it, where it runs from its sources.
-
-    Raises:
-        JobError: in neither place.
-    """
+    """Return the folder of the examples: in an installed package, or next to the package in a source tree."""
     for place in (_PACKAGE / "examples", _PACKAGE.parents[1] / "examples"):
         if (place / "hot_items.toml").is_file():
             return place
@@ -30,7 +26,7 @@ def folder() -> Path:
 
 
 def every() -> Mapping[str, str]:
-    """The examples, and the first sentence of what each says of itself."""
+    """Return the examples with the first sentence of each."""
     found = {path.name: _first_words(path.read_text("utf-8")) for path in sorted(folder().glob("*.[tp][oy]*"))}
     for readme in sorted(folder().glob("*/README.md")):
         found[readme.parent.name] = readme.read_text("utf-8").partition("\n")[0].lstrip("# ") + " (a folder)"
@@ -43,7 +39,7 @@ def _first_words(text: str) -> str:
 
 
 def show(console: PipeConsole) -> None:
-    """Prints the list."""
+    """Print the examples with a sentence about each."""
     table = Table.grid(padding=(0, 2))
     for name, words in every().items():
         table.add_row(Text(name), Text(words, style="dim"))
@@ -52,16 +48,7 @@ def show(console: PipeConsole) -> None:
 
 
 def copy(name: str, into: Path, console: PipeConsole) -> None:
-    """Copies an example, and the ones that it imports.
-
-    Args:
-        name: of the list.
-        into: a folder; made where it is not there.
-        console: where to say what was copied.
-
-    Raises:
-        JobError: there is no such example, or something is in its place already: nothing is written over.
-    """
+    """Copy an example with the examples that it imports; raise ``JobError`` if it is unknown or a target file exists."""
     known = every()
     if name not in known:
         raise JobError(f"there is no example {name!r}; {did_you_mean(name, known)}")
@@ -84,7 +71,7 @@ def copy(name: str, into: Path, console: PipeConsole) -> None:
 
 
 def _imported(path: Path) -> list[Path]:
-    """The examples that a script imports; they import no others."""
+    """Return the examples that a script imports; those import no others."""
     if path.suffix != ".py":
         return []
     names = re.findall(r"^(?:from|import) (\w+)", path.read_text("utf-8"), re.MULTILINE)

@@ -1,10 +1,10 @@
-"""SQL texts of a job file are expressions over the columns of a row: everything else is refused before Spark sees it.
+"""Checks that SQL texts of a job file are expressions over the columns of a row, before Spark sees them.
 
-The text is cut into tokens as Spark's lexer cuts it, and each token must be known: ASCII words, quoted names, literals,
-operators. A word in front of a bracket must be a keyword or a function of :mod:`panestream.jobs.sql_functions`, and no word may
-begin a query. Settings of the session decide where a string ends (whether a backslash counts, whether double quotes are names),
-so each of these readings must pass, unless a quote does not end in it: a session that reads the text so refuses it. Letters
-outside ASCII are refused unless they are quoted: Java folds some of them to ASCII.
+The text is split into tokens as in Spark's lexer, and each token must be known: ASCII words, quoted names, literals, operators.
+A word before a bracket must be a keyword or a function of :mod:`panestream.jobs.sql_functions`, and no word may start a query.
+Session settings decide where a string ends (whether backslashes escape, whether double quotes mark names). The text must pass
+under each setting, unless a quote stays open, since such a session refuses the text. Letters outside ASCII must be quoted:
+Java folds some of them to ASCII.
 """
 
 from __future__ import annotations
@@ -16,24 +16,23 @@ from typing import NamedTuple
 from panestream.jobs.sql_functions import ALLOWED
 
 _QUERY = {"select", "table", "values", "with", "using", "union", "intersect", "except", "minus", "from"}
-"""A query over a table has one of these words, however it begins."""
+"""Every query over a table contains at least one of these words, however it starts."""
 _TAKES_FROM = {"extract", "trim", "btrim", "ltrim", "rtrim", "substring", "substr", "overlay"}
-"""Functions with FROM between their arguments."""
 _KEYWORDS = """
     all and any between by case distinct div else escape exists filter from group ilike in interval is like not or order over
     partition regexp rlike some then when where
     char character dec decimal numeric time timestamp varchar
 """
 _BEFORE_BRACKET = frozenset(_KEYWORDS.split())
-"""Keywords, and types with a length, which are no functions."""
+"""Keywords, and types with a length, which are not functions."""
 _TAKES_TYPES = {"from_json": 1, "from_csv": 1, "variant_get": 2, "try_variant_get": 2}
-"""Functions with an argument that is text of types, and its place."""
+"""Functions with a text argument of types, and the position of this argument."""
 _TYPES = re.compile(r"'[^{}\\']*'|\"[^{}\\\"]*\"")
-"""Types as DDL: in JSON they have braces, and may hold defaults, which Spark reads as SQL."""
+"""Types as DDL. JSON types have braces and may contain defaults, which Spark parses as SQL."""
 _MAX_BRACKETS = 100
-"""Spark's parser calls itself for each, and runs out of stack."""
+"""Spark's parser recurses for each bracket, and its stack is limited."""
 _STRING = {True: r"{0}(?:[^{0}\\]|\\.)*{0}", False: r"{0}[^{0}]*{0}"}
-"""By whether a backslash keeps a quote from ending a string."""
+"""The pattern of a string, by whether a backslash escapes a quote."""
 
 
 def _tokens_of(single: bool, double: bool) -> re.Pattern[str]:
@@ -51,7 +50,7 @@ _READINGS = (_tokens_of(single=True, double=True), _tokens_of(single=True, doubl
 
 
 _NO_TOKENS = frozenset("'\"`\\")
-"""No token of Spark begins with a backslash, or with a quote that does not end."""
+"""No token of Spark starts with a backslash or an unclosed quote."""
 
 
 class _Token(NamedTuple):
@@ -92,13 +91,12 @@ def _tokens(sql: str, reading: re.Pattern[str]) -> Iterator[_Token]:
         if match.lastgroup is not None:
             yield _Token(match.lastgroup, match[match.lastgroup])
             if match.lastgroup in ("comment", "other"):
-                return  # refused anyway, and what follows an open quote would be searched again for each letter
+                return  # refused anyway, and the text after an open quote would be searched again for each letter
 
 
 def _wrong(tokens: list[_Token]) -> str | None:
-    """Why the tokens are refused, or None."""
-    owners: list[str] = []  # the word in front of each open bracket
-    commas: list[int] = []  # and how many arguments have ended there
+    owners: list[str] = []  # the word before each open bracket
+    commas: list[int] = []  # the number of completed arguments in each open bracket
     before = _Token("", "")
     for place, token in enumerate(tokens):
         why = _wrong_token(token, before, owners)
@@ -120,7 +118,7 @@ def _wrong(tokens: list[_Token]) -> str | None:
 
 
 def _wrong_token(token: _Token, before: _Token, owners: list[str]) -> str | None:
-    """Why a token is refused wherever it is, or None."""
+    """Return why a token is refused in any position, or None."""
     word = token.text.lower()
     if token.kind == "comment":
         return f"it has a comment ({token.text}); write it behind a # on a line of its own in the job file"
@@ -133,7 +131,6 @@ def _wrong_token(token: _Token, before: _Token, owners: list[str]) -> str | None
 
 
 def _wrong_type(function: str, argument: list[_Token]) -> str | None:
-    """Why the argument of a function that is text of types is refused, or None."""
     text, end = (*argument, _Token("", ""), _Token("", ""))[:2]
     if _TYPES.fullmatch(text.text) and end.text in (",", ")"):
         return None
@@ -141,19 +138,18 @@ def _wrong_type(function: str, argument: list[_Token]) -> str | None:
 
 
 def _is_harmless(word: str, before: _Token, owners: list[str]) -> bool:
-    """Whether a word begins no query here: a field, ``place.table``; FROM in ``extract(year FROM at)``, ``IS DISTINCT FROM``."""
+    """Return whether a query word is harmless here: ``place.table``, ``extract(year FROM at)``, ``IS DISTINCT FROM``."""
     if before.text == ".":
         return True
     return word == "from" and (before.text.lower() == "distinct" or bool(owners and owners[-1] in _TAKES_FROM))
 
 
 def _name(token: _Token) -> str:
-    """The name that a token is: it may be quoted in either way, and a function all the same."""
     return (token.text.lstrip("rR")[1:-1] if token.kind == "quoted" else token.text).lower()
 
 
 def _wrong_call(name: _Token, before: _Token) -> str | None:
-    """Why a bracket must not follow a token, or None."""
+    """Return why a bracket must not follow a token, or None."""
     if name.kind not in ("word", "quoted"):
         return None
     function = _name(name)

@@ -1,6 +1,6 @@
-"""``[process]``, ``[apply]`` and ``[apply_arrow]`` of a job file: functions of the user's own, by module and name.
+"""``[process]``, ``[apply]`` and ``[apply_arrow]`` of a job file: user functions by module and name.
 
-A reference is a dotted module path and a name, nothing else; it is imported, never evaluated.
+A reference is imported, never evaluated.
 """
 
 from __future__ import annotations
@@ -21,16 +21,15 @@ _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
 
 reference = name_like(_REFERENCE, '"package.module:name"', "a module and a name in it, 'package.module:name'")
-"""``package.module:name``."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FunctionSection:
-    """``[apply]``: a function of yours over the rows of each window that fires.
+    """``[apply]``: applies your function to the rows of each window that fires.
 
     Attributes:
         function: as in [process].
-        schema: the columns of what it returns, besides keys and window.
+        schema: columns of the function's results, in addition to keys and window.
     """
 
     function: str = field(metadata=reads(reference))
@@ -39,14 +38,14 @@ class FunctionSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessSection:
-    """``[process]``: a function of yours over the rows of each window that fires, with a context.
+    """``[process]``: applies your function to the rows of each window that fires, with a context.
 
     Attributes:
-        function: the module and the name in it, of a function or of a class (which is made without arguments). The module is a
-            file or package beside the job file (which is then sent to the executors), or else one that Python finds, on
-            PYTHONPATH or installed (and that executors must find too).
-        schema: the columns of what it returns, besides keys and window.
-        stateless: whether it keeps nothing between its calls; then rows rest as columns where the windows allow it.
+        function: module and name of a function, or of a class (called without arguments). The module is a file or package next
+            to the job file, which is sent to the executors. Otherwise it must be on PYTHONPATH or installed, also on executors.
+        schema: columns of the function's results, in addition to keys and window.
+        stateless: declares that the function does not keep state between calls. Then rows are stored as columns if the windows
+            allow it.
     """
 
     function: str = field(metadata=reads(reference))
@@ -56,12 +55,12 @@ class ProcessSection:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ArrowFunctionSection:
-    """``[apply_arrow]``: a function of yours over the rows of windows as Arrow tables.
+    """``[apply_arrow]``: applies your function to the rows of windows as Arrow tables.
 
     Attributes:
         function: as in [process].
-        schema: the columns of what it returns, besides keys and window.
-        all_windows: whether it is called once with the rows of all windows that fire, instead of once a window.
+        schema: columns of the function's results, in addition to keys and window.
+        all_windows: whether it is called once with the rows of all windows that fire, instead of once for each window.
     """
 
     function: str = field(metadata=reads(reference))
@@ -74,22 +73,16 @@ AnyFunctionSection: TypeAlias = FunctionSection | ProcessSection | ArrowFunction
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """A function that was looked up.
-
-    Attributes:
-        value: the function, or the object that was made of a class.
-        home: the module's file or package, where it lies beside the job file; None where Python finds it by itself.
-    """
+    """A user function, or an instance of a user class, and its module's file or package if it is next to the job file."""
 
     value: Any
     home: Path | None
 
 
 def find(spec: AnyFunctionSection, folder: Path, place: Place) -> Found:
-    """Imports the function of a section: from ``folder``, that of the job file, or from where Python finds it.
+    """Import the function of a section from ``folder``, which holds the job file, or from Python's path.
 
-    Raises:
-        JobError: there is no such module or name; or importing the module, or making an object of the class, fails.
+    Raise ``JobError`` if the module or name does not exist, or if its import or the creation of an instance fails.
     """
     module_name, name = spec.function.split(":")
     top = module_name.split(".")[0]
@@ -114,7 +107,7 @@ def find(spec: AnyFunctionSection, folder: Path, place: Place) -> Found:
 
 
 def _home(top: str, folder: Path) -> Path | None:
-    """Where the module or package ``top`` lies beside the job file."""
+    """Return the path of the module or package ``top`` next to the job file, or None."""
     if (folder / top / "__init__.py").is_file():
         return folder / top
     return folder / f"{top}.py" if (folder / f"{top}.py").is_file() else None
@@ -140,7 +133,7 @@ def _imported(name: str, folder: Path, home: Path | None, place: Place) -> Any:
 
 @contextmanager
 def _first_on_path(folder: Path | None) -> Generator[None]:
-    """Python looks into ``folder`` first."""
+    """Put ``folder`` first on Python's path."""
     if folder is None:
         yield
         return

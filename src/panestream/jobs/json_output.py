@@ -1,4 +1,4 @@
-"""JSON for machines that a terminal can show, too: no character of it moves a cursor, sets a title or turns text around."""
+"""JSON that is safe to show in a terminal: no character moves the cursor, sets a title or reverses text."""
 
 from __future__ import annotations
 
@@ -11,11 +11,7 @@ _UNUSUAL = re.compile(r"[^\n -~]")
 
 
 def json_text(value: object, default: Callable[[Any], Any] | None = None) -> str:
-    r"""Return a value as JSON of several lines, with escapes for all characters that are not visible.
-
-    Args:
-        value: numbers, texts, lists and dicts.
-        default: what becomes of other values, as ``json.dumps`` takes it.
+    r"""Return a value as indented JSON with escapes for all invisible characters; ``default`` is that of ``json.dumps``.
 
     >>> print(json_text("ä\x1b[2J\x9b\x7f\u202e\ud800"))
     "ä\u001b[2J\u009b\u007f\u202e\ud800"

@@ -1,7 +1,7 @@
-"""``panestream schema``: the JSON Schema of job files, by which editors complete keys and mark mistakes.
+"""``panestream schema``: the JSON Schema of job files, with which editors complete keys and mark mistakes.
 
-Made from the model that checks the files, so that a key that is new is known to editors as well. What only shows when values are
-seen together is said as far as a table says it (kinds of windows, formats of sinks); the rest is found by ``panestream explain``.
+The schema is derived from the model that checks the files, so editors know every new key. It contains the rules between keys
+of one table (kinds of windows, formats of sinks). ``panestream explain`` checks the others.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from panestream.jobs.sinks import FORMATS, Sink
 from panestream.jobs.windows import COUNTED, NEEDS, TAKES, WindowSection
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
-"""The newest that the language servers of both TOML and YAML read."""
+"""The newest dialect that the language servers of both TOML and YAML support."""
 
 
 def job_schema() -> dict[str, Any]:
-    """The schema of a whole job file, as JSON has it.
+    """Return the schema of a whole job file.
 
     >>> job_schema()["definitions"]["Top"]["required"]
     ['n', 'by']
@@ -34,7 +34,7 @@ def job_schema() -> dict[str, Any]:
 
 
 def described(cls: type) -> dict[str, str]:
-    """What the docstring of a section says of each key."""
+    """Return the description of each key from the docstring of a section."""
     return dict(_described(inspect.getdoc(cls) or ""))
 
 
@@ -46,7 +46,7 @@ def _described(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _resolved(shape: Any, definitions: dict[str, Any]) -> Any:
-    """A shape with the classes that it refers to among the definitions."""
+    """Replace the classes in a shape by references, and add them to the definitions."""
     if isinstance(shape, Mapping):
         return {name: _resolved(each, definitions) for name, each in shape.items()}
     if isinstance(shape, list):
@@ -54,14 +54,13 @@ def _resolved(shape: Any, definitions: dict[str, Any]) -> Any:
     if not isinstance(shape, type):
         return shape
     if shape.__name__ not in definitions:
-        definitions[shape.__name__] = None  # it is being made: a shape may refer to itself
+        definitions[shape.__name__] = None  # reserved: a shape may refer to itself
         made = _section(shape) if dataclasses.is_dataclass(shape) else shape.accepts  # type: ignore[attr-defined]
         definitions[shape.__name__] = _resolved(made, definitions)
     return f"#/definitions/{shape.__name__}"
 
 
 def _section(cls: type[Any]) -> dict[str, Any]:
-    """A section: its keys with what they take, which of them must be there, and no others."""
     words = described(cls)
     made: dict[str, Any] = {
         "type": "object",
@@ -78,7 +77,7 @@ def _section(cls: type[Any]) -> dict[str, Any]:
 
 def _key(each: dataclasses.Field[Any], words: str | None) -> dict[str, Any]:
     shape = accepted(each.metadata["reader"])
-    # Beside a reference nothing else counts.
+    # Validators ignore all keywords next to a reference.
     made: dict[str, Any] = {"allOf": [shape]} if "$ref" in shape else dict(shape)
     if words:
         made["description"] = words
@@ -96,7 +95,7 @@ def _kinds_of_windows() -> list[dict[str, Any]]:
     for kind, keys in TAKES.items():
         extent = {"type": "integer" if kind in COUNTED else "string"}
         sizes = {key: extent for key in ("size", "slide") if key in keys}
-        # That its time is the event time may be said of any window.
+        # Any window may state that its time is the event time.
         names = ["type", *keys, *([] if "time" in keys else ["time"])]
         then = {"required": [*NEEDS[kind]], "properties": sizes, "propertyNames": {"enum": names}}
         rules.append(_where("type", kind, then))
@@ -109,7 +108,7 @@ def _formats_of_sinks() -> list[dict[str, Any]]:
         place = [] if kind.needs is None else [kind.needs]
         servers = ["servers"] if name == "kafka" else []
         keys = ["format", *place, *kind.takes]
-        # Options may be there and empty.
+        # An empty table of options is allowed for every format.
         none = {} if "options" in kind.takes else {"options": {"maxProperties": 0}}
         then = {"required": place + servers, "properties": none, "propertyNames": {"enum": [*keys, *none]}}
         rules.append(_where("format", name, then))

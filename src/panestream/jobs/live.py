@@ -1,4 +1,4 @@
-"""What one sees of a running job: one live line, and a summary at the end."""
+"""The terminal output of a running job: a live line, and a summary at the end."""
 
 from __future__ import annotations
 
@@ -25,20 +25,16 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 PLAIN_EVERY = 5.0
-"""Seconds between two lines where the output is no terminal."""
+"""Seconds between two lines if the output is not a terminal."""
 
 
 @dataclass(slots=True)
 class Totals:
-    """What all micro-batches of this run did together.
+    """The totals of all micro-batches of this run.
 
-    Attributes:
-        started: the clock at the start, in seconds.
-        batches, rows, late, invalid: counts.
-        firings: of all keys and windows, as the page of a run counts them.
-        open_windows, watermark, newest: as the last micro-batch left them; instants in microseconds since the epoch.
-        busy_ms: the time inside micro-batches.
-        has_windows: whether there are any: an interval join has none.
+    ``started`` is the monotonic clock at the start, in seconds; ``busy_ms`` is the time inside micro-batches. ``firings`` counts
+    all keys and windows, as on the report page. ``open_windows``, ``watermark`` and ``newest`` are the values after
+    the last micro-batch, instants in microseconds since the epoch. An interval join does not have windows.
     """
 
     started: float
@@ -56,7 +52,6 @@ class Totals:
     has_windows: bool = True
 
     def add(self, progress: BatchProgress) -> None:
-        """Counts one micro-batch in."""
         self.batches += 1
         self.batch_id = progress.batch_id
         self.rows += progress.rows
@@ -72,14 +67,14 @@ class Totals:
 
     @property
     def lag(self) -> str:
-        """How far the watermark is behind the newest event."""
+        """The delay of the watermark relative to the newest event."""
         if self.watermark is None or self.newest is None or abs(self.watermark) > 2**62:
             return "-"
         return short_duration((self.newest - self.watermark) / 1e6)
 
 
 def short_duration(seconds: float) -> str:
-    """A duration for people.
+    """Return a duration for people.
 
     >>> short_duration(0.4), short_duration(75), short_duration(900), short_duration(4000)
     ('0.4 s', '1 min 15 s', '15 min', '1 h 06 min')
@@ -95,12 +90,7 @@ def short_duration(seconds: float) -> str:
 
 
 def status_line(totals: Totals, width: int = 120) -> Text:
-    """The live line: what runs, how fast, where event time is, what came late, what is open and what fired.
-
-    Args:
-        totals: how things stand.
-        width: of the terminal, in characters; a narrow one gets a line without dates.
-    """
+    """Return the live line; below a width of 105 characters it omits the dates."""
     narrow = width < 105
     if totals.batch_id is None:
         return Text(f"waiting for the first micro-batch ({short_duration(time.monotonic() - totals.started)})", style="dim")
@@ -127,10 +117,9 @@ def status_line(totals: Totals, width: int = 120) -> Text:
 
 
 class PlainConsole(Console):
-    """A console that shows control characters by their numbers: text of users and of data moves no cursor and sets no title."""
+    """A console that escapes control characters: text of users and data cannot move the cursor or set a title."""
 
     def render(self, renderable: RenderableType, options: ConsoleOptions | None = None) -> Iterable[Segment]:
-        """Return the segments of something that is printed, however deep it lies in a table."""
         for segment in super().render(renderable, options):
             if segment.control is None and CONTROL.search(segment.text):
                 yield Segment(visible(segment.text), segment.style)
@@ -139,9 +128,9 @@ class PlainConsole(Console):
 
 
 class PipeConsole(PlainConsole):
-    """A console whose output may be closed by whoever reads it, as ``head`` does: then it is silent, and :attr:`closed` is set.
+    """A console that becomes silent and sets :attr:`closed` if the reader closes the pipe, as ``head`` does.
 
-    Rich's own raises SystemExit in whatever thread printed: in one that Spark calls, which waits for an answer for ever.
+    Rich raises SystemExit in the printing thread instead. In a callback thread, Spark would wait forever for an answer.
     """
 
     def __init__(self, **options: Any) -> None:
@@ -149,28 +138,21 @@ class PipeConsole(PlainConsole):
         self.closed = threading.Event()
 
     def on_broken_pipe(self) -> None:
-        """Called by rich when nobody reads what was printed."""
         self.quiet = True
         self.closed.set()
         discard_output()
 
 
 def discard_output() -> None:
-    """What is still to be written to standard output goes nowhere: Python would complain of it when it ends."""
+    """Redirect standard output to the null device; Python would complain at exit about unwritten output."""
     with Path(os.devnull).open("wb") as nowhere:
         os.dup2(nowhere.fileno(), sys.stdout.fileno())
 
 
 class Display:
-    """The live line of a running job, and the lines above it. Callable: hand it to a query as ``on_progress``.
+    """The live line of a running job, with the results of ``after_batch`` above it; pass it to a query as ``on_progress``.
 
-    On a terminal the line is redrawn; elsewhere (a log, a pipe, a terminal that cannot go back in a line, TERM=dumb) it is
-    printed every few seconds.
-
-    Args:
-        console: where to.
-        after_batch: called after each micro-batch; what it returns is printed above the live line.
-        has_windows: whether windows are to be told of.
+    Terminals redraw the line. Other outputs (a log, a pipe, TERM=dumb) get a new line every few seconds.
     """
 
     def __init__(
@@ -208,7 +190,7 @@ class Display:
         return status_line(self.totals, self.console.width)
 
     def refresh(self) -> None:
-        """Shows how things stand; call it now and then while waiting."""
+        """Redraw the line; call it regularly while waiting."""
         if self._live is not None:
             self._live.update(self._line())
             return
@@ -219,13 +201,7 @@ class Display:
 
 
 def summary(totals: Totals, outputs: Iterable[tuple[str, str]], *, title: str) -> Table:
-    """The table at the end.
-
-    Args:
-        totals: what the run did.
-        outputs: the name and place of each output.
-        title: of the table.
-    """
+    """Return the table for the end of a run; ``outputs`` are (name, place) pairs."""
     seconds = time.monotonic() - totals.started
     table = Table(title=title, title_justify="left", title_style="bold", show_header=False, box=None, padding=(0, 2, 0, 0))
     table.add_column(style="dim", no_wrap=True)

@@ -1,4 +1,4 @@
-"""From a job file to a checked job, with what the command line changes in it."""
+"""Loads and checks a job file, with changes from the command line."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from panestream.jobs.model import Job
 from panestream.jobs.schema import CONTROL, InvalidValue, Place, section
 
 _MAX_BITS, _MAX_NAME = 64, 200
-"""Of numbers, and of the names of keys."""
+"""Limits of integers and of key names."""
 
 if TYPE_CHECKING:
     from panestream.report.recording import RunReport
@@ -22,16 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overrides:
-    """What the command line changes in a job file. Paths are seen from the working folder.
+    """Changes of a job file by the command line; paths are relative to the working folder.
 
-    Attributes:
-        input: another ``source.path``.
-        output: a folder for all sinks that write files (``main``, ``late``, ``invalid`` in it) and for the checkpoint.
-        mode: "stream" or "batch".
-        checkpoint: another checkpoint.
-        metrics_port: another ``metrics.port``.
-        savepoint: what the stream starts from, on a checkpoint that is new.
-        allow_incomplete: whether aggregates may be new of which no result says that they lack rows.
+    ``output`` is a folder for the checkpoint and all file sinks (``main``, ``late``, ``invalid`` in it). ``savepoint`` is the
+    state from which a stream with a new checkpoint starts. ``allow_incomplete`` permits new aggregates whose results do not
+    show that they lack old rows.
     """
 
     input: Path | None = None
@@ -45,31 +40,23 @@ class Overrides:
 
 @dataclass(frozen=True, slots=True)
 class LoadedJob:
-    """A checked job and its file, so that errors that show later (a column that is not there) still point at a line."""
+    """A checked job with its document, so that later errors (such as a missing column) still point at a line."""
 
     job: Job
     document: Document
     savepoint: str | None = None
-    """What the stream starts from: asked for once, so the command says it and not the file."""
+    """The savepoint to start from; used once, so the command names it and not the file."""
     allow_incomplete: bool = False
-    """What ``start`` calls so, beside the savepoint."""
     report: RunReport | None = None
-    """What takes note of the run."""
 
     def place(self, *where: str | int) -> Place:
-        """A place to report problems to."""
         return Place(self.document, where)
 
 
 def load_job(path: Path, overrides: Overrides | None = None) -> LoadedJob:
-    """Reads and checks a job file.
+    """Read and check a job file after applying ``overrides``.
 
-    Args:
-        path: a ``.toml``, ``.yaml`` or ``.yml`` file.
-        overrides: what to change in it before it is checked.
-
-    Raises:
-        JobError: all that is wrong with it, a line each: ``file:line: path.of.key: what is wrong; did you mean …?``
+    The ``JobError`` has a line for each problem: ``file:line: path.of.key: problem; did you mean …?``
     """
     overrides = overrides or Overrides()
     document = load_document(path)
@@ -86,17 +73,13 @@ def load_job(path: Path, overrides: Overrides | None = None) -> LoadedJob:
     if job.name is None:
         job = replace(job, name=path.stem)
     if job.checkpoint is None and job.mode == "stream":
-        # A stream without a checkpoint would begin again at every start, and double its output.
+        # Without a checkpoint, a stream would start from scratch at every run and duplicate its output.
         job = replace(job, checkpoint=str((path.parent / f"{path.stem}.checkpoint").resolve()))
     return LoadedJob(job, document, overrides.savepoint, overrides.allow_incomplete)
 
 
 def _check_content(place: Place) -> None:
-    """Refuse what no key takes and what errors could not show: before the values are copied or read.
-
-    Raises:
-        JobError: says where.
-    """
+    """Raise ``JobError`` for values that no key accepts or errors cannot show, before they are copied or read."""
     ahead: list[tuple[Place, object]] = [(place, place.document.data)]
     seen = 0
     while ahead:
@@ -138,7 +121,7 @@ def _overridden(document: Document, overrides: Overrides) -> Document:
             raise JobError(f"{document.path}: --output is for sinks that write files, and this job has none")
         for tag, sink in files:
             sink["path"] = str((overrides.output / str(tag)).resolve())
-        # Another output with the old checkpoint would hold only what is new since then.
+        # A new output with the old checkpoint would contain only later results.
         data["checkpoint"] = str((overrides.output / "checkpoint").resolve())
     if overrides.checkpoint is not None:
         data["checkpoint"] = str(overrides.checkpoint.resolve())

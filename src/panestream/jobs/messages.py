@@ -1,4 +1,4 @@
-"""What the library says to those who write Python, in the words of job files."""
+"""Translates messages of the Python library into the terms of job files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WORDS: Mapping[str, str] = {
     "more delay of the watermark, .allowed_lateness(...)": "more watermark.delay, or allowed_lateness",
     " (Said once for each start; the counts of every micro-batch are in query.recent_progress.)": "",
 }
-"""What the library says, and what a job file has for it."""
+"""Phrases of the library's messages, with their equivalents in a job file."""
 
 FORMS: Mapping[str, str] = {
     r"\.key_by\('(.*?)'\)": r"key = '\1'",
@@ -25,11 +25,11 @@ FORMS: Mapping[str, str] = {
     ),
     r"rename it before pst\.stream\(df\)": "rename it by source.select",
 }
-"""The same, with what is different each time."""
+"""Patterns of phrases with variable parts, with their equivalents in a job file."""
 
 
 def in_job_words(text: str) -> str:
-    """A message of the library's, for somebody who wrote a job file.
+    """Translate a message of the library for the author of a job file.
 
     >>> in_job_words("Filter such rows out, or route them to an output with .side_output_invalid(tag)")
     "Filter such rows out, or route them to an output with event_time.invalid = 'side_output' and a [sinks.invalid]"
@@ -43,11 +43,7 @@ def in_job_words(text: str) -> str:
 
 @contextmanager
 def translate_messages(loaded: LoadedJob, tell: Callable[[str], object]) -> Generator[None]:
-    """While a job runs: what is wrong with its rows is told with the line of its key, and warnings are told by ``tell``.
-
-    Raises:
-        JobError: rows have no usable event time.
-    """
+    """Pass warnings to ``tell`` while a job runs; raise a ``JobError`` at the key for rows without a usable event time."""
     shown = warnings.showwarning
 
     def show(message: Warning | str, category: type[Warning], *where: object) -> None:
@@ -62,7 +58,7 @@ def translate_messages(loaded: LoadedJob, tell: Callable[[str], object]) -> Gene
         try:
             yield
         except InvalidEventTimeError as error:
-            # Of two streams the error names the column, not the side.
+            # With two streams, the error names the column but not the side.
             place = loaded.place("event_time") if loaded.job.left is None else loaded.place()
             place.note(in_job_words(str(error)))
             place.finish()

@@ -1,4 +1,4 @@
-"""What a job file may say: a dataclass for each section, each key with the reader that checks it, and all of them together."""
+"""The model of a job file: a dataclass for each section, and a reader that checks each key."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ from panestream.windowing.time import to_micros
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Top:
-    """``[top]``: of each window only some rows, with their ``rank``.
+    """``[top]``: keeps only some rows of each window, with their ``rank``.
 
     Attributes:
-        n: how many.
-        by: an output column; those with the largest.
+        n: number of rows.
+        by: an output column. The rows with its largest values are kept.
     """
 
     n: int = field(metadata=reads(integer(1)))
@@ -50,13 +50,13 @@ class Top:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trigger:
-    """``[trigger]``: when micro-batches run. (When windows fire is said in [firing].)
+    """``[trigger]``: when micro-batches run. [firing] sets when windows fire.
 
     Attributes:
-        available_now: takes all that is there, in micro-batches of the source's size, then ends; the default.
-        once: takes all that is there in one micro-batch, then ends.
-        every: how often, without end.
-        fire_at_end: closes open windows when all that is there has been read; for a checkpoint that is begun so.
+        available_now: reads all available data in micro-batches of the source's size, then ends. The default.
+        once: reads all available data in one micro-batch, then ends.
+        every: time between micro-batches of a query without end.
+        fire_at_end: closes open windows after all available data. A checkpoint must be created with it.
     """
 
     available_now: bool | None = field(default=None, metadata=reads(boolean))
@@ -65,7 +65,6 @@ class Trigger:
     fire_at_end: bool = field(default=False, metadata=reads(boolean))
 
     def check(self, place: Place) -> None:
-        """One of them."""
         if self.fire_at_end and self.every is not None:
             place.at("fire_at_end").note("'every' runs without end: leave it out, or close windows by watermark.closing_after")
         if self.available_now and self.every is not None:
@@ -77,7 +76,6 @@ class Trigger:
 
     @property
     def spark(self) -> dict[str, Any]:
-        """The keyword arguments of Spark's ``trigger``."""
         if self.every is None:
             return {"once": True} if self.once else {"availableNow": True}
         return {"processingTime": f"{to_micros(self.every) // 1000} milliseconds"}
@@ -85,12 +83,12 @@ class Trigger:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Metrics:
-    """``[metrics]``: what a stream does, for others to read while it runs. Of a batch nothing is told.
+    """``[metrics]``: what a stream reports while it runs. A batch does not report metrics.
 
     Attributes:
-        port: of an HTTP endpoint for Prometheus, ``/metrics``; 0: any that is free, which is told.
-        address: on which address it listens; "0.0.0.0" for all, as containers need it.
-        json_lines: a file that gets a line of JSON for each micro-batch; seen from the folder of the job file.
+        port: port of an HTTP endpoint for Prometheus, ``/metrics``, or 0 for any free port, which is printed.
+        address: address of that endpoint, or "0.0.0.0" for all addresses, which containers need.
+        json_lines: a file that gets a line of JSON for each micro-batch, relative to the folder of the job file.
     """
 
     port: int | None = field(default=None, metadata=reads(integer(0)))
@@ -98,7 +96,6 @@ class Metrics:
     json_lines: str | None = field(default=None, metadata=reads(location))
 
     def check(self, place: Place) -> None:
-        """Something must be asked for."""
         if self.port is None and self.json_lines is None:
             place.note("is empty: say where, port = 9464 for Prometheus, or json_lines = 'a file'")
         if self.port is not None and self.port > 65535:
@@ -112,23 +109,22 @@ class Job:
     """A whole job file.
 
     Attributes:
-        name: how the query is called in logs and in Spark's user interface; default: the name of the file.
+        name: name of the query in logs and in Spark's user interface, by default the name of the file.
         mode: "stream" or "batch".
-        checkpoint: the folder where a stream remembers how far it came; default: beside the job file.
-        key: the columns by which rows are put together, or SQL with a name (``"lower(city) AS city"``); none: one window for all.
-        key_groups: the parallelism of the state, fixed when the checkpoint is born; default: 4; of a batch the cores.
-        tasks: how many tasks of a stream take the key groups in turns; default: as many as run at a time, where that is known.
-        memory_limit: how many bytes of rows a worker takes into memory at once, of a window or of a key group's micro-batch;
-            default: 1 GiB.
-        allowed_lateness: how long windows of event time take rows after their end, and fire again.
-        with_firing: adds ``firing``, ``firing_number`` and ``is_last`` to the results: which firing of its window a row is from.
-        changelog: makes the results changes, with the column ``op``: insert, update_before, update_after, delete.
-        every_firing: every single firing, as Flink would emit it, instead of the last one of each micro-batch.
-        keep: of look-backs: the columns of the row that its result has, besides the key; default: all.
-        windows: several kinds of windows over the same rows, each as [windows.LABEL]; results have the label in ``window``, of
-            look-backs behind their names.
-        panes: as [aggregate]: tiles of these aggregates, in place of their results.
-        spark: settings of the Spark session; ``master`` among them.
+        checkpoint: folder for the progress and state of a stream, by default next to the job file.
+        key: columns that group the rows, or SQL with a name (``"lower(city) AS city"``). Without a key, all rows are one group.
+        key_groups: parallelism of the state, fixed when the checkpoint is created. The default is 4, in a batch the cores.
+        tasks: number of tasks of a stream that share the key groups, by default as many as run at a time if that is known.
+        memory_limit: bytes of rows of a window or of a key group's micro-batch that a worker loads at once, by default 1 GiB.
+        allowed_lateness: how long event-time windows accept rows after their end, and fire again.
+        with_firing: adds ``firing``, ``firing_number`` and ``is_last`` to each result, which identify the firing of its window.
+        changelog: emits results as changes, with insert, update_before, update_after or delete in the column ``op``.
+        every_firing: emits every single firing, as Flink does, instead of the last one of each micro-batch.
+        keep: columns of a look-back's row that its result keeps in addition to the key, by default all.
+        windows: several kinds of windows over the same rows, each as [windows.LABEL]. Results have the label in ``window``;
+            look-backs add it to the names of their results.
+        panes: as [aggregate], but emits tiles of the aggregates instead of their results.
+        spark: settings of the Spark session, including ``master``.
     """
 
     source: Source | None = field(default=None, metadata=reads(section(Source)))
@@ -167,13 +163,13 @@ class Job:
 
     @staticmethod
     def explain_unknown(name: str) -> str | None:
-        """A better answer for a key that stands at the wrong level."""
+        """Return an error that names the section of a misplaced key, or None if no single section has the key."""
         inside = [each for each, fields in _SECTION_KEYS.items() if name in fields]
         return f"unknown key here; it belongs into [{inside[0]}]" if len(inside) == 1 else None
 
     @staticmethod
     def explain_missing(name: str, given: Mapping[str, Any]) -> str | None:
-        """A better answer where a job of two streams does not say what becomes of them, or has the source of one, too."""
+        """Return an error for a job of two streams that does not combine them, or that also has ``[source]``."""
         if name == "join":
             return "nothing says what becomes of the two streams: give [join], [interval_join] or a function, such as [apply]"
         if name not in SIDES or "source" not in given:
@@ -183,7 +179,7 @@ class Job:
 
     @staticmethod
     def needs(given: Mapping[str, Any]) -> set[str]:
-        """What must be there beside the rest: rows, windows, what to do with them, and an event time where windows are of it."""
+        """Return the required keys."""
         two = any(name in given for name in OF_TWO)
         needed = {*SIDES} if two else {"source"}
         if "window" not in given and "windows" not in given and "interval_join" not in given:
@@ -198,7 +194,7 @@ class Job:
 
     @property
     def streams(self) -> list[tuple[tuple[str, ...], Stream]]:
-        """Where rows come from, and where each is said: one stream, of the top of the file, or the left and the right one."""
+        """The streams with their paths in the file: () for a single stream, or ``left`` and ``right``."""
         two: list[tuple[tuple[str, ...], Stream]] = [
             ((side,), one) for side, one in zip(SIDES, (self.left, self.right), strict=True) if one is not None
         ]
@@ -209,16 +205,11 @@ class Job:
 
     @property
     def keys(self) -> tuple[str, ...]:
-        """The key of the results: of two streams that of the left."""
+        """The key of the results; with two streams the left one's."""
         return self.key if self.left is None else self.left.key
 
     def with_source(self, where: tuple[str, ...], source: Source) -> Job:
-        """The same job over another source.
-
-        Args:
-            where: of the stream, as :attr:`streams` has it.
-            source: of that stream.
-        """
+        """Return the same job over another source; ``where`` is the path of its stream in :attr:`streams`."""
         if not where:
             return dataclasses.replace(self, source=source)
         (side,) = where
@@ -226,18 +217,17 @@ class Job:
 
     @property
     def every_window(self) -> list[tuple[tuple[str, ...], WindowSection]]:
-        """The kinds of windows, and where each is said."""
+        """The kinds of windows with their paths in the file."""
         alone = [] if self.window is None else [(("window",), self.window)]
         return alone + [(("windows", label), spec) for label, spec in self.windows.items()]
 
     @property
     def needs_event_time(self) -> bool:
-        """Whether rows go into windows, or meet one another, by event time."""
         return self.interval_join is not None or any(spec.uses_event_time for _, spec in self.every_window)
 
     @property
     def function(self) -> tuple[str, AnyFunctionSection] | None:
-        """The user's own function, and the section it is from."""
+        """The user function, with the name of its section."""
         for name in OWN_FUNCTIONS:
             spec: AnyFunctionSection | None = getattr(self, name)
             if spec is not None:
@@ -246,7 +236,7 @@ class Job:
 
     @property
     def made_columns(self) -> set[str]:
-        """The columns of the results that nobody may call his own."""
+        """The columns of the results that users cannot name themselves."""
         columns = {*RESERVED, *(("window",) if self.windows else ()), *(SIDES if self.left is not None else ())}
         if self.panes:
             columns |= {"rows", "tile"}
@@ -256,17 +246,16 @@ class Job:
 
 
 OWN_FUNCTIONS = ("process", "apply", "apply_arrow")
-"""The sections that name a function of the user's own."""
+"""The sections that name a user function."""
 
 FUNCTIONS_OF_ROWS = ("aggregate", *OWN_FUNCTIONS, "panes", "join", "interval_join")
-"""The sections that say what becomes of the rows of a window: a job has one of them."""
+"""The sections that process the rows of a window; a job has one of them."""
 
 OF_TWO = (*SIDES, "join", "interval_join")
-"""The sections of jobs with two streams."""
 
 
 def _of_event_time(given: Mapping[str, Any]) -> bool:
-    """Whether some window of an unchecked job is of event time, as far as one can see."""
+    """Return whether an unchecked job seems to have an event-time window."""
     every = [given.get("window")]
     if isinstance(given.get("windows"), Mapping):
         every = list(given["windows"].values())

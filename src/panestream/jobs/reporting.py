@@ -1,4 +1,4 @@
-"""``panestream run --report FILE``: the page about the run, written whatever becomes of it."""
+"""``panestream run --report FILE``: the page about a run, written even if the run fails."""
 
 from __future__ import annotations
 
@@ -24,16 +24,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def reported(loaded: LoadedJob, page: Path | None, told: Sequence[tuple[str, str]], console: PipeConsole) -> Generator[LoadedJob]:
-    """A job whose run is taken note of; at its end, by whatever it ends, the page is written.
+    """Record the run of a job, and write the report page at its end, even after a failure.
 
-    Args:
-        loaded: the job.
-        page: the file; None: no page is wanted.
-        told: what runs: titles and text.
-        console: where to say that it was written.
-
-    Raises:
-        JobError: the file cannot be written, which is found before the run. That it cannot be afterwards is a warning.
+    A page that cannot be written raises ``JobError`` before the run, but is only a warning after it. ``told`` are titles and
+    texts that describe the run.
     """
     if page is None:
         yield loaded
@@ -61,14 +55,14 @@ def reported(loaded: LoadedJob, page: Path | None, told: Sequence[tuple[str, str
 
 
 def check_writable(page: Path) -> None:
-    """Refuse a page that cannot be written, before Spark is started, which takes seconds."""
+    """Raise ``JobError`` if the page cannot be written, before Spark starts, which takes seconds."""
     if page.is_dir() or not page.parent.is_dir():
         why = "it is a folder" if page.is_dir() else f"there is no folder {page.parent}"
         raise JobError(f"the page {page} cannot be written: {why}")
 
 
 def _check_beside(page: Path) -> None:
-    """The page is written beside its place, and moved there: what the folder allows is for the file system to say."""
+    """Test with a temporary file whether the folder is writable: the page is written there and then moved to its place."""
     try:
         handle, name = tempfile.mkstemp(prefix=f".{page.name}.", dir=page.parent)
         os.close(handle)
@@ -81,7 +75,7 @@ def _ended_by(error: BaseException) -> tuple[str, str]:
     from panestream.report.page import FAILED, STOPPED
 
     if isinstance(error, (typer.Exit, KeyboardInterrupt)):
-        # After Ctrl-C, or as nobody reads what is printed.
+        # After Ctrl-C, or because nobody reads the output.
         return STOPPED, ""
     said = first_sentence(error) if isinstance(error, Exception) and of_spark(error) else str(error)
     return FAILED, f"{type(error).__name__}: {said}"

@@ -1,4 +1,4 @@
-"""From a checked job file to a running query."""
+"""Runs a checked job on Spark."""
 
 from __future__ import annotations
 
@@ -29,33 +29,27 @@ class Query(Protocol):
 
 
 class Runner(Protocol):
-    """What the command line needs of Spark. Tests put another one in its place."""
+    """The Spark operations of the command line; tests replace it."""
 
     @property
     def metrics_url(self) -> str | None:
-        """Where Prometheus finds what the job does; None: nowhere."""
+        """The URL for Prometheus, or None without an endpoint."""
 
     def explain(self) -> str:
-        """The plan."""
+        """Return the plan."""
 
     def guarantees(self) -> Mapping[str, str]:
-        """How often a row arrives, by output: ``exactly once``, or ``at least once: `` and why."""
+        """Return the delivery guarantee of each output: ``exactly once``, or ``at least once: `` and the reason."""
 
     def start(self, on_progress: Callable[[BatchProgress], Any]) -> Query:
-        """Starts a stream."""
+        """Start a stream."""
 
     def run_batch(self) -> None:
-        """Runs a batch to its end."""
+        """Run a batch to its end."""
 
 
 class SessionRunner:
-    """Runs a job on a Spark session that is there.
-
-    Args:
-        loaded: the job.
-        spark: the session.
-        listeners: what is told of a stream's progress.
-    """
+    """Runs a job on an existing Spark session; ``listeners`` receive a stream's progress."""
 
     def __init__(self, loaded: LoadedJob, spark: SparkSession, listeners: Sequence[ProgressListener] = ()) -> None:
         self.loaded = loaded
@@ -88,7 +82,7 @@ class SessionRunner:
         self._watched(self._result()).run(outputs=job.sinks.recipes(job.keys))
 
     def _watched(self, result: pst.datastream.WindowedResult) -> pst.datastream.WindowedResult:
-        """For the report, where one is wanted; of what starts from a savepoint the rows are left as they are."""
+        """Record rows for the report, if there is one; without row times if the job starts from a savepoint."""
         report = self.loaded.report
         return result if report is None else report.watch(result, times=self.loaded.savepoint is None)
 
@@ -97,18 +91,11 @@ class SessionRunner:
 
 
 class SparkRunner(SessionRunner, AbstractContextManager["SparkRunner"]):
-    """Runs a job on a Spark session that it makes and ends.
-
-    Args:
-        loaded: the job.
-
-    Raises:
-        EnvironmentNotReadyError: Java is missing, or Spark is of a version that does not work.
-    """
+    """Runs a job on its own session; raises ``EnvironmentNotReadyError`` without Java or a supported version of Spark."""
 
     def __init__(self, loaded: LoadedJob) -> None:
         check_paths(loaded)
-        find_function(loaded)  # in vain rather before Spark is started than after
+        find_function(loaded)  # fails before Spark starts, which takes seconds
         listeners = open_listeners(loaded)
         try:
             self.session = QuietSession(f"panestream: {loaded.job.name}", loaded.job.spark)
@@ -119,21 +106,18 @@ class SparkRunner(SessionRunner, AbstractContextManager["SparkRunner"]):
 
     def __exit__(self, *exception: object) -> None:
         try:
-            # With it ends what brings events to the listeners, after the last one.
+            # This also ends the delivery of events to the listeners, after the last event.
             self.session.__exit__(*exception)
         finally:
             close_listeners(self.listeners)
 
 
 def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, dict[str, Any]]:
-    """The job with sources that begin where the savepoint ends, and what ``start`` takes beside.
+    """Return the job with sources that start at the savepoint's end, and further arguments for ``start``.
 
-    Files need nothing, ``start`` leaves out those that were read. Where the checkpoint has gone on since, the savepoint is not
-    read.
-
-    Raises:
-        JobError: the job is a batch; something is said of a savepoint, and none is given.
-        CheckpointError: there is no such savepoint; the source cannot begin there.
+    File sources stay unchanged, since ``start`` skips the files that were read. If the checkpoint has progressed, the savepoint
+    is not read. Errors are ``JobError`` for a batch or for options without a savepoint, and ``CheckpointError`` for a missing
+    savepoint or a source that cannot start at its end.
     """
     from panestream.spark.savepoint.birth import Birth
     from panestream.spark.savepoint.positions import DELTA, KAFKA
@@ -153,7 +137,7 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
     if isinstance(saved, Birth) or not saved.positions:
         return loaded, how
     told = []
-    # Spark numbers the sources of two streams as they stand, the left one first.
+    # Spark numbers the sources of two streams in their order, starting with the left one.
     for position in saved.positions:
         if position.number >= len(job.streams):
             break
@@ -165,17 +149,13 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
         elif told[-1]:
             job = job.with_source(where, replace(source, options={**source.options, **options}))
     if all(told):
-        # They were just told, and it cannot be seen.
+        # ``start`` cannot see that the sources already have these offsets.
         how["source_offsets"] = "job"
     return replace(loaded, job=job), how
 
 
 def open_listeners(loaded: LoadedJob) -> list[ProgressListener]:
-    """What ``[metrics]`` asks for, before Spark is started: a port that is taken is told at once.
-
-    Raises:
-        JobError: it cannot be had; the error names the key.
-    """
+    """Open the listeners of ``[metrics]``; before Spark starts, a taken port raises a ``JobError`` that names the key."""
     asked = loaded.job.metrics if loaded.job.mode == "stream" else None
     found: list[ProgressListener] = []
     key = "port"
@@ -194,7 +174,7 @@ def open_listeners(loaded: LoadedJob) -> list[ProgressListener]:
 
 
 def close_listeners(listeners: Sequence[ProgressListener]) -> None:
-    """Gives back what they hold: a port."""
+    """Release the listeners' ports."""
     for listener in listeners:
         if isinstance(listener, PrometheusMetrics):
             listener.close()

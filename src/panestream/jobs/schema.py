@@ -1,13 +1,10 @@
-"""A small declarative validator: dataclasses whose fields say how their value is read.
+"""A small declarative validator: a section of a job file is a frozen dataclass whose fields name their *readers*.
 
-A section of a job file is a frozen dataclass; each field names a *reader* in its metadata, which turns the raw value into
-the wanted one or says what is wrong with it. All problems of a file are collected, so that one run shows them all, each with
-its line, its path and the nearest right name.
+A reader converts a raw value or notes a problem. One run shows all problems with line, path and closest valid name.
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Top:
         n: int = field(metadata=reads(integer(1)))
-        by: str = field(metadata=reads(text))
 """
 
 from __future__ import annotations
@@ -28,41 +25,34 @@ from panestream.windowing.time import to_micros
 
 T = TypeVar("T")
 
-# C0 and C1 controls, line and paragraph separators, and the marks that reorder text: none belongs in a name or a path.
+# Names and paths must not contain C0 and C1 controls, line and paragraph separators, or marks that reorder text.
 CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u2028\u2029\u202a-\u202e\u2066-\u2069]")
 MAX_PROBLEMS = 100
-"""Each costs the search for the nearest right name, and nobody reads more."""
+"""The search for the closest valid name costs time for each problem, and nobody reads more."""
 _NAME = re.compile(r"[A-Za-z_]\w*", re.ASCII)
 _TABLE_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){0,2}", re.ASCII)
 _WORD, _PLAIN_WORD = r"\w", "[A-Za-z0-9_]"
-"""As Python writes it of ASCII, and as every editor reads it."""
+"""A word character in a Python pattern with ``re.ASCII``, and in a pattern for any editor."""
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 
 
 class InvalidValue(Exception):  # noqa: N818 - a signal inside this package, no error anybody sees
-    """A value was refused and the problem is noted already. Never leaves this package."""
+    """Signal that a value was refused and its problem noted; it never leaves this package."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where in the file a reader is, and where it reports problems to.
-
-    Attributes:
-        document: the file.
-        where: the path of the value.
-        problems: what was found so far, as (line, message); shared by all places of a file.
-    """
+    """The position of a reader in the file; all places of a file share the problems, as (line, message)."""
 
     document: Document
     where: KeyPath = ()
     problems: list[tuple[int, str]] = field(default_factory=list)
 
     def at(self, *names: str | int) -> Place:
-        """The place of something inside this one."""
         return Place(self.document, (*self.where, *names), self.problems)
 
     def note(self, message: str) -> None:
-        """Notes a problem here and goes on."""
+        """Record a problem at this place and return."""
         line = self.document.line_of(self.where)
         if len(self.problems) == MAX_PROBLEMS:
             self.problems.append((2**31, f"{self.document.path}: more than {MAX_PROBLEMS} problems, the rest is not shown"))
@@ -72,27 +62,19 @@ class Place:
         self.problems.append((line or 0, f"{prefix}: {path}: {message}" if path else f"{prefix}: {message}"))
 
     def wrong(self, message: str) -> NoReturn:
-        """Notes a problem here and gives the value up."""
+        """Record a problem at this place and raise :class:`InvalidValue`."""
         self.note(message)
         raise InvalidValue
 
     def finish(self) -> None:
-        """Raises what was noted, in the order of the file.
-
-        Raises:
-            JobError: something was.
-        """
+        """Raise a ``JobError`` with all problems in the order of the file, if there are any."""
         if self.problems:
             raise JobError("\n".join(message for _, message in sorted(self.problems, key=lambda problem: problem[0])))
 
 
 @contextmanager
 def all_noted(place: Place) -> Generator[None]:
-    """For what reads several values: goes through all of them, and gives up at the end where a problem was noted.
-
-    Raises:
-        InvalidValue: one was.
-    """
+    """Raise :class:`InvalidValue` at the end of the block if it noted a problem: readers of several values report them all."""
     before = len(place.problems)
     yield
     if len(place.problems) > before:
@@ -104,7 +86,7 @@ R = TypeVar("R", bound=Reader)
 
 
 def path_text(where: KeyPath) -> str:
-    """A path as errors show it.
+    """Return a path as errors show it.
 
     >>> path_text(("aggregate", 0, "function"))
     'aggregate[0].function'
@@ -117,7 +99,7 @@ def path_text(where: KeyPath) -> str:
 
 
 def visible(text: str) -> str:
-    r"""Return a text with its control characters, other than the ends of lines, as numbers: they do nothing to a terminal.
+    r"""Escape the control characters of a text except newlines, so that a terminal does not act on them.
 
     >>> print(visible("a\x1b[2Jb"))
     a\x1b[2Jb
@@ -126,13 +108,13 @@ def visible(text: str) -> str:
 
 
 def shown(value: object) -> str:
-    """A value as errors show it: in one line, not too long."""
+    """Return a value as errors show it: in one line of at most 60 characters."""
     text = "true" if value is True else "false" if value is False else repr(value)
     return text if len(text) <= 60 else text[:57] + "..."
 
 
 def kind(value: object) -> str:
-    """What TOML calls the type of ``value``."""
+    """Return the TOML name of a value's type."""
     if value is None:
         return "nothing"
     names = {bool: "a boolean", int: "an integer", float: "a float", str: "a string", list: "an array", dict: "a table"}
@@ -140,7 +122,7 @@ def kind(value: object) -> str:
 
 
 def reads(reader: Reader) -> dict[str, Reader]:
-    """The metadata of a field of a section: ``reader`` reads its value."""
+    """Return the metadata of a field with this reader."""
     return {"reader": reader}
 
 
@@ -149,12 +131,12 @@ _ACCEPTS: dict[Reader, Mapping[str, Any]] = {}
 
 
 def wanting(words: str, accepts: Mapping[str, Any]) -> Callable[[R], R]:
-    """Says what a reader reads: in a few words, for the list of all keys (docs/reference/job-files.md), and for editors.
+    """Describe the values of a reader.
 
     Args:
-        words: for people.
-        accepts: as JSON Schema. It may be wider than the reader and must not be narrower: an editor that marks what is right
-            is worse than one that says nothing. ``{"$ref": cls}`` stands for a section.
+        words: for the list of all keys (docs/reference/job-files.md).
+        accepts: JSON Schema for editors, with ``{"$ref": cls}`` for a section. It may be wider than the reader but never
+            narrower: an editor must not mark valid values as errors.
     """
 
     def note(reader: R) -> R:
@@ -166,21 +148,20 @@ def wanting(words: str, accepts: Mapping[str, Any]) -> Callable[[R], R]:
 
 
 def wants(reader: Reader) -> str:
-    """What :func:`wanting` said of a reader."""
+    """Return the words from :func:`wanting`."""
     return _WANTS[reader]
 
 
 def accepted(reader: Reader) -> Mapping[str, Any]:
-    """What :func:`wanting` said for editors."""
+    """Return the JSON Schema from :func:`wanting`."""
     return _ACCEPTS[reader]
 
 
 def section(cls: type[T]) -> Callable[[object, Place], T]:
-    """The reader of a table that becomes a ``cls``.
+    """Return the reader of a table that becomes a ``cls``; it notes all unknown, missing and refused keys.
 
-    Unknown keys, missing keys and refused values are noted, all of them. Keys without a default must be there; so must those
-    that ``cls.needs(value)``, if there is one, finds necessary beside the others. Afterwards ``cls.check(place)``, if there is
-    one, may note what only shows when the values are seen together.
+    Keys without a default are required, and so are the keys that the optional ``cls.needs(value)`` returns. The optional
+    ``cls.check(place)`` runs last, for problems that concern several values.
     """
 
     @wanting("table", {"$ref": cls})
@@ -195,7 +176,7 @@ def section(cls: type[T]) -> Callable[[object, Place], T]:
                 with suppress(InvalidValue):
                     known[name] = fields[name].metadata["reader"](raw, place.at(name))
             needs = getattr(cls, "needs", None)
-            # What is misspelled is not missing as well: nor is what would only be needed without it.
+            # A misspelled key is not reported as missing, too, and neither are the keys that would be needed without it.
             meant = {near for name in value if name not in fields for near in difflib.get_close_matches(str(name), fields, n=1)}
             needed = needs({**{name: {} for name in meant}, **value}) if needs else ()
             for name, each in fields.items():
@@ -234,7 +215,7 @@ _DURATION = {"type": "string", "pattern": r"\d\s*[A-Za-z]"}
 
 @wanting("string", _TEXT)
 def text(value: object, place: Place) -> str:
-    """A string that is not blank and has no control characters."""
+    """Read a string that is not blank, without control characters."""
     if not isinstance(value, str):
         place.wrong(f"must be a string, not {kind(value)}: {shown(value)}")
     if not value.strip():
@@ -246,7 +227,7 @@ def text(value: object, place: Place) -> str:
 
 @wanting("SQL", _TEXT)
 def sql(value: object, place: Place) -> str:
-    """A SQL expression over the columns of a row: text that may span lines."""
+    """Read a SQL expression over the columns of a row; it may span lines."""
     if not isinstance(value, str):
         place.wrong(f"must be a SQL expression in a string, not {kind(value)}: {shown(value)}")
     text(re.sub(r"[\n\r\t]", " ", value), place)
@@ -255,12 +236,12 @@ def sql(value: object, place: Place) -> str:
 
 @wanting("string", _TEXT)
 def column(value: object, place: Place) -> str:
-    """The name of a column, whatever it is, or a SQL expression over the columns of a row."""
+    """Read any column name, or a SQL expression over the columns of a row."""
     return _of_row(text(value, place), place)
 
 
 def _of_row(word: str, place: Place) -> str:
-    # A single word, of whatever letters, is no call and no query.
+    # A single word in any script is neither a call nor a query.
     why = None if word.isidentifier() else beyond_row(word)
     if why is not None:
         place.wrong(why)
@@ -269,7 +250,7 @@ def _of_row(word: str, place: Place) -> str:
 
 @wanting("string", _TEXT)
 def pattern(value: object, place: Place) -> str:
-    """A text that becomes a string in SQL."""
+    """Read a text that becomes a string in SQL."""
     word = text(value, place)
     if "${" in word:
         place.wrong(f"Spark puts settings and environment variables in the place of ${{...}}: {shown(word)}")
@@ -277,13 +258,7 @@ def pattern(value: object, place: Place) -> str:
 
 
 def name_like(pattern: re.Pattern[str], words: str, what: str) -> Reader:
-    """A name of one form.
-
-    Args:
-        pattern: the form.
-        words: for the list of all keys.
-        what: for the error.
-    """
+    """Return a reader of names; ``words`` describe the pattern in the list of all keys, ``what`` describes it in errors."""
 
     @wanting(words, {"type": "string", "pattern": f"^({pattern.pattern.replace(_WORD, _PLAIN_WORD)})$"})
     def read(value: object, place: Place) -> str:
@@ -296,18 +271,15 @@ def name_like(pattern: re.Pattern[str], words: str, what: str) -> Reader:
 
 
 identifier = name_like(_NAME, "name", "a name of letters, digits and underscores that does not begin with a digit")
-"""A column name or output name: letters, digits and underscores."""
 
 table_name = name_like(_TABLE_NAME, "table, db.table or catalog.db.table", "table, db.table or catalog.db.table in plain names")
-"""``table``, ``db.table`` or ``catalog.db.table``."""
 
 
 @wanting("path", _TEXT)
 def location(value: object, place: Place) -> str:
-    """A path: with a scheme (``s3://``) as it stands, else absolute, seen from the folder of the job file.
+    """Read a path, relative to the folder of the job file; paths with a scheme (``s3://``) stay unchanged.
 
-    A relative one stays below that folder. What lies elsewhere says where: whoever reads the job file shall see it. So ``~``,
-    which is another folder for each user, is refused.
+    Relative paths must stay in that folder, so that the job file shows every other place. ``~`` differs for each user.
     """
     word = text(value, place)
     if _SCHEME.match(word):
@@ -325,27 +297,27 @@ def location(value: object, place: Place) -> str:
             "or an address, or say it at the start: --input (of a job of one source), --output"
         )
     try:
-        # resolve() follows links, so that messages and checkpoints show where things really are.
+        # resolve() follows links, so messages and checkpoints show the real places.
         return str((place.document.path.parent / word).resolve())
     except (RuntimeError, OSError, ValueError) as error:
         place.wrong(f"is not a usable path: {error}")
 
 
 def is_local(path: str) -> bool:
-    """Whether a path that :func:`location` returned is on this machine."""
+    """Return whether a path from :func:`location` is on this machine."""
     return not _SCHEME.match(path)
 
 
 @wanting("true or false", {"type": "boolean"})
 def boolean(value: object, place: Place) -> bool:
-    """True or false, not a word for it."""
+    """Read a boolean; words such as "yes" are refused."""
     if not isinstance(value, bool):
         place.wrong(f"must be true or false, not {kind(value)}: {shown(value)}")
     return value
 
 
 def integer(least: int) -> Reader:
-    """A whole number of at least ``least``."""
+    """Return a reader of integers from ``least`` on."""
 
     @wanting(f"integer, at least {least}", {"type": "integer", "minimum": least, "maximum": 2**31 - 1})
     def read(value: object, place: Place) -> int:
@@ -362,19 +334,14 @@ def integer(least: int) -> Reader:
 
 @wanting("number", {"type": "number"})
 def number(value: object, place: Place) -> float:
-    """A number, whole or not."""
+    """Read an integer or a float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         place.wrong(f"must be a number, not {kind(value)}: {shown(value)}")
     return value
 
 
 def choice(*allowed: str, explain: Callable[[str], str | None] | None = None) -> Reader:
-    """One of a few words.
-
-    Args:
-        allowed: the words.
-        explain: a better answer than the nearest of them, for some others.
-    """
+    """Return a reader of a few words. The error for another word comes from ``explain``, or names the closest word."""
 
     @wanting(", ".join(f'"{each}"' for each in allowed), {"enum": list(allowed)})
     def read(value: object, place: Place) -> str:
@@ -387,7 +354,7 @@ def choice(*allowed: str, explain: Callable[[str], str | None] | None = None) ->
 
 
 def duration(*, negative: bool = False, zero: bool = True) -> Reader:
-    """A duration such as ``"90 seconds"``; stays text, so that plans show what the user wrote."""
+    """Return a reader of durations such as ``"90 seconds"``; they stay text, so that plans show the user's wording."""
 
     @wanting("duration" if zero else "duration, not 0", _DURATION)
     def read(value: object, place: Place) -> str:
@@ -406,7 +373,7 @@ def duration(*, negative: bool = False, zero: bool = True) -> Reader:
 
 
 def array(reader: Reader) -> Reader:
-    """An array; a single string counts as an array of one."""
+    """Return a reader of arrays; a single string counts as an array of one element."""
     one = accepted(reader)
     many = {"type": "array", "items": one}
 
@@ -427,7 +394,7 @@ def array(reader: Reader) -> Reader:
 
 
 def table(keys: Reader, values: Reader) -> Reader:
-    """A table of the user's own keys, in the order of the file."""
+    """Return a reader of tables with free keys, in the order of the file."""
 
     @wanting(
         f"table: {wants(keys)} = {wants(values)}",
@@ -449,14 +416,14 @@ _SCALAR = {"type": ["string", "number", "boolean"]}
 
 @wanting("string, number or boolean", _SCALAR)
 def scalar(value: object, place: Place) -> str:
-    """A string, number or boolean, as the text that Spark takes for an option."""
+    """Read a string, number or boolean as the text of a Spark option."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):
         return str(value)
     if not isinstance(value, str):
         place.wrong(f"must be a string, a number or a boolean, not {kind(value)}: {shown(value)}")
-    # Separators of CSV options may be a tab; nothing else below a blank makes sense.
+    # The separator of CSV files may be a tab; other control characters are mistakes.
     if CONTROL.search(value.replace("\t", " ")):
         place.wrong(f"has control characters: {shown(value)}")
     return value
@@ -464,7 +431,7 @@ def scalar(value: object, place: Place) -> str:
 
 @wanting("string", _TEXT)
 def option(value: object, place: Place) -> str:
-    """The name of an option, which is not a second way to say a path."""
+    """Read the name of an option; "path" is refused because sections have a key for it."""
     word = text(value, place)
     if word.strip().lower() in ("path", "paths"):
         place.wrong("is no option here: where something is says the key 'path' of the section")
@@ -472,11 +439,10 @@ def option(value: object, place: Place) -> str:
 
 
 spark_options = table(option, scalar)
-"""Options that are passed on to Spark."""
 
 
 class Settings:
-    """Settings by name, nested at their dots or not."""
+    """The JSON Schema of settings by name, optionally nested at their dots."""
 
     accepts: ClassVar[Mapping[str, Any]] = {
         "type": "object",
@@ -485,7 +451,7 @@ class Settings:
 
 
 def flat(prefix: str) -> Reader:
-    """A table of settings whose names have dots: ``a.b = 1`` (nested in TOML) and ``"a.b" = 1`` are the same."""
+    """Return a reader of settings with dotted names: ``a.b = 1`` (nested in TOML) equals ``"a.b" = 1``."""
 
     @wanting(f"table of settings that begin with {prefix}.", {"$ref": Settings})
     def read(value: object, place: Place) -> dict[str, str]:
@@ -513,7 +479,7 @@ def flat(prefix: str) -> Reader:
     {"anyOf": [_TEXT, {"type": "object", "minProperties": 1, "propertyNames": _TEXT, "additionalProperties": _TEXT}]},
 )
 def ddl(value: object, place: Place) -> str:
-    """A DDL string, or a table of column = type, as a DDL string."""
+    """Read a DDL string, or a table of column = type, as a DDL string."""
     if isinstance(value, str):
         return sql(value, place)
     columns = table(text, text)(value, place)
@@ -524,7 +490,7 @@ def ddl(value: object, place: Place) -> str:
 
 @wanting("duration, or a number of rows", {"anyOf": [_DURATION, accepted(integer(1))]})
 def extent(value: object, place: Place) -> str | int:
-    """How large a window is: a duration, or (of count windows) a number of rows."""
+    """Read the size of a window: a duration, or a number of rows for count windows."""
     if isinstance(value, int) and not isinstance(value, bool):
         return int(integer(1)(value, place))
     return str(duration(zero=False)(value, place))

@@ -1,4 +1,4 @@
-"""Spark for a command: a session of its own, whose words go to a file rather than between what the command prints."""
+"""The Spark session of a command, whose log goes to a file instead of the command's output."""
 
 from __future__ import annotations
 
@@ -16,25 +16,21 @@ if TYPE_CHECKING:
 
 REMOTE = "spark.remote"
 SessionOf = Callable[[str, Mapping[str, str]], AbstractContextManager["SparkSession"]]
-"""Makes the session of a command, of the application's name and Spark's settings: :class:`QuietSession`, or that of a test."""
+"""Creates a session from the application name and Spark's settings: :class:`QuietSession`, or a test's replacement."""
 
 
 class QuietSession(AbstractContextManager["SparkSession"]):
-    """A session that is made and ended. What Spark says is in a file, which is named where Spark failed, and deleted else.
+    """A temporary Spark session whose log goes to a file, which is named if Spark fails and otherwise deleted.
 
-    Args:
-        name: of the application.
-        settings: Spark settings; ``spark.master`` and ``spark.remote`` too.
-
-    Raises:
-        EnvironmentNotReadyError: Java is missing, or Spark is of a version that does not work.
+    The settings may include ``spark.master`` and ``spark.remote``. A missing Java or an unsupported version of Spark raises
+    ``EnvironmentNotReadyError``.
     """
 
     def __init__(self, name: str, settings: Mapping[str, str]) -> None:
         from panestream.spark.session import build_session, errors_into
 
         others = {each: value for each, value in settings.items() if each != "spark.master"}
-        # Java and the Python workers inherit the error output: what they say would tear what the command prints.
+        # Java and the Python workers inherit stderr; their messages would disrupt the output of the command.
         handle, log = tempfile.mkstemp(prefix="panestream-spark-", suffix=".log")
         self.log = Path(log)
         try:
@@ -61,11 +57,7 @@ class QuietSession(AbstractContextManager["SparkSession"]):
 
 
 def settings_of(given: Sequence[str], remote: str | None = None) -> dict[str, str]:
-    """What was typed as ``--conf NAME=VALUE`` and ``--remote URL``.
-
-    Raises:
-        JobError: one of them is not of this form.
-    """
+    """Return the settings from ``--conf NAME=VALUE`` and ``--remote URL``; raise ``JobError`` for another form."""
     found = {}
     for text in given:
         name, equals, value = text.partition("=")

@@ -28,12 +28,9 @@ if TYPE_CHECKING:
 
 
 class Format(ABC):
-    """A value of ``format``: which keys go with it, and what the library makes of them.
+    """A value of ``format``: ``needs`` is the key of its target or None, ``takes`` has the other keys.
 
-    Attributes:
-        needs: the key that must be there, which says the place; None: it has none.
-        takes: the keys that may be there.
-        by_key: whether it writes by key and window, which only the results have.
+    A sink ``by_key`` writes by key and window, which only the results have.
     """
 
     needs: str | None = None
@@ -42,11 +39,11 @@ class Format(ABC):
 
     @abstractmethod
     def told(self, sink: Sink) -> str:
-        """The sink in a line."""
+        """Return the sink as one line of text."""
 
     @abstractmethod
     def made(self, sink: Sink, key: Sequence[str]) -> pst.sinks.Sink:
-        """The library's sink; ``key`` is the job's."""
+        """Return the library's sink; ``key`` is the key of the job."""
 
 
 class _Files(Format):
@@ -63,7 +60,7 @@ class _Files(Format):
 
 
 class _Table(Format):
-    """A table that is appended to."""
+    """A table to which rows are appended."""
 
     needs = "table"
     takes: tuple[str, ...] = ("table_format", "options")
@@ -77,12 +74,12 @@ class _Table(Format):
         return pst.TableSink(str(sink.table), format=self.format_of(sink), options=sink.options)
 
     def format_of(self, sink: Sink) -> str | None:
-        """The format of a table that is made anew; None: the catalog's default."""
+        """Return the format of a newly created table, or None for the catalog's default."""
         return sink.table_format
 
 
 class _TableOf(_Table):
-    """The same, where the name of the format says what "table" has in ``table_format``."""
+    """A table whose ``format`` takes the place of ``table_format``."""
 
     takes = ("options",)
 
@@ -140,21 +137,20 @@ FORMATS: Mapping[str, Format] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sink:
-    """``[sinks.main]`` and its sisters: where an output goes.
+    """``[sinks.main]`` and the other outputs: where an output goes.
 
     Attributes:
-        format: "parquet", "json", "csv" or "orc" (with ``path``); "delta", "iceberg" or "table" (of any kind), which append, or
-            "merge", which replaces the row of a key and window (all with ``table``); "kafka" (with
-            ``servers`` and ``topic``); or "console".
-        path: a folder; seen from the folder of the job file.
-        batches_per_folder: of files: how many micro-batches share a folder; default: 1.
-        table: ``table``, ``db.table`` or ``catalog.db.table``. For "merge" one that knows MERGE: Delta, Iceberg, Hudi.
-        table_format: of "table" and "merge": the format of a table that is made anew, e.g. delta; default: the catalog's.
-        servers: of "kafka": ``host:port``, several with commas.
-        topic: of "kafka": its name.
-        compacted: of "kafka": whether the last record of a key is what counts; of a changelog, deletes become tombstones.
-        keys: of "merge" and "kafka": the key columns; default: of the results the job's, of late and invalid rows none.
-        options: of files, of tables that are appended to, and of "kafka": passed on to Spark's writer.
+        format: "parquet", "json", "csv" or "orc" (with ``path``), "kafka" (with ``servers`` and ``topic``), or "console". With
+            ``table``, "delta", "iceberg" and "table" append, and "merge" replaces the row of a key and window.
+        path: a folder, relative to the folder of the job file.
+        batches_per_folder: number of micro-batches that share a folder of files, by default 1.
+        table: ``table``, ``db.table`` or ``catalog.db.table``. "merge" needs a table that supports MERGE (Delta, Iceberg, Hudi).
+        table_format: format of a table created by "table" or "merge", e.g. delta. The default is the catalog's.
+        servers: servers of "kafka" as ``host:port``, separated by commas.
+        topic: topic of "kafka".
+        compacted: whether only the last record of a key counts in "kafka". Deletes of a changelog become tombstones.
+        keys: key columns of "merge" and "kafka". The default is the job's key for results, and no key for late and invalid rows.
+        options: options for Spark's writer, for files, "kafka" and tables that append.
     """
 
     format: str = field(metadata=reads(choice(*FORMATS)))
@@ -170,11 +166,9 @@ class Sink:
 
     @property
     def kind(self) -> Format:
-        """What its format is."""
         return FORMATS[self.format]
 
     def check(self, place: Place) -> None:
-        """Files want a path, tables and topics a name."""
         for argument in ("path", "table", "topic"):
             given = getattr(self, argument) is not None
             if argument == self.kind.needs and not given:
@@ -192,7 +186,7 @@ class Sink:
             place.at("options").note(f"format {self.format!r} takes none")
 
     def recipe(self, key: Sequence[str] = ()) -> pst.sinks.Sink:
-        """What the library calls it; ``key`` is the job's, by which a table is merged that names no others."""
+        """Return the library's sink; ``key`` is the job's, used to merge a table without its own ``keys``."""
         return self.kind.made(self, key)
 
     def __str__(self) -> str:
@@ -206,7 +200,7 @@ def _that_take(argument: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Sinks:
-    """``[sinks]``: main, and for the rows that are late or have no event time, if they are wanted; of two streams for each."""
+    """``[sinks]``: main, and optional outputs for late rows and rows without event time, for each of two streams."""
 
     main: Sink = field(metadata=reads(section(Sink)))
     late: Sink | None = field(default=None, metadata=reads(section(Sink)))
@@ -217,16 +211,15 @@ class Sinks:
     invalid_right: Sink | None = field(default=None, metadata=reads(section(Sink)))
 
     def items(self) -> list[tuple[str, Sink]]:
-        """The sinks by output, those that are there."""
+        """Return the configured sinks by output."""
         every = ((each.name, getattr(self, each.name)) for each in fields(self))
         return [(tag, sink) for tag, sink in every if sink is not None]
 
     def recipes(self, key: Sequence[str]) -> dict[str, pst.sinks.Sink]:
-        """The library's sinks by output; ``key`` is the job's, which the rows of ``main`` have."""
+        """Return the library's sinks by output; ``key`` is the job's, which only the rows of ``main`` have."""
         return {tag: sink.recipe(key if tag == "main" else ()) for tag, sink in self.items()}
 
     def check(self, place: Place) -> None:
-        """No two write to the same place."""
         for tag, sink in self.items():
             if sink.kind.by_key and tag != "main":
                 place.at(tag, "format").note(f"{sink.format!r} is by key and window, which only the rows of sinks.main have")

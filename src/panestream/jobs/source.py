@@ -1,4 +1,4 @@
-"""``[source]`` of a job file: where rows come from; ``[source.kafka]``: which topics, and how their records are read."""
+"""``[source]`` and ``[source.kafka]`` of a job file: the origin and format of the rows."""
 
 from __future__ import annotations
 
@@ -35,27 +35,20 @@ if TYPE_CHECKING:
     import panestream as pst
 
 FILE_FORMATS = ("csv", "json", "parquet", "orc", "text")
-"""Source formats that read files: they want a path and can be cut into micro-batches by ``files_per_batch``."""
+"""Source formats that read files: they need a path, and ``files_per_batch`` splits them into micro-batches."""
 
 TABLE_FORMATS: Mapping[str, str | None] = {
     "delta": "maxFilesPerTrigger",
     "iceberg": "streaming-max-files-per-micro-batch",
     "table": None,
 }
-"""Source formats that read a table, by path or by name; and the option by which a micro-batch takes so many files of it."""
+"""Source formats that read a table by path or name, with the option that limits the files of a micro-batch."""
 
 _RECORD_FORMATS = ("json", "string", "binary", "none")
 
 
 def check_names(place: Place, servers: str, key: str, topics: Sequence[str]) -> None:
-    """Notes what can be no servers or no topics, where the job says so: the library would find it when Spark runs.
-
-    Args:
-        place: of the section.
-        servers: its ``servers``.
-        key: what it calls the topics.
-        topics: their names.
-    """
+    """Note invalid servers and topics before Spark runs; ``key`` is the section's key that holds the topics."""
     from panestream.spark.kafka.source import check_servers, check_topic
 
     asked: list[tuple[str, Callable[[object], None], str]] = [("servers", check_servers, servers)]
@@ -71,16 +64,16 @@ class KafkaSource:
     """``[source.kafka]``: for ``format = "kafka"``.
 
     Attributes:
-        servers: ``host:port``, several with commas.
-        topics: their names; a single string with ``*`` is a pattern, e.g. ``clicks-.*``.
-        value_format: "json", whose fields ``source.schema`` names; "string" or "binary", in the column ``kafka_value``; "none".
-        key_format: the same of the key, in the column ``kafka_key``.
-        key_schema: the fields of a key in JSON, as Spark DDL.
-        starting: where a job without a checkpoint begins: "earliest", "latest", or offsets in Spark's JSON.
-        records_per_batch: how many records a micro-batch takes at most.
+        servers: ``host:port``, separated by commas.
+        topics: topic names. A single string with ``*`` is a pattern, e.g. ``clicks-.*``.
+        value_format: "json" (with the fields of ``source.schema``), "string" or "binary" (as ``kafka_value``), or "none".
+        key_format: as ``value_format``, for the key (as ``kafka_key``).
+        key_schema: fields of a JSON key, as Spark DDL.
+        starting: start of a job without a checkpoint, "earliest", "latest" or offsets in Spark's JSON.
+        records_per_batch: maximum number of records of a micro-batch.
         headers: whether to read headers, into ``kafka_headers``.
-        idle_after: after how long without records a partition stops holding the others back, where [watermark] does not say.
-        partitions: how many partitions each topic has: those without records hold the watermark back from the start, until idle.
+        idle_after: time without records after which a partition no longer holds the others back, unless [watermark] sets it.
+        partitions: number of partitions of each topic. Those without records hold the watermark back from the start, until idle.
     """
 
     servers: str = field(metadata=reads(text))
@@ -96,11 +89,9 @@ class KafkaSource:
 
     @property
     def pattern(self) -> bool:
-        """Whether the topics are all that match a pattern."""
         return len(self.topics) == 1 and "*" in self.topics[0]
 
     def check(self, place: Place) -> None:
-        """Servers and topics are some; keys in JSON have a schema, others none."""
         check_names(place, self.servers, "topics", () if self.pattern else self.topics)
         if self.key_format == "json" and self.key_schema is None:
             place.note("'key_schema' is missing: a key in JSON does not say the types of its fields")
@@ -112,15 +103,7 @@ class KafkaSource:
     def stream(
         self, spark: SparkSession, schema: str | None, options: Mapping[str, str], *, invalid: bool, batch: bool
     ) -> pst.datastream.KafkaStream:
-        """What the library makes of it.
-
-        Args:
-            spark: the session.
-            schema: of values in JSON.
-            options: of Spark's source.
-            invalid: whether there is an output for rows that cannot be read.
-            batch: whether it is a batch.
-        """
+        """Return the library's Kafka stream; ``schema`` has the fields of JSON values, ``invalid`` adds unreadable rows."""
         import panestream as pst
 
         names: Any = self.topics[0] if self.pattern else self.topics
@@ -145,21 +128,21 @@ class KafkaSource:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Source:
-    """``[source]``: where rows come from.
+    """``[source]``: the origin of the rows.
 
     Attributes:
-        format: csv, json, parquet, orc, text; "delta" or "iceberg" (with ``table`` or ``path``), "table" (any of the catalog,
-            with ``table``); "kafka", with [source.kafka]; or any other format that Spark knows by name.
-        path: file or folder; seen from the folder of the job file. May be a glob. Or the folder of a table of Delta or Iceberg.
-        table: ``table``, ``db.table`` or ``catalog.db.table``, which says its own columns. Where to begin, say ``options``:
-            Delta's ``startingVersion``, Iceberg's ``stream-from-timestamp``; what a batch reads, ``versionAsOf``.
-        schema: the columns as Spark DDL; of kafka the fields of a value in JSON.
-        header: whether CSV files begin with a line of names.
-        files_per_batch: how many files a micro-batch takes at most; of files, Delta and Iceberg.
-        columns: derived columns as SQL, added in this order; later ones may use earlier ones.
-        where: SQL filter, after the derived columns. Rows for which it is not true are not part of the job.
-        select: the columns that the job has, or SQL with a name (``"ad AS shown"``), after ``where``; default: all.
-        options: passed on to Spark.
+        format: "csv", "json", "parquet", "orc" or "text", "delta" or "iceberg" (with ``table`` or ``path``), "table" (any table
+            of the catalog, with ``table``), "kafka" (with [source.kafka]), or any other format name of Spark.
+        path: file, folder or glob, relative to the folder of the job file, or the folder of a Delta or Iceberg table.
+        table: ``table``, ``db.table`` or ``catalog.db.table``, which defines the columns. ``options`` set the start (Delta's
+            ``startingVersion``, Iceberg's ``stream-from-timestamp``) and the version that a batch reads (``versionAsOf``).
+        schema: columns as Spark DDL, or the fields of a JSON value in Kafka.
+        header: whether CSV files start with a line of names.
+        files_per_batch: maximum number of files of a micro-batch, for files, Delta and Iceberg.
+        columns: derived columns as SQL, added in this order. Later ones may use earlier ones.
+        where: SQL filter, after the derived columns. The job ignores rows that do not match.
+        select: columns of the job after ``where``, or SQL with a name (``"ad AS shown"``). The default is all columns.
+        options: options for Spark.
     """
 
     format: str = field(metadata=reads(identifier))
@@ -176,35 +159,32 @@ class Source:
 
     @property
     def reads_files(self) -> bool:
-        """Whether rows come from files."""
         return self.format in FILE_FORMATS
 
     @property
     def is_pattern(self) -> bool:
-        """Whether the path is one, for Hadoop to match. A path that exists as it is written is not."""
+        """Whether Hadoop treats the path as a pattern, which excludes a path that exists literally."""
         path = str(self.path)
         return bool(set(path) & set("*?[{")) and not (is_local(path) and Path(path).exists())
 
     @property
     def matches_nothing(self) -> bool:
-        """Whether the path is a pattern, of this machine, which no file matches: some may come, or it is misspelled."""
+        """Whether the path is a local pattern that does not match a file yet; it may be misspelled."""
         path = str(self.path)
-        # Python's patterns know no braces.
+        # Python's patterns do not support braces.
         told = self.reads_files and is_local(path) and self.is_pattern and "{" not in path
         return told and not any(Path("/").glob(path[1:]))
 
     @property
     def reads_table(self) -> bool:
-        """Whether rows come from a table, which says its own columns."""
         return self.format in TABLE_FORMATS
 
     @property
     def limit(self) -> str | None:
-        """Spark's option for ``files_per_batch``; None: the format has none."""
+        """Spark's option for ``files_per_batch``, or None if the format does not have one."""
         return "maxFilesPerTrigger" if self.reads_files else TABLE_FORMATS.get(self.format)
 
     def check(self, place: Place) -> None:
-        """What only shows when the keys are seen together."""
         if self.reads_table:
             self._check_table(place)
         elif self.table is not None:
@@ -243,7 +223,6 @@ class Source:
                 )
 
     def _check_table(self, place: Place) -> None:
-        """A table has a name or a folder, and its own columns."""
         if self.format == "table" and self.path is not None:
             place.at("path").note("format 'table' takes no 'path': a table of the catalog has a name")
         if self.path is None and self.table is None:

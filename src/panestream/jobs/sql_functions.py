@@ -1,7 +1,6 @@
-"""The functions that SQL in a job file may call: those whose result follows from their arguments, the session and the row.
+"""The functions that SQL in a job file may call: their results depend only on their arguments, the session and the row.
 
-A test compares the two lists with all functions of Spark. A function that is in neither list, of a later Spark or of the user, is
-refused.
+A test compares both lists with all functions of Spark. Functions in neither list (later or user-defined ones) are refused.
 """
 
 from __future__ import annotations
@@ -67,7 +66,6 @@ _ALLOWED = """
     zeroifnull zip_with
 """
 ALLOWED = frozenset(_ALLOWED.split())
-"""May be called."""
 
 _REFUSED = """
     collations from_avro from_protobuf from_xml java_method measure python_worker_logs range reflect schema_of_avro
@@ -75,7 +73,7 @@ _REFUSED = """
     xpath_int xpath_long xpath_number xpath_short xpath_string
 """
 REFUSED = frozenset(_REFUSED.split())
-"""Are known, and may not be called: they run methods of Java, open files or addresses (schemas, descriptors, definitions of XML
-documents), return tables, or need a table with measures."""
+"""The known functions that must not be called: they run Java methods, open files or URLs (schemas, descriptors, XML definitions),
+return tables, or need a table with measures."""
 
 __all__ = ["ALLOWED", "REFUSED"]

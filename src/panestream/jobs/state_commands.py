@@ -39,10 +39,10 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 make_session: SessionOf = QuietSession
-"""Makes the session; tests put another one here."""
+"""Creates the session; tests replace it."""
 
 ANSWER_FORMAT = 1
-"""Raised when something of the JSON goes or means something else; what is added does not raise it."""
+"""The version of the JSON answer, raised if a field disappears or changes its meaning; new fields do not raise it."""
 
 
 @contextmanager
@@ -55,17 +55,7 @@ def _started(command: str, settings: Mapping[str, str], console: PipeConsole) ->
 
 @dataclass(frozen=True)
 class Inspection:
-    """The options of ``panestream inspect``.
-
-    Attributes:
-        path: the checkpoint.
-        batch_id: after which micro-batch; None: the last.
-        keys, windows: the filters.
-        most: how many of each list.
-        as_json: whether it is for machines.
-        page: the file of the page to write; None: none.
-        settings: of Spark.
-    """
+    """The options of ``panestream inspect``: ``batch_id`` None is the last micro-batch, ``page`` the HTML file to write."""
 
     path: str
     batch_id: int | None
@@ -78,11 +68,10 @@ class Inspection:
 
 
 def inspect(inspection: Inspection, console: PipeConsole) -> None:
-    """Print what is in a checkpoint or savepoint.
+    """Print the content of a checkpoint or savepoint.
 
-    Raises:
-        CheckpointError: there is no checkpoint, micro-batch, key column or the like of what was typed.
-        JobError: the page cannot be written.
+    Raise ``CheckpointError`` if it, the micro-batch, a key column or a window does not exist, and ``JobError`` if the page
+    cannot be written.
     """
     if inspection.page is not None:
         check_writable(inspection.page)
@@ -107,12 +96,7 @@ def _summary(inspection: Inspection, console: PipeConsole) -> Summary:
 
 
 def _state_of(spark: SparkSession, path: str, batch_id: int | None) -> CheckpointState | Savepoint:
-    """Return the state of a checkpoint or a savepoint.
-
-    Raises:
-        CheckpointError: there is none, or no such micro-batch.
-        JobError: a micro-batch was asked for of a savepoint.
-    """
+    """Return the state of a checkpoint or savepoint; raise ``JobError`` if a savepoint is given a ``batch_id``."""
     if not is_savepoint(spark, path):
         return read_checkpoint(spark, path, batch_id)
     if batch_id is not None:
@@ -124,14 +108,8 @@ def _state_of(spark: SparkSession, path: str, batch_id: int | None) -> Checkpoin
 class Question:
     """The options of ``panestream why``.
 
-    Attributes:
-        path: the checkpoint or savepoint.
-        batch_id: after which micro-batch; None: the last.
-        keys: ``column=value``, or the value.
-        time, window: one of both: an event time, or the time at which a window starts.
-        most: how many windows and kept rows are looked at.
-        as_json: whether it is for machines.
-        settings: of Spark.
+    Exactly one of ``time`` (of a row) and ``window`` (its start) is set. ``batch_id`` None is the last micro-batch. ``keys`` are
+    ``column=value`` or values. ``most`` limits the windows and stored rows to examine.
     """
 
     path: str
@@ -145,11 +123,10 @@ class Question:
 
 
 def why(question: Question, console: PipeConsole) -> None:
-    """Print why a row is missing, or what a window waits for.
+    """Print why a row is missing, or why a window has not fired.
 
-    Raises:
-        CheckpointError: there is no checkpoint, micro-batch or key column of what was typed.
-        JobError: not one of ``--time`` and ``--window`` was given, or it is no time.
+    Raise ``CheckpointError`` if the checkpoint, micro-batch or key column does not exist, and ``JobError`` unless exactly one of
+    ``--time`` and ``--window`` has a valid time.
     """
     times = _times(question)
     with _started("why", question.settings, console) as spark, console.status(f"looking into {question.path}"):
@@ -186,14 +163,7 @@ def _key_of(question: Question) -> Any:
 
 
 def _answer(known: KnownState, question: Question, facts: Sequence[Any], text: str) -> dict[str, Any]:
-    """Return the answer for JSON: times as ISO 8601 in UTC, lengths in seconds.
-
-    Args:
-        known: the state.
-        question: the options.
-        facts: of the answer.
-        text: the answer in words.
-    """
+    """Return the answer as JSON, with times as ISO 8601 in UTC and lengths in seconds; ``text`` is the answer in words."""
     times = [one for one in facts if isinstance(one, TimeFacts)]
     windows = [now for one in times for now in one.windows or ()] or [one for one in facts if isinstance(one, WindowNow)]
     found: dict[str, Any] = {
@@ -248,17 +218,9 @@ def _bounds(window: Window) -> dict[str, str | None]:
 
 
 def savepoint(checkpoint: str, folder: str, batch_id: int | None, settings: Mapping[str, str], console: PipeConsole) -> None:
-    """Take a savepoint, and print what it holds.
+    """Write and print a savepoint of the state after ``batch_id``, where None is the last micro-batch.
 
-    Args:
-        checkpoint: the checkpoint.
-        folder: where to.
-        batch_id: after which micro-batch; None: the last.
-        settings: of Spark.
-        console: where to print.
-
-    Raises:
-        CheckpointError: there is no such checkpoint or micro-batch; the folder holds something.
+    Raise ``CheckpointError`` if the checkpoint or micro-batch does not exist, or the folder is not empty.
     """
     with _started("savepoint", settings, console) as spark, console.status(f"looking into {checkpoint}") as status:
         taken = take(spark, checkpoint, folder, batch_id, status.update)
@@ -266,7 +228,7 @@ def savepoint(checkpoint: str, folder: str, batch_id: int | None, settings: Mapp
 
 
 def _savepoint_lines(manifest: Manifest, folder: str) -> Iterator[tuple[str, str]]:
-    """Yield what a savepoint holds, by title."""
+    """Yield the content of a savepoint as (title, text)."""
     plan = manifest.plan
     yield "savepoint", folder
     yield "checkpoint", f"{manifest.checkpoint}, after micro-batch {manifest.batch_id}"
@@ -278,17 +240,9 @@ def _savepoint_lines(manifest: Manifest, folder: str) -> Iterator[tuple[str, str
 
 
 def compact(path: str, file_bytes: int, grace: float, settings: Mapping[str, str], console: PipeConsole) -> None:
-    """Compact a file sink's folder, and print what was done.
+    """Compact the folder of a file sink and print a summary; replaced files stay for ``grace`` seconds.
 
-    Args:
-        path: the sink's.
-        file_bytes: about how large files become.
-        grace: for how many seconds what was replaced stays.
-        settings: of Spark.
-        console: where to print.
-
-    Raises:
-        SinkError: it is no place that can be compacted, or another compaction is at work there.
+    Raise ``SinkError`` if the folder cannot be compacted, or if another compaction is running there.
     """
     with _started("compact", settings, console) as spark, console.status(f"putting the files of {path} together"):
         done = compact_folder(spark, path, file_bytes=file_bytes, grace_seconds=grace)
@@ -296,7 +250,7 @@ def compact(path: str, file_bytes: int, grace: float, settings: Mapping[str, str
 
 
 def compaction_lines(done: Compaction) -> Iterator[tuple[str, str]]:
-    """Yield what was done, by title."""
+    """Yield the summary of a compaction as (title, text)."""
     yield "folders", f"{done.folders:,}"
     yield "files", f"{done.files_before:,} -> {done.files_after:,}"
     yield "rows", f"{done.rows:,}"

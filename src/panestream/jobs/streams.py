@@ -1,7 +1,4 @@
-"""The streams of a job file: ``[event_time]``, ``[watermark]`` and ``[processing_time]`` of each, and how two of them meet.
-
-``[left]`` and ``[right]`` are two streams, ``[join]`` and ``[interval_join]`` their pairs of rows.
-"""
+"""The streams of a job file: ``[left]`` and ``[right]``, their times and watermarks, and the joins of their rows."""
 
 from __future__ import annotations
 
@@ -38,14 +35,14 @@ _OFFSET = re.compile(r"Z|(UTC|GMT|UT)?[+-]\d{1,2}(:?\d{2}){0,2}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EventTime:
-    """``[event_time]``: when a row happened.
+    """``[event_time]``: the time at which a row happened.
 
     Attributes:
-        column: a column of timestamps; of strings, with ``format``; or of numbers since 1970-01-01 UTC, with ``unit``.
+        column: a column of timestamps, of strings (with ``format``) or of numbers since 1970-01-01 UTC (with ``unit``).
         format: a Spark datetime pattern.
-        timezone: the zone of strings that name none, e.g. ``Asia/Shanghai``.
+        timezone: zone of strings without one, e.g. ``Asia/Shanghai``.
         unit: seconds, milliseconds or microseconds.
-        invalid: what to do with rows whose event time is null or cannot be read: "fail", or "side_output" (to [sinks.invalid]).
+        invalid: treatment of rows whose event time is null or unreadable, "fail" or "side_output" (to [sinks.invalid]).
     """
 
     column: str = field(metadata=reads(column))
@@ -55,7 +52,6 @@ class EventTime:
     invalid: str = field(default="fail", metadata=reads(choice("fail", "side_output")))
 
     def check(self, place: Place) -> None:
-        """``format`` and ``unit`` exclude each other."""
         if self.format is not None and self.unit is not None:
             place.at("unit").note("'unit' is for numbers and 'format' for strings: keep one of them")
         if self.timezone is not None:
@@ -68,23 +64,22 @@ class EventTime:
 
     @property
     def expression(self) -> str:
-        """The event time as the library takes it: the column, or SQL that reads its strings (null where it cannot)."""
+        """The column, or SQL that parses its strings to timestamps, null for strings that do not match."""
         if self.format is None:
             return self.column
         value, pattern = "`" + self.column.replace("`", "``") + "`", self.format
         if self.timezone is not None:
-            # The zone goes into the text, so that the zone of the session does not matter.
+            # The zone becomes part of the text, so that the zone of the session does not matter.
             value, pattern = f"concat({value}, {_quoted(' ' + self.timezone)})", f"{self.format} VV"
         return f"CAST(try_to_timestamp({value}, {_quoted(pattern)}) AS TIMESTAMP)"
 
 
 def _quoted(value: str) -> str:
-    """``value`` as a SQL string."""
     return "'" + value.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def unknown_zone(name: str) -> str | None:
-    """What is wrong with the name of a time zone; None where nothing is, or this machine knows no zones (Spark brings its own).
+    """Return the error for a time zone name; None if it is valid or this machine lacks a zone database (Spark has its own).
 
     >>> unknown_zone("Asia/Shanghai"), unknown_zone("+08:00"), unknown_zone("UTC+8")
     (None, None, None)
@@ -103,16 +98,16 @@ def unknown_zone(name: str) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watermark:
-    """``[watermark]``: how far event time has come.
+    """``[watermark]``: the progress of event time.
 
     Attributes:
         strategy: "bounded" (by ``delay``), "monotonous", or "none".
-        delay: how far rows may be behind the newest event time.
-        per_partition: a column whose values each keep a watermark of their own.
-        idleness: after how long without rows a partition stops holding the others back.
-        max_ahead: rows further ahead than that are as rows without event time.
-        max_ahead_of: of what: "clock" (Spark's, for live data), or "rows" (the others, for data of the past).
-        closing_after: once all input has been silent for so long, the watermark follows the clock; needs ``trigger.every``.
+        delay: maximum delay of rows relative to the newest event time.
+        per_partition: a column that has a separate watermark for each of its values.
+        idleness: time without rows after which a partition no longer holds the others back.
+        max_ahead: rows further ahead than this are treated as rows without event time.
+        max_ahead_of: reference for ``max_ahead``, the "clock" of Spark (live data) or the other "rows" (old data).
+        closing_after: time without any input after which the watermark follows the clock. Needs ``trigger.every``.
     """
 
     strategy: str = field(default="bounded", metadata=reads(choice("bounded", "monotonous", "none")))
@@ -124,7 +119,6 @@ class Watermark:
     closing_after: str | None = field(default=None, metadata=reads(duration(zero=False)))
 
     def check(self, place: Place) -> None:
-        """``delay`` goes with "bounded" and only with it."""
         if self.strategy == "bounded" and self.delay is None:
             place.note("'delay' is missing: strategy 'bounded' must know how far rows may be behind, e.g. delay = '5 seconds'")
         if self.strategy != "bounded" and self.delay is not None:
@@ -140,7 +134,6 @@ class Watermark:
 
     @property
     def recipe(self) -> WatermarkStrategy:
-        """What the library calls it."""
         recipe = WatermarkStrategy.for_monotonous_timestamps()
         if self.strategy == "none":
             recipe = WatermarkStrategy.no_watermarks()
@@ -157,10 +150,10 @@ class Watermark:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessingTime:
-    """``[processing_time]``: takes the clock from a column (when each row was received, say) instead of from Spark.
+    """``[processing_time]``: takes the clock from a column, e.g. the time a row was received, instead of from Spark.
 
     Attributes:
-        column: a column of timestamps, or of numbers since 1970-01-01 UTC, with ``unit``; or SQL.
+        column: a column of timestamps or of numbers since 1970-01-01 UTC (with ``unit``), or SQL.
         unit: seconds, milliseconds or microseconds.
     """
 
@@ -169,11 +162,10 @@ class ProcessingTime:
 
 
 suffix = name_like(re.compile(r"\w+", re.ASCII), "letters, digits and underscores", "letters, digits and underscores")
-"""What is added to names of columns."""
 
 
 def kind_of_join(*known: str) -> Reader:
-    """A kind of joins. What Spark and Flink call one otherwise is known: the error says its name here."""
+    """Return a reader of join types; for a name from Spark or Flink, the error gives the name used here."""
 
     def explain(word: str) -> str | None:
         kind = join_called(word)
@@ -186,15 +178,15 @@ def kind_of_join(*known: str) -> Reader:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stream:
-    """``[left]`` and ``[right]``: one of two streams; which rows, of what time, by which key.
+    """``[left]`` and ``[right]``: one of two streams, with its rows, time and key.
 
     Attributes:
         source: as [source].
         event_time: as [event_time].
-        watermark: as [watermark]; the smaller watermark of the two streams counts.
+        watermark: as [watermark]. The smaller watermark of the two streams counts.
         processing_time: as [processing_time].
-        key: the columns by which rows of the two streams meet, or SQL with a name: as many on both sides, of the same types.
-            Results have the names of the left ones.
+        key: columns on which the streams are joined, or SQL with a name. Both sides have the same number and types of
+            columns. Results use the left names.
     """
 
     source: Source = field(metadata=reads(section(Source)))
@@ -205,22 +197,19 @@ class Stream:
 
     @staticmethod
     def explain_unknown(name: str) -> str | None:
-        """A better answer for a section of both streams."""
         return f"unknown key here; it is of both streams: write [{name}]" if name in _OF_JOB else None
 
     @staticmethod
     def needs(given: Mapping[str, Any]) -> set[str]:
-        """An event time has a watermark."""
         return {"watermark"} if "event_time" in given else set()
 
     def check(self, place: Place) -> None:
-        """Rows meet by a key."""
         if not self.key:
             place.at("key").note("is empty: rows of two streams meet by a key")
 
 
 class _OfBoth:
-    """What has columns of both streams."""
+    """A section whose results have columns of both streams."""
 
     __slots__ = ()
     left_suffix: str | None
@@ -228,19 +217,19 @@ class _OfBoth:
 
     @property
     def suffixes(self) -> tuple[str, str]:
-        """Of the left columns, and of the right ones."""
+        """The suffixes of left and right columns."""
         return self.left_suffix or "", self.right_suffix or ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Join(_OfBoth):
-    """``[join]``: each row of the left stream with each row of the right one of the same key and window.
+    """``[join]``: pairs each left row with each right row of the same key and window.
 
     Attributes:
-        how: "inner"; "left", "right" or "full": rows of that side (or of both) without a partner come, too; "left_semi",
-            "left_anti": the rows of the left that have a partner, that have none. May be changed on an existing checkpoint.
-        left_suffix: what is added to the name of a left column, where the right stream has one of that name.
-        right_suffix: what is added to the name of a right column, where the left stream has one of that name.
+        how: "inner", or "left", "right" or "full", which also emit rows of that side (or both) without a partner. "left_semi" and
+            "left_anti" emit the left rows with or without a partner. May be changed on an existing checkpoint.
+        left_suffix: suffix of a left column if the right stream has a column of the same name.
+        right_suffix: suffix of a right column if the left stream has a column of the same name.
     """
 
     how: str = field(default="inner", metadata=reads(kind_of_join(*HOWS)))
@@ -250,17 +239,17 @@ class Join(_OfBoth):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntervalJoin(_OfBoth):
-    """``[interval_join]``: each row of the left stream with the rows of the right one around its time; there are no windows.
+    """``[interval_join]``: pairs each left row with the right rows around its time, without windows.
 
     Attributes:
-        lower: from how long after the time of the left row on; before it: "-1 hour".
-        upper: until how long after it; "0 seconds": its own time.
-        lower_exclusive: whether a row exactly at the lower bound is left out.
-        upper_exclusive: whether a row exactly at the upper bound is left out.
-        how: "inner"; "left", "right" or "full": rows of that side (or of both) without a partner come, too. A checkpoint is tied
-            to it.
-        left_suffix: as of [join].
-        right_suffix: as of [join].
+        lower: start of the interval relative to the time of the left row, e.g. "-1 hour" for an hour before it.
+        upper: end of the interval relative to the time of the left row, e.g. "0 seconds" for this time.
+        lower_exclusive: whether a row exactly at the lower bound is excluded.
+        upper_exclusive: whether a row exactly at the upper bound is excluded.
+        how: "inner", or "left", "right" or "full", which also emit rows of that side (or both) without a partner. An existing
+            checkpoint cannot change it.
+        left_suffix: as in [join].
+        right_suffix: as in [join].
     """
 
     lower: str = field(metadata=reads(duration(negative=True)))
@@ -272,7 +261,6 @@ class IntervalJoin(_OfBoth):
     right_suffix: str | None = field(default=None, metadata=reads(suffix))
 
     def check(self, place: Place) -> None:
-        """Something lies between the bounds."""
         lower, upper = to_micros(self.lower), to_micros(self.upper)
         if lower > upper:
             place.at("lower").note(f"{self.lower!r} is after the upper bound, {self.upper!r}: exchange them")

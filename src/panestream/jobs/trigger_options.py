@@ -1,7 +1,4 @@
-"""``[firing]`` of a job file: when windows fire.
-
-Parts of a composed trigger are inline tables of one key, which may hold others.
-"""
+"""``[firing]`` of a job file: when windows fire. Parts of a composed trigger are inline tables with one key."""
 
 from __future__ import annotations
 
@@ -46,14 +43,14 @@ from panestream.windowing.triggers import (
 _SEVERAL: Mapping[str, Callable[..., Trigger]] = {"any": AfterAny.of, "all": AfterAll.of, "each": AfterEach.of}
 _SINGLE: Mapping[str, Reader] = {"count": integer(1), "delay": duration(), "every": duration(zero=False)}
 _PART_KEYS = (*_SINGLE, *_SEVERAL)
-"""The keys of which a part has one."""
+"""The keys of a part, which has exactly one."""
 
 
 @wanting(
     'table with "count", "delay", "every", "any", "all" or "each"', {"type": "object", "minProperties": 1, "maxProperties": 1}
 )
 def trigger_part(value: object, place: Place) -> Trigger:
-    """A trigger: ``{ count = 100 }``, ``{ delay = "30 seconds" }``, ``{ any = [{ count = 100 }, { delay = "30 seconds" }] }``."""
+    """Read a trigger: ``{ count = 100 }``, ``{ delay = "30 seconds" }``, ``{ any = [{ count = 100 }, …] }``."""
     if not isinstance(value, Mapping):
         place.wrong(f"must be a table such as {{ count = 100 }}, not {kind(value)}: {shown(value)}")
     if len(value) != 1:
@@ -92,7 +89,7 @@ _WITH = (
     ("early", "after_watermark", False),
     ("late", "after_watermark", False),
 )
-"""Keys that go with one trigger, and whether it needs them."""
+"""Keys for a single trigger, and whether it requires them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,17 +97,19 @@ class Firing:
     """``[firing]``: when windows fire, instead of at their end.
 
     Attributes:
-        trigger: "event_time" (at the end, by the watermark), "processing_time" (at the end, by the clock), "continuous" (every so
-            often, and at the end), "count" (every so many rows), "after_watermark" (at the end, with ``early`` and ``late``),
-            "end_of_stream", or "never".
-        time: of "continuous": "event", or "processing" for the clock.
-        every: of "continuous".
-        count: of "count".
-        early: of "after_watermark": fires before the end, too: ``{ count = 100 }``, ``{ delay = "30 seconds" }`` after the first
-            row by the clock, ``{ every = "5 minutes" }`` of event time, or several: ``{ any = [...] }``, ``all``, ``each``.
-        late: of "after_watermark": fires after the end, too, within the allowed lateness; without it late rows are dropped.
-        timeout: fires too when the trigger has not for so long, by the clock.
-        purge: whether a window that fires is emptied.
+        trigger: "event_time" (at the end, by the watermark), "processing_time" (at the end, by the clock), "continuous" (at
+            intervals, and at the end), "count" (after a number of rows), "after_watermark" (at the end, with ``early`` and
+            ``late``), "end_of_stream", or "never".
+        time: time of "continuous", "event" or "processing" for the clock.
+        every: interval of "continuous".
+        count: number of rows of "count".
+        early: additional firings of "after_watermark" before the end, by ``{ count = 100 }`` rows, ``{ delay = "30 seconds" }``
+            of the clock after the first row, ``{ every = "5 minutes" }`` of event time, or several of them, as in
+            ``{ any = [...] }``, ``all`` or ``each``.
+        late: additional firings of "after_watermark" after the end, within the allowed lateness. Without it, late rows are
+            dropped.
+        timeout: also fires after this time without a firing, by the clock.
+        purge: whether a firing empties the window.
     """
 
     trigger: str = field(metadata=reads(choice(*_TRIGGERS)))
@@ -124,13 +123,11 @@ class Firing:
 
     @property
     def uses_processing_time(self) -> bool:
-        """Whether the clock makes windows fire."""
         every_so_often = self.trigger == "continuous" and self.time == "processing"
         delayed = any(one is not None and one.uses_processing_time for one in (self.early, self.late))
         return every_so_often or delayed or self.trigger == "processing_time" or self.timeout is not None
 
     def check(self, place: Place) -> None:
-        """Which keys go with which trigger."""
         for key, trigger, needed in _WITH:
             given = getattr(self, key) is not None
             if given and self.trigger != trigger:
@@ -140,7 +137,6 @@ class Firing:
 
     @property
     def recipe(self) -> Trigger:
-        """What the library calls it."""
         trigger = self._inner()
         if self.timeout is not None:
             trigger = ProcessingTimeoutTrigger.of(trigger, self.timeout)

@@ -1,4 +1,4 @@
-"""``[window]`` and ``[windows.LABEL]`` of a job file: which rows are put together."""
+"""``[window]`` and ``[windows.LABEL]`` of a job file: how rows are grouped."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _CALENDAR_NEEDS: Mapping[str, tuple[str, ...]] = {
     **dict.fromkeys(_CALENDAR_WINDOWS, ("zone",)),
     "business_hours": ("opens", "closes", "zone"),
 }
-"""The kinds of windows of a calendar, and the keys that each must have."""
+"""The kinds of calendar windows, with the required keys of each."""
 
 _CALENDAR_TAKES: Mapping[str, tuple[str, ...]] = {
     "calendar_hours": ("size", "slide", "offset", "zone", "time"),
@@ -60,10 +60,10 @@ _CALENDAR_TAKES: Mapping[str, tuple[str, ...]] = {
     "business_days": ("size", "slide", "offset", "weekend", "holidays", "zone", "time"),
     "business_hours": ("opens", "closes", "weekend", "holidays", "zone", "time"),
 }
-"""The keys that each may have."""
+"""The kinds of calendar windows, with the allowed keys of each."""
 
 _CALENDAR_KEYS = ("zone", "first_day", "first_month", "weekend", "holidays", "opens", "closes")
-"""The keys that no other windows have."""
+"""The keys that only calendar windows have."""
 
 NEEDS: Mapping[str, tuple[str, ...]] = {
     "tumbling": ("size",),
@@ -76,7 +76,7 @@ NEEDS: Mapping[str, tuple[str, ...]] = {
     "global": (),
     **_CALENDAR_NEEDS,
 }
-"""The kinds of windows, and the keys that each must have."""
+"""The kinds of windows, with the required keys of each."""
 
 TAKES: Mapping[str, tuple[str, ...]] = {
     "tumbling": ("size", "offset", "time"),
@@ -89,23 +89,22 @@ TAKES: Mapping[str, tuple[str, ...]] = {
     "global": (),
     **_CALENDAR_TAKES,
 }
-"""The keys that each may have."""
+"""The kinds of windows, with the allowed keys of each."""
 
 COUNTED = ("count", *_CALENDAR_TAKES)
-"""Kinds of windows whose size is a number: of rows, or of days and their kin."""
+"""Kinds of windows whose size is a number of rows or of calendar units."""
 
 EVEN = ("tumbling", "sliding", "cumulating")
 """Kinds of windows that repeat after a fixed time."""
 
 LOOK_BACK = "look_back"
-"""The kind that gives a result for each row; several of them go together."""
+"""The kind that gives a result for each row; several of them can be combined."""
 
 ALIGNED = (*EVEN, *_CALENDAR_TAKES)
-"""Kinds of windows that lie on a grid of time, so that several of them share their panes."""
+"""Kinds of windows on a time grid, so that several of them share their panes."""
 
 _LENGTHS = ("size", "slide", "step", "offset", "following")
 _CHECKED = (*_LENGTHS, "gap", "gap_column", "gap_unit", "max_duration", "closed_by", "start", "end", *_CALENDAR_KEYS)
-"""Keys that some kinds of windows have, and others have not."""
 
 _HINTS: Mapping[tuple[str, str], str] = {
     ("sliding", "slide"): "'slide' is missing: every how long does a sliding window begin?",
@@ -118,39 +117,40 @@ _CALENDAR_UNIT = choice("hour", "day", "month")
 
 @wanting('duration, not 0, or "hour", "day", "month"', {"type": "string"})
 def _step(value: object, place: Place) -> str:
-    """Read by what windows grow: a duration, or a unit of a calendar."""
+    """Read the step by which windows grow: a duration, or a calendar unit."""
     return str(_CALENDAR_UNIT(value, place)) if value in ("hour", "day", "month") else str(duration(zero=False)(value, place))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WindowSection:
-    """``[window]``: which rows of a key are put together; or ``[windows.LABEL]``, several kinds over the same rows.
+    """``[window]``: how rows of a key are grouped. ``[windows.LABEL]``: several kinds over the same rows.
 
     Attributes:
-        type: "tumbling"; "sliding"; "cumulating" (begin together every ``size``, end every ``step``); "session";
-            "predicates" (from a row where ``start`` is true to one where ``end`` is); "look_back" (for each row the rows of the
-            ``size`` before it, and itself); "count"; "global" (one window that never ends: it needs [firing]); or of the calendar
-            of a zone.
+        type: "tumbling", "sliding", "session", "count", or a calendar type. "cumulating" windows start together every ``size``
+            and end every ``step``. "predicates" windows last from a ``start`` row to an ``end`` row. "look_back" is for each row
+            the rows of the ``size`` before it, and itself. "global" is one window without end, which needs [firing].
         time: "event", or "processing" for the clock.
-        size: how long; of count windows how many rows; of cumulating windows the longest; of a calendar how many units (1).
-        slide: how far the beginnings lie apart, of a calendar in units; of count windows: fires every so many rows.
-        step: of cumulating windows; of a calendar the unit at whose end each ends.
-        offset: moves the windows against the epoch (UTC); of a calendar: when a day, a week or a month begins.
-        following: of look-backs: how far each looks ahead, too.
-        gap: of sessions: how long nothing comes before one ends; of windows by predicates, which else wait for their end.
-        gap_column: instead of ``gap``: a column or SQL with the gap of each row, an interval or a number with ``gap_unit``.
-        gap_unit: of a ``gap_column`` that is a number.
-        max_duration: of sessions of event time: cuts them at every multiple of it.
-        closed_by: of sessions of event time: SQL; a session ends at once behind a row where it is true.
-        start: of windows by predicates: SQL; a window begins with a row where it is true.
-        end: of windows by predicates: SQL; a window ends behind a row where it is true.
-        zone: of a calendar: the time zone, by its name in the IANA database.
-        first_day: of calendar_weeks, if it is not Monday.
-        first_month: of months, quarters and years: the month with which a year begins.
-        weekend: of business days and hours, if it is not Saturday and Sunday.
-        holidays: of business days and hours: dates such as "2026-12-25".
-        opens: of business_hours: the time of the clock, such as "09:00".
-        closes: of business_hours; where it is not later than ``opens``, of the next day.
+        size: length of a window. It is a number of rows for count windows, the longest length for cumulating windows, and a
+            number of units (by default 1) for calendar windows.
+        slide: distance between window starts, for calendar windows in units. Count windows fire whenever this number of rows has
+            arrived.
+        step: growth of cumulating windows, or the unit at whose end each calendar window ends.
+        offset: shift against the epoch (UTC), or for calendar windows the start of the day, week or month.
+        following: how far a look-back also looks ahead.
+        gap: time without rows that ends a session, or a predicate window without an ``end`` row.
+        gap_column: replaces ``gap`` by a column or SQL with the gap of each row, as an interval or as a number with ``gap_unit``.
+        gap_unit: unit of a numeric ``gap_column``.
+        max_duration: cuts event-time sessions at every multiple of this duration.
+        closed_by: SQL for event-time sessions, which end immediately after a row for which it is true.
+        start: SQL for predicate windows, which start with a row for which it is true.
+        end: SQL for predicate windows, which end after a row for which it is true.
+        zone: time zone of calendar windows, by its name in the IANA database.
+        first_day: first day of calendar_weeks, by default Monday.
+        first_month: first month of a year, for months, quarters and years.
+        weekend: weekend of business days and hours, by default Saturday and Sunday.
+        holidays: dates without business days and hours, such as "2026-12-25".
+        opens: opening time of business_hours, such as "09:00".
+        closes: closing time of business_hours, on the next day if it is not later than ``opens``.
     """
 
     type: str = field(metadata=reads(choice(*NEEDS)))
@@ -177,18 +177,16 @@ class WindowSection:
 
     @staticmethod
     def explain_unknown(name: str) -> str | None:
-        """A better answer for a key that is one of the whole job."""
         if name in ("allowed_lateness", "with_firing", "changelog", "every_firing", "key_groups", "tasks", "memory_limit"):
             return f"is a key of the whole job: write {name} before the first [section]"
         return "belongs into a section of its own, [firing]" if name in ("trigger", "every", "purge", "timeout") else None
 
     @property
     def uses_event_time(self) -> bool:
-        """Whether its rows need an event time."""
+        """Whether the windows use event time."""
         return self.type not in ("count", "global") and self.time == "event"
 
     def check(self, place: Place) -> None:
-        """Each kind has the keys it takes, and no others; the numbers fit."""
         before = len(place.problems)
         for key in _CHECKED:
             self._check_key(place, key)
@@ -235,12 +233,10 @@ class WindowSection:
 
     @property
     def counts(self) -> tuple[int, int | None]:
-        """Size and slide of a count window."""
         return int(self.size or 0), None if self.slide is None else int(self.slide)
 
     @property
     def assigner(self) -> WindowAssigner:
-        """What the library calls it."""
         if self.type in _CALENDAR_TAKES:
             return self._calendar()
         by_processing_time = self.time == "processing"

@@ -1,4 +1,4 @@
-"""Tools to test windows with: a harness and a simulator that need no Spark, and rows that arrive on Spark in micro-batches."""
+"""Tools to test windows: a harness and a simulator that run without Spark, and input for Spark in chosen micro-batches."""
 
 from panestream.testing.column_harness import ColumnTestHarness
 from panestream.testing.harness import Snapshot, WindowTestHarness

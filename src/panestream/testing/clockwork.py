@@ -1,4 +1,4 @@
-"""What moves the watermark of a harness by a strategy, micro-batch by micro-batch, as the key groups of a query do it."""
+"""Moves the watermark of a harness at each micro-batch by a strategy, as the key groups of a query do."""
 
 from __future__ import annotations
 
@@ -12,14 +12,7 @@ from panestream.windowing.watermarks import WatermarkStrategy
 
 
 class Clockwork:
-    """Of one harness.
-
-    Args:
-        strategy: for the watermark.
-
-    Raises:
-        InvalidPlanError: a strategy with a generator, which sees rows.
-    """
+    """The watermark of one harness; raises ``InvalidPlanError`` for a strategy with a generator, which needs rows."""
 
     def __init__(self, strategy: WatermarkStrategy) -> None:
         if not isinstance(strategy, WatermarkStrategy) or strategy.generator is not None:
@@ -32,11 +25,7 @@ class Clockwork:
         self._seen: dict[str, int] = {}
 
     def saw(self, element: Any, time: int) -> None:
-        """An element came.
-
-        Raises:
-            InvalidPlanError: the strategy tells partitions apart by a column, and it has none.
-        """
+        """Note the time of an element; raise ``InvalidPlanError`` if it lacks the column of a watermark per partition."""
         column, name = self._strategy.partition_column, ""
         if column is not None:
             if not isinstance(element, Mapping) or column not in element:
@@ -45,16 +34,16 @@ class Clockwork:
         self._seen[name] = max(time, self._seen.get(name, time))
 
     def end_micro_batch(self, clock: int, run: str) -> int:
-        """The watermark after a micro-batch with what came since the last one."""
+        """Return the watermark after a micro-batch of the elements since the previous one."""
         seen, self._seen = self._seen, {}
         return self._tracker.take_in(GroupInput(seen=seen, batch_time=clock, run=run, planned_in=run))
 
     def saved(self) -> Mapping[str, Any]:
-        """For a snapshot."""
+
         return self._tracker.to_json()
 
     def restore(self, saved: Mapping[str, Any] | None) -> None:
-        """Goes back to what :meth:`saved` gave; None: to the beginning."""
+        """Restore the result of :meth:`saved`, or the initial state for None."""
         self._seen = {}
         self._tracker = WatermarkTracker(self._strategy) if saved is None else WatermarkTracker.from_json(self._strategy, saved)
 

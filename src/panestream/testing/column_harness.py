@@ -1,4 +1,4 @@
-"""Test windows that run on columns only without Spark: look-backs, windows by predicates."""
+"""Tests windows that run only on columns, without Spark: look-backs and predicate windows."""
 
 from __future__ import annotations
 
@@ -32,11 +32,10 @@ _KEY, _TIME = "key", "time of the element"
 
 
 class ColumnTestHarness(Shown):
-    """Runs look-backs or windows by predicates on one key group, with the operators that run them on Spark.
+    """Runs look-backs or predicate windows on one key group, with the operators that run them on Spark.
 
-    Rows are dicts. What aggregates take, and what predicates ask, are names of their columns here, since SQL is Spark's: a
-    predicate is a column of booleans. Times go in as :class:`WindowTestHarness` takes them, and come out as integers.
-
+    Rows are dicts. Inputs of aggregates and predicates are column names, because SQL needs Spark; a predicate is a column of
+    booleans. Times are given as for :class:`WindowTestHarness` and returned as integers.
     >>> import panestream as pst
     >>> harness = ColumnTestHarness(
     ...     pst.LookBackWindows.of("1 hour"), aggregate=[pst.agg.sum("spent").alias("last_hour")], columns={"spent": "int64"}
@@ -49,15 +48,15 @@ class ColumnTestHarness(Shown):
     """
 
     def __init__(self, assigner: WindowAssigner, *, aggregate: Aggregate | Sequence[Aggregate], columns: Columns) -> None:
-        """An empty key group, no watermark yet.
+        """Create an empty key group without a watermark.
 
         Args:
             assigner: ``LookBackWindows``, ``PredicateWindows``, or sessions that are ``closed_by`` a predicate.
-            aggregate: declared aggregates of ``pst.agg``, one or several.
-            columns: names of the columns of rows, and their types as Arrow calls them.
+            aggregate: one or several declared aggregates of ``pst.agg``.
+            columns: the names of the columns of rows, and their Arrow types.
 
         Raises:
-            InvalidPlanError: other windows, which :class:`WindowTestHarness` runs; a column that the rows do not have.
+            InvalidPlanError: :class:`WindowTestHarness` runs these windows, or the rows lack a column.
         """
         if not runs_on_columns_only(assigner):
             raise InvalidPlanError(f"{assigner!r} run row by row, too: take a WindowTestHarness for them")
@@ -79,14 +78,10 @@ class ColumnTestHarness(Shown):
         words = Words(in_microseconds=self._in_microseconds)
         return {"windows": repr(self._plan.assigner), "watermark": words.time(self.current_watermark)}
 
-    # ---------------------------------------------------------------- what goes in
+    # ---------------------------------------------------------------- input
 
     def process_element(self, value: dict[str, Any], timestamp: Instant, key: Any = None) -> None:
-        """One row: a dict with its columns; one that is missing is null.
-
-        Raises:
-            InvalidPlanError: it has a column that was not told.
-        """
+        """Add a row as a dict; missing columns are null, and unknown columns raise ``InvalidPlanError``."""
         for name in value:
             if name not in self._columns.names:
                 raise InvalidPlanError(f"the rows have no column {name!r}; {did_you_mean(name, self._columns.names)}")
@@ -100,31 +95,31 @@ class ColumnTestHarness(Shown):
             self._late.append(late_element(key, time, value, in_microseconds=self._in_microseconds))
 
     def process_watermark(self, time: Instant) -> None:
-        """Event time has come to ``time``: rows and windows of before come out. One that does not advance changes nothing."""
+        """Advance the watermark, which emits the rows and windows up to ``time``; a lower watermark does not change anything."""
         came = max(self._instant(time, "the watermark"), self.current_watermark)
         if came == MIN_TIMESTAMP:
             return
-        # Of a strategy without a delay, the watermark is one less than the largest time.
+        # Without a delay, the watermark is the largest time minus one.
         self._run(GroupInput(seen={"": came + 1}), came)
 
     def end_of_input(self) -> None:
-        """The input is bounded, and this is its end."""
+        """End the bounded input, which emits all rows and windows."""
         self._run(GroupInput(end_of_input=True), MAX_TIMESTAMP)
 
-    # ---------------------------------------------------------------- what comes out
+    # ---------------------------------------------------------------- output
 
     def extract_output(self) -> list[WindowResult]:
-        """What came out since this was last called: of look-backs a result for each row, with its columns."""
+        """Return and clear the results since the last call; look-backs have one for each row, with its columns."""
         taken, self._fired = self._fired, []
         return taken
 
     def extract_late_elements(self) -> list[LateElement]:
-        """The rows since this was last called that were behind the watermark."""
+        """Return and clear the rows since the last call that arrived after the watermark had passed them."""
         taken, self._late = self._late, []
         return taken
 
     def trace(self) -> Trace:
-        """Return what became of every row and window so far, for ``pst.tools.timeline`` and ``pst.tools.why``."""
+        """Return the history of all rows and windows for ``pst.tools.timeline`` and ``pst.tools.why``."""
         return Trace(
             tuple(self._elements),
             tuple(self._windows),
@@ -133,7 +128,7 @@ class ColumnTestHarness(Shown):
             description=repr(self._plan.assigner),
         )
 
-    # ---------------------------------------------------------------- how
+    # ---------------------------------------------------------------- implementation
 
     def _run(self, batch: GroupInput, came: int) -> None:
         rows = [self._elements[number] for number in self._pending]
@@ -177,7 +172,7 @@ class ColumnTestHarness(Shown):
         self._write_down(key, window, row)
 
     def _write_down(self, key: Any, window: TimeWindow, result: dict[str, Any]) -> None:
-        """The window, with the rows that are in it by their times."""
+
         number = len(self._windows)
         inside = [
             one for one in self._elements
@@ -208,20 +203,20 @@ class ColumnTestHarness(Shown):
         return self._step
 
     def _instant(self, time: Instant, what: str) -> int:
-        """As an integer; who speaks of durations or dates counts in microseconds."""
+        """Return the time as an integer, in microseconds if it is a duration or date."""
         self._in_microseconds |= not isinstance(time, int)
         return instant(time, what)
 
 
 def _plan_of(assigner: WindowAssigner, aggregates: list[Aggregate], columns: pa.Schema) -> WindowPlan:
-    """The query as the planner makes it; look-backs keep the columns, and the time of the row."""
+    """Return the planner's query; look-backs keep the columns and the time of the row."""
     keys = pa.schema([(_KEY, pa.string())])
     operator = column_operator(WindowSpec(assigner), aggregates, columns, keys, _TIME)
     return WindowPlan((_KEY,), keys, assigner, operator, WatermarkStrategy.for_monotonous_timestamps(), "time", 1)
 
 
 def _with_integers(schema: pa.Schema) -> pa.Schema:
-    """Window bounds as integers in the unit of the windows."""
+
     return pa.schema([field.with_type(pa.int64()) if field.name in ("window_start", "window_end") else field for field in schema])
 
 

@@ -1,4 +1,4 @@
-"""Look-backs and windows by predicates as operators, over rows whose columns have all that a query would compute with SQL."""
+"""Look-backs and predicate windows as operators, over rows whose columns replace the SQL expressions of a query."""
 
 from __future__ import annotations
 
@@ -18,24 +18,17 @@ from panestream.windowing.assigners.look_back import look_backs_of
 
 
 def runs_on_columns_only(assigner: WindowAssigner) -> bool:
-    """Whether no operator runs these windows row by row."""
+    """Return whether these windows only have operators on columns."""
     return assigner.columns_only or look_backs_of(assigner) is not None
 
 
 def column_operator(
     window: WindowSpec, aggregates: Sequence[Aggregate], columns: pa.Schema, keys: pa.Schema, time: str
 ) -> OperatorSpec:
-    """The operator of such a query, as the planner makes it. Look-backs keep the columns, and the time of the row.
+    """Return the planner's operator; look-backs keep the columns and the time of the row.
 
-    Args:
-        window: the windows.
-        aggregates: declared ones.
-        columns: of the rows; a predicate is one of booleans.
-        keys: the key columns.
-        time: what the column of event times is called.
-
-    Raises:
-        InvalidPlanError: no declared aggregates; a column that the rows do not have; what these windows do not know.
+    ``columns`` has a boolean column for each predicate; ``time`` is the name of the column of event times. Raise
+    ``InvalidPlanError`` for undeclared aggregates, missing columns, and options that these windows do not support.
     """
     if not aggregates or not all(isinstance(one, Aggregate) for one in aggregates):
         raise InvalidPlanError(f"aggregate wants declared aggregates such as agg.sum('price'), got {aggregates!r}")

@@ -1,4 +1,4 @@
-"""What a test hands in, and what the operator works on: dicts as the rows that functions see on Spark."""
+"""Converts the dicts of a test to the rows of an operator, which functions also see on Spark."""
 
 from __future__ import annotations
 
@@ -12,15 +12,11 @@ from panestream.engine.kernels.python_values import RowType
 from panestream.errors import InvalidPlanError, did_you_mean
 
 Columns: TypeAlias = "pa.Schema | Mapping[str, pa.DataType | str]"
-"""Names and types of columns; a type may be written as Arrow calls it: ``"int64"``, ``"double"``, ``"string"``."""
+"""Names and types of columns; a type may be an Arrow name such as ``"int64"``, ``"double"`` or ``"string"``."""
 
 
 def schema_of(columns: Columns) -> pa.Schema:
-    """Columns as a schema.
-
-    Raises:
-        InvalidPlanError: no names and types; no type of Arrow's.
-    """
+    """Return columns as a schema; raise ``InvalidPlanError`` for other values and unknown Arrow types."""
     if isinstance(columns, pa.Schema):
         return columns
     if not isinstance(columns, Mapping):
@@ -38,12 +34,9 @@ def schema_of(columns: Columns) -> pa.Schema:
 
 @dataclass(frozen=True, slots=True)
 class RowMaker:
-    """Makes rows of what a test hands in: of a dict, or of the values in order.
+    """Converts dicts, or values in the order of ``columns``, to elements of the operator, whose order may differ.
 
-    Attributes:
-        columns: of the rows.
-        element_type: what the operator works on: the columns in an order that may be another, and what ``time`` names.
-        time: the last column of an element, which holds its event time; None: there is none.
+    ``time`` is None, or the name of the last column of an element, which has the event time.
     """
 
     columns: pa.Schema
@@ -51,18 +44,13 @@ class RowMaker:
     time: str | None = None
 
     def element(self, value: Any, timestamp: int) -> Any:
-        """The element of a row.
-
-        Raises:
-            InvalidPlanError: an unknown column, or not as many values as columns.
-        """
+        """Return the element of a row; raise ``InvalidPlanError`` for unknown columns or the wrong number of values."""
         values = self._values(value)
         if self.time is not None:
             values = {**values, self.time: timestamp}
         return self.element_type.make(values[name] for name in self.element_type.schema.names)
 
     def row(self, element: Any) -> Any:
-        """The row of an element."""
         values = dict(zip(self.element_type.schema.names, element, strict=True))
         return RowType(self.columns).make(values[name] for name in self.columns.names)
 

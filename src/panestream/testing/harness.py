@@ -1,4 +1,4 @@
-"""Test windows without Spark: hand in elements, watermarks and clock steps one by one, and look at what comes out."""
+"""Tests windows without Spark, step by step: put in elements, watermarks and clock times, then inspect the output."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from panestream.windowing.windows import Window
 
 
 class Snapshot(NamedTuple):
-    """The state at one moment; :meth:`WindowTestHarness.restore` goes back to it."""
+    """The state at one moment, for :meth:`WindowTestHarness.restore`."""
 
     values: dict[tuple[str, int], bytes]
     watermarks: Mapping[str, Any] | None = None
@@ -48,13 +48,13 @@ class Snapshot(NamedTuple):
 class WindowTestHarness(Shown):
     """Runs windows and a function on one key group, step by step. Flink: ``KeyedOneInputStreamOperatorTestHarness``.
 
-    It takes what ``.window(...)`` of a stream takes (one kind of windows at a time), and runs it with the row operator, which
-    defines what all others do.
+    It takes the arguments of a stream's ``.window(...)``, for one kind of windows. It runs the row operator, which defines the
+    results of all other operators.
 
-    Times go in as integers, as durations since the epoch (``"90 seconds"``), or as ``datetime`` with a time zone. They come out
-    as integers in the unit of the windows: microseconds where windows, triggers and evictors were made from durations
-    (``TumblingEventTimeWindows.of("1 minute")``); whatever you count in where they were made by their constructors. Once a time
-    went in as a duration or a ``datetime``, results show their times as times of day, in UTC.
+    Times are given as integers, as durations since the epoch (``"90 seconds"``), or as ``datetime`` with a time zone. They are
+    returned as integers in the unit of the windows: microseconds if windows, triggers and evictors were created from durations
+    (``TumblingEventTimeWindows.of("1 minute")``), or your own unit if they were created by their constructors. After the first
+    duration or ``datetime``, results show their times as times of day, in UTC.
 
     >>> import panestream as pst
     >>> harness = WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=lambda a, b: a + b)
@@ -66,7 +66,7 @@ class WindowTestHarness(Shown):
     >>> harness.num_timers(), harness.num_state_entries()
     (0, 0)
 
-    Declared aggregates, and functions that see rows, want the columns; rows are then given as dicts.
+    Declared aggregates, and functions on rows, need ``columns``. Rows are then dicts.
 
     >>> harness = WindowTestHarness(
     ...     pst.EventTimeSessionWindows.with_gap("30 seconds"),
@@ -99,34 +99,33 @@ class WindowTestHarness(Shown):
         traced: bool = False,
         watermark_strategy: WatermarkStrategy | None = None,
     ) -> None:
-        """An empty key group, no watermark yet, the clock at 0.
+        """Create an empty key group without a watermark, with the clock at 0.
 
-        Exactly one of ``reduce``, ``aggregate``, ``apply`` and ``process`` says what runs when a window fires.
+        Exactly one of ``reduce``, ``aggregate``, ``apply`` and ``process`` is the function that runs when a window fires.
 
         Args:
-            assigner: the windows, e.g. ``TumblingEventTimeWindows.of("1 minute")``, or of a class of yours.
-            trigger: when they fire; None: as the assigner says.
-            evictor: what is left out when they fire.
-            allowed_lateness: how long after its end a window still takes elements: a duration, or an integer.
+            assigner: the windows, e.g. ``TumblingEventTimeWindows.of("1 minute")``, or an instance of your own class.
+            trigger: decides when windows fire, by default as in the assigner.
+            evictor: removes elements when windows fire.
+            allowed_lateness: how long after its end a window accepts elements, as a duration or an integer.
             reduce: a function of two elements that returns one.
-            aggregate: an :class:`AggregateFunction` of yours; or declared aggregates of ``pst.agg``, one or several, whose
-                results come out as a dict.
+            aggregate: your :class:`AggregateFunction`, or declared aggregates of ``pst.agg``, whose results become a dict.
             apply: a :class:`WindowFunction`, or a function of key, window and elements.
             process: a :class:`ProcessWindowFunction`, or a function of key, context and elements.
-            then: a function like ``process`` that is given the one result of ``reduce`` or ``aggregate`` (of declared aggregates
-                a tuple, in their order).
-            columns: names of the columns of rows, and their types as Arrow calls them (``"int64"``, ``"double"``, ``"string"``,
-                ``"timestamp[us]"``, or a ``pyarrow.DataType``). Elements are then given as dicts (or values in that order), and
-                functions see rows as on Spark. Without it an element is whatever is handed in.
-            side_output_late_data: keep late elements for :meth:`extract_late_elements`, instead of counting them only.
-            allow_pickled_state: as of a stream: let objects of your own classes rest in state.
-            key_group: the number of the group; only ``WindowStagger.RANDOM`` looks at it.
-            traced: write down what becomes of every element and window, for :meth:`trace`; keeps all elements.
-            watermark_strategy: moves the watermark at each :meth:`end_micro_batch`; None: :meth:`process_watermark` does.
+            then: a function like ``process`` that gets the one result of ``reduce`` or ``aggregate`` (for declared aggregates a
+                tuple in their order).
+            columns: names of the columns of rows, and their types as ``pyarrow.DataType`` or Arrow names (``"int64"``,
+                ``"double"``, ``"string"``, ``"timestamp[us]"``). Elements are then dicts, or values in this order, and functions
+                see rows as on Spark. Without it an element may be any object.
+            side_output_late_data: keep late elements for :meth:`extract_late_elements`, instead of only counting them.
+            allow_pickled_state: as for a stream, allow objects of your own classes in the state.
+            key_group: the number of the group, which only matters for ``WindowStagger.RANDOM``.
+            traced: record the history of elements and windows for :meth:`trace`, which keeps all elements.
+            watermark_strategy: moves the watermark at each :meth:`end_micro_batch`. Without it, use :meth:`process_watermark`.
 
         Raises:
-            InvalidPlanError: none or several functions; parts that do not fit together, or do not take what they will be given.
-            InvalidWindowError: a lateness that makes no sense.
+            InvalidPlanError: not exactly one function, or arguments that do not fit each other.
+            InvalidWindowError: an invalid lateness.
         """
         if isinstance(allowed_lateness, datetime):
             raise InvalidWindowError(
@@ -140,7 +139,7 @@ class WindowTestHarness(Shown):
 
     @classmethod
     def of_plan(cls, plan: RowPlan, key_group: int = 0, *, traced: bool = False) -> WindowTestHarness:
-        """A harness for a plan of the engine, as panestream's own tests have it."""
+        """Create a harness for a plan of the engine, for panestream's own tests."""
         harness = cls.__new__(cls)
         harness._begin(WindowQuery(plan), key_group, traced)  # noqa: SLF001 - its own
         return harness
@@ -172,21 +171,20 @@ class WindowTestHarness(Shown):
             "traced": "yes: .explain(), .trace(), pst.tools.timeline(harness)" if self._traced else "no",
         }
 
-    # ---------------------------------------------------------------- what goes in
+    # ---------------------------------------------------------------- input
 
     def process_element(self, value: Any, timestamp: Instant | None = None, key: Any = None) -> None:
-        """One element.
+        """Add one element.
 
         Args:
-            value: the element; with ``columns`` a dict, or values in their order.
-            timestamp: its event time. Windows of processing time do without: it is the clock then.
-            key: its key; of several columns a tuple.
+            value: the element, which with ``columns`` is a dict, or values in their order.
+            timestamp: its event time. It is optional for processing-time windows, which then use the clock.
+            key: its key, or a tuple for several columns.
 
         Raises:
-            InvalidPlanError: windows of event time, and no timestamp; a row that does not fit the columns; what a query would
-                fail with on Spark, too, such as a trigger with timers of the clock that does not say so
-                (:attr:`Trigger.uses_processing_time`).
-            WindowFunctionError: a function of yours raised.
+            InvalidPlanError: an event-time window without a timestamp, a row that does not fit the columns, or an error that a
+                query would have on Spark, such as processing-time timers without :attr:`Trigger.uses_processing_time`.
+            WindowFunctionError: your function raised an exception.
         """
         if timestamp is None and self._operator.is_event_time:
             raise InvalidPlanError(
@@ -200,28 +198,23 @@ class WindowTestHarness(Shown):
         self._check_timers()
 
     def process_watermark(self, time: Instant) -> None:
-        """Event time has come to ``time``: windows whose last instant is this or before fire.
-
-        A watermark that does not advance changes nothing.
-        """
+        """Advance the watermark, which fires windows whose last instant is at most ``time``; a lower one is ignored."""
         self._operator.advance_watermark(self._instant(time, "the watermark"))
         self._check_timers()
 
     def set_processing_time(self, time: Instant) -> None:
-        """The clock has come to ``time``; a timer is due when the clock is past it. Time does not go back."""
+        """Advance the clock to ``time``, which fires earlier timers. The clock must not go back."""
         self._operator.advance_processing_time(self._instant(time, "the processing time"))
 
     def end_micro_batch(self, time: Instant, *, run: str = "") -> None:
-        """A micro-batch is over that began at ``time`` by the clock: the watermark moves as the strategy says, as on Spark.
+        """End a micro-batch that started at ``time`` on the clock: the watermark moves by the strategy, as on Spark.
 
-        It has the elements since the last one. Where there are none the source was asked in vain: that is silence.
+        The micro-batch has the elements since the previous one. Without elements, the source was silent. Raise
+        ``InvalidPlanError`` if the harness was created without ``watermark_strategy``.
 
         Args:
             time: the clock.
-            run: of the query; another one than before: it was down in between.
-
-        Raises:
-            InvalidPlanError: the harness was made without ``watermark_strategy``.
+            run: the run of the query. A new value means that the query was down since the previous micro-batch.
 
         >>> import panestream as pst
         >>> strategy = pst.WatermarkStrategy.for_monotonous_timestamps().closing_after("30 seconds")
@@ -247,22 +240,22 @@ class WindowTestHarness(Shown):
         self._check_timers()
 
     def end_of_input(self) -> None:
-        """The input is bounded, and this is its end: the watermark goes to the end of time."""
+        """End the bounded input: the watermark advances to the end of time."""
         self._operator.advance_watermark(MAX_TIMESTAMP)
 
     def _instant(self, time: Instant, what: str) -> int:
-        """As an integer; who speaks of durations or dates counts in microseconds."""
+        """Return the time as an integer, in microseconds if it is a duration or date."""
         self._in_microseconds |= not isinstance(time, int)
         return instant(time, what)
 
     def _check_timers(self) -> None:
-        """Raises where a query would: Spark asks for the next timer after each micro-batch."""
+        """Raise the errors of a query: Spark reads the next timer after each micro-batch."""
         self._operator.next_processing_time_timer()
 
-    # ---------------------------------------------------------------- what comes out
+    # ---------------------------------------------------------------- output
 
     def extract_output(self) -> list[WindowResult]:
-        """What was fired since this was last called, in the order of firing."""
+        """Return and clear the results since the last call, in the order of firing."""
         self._collect()
         taken, self._collected.fired = self._results(self._collected.fired), []
         names = self._query.names
@@ -271,12 +264,12 @@ class WindowTestHarness(Shown):
         return [result._replace(value=dict(zip(names, result.value, strict=True))) for result in taken]
 
     def extract_side_output(self, tag: str) -> list[WindowResult]:
-        """What process functions sent to ``tag`` (``context.output(tag, value)``) since this was last called."""
+        """Return and clear the values that process functions sent to ``tag`` with ``context.output(tag, value)``."""
         self._collect()
         return self._results(self._collected.side_outputs.pop(tag, []))
 
     def extract_late_elements(self) -> list[LateElement]:
-        """The late elements since this was last called, where they are kept (``side_output_late_data``)."""
+        """Return and clear the late elements since the last call; they are only kept with ``side_output_late_data``."""
         self._collect()
         taken, self._collected.late = self._collected.late, []
         rows, unit = self._query.rows, self._in_microseconds
@@ -295,11 +288,11 @@ class WindowTestHarness(Shown):
         for tag, values in output.side_outputs.items():
             self._collected.side_outputs.setdefault(tag, []).extend(values)
 
-    # ---------------------------------------------------------------- what is kept
+    # ---------------------------------------------------------------- state
 
     @property
     def late_dropped(self) -> int:
-        """How many late elements were only counted, ever. Flink: ``numLateRecordsDropped``."""
+        """The number of late elements that were dropped since the start. Flink: ``numLateRecordsDropped``."""
         return self._operator.late_dropped
 
     @property
@@ -309,31 +302,29 @@ class WindowTestHarness(Shown):
 
     @property
     def current_processing_time(self) -> int:
-        """The clock; 0 at first."""
+        """The clock, which starts at 0."""
         return self._operator.processing_time
 
     def num_timers(self) -> int:
-        """How many timers there are, cleanup timers of windows included."""
+        """Return the number of timers, including the cleanup timers of windows."""
         return count_timers(self._operator)
 
     def num_state_entries(self) -> int:
-        """How many things are kept of windows: contents, states of triggers and functions, places of sessions."""
+        """Return the number of state entries of windows: contents, states of triggers and functions, entries of sessions."""
         return count_state_entries(self._operator)
 
     def num_key_state_entries(self) -> int:
-        """How many things process functions keep per key (``global_state()``), which nothing cleans up."""
+        """Return the number of state entries per key (``global_state()``), which are never cleaned up."""
         return count_key_state_entries(self._operator)
 
     def next_processing_time_timer(self) -> int | None:
-        """At or before the next processing-time timer; None where there is none."""
+        """Return a time at or before the next processing-time timer, or None without timers."""
         return self._operator.next_processing_time_timer()
 
     def trace(self) -> Trace:
-        """What has become of every element and window so far, and what caused each firing.
+        """Return the history of all elements and windows, with the cause of each firing.
 
-        Raises:
-            InvalidPlanError: the harness was not made with ``traced=True``.
-
+        Raise ``InvalidPlanError`` if the harness was created without ``traced=True``.
         >>> import panestream as pst
         >>> harness = WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max, traced=True)
         >>> harness.process_element(2, "10 seconds")
@@ -357,11 +348,9 @@ class WindowTestHarness(Shown):
         at: Instant | None = None,
         window: Window | tuple[int, int] | Instant | None = None,
     ) -> Explanation:
-        """Explain where rows are; or, with ``window``, what windows emitted: see :func:`panestream.tools.why`.
+        """Explain the fate of rows, or with ``window`` the results of windows; see :func:`panestream.tools.why`.
 
-        Raises:
-            InvalidPlanError: the harness was not made with ``traced=True``; rows and windows were asked for at once.
-
+        Raise ``InvalidPlanError`` for a harness without ``traced=True``, or if rows and windows are both given.
         >>> import panestream as pst
         >>> harness = WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max, traced=True)
         >>> harness.process_watermark("61 seconds")
@@ -374,10 +363,9 @@ class WindowTestHarness(Shown):
         return explain(self.trace(), key=key, row=row, at=at, window=window)
 
     def snapshot(self) -> Snapshot:
-        """All state, as the store would keep it. The harness goes on.
+        """Return all state as it would be stored; the harness stays usable.
 
-        Raises:
-            InvalidPlanError: the harness is traced: a trace knows the elements of windows, which state alone does not tell.
+        A traced harness raises ``InvalidPlanError``, since the state does not contain the elements of windows for its trace.
         """
         if self._traced:
             raise InvalidPlanError("a traced harness has no snapshots: make one without traced=True")
@@ -385,14 +373,11 @@ class WindowTestHarness(Shown):
         return Snapshot(dict(self._state.values), None if self._clockwork is None else self._clockwork.saved())
 
     def restore(self, snapshot: Snapshot) -> None:
-        """Begins anew from a snapshot, as after a crash. What was fired and not looked at is gone.
+        """Restart from a snapshot, as after a crash; results that were not extracted are lost.
 
-        The snapshot may be of another harness, whose lateness was another, or whose function, if it keeps the same. (On Spark a
-        checkpoint is tied to the windows, and to what the function keeps; a harness does not check that.)
-
-        Raises:
-            PanestreamError: it is no snapshot.
-            InvalidPlanError: the harness is traced.
+        The snapshot may come from a harness with another lateness, or with another function that keeps the same state. Spark
+        ties a checkpoint to the windows and the function's state, which a harness does not check. Raise ``PanestreamError`` if
+        the argument is not a snapshot, and ``InvalidPlanError`` if the harness is traced.
         """
         if self._traced:
             raise InvalidPlanError("a traced harness cannot be restored: make one without traced=True")
@@ -403,7 +388,7 @@ class WindowTestHarness(Shown):
             self._clockwork.restore(snapshot.watermarks)
 
     def state_sizes(self) -> dict[str, int]:
-        """Bytes at rest, by space of the store: what the last :meth:`snapshot` wrote."""
+        """Return the bytes of state by space of the store, as of the last :meth:`snapshot`."""
         sizes: dict[str, int] = {}
         for (space, _), value in sorted(self._state.values.items()):
             sizes[space] = sizes.get(space, 0) + len(value)

@@ -1,4 +1,4 @@
-"""Rows that arrive as a stream in the micro-batches one wants: for examples, and for tests of one's own windows on Spark."""
+"""Rows that arrive as a stream in chosen micro-batches, for examples and for tests of windows on Spark."""
 
 from __future__ import annotations
 
@@ -21,22 +21,21 @@ _EPOCH = 1_700_000_000
 class MicroBatches:
     """Rows in Parquet files, one file for each micro-batch: the same rows as a stream and as a batch.
 
-    With the trigger ``availableNow`` a stream takes the files one by one and then ends; later, with the same checkpoint, those
-    that were added meanwhile.
+    With the trigger ``availableNow``, a stream reads the files one by one and then ends. A later run with the same checkpoint
+    reads the files added since then.
 
         clicks = MicroBatches(spark, "clicks", "user string, at timestamp")
         clicks.add([("ann", noon), ("bob", noon)])      # the first micro-batch
-        clicks.add([("ann", one_o_clock)])              # the second
         pst.stream(clicks.stream()) ...
 
     Args:
         spark: the session.
-        folder: a directory of this machine, made where there is none.
-        schema: the columns as DDL. A ``timestamp`` is given as a ``datetime`` with a time zone.
+        folder: a local directory, created if missing.
+        schema: the columns as DDL. Values of a ``timestamp`` are ``datetime`` with a time zone.
     """
 
     def __init__(self, spark: SparkSession, folder: str | Path, schema: str) -> None:
-        # Here, not above: the rest of panestream.testing needs no Spark.
+        # Imported late because other tools of panestream.testing do not need Spark.
         from panestream.spark.places import escaped
         from panestream.spark.types import schema_of
 
@@ -48,12 +47,12 @@ class MicroBatches:
         self._arrow: pa.Schema = schema_of(spark, schema)
 
     def add(self, rows: Sequence[Sequence[Any]]) -> MicroBatches:
-        """One more micro-batch; returns the object itself."""
+        """Add a micro-batch and return the object itself."""
         number = len(list(self._folder.glob("*.parquet")))
         columns: Iterable[Sequence[Any]] = zip(*rows, strict=True) if rows else [()] * len(self._arrow)
         arrays = [arrow_column(column, field) for column, field in zip(columns, self._arrow, strict=True)]
         path = self._folder / f"{number:06d}.parquet"
-        # Spark must not see half a file, and takes files in the order of their times, of which two may be equal.
+        # Spark must not see an incomplete file. It sorts files by time, and two times may be equal.
         half = path.with_suffix(".writing")
         pq.write_table(pa.Table.from_arrays(arrays, schema=self._arrow), half)
         os.utime(half, (_EPOCH + number, _EPOCH + number))
@@ -61,10 +60,10 @@ class MicroBatches:
         return self
 
     def stream(self) -> DataFrame:
-        """The rows as a stream, a file for each micro-batch."""
+        """Return the rows as a stream with one file in each micro-batch."""
         reader = self._spark.readStream.schema(self._schema).option("maxFilesPerTrigger", 1)
         return reader.option("pathGlobFilter", "*.parquet").parquet(self._read_from)
 
     def batch(self) -> DataFrame:
-        """All rows so far, at once."""
+        """Return all rows so far as a batch."""
         return self._spark.read.schema(self._schema).option("pathGlobFilter", "*.parquet").parquet(self._read_from)

@@ -1,4 +1,4 @@
-"""What comes out of a harness. Its times are integers; a ``repr`` shows them as times if they are microseconds."""
+"""The output of a harness. Times are integers; a ``repr`` shows them as times if they are microseconds."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _WORDS = Words(in_microseconds=True)
 
 
 class WindowResult(NamedTuple):
-    """One result: of which key and window, and the timestamp that it carries (the window's last instant)."""
+    """A result with its key, its window, and its timestamp (the last instant of the window)."""
 
     key: Any
     window: Window
@@ -20,7 +20,7 @@ class WindowResult(NamedTuple):
 
 
 class LateElement(NamedTuple):
-    """One late element."""
+    """A late element with its key and event time."""
 
     key: Any
     timestamp: int
@@ -28,8 +28,6 @@ class LateElement(NamedTuple):
 
 
 class _TimedResult(WindowResult):
-    """The same result, which shows its times."""
-
     __slots__ = ()
 
     def __repr__(self) -> str:
@@ -38,8 +36,6 @@ class _TimedResult(WindowResult):
 
 
 class _TimedLateElement(LateElement):
-    """The same element, which shows its time."""
-
     __slots__ = ()
 
     def __repr__(self) -> str:
@@ -47,12 +43,12 @@ class _TimedLateElement(LateElement):
 
 
 def window_result(key: Any, window: Window, value: Any, timestamp: int, *, in_microseconds: bool) -> WindowResult:
-    """Return a result that shows times if they are microseconds, else integers."""
+    """Return a result whose ``repr`` shows times if they are in microseconds."""
     return (_TimedResult if in_microseconds else WindowResult)(key, window, value, timestamp)
 
 
 def late_element(key: Any, timestamp: int, value: Any, *, in_microseconds: bool) -> LateElement:
-    """Return a late element that shows its time if it is microseconds, else an integer."""
+    """Return a late element whose ``repr`` shows its time if it is in microseconds."""
     return (_TimedLateElement if in_microseconds else LateElement)(key, timestamp, value)
 
 

@@ -1,4 +1,4 @@
-"""The words of the public API as a plan for the row operator."""
+"""Translates the arguments of the public API to a plan for the row operator."""
 
 from __future__ import annotations
 
@@ -19,18 +19,12 @@ from panestream.windowing import aggregates as recipes
 from panestream.windowing.functions import AggregateFunction, applied, following, processed
 
 LATE = "late"
-"""The tag of late elements: a harness has one such output at most."""
+"""The tag of late elements; a harness has at most one such output."""
 
 
 @dataclass(frozen=True, slots=True)
 class WindowQuery:
-    """What a harness runs.
-
-    Attributes:
-        plan: for the row operator.
-        rows: makes elements of what a test hands in; None: it is the element.
-        names: of the values of a result; None: it is one value.
-    """
+    """The query of a harness: ``rows`` converts input to elements if it is not None, ``names`` name several result values."""
 
     plan: RowPlan
     rows: RowMaker | None = None
@@ -44,17 +38,10 @@ def window_query(
     columns: Columns | None,
     keeps_late: bool,
 ) -> WindowQuery:
-    """The query that a harness was asked for.
+    """Return the query for the arguments of a harness; raise ``InvalidPlanError`` if they do not fit together.
 
-    Args:
-        window: the windows.
-        functions: what runs, by the name of the argument; exactly one is not None.
-        then: what sees the one result of a reduce or an aggregate.
-        columns: of the rows; None: elements are what the test hands in.
-        keeps_late: whether late elements come out, or are counted.
-
-    Raises:
-        InvalidPlanError: none or several functions; parts that do not fit together.
+    ``functions`` has the functions by argument name, exactly one of which is not None. ``then`` gets the one result of a
+    reduce or an aggregate. Without ``keeps_late``, late elements are only counted.
     """
     given = {name: function for name, function in functions.items() if function is not None}
     if len(given) != 1:

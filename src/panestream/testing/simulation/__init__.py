@@ -1,4 +1,4 @@
-"""Windows under Spark's contract without Spark: every crash, repetition and restart of a schedule, the same for a seed."""
+"""Simulates windows under Spark's contract without Spark: all crashes, repetitions and restarts of a seeded schedule."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 class SimulationError(AssertionError):
-    """A run that did not end as the undisturbed one; says with which rows, and what had happened, as small as it was found."""
+    """A run whose result differs from the undisturbed run; the message has the rows and events, reduced if possible."""
 
 
 @dataclass(frozen=True)
 class Simulation:
-    """What was simulated.
+    """The extent of a simulation.
 
     Attributes:
-        schedules: how many.
-        runs: how many runs of them, each with something else that happened to it.
-        by_disturbance: the same, by what happened.
+        schedules: the number of schedules.
+        runs: the number of runs, each with another disturbance.
+        by_disturbance: the number of runs by kind of disturbance.
     """
 
     schedules: int
@@ -59,43 +59,42 @@ def simulate(
     schedules: int = 20,
     seed: int = 0,
 ) -> Simulation:
-    """Runs windows and a function of yours through crashes, repetitions, second copies and restored checkpoints, without Spark.
+    """Run your windows and function through crashes, repetitions, second copies and restored checkpoints, without Spark.
 
-    It takes what :class:`~panestream.testing.WindowTestHarness` takes; and look-backs and windows by predicates as
-    :class:`~panestream.testing.ColumnTestHarness` does, where a predicate is a column of booleans. Each schedule is rows of
-    chance, cut into micro-batches at random. It is run undisturbed, and then once for each moment in which the process may be
-    killed, a second copy may begin, or an older checkpoint may come back. Each of these runs must give what the undisturbed one
-    gave: nothing lost, nothing twice. Counters must add up, no window may be left in state when all are closed, and where a batch
-    is promised to agree, it must.
+    Queries are as in :class:`~panestream.testing.WindowTestHarness`, look-backs and predicate windows as in
+    :class:`~panestream.testing.ColumnTestHarness` (a predicate is a column of booleans). Queries of two streams (joins,
+    co-groups) are not supported. Declared aggregates run on the operator that a query would use, functions on the row operator.
 
-    Declared aggregates run by the operator that a query would take; functions run by the row operator. Queries of two
-    streams (joins, co-groups) cannot be given.
+    Each schedule has random rows in random micro-batches. It runs undisturbed, and then once for each moment in which the
+    process may be killed, a second copy may start, or an older checkpoint may be restored. Each run must give the results of the
+    undisturbed one, without lost or duplicate rows. Counters must add up, and closed windows must not leave state. A batch of
+    the same rows must agree if this is promised.
 
     Args:
         assigner: the windows.
-        trigger: when they fire; None: as the assigner says.
-        evictor: what is left out when they fire.
-        allowed_lateness: how long after its end a window still takes rows.
+        trigger: decides when windows fire, by default as in the assigner.
+        evictor: removes elements when windows fire.
+        allowed_lateness: how long after its end a window accepts rows.
         reduce: a function of two elements that returns one.
-        aggregate: an :class:`AggregateFunction` of yours, or declared aggregates.
+        aggregate: your :class:`AggregateFunction`, or declared aggregates.
         apply: a function of key, window and elements.
         process: a function of key, context and elements.
-        then: a function that is given the one result of ``reduce`` or ``aggregate``.
-        columns: names and types of the columns of rows; without it an element is whatever ``rows`` makes.
-        side_output_late_data: whether late rows come out.
-        allow_pickled_state: whether objects of your own classes may rest in state.
-        rows: makes one row with a ``random.Random``: a dict where there are columns; None: small values of their types, without
-            columns small integers. It must give the same for the same numbers drawn.
-        span: about how long windows are, so that rows fall into several; None: as the assigner says, or a minute.
-        schedules: how many.
+        then: a function of the one result of ``reduce`` or ``aggregate``.
+        columns: names and types of the columns of rows. Without it, elements are the values that ``rows`` returns.
+        side_output_late_data: whether late rows are emitted.
+        allow_pickled_state: whether the state may contain objects of your own classes.
+        rows: creates a row (a dict if there are columns) from a ``random.Random``, deterministically. By default rows have
+            small values of the column types, or small integers without columns.
+        span: the approximate length of windows, by which rows fall into several, by default from the assigner or a minute.
+        schedules: the number of schedules.
         seed: the same seed gives the same schedules.
 
     Returns:
-        How much was run.
+        The extent of the simulation.
 
     Raises:
-        SimulationError: a run did not end as it must; it is an ``AssertionError``, so that pytest shows it.
-        InvalidPlanError: no windows; parts that do not fit together; no values are known for the type of a column.
+        SimulationError: a run broke a promise. As an ``AssertionError``, it is shown by pytest.
+        InvalidPlanError: the windows are missing, arguments do not fit each other, or a column type is not supported.
 
     >>> import panestream as pst
     >>> done = simulate(
@@ -104,7 +103,7 @@ def simulate(
     >>> done.schedules, done.runs > 100
     (2, True)
     """
-    __tracebackhide__ = True  # what went wrong is in the message, not in the simulator
+    __tracebackhide__ = True  # the message contains the error; the simulator's code does not help
     functions = {"reduce": reduce, "aggregate": aggregate, "apply": apply, "process": process}
     from panestream.engine.query import WindowSpec
     from panestream.testing.column_query import runs_on_columns_only
@@ -119,7 +118,7 @@ def simulate(
     lateness = instant(allowed_lateness, "allowed lateness")
     window = WindowSpec(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)
     declared = () if isinstance(aggregate, AggregateFunction) or aggregate is None or then is not None else aggregate
-    # Declared aggregates are of columns, even of none.
+    # Declared aggregates always use columns, even an empty list of them.
     schema = schema_of(columns or {}) if declared or columns is not None else None
     by_rows = not declared or not runs_on_columns_only(assigner) or any((reduce, apply, process))
     query = window_query(window, functions, then, columns, side_output_late_data) if by_rows else None
@@ -165,7 +164,7 @@ def _simulated(user_query: UserQuery, schedules: int, seed: int) -> Simulation:
             explorer.explore()
         except BrokenError as broke:
             error = broke
-        if error is not None:  # outside of the handler, so that what smaller schedules raise does not quote this one
+        if error is not None:  # outside the handler, so that errors of smaller schedules do not have this one as their context
             from panestream.testing.simulation.failure_report import cause_of, failure_report
 
             raise SimulationError(failure_report(user_query, schedule, error, found)) from cause_of(error)

@@ -1,4 +1,4 @@
-"""What survives a crash: a checkpoint, and the places of outputs. Every step that changes it is announced before it is taken."""
+"""The data that survives a crash: a checkpoint and the outputs. Every step is announced before it changes them."""
 
 from __future__ import annotations
 
@@ -12,30 +12,24 @@ from typing import Any, TypeAlias
 from panestream.spark.checkpoint import Rank
 
 State: TypeAlias = Mapping[tuple[str, int], bytes]
-"""What a key group has in the store, in one version."""
+"""The store of a key group in one version."""
 OutputRow: TypeAlias = tuple[Any, ...]
-"""A row of an output."""
 ROOT = PurePosixPath("/out")
 ATTEMPTS = ROOT / "_attempts"
 
 
 class ConflictError(Exception):
-    """Another copy of the query wrote this entry of Spark's logs: Spark ends the query."""
+    """Another copy of the query wrote this entry of Spark's logs, so Spark ends the query."""
 
 
 @dataclass
 class Checkpoint:
-    """What Spark keeps of a query, and panestream beside it.
+    """The checkpoint of a query, with Spark's and panestream's entries.
 
-    Attributes:
-        offsets: the micro-batches that were planned, and the run that did.
-        commits: the micro-batches that were committed.
-        states: of each key group and version what the store holds; the version is that of the micro-batch that begins with it.
-        timers: the same for the timer of the clock that Spark keeps.
-        entries: the runs of the query, with the checkpoint of the query that succeeds it where there is one.
-        found: of each run the last micro-batch that it found planned.
-        query: its identity.
-        first: what sinks call micro-batch 0.
+    Spark stores ``offsets`` (the planning run of each micro-batch), ``commits``, and ``states`` and ``timers`` of each key group
+    and version. A version is the number of the micro-batch that starts with it. ``entries`` are the runs, with the checkpoint of
+    the succeeding query, if any. ``found`` is the last planned micro-batch that each run found. ``first`` is the number of
+    micro-batch 0 in the sinks.
     """
 
     offsets: dict[int, str] = field(default_factory=dict)
@@ -60,27 +54,25 @@ class Checkpoint:
         )
 
     def starts(self) -> frozenset[int]:
-        """The micro-batches that another run planned than the one before: its idle timers begin anew. By the sinks' numbers."""
+        """Return the micro-batches with another planning run than the previous one, which restarts idle timers; sink numbers."""
         before = "another query" if self.first else self.offsets.get(0)
         return frozenset(
             number + self.first for number, run in self.offsets.items() if self.offsets.get(number - 1, before) != run
         )
 
     def state(self, group: int, version: int) -> State:
-        """What the key group has when that micro-batch begins."""
+        """Return the state of a key group at the start of a micro-batch."""
         return self.states.get((group, version), {})
 
 
 @dataclass
 class Places:
-    """What outputs have written.
+    """The data of all outputs.
 
     Attributes:
-        tree: of each file sink its folders, by path, with their files.
-        commits: of each transactional table the writer, micro-batch and rows of every commit.
-        records: of each topic the records: writer, micro-batch, id and row.
-        merged: the table into which results are merged.
-        merged_last: of each writer the last micro-batch that was merged.
+        tree: the folders of each file sink by path, with their files.
+        commits: the commits of each transactional table as (writer, micro-batch, rows).
+        records: the records of each topic as (writer, micro-batch, id, row).
     """
 
     tree: dict[str, dict[PurePosixPath, dict[str, tuple[OutputRow, ...]]]] = field(default_factory=dict)
@@ -101,33 +93,22 @@ class Places:
 
 @dataclass
 class Disk:
-    """All that survives.
-
-    Attributes:
-        checkpoint: of the query that is looked at.
-        places: of its outputs.
-        before: is called before every step that changes anything, with its name; may raise, or let another process run.
-    """
+    """All data that survives a crash. ``before`` is called before each step; it may raise, or let another process run."""
 
     checkpoint: Checkpoint = field(default_factory=Checkpoint)
     places: Places = field(default_factory=Places)
     before: Callable[[str], None] = lambda _: None
 
     def copy(self) -> Disk:
-        """What is there now; nobody listens to it."""
+
         return Disk(self.checkpoint.copy(), self.places.copy())
 
 
 @dataclass(frozen=True)
 class MemoryFolders:
-    """The folders of a file sink. Flat: a folder has files; what is in a folder that others lie in, is found by their paths.
+    """The folders of a file sink in memory, as :class:`~panestream.spark.sinks.publication.Folders`.
 
-    It is a :class:`~panestream.spark.sinks.publication.Folders`.
-
-    Attributes:
-        disk: where they lie.
-        place: of which sink.
-        exchanges: whether two folders can be exchanged in one step.
+    Nested folders are found by their paths. ``exchanges`` is True if two folders can be exchanged in one step.
     """
 
     disk: Disk
@@ -143,7 +124,7 @@ class MemoryFolders:
         self._there(folder)[name] = ()
 
     def make(self, folder: Any) -> None:
-        """Nothing is kept of a folder without files."""
+        """Do nothing, since folders without files are not stored."""
 
     def rename(self, folder: Any, to: Any) -> None:
         self.disk.before(f"rename {_called(folder)} to {_called(to)}")
@@ -170,7 +151,7 @@ class MemoryFolders:
         self.tree.pop(folder, None)
 
     def save(self, folder: PurePosixPath, rows: Iterable[OutputRow]) -> None:
-        """Writes rows into a new folder, half of them in each of two files."""
+        """Write rows into a new folder, half of them in each of two files."""
         every = list(rows)
         self.tree[folder] = {}
         for number, part in enumerate((every[: len(every) // 2], every[len(every) // 2 :])):
@@ -183,7 +164,7 @@ class MemoryFolders:
         return self.tree[folder]
 
     def read(self) -> dict[int, tuple[OutputRow, ...]]:
-        """What a reader finds: the rows of each micro-batch that is published."""
+        """Return the rows of each published micro-batch, as a reader finds them."""
         found: dict[int, tuple[OutputRow, ...]] = {}
         for path, files in self.tree.items():
             if path.parent == ROOT and path.name.startswith("batch_id="):
@@ -193,16 +174,13 @@ class MemoryFolders:
 
 
 def _called(folder: Any) -> str:
-    """A folder in the name of a step; attempts have names by chance."""
+    """Return the name of a folder in steps; attempts have random names."""
     return folder.name if folder.parent == ROOT else "an attempt"
 
 
 @dataclass
 class TaskState:
-    """The store of one key group in one task: what it writes is there for others when the task commits.
-
-    It is a :class:`~panestream.engine.storage.state.State`.
-    """
+    """The store of a key group in one task, as :class:`~panestream.engine.storage.state.State`; a commit publishes its writes."""
 
     disk: Disk
     group: int
@@ -234,6 +212,6 @@ class TaskState:
 
 
 def keep(checkpoint: Checkpoint, group: int, version: int, values: State, timer: int | None) -> None:
-    """A version of a key group's state is there."""
+    """Store a version of a key group's state."""
     checkpoint.states[group, version] = values
     checkpoint.timers[group, version] = timer

@@ -1,4 +1,4 @@
-"""Engines that run the key groups of a simulated query, with all that lies between rows and outputs."""
+"""Engines that run the key groups of a simulated query, from rows to outputs."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from panestream.testing.simulation.disk import OutputRow, State, TaskState
 from panestream.testing.simulation.schedule import MicroBatch, Row
 
 PACKED_AGAIN = 4
-"""Rows of a micro-batch are packed again every so many times that they are needed, and must give the same bytes."""
+"""One of this many uses of a micro-batch packs its rows again, which must give the same bytes."""
 
 
 @dataclass
 class Operated:
-    """What a task gives: rows by output, the counters, and when the clock is to wake the key group up."""
+    """The result of a task: rows by output, counters, and the time of the key group's next wake-up."""
 
     rows: dict[str, list[OutputRow]]
     metrics: Mapping[str, Any]
@@ -37,36 +37,36 @@ class Operated:
 
 
 class Engine(Protocol):
-    """Runs the key groups of one query with one code and its settings."""
+    """Runs the key groups of a query with one version of its code and settings."""
 
     @property
     def groups(self) -> int:
-        """How many key groups there are."""
+        """The number of key groups."""
 
     @property
     def wakes_up(self) -> bool:
-        """Whether the clock wakes key groups up."""
+        """True if key groups have timers on the clock."""
 
     @property
     def tags(self) -> Sequence[str]:
         """The outputs."""
 
     def pack(self, batch: MicroBatch, run: str, rng: random.Random) -> list[list[Any]]:
-        """What goes to each key group, in any order."""
+        """Return the input of each key group, in random order."""
 
     def operate(self, state: TaskState, group: int, arrived: Sequence[Any], clock: int, planned_in: str) -> Operated:
-        """One task; ``planned_in``: the run that planned the micro-batch, where that matters."""
+        """Run a task; ``planned_in`` is the run that planned the micro-batch, if it matters."""
 
     def left(self, states: Sequence[State]) -> set[Any]:
-        """The keys of which something is left in state."""
+        """Return the keys that still have state."""
 
     def dealt(self, states: Sequence[State], other: Any) -> list[tuple[State, int | None]]:
-        """The state of each key group of another engine, made of this one's; and when it is to be woken up."""
+        """Distribute the state over the key groups of another engine, with the wake-up time of each."""
 
 
 @dataclass(frozen=True)
 class Columns:
-    """The columns that ``pack`` takes, as the projection on Spark makes them (:mod:`panestream.spark.operator.dataflow`)."""
+    """The input columns of ``pack``, as in the projection on Spark (:mod:`panestream.spark.operator.dataflow`)."""
 
     plan: WindowPlan
     pack: PackColumns
@@ -74,7 +74,7 @@ class Columns:
 
     @classmethod
     def of(cls, plan: WindowPlan, rows: pa.Schema) -> Columns:
-        """Return the columns that a plan takes of these rows."""
+
         inputs = [f"value {text}" for text in plan.operator.inputs]
         names, places = ["time", *plan.keys, *inputs], dict[str, Any]()
         wanted = {
@@ -110,7 +110,7 @@ class Columns:
         return pa.RecordBatch.from_arrays(made, names=list(self.names))
 
     def _whole(self, table: pa.Table) -> pa.Array:
-        """Return rows as structs. Those of two streams come as such."""
+        """Return rows as structs; rows of two streams already are structs."""
         if self.plan.sides is not None:
             return plain(table["row"])
         names = [] if self.plan.row_schema is None else self.plan.row_schema.names
@@ -119,12 +119,7 @@ class Columns:
 
 @dataclass
 class PlanEngine(ABC):
-    """A plan of the engine: rows are packed, cross the exchange, are operated on and unpacked, as on Spark.
-
-    Attributes:
-        plan: the plan.
-        rows: the columns of :meth:`table`.
-    """
+    """A plan of the engine that packs, exchanges, processes and unpacks rows as on Spark."""
 
     plan: WindowPlan
     rows: pa.Schema
@@ -148,7 +143,7 @@ class PlanEngine(ABC):
 
     @abstractmethod
     def table(self, rows: tuple[Row, ...]) -> pa.Table:
-        """Return rows as Arrow has them."""
+        """Return rows as an Arrow table with the columns ``rows``."""
 
     @abstractmethod
     def unpacked(self, tag: str, body: bytes) -> Iterator[OutputRow]:
@@ -156,7 +151,7 @@ class PlanEngine(ABC):
 
     @abstractmethod
     def left(self, states: Sequence[State]) -> set[Any]:
-        """Return the keys of which something is left in state."""
+        """Return the keys that still have state."""
 
     def pack(self, batch: MicroBatch, run: str, rng: random.Random) -> list[list[Any]]:
         known = id(batch), run
@@ -166,7 +161,7 @@ class PlanEngine(ABC):
             if times and made != packed:
                 raise AssertionError("rows that were packed again made other payloads")
             packed = made
-        # With the micro-batch, so that no other has its place.
+        # The micro-batch is stored too, so that its id is not reused.
         self._packed[known] = packed, times + 1, batch
         arrived = [list(parts) for parts in packed]
         for parts in arrived:
@@ -207,5 +202,5 @@ class PlanEngine(ABC):
 
 
 def placement(keys: Sequence[pa.Array], groups: int) -> Any:
-    """Return the key group of each key. It stands in for Spark's hash."""
+    """Return the key group of each key, in place of Spark's hash."""
     return key_hashes([plain(key) for key in keys], len(keys[0])) % groups

@@ -1,4 +1,4 @@
-"""Everything that may happen to a schedule: each crash, each moment for a second copy, each older checkpoint, each savepoint."""
+"""Explores all disturbances of a schedule: each crash, second copy, older checkpoint and savepoint."""
 
 from __future__ import annotations
 
@@ -17,30 +17,25 @@ from panestream.testing.simulation.subject import Subject
 CRASH, COPIES, TWICE, OLDER, SAVEPOINT, NOTHING = "crash", "two copies", "twice", "older checkpoint", "savepoint", "nothing"
 KINDS = (CRASH, COPIES, TWICE, OLDER, SAVEPOINT)
 RUN_OUT = 8
-"""Of so many crashes one is followed to the end of the schedule whatever was found before."""
+"""One of this many crashes runs to the end of the schedule, even if its state has been seen before."""
 REALLY = 8
-"""Of so many runs whose tasks have all been run with the same rows and states, one runs them again all the same."""
+"""One of this many runs executes its tasks again, even if all of them have run with the same rows and states."""
 AGAIN = 6
-"""Of so many crashes one is followed by another, while the micro-batch is run again."""
+"""One of this many crashes is followed by another crash while the micro-batch is repeated."""
 RECUT = {0: "", 1: ", and all that follows comes at once", 2: ", and each part that follows comes by itself"}
 IN_TASK = ("put ", "remove ")
 
 
 class CrashError(BaseException):
-    """The process is gone."""
+    """The process was killed."""
 
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What happens to a run.
+    """A disturbance of a run before a step of the run or micro-batch.
 
-    Attributes:
-        kind: one of :data:`KINDS`, or ``nothing``.
-        batch: the micro-batch that is at hand, or the last one that the old checkpoint knows.
-        step: before which step of the run, or of the micro-batch, it happens.
-        settings: with which the query is started again; None: with the same.
-        groups: the number of key groups after a savepoint.
-        name: of the step.
+    ``kind`` is one of :data:`KINDS`, or ``nothing``. ``batch`` is the current micro-batch, or the last one in the old checkpoint.
+    The restart has other ``settings`` if they are not None. ``groups`` is the number of key groups after a savepoint.
     """
 
     kind: str
@@ -63,12 +58,7 @@ class Disturbance:
 
 
 class BrokenError(AssertionError):
-    """A run that did not keep a promise.
-
-    Attributes:
-        disturbance: what had happened to it.
-        what: is wrong.
-    """
+    """A run that broke the promise ``what`` after a disturbance."""
 
     def __init__(self, disturbance: Disturbance, what: str) -> None:
         super().__init__(f"{disturbance}: {what}")
@@ -77,7 +67,7 @@ class BrokenError(AssertionError):
 
 @dataclass
 class Moment:
-    """One step of the undisturbed run: what was there before it."""
+    """A step of the undisturbed run, with the disk before it."""
 
     batch: int
     name: str
@@ -86,7 +76,7 @@ class Moment:
 
 @dataclass
 class Recorder:
-    """Notes every step of a run."""
+    """Records every step of a run."""
 
     disk: Disk
     moments: list[Moment] = field(default_factory=list)
@@ -95,14 +85,14 @@ class Recorder:
     def __call__(self, step: str) -> None:
         if step.startswith("plan micro-batch"):
             self.batch = int(step.rsplit(" ", 1)[-1])
-        # What a task writes is nowhere before it commits.
+        # The writes of a task are invisible before it commits.
         same = step.startswith(IN_TASK) and self.moments and self.moments[-1].name.startswith(IN_TASK)
         self.moments.append(Moment(self.batch, step, self.moments[-1].disk if same else self.disk.copy()))
 
 
 @dataclass
 class At:
-    """Does something before one step, by its number."""
+    """Calls a function before the step of a given number."""
 
     step: int
     happens: Any
@@ -111,7 +101,6 @@ class At:
 
     @property
     def happened(self) -> bool:
-        """Whether it did."""
         return 0 <= self.step < self.count
 
     def __call__(self, step: str) -> None:
@@ -122,20 +111,13 @@ class At:
 
 
 def dies() -> None:
-    """What happens in a crash."""
+    """Crash the process."""
     raise CrashError
 
 
 @dataclass
 class Explorer:
-    """Runs a schedule undisturbed, and then once for everything that may happen to it.
-
-    Attributes:
-        subject: what is run.
-        change: settings with which it may be started again; None: only with the same.
-        kinds: which disturbances.
-        runs: how many runs there were, by kind.
-    """
+    """Runs a schedule undisturbed, and then once for each possible disturbance; ``change`` are other settings for restarts."""
 
     subject: Subject
     change: Settings | None = None
@@ -147,11 +129,7 @@ class Explorer:
     judge: Judge = field(init=False)
 
     def explore(self) -> None:
-        """All of it.
-
-        Raises:
-            BrokenError: the first run that did not keep a promise.
-        """
+        """Run all disturbances; raise ``BrokenError`` for the first run that breaks a promise."""
         self._reference()
         ways = {CRASH: self._crashes, COPIES: self._copies, TWICE: self._twice, OLDER: self._older, SAVEPOINT: self._savepoints}
         for kind in KINDS:
@@ -160,7 +138,7 @@ class Explorer:
                     self.run(disturbance)
 
     def run(self, disturbance: Disturbance) -> None:
-        """One run with one disturbance; the undisturbed one has been."""
+
         does = {
             CRASH: self._crash,
             COPIES: self._copy,
@@ -183,7 +161,7 @@ class Explorer:
         engine = self.subject.engine(settings or self.subject.settings, groups)
         return Process(self.subject.job, engine, disk, name, memory=self.memory, really=really)
 
-    # -- nothing happens -----------------------------------------------------------------------------------------------
+    # -- no disturbance ------------------------------------------------------------------------------------------------
 
     def _reference(self) -> None:
         disk = Disk()
@@ -217,7 +195,7 @@ class Explorer:
             self._die_in_task(disturbance.step, disk)
         self.judge.never_a_part(disk)
         first = self._process(disk, "nobody").next()
-        # Once the tasks are done all crashes of a micro-batch begin with the same states: some of them stand for all.
+        # Once the tasks are done, all crashes of a micro-batch start with the same states: some of them represent all.
         really = disturbance.step % (2 if moment.name.startswith(IN_TASK) else REALLY) == 0
         if disturbance.step % AGAIN == AGAIN - 1:
             self._die_again(disk, disturbance)
@@ -229,18 +207,18 @@ class Explorer:
             self.judge.at_the_end(disk, process.engine, first, disturbance.settings)
 
     def _die_again(self, disk: Disk, disturbance: Disturbance) -> None:
-        """A run is started, and killed as well."""
+
         death = At(1 + disturbance.step * 7 % 23, dies)
         disk.before = death
         try:
             self._process(disk, "again", disturbance.settings).start().run()
-        except BaseException:  # what dies in a sink is told as the sink's error
+        except BaseException:  # a crash in a sink is reported as the sink's error
             if not death.happened:
                 raise
         disk.before = lambda _: None
 
     def _die_in_task(self, step: int, disk: Disk) -> None:
-        """The task is broken off between two of its writes; what it has written is nowhere."""
+        """Interrupt a task between two of its writes, which are lost."""
         moment = self.moments[step]
         begin = step
         while self.moments[begin - 1].name.startswith(IN_TASK):
@@ -267,7 +245,7 @@ class Explorer:
             self._process(disk, "third").start().micro_batch(number)
             begun = False
             for step, name in enumerate([*steps.names, "the end"]):
-                # Within a task nothing changes that another sees: its first write stands for all.
+                # The steps within a task are invisible to other processes, so the first write represents all.
                 if not (begun and name.startswith(IN_TASK)):
                     yield Disturbance(COPIES, number, step, name=name)
                 begun = name.startswith(IN_TASK)
@@ -295,7 +273,7 @@ class Explorer:
             another_starts()
         elif entered[0] and not fenced:
             raise BrokenPromiseError("a copy went on though another was started later")
-        # Idle timers that began anew may let windows fire in other micro-batches: then only the end tells.
+        # Restarted idle timers may let windows fire in other micro-batches, so only the end is comparable.
         silences = self.subject.job.silences
         if not silences:
             self.judge.never_a_part(disk)
@@ -319,7 +297,7 @@ class Explorer:
 
     def _older(self) -> Iterator[Disturbance]:
         for number in range(len(self.subject.job.batches) - 1):
-            # One of the ways to cut what follows for each: they cost as much as fifty crashes.
+            # Each cut costs as much as fifty crashes, so only some are tried for each micro-batch.
             yield from (Disturbance(OLDER, number, step) for step in (0, 1 + number % 2))
 
     def _go_back(self, disturbance: Disturbance) -> None:
@@ -331,13 +309,13 @@ class Explorer:
         process = self._process(disk, "restored").start()
         process.run()
         if self.subject.job.silences:
-            # As where rows are cut otherwise: idle timers begin anew, and micro-batches may bring something else.
+            # As with rows that are cut differently, restarted idle timers may give other results for a micro-batch.
             self.judge.files_at_the_end(disk, process.engine)
         else:
             self.judge.at_the_end(disk, process.engine, number + 1, None)
 
     def _go_back_to_other_rows(self, disturbance: Disturbance) -> None:
-        """The rows since then come again, cut into other micro-batches: files have what these bring, and nothing else."""
+        """Repeat the later rows in other micro-batches; the files must contain exactly their results."""
         other = self.subject.recut(disturbance.batch, at_once=disturbance.step == 1)
         if other is None:
             return

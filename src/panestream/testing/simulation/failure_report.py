@@ -1,4 +1,4 @@
-"""The error message for a user's windows that did not end as they must."""
+"""The error message for user windows that broke a promise."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from panestream.windowing.failures import WindowFunctionError
 from panestream.windowing.time import format_duration
 
 TRIES = 100
-"""At most this many smaller schedules are tried: each may run a user function a few hundred times."""
+"""The maximum number of smaller schedules to try; each may call a user function a few hundred times."""
 CHANCE = (
     "The same rows gave another result: look in the function for what outlives a call and is no state (a global, an attribute, a "
     "cache), for chance, a clock, the order of a set."
@@ -29,7 +29,7 @@ GONE = (
 
 
 def failure_report(user_query: UserQuery, schedule: Schedule, error: BrokenError, found: str) -> str:
-    """Describe what is wrong, with which rows and at which step, as small as it is found."""
+    """Describe the error with its rows and step, reduced as far as possible."""
 
     def own(rows: Schedule) -> UserSubject:
         return UserSubject(user_query, user_query.closed(rows))
@@ -57,7 +57,7 @@ def _with_fewer_rows(case: Case[Schedule]) -> Iterator[tuple[Schedule, Settings 
 
 
 def _steps(case: Case[Schedule], own: UserSubject) -> Iterator[str]:
-    """Those of the micro-batch that was disturbed."""
+    """Yield the steps of the disturbed micro-batch."""
     explorer = Explorer(own, None, ())
     with suppress(BrokenError):
         explorer.explore()
@@ -79,13 +79,13 @@ def _wrong(error: BrokenError) -> str:
 
 
 def cause_of(error: BrokenError) -> BaseException | None:
-    """What else says where it was; promises that were broken, and errors of panestream's own, have said it in the message."""
+    """Return the cause of an error, unless its message is already complete (broken promises, errors of panestream)."""
     cause = error.__cause__
     return None if isinstance(cause, BrokenPromiseError | PanestreamError) else cause
 
 
 def rows_of(user_query: UserQuery, schedule: Schedule) -> str:
-    """The rows, micro-batch by micro-batch, with those that close all windows."""
+    """Return the rows by micro-batch, including those that close all windows."""
     own = len(schedule.batches)
     lines = [f"the watermark is {format_duration(schedule.settings.delay)} behind; key groups: {schedule.groups}"]
     for number, batch in enumerate(user_query.closed(schedule).batches):
@@ -96,7 +96,7 @@ def rows_of(user_query: UserQuery, schedule: Schedule) -> str:
 
 
 def steps_of(explorer: Explorer, disturbance: Disturbance) -> Iterator[str]:
-    """Yield the steps of the undisturbed run, and the place of the disturbance, line by line."""
+    """Yield the steps of the undisturbed run and the place of the disturbance as lines."""
     at, kind = None, disturbance.kind
     shown = -1
     for step, moment in enumerate(explorer.moments):

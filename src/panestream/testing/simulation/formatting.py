@@ -1,4 +1,4 @@
-"""Rows of outputs as plain values that can be compared, and that print as what they are."""
+"""Rows of outputs as plain values that can be compared and printed."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from panestream.testing.simulation.disk import OutputRow
 
 
 class Micros(int):
-    """Microseconds since 1970, shown as a time.
+    """Microseconds since 1970, printed as a time.
 
     >>> Micros(90_500_000), Micros(-1), Micros(60) == 60
     (1970-01-01 00:01:30.500000, 1969-12-31 23:59:59.999999, True)
@@ -29,7 +29,7 @@ class Micros(int):
 
 
 class Written(str):
-    """What a function gave, as text, since it need not be hashable; shown without quotes around its own.
+    """A function's result as text, since it may not be hashable; printed without extra quotes.
 
     >>> ("ann", Written("('a', 1)"))
     ('ann', ('a', 1))
@@ -42,12 +42,7 @@ class Written(str):
 
 
 def plain_rows(table: pa.Table, as_time: Callable[[int], int] = int) -> list[OutputRow]:
-    """Return the rows of an output as plain values that can be compared.
-
-    Args:
-        table: the rows.
-        as_time: converts the microseconds of an instant.
-    """
+    """Return the rows of an output as comparable plain values; ``as_time`` converts the microseconds of instants."""
     columns = []
     for column in table.columns:
         if pa.types.is_timestamp(column.type):
@@ -58,7 +53,7 @@ def plain_rows(table: pa.Table, as_time: Callable[[int], int] = int) -> list[Out
 
 
 def _fixed(value: Any) -> Any:
-    """Return lists as tuples, structs as tuples of names and values."""
+    """Return lists as tuples, and structs as tuples of names and values."""
     if isinstance(value, list):
         return tuple(_fixed(item) for item in value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Whether the outputs, the counters and the state are what they must be."""
+"""Checks the outputs, counters and state of simulated runs."""
 
 from __future__ import annotations
 
@@ -21,23 +21,17 @@ Counts = Mapping[int, Mapping[str, int]]
 
 @dataclass
 class Judge:
-    """Compares runs with what must be, and with the one that nothing happened to.
-
-    Attributes:
-        subject: what is run.
-        after: what was there after each micro-batch of the undisturbed run.
-        counts: what its micro-batches counted.
-    """
+    """Compares runs with their expected results, and with disk and counters of each micro-batch of the undisturbed run."""
 
     subject: Subject
     after: Mapping[int, Disk]
     counts: Counts
     _seen: dict[Any, Any] = field(default_factory=dict, repr=False)
 
-    # -- the run that nothing happens to -------------------------------------------------------------------------------
+    # -- the undisturbed run -------------------------------------------------------------------------------------------
 
     def undisturbed(self, disk: Disk) -> None:
-        """Against the definition, where there is one; and nothing may be left."""
+        """Check the undisturbed run against the definition, if there is one, and for leftover state."""
         engine = self.subject.engine(self.subject.settings)
         known = self._must_be(disk, 0, None)
         self._outputs(disk, engine, known, None, None)
@@ -46,7 +40,7 @@ class Judge:
         self._left(disk, engine, None, 0)
 
     def _must_be(self, disk: Disk, first: int, changed: Settings | None) -> list[tuple[Answer, Mapping[str, int]]]:
-        """What every micro-batch must bring, where the settings changed before ``first``; of a run that has left ``disk``."""
+        """Return the expected result of each micro-batch of the run on ``disk``, with settings changed before ``first``."""
         settings = self._settings(first, changed)
         known = self.subject.must_be(settings, disk.checkpoint.starts())
         if known is not None:
@@ -61,14 +55,10 @@ class Judge:
         every = len(self.subject.job.batches)
         return [self.subject.settings if changed is None or number < first else changed for number in range(every)]
 
-    # -- disturbed ones ------------------------------------------------------------------------------------------------
+    # -- disturbed runs ------------------------------------------------------------------------------------------------
 
     def as_if_nothing_had_been(self, disk: Disk, number: int) -> bool:
-        """Whether all is as after the same micro-batch of the undisturbed run: then so is all that follows.
-
-        Raises:
-            BrokenPromiseError: a reader finds something else.
-        """
+        """Return whether the disk (and so all later results) equals the undisturbed run's; raise if readers find other rows."""
         then = self.after[number]
         for tag in self.subject.engine(self.subject.settings).tags:
             for now, before in zip(self._read(disk, tag), self._read(then, tag), strict=True):
@@ -87,13 +77,13 @@ class Judge:
             same = found == wanted
         else:
             found, wanted = now.read(), before.read()
-            # Another order of the same rows is no other result.
+            # The same rows in another order are the same result.
             same = found == wanted or _bags(found) == _bags(wanted)
         if not same:
             raise BrokenPromiseError(f"after micro-batch {number} {now.name} has {found}, without disturbance {wanted}")
 
     def never_a_part(self, disk: Disk) -> None:
-        """Whoever reads files finds of each micro-batch nothing, or all."""
+        """Check that readers of files find either nothing or all rows of a micro-batch."""
         last = self.after[max(self.after)]
         for tag in self.subject.engine(self.subject.settings).tags:
             whole = self._files(last, tag).read()
@@ -104,28 +94,28 @@ class Judge:
                     )
 
     def counted(self, disk: Disk, counters: Counts, first: int, changed: Settings | None) -> None:
-        """The counters of a run that began with ``first``, and has left ``disk``."""
+        """Check the counters of the run on ``disk``, which started with ``first``."""
         known = self._must_be(disk, first, changed)
         self._compare_counts(counters, known)
 
     def at_the_end(self, disk: Disk, engine: Engine, first: int, changed: Settings | None) -> None:
-        """All outputs, and the state, of a run that went to the end; it was started again before ``first``."""
+        """Check all outputs and the state of a complete run that was restarted before ``first``."""
         old = None if changed is None else self._must_be(disk, 0, None)
         self._outputs(disk, engine, self._must_be(disk, first, changed), old, first if changed is not None else None)
         self._left(disk, engine, changed, first)
 
     def files_at_the_end(self, disk: Disk, engine: Engine) -> None:
-        """Of files alone: tables and topics pass over the numbers of micro-batches that they have."""
+        """Check only the files: tables and topics skip the micro-batch numbers that they already have."""
         known = self._must_be(disk, 0, None)
         for tag in engine.tags:
             self._place(self._files(disk, tag), tag, known, None, None)
 
     def at_the_end_if_reached(self, disk: Disk, engine: Engine) -> None:
-        """The same, if there are no more rows."""
+        """Check all outputs if all micro-batches are committed."""
         if len(disk.checkpoint.commits) == len(self.subject.job.batches):
             self._outputs(disk, engine, self._must_be(disk, 0, None), None, None)
 
-    # -- how -----------------------------------------------------------------------------------------------------------
+    # -- implementation ------------------------------------------------------------------------------------------------
 
     def _read(self, disk: Disk, tag: str) -> list[Place]:
         return places_of(self.subject.job, disk, READER, tag)
@@ -165,7 +155,7 @@ class Judge:
         read: Mapping[int, Sequence[OutputRow]] = place.read()
         for number, (answer, _) in enumerate(known):
             found = self.subject.answer(tag, read.get(number, ()))
-            # Tables and topics keep what a micro-batch brought first, also where other settings would bring other rows.
+            # Tables and topics keep the first result of a micro-batch, even if other settings would change it.
             before = old[number][0][tag] if old is not None and number == changed else None
             self._compare(place, number, found, answer[tag], before)
         strays = sorted(set(read) - set(range(len(known))))
@@ -178,11 +168,11 @@ class Judge:
         if before is not None and isinstance(place, Transactions) and found == before:
             return
         if before is not None and isinstance(place, Records):
-            return  # Of both attempts each record once: which of them a reader finds is by chance.
+            return  # The topic has records of both attempts, and a reader finds either of them.
         raise BrokenPromiseError(f"{place.name}, micro-batch {number}: {_different(found, wanted)}")
 
     def _merged(self, place: Merged, known: Sequence[tuple[Answer, Mapping[str, int]]]) -> None:
-        """The last row of each key and window."""
+        """Check that the table has the last row of each key and window."""
         last: dict[Any, Any] = {}
         for answer, _ in known:
             for key, told in answer[MAIN].items():
@@ -193,7 +183,7 @@ class Judge:
             raise BrokenPromiseError(f"the table of merged results has {found}, must have {last}")
 
     def _left(self, disk: Disk, engine: Engine, changed: Settings | None, first: int) -> None:
-        """What is in the state when all windows are closed."""
+        """Check that no unexpected state remains when all windows are closed."""
         number = max(disk.checkpoint.commits) + 1
         states = [disk.checkpoint.state(group, number) for group in range(engine.groups)]
         then = self.after[max(self.after)].checkpoint
@@ -202,7 +192,7 @@ class Judge:
         may = self.subject.may_stay(self._settings(first, changed))
         known = tuple(map(id, states))
         if known not in self._seen:
-            # With the states, so that no other has their place.
+            # The states are stored too, so that their ids are not reused.
             self._seen[known] = states, set() if may is None else engine.left(states)
         left = self._seen[known][1] - (may or set())
         if left:
@@ -210,7 +200,7 @@ class Judge:
 
 
 def _different(found: Any, wanted: Any) -> str:
-    """Of rows that are counted only those that are too many or too few.
+    """Describe a difference; for counted rows only the surplus and missing ones.
 
     >>> _different(Counter(["('ann', 3)", "('bob', 1)"]), Counter(["('ann', 2)", "('bob', 1)"]))
     "found ('ann', 3), must be ('ann', 2) beside what is right"

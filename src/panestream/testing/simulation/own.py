@@ -1,4 +1,4 @@
-"""A user's own query under simulation: what is run of it, and rows for it."""
+"""A user query under simulation, and random rows for it."""
 
 from __future__ import annotations
 
@@ -35,26 +35,22 @@ from panestream.windowing.watermarks import WatermarkStrategy
 
 KEY, TIME = "__key", "__time"
 MakeRow = Callable[[random.Random], Any]
-"""Makes one row of chance."""
+
 FAR = 1_000
-"""How many windows ahead the rows that come last are."""
+"""The closing rows are this many windows ahead."""
 SOURCES = ("p0", "p1")
-"""The partitions from which they come."""
+"""The source partitions of rows."""
 
 
 @dataclass(frozen=True)
 class UserQuery:
-    """What a user wants simulated.
+    """The query and input of a simulation.
 
     Attributes:
-        window: the windows.
-        query: what a harness would run row by row; None: these windows run on columns only.
-        aggregates: declared ones; empty: functions run.
-        columns: of the rows; None: elements are anything.
-        keeps_late: whether there is an output for late rows.
-        rows: makes rows.
-        span: about how long windows are.
-        delays: of the watermark, of which one is chosen for each schedule.
+        query: the query of a harness, or None for windows that run only on columns.
+        columns: the columns of rows, or None if elements may be any objects.
+        span: the approximate length of windows.
+        delays: possible watermark delays, one of which is chosen for each schedule.
     """
 
     window: WindowSpec
@@ -68,16 +64,16 @@ class UserQuery:
 
     @property
     def by_clock(self) -> bool:
-        """Whether the clock makes windows fire."""
+
         return self.window.uses_processing_time
 
     @property
     def of_event_time(self) -> bool:
-        """Whether windows end by event time."""
+
         return self.window.assigner.is_event_time
 
     def schedule(self, seed: int, number: int) -> Schedule:
-        """The schedule of a number: the same for the same seed."""
+        """Return the schedule of a number, which is the same for the same seed."""
         rng = random.Random(f"{seed}/{number}")
         delay = rng.choice(self.delays) if self.of_event_time else 0
         groups = rng.choice([1, 2])
@@ -100,7 +96,7 @@ class UserQuery:
             yield MicroBatch(tuple(tasks), clock)
 
     def closed(self, schedule: Schedule) -> Schedule:
-        """Add the rows that close all windows."""
+
         far, value = FAR * self.span + self.window.allowed_lateness, self.rows(random.Random(0))
         by_clock = self.by_clock or not self.of_event_time
         return replace(schedule, batches=with_closing_rows(schedule.batches, SOURCES, far, value, by_clock=by_clock))
@@ -108,7 +104,7 @@ class UserQuery:
 
 @dataclass
 class UserSubject:
-    """A user's query and what comes. What must come of it says the run that nothing happens to."""
+    """A user query with its input; the undisturbed run defines the expected results."""
 
     user_query: UserQuery
     schedule: Schedule
@@ -149,21 +145,16 @@ class UserSubject:
         return None if endless else {END}
 
     def check_whole(self, rows: Sequence[OutputRow]) -> None:
-        """Nobody knows more of them than what disturbed runs must give, too."""
+        """Do nothing, since only the comparison with disturbed runs is known."""
 
     def batch_agrees(self, fired: Sequence[OutputRow], late: int) -> str:
-        """What is different where the same rows are a batch; empty: nothing, or nothing is promised.
-
-        Args:
-            fired: all results of the stream, in order.
-            late: how many rows were late.
-        """
+        """Return the difference from a batch of the same rows, or "" if it is equal or not promised to be equal."""
         window = self.user_query.window
         plain = window.trigger is None and window.evictor is None and not window.merges and self.user_query.of_event_time
         if late or not plain:
             return ""
         engine: Any = self.engine(self.settings)
-        # Key and window; of look-backs key and row.
+        # The identity of a row is key and window, or for look-backs key and row.
         place = len(self.user_query.columns or ()) + 2 if look_backs_of(window.assigner) is not None else 3
         stream = {repr(row[:place]): row for row in fired if row[0] != END}
         batch = {repr(row[:place]): row for row in engine.batch(self.schedule.batches) if row[0] != END}
@@ -173,19 +164,13 @@ class UserSubject:
 
 @dataclass
 class UserEngine(PlanEngine):
-    """Declared aggregates, by the operator that a query would take.
-
-    Attributes:
-        row_names: the columns of rows.
-        value_names: the names of all columns after key and time: those of rows, and the predicates.
-    """
+    """Declared aggregates on the operator of a query; ``value_names`` are the columns of rows and the predicates."""
 
     row_names: tuple[str, ...] = ()
     value_names: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, user_query: UserQuery, settings: Settings, groups: int) -> UserEngine:
-        """The plan of a query."""
         columns = user_query.columns if user_query.columns is not None else pa.schema([])
         rows = pa.schema([(KEY, pa.string()), (TIME, pa.int64()), *columns])
         keys, assigner = pa.schema([("key", pa.string())]), user_query.window.assigner
@@ -237,7 +222,7 @@ class UserEngine(PlanEngine):
         return found
 
     def batch(self, batches: Sequence[MicroBatch]) -> list[OutputRow]:
-        """What all rows give at once, as a batch."""
+        """Return the results of all rows as one batch."""
         arrived: list[list[Any]] = [[] for _ in range(self.groups)]
         for origin, rows in enumerate(task for batch in batches for task in batch.tasks):
             given = self.columns.batch(self.table(rows), 0)
@@ -251,7 +236,7 @@ class UserEngine(PlanEngine):
 
 
 def same(one: Any, other: Any) -> bool:
-    """Equality, of floats up to rounding: they are added in any order.
+    """Compare values; floats only up to rounding, since they are added in any order.
 
     >>> same(("ann", 0.1 + 0.2), ("ann", 0.3)), same(("ann", 1), None)
     (True, False)
@@ -264,11 +249,7 @@ def same(one: Any, other: Any) -> bool:
 
 
 def row_maker(columns: pa.Schema | None) -> MakeRow:
-    """Makes rows of these columns: small numbers, a few texts, now and then a null; without columns small numbers.
-
-    Raises:
-        InvalidPlanError: of a type it knows nothing.
-    """
+    """Return a function that creates rows of small numbers, a few texts and some nulls, or without columns small numbers."""
     if columns is None:
         return lambda rng: rng.randint(-9, 9)
     makers = {column.name: _maker(column) for column in columns}

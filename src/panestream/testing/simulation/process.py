@@ -1,4 +1,4 @@
-"""One process that runs a query, as Spark's driver does: what it plans, computes, delivers and commits, and in which order."""
+"""A process that runs a query like Spark's driver: it plans, computes, delivers and commits in the same order."""
 
 from __future__ import annotations
 
@@ -21,16 +21,15 @@ COUNTED = ("windowed_rows", "late_rows", "outside_rows")
 
 
 class BrokenPromiseError(AssertionError):
-    """Something that must hold does not."""
+    """A promise was broken."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """What is run, but for its settings.
+    """A query without its settings.
 
     Attributes:
-        batches: what the source has.
-        merges: whether the main output is merged into a table, too: where a window is emitted once in a micro-batch.
+        merges: whether the main output is also merged into a table, which needs one result of a window in a micro-batch.
         exchanges: whether the file system can exchange folders in one step.
         silences: whether it matters which run planned a micro-batch.
     """
@@ -43,15 +42,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Remembered:
-    """What a task did.
-
-    Attributes:
-        before: the state that it began with.
-        operated: what it gave; None: there was nothing to do for it.
-        values: the state that it left.
-        timer: when the clock is to wake the key group up.
-        steps: what it wrote on its way.
-    """
+    """The effects of a task on the state ``before``; ``operated`` is None if the task did not have any work."""
 
     before: State | None
     operated: Operated | None
@@ -60,7 +51,7 @@ class Remembered:
     steps: Sequence[str]
 
     def commit(self, disk: Disk, group: int, version: int) -> None:
-        """The next version is there."""
+
         disk.before(f"commit the state of key group {group}")
         keep(disk.checkpoint, group, version + 1, self.values, self.timer)
 
@@ -70,14 +61,11 @@ class Process:
     """A run of the query.
 
     Attributes:
-        job: the query.
-        engine: what computes it.
-        disk: what survives.
-        name: of the run; of two that start at once the larger one holds the checkpoint.
-        counters: what each micro-batch counted, by the number that sinks have.
-        deliveries: how often each output is delivered.
-        memory: tasks that were run, by what they depend on; None: nothing is remembered.
-        really: whether a task that is remembered is run all the same, and must then write the same.
+        name: decides which of two runs that start at once holds the checkpoint (the larger name).
+        counters: the counters of each micro-batch, by the number in the sinks.
+        deliveries: the number of times that each output is delivered.
+        memory: finished tasks by their inputs, or None to disable it.
+        really: whether a finished task runs again, which must give the same writes.
     """
 
     job: Job
@@ -92,7 +80,7 @@ class Process:
     taken_up: TakenUp = field(init=False, repr=False)
 
     def start(self) -> Process:
-        """Enters the run into the checkpoint: from now on it holds it."""
+        """Enter the run into the checkpoint, which it holds from now on."""
         checkpoint = self.disk.checkpoint
         number = max((rank[0] for rank in checkpoint.entries), default=0) + 1
         epoch = HeldBy("the checkpoint", number, self.name, self.disk)
@@ -103,7 +91,7 @@ class Process:
         return self.start_as(epoch.rank)
 
     def start_as(self, rank: Rank) -> Process:
-        """Goes on as a run that is in the checkpoint."""
+        """Continue as a run that is in the checkpoint."""
         epoch = HeldBy("the checkpoint", *rank, self.disk)
         sinks = {tag: Several(places_of(self.job, self.disk, epoch, tag)) for tag in self.engine.tags}
         self.outputs = Outputs(sinks, epoch, first=self.disk.checkpoint.first)
@@ -113,12 +101,7 @@ class Process:
         return self
 
     def run(self, upto: int | None = None, ended: Callable[[int], bool] = lambda _: False) -> None:
-        """Runs micro-batches.
-
-        Args:
-            upto: before this one it stops; None: when there are no more rows.
-            ended: is told the number of each that is committed; True: that is enough.
-        """
+        """Run micro-batches before ``upto`` (by default all), until ``ended`` returns True for a committed number."""
         until = len(self.job.batches) if upto is None else upto
         while (number := self.next()) < until:
             self.micro_batch(number)
@@ -126,11 +109,11 @@ class Process:
                 return
 
     def next(self) -> int:
-        """The micro-batch that comes next, by the number that sinks have: one that was not committed, or a new one."""
+        """Return the next micro-batch (uncommitted or new), by its number in the sinks."""
         return max(self.disk.checkpoint.commits, default=-1) + 1 + self.disk.checkpoint.first
 
     def micro_batch(self, number: int) -> None:
-        """Plans, computes, delivers and commits one micro-batch."""
+
         disk, checkpoint = self.disk, self.disk.checkpoint
         own = number - checkpoint.first
         if own not in checkpoint.offsets:
@@ -145,7 +128,7 @@ class Process:
         checkpoint.commits.add(own)
 
     def write(self, number: int) -> None:
-        """What ``foreachBatch`` does (:class:`panestream.spark.query.SinkWriter`): the tasks, and the delivery."""
+        """Run the tasks and the delivery, as ``foreachBatch`` does (:class:`panestream.spark.query.SinkWriter`)."""
         spark: Any = None
         self.outputs.check(spark)
         try:
@@ -161,14 +144,14 @@ class Process:
             present = {tag for tag, some in rows.items() if some}
             for _ in range(self.deliveries):
                 self.outputs.deliver(rows.__getitem__, present, number - self.disk.checkpoint.first)
-            # Not to be committed by a run that holds the checkpoint no more.
+            # A run that lost the checkpoint must not commit.
             self.outputs.check(spark)
         except Exception as error:
             self.outputs.check_after(spark, error)
             raise
 
     def tasks(self, number: int) -> list[Operated]:
-        """The tasks of the key groups, one after another, in any order."""
+        """Run the tasks of the key groups one by one, in random order."""
         groups = list(range(self.engine.groups))
         random.Random(f"{number}/{self.name}").shuffle(groups)
         arrived: list[list[Any]] = []
@@ -190,7 +173,7 @@ class Process:
         return [done[group] for group in sorted(done)]
 
     def _key(self, number: int, group: int) -> Any:
-        """What a task depends on; a state is known by itself, since it is never changed."""
+        """Return the inputs of a task as a key; a state is identified by its id, since it never changes."""
         checkpoint = self.disk.checkpoint
         own = number - checkpoint.first
         state = checkpoint.states.get((group, own))
@@ -198,7 +181,7 @@ class Process:
         return id(self.engine), number, own, group, id(state), checkpoint.timers.get((group, own)), run
 
     def _task(self, number: int, group: int, arrived: Sequence[Any], known: Remembered | None) -> Remembered:
-        """Runs a task. One that was run before must write the same."""
+        """Run a task; a repeated task must give the same writes."""
         checkpoint, batch = self.disk.checkpoint, self.job.batches[number]
         own = number - checkpoint.first
         state, timer = TaskState(self.disk, group, own), checkpoint.timers.get((group, own))
@@ -218,16 +201,16 @@ class Process:
         return made
 
     def arrived(self, number: int) -> list[list[Any]]:
-        """What comes to each key group, in any order; in the same for the same run and micro-batch."""
+        """Return the input of each key group, in random order that is fixed for a run and micro-batch."""
         rng = random.Random(f"{self.name}/{number}")
         return self.engine.pack(self.job.batches[number], self.name if self.job.silences else "", rng)
 
     def planned_in(self, own: int) -> str:
-        """Which run planned a micro-batch, as far as it matters; ``own``: its number in this checkpoint."""
+        """Return the run that planned a micro-batch, if it matters; ``own`` is its number in this checkpoint."""
         return self.taken_up.planned_in(own) if self.job.silences else ""
 
     def _count(self, number: int, metrics: Sequence[Mapping[str, Any]]) -> None:
-        """In = in windows + late + invalid + outside."""
+        """Check that input rows equal the sum of rows in windows and late, invalid and outside rows."""
         counted = {name: sum(one[name] for one in metrics) for name in COUNTED}
         counted["invalid_rows"] = max((one["invalid_rows"] for one in metrics), default=0)
         rows = sum(len(task) for task in self.job.batches[number].tasks)
@@ -238,12 +221,12 @@ class Process:
 
 
 def _called(rank: Rank) -> str:
-    """What an operator knows a run by."""
+
     return f"{rank[0]}-{rank[1]}"
 
 
 def places_of(job: Job, disk: Disk, epoch: HeldBy, tag: str) -> list[Place]:
-    """Where an output goes: to sinks of every kind."""
+    """Return sinks of every kind for an output."""
     writer = f"{disk.checkpoint.query}/{tag}"
     places: list[Place] = [
         Files(disk, epoch, writer, f"files of {tag}", job.exchanges),

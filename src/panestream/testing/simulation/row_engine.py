@@ -1,4 +1,4 @@
-"""Functions of a user's own under simulation: the row operator on whatever elements they take, as in ``WindowTestHarness``."""
+"""User functions under simulation: the row operator on any elements, as in ``WindowTestHarness``."""
 
 from __future__ import annotations
 
@@ -23,18 +23,12 @@ from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow
 
 _NEWEST = "simulation"
-"""The space of the store in which the largest event time is kept; on Spark the meta record has it."""
+"""The space of the store for the largest event time, which is in the meta record on Spark."""
 
 
 @dataclass
 class RowEngine:
-    """A plan of the row operator.
-
-    Attributes:
-        query: what a harness would run.
-        delay: of the watermark.
-        groups: how many key groups there are.
-    """
+    """A plan of the row operator for the ``query`` of a harness; ``delay`` is that of the watermark."""
 
     query: WindowQuery
     delay: int
@@ -97,7 +91,7 @@ class RowEngine:
         return key, *bounds, Written(f"{tag}{value!r}")
 
     def left(self, states: Sequence[State]) -> set[Any]:
-        """What is left when time has come to its end."""
+        """Return the keys that still have state at the end of time."""
         if isinstance(self.plan.window.assigner, GlobalWindows):
             return set()
         found = 0
@@ -112,7 +106,7 @@ class RowEngine:
         raise NotImplementedError("elements without columns have no savepoint here")
 
     def batch(self, batches: Sequence[MicroBatch]) -> list[OutputRow]:
-        """What all rows give at once, as a batch."""
+        """Return the results of all rows as one batch."""
         told: list[OutputRow] = []
         for group in range(self.groups):
             operator = RowOperator(self.plan, SealedState(MemoryState(), group, "row operator"), group)

@@ -1,4 +1,4 @@
-"""The input of a simulated query: rows cut into micro-batches, and how the query is first run."""
+"""The input of a simulated query: rows in micro-batches, with the settings of the first run."""
 
 from __future__ import annotations
 
@@ -7,18 +7,14 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 END = "~"
-"""The key of the rows that come last, by which all windows of others are closed."""
+"""The key of the last rows, which close all other windows."""
 
 
 class Row(NamedTuple):
-    """One row of the input.
+    """One row of the input, which is invalid without a time.
 
-    Attributes:
-        key: may be null.
-        time: its event time; None: it has none, and is invalid.
-        value: a number, or null; of a query of a user's own what it takes.
-        number: no two rows share it: by it rows are found again in results.
-        partition: of the source; where there are two streams, the side, and of a side with partitions ``left/p0``.
+    Its unique number identifies it in results. Its partition is that of the source, or with two streams the side or a
+    partition of a side (``left/p0``).
     """
 
     key: str | None
@@ -29,20 +25,20 @@ class Row(NamedTuple):
 
     @property
     def at(self) -> int:
-        """The event time of a row that has one."""
+        """Return the event time of a row that has one."""
         if self.time is None:
             raise ValueError(f"{self} has no event time")
         return self.time
 
     @property
     def side(self) -> str:
-        """Of which of two streams it is."""
+        """The stream of the row, if there are two."""
         return self.partition.partition("/")[0]
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """The rows of a micro-batch, as each task of the source has them; and what time it is."""
+    """The rows of a micro-batch by source task, and its time on the clock."""
 
     tasks: tuple[tuple[Row, ...], ...]
     clock: int = 0
@@ -54,13 +50,7 @@ class MicroBatch:
 
 @dataclass(frozen=True)
 class Settings:
-    """What may change when a query is started again.
-
-    Attributes:
-        delay: of the watermark.
-        lateness: that is allowed.
-        code: a number that functions write into their results: another one is another version of their code.
-    """
+    """Settings that may change at a restart; another ``code`` is another code version, which functions write into results."""
 
     delay: int = 0
     lateness: int = 0
@@ -69,7 +59,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Schedule:
-    """The micro-batches of a query, and how it is first run."""
+    """The micro-batches of a query, with the settings of its first run."""
 
     batches: tuple[MicroBatch, ...]
     settings: Settings = Settings()
@@ -79,14 +69,9 @@ class Schedule:
 def with_closing_rows(
     batches: Sequence[MicroBatch], sources: Sequence[str], far: int, value: Any = None, *, by_clock: bool
 ) -> tuple[MicroBatch, ...]:
-    """Add micro-batches that close all windows: rows far ahead in every partition, and a clock far ahead.
+    """Add micro-batches that close all windows, with rows ``far`` ahead in each source partition and a clock ``far`` ahead.
 
-    Args:
-        batches: the micro-batches of a schedule.
-        sources: the partitions that rows come from.
-        far: how far ahead.
-        value: the value of the added rows.
-        by_clock: whether the clock makes windows fire. If it does not, micro-batches without rows are left out, as on Spark.
+    Without ``by_clock``, micro-batches without rows are omitted, as on Spark.
     """
     clock = batches[-1].clock if batches else 0
     rows = tuple((Row(END, far, value, -1 - place, name),) for place, name in enumerate(sources))

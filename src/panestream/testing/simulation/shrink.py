@@ -1,4 +1,4 @@
-"""Make a schedule that does not keep a promise as small as possible."""
+"""Reduces a schedule that breaks a promise."""
 
 from __future__ import annotations
 
@@ -16,13 +16,7 @@ Smaller: TypeAlias = tuple[AnySchedule, Settings | None]
 
 @dataclass(frozen=True)
 class Case(Generic[AnySchedule]):
-    """A schedule, the settings with which it is started again, and what is wrong with it.
-
-    Attributes:
-        schedule: without the rows that close all windows, which are added.
-        change: the other settings.
-        error: the first run that did not keep a promise.
-    """
+    """A schedule without closing rows, the settings of its restart, and the first error."""
 
     schedule: AnySchedule
     change: Settings | None
@@ -37,11 +31,8 @@ def shrunk(
 ) -> Case[AnySchedule]:
     """Return the smallest case found in which the same kind of disturbance breaks a promise.
 
-    Args:
-        case: a broken one.
-        subject_of: makes what is run of a schedule.
-        smaller_of: yields smaller schedules and settings, the much smaller first.
-        tries: at most this many smaller ones are tried: a number, not a time, so that the same seed gives the same script.
+    ``smaller_of`` yields much smaller schedules and settings first. The limit of ``tries`` is a number and not a time, so that a
+    seed always gives the same script.
     """
     kind = case.error.disturbance.kind
     is_smaller = True
@@ -52,7 +43,7 @@ def shrunk(
                 return case
             tries -= 1
             error = _error_of(schedule, change, kind, subject_of)
-            # Another kind is another fault: a smaller query may simply make no sense.
+            # Another kind is another error: a smaller query may be meaningless.
             if error is not None and error.disturbance.kind == kind:
                 case, is_smaller = Case(schedule, change, error), True
                 break
@@ -60,7 +51,7 @@ def shrunk(
 
 
 def breaks_again(case: Case[AnySchedule], subject_of: Callable[[AnySchedule], Subject]) -> bool:
-    """Return whether the case breaks a promise once more. If it does not, nothing smaller can be found of it."""
+    """Return whether the case breaks a promise again; otherwise it cannot be reduced."""
     return _error_of(case.schedule, case.change, case.error.disturbance.kind, subject_of) is not None
 
 
@@ -75,7 +66,7 @@ def _error_of(
 
 
 def with_fewer_rows(batches: tuple[MicroBatch, ...]) -> Iterator[tuple[MicroBatch, ...]]:
-    """Yield the same micro-batches with one of them left out, or some of its rows."""
+    """Yield the micro-batches without one of them, or without some of its rows."""
     for number in range(len(batches)):
         if len(batches) > 1:
             yield batches[:number] + batches[number + 1 :]

@@ -1,11 +1,11 @@
-"""Outputs. What of a sink runs without Spark is its own code; what is Delta's, Kafka's or MERGE's is written here by its rule.
+"""Simulated sinks, which run the real code of a sink if it does not need Spark, and otherwise follow the rule of its system.
 
 ======================  ================================================================================================
 ``Files``               the code of :class:`~panestream.FileSink` on a local file system, on folders in memory
 ``Records``             readers: the code of :class:`~panestream.sinks.KafkaDeduplicator`; the topic is a list of records
-``Transactions``        Delta's rule: a transaction whose number is not larger than the writer's last is passed over
-``Snapshots``           the rule of :class:`~panestream.TableSink` into Iceberg; going back in the history is its own code
-``Merged``              the rule of MERGE into Delta: rows by key and window, and a number that is not larger is passed over
+``Transactions``        Delta's rule: a transaction is skipped if its number is not larger than the writer's last
+``Snapshots``           the rule of :class:`~panestream.TableSink` into Iceberg; the search in the history is the real code
+``Merged``              the rule of MERGE into Delta: rows by key and window, and numbers that are not larger are skipped
 ======================  ================================================================================================
 """
 
@@ -32,7 +32,7 @@ TRIES = 3
 
 @dataclass(frozen=True)
 class HeldBy(Epoch):
-    """A run's entry in the simulated checkpoint: by the rule of the real one."""
+    """The entry of a run in the simulated checkpoint, with the real rule."""
 
     disk: Disk = field(default_factory=Disk, repr=False, compare=False)
 
@@ -46,14 +46,7 @@ class HeldBy(Epoch):
 
 @dataclass(frozen=True)
 class Place(Sink):
-    """A sink of one run.
-
-    Attributes:
-        disk: where it writes.
-        epoch: the run.
-        writer: who writes.
-        name: of the place.
-    """
+    """A sink of one run."""
 
     disk: Disk = field(repr=False)
     epoch: HeldBy = field(repr=False)
@@ -61,11 +54,11 @@ class Place(Sink):
     name: str
 
     def check(self) -> None:
-        """Raises where another run holds the checkpoint."""
+        """Raise an error if another run holds the checkpoint."""
         self.epoch.check(None)
 
     def read(self) -> dict[int, tuple[OutputRow, ...]]:
-        """What a reader finds, by micro-batch."""
+        """Return the rows that a reader finds, by micro-batch."""
         return {}
 
     def describe(self) -> str:
@@ -84,7 +77,7 @@ class Files(Place):
 
     @property
     def micro_batches(self) -> MicroBatchFolders:
-        """The sink's own code."""
+
         registered: Callable[[Rank], bool] = lambda rank: self.epoch.registered(None, rank)  # noqa: E731
         attempts: Any = ATTEMPTS
         root: Any = ROOT
@@ -105,7 +98,7 @@ class Files(Place):
 
 @dataclass(frozen=True)
 class Transactions(Place):
-    """A table whose transactions carry the writer and the micro-batch."""
+    """A table whose transactions have the writer and the micro-batch."""
 
     def write(self, df: Any, batch_id: int | None) -> None:
         self.check()
@@ -124,7 +117,7 @@ class Transactions(Place):
 
 @dataclass(frozen=True)
 class Snapshots(Transactions):
-    """A table whose snapshots carry them, committed onto the one that the writer has looked at."""
+    """A table whose snapshots have the writer and micro-batch, committed onto the snapshot that the writer has read."""
 
     _last: dict[str, int] = field(default_factory=dict, repr=False, compare=False)
 
@@ -161,7 +154,7 @@ class Snapshots(Transactions):
 
 @dataclass(frozen=True)
 class Records(Place):
-    """A topic: rows are appended one by one, with ids that say which they are."""
+    """A topic: rows are appended one by one, with ids that identify them."""
 
     def write(self, df: Any, batch_id: int | None) -> None:
         self.check()
@@ -173,7 +166,7 @@ class Records(Place):
             there[text] += 1
 
     def read(self) -> dict[int, tuple[OutputRow, ...]]:
-        """What a reader takes that sees each record once."""
+
         once, found = KafkaDeduplicator(), dict[int, tuple[OutputRow, ...]]()
         for writer, number, id_, row in self.disk.places.records.get(self.name, []):
             if once.takes(self.name, 0, [(WRITER, writer), (BATCH, str(number)), (ID, id_)]):
@@ -186,7 +179,7 @@ class Merged(Place):
     """A table with one row for each key and window."""
 
     bounds: int = 3
-    """So many columns say which row it is."""
+    """The number of leading columns that identify a row."""
 
     def write(self, df: Any, batch_id: int | None) -> None:
         self.check()
@@ -202,7 +195,7 @@ class Merged(Place):
 
 @dataclass(frozen=True)
 class Several(Sink):
-    """Hands the rows of one output to several places."""
+    """Delivers the rows of an output to several places."""
 
     sinks: Sequence[Place]
 

@@ -1,4 +1,4 @@
-"""The protocol of a query under test: what runs it, and what must come of it."""
+"""The protocol of a query under test, with its engine and expected results."""
 
 from __future__ import annotations
 
@@ -11,34 +11,34 @@ from panestream.testing.simulation.process import Job
 from panestream.testing.simulation.schedule import Settings
 
 Answer = Mapping[str, Any]
-"""What a micro-batch brought, or must bring, by output; in a form that is the same where it means the same."""
+"""The actual or expected results of a micro-batch by output, in a form that is equal for equivalent rows."""
 
 
 class Subject(Protocol):
-    """A query as the explorer sees it."""
+    """A query for the explorer."""
 
     @property
     def job(self) -> Job:
-        """What is run."""
+        """The query without its settings."""
 
     @property
     def settings(self) -> Settings:
-        """Of the first run."""
+        """The settings of the first run."""
 
     def engine(self, settings: Settings, groups: int | None = None) -> Engine:
-        """What runs it; with another number of key groups, where one is given."""
+        """Return the engine, optionally with another number of key groups."""
 
     def must_be(self, settings: Sequence[Settings], restarts: Iterable[int]) -> list[tuple[Answer, Mapping[str, int]]] | None:
-        """What each micro-batch must bring and count; None: nobody knows but a run without disturbance."""
+        """Return the expected rows and counters of each micro-batch, or None if only an undisturbed run defines them."""
 
     def answer(self, tag: str, rows: Sequence[OutputRow]) -> Any:
-        """Rows of an output in a form that is the same where they mean the same."""
+        """Return rows of an output in a form that is equal for equivalent rows."""
 
     def recut(self, number: int, *, at_once: bool) -> Subject | None:
-        """The same rows, those after a micro-batch cut otherwise; None: what that brings nobody knows."""
+        """Return the same rows with other micro-batches after ``number``, or None if their results are not known."""
 
     def may_stay(self, settings: Sequence[Settings]) -> set[Any] | None:
-        """The keys of which something may be left at the end; None: of any."""
+        """Return the keys that may have state at the end, or None if all may."""
 
     def check_whole(self, rows: Sequence[OutputRow]) -> None:
-        """Looks at all main rows that a run without disturbance has given; raises ``AssertionError`` where they are wrong."""
+        """Check all main rows of an undisturbed run; raise ``AssertionError`` if they are wrong."""
