@@ -76,8 +76,10 @@ class IntervalPairs(Shown):
         return replace(self, windows=self.windows.side_output_late_data(tag))
 
     def options(self, **options: Unpack[Options]) -> IntervalPairs:
-        """Set ``key_groups``, ``tasks`` or ``memory_limit`` of :class:`~panestream.datastream.Options`, or raise
-        InvalidPlanError.
+        """Set ``key_groups``, ``tasks`` or ``memory_limit``; see :class:`~panestream.datastream.Options`.
+
+        Raises:
+            InvalidPlanError: an unknown option, one of windows, or a value that it does not take.
         """
         check_options(options, dict.fromkeys(("key_groups", "tasks", "memory_limit")))
         return replace(self, windows=self.windows.options(**options))
