@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.plan import Chunk, WindowPlan
-from panestream.engine.planner import aggregating
+from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.storage.state import MemoryState
@@ -66,7 +66,7 @@ CASES = (
 
 def plan_of(case: Case) -> WindowPlan:
     """The plan over ``key, value`` with one key group."""
-    operator = aggregating(case.windowing, AGGREGATES, {"value": pa.int64()}, KEYS)
+    operator = plan_aggregates(case.windowing, AGGREGATES, {"value": pa.int64()}, KEYS)
     return WindowPlan(("key",), KEYS, case.windowing.assigner, operator, WatermarkStrategy(SECOND), "ts", 1)
 
 

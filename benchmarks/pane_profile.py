@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.plan import Chunk, WindowPlan
-from panestream.engine.planner import aggregating
+from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
@@ -77,7 +77,7 @@ def cases() -> Iterator[Case]:
 
 def plan_of(case: Case) -> WindowPlan:
     """The plan over ``key, value, price`` with one key group."""
-    operator = aggregating(case.windowing, case.aggregates, TYPES, KEYS)
+    operator = plan_aggregates(case.windowing, case.aggregates, TYPES, KEYS)
     lateness = case.windowing.allowed_lateness
     strategy = WatermarkStrategy(SECOND)
     return WindowPlan(("key",), KEYS, case.windowing.assigner, operator, strategy, "ts", 1, allowed_lateness=lateness)

@@ -9,9 +9,9 @@ from typing import Any
 import pyarrow as pa
 
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.plan import OperatorSpec
-from panestream.engine.planner import aggregating, calling, over_tables
+from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -77,18 +77,18 @@ class Case:
 def declared(name: str, window: WindowSpec, aggregates: Sequence[agg.Aggregate] = SUM, **more: bool) -> Case:
     """Declared aggregates over windows."""
     keys = KEYS if more.get("keyed", True) else pa.schema([])
-    return Case(name, window, lambda: aggregating(window, aggregates, TYPES, keys), **more)
+    return Case(name, window, lambda: plan_aggregates(window, aggregates, TYPES, keys), **more)
 
 
 def own(
     name: str,
     window: WindowSpec,
-    function: Reduce | Aggregate | Elements,
+    function: ReduceRows | AggregateRows | KeepRows,
     results: pa.Schema = RESULT,
     accumulators: pa.Schema | None = None,
 ) -> Case:
     """A function of the user's own over rows; in two phases where the columns of its accumulators are given."""
-    return Case(name, window, lambda: calling(window, function, results, ROWS, name, KEYS, accumulators))
+    return Case(name, window, lambda: plan_functions(window, function, results, ROWS, name, KEYS, accumulators))
 
 
 def _largest(a: Any, b: Any) -> Any:
@@ -116,23 +116,23 @@ def cases() -> Iterator[Case]:
     yield declared("sessions: gap 2 s, sum and count", SESSIONS)
     yield declared("sessions: gap 2 s, sum and count, late output", SESSIONS, late=True)
     yield declared("counts: 100 rows, sum and count", WindowSpec(*CountWindows(100).parts))
-    yield own("accumulating: tumbling, apply", TUMBLING, Elements(applied(_applied)))
+    yield own("accumulating: tumbling, apply", TUMBLING, KeepRows(applied(_applied)))
     yield Case("accumulating: tumbling, apply_arrow of all windows", TUMBLING, _all_windows)
     evicting = WindowSpec(SLIDING.assigner, evictor=TimeEvictor(15 * SECOND))
-    yield own("accumulating: sliding, time evictor, apply", evicting, Elements(applied(_applied)))
-    yield own("row operator: tumbling, process", TUMBLING, Elements(processed(_applied)))
-    yield own("row operator: tumbling, AggregateFunction", TUMBLING, Aggregate(Mean()))
-    yield own("row operator: sliding, AggregateFunction", SLIDING, Aggregate(Mean()))
-    yield own("row operator: sessions, AggregateFunction", SESSIONS, Aggregate(Mean()))
-    yield own("row operator: tumbling, reduce", TUMBLING, Reduce(_largest), REST)
-    yield own("in two phases: tumbling, AggregateFunction", TUMBLING, Aggregate(Mean()), accumulators=ACCUMULATOR)
-    yield own("in two phases: sliding, AggregateFunction", SLIDING, Aggregate(Mean()), accumulators=ACCUMULATOR)
-    yield own("in two phases: sessions, AggregateFunction", SESSIONS, Aggregate(Mean()), accumulators=ACCUMULATOR)
-    yield own("in two phases: tumbling, reduce", TUMBLING, Reduce(_largest), REST, accumulators=ROWS)
+    yield own("accumulating: sliding, time evictor, apply", evicting, KeepRows(applied(_applied)))
+    yield own("row operator: tumbling, process", TUMBLING, KeepRows(processed(_applied)))
+    yield own("row operator: tumbling, AggregateFunction", TUMBLING, AggregateRows(Mean()))
+    yield own("row operator: sliding, AggregateFunction", SLIDING, AggregateRows(Mean()))
+    yield own("row operator: sessions, AggregateFunction", SESSIONS, AggregateRows(Mean()))
+    yield own("row operator: tumbling, reduce", TUMBLING, ReduceRows(_largest), REST)
+    yield own("in two phases: tumbling, AggregateFunction", TUMBLING, AggregateRows(Mean()), accumulators=ACCUMULATOR)
+    yield own("in two phases: sliding, AggregateFunction", SLIDING, AggregateRows(Mean()), accumulators=ACCUMULATOR)
+    yield own("in two phases: sessions, AggregateFunction", SESSIONS, AggregateRows(Mean()), accumulators=ACCUMULATOR)
+    yield own("in two phases: tumbling, reduce", TUMBLING, ReduceRows(_largest), REST, accumulators=ROWS)
 
 
 def _all_windows() -> OperatorSpec:
-    return over_tables(TUMBLING, AllWindows(_means), RESULT, ROWS, KEYS)
+    return plan_table_function(TUMBLING, AllWindows(_means), RESULT, ROWS, KEYS)
 
 
 def _means(table: pa.Table) -> pa.Table:

@@ -23,21 +23,21 @@ _MARKED = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 SECTIONS: dict[str, type] = {
     "job": model.Job,
-    "source": source.Source,
+    "source": source.SourceSection,
     "source_kafka": source.KafkaSource,
     "event_time": streams.EventTime,
     "watermark": streams.Watermark,
     "processing_time": streams.ProcessingTime,
     "streams": streams.Stream,
     "join": streams.Join,
-    "interval_join": streams.IntervalJoin,
+    "interval_join": streams.IntervalJoinSection,
     "window": windows.WindowSection,
-    "firing": trigger_options.Firing,
+    "firing": trigger_options.FiringSection,
     "process": functions.ProcessSection,
     "apply_arrow": functions.ArrowFunctionSection,
-    "top": model.Top,
-    "sinks": sinks.Sink,
-    "trigger": model.Trigger,
+    "top": model.TopSection,
+    "sinks": sinks.SinkSection,
+    "trigger": model.TriggerSection,
     "metrics": model.Metrics,
 }
 

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from panestream.advisor.frontier import starts
 from panestream.advisor.needed import Closes, Completeness, bins_of, counted
-from panestream.advisor.passes import BEHIND, NEEDED, Came, Counted, Maxima, PanesWait, Waits
-from panestream.advisor.waiting import Waiting, windows_of_a_key
+from panestream.advisor.passes import BEHIND, NEEDED, Came, CountRows, Maxima, PanesWait, Waits
+from panestream.advisor.waiting import WaitingCounts, windows_of_a_key
 from panestream.engine.kernels.slicing import SlidingWindows
 from tests.advisor.brute_force import Row, frontiers, late, most_open
 
@@ -71,7 +71,7 @@ def test_late_rows_are_those_of_the_definition(given_chunks, windows, lateness):
     rows = [row for chunk in chunks for group in chunk for row in group]
     closes = Closes(tuple(SlidingWindows(size, slide) for size, slide in windows), lateness)
     every, judge, _ = judged(chunks, size, closes)
-    counts = found(Counted(*judge), every)
+    counts = found(CountRows(*judge), every)
     wanted, behind = (
         Completeness.of((row["largest"], row["rows"]) for row in counts if row["what"] == what) for what in (NEEDED, BEHIND)
     )
@@ -93,7 +93,7 @@ def test_what_waits_is_what_the_definition_says(given_chunks, windows, lateness)
     end = min(reached.values())
     first = min([each for each in frontiers(rows) if each is not None] + [end])
     delays = (0, 3, 11, 40)
-    waiting = Waiting(delays, first, end)
+    waiting = WaitingCounts(delays, first, end)
     assert waiting.step == 1
 
     def most(changes):
@@ -140,7 +140,7 @@ def test_a_chunk_without_event_times_is_counted_and_nothing_else():
     assert [row for one in Maxima()([batch]) for row in one.to_pylist()] == [
         {"chunk": 0, "name": None, "largest": None, "rows": 2, "invalid": 2}
     ]
-    assert not [row for one in Counted({0: {}}, Closes())([batch]) for row in one.to_pylist()]
+    assert not [row for one in CountRows({0: {}}, Closes())([batch]) for row in one.to_pylist()]
 
 
 def test_windows_of_a_key_are_bounded():

@@ -88,7 +88,7 @@ def module(tmp_path, monkeypatch):
 def planned(window: WindowSpec) -> WindowPlan:
     """The plan of the rows' number and sum over some windows, as the planner makes it."""
     aggregates = [agg.count().alias("n"), agg.sum("v").alias("total")]
-    return harness.plan_for(harness.aggregating(window, aggregates, harness.TYPES, harness.KEYS), window)
+    return harness.plan_for(harness.plan_aggregates(window, aggregates, harness.TYPES, harness.KEYS), window)
 
 
 def emitted(plan: WindowPlan, *rows: tuple[int, int], end: bool = False) -> list[list[tuple]]:

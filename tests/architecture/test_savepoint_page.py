@@ -8,9 +8,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import KEY_GROUPS, WindowPlan, check_taken_over
-from panestream.engine.planner import calling
+from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.errors import PlanMismatchError
 from panestream.windowing import aggregates as agg
@@ -36,8 +36,8 @@ def declared(windowing: WindowSpec, *, on_rows: bool = False) -> WindowPlan:
 
 def functions() -> WindowPlan:
     windowing = WindowSpec(TUMBLING, every_firing=True)
-    function = Elements(applied(test_accumulating.listed))
-    row = calling(windowing, function, test_accumulating.RESULTS, harness.ROWS, test_accumulating.listed, harness.KEYS)
+    function = KeepRows(applied(test_accumulating.listed))
+    row = plan_functions(windowing, function, test_accumulating.RESULTS, harness.ROWS, test_accumulating.listed, harness.KEYS)
     return harness.plan_for(row, windowing)
 
 

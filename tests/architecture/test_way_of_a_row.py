@@ -9,9 +9,9 @@ import pytest
 
 from panestream.engine.exchange.group_run import bodies, run_micro_batch
 from panestream.engine.exchange.packing import PackColumns, pack
-from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import aggregating, calling
+from panestream.engine.planner import plan_aggregates, plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
@@ -77,10 +77,10 @@ def process(key, context, rows):
 def plan_of(way):
     windows = WINDOWS[way]
     if way == "sliding aggregate":
-        operator = aggregating(windows, (agg.sum("v").alias("total"),), {"v": pa.int64()}, KEYS)
+        operator = plan_aggregates(windows, (agg.sum("v").alias("total"),), {"v": pa.int64()}, KEYS)
     else:
-        function = Elements(applied(apply) if way == "apply" else processed(process))
-        operator = calling(windows, function, RESULTS, ROWS, "function", KEYS)
+        function = KeepRows(applied(apply) if way == "apply" else processed(process))
+        operator = plan_functions(windows, function, RESULTS, ROWS, "function", KEYS)
     strategy = WatermarkStrategy.for_bounded_out_of_orderness("5 us")
     rows = ROWS if operator.capabilities.takes_rows else None
     return WindowPlan(("key",), KEYS, windows.assigner, operator, strategy, "ts", groups=1, row_schema=rows)

@@ -24,7 +24,7 @@ import pyarrow as pa
 from panestream.engine.operators.panes.spec import PaneSpec
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
-from panestream.engine.planner import aggregating
+from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput, GroupMetrics
 from panestream.engine.runtime.sides import SIDES
@@ -96,7 +96,7 @@ class Query:
         return self._plan(replace(self.windowing, every_firing=True))
 
     def _plan(self, windowing: WindowSpec) -> WindowPlan:
-        operator = aggregating(windowing, self.aggregates, TYPES, KEYS)
+        operator = plan_aggregates(windowing, self.aggregates, TYPES, KEYS)
         return plan_for(operator, windowing, self.delay, late=self.late, **self.more)
 
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
-from panestream.engine.planner import aggregating
+from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
-from panestream.engine.runtime.sides import HOWS, SIDES, Pairs, Sides
+from panestream.engine.runtime.sides import HOWS, SIDES, Sides, Pairs
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
@@ -60,7 +60,7 @@ class Join:
     def plan(self) -> WindowPlan:
         aggregates = [agg.collect_list(side) for side in SIDES]
         aggregates = [one.alias(side) for one, side in zip(aggregates, SIDES, strict=True)]
-        operator = aggregating(self.windowing, aggregates, VALUES, KEYS)
+        operator = plan_aggregates(self.windowing, aggregates, VALUES, KEYS)
         own = {side: pa.schema(list(kind)) for side, kind in VALUES.items()}
         strategies = {side: WatermarkStrategy(delay) for side, delay in zip(SIDES, self.delays, strict=True)}
         return WindowPlan(

@@ -8,10 +8,10 @@ import pytest
 
 from panestream.engine.operators.accumulating.spec import AccumulatingSpec, why_not_rows
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
-from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import calling, over_tables
+from panestream.engine.planner import plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
@@ -68,13 +68,13 @@ def shapes():
 def plans(windowing: WindowSpec, shape: str, late: bool, delay: int) -> tuple[WindowPlan, WindowPlan]:
     """The plan of the row operator, and that of the panes."""
     more = {"side_outputs": SIDE} if shape in FUNCTIONS else {}
-    function = Elements(processed(FUNCTIONS[shape]), True) if shape in FUNCTIONS else Elements(applied(listed))
-    row = calling(replace(windowing, every_firing=True), function, RESULTS, harness.ROWS, listed, harness.KEYS)
+    function = KeepRows(processed(FUNCTIONS[shape]), True) if shape in FUNCTIONS else KeepRows(applied(listed))
+    row = plan_functions(replace(windowing, every_firing=True), function, RESULTS, harness.ROWS, listed, harness.KEYS)
     if shape in ("rows", *FUNCTIONS):
-        panes = calling(windowing, function, RESULTS, harness.ROWS, listed, harness.KEYS)
+        panes = plan_functions(windowing, function, RESULTS, harness.ROWS, listed, harness.KEYS)
     else:
         over: OverRows = TablePerWindow(as_table) if shape == "arrow" else AllWindows(all_at_once)
-        panes = over_tables(windowing, over, RESULTS, harness.ROWS, harness.KEYS)
+        panes = plan_table_function(windowing, over, RESULTS, harness.ROWS, harness.KEYS)
     assert isinstance(panes, AccumulatingSpec)
     return tuple(harness.plan_for(operator, windowing, delay, late=late, **more) for operator in (row, panes))
 
@@ -130,8 +130,8 @@ def test_a_function_without_state_is_refused_some(asked, exact):
         getattr(context, asked)()
 
     windowing = WindowSpec(TumblingEventTimeWindows(10), every_firing=exact)
-    function = Elements(processed(process), True)
-    operator = calling(windowing, function, RESULTS, harness.ROWS, process, harness.KEYS)
+    function = KeepRows(processed(process), True)
+    operator = plan_functions(windowing, function, RESULTS, harness.ROWS, process, harness.KEYS)
     assert isinstance(operator, RowSpec if exact else AccumulatingSpec)
     rows = [("ann", 1, 1, None, 1), ("ann", 12, 1, None, 2)]
     with pytest.raises(InvalidPlanError, match=rf"context\.{asked}\(\), and was given with stateless=True"):
@@ -148,8 +148,8 @@ class Clearing(ProcessWindowFunction):
 
 def test_why_a_process_function_needs_the_row_operator():
     def reasons(windows, function, stateless):
-        asked = Elements(processed(function), stateless)
-        return calling(WindowSpec(windows), asked, RESULTS, harness.ROWS, function, harness.KEYS).reasons
+        asked = KeepRows(processed(function), stateless)
+        return plan_functions(WindowSpec(windows), asked, RESULTS, harness.ROWS, function, harness.KEYS).reasons
 
     tumbling, sessions = TumblingEventTimeWindows(10), EventTimeSessionWindows(10)
     assert "stateless=True" in reasons(tumbling, with_context, False)[0]
@@ -161,11 +161,11 @@ def test_why_a_process_function_needs_the_row_operator():
 @pytest.mark.parametrize("shape", ["rows", "process"])
 @pytest.mark.parametrize("exact", [False, True], ids=["columns", "rows"])
 def test_a_text_is_no_list_of_results(shape, exact):
-    asked = Elements(processed(lambda key, context, rows: "no"), True)
+    asked = KeepRows(processed(lambda key, context, rows: "no"), True)
     if shape == "rows":
-        asked = Elements(applied(lambda key, window, rows: "no"))
+        asked = KeepRows(applied(lambda key, window, rows: "no"))
     windowing = WindowSpec(TumblingEventTimeWindows(10), every_firing=exact)
-    operator = calling(windowing, asked, pa.schema([("letter", pa.string())]), harness.ROWS, "no", harness.KEYS)
+    operator = plan_functions(windowing, asked, pa.schema([("letter", pa.string())]), harness.ROWS, "no", harness.KEYS)
     rows = [("ann", 1, 1, None, 1), ("ann", 12, 1, None, 2)]
     with pytest.raises(InvalidPlanError, match="returned 'no': return a list of results"):
         harness.run(harness.plan_for(operator, windowing), [harness.MicroBatch([rows])])
@@ -197,7 +197,7 @@ def test_an_error_of_the_users_names_key_and_window():
         raise KeyError("prize")
 
     windowing = WindowSpec(TumblingEventTimeWindows(10))
-    operator = over_tables(windowing, TablePerWindow(broken), RESULTS, harness.ROWS, harness.KEYS)
+    operator = plan_table_function(windowing, TablePerWindow(broken), RESULTS, harness.ROWS, harness.KEYS)
     rows = [("ann", 1, 1, None, 1), ("ann", 12, 1, None, 2)]
     with pytest.raises(WindowFunctionError, match=r"KeyError: 'prize' \(at key 'ann', window TimeWindow\(start=0, end=10\)"):
         harness.run(harness.plan_for(operator, windowing), [harness.MicroBatch([rows])])
@@ -205,7 +205,9 @@ def test_an_error_of_the_users_names_key_and_window():
 
 def test_a_missing_column_is_named():
     windowing = WindowSpec(TumblingEventTimeWindows(10))
-    operator = over_tables(windowing, TablePerWindow(lambda key, window, table: table), RESULTS, harness.ROWS, harness.KEYS)
+    operator = plan_table_function(
+        windowing, TablePerWindow(lambda key, window, table: table), RESULTS, harness.ROWS, harness.KEYS
+    )
     rows = [("ann", 1, 1, None, 1), ("ann", 12, 1, None, 2)]
     with pytest.raises(InvalidPlanError, match="no column"):
         harness.run(harness.plan_for(operator, windowing), [harness.MicroBatch([rows])])
@@ -213,9 +215,9 @@ def test_a_missing_column_is_named():
 
 def test_sessions_hand_tables_to_the_function_too_but_not_all_at_once():
     windowing = WindowSpec(EventTimeSessionWindows(5))
-    operator = over_tables(windowing, TablePerWindow(as_table), RESULTS, harness.ROWS, harness.KEYS)
+    operator = plan_table_function(windowing, TablePerWindow(as_table), RESULTS, harness.ROWS, harness.KEYS)
     rows = [("ann", 1, 1, None, 1), ("ann", 3, 2, None, 1), ("ann", 20, 1, None, 2)]
     (emitted,) = harness.run(harness.plan_for(operator, windowing), [harness.MicroBatch([rows])])
     assert emitted.fired == [(("ann", 1, 8), (2, [1, 2], 1))]
     with pytest.raises(InvalidPlanError, match="all_windows=True"):
-        over_tables(windowing, AllWindows(all_at_once), RESULTS, harness.ROWS, harness.KEYS)
+        plan_table_function(windowing, AllWindows(all_at_once), RESULTS, harness.ROWS, harness.KEYS)

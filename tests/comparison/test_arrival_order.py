@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
-from panestream.engine.planner import aggregating, calling, over_tables
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
@@ -70,17 +70,17 @@ class Digits(AggregateFunction):
 
 def declared(*aggregates, **windowing) -> Callable[[WindowSpec], Case]:
     def of(windows: WindowSpec) -> Case:
-        return Case(windows, aggregating(windows, aggregates, harness.TYPES, harness.KEYS), **windowing)
+        return Case(windows, plan_aggregates(windows, aggregates, harness.TYPES, harness.KEYS), **windowing)
 
     return of
 
 
 def called(function) -> Callable[[WindowSpec], Case]:
     def of(windows: WindowSpec) -> Case:
-        results = harness.ROWS if isinstance(function, Reduce) else RESULTS
-        if isinstance(function, Reduce):
+        results = harness.ROWS if isinstance(function, ReduceRows) else RESULTS
+        if isinstance(function, ReduceRows):
             results = pa.schema([column for column in harness.ROWS if column.name != "key"])
-        return Case(windows, calling(windows, function, results, harness.ROWS, function, harness.KEYS))
+        return Case(windows, plan_functions(windows, function, results, harness.ROWS, function, harness.KEYS))
 
     return of
 
@@ -94,7 +94,7 @@ def table_of(key, window, table):
 
 
 def tables(windows: WindowSpec) -> Case:
-    return Case(windows, over_tables(windows, TablePerWindow(table_of), RESULTS, harness.ROWS, harness.KEYS))
+    return Case(windows, plan_table_function(windows, TablePerWindow(table_of), RESULTS, harness.ROWS, harness.KEYS))
 
 
 TUMBLING = WindowSpec(TumblingEventTimeWindows(SIZE))
@@ -124,7 +124,7 @@ EQUAL_TIMES = {
 }  # fmt: skip
 MORE = {"avg", "approx_quantile", "approx_quantiles", "complete", "user"}
 """Aggregates that are called otherwise above, agree within their error, tell of another one, or are below."""
-ELEMENTS = called(Elements(applied(rows_of)))
+ELEMENTS = called(KeepRows(applied(rows_of)))
 EVICTING = WindowSpec(TUMBLING.assigner, evictor=TimeEvictor.of("3 microseconds"))
 GLOBAL = GlobalWindows.create()
 ALWAYS: dict[str, Case] = {
@@ -140,12 +140,12 @@ ALWAYS: dict[str, Case] = {
     "apply": ELEMENTS(TUMBLING),
     "apply, sliding": ELEMENTS(SLIDING),
     "apply, sessions": ELEMENTS(SESSIONS),
-    "process, sessions": called(Elements(processed(rows_of)))(SESSIONS),
-    "process": called(Elements(processed(rows_of)))(TUMBLING),
+    "process, sessions": called(KeepRows(processed(rows_of)))(SESSIONS),
+    "process": called(KeepRows(processed(rows_of)))(TUMBLING),
     "apply_arrow": tables(TUMBLING),
     "apply_arrow, sessions": tables(SESSIONS),
-    "reduce": called(Reduce(lambda a, b: a.replace(u=(a.u * 31 + b.u) % 1_000_003)))(TUMBLING),
-    "aggregate function": called(Aggregate(Digits()))(TUMBLING),
+    "reduce": called(ReduceRows(lambda a, b: a.replace(u=(a.u * 31 + b.u) % 1_000_003)))(TUMBLING),
+    "aggregate function": called(AggregateRows(Digits()))(TUMBLING),
     "user": declared(agg.user(Listed(), "u"))(TUMBLING),
 }
 

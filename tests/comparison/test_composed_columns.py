@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 import panestream as pst
-from panestream.engine.planner import aggregating
+from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec
 from panestream.engine.reduction import AT_EVERY_ROW, reduction, told
 from tests.comparison import harness
@@ -92,7 +92,7 @@ def counting(rng: random.Random, seed: int) -> None:
     batches = harness.random_stream(rng, 10)
     expected = [one.fired for one in harness.run(theirs.row(), batches)]
     assert [one.fired for one in harness.run(ours.row(), batches)] == expected, f"seed {seed}"
-    assert aggregating(ours.windowing, ours.aggregates, harness.TYPES, harness.KEYS) == aggregating(
+    assert plan_aggregates(ours.windowing, ours.aggregates, harness.TYPES, harness.KEYS) == plan_aggregates(
         theirs.windowing, theirs.aggregates, harness.TYPES, harness.KEYS
     )
 
@@ -116,7 +116,7 @@ MINUTES = pst.TumblingEventTimeWindows.of("1 minute")
     ],
 )
 def test_what_columns_cannot_do_is_said(trigger, lateness, why):
-    operator = aggregating(WindowSpec(MINUTES, trigger, allowed_lateness=lateness), (pst.agg.count(),), {}, harness.KEYS)
+    operator = plan_aggregates(WindowSpec(MINUTES, trigger, allowed_lateness=lateness), (pst.agg.count(),), {}, harness.KEYS)
     assert operator.name == "row operator"
     (reason,) = operator.reasons
     assert re.search(why, reason), reason

@@ -19,7 +19,7 @@ import panestream as pst
 from panestream import agg
 from panestream.engine.operators.panes.spec import why_not_panes
 from panestream.engine.plan import Top
-from panestream.engine.planner import calling
+from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.testing import MicroBatches
 from panestream.windowing.assigners import GlobalWindows
@@ -60,7 +60,7 @@ def over_everything(rng: random.Random) -> Case:
     windowing = WindowSpec(GlobalWindows.create(), trigger, every_firing=True)
     function, pa = Sizes(), test_accumulating.pa
     results = pa.schema([("n", pa.int64()), ("seen", pa.int64()), ("last", pa.int64())])
-    operator = calling(windowing, test_savepoints_random.Elements(function), results, harness.ROWS, function, harness.KEYS)
+    operator = plan_functions(windowing, test_savepoints_random.Elements(function), results, harness.ROWS, function, harness.KEYS)
     plan = harness.plan_for(operator, windowing, 3)
     return Case(plan, lambda windowed: windowed.process(function, "n bigint, seen bigint, last bigint"), 10, 3, windowing)
 

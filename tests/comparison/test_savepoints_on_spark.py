@@ -14,7 +14,7 @@ import pytest
 import panestream as pst
 from panestream.engine.operators.panes.spec import why_not_panes
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import calling
+from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.testing import MicroBatches
 from panestream.windowing.assigners.several import SeveralWindows
@@ -122,7 +122,7 @@ def remembering(rng: random.Random) -> Case:
     results = test_accumulating.pa.schema(
         [("n", test_accumulating.pa.int64()), ("seen", test_accumulating.pa.int64()), ("last", test_accumulating.pa.int64())]
     )
-    operator = calling(windowing, test_savepoints_random.Elements(function), results, harness.ROWS, function, harness.KEYS)
+    operator = plan_functions(windowing, test_savepoints_random.Elements(function), results, harness.ROWS, function, harness.KEYS)
     plan = harness.plan_for(operator, windowing, 3)
     return Case(
         plan,

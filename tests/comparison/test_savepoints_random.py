@@ -11,10 +11,10 @@ import pytest
 
 from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.operators.panes.spec import why_not_panes
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import calling
+from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.split import split_of
 from panestream.windowing.assigners import (
@@ -230,19 +230,19 @@ def on_rows(rng: random.Random, seed: int) -> None:
     windowing = WindowSpec(assigner, trigger, evictor, rng.choice([0, 0, span]), every_firing=True)
     results, function = rng.choice(
         [
-            (test_accumulating.RESULTS, Elements(applied(test_accumulating.listed))),
-            (pa.schema([("n", pa.int64()), ("of", pa.list_(pa.int64())), ("hash", pa.int64())]), Elements(Remembering())),
-            *((one.results, Aggregate(one)) for one in test_two_phase_random.FUNCTIONS[:3]),
-            (pa.schema([one for one in harness.ROWS if one.name != "key"]), Reduce(test_two_phase_random.largest)),
+            (test_accumulating.RESULTS, KeepRows(applied(test_accumulating.listed))),
+            (pa.schema([("n", pa.int64()), ("of", pa.list_(pa.int64())), ("hash", pa.int64())]), KeepRows(Remembering())),
+            *((one.results, AggregateRows(one)) for one in test_two_phase_random.FUNCTIONS[:3]),
+            (pa.schema([one for one in harness.ROWS if one.name != "key"]), ReduceRows(test_two_phase_random.largest)),
         ]
     )
-    if kind >= 0.7 and isinstance(function, Elements) and not isinstance(function.function, ProcessWindowFunction):
+    if kind >= 0.7 and isinstance(function, KeepRows) and not isinstance(function.function, ProcessWindowFunction):
         return  # it asks for the start of the window
-    if evictor is not None and isinstance(function, Reduce):
+    if evictor is not None and isinstance(function, ReduceRows):
         return  # what is left may be nothing
     if merges and isinstance(getattr(function, "function", None), Remembering):
         return  # windows that merge have no state of their own
-    operator = calling(windowing, function, results, harness.ROWS, function, harness.KEYS)
+    operator = plan_functions(windowing, function, results, harness.ROWS, function, harness.KEYS)
     assert isinstance(operator, RowSpec)
     plan = harness.plan_for(operator, windowing, rng.choice([0, 3]), late=rng.random() < 0.5)
     batches = harness.random_stream(rng, span, clock=windowing.uses_processing_time)

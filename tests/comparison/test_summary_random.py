@@ -14,7 +14,7 @@ from itertools import pairwise
 import pytest
 
 from panestream.engine.query import WindowSpec
-from panestream.inspection.asked import Asked, asked_of
+from panestream.inspection.asked import StateFilter, asked_of
 from panestream.inspection.bins import WIDTHS
 from panestream.inspection.document import document_of
 from panestream.inspection.merging import Looked, summary_of
@@ -157,7 +157,7 @@ def test_a_count_that_is_wrong_would_be_found():
     running = Query(plan, 3)
     for batch in batches:
         running.run(batch)
-    found, (expected, _) = summary(running, Asked()), rows_of_windows(query, batches)
+    found, (expected, _) = summary(running, StateFilter()), rows_of_windows(query, batches)
     check(found, expected, running, 10, "")
     for wrong in (replace(found, windows=found.windows + 1), replace(found, oldest=found.oldest[1:]), replace(found, groups=())):
         with pytest.raises((AssertionError, ZeroDivisionError)):

@@ -12,8 +12,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.panes.spec import why_not_panes
-from panestream.engine.operators.row.row_plan import Aggregate, Reduce
-from panestream.engine.planner import calling
+from panestream.engine.operators.row.row_plan import AggregateRows, ReduceRows
+from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.functions import AggregateFunction
@@ -113,11 +113,13 @@ class OwnFunction(harness.Query):
         function, keys = self.function, harness.KEYS
         if isinstance(function, AggregateFunction):
             accumulator = function.accumulator if phases else None
-            operator = calling(windowing, Aggregate(function), function.results, harness.ROWS, function, keys, accumulator)
+            operator = plan_functions(
+                windowing, AggregateRows(function), function.results, harness.ROWS, function, keys, accumulator
+            )
         else:
             rest = pa.schema([field for field in harness.ROWS if field.name != "key"])
             accumulator = harness.ROWS if phases else None
-            operator = calling(windowing, Reduce(function), rest, harness.ROWS, function, keys, accumulator)
+            operator = plan_functions(windowing, ReduceRows(function), rest, harness.ROWS, function, keys, accumulator)
         return harness.plan_for(operator, windowing, self.delay, late=self.late, **self.more)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.query import WindowSpec
 from panestream.errors import PanestreamError, did_you_mean
 from panestream.windowing.assigners import (
@@ -343,9 +343,9 @@ _WINDOW_FIRINGS, _KEY_FIRINGS = ValueStateDescriptor("w"), ValueStateDescriptor(
 
 def _functions(merges: bool) -> dict[str, Any]:
     return {
-        "reduce_sum": Reduce(_sum, _Value()),
-        "aggregate_avg": Aggregate(_Average()),
-        "count": Aggregate(_Count()),
-        "list": Elements(_List()),
-        "context": Elements(_Context(merges)),
+        "reduce_sum": ReduceRows(_sum, _Value()),
+        "aggregate_avg": AggregateRows(_Average()),
+        "count": AggregateRows(_Count()),
+        "list": KeepRows(_List()),
+        "context": KeepRows(_Context(merges)),
     }

@@ -18,7 +18,7 @@ import panestream as pst
 from panestream import agg
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
-from panestream.engine.planner import aggregating
+from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
@@ -131,7 +131,7 @@ DECLARED = {
 
 @pytest.mark.parametrize("program", [one for one in PROGRAMS if one.values[0].what in DECLARED])
 def test_as_columns(program):
-    operator = aggregating(WindowSpec(program.windows), DECLARED[program.what], TYPES, KEYS)
+    operator = plan_aggregates(WindowSpec(program.windows), DECLARED[program.what], TYPES, KEYS)
     assert not isinstance(operator, RowSpec)
     plan = WindowPlan(("key",), KEYS, program.windows, operator, BEHIND, "ts", 1)
     state, found = MemoryState(), [[], []]

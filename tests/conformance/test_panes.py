@@ -11,9 +11,9 @@ import pytest
 
 from panestream.engine.operators.accumulating.spec import why_not_rows
 from panestream.engine.operators.panes.spec import why_not_panes
-from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import aggregating, calling
+from panestream.engine.planner import plan_aggregates, plan_functions
 from panestream.windowing.functions import applied
 from tests.conformance.scenario_format import plan_of, read_scenarios
 from tests.conformance.test_sessions_and_counts import AGGREGATES, FOLDER, GIVEN, KEYS, ROWS, plain, run
@@ -36,11 +36,11 @@ def plans_of(scenario) -> list[WindowPlan]:
     found = []
     if not why_not_panes(windowing):
         types = dict(zip(ROWS.names, ROWS.types, strict=True))
-        found.append(plan_over(aggregating(windowing, [AGGREGATES[function].alias("r")], types, KEYS), row))
+        found.append(plan_over(plan_aggregates(windowing, [AGGREGATES[function].alias("r")], types, KEYS), row))
     if function == "list" and not why_not_rows(windowing):
-        listed = Elements(applied(lambda key, window, rows: [([one.value for one in rows],)]))
+        listed = KeepRows(applied(lambda key, window, rows: [([one.value for one in rows],)]))
         results = pa.schema([("r", pa.list_(pa.int64()))])
-        found.append(plan_over(calling(windowing, listed, results, ROWS, listed, KEYS), row))
+        found.append(plan_over(plan_functions(windowing, listed, results, ROWS, listed, KEYS), row))
     return found
 
 

@@ -13,7 +13,7 @@ import pytest
 
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
-from panestream.engine.planner import aggregating
+from panestream.engine.planner import plan_aggregates
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidWindowError
@@ -67,7 +67,7 @@ def columnar_plan(scenario) -> WindowPlan | None:
         )
     windowing = replace(row.window, assigner=assigner)
     types = {"value": pa.int64(), "gap": pa.int64()}
-    operator = aggregating(windowing, [AGGREGATES[function].alias("r")], types, KEYS)
+    operator = plan_aggregates(windowing, [AGGREGATES[function].alias("r")], types, KEYS)
     if isinstance(operator, RowSpec):
         return None
     return WindowPlan(

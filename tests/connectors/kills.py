@@ -55,7 +55,7 @@ import pyarrow.parquet as pq
 
 import panestream as pst
 from panestream import agg
-from panestream.spark.sinks.base import Run, Sink
+from panestream.spark.sinks.base import QueryRunInfo, Sink
 from tests.connectors import components
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class Struck(Sink):
     def check_columns(self, names: Sequence[str]) -> None:
         self.sink.check_columns(names)
 
-    def open(self, spark: SparkSession, run: Run) -> Sink:
+    def open(self, spark: SparkSession, run: QueryRunInfo) -> Sink:
         opened = self.sink.open(spark, run) or self.sink
         return Struck(opened, self.target, self.output, self.folder, self.kills)
 

@@ -12,7 +12,7 @@ from panestream.datastream.starting import (
     check_ending,
     check_no_place,
     check_sink,
-    ends_by_itself,
+    is_bounded,
     spark_trigger,
     warn_of_missing_sinks,
 )
@@ -114,10 +114,10 @@ def test_what_cannot_end_or_close_is_refused(asked, when, fire_at_end, said):
 def test_what_can_end_and_close():
     check_ending(plan(CLOSING), LIVE, fire_at_end=False)
     for when in (ENDS, {"once": True}):
-        assert ends_by_itself(when)
+        assert is_bounded(when)
         check_ending(plan(CLOSING), when, fire_at_end=True)
     check_ending(plan(CLOSING, processing_time="received"), ENDS, fire_at_end=True)
-    assert not ends_by_itself(LIVE)
+    assert not is_bounded(LIVE)
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,9 @@ from panestream.engine.exchange.group_run import bodies, run_micro_batch
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows
 from panestream.engine.operators.intervals.spec import IntervalSpec
-from panestream.engine.operators.row.row_plan import Reduce
+from panestream.engine.operators.row.row_plan import ReduceRows
 from panestream.engine.plan import OperatorSpec, WindowPlan
-from panestream.engine.planner import aggregating, calling, choose, over_tables
+from panestream.engine.planner import choose, plan_aggregates, plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.storage.state import MemoryState
@@ -66,7 +66,7 @@ def counted(rows: pa.Table) -> pa.Table:
 
 
 def _declared(windows: WindowSpec) -> OperatorSpec:
-    return aggregating(windows, (agg.sum("v").alias("total"), agg.count().alias("n")), {"v": pa.int64()}, KEYS)
+    return plan_aggregates(windows, (agg.sum("v").alias("total"), agg.count().alias("n")), {"v": pa.int64()}, KEYS)
 
 
 def _looking_back(windows: WindowSpec) -> OperatorSpec:
@@ -75,7 +75,7 @@ def _looking_back(windows: WindowSpec) -> OperatorSpec:
 
 
 def _over_rows(windows: WindowSpec) -> OperatorSpec:
-    return over_tables(windows, AllWindows(counted), pa.schema([("total", pa.int64())]), ROWS, KEYS)
+    return plan_table_function(windows, AllWindows(counted), pa.schema([("total", pa.int64())]), ROWS, KEYS)
 
 
 def _joined(windows: WindowSpec) -> OperatorSpec:
@@ -83,7 +83,7 @@ def _joined(windows: WindowSpec) -> OperatorSpec:
 
 
 def _reduced(windows: WindowSpec) -> OperatorSpec:
-    return calling(windows, Reduce(larger), ROWS, ROWS, "larger", KEYS)
+    return plan_functions(windows, ReduceRows(larger), ROWS, ROWS, "larger", KEYS)
 
 
 @dataclass(frozen=True)
@@ -264,7 +264,7 @@ def run_wide_query(windows: WindowSpec, *, keys: int = 1, sums: int = 1, reports
     declared: tuple[agg.Aggregate, ...] = tuple(agg.sum(name).alias(f"s_{name}") for name in names)
     if reports:
         declared += tuple(agg.complete(f"s_{name}").alias(f"c_{name}") for name in names)
-    operator = aggregating(windows, declared, dict.fromkeys(names, pa.int64()), key_schema)
+    operator = plan_aggregates(windows, declared, dict.fromkeys(names, pa.int64()), key_schema)
     plan = WindowPlan(tuple(key_schema.names), key_schema, windows.assigner, operator, WatermarkStrategy(SECOND), "ts", 1)
     value = pa.array(np.arange(12) % 2)
     arrays = [pa.array(np.arange(12) * SECOND), *[value] * (keys + len(operator.inputs))]

@@ -16,9 +16,9 @@ from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating import operator as accumulating
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, PerWindow
 from panestream.engine.operators.row import state as row_state
-from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import calling, over_tables
+from panestream.engine.planner import plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage import blocks, sealed_state
 from panestream.engine.storage.limits import MOST_BYTES
@@ -51,9 +51,9 @@ def plan_of(kind: str, most: int = MOST_BYTES) -> WindowPlan:
     if kind == "evicted sessions":
         windows = replace(windows, evictor=CountEvictor(3))
     if kind == "tables":
-        operator = over_tables(windows, AllWindows(sized), RESULT, ROWS, KEYS)
+        operator = plan_table_function(windows, AllWindows(sized), RESULT, ROWS, KEYS)
     else:
-        operator = calling(windows, Elements(Sized()), RESULT, ROWS, "sized", KEYS)
+        operator = plan_functions(windows, KeepRows(Sized()), RESULT, ROWS, "sized", KEYS)
     assert operator.name == ("accumulating panes" if kind in ("tables", "rows") else "row operator")
     return WindowPlan(("key",), KEYS, windows.assigner, operator, WatermarkStrategy(0), "ts", 1, row_schema=ROWS, most_bytes=most)
 
@@ -120,7 +120,10 @@ def test_rows_of_a_pane_keep_their_order_over_blocks_and_merges(monkeypatch):
             return [(len(inputs), 0)]
 
     windows = WindowSpec(TumblingEventTimeWindows(10 * SECOND))
-    plan, state = replace(plan_of("rows"), operator=calling(windows, Elements(Kept()), RESULT, ROWS, "kept", KEYS)), MemoryState()
+    plan, state = (
+        replace(plan_of("rows"), operator=plan_functions(windows, KeepRows(Kept()), RESULT, ROWS, "kept", KEYS)),
+        MemoryState(),
+    )
     for number in range(20):
         # Texts begin with their number in the micro-batch; their length is that of the micro-batch.
         run(plan, state, [number] * 30, 300 + number)
@@ -138,7 +141,7 @@ def test_many_windows_that_fire_together_are_read_in_portions(monkeypatch, of, m
         return sized(rows)
 
     windows = WindowSpec(TumblingEventTimeWindows(10 * SECOND))
-    plan = replace(plan_of("tables"), operator=over_tables(windows, AllWindows(counted), RESULT, ROWS, KEYS))
+    plan = replace(plan_of("tables"), operator=plan_table_function(windows, AllWindows(counted), RESULT, ROWS, KEYS))
     state = MemoryState()
     times = [number * 10 * SECOND for number in range(8)]
     found = run(plan, state, [*times, 100 * SECOND], 20_000)

@@ -9,7 +9,7 @@ import pytest
 
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.plan import MAIN, Split, WindowPlan
-from panestream.engine.planner import aggregating, over_tables
+from panestream.engine.planner import plan_aggregates, plan_table_function
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage import payload
 from panestream.engine.storage.sealed_state import SealedState
@@ -119,7 +119,7 @@ INTERVALS = intervals.Interval(-5, 5, "inner", (0, 0)).plan().operator
 
 
 def operator_of(assigner, *aggregates, **more):
-    return aggregating(WindowSpec(assigner, **more), [*COUNT, *aggregates], harness.TYPES, harness.KEYS)
+    return plan_aggregates(WindowSpec(assigner, **more), [*COUNT, *aggregates], harness.TYPES, harness.KEYS)
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def operator_of(assigner, *aggregates, **more):
         (operator_of(PredicateWindows("v > 0", None, None)), "windows"),
         (INTERVALS, "by_time"),
         (
-            over_tables(
+            plan_table_function(
                 WindowSpec(FIVE), TablePerWindow(lambda key, window, table: table), harness.ROWS, harness.ROWS, harness.KEYS
             ),
             "rows windows follows_arrival by_time",
@@ -300,7 +300,7 @@ def test_what_operators_cannot_say_of_firings_is_said():
         {"aggregates", "partials"},
     )
     assert (operator_of(LookBackWindows(5)).changeable, INTERVALS.changeable) == (frozenset(), frozenset())
-    over_rows = over_tables(WindowSpec(FIVE), TablePerWindow(len), harness.ROWS, harness.ROWS, harness.KEYS)
+    over_rows = plan_table_function(WindowSpec(FIVE), TablePerWindow(len), harness.ROWS, harness.ROWS, harness.KEYS)
     assert over_rows.inputs == ()
     sessions = operator_of(EventTimeSessionWindows(5))
     assert (sessions.capabilities.no_firings, sessions.capabilities.no_changelog) == (None, None)

@@ -6,8 +6,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TablePerWindow
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
-from panestream.engine.planner import aggregating, calling, over_tables
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
@@ -33,15 +33,15 @@ NOTHING = applied(lambda key, window, rows: [])
 
 
 def of_aggregates(windowing):
-    return aggregating(windowing, (agg.count(),), harness.TYPES, harness.KEYS)
+    return plan_aggregates(windowing, (agg.count(),), harness.TYPES, harness.KEYS)
 
 
 def of_rows(windowing, function, accumulators=None):
-    return calling(windowing, function, RESULT, harness.ROWS, "it", harness.KEYS, accumulators)
+    return plan_functions(windowing, function, RESULT, harness.ROWS, "it", harness.KEYS, accumulators)
 
 
 def of_tables(windowing, function):
-    return over_tables(windowing, function, RESULT, harness.ROWS, harness.KEYS)
+    return plan_table_function(windowing, function, RESULT, harness.ROWS, harness.KEYS)
 
 
 @pytest.mark.parametrize(
@@ -70,7 +70,7 @@ def test_declared_aggregates(windowing, name):
     ],
 )
 def test_functions_over_rows_and_tables(windowing, names):
-    found = [of_rows(windowing, function) for function in (Reduce(max), Aggregate(Mean()), Elements(NOTHING))]
+    found = [of_rows(windowing, function) for function in (ReduceRows(max), AggregateRows(Mean()), KeepRows(NOTHING))]
     found.append(of_tables(windowing, TablePerWindow(lambda key, window, table: table)))
     assert [operator.name for operator in found] == names
 
@@ -83,10 +83,10 @@ def test_a_function_over_tables_sees_the_rows_as_the_row_operator_has_them():
 
 
 def test_in_two_phases_rows_are_reduced_as_declared_aggregates_are():
-    assert of_rows(WindowSpec(TEN), Aggregate(Mean()), ACCUMULATOR).name == "aligned panes"
-    assert of_rows(WindowSpec(EventTimeSessionWindows(5)), Aggregate(Mean()), ACCUMULATOR).name == "sessions"
+    assert of_rows(WindowSpec(TEN), AggregateRows(Mean()), ACCUMULATOR).name == "aligned panes"
+    assert of_rows(WindowSpec(EventTimeSessionWindows(5)), AggregateRows(Mean()), ACCUMULATOR).name == "sessions"
     # A composed trigger that comes to the default one does not stand in the way.
-    assert of_rows(WindowSpec(TEN, AfterWatermark()), Aggregate(Mean()), ACCUMULATOR).name == "aligned panes"
+    assert of_rows(WindowSpec(TEN, AfterWatermark()), AggregateRows(Mean()), ACCUMULATOR).name == "aligned panes"
 
 
 REDUCE = "two_phase=True of reduce would combine them before it"
@@ -96,15 +96,15 @@ ADD = "accumulator_type of aggregate would have them added before it, and accumu
 @pytest.mark.parametrize(
     ("windowing", "function", "advice"),
     [
-        (WindowSpec(TEN), Reduce(max), REDUCE),
-        (WindowSpec(TEN), Aggregate(Mean()), ADD),
-        (WindowSpec(EventTimeSessionWindows(5)), Aggregate(Mean()), ADD),
-        (WindowSpec(TEN, AfterWatermark()), Reduce(max), REDUCE),
-        (WindowSpec(TEN), Reduce(max, NOTHING), ""),
-        (WindowSpec(TEN), Aggregate(Mean(), NOTHING), ""),
-        (WindowSpec(TEN, every_firing=True), Elements(NOTHING), ""),
-        (WindowSpec(TEN, every_firing=True), Reduce(max), ""),
-        (WindowSpec(*CountWindows(3).parts), Aggregate(Mean()), ""),
+        (WindowSpec(TEN), ReduceRows(max), REDUCE),
+        (WindowSpec(TEN), AggregateRows(Mean()), ADD),
+        (WindowSpec(EventTimeSessionWindows(5)), AggregateRows(Mean()), ADD),
+        (WindowSpec(TEN, AfterWatermark()), ReduceRows(max), REDUCE),
+        (WindowSpec(TEN), ReduceRows(max, NOTHING), ""),
+        (WindowSpec(TEN), AggregateRows(Mean(), NOTHING), ""),
+        (WindowSpec(TEN, every_firing=True), KeepRows(NOTHING), ""),
+        (WindowSpec(TEN, every_firing=True), ReduceRows(max), ""),
+        (WindowSpec(*CountWindows(3).parts), AggregateRows(Mean()), ""),
     ],
 )
 def test_what_would_reduce_rows_before_the_shuffle_is_advised_where_anything_would(windowing, function, advice):
@@ -118,37 +118,37 @@ def test_nothing_is_advised_for_declared_aggregates():
 @pytest.mark.parametrize(
     ("windowing", "function", "why", "leave_out"),
     [
-        (WindowSpec(TEN, every_firing=True), Aggregate(Mean()), EXACT, "accumulator_type"),
-        (WindowSpec(TEN, every_firing=True), Reduce(max), EXACT, "two_phase=True"),
-        (WindowSpec(EventTimeSessionWindows(5), every_firing=True), Reduce(max), EXACT, "two_phase=True"),
+        (WindowSpec(TEN, every_firing=True), AggregateRows(Mean()), EXACT, "accumulator_type"),
+        (WindowSpec(TEN, every_firing=True), ReduceRows(max), EXACT, "two_phase=True"),
+        (WindowSpec(EventTimeSessionWindows(5), every_firing=True), ReduceRows(max), EXACT, "two_phase=True"),
         (
             WindowSpec(TEN),
-            Aggregate(Mean(), NOTHING),
+            AggregateRows(Mean(), NOTHING),
             "then= sees one window at a time, with its context",
             "accumulator_type",
         ),
         (
             WindowSpec(TEN, every_firing=True),
-            Aggregate(Mean(), NOTHING),
+            AggregateRows(Mean(), NOTHING),
             f"then= sees one window at a time, with its context; {EXACT}",
             "accumulator_type",
         ),
     ],
 )
 def test_what_cannot_run_in_two_phases_is_said(windowing, function, why, leave_out):
-    accumulators = harness.ROWS if isinstance(function, Reduce) else ACCUMULATOR
+    accumulators = harness.ROWS if isinstance(function, ReduceRows) else ACCUMULATOR
     with pytest.raises(InvalidPlanError) as error:
-        calling(windowing, function, accumulators, harness.ROWS, "it", harness.KEYS, accumulators)
+        plan_functions(windowing, function, accumulators, harness.ROWS, "it", harness.KEYS, accumulators)
     assert str(error.value).endswith(
         f"cannot run in two phases here, so that rows would be added before the shuffle: {why}. Leave out {leave_out}: then the "
         "rows cross, and the row operator runs the query"
     )
 
 
-@pytest.mark.parametrize(("function", "keys"), [(Elements(NOTHING), harness.KEYS), (Aggregate(Mean()), None)])
+@pytest.mark.parametrize(("function", "keys"), [(KeepRows(NOTHING), harness.KEYS), (AggregateRows(Mean()), None)])
 def test_rows_that_a_function_sees_cannot_be_merged(function, keys):
     with pytest.raises(InvalidPlanError, match="'it' sees rows, which cannot be merged"):
-        calling(WindowSpec(TEN), function, RESULT, harness.ROWS, "it", keys, ACCUMULATOR)
+        plan_functions(WindowSpec(TEN), function, RESULT, harness.ROWS, "it", keys, ACCUMULATOR)
 
 
 def test_all_windows_at_once_are_aligned_ones():

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.row.row_plan import Reduce
+from panestream.engine.operators.row.row_plan import ReduceRows
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, on_columns_only
 from panestream.errors import InvalidPlanError
@@ -20,7 +20,7 @@ from tests.comparison import harness
 
 BACK = LookBackWindows.of("1 minute")
 COUNT = DeclaredAggregates([agg.count()], {}, harness.KEYS)
-OF_ROWS = FunctionOfRows(Reduce(max), harness.ROWS, harness.ROWS, max)
+OF_ROWS = FunctionOfRows(ReduceRows(max), harness.ROWS, harness.ROWS, max)
 BEHIND = replace(COUNT, then=applied(lambda key, window, rows: rows), results=pa.schema([]))
 
 TRIGGER = "fire once, at the watermark: leave out the trigger CountTrigger.of(3)"

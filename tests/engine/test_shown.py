@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.explain import Explanation, Shown, listed, parts_of, small_table
+from panestream.engine.explain import Explanation, ReprHtml, listed, parts_of, small_table
 
 
-class Page(Shown):
+class Page(ReprHtml):
     def __init__(self, **parts):
         self.said = parts
 
@@ -39,7 +39,7 @@ def test_a_line_has_160_characters_at_most_besides_its_brackets(letters, cut):
 
 def test_what_has_nothing_to_say_of_itself_is_no_such_object():
     with pytest.raises(NotImplementedError):
-        repr(Shown())
+        repr(ReprHtml())
 
 
 LEFT = ' style="text-align: left"'

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from panestream.engine.plan import Split
-from panestream.engine.planner import aggregating
+from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec
 from panestream.engine.split import split_of
 from panestream.errors import InvalidPlanError
@@ -18,7 +18,7 @@ DISTINCT = agg.count_distinct("v").alias("users")
 
 
 def split(*aggregates, windowing=TEN, parts=3):
-    return split_of(parts, aggregates, aggregating(windowing, aggregates, harness.TYPES, harness.KEYS))
+    return split_of(parts, aggregates, plan_aggregates(windowing, aggregates, harness.TYPES, harness.KEYS))
 
 
 def test_results_of_parts_are_added_or_the_smallest_or_largest_is_taken():

@@ -5,13 +5,13 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from panestream.inspection.bins import MINUTE, Counted
+from panestream.inspection.bins import MINUTE, BinCounts
 from panestream.inspection.summary import (
     GroupShown,
     KeyShown,
     PlanShown,
     SameBounds,
-    Source,
+    SourceTimes,
     StateShown,
     Summary,
     TimersShown,
@@ -74,7 +74,7 @@ def made(*, windows: int = 12, groups: int = 4, keys=("ann", "bob"), sources=(""
         newest=START + 4 * MINUTE,
         clock=None,
         sources=tuple(
-            Source(name, START + (4 - place % 4) * MINUTE, START - (1 + place % 4) * MINUTE, place == 2)
+            SourceTimes(name, START + (4 - place % 4) * MINUTE, START - (1 + place % 4) * MINUTE, place == 2)
             for place, name in enumerate(sources)
         ),
         source_count=len(sources),
@@ -86,7 +86,7 @@ def made(*, windows: int = 12, groups: int = 4, keys=("ann", "bob"), sources=(""
         timeless=0,
         elements=0,
         late_dropped=None,
-        ends=Counted(5 * MINUTE, ends),
+        ends=BinCounts(5 * MINUTE, ends),
         oldest=tuple(bounds),
         next=tuple(bounds),
         most_rows=largest,
@@ -134,7 +134,7 @@ EVERY = {
     "many": made(groups=2_000, windows=100_000, sources=tuple(f"{place}" for place in range(1_000))),
     "hostile": hostile(),
     "no rows known": made(rows=None, most_rows=(), late_dropped=12, elements=7),
-    "the end of all time": made(watermark=2**62, newest=-(2**62), ends=Counted(86_400 * 10**14, {-1: (1, 1), 1: (2, 1)})),
+    "the end of all time": made(watermark=2**62, newest=-(2**62), ends=BinCounts(86_400 * 10**14, {-1: (1, 1), 1: (2, 1)})),
     "no key": made(plan=replace(PLAN, key=()), keys=(), most_rows=(KeyShown(None, 3, 3, 3),), clock=START),
 }
 """By what is special about them."""

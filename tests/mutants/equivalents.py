@@ -76,7 +76,7 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/intervals/spec.py:IntervalSpec.pack: and / or: plan.late_tag is not None and chunk.rows is not None -> plan.late_tag is not None or chunk.rows is not None": (
         "Rows as they came cross where there is an output for late ones, and only then: both hold, or neither."
     ),
-    "engine/operators/look_back/history.py:History._settle: sign: fewer * _WORTH -> fewer + _WORTH": (
+    "engine/operators/look_back/history.py:KeptRows._settle: sign: fewer * _WORTH -> fewer + _WORTH": (
         "It decides of which slices partials are worth writing: rows are read in place of those, to the same results."
     ),
     "engine/operators/look_back/history.py:_span: comparison: low < end -> low <= end": (
@@ -103,7 +103,7 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/predicates/operator.py:PredicateOperator._left: constant: 0 -> 1 (2)": (
         "The column has another name then, and the same type: partials are merged by their places."
     ),
-    "engine/operators/row/state.py:RowStore.release: left out: self._chunk_codec.arrivals = Arrivals() -> pass": (
+    "engine/operators/row/state.py:RowStore.release: left out: self._chunk_codec.arrivals = ElementArrivals() -> pass": (
         "The store is not used any more: memory goes when Python finds the circle, and not at once."
     ),
     "engine/operators/row/window_states.py:ElementList.drop_first: sign: len(part) - gone -> len(part) + gone": (
@@ -250,22 +250,22 @@ EQUIVALENT: dict[str, str] = {
     "windowing/triggers/after_each.py:_InTurn.fire: returns None: return False -> return (2)": (
         "None is as false as False: whoever asks only asks whether."
     ),
-    "windowing/triggers/after_watermark.py:_AtTheEnd.begin: left out: self._early.begin(now) -> pass": (
+    "windowing/triggers/after_watermark.py:_WatermarkNode.begin: left out: self._early.begin(now) -> pass": (
         "What waits from its turn on waits for the end of the window, for which this waits itself."
     ),
-    "windowing/triggers/after_watermark.py:_AtTheEnd.fire: constant: 1 -> 2": (
+    "windowing/triggers/after_watermark.py:_WatermarkNode.fire: constant: 1 -> 2": (
         "That there is a number says that it has fired, whichever it is."
     ),
-    "windowing/triggers/after_watermark.py:_AtTheEnd.fire: returns None: return self._late.fire(now) -> return": (
+    "windowing/triggers/after_watermark.py:_WatermarkNode.fire: returns None: return self._late.fire(now) -> return": (
         "What is late repeats and never finishes, and None is as false as False."
     ),
-    "windowing/triggers/after_watermark.py:_AtTheEnd.merge: left out: self._wait(now) -> pass": (
+    "windowing/triggers/after_watermark.py:_WatermarkNode.merge: left out: self._wait(now) -> pass": (
         "The row that made windows one comes to the one next, and waits for the same end."
     ),
     "windowing/triggers/composition.py:Composition._has_finished: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),
-    "windowing/triggers/nodes.py:Guest.fire: returns None: return False -> return": (
+    "windowing/triggers/nodes.py:LeafTrigger.fire: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),
     "windowing/triggers/nodes.py:_known: sign: place + descriptor.name -> place - descriptor.name": (

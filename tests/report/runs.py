@@ -6,7 +6,7 @@ import random
 
 from panestream.report.page import DONE, FAILED, STOPPED
 from panestream.report.recording import RunReport
-from panestream.report.times import LEVELS, Times
+from panestream.report.times import LEVELS, ObservedDelays
 from panestream.spark.progress.micro_batch import BatchProgress, PartitionProgress
 
 BEGAN = 1_767_225_600_000_000
@@ -48,7 +48,7 @@ def recorded(batches: int = 120, groups: int = 4) -> RunReport:
     run = report.run
     run.name, run.started, run.ended, run.outcome = "clicks", BEGAN, BEGAN + batches * SECOND, DONE
     run.told = [("windows", "TumblingEventTimeWindows.of('1 minute')"), ("source", "data/clicks (csv)")]
-    run.plan, run.delay, run.times, run.by_windows = "operator   aligned panes", DELAY, Times(DELAY), True
+    run.plan, run.delay, run.times, run.by_windows = "operator   aligned panes", DELAY, ObservedDelays(DELAY), True
     run.checkpoint, run.settings = "out/checkpoint", [("spark.master", "local[2]")]
     for number in range(batches):
         one = progress(number, draw, groups)

@@ -14,9 +14,9 @@ from panestream.advisor.needed import Completeness, counted
 from panestream.engine.kernels.columns import Ints
 from panestream.report import pictures
 from panestream.report.page import notebook_of, page_of, sentence
-from panestream.report.points import MOST, Point, Points
+from panestream.report.points import MOST, Points, RunPoint
 from panestream.report.recording import RunReport, shown_settings
-from panestream.report.times import LEVELS, Times
+from panestream.report.times import LEVELS, ObservedDelays
 from tests.inspection.test_showing import Page
 from tests.report.runs import BEGAN, DELAY, EVERY, SECOND, failed, progress, recorded, stopped
 
@@ -90,9 +90,9 @@ def test_a_long_run_is_kept_small_and_nothing_of_it_is_lost():
 
 
 def test_skew_is_the_largest_over_the_mean():
-    one = Point(0, 1, most_rows=60, judged_rows=100, most_us=10, operator_us=40, most_bytes=0, state_bytes=0, groups=4)
+    one = RunPoint(0, 1, most_rows=60, judged_rows=100, most_us=10, operator_us=40, most_bytes=0, state_bytes=0, groups=4)
     assert one.skew == {"rows": 2.4, "time": 1.0}
-    assert one.then(Point(1, 2, most_rows=40, judged_rows=100, groups=4)).skew["rows"] == 2.0
+    assert one.then(RunPoint(1, 2, most_rows=40, judged_rows=100, groups=4)).skew["rows"] == 2.0
 
 
 def exact(times: Ints, frontier: int) -> Completeness:
@@ -106,7 +106,7 @@ def test_delays_from_quantiles_are_enough(rows):
     times = np.array(sorted(rows), np.int64)
     # As Spark has them: the smallest value that so many are not above; at 0 the smallest.
     quantiles = [int(times[max(int(np.ceil(level * len(times))), 1) - 1]) for level in LEVELS]
-    found = Times(DELAY)
+    found = ObservedDelays(DELAY)
     found.add(len(times), quantiles, 1_000 - DELAY - 1)
     right = exact(times, 1_000)
     assert found.completeness.rows == len(times)
@@ -116,7 +116,7 @@ def test_delays_from_quantiles_are_enough(rows):
 
 
 def test_before_the_first_watermark_nothing_is_late():
-    found = Times(DELAY)
+    found = ObservedDelays(DELAY)
     found.add(10, [BEGAN] * len(LEVELS), None)
     assert found.completeness.delay_for(1.0) == 0
     found.add(0, [], 5)

@@ -19,9 +19,9 @@ import pytest
 
 from panestream.engine.operators.row.codec import Codec
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter
-from panestream.engine.operators.row.row_plan import Aggregate
+from panestream.engine.operators.row.row_plan import AggregateRows
 from panestream.engine.operators.row.value_texts import ValueTexts
-from panestream.engine.planner import calling
+from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.savepoint.recipes import recipe_of
@@ -109,7 +109,9 @@ class Mean(AggregateFunction):
 
 def pickling_query():
     windowing = WindowSpec(TumblingEventTimeWindows(10), every_firing=True, pickled_state=True)
-    operator = calling(windowing, Aggregate(Mean()), pa.schema([("n", pa.int64())]), harness.ROWS, Mean(), harness.KEYS)
+    operator = plan_functions(
+        windowing, AggregateRows(Mean()), pa.schema([("n", pa.int64())]), harness.ROWS, Mean(), harness.KEYS
+    )
     query = Query(harness.plan_for(operator, windowing, 100), 1)
     query.run(harness.MicroBatch([[("a", 1, 1, None, 1)]], clock=100))
     return query

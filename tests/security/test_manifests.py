@@ -9,7 +9,7 @@ import pytest
 
 from panestream.errors import PanestreamError
 from panestream.spark.savepoint.checked import check_manifest
-from panestream.spark.savepoint.manifest import Manifest
+from panestream.spark.savepoint.manifest import SavepointManifest
 from tests.golden.files import SAVEPOINTS, query_of
 from tests.security.manifests import HARM
 
@@ -18,7 +18,7 @@ def told_in(file):
     with tarfile.open(file) as packed:
         (name,) = (each for each in packed.getnames() if "/manifest/part-" in each)
         told = json.loads(packed.extractfile(name).read())
-    return {field: told[field] for field in Manifest.__dataclass_fields__ if field in told}
+    return {field: told[field] for field in SavepointManifest.__dataclass_fields__ if field in told}
 
 
 @pytest.mark.parametrize("file", SAVEPOINTS, ids=query_of)

@@ -11,7 +11,7 @@ from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage import payload
 from panestream.spark import computed as computed_
-from panestream.spark.computed import FEW_BYTES, Computed
+from panestream.spark.computed import FEW_BYTES, BatchOutput
 from panestream.spark.types import spark_schema
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
@@ -43,7 +43,7 @@ class Operated:
 @pytest.mark.parametrize(("groups", "few"), [(1, 1 << 19), (3, 174_762), (128, 4096), (129, 4096), (1000, 4096)])
 def test_a_payload_may_have_its_share_of_the_bytes_and_some_however_many_share(groups, few):
     operated = Operated([])
-    found = Computed.of(operated, SimpleNamespace(groups=groups))
+    found = BatchOutput.of(operated, SimpleNamespace(groups=groups))
     assert operated.asked == [("tag", f"CASE WHEN tag = '{METRICS}' OR length(body) <= {few} THEN body END AS body")]
     assert (found.metrics, found.bodies, list(found.present)) == ([], {}, [])
 
@@ -53,7 +53,7 @@ def test_an_output_is_here_if_all_its_payloads_are():
         ("main", bytearray(b"1")), (METRICS, bytearray(b'{"a": 1}')), ("late", bytearray(b"2")), ("main", None),
         ("late", bytearray(b"3")), ("main", bytearray(b"4")), (METRICS, bytearray(b'{"a": 2}')), ("seen", None),
     ]  # fmt: skip
-    found = Computed.of(Operated(rows), SimpleNamespace(groups=1))
+    found = BatchOutput.of(Operated(rows), SimpleNamespace(groups=1))
     assert found.metrics == [{"a": 1}, {"a": 2}]
     assert found.bodies == {"main": None, "late": [b"2", b"3"], "seen": None}
     assert set(found.present) == {"main", "late", "seen"}
@@ -71,7 +71,7 @@ def emitted(plan, number, text=None):
 def brought(plan, tables, **more):
     operated = Operated([], **more)
     bodies = None if tables is None else [payload.encode(table) for table in tables]
-    found = Computed(operated, plan, [], {} if tables == [] else {"main": bodies})
+    found = BatchOutput(operated, plan, [], {} if tables == [] else {"main": bodies})
     return operated, found._brought("main")
 
 

@@ -15,7 +15,7 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import aggregating
+from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec
 from panestream.errors import AggregateOverflowError
 from panestream.spark import catalyst
@@ -133,7 +133,7 @@ def test_python_calls_of_reduced_rows_grow_in_proportion_to_aggregates() -> None
         names = [f"v{number}" for number in range(sums)]
         declared = tuple(agg.sum(name).alias(f"s_{name}") for name in names)
         windows = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds"))
-        operator = aggregating(windows, declared, dict.fromkeys(names, pa.int64()), KEYS)
+        operator = plan_aggregates(windows, declared, dict.fromkeys(names, pa.int64()), KEYS)
         plan = WindowPlan(("key",), KEYS, windows.assigner, operator, WatermarkStrategy.no_watermarks(), "ts", 1)
         columns = {"key_0": pa.array([1]), "pane": pa.array([0]), "rows": pa.array([1])}
         for number, one in enumerate(operator.aggregation.partial_aggregates):

@@ -10,24 +10,24 @@ from panestream.errors import CheckpointError, FencedError, PlanMismatchError, S
 from panestream.spark import checkpoint as checkpoints
 from panestream.spark import markers, succession
 from panestream.spark.checkpoint import (
-    Claim,
     Epoch,
-    introduce,
+    Lease,
+    ensure_identity,
     last_committed,
     logged,
-    look_at,
     newest_entry,
     planned_at,
     planner_of,
+    read_lease,
     register,
     succeed,
     succession_of,
 )
 from panestream.spark.markers import read_markers
-from panestream.spark.mode import Mode
-from panestream.spark.operator.processor import TakenUp
-from panestream.spark.savepoint.birth import Birth
-from panestream.spark.succession import Succession
+from panestream.spark.mode import CheckpointMode
+from panestream.spark.operator.processor import RestartInfo
+from panestream.spark.savepoint.birth import RestoredFrom
+from panestream.spark.succession import Lineage
 from tests.engine.exchange.test_exchange import plan as plan_of
 from tests.spark.local_files import LocalFiles, leave_marker
 
@@ -108,10 +108,10 @@ def test_entries_of_runs_long_past_are_forgotten(tmp_path):
 def test_checkpoint_that_lost_the_plan_of_a_committed_micro_batch_is_refused_before_anything_runs(tmp_path):
     entry(tmp_path, 1)
     logs(tmp_path, 3, 3)
-    assert look_at(SPARK, PLAN, str(tmp_path)).last == 3
+    assert read_lease(SPARK, PLAN, str(tmp_path)).last == 3
     (tmp_path / "offsets" / "3").unlink()
     with pytest.raises(StateDamagedError) as error:
-        look_at(SPARK, PLAN, str(tmp_path))
+        read_lease(SPARK, PLAN, str(tmp_path))
     assert str(error.value) == (
         f"the checkpoint {tmp_path} is damaged: micro-batch 3 was committed (commits/3), and Spark's plan of it (offsets/3) is "
         "gone. Put back that file, or a copy of the whole checkpoint from before the damage"
@@ -121,17 +121,17 @@ def test_checkpoint_that_lost_the_plan_of_a_committed_micro_batch_is_refused_bef
 def test_state_is_of_the_last_committed_micro_batch_unless_its_run_noted_one_without_rows(tmp_path):
     logs(tmp_path, 5, 5)
     entry(tmp_path, 1)
-    assert look_at(SPARK, PLAN, str(tmp_path)).state_of is None  # an earlier panestream committed it
+    assert read_lease(SPARK, PLAN, str(tmp_path)).state_of is None  # an earlier panestream committed it
     entry(tmp_path, 2, after=2, tells_gaps=True)
     entry(tmp_path, 3, after=5)
-    claim = look_at(SPARK, PLAN, str(tmp_path))
+    claim = read_lease(SPARK, PLAN, str(tmp_path))
     assert (claim.last, claim.state_of, claim.committer["after"]) == (5, 5, 2)
     Epoch(str(tmp_path), 1, "ab").write_gap(SPARK, 0)
-    assert look_at(SPARK, PLAN, str(tmp_path)).state_of == 5
+    assert read_lease(SPARK, PLAN, str(tmp_path)).state_of == 5
     Epoch(str(tmp_path), 2, "ab").write_gap(SPARK, 3)
-    assert look_at(SPARK, PLAN, str(tmp_path)).state_of == 3
+    assert read_lease(SPARK, PLAN, str(tmp_path)).state_of == 3
     Epoch(str(tmp_path), 2, "ab").write_gap(SPARK, 8)  # it was noted before the commit, which never came
-    assert look_at(SPARK, PLAN, str(tmp_path)).state_of == 5
+    assert read_lease(SPARK, PLAN, str(tmp_path)).state_of == 5
     for mark in (Epoch.write_end, lambda epoch, spark: epoch.write_first(spark, 3)):
         mark(Epoch(str(tmp_path), 2, "ab"), SPARK)
     entry(tmp_path, 30, after=5)
@@ -142,7 +142,7 @@ def test_state_is_of_the_last_committed_micro_batch_unless_its_run_noted_one_wit
 def test_micro_batches_that_no_run_of_start_committed_tell_nothing_of_the_state(tmp_path):
     """``.main.writeStream`` leaves no entry and no gap: there may be micro-batches without rows."""
     logs(tmp_path, 2, 2)
-    claim = introduce(SPARK, PLAN, str(tmp_path))
+    claim = ensure_identity(SPARK, PLAN, str(tmp_path))
     assert (claim.last, claim.state_of, claim.committer) == (2, None, {})
 
 
@@ -151,7 +151,7 @@ def test_state_of_an_unknown_micro_batch_stays_unknown_in_the_next_run(tmp_path)
     logs(tmp_path, 6, 6)
     entry(tmp_path, 1, after=5, tells_gaps=True)
     Epoch(str(tmp_path), 1, "ab").write_gap(SPARK, checkpoints.UNKNOWN)
-    assert look_at(SPARK, PLAN, str(tmp_path)).state_of is None
+    assert read_lease(SPARK, PLAN, str(tmp_path)).state_of is None
 
 
 def test_run_without_a_micro_batch_is_not_taken_for_who_committed_those_of_the_run_before(tmp_path):
@@ -160,16 +160,16 @@ def test_run_without_a_micro_batch_is_not_taken_for_who_committed_those_of_the_r
     entry(tmp_path, 1, tells_gaps=True, tells_firsts=True)
     before = Epoch(str(tmp_path), 1, "ab")
     before.write_first(SPARK, 0)
-    claim = look_at(SPARK, PLAN, str(tmp_path))
+    claim = read_lease(SPARK, PLAN, str(tmp_path))
     register(SPARK, claim, [])
     before.write_gap(SPARK, 5)
     logs(tmp_path, 6, 6)  # without rows
-    found = look_at(SPARK, PLAN, str(tmp_path))
+    found = read_lease(SPARK, PLAN, str(tmp_path))
     assert (found.last, found.state_of, found.committer["after"]) == (6, 5, -1)
     claim.epoch.write_first(SPARK, 7)
-    assert look_at(SPARK, PLAN, str(tmp_path)).state_of == 5  # it is not committed yet
+    assert read_lease(SPARK, PLAN, str(tmp_path)).state_of == 5  # it is not committed yet
     logs(tmp_path, 7, 7)
-    found = look_at(SPARK, PLAN, str(tmp_path))
+    found = read_lease(SPARK, PLAN, str(tmp_path))
     assert (found.state_of, found.committer["after"]) == (7, 5)
 
 
@@ -182,17 +182,17 @@ def test_state_after_the_end_of_a_run_may_be_as_old_as_that_end(tmp_path, gap):
     run.write_first(SPARK, 0)
     if gap is not None:
         run.write_gap(SPARK, gap)
-    assert not look_at(SPARK, PLAN, str(tmp_path)).is_last_known
+    assert not read_lease(SPARK, PLAN, str(tmp_path)).is_last_known
     run.write_end(SPARK)
-    found = look_at(SPARK, PLAN, str(tmp_path))
+    found = read_lease(SPARK, PLAN, str(tmp_path))
     assert (found.state_of, found.is_last_known) == (4 if gap is None else gap, True)
     logs(tmp_path, 7, 7)
-    found = look_at(SPARK, PLAN, str(tmp_path))
+    found = read_lease(SPARK, PLAN, str(tmp_path))
     assert (found.state_of, found.is_last_known) == (4 if gap is None else gap, False)
     entry(tmp_path, 2, after=7, tells_gaps=True, tells_firsts=True)
     Epoch(str(tmp_path), 2, "ab").write_first(SPARK, 8)
     logs(tmp_path, 8, 8)
-    assert look_at(SPARK, PLAN, str(tmp_path)).state_of == 8
+    assert read_lease(SPARK, PLAN, str(tmp_path)).state_of == 8
 
 
 def test_marks_are_left_without_spark_if_this_process_sees_the_checkpoint(tmp_path, monkeypatch):
@@ -247,11 +247,11 @@ def test_a_micro_batch_was_planned_by_the_last_run_that_did_not_find_it(number, 
 
 
 def test_a_new_checkpoint(tmp_path):
-    claim = look_at(SPARK, PLAN, str(tmp_path))
+    claim = read_lease(SPARK, PLAN, str(tmp_path))
     assert (claim.epoch.number, claim.last, claim.new, claim.born, claim.first) == (1, -1, True, None, 0)
-    assert (claim.queries, claim.written, claim.mode) == ({claim.query}, frozenset(), Mode())
-    assert claim.taken_up == TakenUp(claim.epoch.entry, -1, "")
-    assert look_at(SPARK, PLAN, str(tmp_path)).query != claim.query
+    assert (claim.queries, claim.written, claim.mode) == ({claim.query}, frozenset(), CheckpointMode())
+    assert claim.taken_up == RestartInfo(claim.epoch.entry, -1, "")
+    assert read_lease(SPARK, PLAN, str(tmp_path)).query != claim.query
 
 
 def test_what_the_next_run_finds(tmp_path):
@@ -259,19 +259,19 @@ def test_what_the_next_run_finds(tmp_path):
     entry(tmp_path, 2, places=["b", "c"], after=1, planned=2)
     entry(tmp_path, 3, places=["d"], after=3, planned=3)
     logs(tmp_path, planned=4, committed=3)
-    claim = look_at(SPARK, PLAN, str(tmp_path))
+    claim = read_lease(SPARK, PLAN, str(tmp_path))
     assert (claim.epoch.number, claim.query, claim.queries) == (4, "q", {"p", "q"})
     # Run 3 committed nothing, and perhaps wrote nothing to its place.
     assert (claim.last, claim.written, claim.new, claim.data_frames) == (3, {"a", "b", "c"}, False, False)
-    assert claim.taken_up == TakenUp(claim.epoch.entry, 4, "0000000003-ab")
+    assert claim.taken_up == RestartInfo(claim.epoch.entry, 4, "0000000003-ab")
 
 
 def test_another_plan_is_refused_once_a_micro_batch_was_planned(tmp_path):
     entry(tmp_path, 1, identity=plan_of(4).identity())
-    assert look_at(SPARK, PLAN, str(tmp_path)).query == "q"
+    assert read_lease(SPARK, PLAN, str(tmp_path)).query == "q"
     logs(tmp_path, planned=0, committed=-1)
     with pytest.raises(PlanMismatchError, match=f"the checkpoint {tmp_path}"):
-        look_at(SPARK, PLAN, str(tmp_path))
+        read_lease(SPARK, PLAN, str(tmp_path))
 
 
 def test_a_query_that_another_one_succeeded_is_not_started(tmp_path):
@@ -279,31 +279,31 @@ def test_a_query_that_another_one_succeeded_is_not_started(tmp_path):
     entry(old, 1)
     entry(old, 2, successor=str(new))
     logs(new, planned=0, committed=-1)
-    look_at(SPARK, PLAN, str(old))
+    read_lease(SPARK, PLAN, str(old))
     logs(new, planned=0, committed=0)
     with pytest.raises(CheckpointError, match=f"with the checkpoint {new}"):
-        look_at(SPARK, PLAN, str(old))
+        read_lease(SPARK, PLAN, str(old))
 
 
 def test_a_new_checkpoint_is_told_its_identity_before_anything_is_opened(tmp_path):
-    claim = introduce(SPARK, PLAN, str(tmp_path))
+    claim = ensure_identity(SPARK, PLAN, str(tmp_path))
     (path,) = (tmp_path / "panestream/runs").iterdir()
     assert path.name.startswith("0000000000-")
     assert (claim.epoch.number, claim.new, claim.query) == (1, False, newest_entry(SPARK, str(tmp_path))["query"])
-    assert introduce(SPARK, PLAN, str(tmp_path)).query == claim.query
+    assert ensure_identity(SPARK, PLAN, str(tmp_path)).query == claim.query
     assert len(list((tmp_path / "panestream/runs").iterdir())) == 1
 
 
 def test_what_a_run_leaves(tmp_path):
-    claim = Claim(
+    claim = Lease(
         Epoch(str(tmp_path), 3, "ab"),
         "q",
         frozenset({"q"}),
         PLAN,
         5,
         frozenset(),
-        mode=Mode(signals=True),
-        taken_up=TakenUp("", 6),
+        mode=CheckpointMode(signals=True),
+        taken_up=RestartInfo("", 6),
     )
     register(SPARK, claim, ["b", "a"])
     found = dict(newest_entry(SPARK, str(tmp_path)))
@@ -328,7 +328,7 @@ def test_what_a_run_leaves(tmp_path):
 
 def test_a_run_deletes_what_is_long_past_when_it_enters(tmp_path):
     entry(tmp_path, 1)
-    register(SPARK, Claim(Epoch(str(tmp_path), 22, "ab"), "q", frozenset(), PLAN, -1, frozenset()), [])
+    register(SPARK, Lease(Epoch(str(tmp_path), 22, "ab"), "q", frozenset(), PLAN, -1, frozenset()), [])
     assert [path.name for path in (tmp_path / "panestream/runs").iterdir()] == ["0000000022-ab"]
 
 
@@ -339,15 +339,15 @@ class Succeeding:
         self.old, self.new = folder / "old", folder / "new"
         entry(self.old, 1, places=list(places))
         logs(self.old, planned=5, committed=5)
-        self.birth = Birth("s", str(folder / "saved"), succession_of(SPARK, str(self.old), 5))
+        self.birth = RestoredFrom("s", str(folder / "saved"), succession_of(SPARK, str(self.old), 5))
 
     def claim(self, name="new"):
-        return look_at(SPARK, PLAN, str(self.new.with_name(name)), self.birth)
+        return read_lease(SPARK, PLAN, str(self.new.with_name(name)), self.birth)
 
 
 def test_who_starts_from_a_savepoint_goes_on_where_it_was_taken(tmp_path):
     them = Succeeding(tmp_path)
-    assert them.birth.succession == Succession(("q",), 6, ("file:/a", "file:/b"), str(them.old), 5)
+    assert them.birth.succession == Lineage(("q",), 6, ("file:/a", "file:/b"), str(them.old), 5)
     claim = them.claim()
     assert (claim.first, claim.written, claim.begins_with, claim.new) == (6, {"file:/a", "file:/b"}, them.birth, True)
     assert (claim.query.startswith("q+"), claim.queries) == (True, {"q", claim.query})

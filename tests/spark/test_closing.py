@@ -9,7 +9,7 @@ import pytest
 
 from panestream.errors import FencedError, PanestreamWarning
 from panestream.spark import closing, signals
-from panestream.spark.closing import Closing
+from panestream.spark.closing import EndOfInputRun
 
 
 def batch(rows=0, history_rows=0):
@@ -25,7 +25,7 @@ def sent(monkeypatch):
 
 def closing_of(**more):
     run = object()
-    return Closing(**{"spark": "the session", "checkpoint": "/c", "run": run, "check": lambda: None, **more}), run
+    return EndOfInputRun(**{"spark": "the session", "checkpoint": "/c", "run": run, "check": lambda: None, **more}), run
 
 
 @pytest.mark.parametrize("progress", [[], [batch()], [batch(3)], [batch(0, 2)]])

@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 import panestream as pst
 from panestream import agg
 from panestream.spark import computed
-from panestream.spark.computed import Computed, output
+from panestream.spark.computed import BatchOutput, output
 
 pytestmark = pytest.mark.spark
 
@@ -77,7 +77,7 @@ def test_all_types(in_new_york):
     largest = [agg.max(name).alias(f"largest_{name}") for name in FLAT if name != "span"]
     result = windowed(rows_of(in_new_york)).aggregate(agg.count().alias("n"), *largest)
     operated = result._operated.persist()
-    found = Computed.of(operated, result.plan)
+    found = BatchOutput.of(operated, result.plan)
     assert set(found.present) == {"main", "invalid"}
     for tag, rows in (("main", 3), ("invalid", 4)):
         brought = found.rows(tag)
@@ -99,7 +99,7 @@ def plan_of(rows):
 def test_an_output_without_rows(spark):
     result = windowed(rows_of(spark).where("at is not null")).aggregate(agg.count().alias("n"))
     operated = result._operated.persist()
-    found = Computed.of(operated, result.plan)
+    found = BatchOutput.of(operated, result.plan)
     assert set(found.present) == {"main"}
     assert same(found.rows("invalid"), output(operated, result.plan, "invalid")) == 0
     operated.unpersist()
@@ -113,7 +113,7 @@ def test_nested_columns_stay_where_they_are(spark):
     }
     result = windowed(rows_of(spark, nested)).aggregate(agg.count().alias("n"))
     operated = result._operated.persist()
-    found = Computed.of(operated, result.plan)
+    found = BatchOutput.of(operated, result.plan)
     assert is_here(found.rows("main"))
     assert not is_here(found.rows("invalid"))
     assert (
@@ -130,7 +130,7 @@ def test_many_rows_stay_where_they_are(spark, monkeypatch, groups):
         agg.count().alias("n")
     )
     operated = result._operated.persist()
-    found = Computed.of(operated, result.plan)
+    found = BatchOutput.of(operated, result.plan)
     assert not is_here(found.rows("main"))
     assert found.rows("main").count() == 3_000
     assert found.rows("invalid").count() == 0
@@ -140,7 +140,7 @@ def test_many_rows_stay_where_they_are(spark, monkeypatch, groups):
 def test_without_a_limit_of_arrow_rows(spark):
     result = windowed(rows_of(spark)).aggregate(agg.count().alias("n"))
     operated = result._operated.persist()
-    found = Computed.of(operated, result.plan)
+    found = BatchOutput.of(operated, result.plan)
     before = spark.conf.get("spark.sql.execution.arrow.maxRecordsPerBatch")
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "-1")
     try:

@@ -7,7 +7,7 @@ import pytest
 
 from panestream.engine.plan import Capabilities
 from panestream.errors import CheckpointError, PanestreamWarning
-from panestream.spark.mode import Mode
+from panestream.spark.mode import CheckpointMode
 from panestream.spark.progress.notices import Jumps, Notices
 
 EVENT_TIME = SimpleNamespace(operator=SimpleNamespace(capabilities=Capabilities()), processing_time=None)
@@ -16,25 +16,25 @@ CLOCK = SimpleNamespace(operator=SimpleNamespace(capabilities=Capabilities(uses_
 
 def test_what_a_checkpoint_was_begun_with_stays():
     begun = {"clock": True, "signals": True}
-    assert Mode().on(begun, EVENT_TIME, "here") == Mode(clock=True, signals=True)
-    assert Mode(clock=True, signals=True).on(begun, EVENT_TIME, "here") == Mode(clock=True, signals=True)
-    assert Mode().as_json() == {"clock": False, "signals": False}
+    assert CheckpointMode().on(begun, EVENT_TIME, "here") == CheckpointMode(clock=True, signals=True)
+    assert CheckpointMode(clock=True, signals=True).on(begun, EVENT_TIME, "here") == CheckpointMode(clock=True, signals=True)
+    assert CheckpointMode().as_json() == {"clock": False, "signals": False}
 
 
 def test_of_an_earlier_version_the_plan_says_whether_there_is_a_clock():
-    assert Mode(clock=True).on({}, CLOCK, "here") == Mode(clock=True)
+    assert CheckpointMode(clock=True).on({}, CLOCK, "here") == CheckpointMode(clock=True)
     # Closing on silence given to it: it has a clock, and no signals.
-    assert Mode(clock=True, signals=True).on({}, CLOCK, "here") == Mode(clock=True)
+    assert CheckpointMode(clock=True, signals=True).on({}, CLOCK, "here") == CheckpointMode(clock=True)
     with pytest.raises(CheckpointError, match="no clock wakes"):
-        Mode(clock=True, signals=True).on({}, EVENT_TIME, "here")
+        CheckpointMode(clock=True, signals=True).on({}, EVENT_TIME, "here")
 
 
 @pytest.mark.parametrize(
     ("mode", "begun", "said"),
     [
-        (Mode(clock=True), {"clock": False}, "no clock wakes"),
-        (Mode(ends=True), {"clock": True}, "the clock wakes"),
-        (Mode(ends=True, closes=True, signals=True), {"clock": False}, "without fire_at_end=True"),
+        (CheckpointMode(clock=True), {"clock": False}, "no clock wakes"),
+        (CheckpointMode(ends=True), {"clock": True}, "the clock wakes"),
+        (CheckpointMode(ends=True, closes=True, signals=True), {"clock": False}, "without fire_at_end=True"),
     ],
     ids=["no clock", "no end", "no signals"],
 )

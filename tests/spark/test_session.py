@@ -20,7 +20,7 @@ from panestream.spark.session import (
     STATE_STORE,
     STREAM_SETTINGS,
     build_session,
-    missed_at_birth,
+    missing_startup_settings,
     numbers_micro_batches,
     session_settings,
     settings_for,
@@ -101,7 +101,7 @@ def test_what_a_session_lacks_is_named_with_the_line_to_set():
     ],
 )
 def test_what_a_session_must_be_born_with(given, version, missed):
-    said = missed_at_birth(Session(given, version))
+    said = missing_startup_settings(Session(given, version))
     assert (said is not None) is missed
     assert said is None or f"{SOCKETS}=true" in said
 

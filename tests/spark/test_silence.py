@@ -169,9 +169,9 @@ def test_explain_says_when_windows_close(clicks):
 
 
 def test_input_that_never_stops_is_told(spark, tmp_path):
-    from panestream.spark.closing import Closing
+    from panestream.spark.closing import EndOfInputRun
 
-    closing = Closing(spark, str(tmp_path / "checkpoint"), run=lambda: None, check=lambda: None)
+    closing = EndOfInputRun(spark, str(tmp_path / "checkpoint"), run=lambda: None, check=lambda: None)
     rows = Rows(rows=3)
     assert all(closing.after([rows]) is not None for _ in range(10))
     with pytest.warns(PanestreamWarning, match="the input does not end"):

@@ -7,7 +7,7 @@ import pytest
 
 from panestream.errors import CheckpointError
 from panestream.spark.succession import (
-    Succession,
+    Lineage,
     check_not_gone_on,
     check_not_succeeded,
     check_only_heir,
@@ -24,7 +24,7 @@ def entry(query="q", after=-1, places=("file:/out",), succession=None, **more):
 
 def test_of_a_query_that_began_by_itself():
     runs = [entry(after=-1, places=[]), entry(after=-1), entry(after=5, places=["file:/later"])]
-    assert succession_after(runs, "old", 5) == Succession(("q",), 6, ("file:/out",), "old", 5)
+    assert succession_after(runs, "old", 5) == Lineage(("q",), 6, ("file:/out",), "old", 5)
     assert succession_after(runs, "old", 6).places == ("file:/later", "file:/out")
 
 
@@ -34,7 +34,7 @@ def test_of_one_that_succeeded_others():
     assert of_saved(saved) == first
     identity = first.new_identity()
     second = succession_after([entry(identity, places=["file:/other"], succession=saved)], "new", 2)
-    assert second == Succession(("q", identity), 9, ("file:/other", "file:/out"), "new", 2)
+    assert second == Lineage(("q", identity), 9, ("file:/other", "file:/out"), "new", 2)
     assert second.root == "q"
     assert all(is_of(f"{query}/main", "q/main") for query in (*second.queries, second.new_identity()))
     assert not is_of(f"{identity}/late", "q/main")

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from panestream.errors import CheckpointError, EnvironmentNotReadyError, FencedError, SinkError
-from panestream.spark.checkpoint import Epoch, introduce, look_at, newest_entry, register, succeed, succession_of
-from panestream.spark.mode import Mode
-from panestream.spark.operator.processor import TakenUp
-from panestream.spark.savepoint.birth import Birth
+from panestream.spark.checkpoint import Epoch, ensure_identity, newest_entry, read_lease, register, succeed, succession_of
+from panestream.spark.mode import CheckpointMode
+from panestream.spark.operator.processor import RestartInfo
+from panestream.spark.savepoint.birth import RestoredFrom
 from panestream.spark.succession import SUCCESSOR
 from tests.engine.exchange.test_exchange import plan as plan_of
 from tests.spark.plain_files import PlainSpark
@@ -40,7 +40,7 @@ def log(checkpoint: str, **batches: int) -> None:
 
 def started(spark, checkpoint, places=(), plan=PLAN, **more):
     """A run that was started there."""
-    claim = introduce(spark, plan, checkpoint, **more)
+    claim = ensure_identity(spark, plan, checkpoint, **more)
     register(spark, claim, places)
     return claim
 
@@ -52,18 +52,18 @@ def entries(checkpoint: str) -> list[int]:
 def test_a_run_finds_what_was_planned_and_committed_and_where(spark, checkpoint):
     first = started(spark, checkpoint, ["file:/a"])
     log(checkpoint, offsets=0)
-    assert look_at(spark, PLAN, checkpoint).written == set()
+    assert read_lease(spark, PLAN, checkpoint).written == set()
     log(checkpoint, offsets=3, commits=2)
     (Path(checkpoint) / "commits" / "7.compact").touch()
     second = started(spark, checkpoint, ["file:/b"])
     assert (second.last, second.written, second.query) == (2, {"file:/a"}, first.query)
     # Micro-batch 3 was planned by the first, and is run again.
-    assert second.taken_up == TakenUp(second.epoch.entry, 3, first.epoch.entry)
-    assert look_at(spark, PLAN, checkpoint).written == {"file:/a"}
+    assert second.taken_up == RestartInfo(second.epoch.entry, 3, first.epoch.entry)
+    assert read_lease(spark, PLAN, checkpoint).written == {"file:/a"}
     log(checkpoint, offsets=5, commits=3)
-    third = look_at(spark, PLAN, checkpoint)
+    third = read_lease(spark, PLAN, checkpoint)
     assert third.written == {"file:/a", "file:/b"}
-    assert third.taken_up == TakenUp(third.epoch.entry, 5, second.epoch.entry)
+    assert third.taken_up == RestartInfo(third.epoch.entry, 5, second.epoch.entry)
     # Of micro-batches: who committed them.
     places = [newest_entry(spark, checkpoint, batch)["places"] for batch in (-1, 0, 2, 3, 9)]
     assert places == [[], ["file:/a"], ["file:/a"], ["file:/b"], ["file:/b"]]
@@ -82,12 +82,12 @@ def test_where_this_process_does_not_see_the_entries_the_next_number_is_asked_fo
 
 
 def test_data_frames_stay_what_they_are(spark, checkpoint, monkeypatch):
-    claim = introduce(spark, PLAN, checkpoint)
+    claim = ensure_identity(spark, PLAN, checkpoint)
     register(spark, replace(claim, data_frames=True), [])
     monkeypatch.setattr("panestream.spark.checkpoint.check_data_frames", lambda session: None)
-    assert not look_at(spark, PLAN, checkpoint).data_frames
+    assert not read_lease(spark, PLAN, checkpoint).data_frames
     log(checkpoint, offsets=0)
-    assert look_at(spark, PLAN, checkpoint).data_frames
+    assert read_lease(spark, PLAN, checkpoint).data_frames
 
 
 def test_rows_cannot_go_on_with_an_older_spark(spark, checkpoint, monkeypatch):
@@ -95,16 +95,16 @@ def test_rows_cannot_go_on_with_an_older_spark(spark, checkpoint, monkeypatch):
     log(checkpoint, offsets=0)
     monkeypatch.setattr("panestream.spark.checkpoint.check_data_frames", lambda session: None)
     with pytest.raises(EnvironmentNotReadyError, match=rf"in the checkpoint {checkpoint} was begun with Spark 4.1 or later"):
-        look_at(PlainSpark(monkeypatch, "4.0.1"), PLAN, checkpoint)
+        read_lease(PlainSpark(monkeypatch, "4.0.1"), PLAN, checkpoint)
 
 
 def test_how_a_query_runs_is_kept_once_something_was_planned(spark, checkpoint):
-    started(spark, checkpoint, mode=Mode(clock=False, signals=True))
-    assert look_at(spark, PLAN, checkpoint).mode == Mode()
+    started(spark, checkpoint, mode=CheckpointMode(clock=False, signals=True))
+    assert read_lease(spark, PLAN, checkpoint).mode == CheckpointMode()
     log(checkpoint, offsets=0)
-    assert look_at(spark, PLAN, checkpoint).mode == Mode(signals=True)
+    assert read_lease(spark, PLAN, checkpoint).mode == CheckpointMode(signals=True)
     with pytest.raises(CheckpointError, match=f"the checkpoint {checkpoint} was begun by a query that no clock wakes"):
-        look_at(spark, PLAN, checkpoint, mode=Mode(clock=True))
+        read_lease(spark, PLAN, checkpoint, mode=CheckpointMode(clock=True))
 
 
 class Old:
@@ -114,7 +114,7 @@ class Old:
         self.checkpoint, self.new, self.savepoint = (str(tmp_path / name) for name in ("old", "new", "savepoint"))
         self.claim = started(spark, self.checkpoint, ["file:/out", "file:/late"])
         log(self.checkpoint, offsets=5, commits=5)
-        self.birth = Birth("one", self.savepoint, succession_of(spark, self.checkpoint, 5))
+        self.birth = RestoredFrom("one", self.savepoint, succession_of(spark, self.checkpoint, 5))
 
 
 @pytest.fixture
@@ -123,7 +123,7 @@ def old(spark, tmp_path):
 
 
 def test_of_two_that_start_from_a_savepoint_one_goes_on(spark, old):
-    first, second = (introduce(spark, PLAN, f"{old.new}-{number}", old.birth) for number in (1, 2))
+    first, second = (ensure_identity(spark, PLAN, f"{old.new}-{number}", old.birth) for number in (1, 2))
     for claim in (first, second):
         assert succeed(spark, claim, ["file:/out"]).checkpoint == old.checkpoint
         register(spark, claim, ["file:/out"])
@@ -135,7 +135,7 @@ def test_of_two_that_start_from_a_savepoint_one_goes_on(spark, old):
 
 
 def test_where_the_old_checkpoint_is_gone_it_is_told_in_the_savepoint(spark, old, tmp_path):
-    claim = introduce(spark, PLAN, old.new, old.birth)
+    claim = ensure_identity(spark, PLAN, old.new, old.birth)
     (tmp_path / "old").rename(tmp_path / "moved")
     told = succeed(spark, claim, ["file:/out"])
     assert (told.checkpoint, told.number) == (old.savepoint, 1)

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JNetworkError
 from panestream.errors import OperatorError, SinkError
 from panestream.spark.failures import of_operator, of_sink
 from panestream.spark.query import RunningQuery
-from panestream.spark.reasons import in_few_words
+from panestream.spark.reasons import without_internal_traceback
 from panestream.spark.sinks.others import ConsoleSink
 from panestream.windowing.failures import BAR, WindowFunctionError
 
@@ -112,7 +112,7 @@ def test_a_function_that_ends_its_worker_is_found_again_in_what_spark_says(endin
             sys.exit(3)
         raise ending
 
-    with pytest.raises(WindowFunctionError) as caught, in_few_words():
+    with pytest.raises(WindowFunctionError) as caught, without_internal_traceback():
         users_function()
     name = type(ending).__module__ + "." + type(ending).__name__
     worded = f"Traceback (most recent call last):\npanestream.windowing.failures.WindowFunctionError: {caught.value}\n\tat java"

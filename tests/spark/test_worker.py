@@ -17,7 +17,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.spark.operator.operate import Unpack
-from panestream.spark.worker import UnchangedArchive, remember_archives
+from panestream.spark.worker import UnchangedArchive, cache_zip_imports
 
 CLASSES = {"META-INF/MANIFEST.MF": "Manifest-Version: 1.0\n", "org/apache/Some.class": "", "worker_names/some.proto": ""}
 PACKAGE = {
@@ -90,11 +90,11 @@ def test_an_archive_is_read_once_not_in_every_task(archive: Make, reads: list[st
     task_begins()
     task_begins()
     assert reads.count("classes.jar") >= 2, "what panestream mends is gone from Python"
-    remember_archives()
+    cache_zip_imports()
     reads.clear()
     for _ in range(3):
         task_begins()
-        remember_archives()
+        cache_zip_imports()
     assert reads == []
 
 
@@ -103,10 +103,10 @@ def test_to_remember_reads_nothing_and_is_done_once(archive: Make, reads: list[s
     task_begins()
     reads.clear()
     path = list(sys.path)
-    remember_archives()
+    cache_zip_imports()
     finder = sys.path_importer_cache[jar]
     assert isinstance(finder, UnchangedArchive)
-    remember_archives()
+    cache_zip_imports()
     assert sys.path_importer_cache[jar] is finder
     assert reads == []
     assert sys.path == path
@@ -116,7 +116,7 @@ def test_to_remember_reads_nothing_and_is_done_once(archive: Make, reads: list[s
 def test_python_in_an_archive_can_be_imported(archive: Make, reads: list[str], name: str) -> None:
     place = archive(name, PACKAGE)
     assert number_of("worker_package.first") == 1
-    remember_archives()
+    cache_zip_imports()
     task_begins()
     reads.clear()
     assert number_of("worker_package.later") == 2
@@ -130,18 +130,18 @@ def test_python_in_an_archive_can_be_imported(archive: Make, reads: list[str], n
 def test_a_package_is_found_that_was_not_imported_before(archive: Make) -> None:
     archive("bindings.jar", PACKAGE)
     task_begins()
-    remember_archives()
+    cache_zip_imports()
     assert number_of("worker_package.first") == 1
 
 
 def test_an_archive_that_comes_later_is_found(archive: Make, reads: list[str]) -> None:
     archive("classes.jar", CLASSES)
     task_begins()
-    remember_archives()
+    cache_zip_imports()
     archive("later.zip", PACKAGE)
     task_begins()
     assert number_of("worker_package.first") == 1
-    remember_archives()
+    cache_zip_imports()
     reads.clear()
     task_begins()
     assert reads == []
@@ -154,10 +154,10 @@ def test_a_folder_of_a_jar_is_still_part_of_a_package_without_init(archive: Make
     (tmp_path / "site" / "worker_names" / "module.py").write_text("NUMBER = 4\n")
     sys.path.append(str(tmp_path / "site"))
     assert number_of("worker_names.module") == 4
-    remember_archives()
+    cache_zip_imports()
     reads.clear()
     task_begins()
-    remember_archives()
+    cache_zip_imports()
     assert importlib.util.find_spec("worker_names.nowhere") is None
     assert reads == []
 
@@ -165,7 +165,7 @@ def test_a_folder_of_a_jar_is_still_part_of_a_package_without_init(archive: Make
 def test_an_archive_that_was_replaced_is_read_again(archive: Make, reads: list[str]) -> None:
     place = archive("shipped.zip", {"worker_one.py": "NUMBER = 1\n"})
     assert number_of("worker_one") == 1
-    remember_archives()
+    cache_zip_imports()
     archive("shipped.zip", {"worker_one.py": "NUMBER = 1\n", "worker_two.py": "NUMBER = 2\n"})
     os.utime(place, ns=(1, 1))
     task_begins()
@@ -179,10 +179,10 @@ def test_an_archive_that_is_gone_hurts_nobody(archive: Make) -> None:
     before, after = archive("before.jar", CLASSES), archive("after.zip", PACKAGE)
     task_begins()
     before.unlink()
-    remember_archives()
+    cache_zip_imports()
     after.unlink()
     task_begins()
-    remember_archives()
+    cache_zip_imports()
     write(after, PACKAGE)
     task_begins()
     assert number_of("worker_package.first") == 1
@@ -194,7 +194,7 @@ def test_finders_of_others_are_left_alone(archive: Make) -> None:
 
     jar = str(archive("classes.jar", CLASSES))
     own = sys.path_importer_cache[jar] = Own(jar)
-    remember_archives()
+    cache_zip_imports()
     assert sys.path_importer_cache[jar] is own
 
 

@@ -14,7 +14,7 @@ from panestream.engine.aggregates.two_phase import InTwoPhases
 from panestream.engine.exchange.group_run import run_batch
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TablePerWindow
-from panestream.engine.operators.row.row_plan import Elements, Reduce
+from panestream.engine.operators.row.row_plan import KeepRows, ReduceRows
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.planner import choose
 from panestream.engine.query import WindowSpec
@@ -38,7 +38,7 @@ COLUMNS_WITH_V = PackColumns((pa.string(),), (pa.int64(),), row=3)
 DECLARED = DeclaredAggregates(
     (agg.count().alias("n"), agg.sum("v").alias("total"), agg.collect_list("v").alias("all")), {"v": pa.int64()}, KEYS
 )
-BY_ROWS = FunctionOfRows(Elements(applied(lambda key, window, rows: [sum(row.v for row in rows)])), RESULTS, ROWS, "sum", KEYS)
+BY_ROWS = FunctionOfRows(KeepRows(applied(lambda key, window, rows: [sum(row.v for row in rows)])), RESULTS, ROWS, "sum", KEYS)
 BY_TABLES = FunctionOfTables(
     TablePerWindow(lambda key, window, rows: pa.table({"n": [sum(rows["v"].to_pylist())]})), RESULTS, ROWS, KEYS
 )
@@ -165,7 +165,7 @@ def test_a_row_without_event_time_is_told_of():
 
 def test_functions_in_two_phases_are_traced_as_they_were_written():
     window = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds"))
-    largest = Reduce(lambda a, b: a if a.v > b.v else b)
+    largest = ReduceRows(lambda a, b: a if a.v > b.v else b)
     asked = FunctionOfRows(largest, pa.schema([("ts", pa.int64()), ("v", pa.int64())]), ROWS, "max", KEYS, ROWS)
     assert isinstance(choose(window, asked).aggregates[0], InTwoPhases)
     trace = trace_of(window, asked, [("a", SECOND, 1), ("a", 2 * SECOND, 5), ("a", 3 * SECOND, 3)])

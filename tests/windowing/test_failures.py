@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.kernels.python_values import RowType
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.query import WindowSpec
 from panestream.errors import MemoryLimitError
-from panestream.spark.reasons import in_few_words
+from panestream.spark.reasons import without_internal_traceback
 from panestream.testing import WindowTestHarness
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -70,7 +70,7 @@ def run(harness, rows, watermark):
 
 def test_the_text_has_the_place_and_the_users_own_lines():
     error = failure_of(
-        RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(Prices())),
+        RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Prices())),
         ("ann", 1, {"cost": 3}),
         ("ann", 2, {}),
         watermark=9,
@@ -92,7 +92,7 @@ def test_the_text_has_the_place_and_the_users_own_lines():
 def test_what_the_users_code_called_of_panestream_is_left_out_too():
     row_type = RowType(pa.schema([("cost", pa.int64())]))
     error = failure_of(
-        RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(Prices())), ("ann", 1, row_type.make((3,))), watermark=9
+        RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Prices())), ("ann", 1, row_type.make((3,))), watermark=9
     )
     assert sum(line.startswith(BAR + "  File") for line in str(error).splitlines()) == 1
     assert str(error).splitlines()[0].endswith("which holds 1 element)")
@@ -100,7 +100,7 @@ def test_what_the_users_code_called_of_panestream_is_left_out_too():
 
 
 def test_an_error_that_was_raised_from_another_shows_both_and_its_first_line_once():
-    error = failure_of(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(Chained())), ("ann", 1, 1), watermark=9)
+    error = failure_of(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Chained())), ("ann", 1, 1), watermark=9)
     headline, *quoted = str(error).splitlines()
     assert "raised ValueError: too few (at key" in headline
     assert BAR + "IndexError: list index out of range" in quoted
@@ -127,7 +127,7 @@ class WhileHandlingAnother(ProcessWindowFunction):
 @pytest.mark.parametrize("function", [FromAnother(), WhileHandlingAnother()])
 def test_of_each_of_several_errors_the_users_lines_are_shown(function):
     row = RowType(pa.schema([("cost", pa.int64())])).make((3,))
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(function))
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(function))
     error = failure_of(plan, ("ann", 1, row), watermark=9)
     frames = [line for line in str(error).splitlines() if line.startswith(BAR + "  File")]
     assert len(frames) == 2
@@ -138,7 +138,7 @@ def failing_gap(element):
     raise RuntimeError("no gap")
 
 
-SUM = Aggregate(Adding())
+SUM = AggregateRows(Adding())
 
 
 @pytest.mark.parametrize("wrap", [lambda plan: plan, Delegating.in_plan], ids=["fast loop", "general"])
@@ -172,7 +172,7 @@ SUM = Aggregate(Adding())
             "ZeroDivisionError.*GlobalWindow.., which holds one accumulator",
         ),
         (
-            RowPlan(WindowSpec(GlobalWindows.create(), trigger=CountTrigger(9)), Reduce(Adding().merge)),
+            RowPlan(WindowSpec(GlobalWindows.create(), trigger=CountTrigger(9)), ReduceRows(Adding().merge)),
             [("a", 1, 1), ("a", 1, 0)],
             "^the reduce f",
         ),
@@ -191,7 +191,7 @@ def test_who_raised_where(wrap, plan, rows, expected):
 
 
 def test_the_error_is_found_again_in_what_spark_makes_of_it():
-    error = failure_of(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(Prices())), (("ann", 1), 1, {}), watermark=9)
+    error = failure_of(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Prices())), (("ann", 1), 1, {}), watermark=9)
     quoted = "".join(traceback.format_exception(error))
     found = WindowFunctionError.from_text(f"[STREAM_FAILED] {quoted}\n\tat org.apache.spark.Worker(Worker.java:1)\n")
     assert str(found) == str(error)
@@ -231,7 +231,7 @@ def test_a_text_without_such_an_error():
 
 
 def test_the_error_can_be_pickled():
-    error = failure_of(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(Prices())), ("ann", 1, {}), watermark=9)
+    error = failure_of(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Prices())), ("ann", 1, {}), watermark=9)
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.key, again.window, again.elements) == (str(error), "ann", TimeWindow(0, 10), 1)
 
@@ -252,7 +252,7 @@ def test_a_window_shown_as_instants_is_read_back(start):
 def test_windows_in_any_error_are_shown_as_instants_in_a_worker():
     with (
         pytest.raises(MemoryLimitError, match=r"^the window 1970-01-01 00:00:00 to 1970-01-01 00:01:00 UTC is too large"),
-        in_few_words(),
+        without_internal_traceback(),
     ):
         raise MemoryLimitError("the window TimeWindow(start=0, end=60000000) is too large")
 

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.plan import stable_repr
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError, SinkError
@@ -345,14 +345,14 @@ class Hours(WindowAssigner):
         (lambda: processed(AsyncProcess()), "AsyncProcess.process is async"),
         (lambda: processed(lambda rows: rows, THEN), "then: the function"),
         (lambda: processed(Listing()), "process wants a ProcessWindowFunction"),
-        (lambda: RowPlan(WindowSpec(TEN), Reduce(lambda rows: rows)), "reduce: the function"),
-        (lambda: RowPlan(WindowSpec(TEN), Reduce(max, WrongClear())), "WrongClear.clear"),
+        (lambda: RowPlan(WindowSpec(TEN), ReduceRows(lambda rows: rows)), "reduce: the function"),
+        (lambda: RowPlan(WindowSpec(TEN), ReduceRows(max, WrongClear())), "WrongClear.clear"),
         (
-            lambda: RowPlan(WindowSpec(TEN), Aggregate(AddOfOne())),
+            lambda: RowPlan(WindowSpec(TEN), AggregateRows(AddOfOne())),
             "AddOfOne.add takes (value), and will be given (value, accumulator)",
         ),
-        (lambda: RowPlan(WindowSpec(TEN), Aggregate(MergeOfOne())), "MergeOfOne.merge takes (other)"),
-        (lambda: RowPlan(WindowSpec(TEN), Elements(Listing())), "Listing.apply"),
+        (lambda: RowPlan(WindowSpec(TEN), AggregateRows(MergeOfOne())), "MergeOfOne.merge takes (other)"),
+        (lambda: RowPlan(WindowSpec(TEN), KeepRows(Listing())), "Listing.apply"),
         (lambda: RowPlan(WindowSpec(TEN, trigger=OldTrigger()), Average()), "OldTrigger.on_element takes (element, window, ctx)"),
         (
             lambda: RowPlan(WindowSpec(TEN, trigger=FlagTrigger()), Average()),
@@ -381,7 +381,7 @@ def test_right_classes_pass():
         WindowSpec(TEN, trigger=PurgingTrigger.of(CountTrigger.of(3)), evictor=DeltaEvictor.of(1, lambda a, b: 0)),
         SlottedAverage(),
     )
-    RowPlan(WindowSpec(EventTimeSessionWindows.with_dynamic_gap(lambda row: "1 second")), Reduce(max))
+    RowPlan(WindowSpec(EventTimeSessionWindows.with_dynamic_gap(lambda row: "1 second")), ReduceRows(max))
 
 
 @pytest.mark.parametrize(

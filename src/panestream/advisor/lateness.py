@@ -24,12 +24,12 @@ from panestream.advisor.passes import (
     MAXIMA,
     NEEDED,
     Came,
-    Counted,
+    CountRows,
     Maxima,
     PanesWait,
     Waits,
 )
-from panestream.advisor.waiting import Waiting, windows_of_a_key
+from panestream.advisor.waiting import WaitingCounts, windows_of_a_key
 from panestream.datastream import WindowedResult
 from panestream.engine.operators.panes.spec import pane_grid, why_not_aligned
 from panestream.errors import InvalidPlanError
@@ -49,7 +49,7 @@ LARGEST = 2**60
 
 
 @dataclass(frozen=True)
-class Asked:
+class LatenessRequest:
     """The arguments of :func:`lateness` after normalisation. ``delays`` are reported in addition to the usual ones."""
 
     df: DataFrame
@@ -122,7 +122,9 @@ def lateness(
     else:
         order = (arrival,) if isinstance(arrival, (str, Column)) else tuple(arrival)
         keys = (key,) if isinstance(key, (str, Column)) else tuple(key)
-        asked = _of_rows(source, event_time, order, Asked(source, "", unit, order, None, 0, partition, keys, together, ()))
+        asked = _of_rows(
+            source, event_time, order, LatenessRequest(source, "", unit, order, None, 0, partition, keys, together, ())
+        )
         assigner = windows if isinstance(windows, WindowAssigner) or windows is None else TumblingEventTimeWindows.of(windows)
         asked = replace(asked, windows=assigner, lateness=to_micros(allowed_lateness, "allowed_lateness"))
     given = [to_micros(delay, "delays") for delay in delays]
@@ -131,7 +133,7 @@ def lateness(
     return _advised(replace(asked, together=together, delays=given))
 
 
-def _of_rows(df: object, event_time: object, order: Sequence[object], asked: Asked) -> Asked:
+def _of_rows(df: object, event_time: object, order: Sequence[object], asked: LatenessRequest) -> LatenessRequest:
     if not isinstance(df, DataFrame):
         raise InvalidPlanError(f"lateness wants a batch DataFrame, or a result over one (.aggregate(...)), got {df!r}")
     if not isinstance(event_time, (str, Column)):
@@ -145,13 +147,13 @@ def _of_rows(df: object, event_time: object, order: Sequence[object], asked: Ask
     return replace(asked, event_time=event_time)
 
 
-def _of_result(result: WindowedResult, event_time: object, arrival: object) -> Asked:
+def _of_result(result: WindowedResult, event_time: object, arrival: object) -> LatenessRequest:
     events, windowed = result.windowed.keyed.source, result.windowed
     if event_time is not None:
         raise InvalidPlanError("lateness(result): the event time is the result's own: leave it out")
     order: Any = (arrival,) if isinstance(arrival, (str, Column)) else arrival or events.order
     spec = windowed.windowing
-    asked = Asked(
+    asked = LatenessRequest(
         events.df,
         "",
         events.unit,
@@ -166,7 +168,7 @@ def _of_result(result: WindowedResult, event_time: object, arrival: object) -> A
     return _of_rows(events.df, events.event_time, order, asked)
 
 
-def _advised(asked: Asked) -> Lateness:
+def _advised(asked: LatenessRequest) -> Lateness:
     if asked.df.isStreaming:
         raise InvalidPlanError("lateness looks at rows of the past: give it a batch, e.g. spark.read instead of spark.readStream")
     closes, sizes = _windows(asked)
@@ -177,11 +179,11 @@ def _advised(asked: Asked) -> Lateness:
             return Lateness(0, sum(row.invalid for row in of_chunks), 0, timedelta(0), 0, (), _told(asked))
         chunks = sorted({row.chunk for row in of_chunks})
         judged: tuple[Any, Any] = (dict(zip(chunks, before, strict=False)), closes)
-        counts = _counted(rows, Counted(*judged))
+        counts = _counted(rows, CountRows(*judged))
         behind, wanted = counts[BEHIND], counts[NEEDED]
         delays = _delays(wanted, asked.delays)
         reached = min(before[-1].values())
-        waiting = Waiting(tuple(delays), min(counts[FIRST], reached), reached)
+        waiting = WaitingCounts(tuple(delays), min(counts[FIRST], reached), reached)
         most = _most(_mapped(rows, Waits(*judged, waiting).__call__, CHANGES), waiting)
         panes = None
         if asked.keys and asked.windows is not None:
@@ -211,7 +213,7 @@ def starts_of(of_chunks: Iterable[Any]) -> list[dict[str, int]]:
     return starts(chunks[number] for number in sorted(chunks))
 
 
-def _windows(asked: Asked) -> tuple[Closes, list[tuple[int, int]]]:
+def _windows(asked: LatenessRequest) -> tuple[Closes, list[tuple[int, int]]]:
     assigner = asked.windows
     if assigner is None or isinstance(assigner, PredicateWindows) or look_backs_of(assigner) is not None:
         # These windows follow the order of time, so a row is late as soon as the watermark has passed it.
@@ -229,7 +231,7 @@ def _windows(asked: Asked) -> tuple[Closes, list[tuple[int, int]]]:
     return Closes(windows, asked.lateness), sizes
 
 
-def _rows_in_order(asked: Asked) -> DataFrame:
+def _rows_in_order(asked: LatenessRequest) -> DataFrame:
     """Return the rows for the passes, partitioned into chunks that are ranges of the order of arrival."""
     df = asked.df
     order, _ = order_of(df, asked.arrival)
@@ -282,7 +284,7 @@ def _collected(
     return _mapped(rows, function, schema).collect()
 
 
-def _counted(rows: DataFrame, counts: Counted) -> dict[int, Any]:
+def _counted(rows: DataFrame, counts: CountRows) -> dict[int, Any]:
     bins = _mapped(rows, counts.__call__, COUNTED).groupBy("what", "bin")
     found = bins.agg(F.sum("rows").alias("rows"), F.max("largest").alias("largest")).collect()
     first = [-row.largest for row in found if row.what == FIRST]
@@ -295,7 +297,7 @@ def _delays(wanted: Completeness, asked: Sequence[int]) -> list[int]:
     return sorted({0, *(wanted.delay_for(share) for share in SHARES), *asked})
 
 
-def _most(changes: DataFrame, waiting: Waiting) -> list[int]:
+def _most(changes: DataFrame, waiting: WaitingCounts) -> list[int]:
     import numpy as np
 
     total = np.zeros((len(waiting.delays), waiting.steps + 1), np.int64)
@@ -304,7 +306,7 @@ def _most(changes: DataFrame, waiting: Waiting) -> list[int]:
     return waiting.most(total)
 
 
-def _told(asked: Asked) -> list[tuple[str, str]]:
+def _told(asked: LatenessRequest) -> list[tuple[str, str]]:
     df = asked.df
     order = ", ".join(text_of(df, one, "the arrival order") for one in asked.arrival)
     lines = [

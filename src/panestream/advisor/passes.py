@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from panestream.advisor.frontier import UNKNOWN, Frontier, largest_of
 from panestream.advisor.needed import Closes, counted, needed
-from panestream.advisor.waiting import Waiting
+from panestream.advisor.waiting import WaitingCounts
 from panestream.engine.kernels.columns import Ints
 
 MAXIMA = pa.schema(
@@ -51,7 +51,7 @@ class Maxima:
 
 
 @dataclass(slots=True)
-class Judge:
+class RowJudge:
     """The frontier before each row, by chunk; ``starts`` has the largest event times before each chunk number."""
 
     starts: dict[int, dict[str, int]]
@@ -72,7 +72,7 @@ class Judge:
 
 
 @dataclass(slots=True)
-class Counted(Judge):
+class CountRows(RowJudge):
     """Conversion of rows to :data:`COUNTED`."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -85,7 +85,7 @@ class Counted(Judge):
 
 
 @dataclass(slots=True)
-class Came(Judge):
+class Came(RowJudge):
     """Conversion of rows to :data:`CAME`, which has the key, arrival and closing time of each row."""
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -94,10 +94,10 @@ class Came(Judge):
 
 
 @dataclass(slots=True)
-class Waits(Judge):
+class Waits(RowJudge):
     """Conversion of rows to :data:`CHANGES`."""
 
-    waiting: Waiting
+    waiting: WaitingCounts
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from _changes(self.waiting, ((frontier, self.closes.of(times)) for _, times, frontier in self.judged(batches)))
@@ -107,14 +107,14 @@ class Waits(Judge):
 class PanesWait:
     """Conversion of panes, in the form of :data:`CAME`, to :data:`CHANGES`."""
 
-    waiting: Waiting
+    waiting: WaitingCounts
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         pairs = ((np.asarray(batch["frontier"]), np.asarray(batch["closes"])) for batch in batches)
         yield from _changes(self.waiting, pairs)
 
 
-def _changes(waiting: Waiting, pairs: Iterable[tuple[Ints, Ints]]) -> Iterator[pa.RecordBatch]:
+def _changes(waiting: WaitingCounts, pairs: Iterable[tuple[Ints, Ints]]) -> Iterator[pa.RecordBatch]:
     total = np.zeros((len(waiting.delays), waiting.steps + 1), np.int64)
     for frontier, closes in pairs:
         total += waiting.changes(frontier, closes)
@@ -135,4 +135,17 @@ def _batch(columns: Sequence[object], schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-__all__ = ["BEHIND", "CAME", "CHANGES", "COUNTED", "FIRST", "MAXIMA", "NEEDED", "Came", "Counted", "Maxima", "PanesWait", "Waits"]
+__all__ = [
+    "BEHIND",
+    "CAME",
+    "CHANGES",
+    "COUNTED",
+    "FIRST",
+    "MAXIMA",
+    "NEEDED",
+    "Came",
+    "CountRows",
+    "Maxima",
+    "PanesWait",
+    "Waits",
+]

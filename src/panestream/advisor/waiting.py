@@ -16,7 +16,7 @@ STEPS = 2_000
 
 
 @dataclass(frozen=True, slots=True)
-class Waiting:
+class WaitingCounts:
     """A counter of waiting rows or panes for each step of the frontier from ``first`` to ``last``.
 
     With delay ``d``, a row waits while the frontier moves from its arrival to its closing time plus ``d``, unless it is late.
@@ -61,4 +61,4 @@ def windows_of_a_key(sizes: Sequence[tuple[int, int]], lateness: int, delay: int
     return sum(-(-(size + lateness + delay) // slide) for size, slide in sizes)
 
 
-__all__ = ["STEPS", "Waiting", "windows_of_a_key"]
+__all__ = ["STEPS", "WaitingCounts", "windows_of_a_key"]

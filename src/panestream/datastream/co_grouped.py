@@ -15,7 +15,7 @@ from panestream.datastream.result import WindowedResult
 from panestream.datastream.two_streams import check_apart
 from panestream.datastream.windowed import Schema, WindowedStream, with_schema
 from panestream.engine.co_groups import OfLists, OfTables
-from panestream.engine.explain import Shown, parts_of
+from panestream.engine.explain import ReprHtml, parts_of
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.runtime.sides import (
     HOWS,
@@ -25,8 +25,8 @@ from panestream.engine.runtime.sides import (
     OF_PAIRS,
     RIGHT,
     SIDES,
-    Pairs,
     Sides,
+    Pairs,
     join_called,
 )
 from panestream.errors import InvalidPlanError, did_you_mean
@@ -65,7 +65,7 @@ class _Windowing(Protocol):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CoGroupedStream(Shown):
+class CoGroupedStream(ReprHtml):
     """Two keyed streams as one, created by :meth:`KeyedStream.join` and :meth:`KeyedStream.co_group`.
 
     Flink: ``CoGroupedStreams.Where.EqualTo``, ``JoinedStreams.Where.EqualTo``.

@@ -9,7 +9,7 @@ from functools import cached_property
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
-from panestream.engine.explain import Shown, listed, parts_of
+from panestream.engine.explain import ReprHtml, listed, parts_of
 from panestream.engine.plan import WAY_OUT, stable_repr
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.sides import SIDES, Sides
@@ -38,7 +38,7 @@ class United:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Events(Shown):
+class Events(ReprHtml):
     """Events and their times.
 
     Attributes:
@@ -77,7 +77,7 @@ class Events(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class KeyedEvents(Shown):
+class KeyedEvents(ReprHtml):
     """Events with key columns (SQL or Columns too). Without keys, all events form one group."""
 
     source: Events
@@ -105,7 +105,7 @@ class KeyedEvents(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WindowedEvents(Shown):
+class WindowedEvents(ReprHtml):
     """Events in windows.
 
     Attributes:

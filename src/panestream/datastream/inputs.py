@@ -16,7 +16,7 @@ from panestream.datastream.names import RESERVED
 from panestream.engine.operators.predicates.operator import label_of
 from panestream.errors import InvalidPlanError, InvalidWindowError, did_you_mean
 from panestream.spark.aggregates import instead_of, split_alias, translations
-from panestream.spark.asking import asking
+from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.columns import column_of, columns_of, micros_of_interval, micros_of_number, quoted, type_of
 from panestream.spark.expressions import as_written, same, text_of
 from panestream.spark.names import Names, shown
@@ -61,7 +61,7 @@ def _translated(df: DataFrame, given: object) -> recipes.Aggregate:
     wanted = given.alias("value")
     for meaning in translations(text, lambda argument: quoted(argument) if argument in names else argument):
         try:
-            with asking():
+            with silence_analysis_errors():
                 is_same = same(df, F.expr(meaning.sql).alias("value"), wanted)
         except (AnalysisException, ParseException):
             continue

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows, JoinedResult, kind_of_join
 from panestream.datastream.options import Options, check_options
 from panestream.datastream.result import WindowedResult
-from panestream.engine.explain import Shown, parts_of
+from panestream.engine.explain import ReprHtml, parts_of
 from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.runtime.sides import INNER, OF_PAIRS, SIDES
 from panestream.errors import InvalidPlanError
@@ -28,7 +28,7 @@ _LONGEST = 2**60
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class IntervalJoin(Shown):
+class IntervalJoin(ReprHtml):
     """Two keyed streams to join by time, created by :meth:`KeyedStream.interval_join`. Flink: ``IntervalJoin``."""
 
     streams: CoGroupedStream
@@ -52,7 +52,7 @@ class IntervalJoin(Shown):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class IntervalPairs(Shown):
+class IntervalPairs(ReprHtml):
     """An interval join with bounds, which still needs the kind of join. Flink: ``IntervalJoined``."""
 
     windows: CoGroupedWindows

@@ -12,7 +12,7 @@ from panestream.datastream.events import Events, KeyedEvents
 from panestream.datastream.inputs import no_assigner, one_by_one, resolve_gap, resolve_predicates
 from panestream.datastream.interval_join import IntervalJoin
 from panestream.datastream.names import RESERVED, checked_tag
-from panestream.datastream.two_streams import together
+from panestream.datastream.two_streams import merge_streams
 from panestream.datastream.windowed import WindowedStream
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError, did_you_mean
@@ -271,7 +271,7 @@ class KeyedStream(KeyedEvents):
         Raises:
             InvalidPlanError: the streams cannot be combined. The message gives the reason.
         """
-        return CoGroupedStream(keyed := KeyedStream(*together(self, right, "join")), keyed)
+        return CoGroupedStream(keyed := KeyedStream(*merge_streams(self, right, "join")), keyed)
 
     def co_group(self, right: KeyedStream) -> CoGroupedStream:
         """Put the rows of two streams into the same windows, for a function or aggregates over both. Flink: ``coGroup``.
@@ -280,7 +280,7 @@ class KeyedStream(KeyedEvents):
         ``.apply_arrow`` with two tables, or ``.aggregate(agg.sum("left.price"), agg.count("right.id"))``. In a row of one stream,
         the other's column is null. Aggregates do not store rows. Arguments and errors are as for :meth:`join`.
         """
-        return CoGroupedStream(keyed := KeyedStream(*together(self, right, "co_group")), keyed)
+        return CoGroupedStream(keyed := KeyedStream(*merge_streams(self, right, "co_group")), keyed)
 
     def interval_join(self, right: KeyedStream) -> IntervalJoin:
         """Join each row with the rows of another stream around its time. Flink: ``intervalJoin``.

@@ -18,7 +18,7 @@ from panestream.engine.tiles.format import ROWS, recipes_of_tiles
 from panestream.errors import InvalidPlanError
 from panestream.spark.columns import types_of
 from panestream.spark.names import Names
-from panestream.spark.tiles.manifest import MANIFEST, Manifest
+from panestream.spark.tiles.manifest import MANIFEST, TilesManifest
 from panestream.spark.types import spark_schema, to_arrow
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregate_function import AggregateFunction
@@ -62,7 +62,7 @@ def panes_of(windowed: WindowedEvents, aggregates: Sequence[recipes.Aggregate]) 
     operator = choose(windowed.windowing, asked)
     # A partial of a type that Spark does not have is refused now, not when rows come.
     spark_schema(operator.result_schema)
-    manifest = Manifest.of(windowed.windowing.assigner, keys.names, declared, aggregation).text()
+    manifest = TilesManifest.of(windowed.windowing.assigner, keys.names, declared, aggregation).text()
     return PanesResult(windowed, operator, inputs, asked=asked, manifest=manifest)
 
 

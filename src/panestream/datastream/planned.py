@@ -12,7 +12,7 @@ from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.events import WindowedEvents
 from panestream.engine.plan import OperatorSpec, Split, Top, WindowPlan, carries_rows
-from panestream.engine.rule import Asked
+from panestream.engine.rule import WindowRequest
 from panestream.engine.storage.limits import MOST_BYTES
 from panestream.spark.arrival import order_of
 from panestream.spark.columns import micros_of
@@ -54,7 +54,7 @@ class PlannedQuery:
     split: Split | None = None
     since: int | None = None
     ends: bool = False
-    asked: Asked | None = None
+    asked: WindowRequest | None = None
 
     @cached_property
     def is_streaming(self) -> bool:

@@ -11,10 +11,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.datastream.result import WindowedResult
-from panestream.engine.explain import Explanation, Shown, parts_of
+from panestream.engine.explain import Explanation, ReprHtml, parts_of
 from panestream.engine.plan import MAIN
 from panestream.errors import InvalidPlanError
-from panestream.spark.asking import asking
+from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.failures import raise_as
 from panestream.spark.types import schema_of, spark_schema
 
@@ -66,7 +66,7 @@ def prepare(
         raise InvalidPlanError(f"prepare: build must return what .aggregate, .apply and their like return, not {result!r}")
     prepared = PreparedQuery(result, kinds, _places(result, given))
     try:
-        with asking():
+        with silence_analysis_errors():
             # Performs all analysis by Spark, and reveals references to this one DataFrame.
             for tag in prepared.result.plan.tags:
                 rows = _together(prepared, [_rows_like(session, kind, streaming=streaming) for kind in kinds])
@@ -107,7 +107,7 @@ def _rows_like(spark: SparkSession, schema: T.StructType, *, streaming: bool) ->
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PreparedQuery(Shown):
+class PreparedQuery(ReprHtml):
     """A query without its input, created by :func:`prepare`. Applying it needs neither a Spark job nor analysis.
 
     ``schemas`` are the columns that the rows of each stream must have, ``places`` the positions of the left and right stream.

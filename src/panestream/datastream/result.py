@@ -18,22 +18,22 @@ from panestream.datastream.starting import (
     StartRequest,
     check_ending,
     check_no_place,
-    ends_by_itself,
+    is_bounded,
     reads_own_offsets,
     spark_trigger,
-    warn_of_birth,
+    warn_missing_settings,
     warn_of_missing_sinks,
     warn_of_stale_rows,
 )
 from panestream.datastream.traced import MOST_ROWS, Wanted, traced
-from panestream.engine.explain import Explanation, Shown, explain_plan, listed, parts_of
+from panestream.engine.explain import Explanation, ReprHtml, explain_plan, listed, parts_of
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, OperatorSpec, Top, WindowPlan
 from panestream.engine.reduction import told
 from panestream.engine.runtime.sides import SIDES
 from panestream.errors import CheckpointError, InvalidPlanError, PlanMismatchError, did_you_mean, warn
 from panestream.spark import query as spark_query
-from panestream.spark.asking import asking
+from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.catalyst import reducible
 from panestream.spark.columns import micros_of
 from panestream.spark.computed import output
@@ -44,10 +44,10 @@ from panestream.spark.progress.micro_batch import BatchProgress, observed
 from panestream.spark.savepoint.beginning import Sources
 from panestream.spark.savepoint.history import before, bootstrap, instant_of, sources_of
 from panestream.spark.savepoint.saved import Savepoint
-from panestream.spark.savepoint.taking_over import check_start, savepoint_for, seam_of
+from panestream.spark.savepoint.taking_over import check_start, cutover_time, savepoint_for
 from panestream.spark.session import (
     chosen_partitions,
-    missed_at_birth,
+    missing_startup_settings,
     session_settings,
     settings_for,
     slow_settings,
@@ -66,7 +66,7 @@ _CHECKPOINT = "start needs a directory for the state of the windows: write start
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class WindowedResult(PlannedQuery, Shown, TraceableByKey):
+class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
     """The outputs of a windowed query: main, late rows, invalid rows, side outputs."""
 
     def with_firing(self) -> WindowedResult:
@@ -182,7 +182,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         if not self.is_streaming:
             return output(operated, plan, tag)
         if not quiet:
-            warn_of_birth(self._df.sparkSession)
+            warn_missing_settings(self._df.sparkSession)
         lines = [] if quiet else slow_settings(self._df.sparkSession, plan.groups)
         if lines:
             warn(
@@ -300,7 +300,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
 
     def _started(self, request: StartRequest) -> spark_query.RunningQuery:
         """Start the query, first changing the plan if the trigger, savepoint or checkpoint requires it."""
-        ends = self.plan.watermark.closes_after is not None and ends_by_itself(request.trigger)
+        ends = self.plan.watermark.closes_after is not None and is_bounded(request.trigger)
         if ends != self.ends:
             return replace(self, ends=ends)._started(request)  # noqa: SLF001 - its own
         spark, checkpoint = self._df.sparkSession, request.checkpoint
@@ -308,7 +308,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         chosen = self.windowed.key_groups is not None or not self._grouped
         if isinstance(saved, Savepoint) and not chosen and self.plan.groups != saved.manifest.groups:
             return self._with_groups(saved.manifest.groups)._started(request)  # noqa: SLF001 - its own
-        seam = seam_of(spark, saved, checkpoint)
+        seam = cutover_time(spark, saved, checkpoint)
         if seam != self.since:
             return replace(self, since=seam)._started(request)  # noqa: SLF001 - its own
         if isinstance(saved, Savepoint):
@@ -318,7 +318,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             Sources.of(replace(saved.birth, own_position=request.own_position), checkpoint).check(self._df)
         warn_of_stale_rows(self.windowed.windowing, self.operator, request.sinks, changes=self.changes)
         warn_of_missing_sinks(self.plan.tags, request.sinks, "start")
-        warn_of_birth(spark)
+        warn_missing_settings(spark)
         try:
             return spark_query.start(
                 spark,
@@ -398,7 +398,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
         sources = sources_of(position, streams=len(SIDES) if events.sides else 1)
         seam = None if until is None else instant_of(until)
         try:
-            with asking():
+            with silence_analysis_errors():
                 rows = history_rows(history, events)
                 if seam is not None:
                     rows = rows.where(before(self._time_over(rows), seam))
@@ -481,7 +481,7 @@ class WindowedResult(PlannedQuery, Shown, TraceableByKey):
             tag: f"{sink.describe()}{', ' + sink.guarantee(spark) if self.is_streaming else ''}" for tag, sink in every.items()
         }
         how: dict[str, Any] = {"streaming": self.is_streaming, "chosen": chosen, "reduced_by_spark": reduced, "sinks": sent}
-        how |= {"tasks": self._tasks, "session": missed_at_birth(spark) if self.is_streaming else None}
+        how |= {"tasks": self._tasks, "session": missing_startup_settings(spark) if self.is_streaming else None}
         how["trigger"] = told(self.windowed.windowing, columnar=not isinstance(self.operator, RowSpec))
         return Explanation(explain_plan(self.plan, **how))
 

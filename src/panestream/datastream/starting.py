@@ -15,7 +15,7 @@ from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.runtime.last_windows import check_closable
 from panestream.errors import InvalidDurationError, InvalidPlanError, SinkError, warn
 from panestream.spark.progress.micro_batch import BatchProgress
-from panestream.spark.session import missed_at_birth
+from panestream.spark.session import missing_startup_settings
 from panestream.spark.sinks.base import Sink
 from panestream.windowing.assigners import MergingWindowAssigner
 from panestream.windowing.time import format_duration, to_micros
@@ -147,7 +147,7 @@ def reads_own_offsets(source_offsets: object) -> bool:
     return source_offsets == "job"
 
 
-def ends_by_itself(when: Mapping[str, Any]) -> bool:
+def is_bounded(when: Mapping[str, Any]) -> bool:
     """Return whether a query with these arguments of Spark's trigger ends when it has read all available rows."""
     return "processingTime" not in when
 
@@ -157,14 +157,14 @@ def check_ending(plan: WindowPlan, when: Mapping[str, Any], *, fire_at_end: bool
     by_clock = plan.operator.capabilities.uses_processing_time and plan.processing_time is None
     if by_clock and when.get("availableNow"):
         raise InvalidPlanError(_NEVER_ENDS)
-    if plan.watermark.closes_after is not None and plan.processing_time is not None and not ends_by_itself(when):
+    if plan.watermark.closes_after is not None and plan.processing_time is not None and not is_bounded(when):
         raise InvalidPlanError(
             "closing_after goes by the clock, and processing_time_from takes the clock from rows, of which silence has none: "
             "leave out one of them"
         )
     if not fire_at_end:
         return
-    if not ends_by_itself(when):
+    if not is_bounded(when):
         raise InvalidPlanError(
             "fire_at_end is for a query that ends: trigger='availableNow', or 'once'. One that runs on closes its windows by "
             "the clock: WatermarkStrategy.closing_after('30 seconds')"
@@ -204,9 +204,9 @@ def warn_of_missing_sinks(tags: Sequence[str], sinks: Iterable[str], method: str
         )
 
 
-def warn_of_birth(spark: SparkSession) -> None:
+def warn_missing_settings(spark: SparkSession) -> None:
     """Warn if the session was started without a setting that makes small micro-batches fast."""
-    missed = missed_at_birth(spark)
+    missed = missing_startup_settings(spark)
     if missed is not None:
         warn(missed)
 
@@ -234,10 +234,10 @@ __all__ = [
     "check_ending",
     "check_no_place",
     "check_sink",
-    "ends_by_itself",
+    "is_bounded",
     "reads_own_offsets",
     "spark_trigger",
-    "warn_of_birth",
+    "warn_missing_settings",
     "warn_of_missing_sinks",
     "warn_of_stale_rows",
 ]

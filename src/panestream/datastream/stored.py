@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.explain import Shown, listed
+from panestream.engine.explain import ReprHtml, listed
 from panestream.engine.kernels.slicing import EvenGrid
 from panestream.engine.operators.panes.spec import pane_grid, why_not_aligned
 from panestream.engine.tiles.as_of import AsOf
@@ -24,7 +24,7 @@ from panestream.spark.columns import column_of, key_of, micros_of, quoted, type_
 from panestream.spark.names import Names, shown
 from panestream.spark.session import check_version, chosen_partitions, default_parallelism
 from panestream.spark.tiles.looking import look
-from panestream.spark.tiles.manifest import MANIFEST, Manifest
+from panestream.spark.tiles.manifest import MANIFEST, TilesManifest
 from panestream.spark.tiles.reading import QUESTION, ROW, TILE, ReadAnswers, ReadWindows, mapped, part, together
 from panestream.spark.types import spark_schema, sql_name, to_arrow
 from panestream.windowing.aggregate_function import AggregateFunction
@@ -45,7 +45,7 @@ class RawRows:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class StoredPanes(Shown):
+class StoredPanes(ReprHtml):
     """Stored tiles of a query with :meth:`WindowedStream.panes`; :func:`from_panes` creates it.
 
     Attributes:
@@ -370,7 +370,7 @@ def _check_given(
             raise InvalidPlanError(f"tiles know inputs by their text: write the name or SQL in place of the Column {column!s}")
 
 
-def _check_alike(one: Manifest, other: Manifest) -> None:
+def _check_alike(one: TilesManifest, other: TilesManifest) -> None:
     """Check that tiles have the same slices, keys and input types."""
     if one.slices != other.slices:
         raise InvalidPlanError(
@@ -385,7 +385,7 @@ def _check_alike(one: Manifest, other: Manifest) -> None:
             raise InvalidPlanError(f"{text!r} is of type {ours} in some tiles, of {theirs} in others: read them one by one")
 
 
-def _keys_in(tiles: DataFrame, manifest: Manifest) -> tuple[str, ...]:
+def _keys_in(tiles: DataFrame, manifest: TilesManifest) -> tuple[str, ...]:
     for name in manifest.keys:
         if name not in tiles.columns:
             raise InvalidPlanError(
@@ -394,7 +394,7 @@ def _keys_in(tiles: DataFrame, manifest: Manifest) -> tuple[str, ...]:
     return manifest.keys
 
 
-def _held(manifests: Sequence[Manifest]) -> str:
+def _held(manifests: Sequence[TilesManifest]) -> str:
     held = dict.fromkeys(text for one in manifests for text in one.aggregates)
     return f"they were made for {', '.join(held)}"
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from panestream.datastream.events import WindowedEvents
 from panestream.engine.plan import OperatorSpec, WindowPlan
-from panestream.engine.rule import Asked
+from panestream.engine.rule import WindowRequest
 from panestream.errors import InvalidPlanError
 from panestream.spark.arrival import order_of
 from panestream.spark.columns import micros_of
@@ -54,7 +54,7 @@ class Wanted:
 
 def traced(
     windowed: WindowedEvents,
-    asked: Asked | None,
+    asked: WindowRequest | None,
     inputs: Mapping[str, Column],
     plan_of: Callable[[OperatorSpec], WindowPlan],
     wanted: Wanted,
@@ -95,7 +95,7 @@ def _not_as_in_a_stream(trace: Trace, wanted: Wanted, *, ordered: bool) -> tuple
 
 
 def _query_of(
-    windowed: WindowedEvents, asked: Asked, inputs: Mapping[str, Column], plan_of: Callable[[OperatorSpec], WindowPlan]
+    windowed: WindowedEvents, asked: WindowRequest, inputs: Mapping[str, Column], plan_of: Callable[[OperatorSpec], WindowPlan]
 ) -> tuple[TracedQuery, Projection]:
     """Return the query with the row operator, and the projection of its rows."""
     source, rows = windowed.keyed.source, windowed.keyed.source.df

@@ -25,7 +25,7 @@ _CLOCK = "__clock"
 _ORDER = "__order_"
 
 
-def together(left: KeyedEvents, right: object, what: str) -> tuple[Events, tuple[Column, ...]]:
+def merge_streams(left: KeyedEvents, right: object, what: str) -> tuple[Events, tuple[Column, ...]]:
     """Return two streams as one, and its keys, or raise InvalidPlanError; ``what`` is the called method, for errors."""
     if not isinstance(right, KeyedEvents):
         raise InvalidPlanError(
@@ -251,4 +251,4 @@ def check_apart(left: Sequence[str], right: Sequence[str], taken: Sequence[str],
             )
 
 
-__all__ = ["check_apart", "together"]
+__all__ = ["check_apart", "merge_streams"]

@@ -29,7 +29,7 @@ from panestream.datastream.options import Options, check_options
 from panestream.datastream.panes import PanesResult, panes_of
 from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
-from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce
+from panestream.engine.operators.row.row_plan import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
 from panestream.engine.plan import OperatorSpec
 from panestream.engine.planner import choose
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables
@@ -255,7 +255,7 @@ class WindowedStream(WindowedEvents):
             raise InvalidPlanError(f"aggregate_with wants an object of a class that extends AggregateFunction, got {function!r}")
         check_methods(function, AggregateFunction)
         accumulators = None if accumulator_type is None else self._columns(accumulator_type)
-        return self._calling(Aggregate(function, following(then)), schema, "aggregate_with", accumulators)
+        return self._calling(AggregateRows(function, following(then)), schema, "aggregate_with", accumulators)
 
     def keep(self, *columns: str) -> Self:
         """Choose the input columns that look-back results include, by names or one list of names. The default is all."""
@@ -309,7 +309,7 @@ class WindowedStream(WindowedEvents):
         after = following(then)
         if after is not None:
             accumulators = self.keyed.source.row_schema if two_phase else None
-            return self._calling(Reduce(function, after), schema, "reduce", accumulators)
+            return self._calling(ReduceRows(function, after), schema, "reduce", accumulators)
         self._check_not_split("reduce")
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = self.keyed.source.row_schema
@@ -320,7 +320,7 @@ class WindowedStream(WindowedEvents):
         if taken:
             raise InvalidPlanError(f"the input has a column {taken[0]!r}, results have such a column too: rename it first")
         keys, accumulators = (self.keyed.key_schema, rows) if two_phase else (None, None)
-        asked = FunctionOfRows(Reduce(function), pa.schema(kept), rows, function, keys, accumulators)
+        asked = FunctionOfRows(ReduceRows(function), pa.schema(kept), rows, function, keys, accumulators)
         operator = choose(self.windowing, asked)
         return WindowedResult(self, operator, self._inputs_of(operator), asked=asked)
 
@@ -333,7 +333,7 @@ class WindowedStream(WindowedEvents):
             schema: the columns of the results. A result is a tuple, a dict, or the bare value of a single column. A value that
                 would lose information in its column is refused; the page on functions has a table.
         """
-        return self._calling(Elements(applied(function)), schema, "apply")
+        return self._calling(KeepRows(applied(function)), schema, "apply")
 
     @advised(with_schema)
     def process(
@@ -349,10 +349,14 @@ class WindowedStream(WindowedEvents):
                 once, as columns, like rows of :meth:`apply`. If a window has several late firings in a micro-batch, the function
                 gets only the last. A checkpoint is tied to it. Not in Flink.
         """
-        return self._calling(Elements(processed(function), stateless), schema, "process")
+        return self._calling(KeepRows(processed(function), stateless), schema, "process")
 
     def _calling(
-        self, function: Reduce | Aggregate | Elements, schema: Schema | None, what: str, accumulators: pa.Schema | None = None
+        self,
+        function: ReduceRows | AggregateRows | KeepRows,
+        schema: Schema | None,
+        what: str,
+        accumulators: pa.Schema | None = None,
     ) -> WindowedResult:
         self._check_not_split(what)
         results = self._results(self._needed(schema, what))
@@ -452,5 +456,5 @@ class WindowedStream(WindowedEvents):
         return self.keyed.source.df
 
 
-def _shown(function: Reduce | Aggregate | Elements) -> object:
-    return function.function if isinstance(function, Elements) or function.then is None else (function.function, function.then)
+def _shown(function: ReduceRows | AggregateRows | KeepRows) -> object:
+    return function.function if isinstance(function, KeepRows) or function.then is None else (function.function, function.then)

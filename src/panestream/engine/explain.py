@@ -189,7 +189,7 @@ class Explanation(str):
         return f"<pre>{escape(self)}</pre>"
 
 
-class Shown(WithForeignNames):
+class ReprHtml(WithForeignNames):
     """An object with a short ``repr`` and an HTML table for notebooks.
 
     >>> class Page(Shown):
@@ -224,7 +224,7 @@ def small_table(caption: str, said: Iterable[tuple[str, str]]) -> str:
     return f"<table><caption>{escape(caption)}</caption>{rows}</table>"
 
 
-def parts_of(shown: Shown) -> Mapping[str, str]:
+def parts_of(shown: ReprHtml) -> Mapping[str, str]:
     """Return the parts of an object that is shown within another one."""
     return shown._parts()  # noqa: SLF001 - a method of the same module
 
@@ -239,4 +239,4 @@ def listed(names: Sequence[str]) -> str:
     return shown if len(names) <= _MOST else f"{shown}, … ({len(names)})"
 
 
-__all__ = ["Explanation", "Shown", "explain_plan", "listed", "parts_of"]
+__all__ = ["Explanation", "ReprHtml", "explain_plan", "listed", "parts_of"]

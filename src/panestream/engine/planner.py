@@ -14,13 +14,21 @@ from panestream.engine.operators.counts.spec import counts_rule
 from panestream.engine.operators.look_back.spec import look_back_rule
 from panestream.engine.operators.panes.spec import panes_rule
 from panestream.engine.operators.predicates.spec import predicates_rule
-from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce
+from panestream.engine.operators.row.row_plan import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import row_spec
 from panestream.engine.operators.sessions.spec import sessions_rule
 from panestream.engine.plan import OperatorSpec
 from panestream.engine.query import WindowSpec
 from panestream.engine.reduction import reduced, reduction
-from panestream.engine.rule import Asked, DeclaredAggregates, FunctionOfRows, FunctionOfTables, Rule, Supported, Unsupported
+from panestream.engine.rule import (
+    DeclaredAggregates,
+    FunctionOfRows,
+    FunctionOfTables,
+    Rule,
+    Supported,
+    Unsupported,
+    WindowRequest,
+)
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.assigners.several import SeveralWindows
@@ -31,7 +39,7 @@ RULES: Sequence[Rule] = (sessions_rule, counts_rule, accumulating_rule, panes_ru
 """Rules tried in turn; the first that recognises the windows and the function decides."""
 
 
-def choose(window: WindowSpec, asked: Asked) -> OperatorSpec:
+def choose(window: WindowSpec, asked: WindowRequest) -> OperatorSpec:
     """Return the operator of a query, or raise InvalidPlanError if none fits or an aggregate does not take its type."""
     for rule in COLUMNS_ONLY:
         verdict = rule(window, asked)
@@ -56,15 +64,15 @@ def choose(window: WindowSpec, asked: Asked) -> OperatorSpec:
     return replace(row_spec(window, asked, reasons), advice=_advice(window, asked))
 
 
-def _advice(window: WindowSpec, asked: Asked) -> str:
+def _advice(window: WindowSpec, asked: WindowRequest) -> str:
     """Suggest how rows could be added up before the shuffle; empty if that is impossible."""
-    if not isinstance(asked, FunctionOfRows) or isinstance(asked.function, Elements) or asked.function.then is not None:
+    if not isinstance(asked, FunctionOfRows) or isinstance(asked.function, KeepRows) or asked.function.then is not None:
         return ""
     declared = DeclaredAggregates([recipes.count()], {}, pa.schema([]))
     plain = reduced(window)
     if not isinstance(sessions_rule(plain, declared) or panes_rule(plain, declared), Supported):
         return ""
-    if isinstance(asked.function, Reduce):
+    if isinstance(asked.function, ReduceRows):
         return "two_phase=True of reduce would combine them before it"
     return "accumulator_type of aggregate would have them added before it, and accumulators merged after it"
 
@@ -72,7 +80,7 @@ def _advice(window: WindowSpec, asked: Asked) -> str:
 def _in_two_phases(window: WindowSpec, asked: FunctionOfRows) -> OperatorSpec:
     """Treat a user function as a declared aggregate, which is also reduced before the shuffle."""
     function = asked.function
-    if isinstance(function, Elements) or asked.keys is None or asked.accumulators is None:
+    if isinstance(function, KeepRows) or asked.keys is None or asked.accumulators is None:
         raise InvalidPlanError(f"{asked.described!r} sees rows, which cannot be merged")
     reasons = ["then= sees one window at a time, with its context"] if function.then is not None else []
     recipe = InTwoPhases(function.function, asked.rows, asked.accumulators, asked.results)
@@ -84,7 +92,7 @@ def _in_two_phases(window: WindowSpec, asked: FunctionOfRows) -> OperatorSpec:
     reasons += verdict.reasons if isinstance(verdict, Unsupported) else []
     raise InvalidPlanError(
         f"{recipe!r} cannot run in two phases here, so that rows would be added before the shuffle: {'; '.join(reasons)}. Leave "
-        f"out {'two_phase=True' if isinstance(function, Reduce) else 'accumulator_type'}: then the rows cross, and the row "
+        f"out {'two_phase=True' if isinstance(function, ReduceRows) else 'accumulator_type'}: then the rows cross, and the row "
         "operator runs the query"
     )
 
@@ -94,11 +102,11 @@ def _on_rows(window: WindowSpec, asked: FunctionOfTables, reasons: Sequence[str]
     if isinstance(function, AllWindows):
         raise InvalidPlanError(f"all_windows=True runs as aligned panes only, and cannot here: {'; '.join(reasons)}")
     assert isinstance(function, TablePerWindow)  # noqa: S101 - the other shape of a function over tables
-    on_rows = Elements(TableOfRows(function, asked.rows, asked.results))
+    on_rows = KeepRows(TableOfRows(function, asked.rows, asked.results))
     return choose(window, FunctionOfRows(on_rows, asked.results, asked.rows, function.function))
 
 
-def aggregating(
+def plan_aggregates(
     window: WindowSpec,
     aggregates: Sequence[recipes.Aggregate],
     types: Mapping[str, pa.DataType],
@@ -110,9 +118,9 @@ def aggregating(
     return choose(window, DeclaredAggregates(aggregates, types, keys, then, results))
 
 
-def calling(
+def plan_functions(
     window: WindowSpec,
-    function: Reduce | Aggregate | Elements,
+    function: ReduceRows | AggregateRows | KeepRows,
     results: pa.Schema,
     rows: pa.Schema,
     described: object,
@@ -123,9 +131,11 @@ def calling(
     return choose(window, FunctionOfRows(function, results, rows, described, keys, accumulators))
 
 
-def over_tables(window: WindowSpec, function: OverRows, results: pa.Schema, rows: pa.Schema, keys: pa.Schema) -> OperatorSpec:
+def plan_table_function(
+    window: WindowSpec, function: OverRows, results: pa.Schema, rows: pa.Schema, keys: pa.Schema
+) -> OperatorSpec:
     """Choose the operator of a :class:`~panestream.engine.rule.FunctionOfTables`, which documents the arguments."""
     return choose(window, FunctionOfTables(function, results, rows, keys))
 
 
-__all__ = ["RULES", "aggregating", "calling", "choose", "over_tables"]
+__all__ = ["RULES", "choose", "plan_aggregates", "plan_functions", "plan_table_function"]

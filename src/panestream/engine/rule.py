@@ -12,8 +12,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from panestream.engine.operators.accumulating.windowed_rows import OverRows
-from panestream.engine.operators.row.row_plan import Aggregate as AggregateWith
-from panestream.engine.operators.row.row_plan import AnyWindowFunction, Elements, Reduce
+from panestream.engine.operators.row.row_plan import AggregateRows as AggregateWith
+from panestream.engine.operators.row.row_plan import AnyWindowFunction, KeepRows, ReduceRows
 from panestream.engine.plan import OperatorSpec
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError
@@ -56,7 +56,7 @@ class FunctionOfRows:
             None.
     """
 
-    function: Reduce | AggregateWith | Elements
+    function: ReduceRows | AggregateWith | KeepRows
     results: pa.Schema
     rows: pa.Schema
     described: object
@@ -74,7 +74,7 @@ class FunctionOfTables:
     keys: pa.Schema
 
 
-Asked: TypeAlias = DeclaredAggregates | FunctionOfRows | FunctionOfTables
+WindowRequest: TypeAlias = DeclaredAggregates | FunctionOfRows | FunctionOfTables
 """The computation that a query requests for its windows."""
 
 
@@ -92,11 +92,11 @@ class Unsupported:
     reasons: Sequence[str]
 
 
-Rule: TypeAlias = Callable[[WindowSpec, Asked], Supported | Unsupported | None]
+Rule: TypeAlias = Callable[[WindowSpec, WindowRequest], Supported | Unsupported | None]
 """A planner rule. It returns None for another operator's kind of query, and raises InvalidPlanError if no operator can run it."""
 
 
-def on_columns_only(window: WindowSpec, asked: Asked, what: str) -> DeclaredAggregates:
+def on_columns_only(window: WindowSpec, asked: WindowRequest, what: str) -> DeclaredAggregates:
     """Return the aggregates of a query over windows (``what`` in errors) that run on columns only and keep no rows.
 
     A query that is not a list of declared aggregates with one result each raises InvalidPlanError.
@@ -125,12 +125,12 @@ def _why_not(window: WindowSpec) -> list[str]:
 
 __all__ = [
     "PYTHON",
-    "Asked",
     "DeclaredAggregates",
     "FunctionOfRows",
     "FunctionOfTables",
     "Rule",
     "Supported",
     "Unsupported",
+    "WindowRequest",
     "on_columns_only",
 ]

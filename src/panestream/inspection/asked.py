@@ -19,7 +19,7 @@ _TRUE_FALSE = {"true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class StateFilter:
     """A filter for reading state.
 
     Attributes:
@@ -73,7 +73,7 @@ class Asked:
         return view
 
 
-def asked_of(plan: WindowPlan, keys: Sequence[str], windows: Sequence[str], most: int) -> Asked:
+def asked_of(plan: WindowPlan, keys: Sequence[str], windows: Sequence[str], most: int) -> StateFilter:
     r"""Parse filters from the command line.
 
     Keys are ``column=value`` for different key columns, or just a value if there is only one column. ``\N`` is null. Windows are
@@ -91,11 +91,14 @@ def asked_of(plan: WindowPlan, keys: Sequence[str], windows: Sequence[str], most
     labels = tuple(text for text in windows if text in plan.labels)
     instants = tuple(_instant(text, plan.labels) for text in windows if text not in plan.labels)
     texts = {name: tuple(given) for name, given in (("key", keys), ("window", windows)) if given}
-    return Asked(found, labels, instants, most, texts)
+    return StateFilter(found, labels, instants, most, texts)
 
 
 def keys_of(plan: WindowPlan, key: object) -> dict[int, pa.Array]:
-    """Return a key (a tuple if it has several columns) as :attr:`Asked.keys`, or raise CheckpointError if it does not fit."""
+    """Return a key (a tuple if it has several columns) as :attr:`StateFilter.keys`.
+
+    Raises CheckpointError if it does not fit.
+    """
     values, columns = list(key) if isinstance(key, (tuple, list)) else [key], list(plan.key_schema)
     if len(values) != len(columns):
         names = ", ".join(plan.key_names) or "none, all rows are together"
@@ -170,4 +173,4 @@ def _instant(text: str, labels: Sequence[str]) -> int:
         ) from None
 
 
-__all__ = ["NULL", "Asked", "asked_of", "keys_of"]
+__all__ = ["NULL", "StateFilter", "asked_of", "keys_of"]

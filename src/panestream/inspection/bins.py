@@ -35,13 +35,13 @@ Counts = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class BinCounts:
     """Counts by bin number, which is the start of the bin divided by ``width``, its width in microseconds."""
 
     width: int
     counts: Mapping[int, Counts]
 
-    def at(self, width: int) -> Counted:
+    def at(self, width: int) -> BinCounts:
         """Return the same counts in wider bins."""
         if width == self.width:
             return self
@@ -49,10 +49,10 @@ class Counted:
         for number, counts in self.counts.items():
             place = number // factor
             wider[place] = tuple(a + b for a, b in zip(wider[place], counts, strict=True)) if place in wider else counts
-        return Counted(width, wider)
+        return BinCounts(width, wider)
 
 
-def counted(times: Ints, columns: Sequence[Ints], most: int = KEPT) -> Counted:
+def counted(times: Ints, columns: Sequence[Ints], most: int = KEPT) -> BinCounts:
     """Add up columns over time (microseconds, in any order), in the narrowest bins of which at most ``most`` are not empty."""
     bins, of = np.unique(times, return_inverse=True)
     sums = [_sums(of, column, len(bins)) for column in columns]
@@ -63,20 +63,20 @@ def counted(times: Ints, columns: Sequence[Ints], most: int = KEPT) -> Counted:
             sums = [_sums(of, column, len(wider)) for column in sums]
             break
     counts = zip(*(column.tolist() for column in sums), strict=True)
-    return Counted(width, dict(zip(wider.tolist(), counts, strict=True)))
+    return BinCounts(width, dict(zip(wider.tolist(), counts, strict=True)))
 
 
-def together(parts: Iterable[Counted]) -> Counted:
+def together(parts: Iterable[BinCounts]) -> BinCounts:
     """Add up histograms, using the widest of their bins."""
     given = list(parts)
     width, found = max((part.width for part in given), default=1), dict[int, Counts]()
     for part in given:
         for number, counts in part.at(width).counts.items():
             found[number] = tuple(a + b for a, b in zip(found[number], counts, strict=True)) if number in found else counts
-    return Counted(width, found)
+    return BinCounts(width, found)
 
 
-def to_show(given: Counted, most: int = SHOWN) -> Counted:
+def to_show(given: BinCounts, most: int = SHOWN) -> BinCounts:
     """Return bins for display: at most ``most`` from first to last, and as wide as the smallest gap between counts.
 
     >>> hour = 3_600_000_000
@@ -111,4 +111,4 @@ def _sums(of: Ints, values: Ints, count: int) -> Ints:
     return sums
 
 
-__all__ = ["DAY", "KEPT", "MINUTE", "SECOND", "SHOWN", "WIDTHS", "Counted", "counted", "to_show", "together"]
+__all__ = ["DAY", "KEPT", "MINUTE", "SECOND", "SHOWN", "WIDTHS", "BinCounts", "counted", "to_show", "together"]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from panestream.inspection.summary import KeyShown, PlanShown, SameBounds, Source, Summary
+from panestream.inspection.summary import KeyShown, PlanShown, SameBounds, SourceTimes, Summary
 from panestream.inspection.tables import MEASURES
 from panestream.inspection.values import Json, iso
 from panestream.pages.words import behind
@@ -80,7 +80,7 @@ def _plan(plan: PlanShown) -> Mapping[str, Json]:
     }
 
 
-def _source(summary: Summary, source: Source) -> Mapping[str, Json]:
+def _source(summary: Summary, source: SourceTimes) -> Mapping[str, Json]:
     return {
         "name": source.name,
         "newest": iso(source.newest),

@@ -9,8 +9,8 @@ from typing import Any
 
 from panestream.engine.explain import explain_plan
 from panestream.engine.plan import WindowPlan, stable_repr
-from panestream.inspection.asked import Asked
-from panestream.inspection.bins import Counted, to_show, together
+from panestream.inspection.asked import StateFilter
+from panestream.inspection.bins import BinCounts, to_show, together
 from panestream.inspection.page import ShownSummary
 from panestream.inspection.reducing import LISTED, NEVER, Part
 from panestream.inspection.summary import (
@@ -18,7 +18,7 @@ from panestream.inspection.summary import (
     KeyShown,
     PlanShown,
     SameBounds,
-    Source,
+    SourceTimes,
     StateShown,
     Summary,
     TimersShown,
@@ -37,7 +37,7 @@ class Looked:
     taken: int
 
 
-def summary_of(plan: WindowPlan, parts: Sequence[Part], asked: Asked, looked: Looked) -> Summary:
+def summary_of(plan: WindowPlan, parts: Sequence[Part], asked: StateFilter, looked: Looked) -> Summary:
     """Merge the parts that :func:`~panestream.inspection.reducing.reduced` returned for all key groups, in any order."""
     parts = sorted(parts, key=lambda part: part["group"])
     time = _furthest([part["time"] for part in parts])
@@ -54,7 +54,7 @@ def summary_of(plan: WindowPlan, parts: Sequence[Part], asked: Asked, looked: Lo
         watermark=_instant(time.get("watermark")),
         newest=time.get("newest"),
         clock=_instant(time.get("clock")) if plan.operator.capabilities.uses_processing_time else None,
-        sources=tuple(Source(*source) for source in time.get("sources", [])),
+        sources=tuple(SourceTimes(*source) for source in time.get("sources", [])),
         source_count=time.get("source_count", 0),
         windows=_sum(parts, "windows"),
         keys=_sum(parts, "keys"),
@@ -64,7 +64,7 @@ def summary_of(plan: WindowPlan, parts: Sequence[Part], asked: Asked, looked: Lo
         timeless=_sum(parts, "timeless"),
         elements=_sum(parts, "elements"),
         late_dropped=sum(dropped) if dropped else None,
-        ends=to_show(together(Counted(width, _counts(bins)) for width, bins in (part["ends"] for part in parts))),
+        ends=to_show(together(BinCounts(width, _counts(bins)) for width, bins in (part["ends"] for part in parts))),
         oldest=_bounds(parts, "oldest", asked.most, lambda one: _order(one, labels)),
         next=_bounds(parts, "next", asked.most, lambda one: (one.due or 0, *_order(one, labels))),
         most_rows=_keys(parts, "most_rows", asked.most, lambda key: key.rows or 0),
@@ -103,7 +103,7 @@ def _furthest(times: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     return {**given[0], "clock": max(clocks, default=None)}
 
 
-def _groups(parts: Sequence[Part], asked: Asked) -> tuple[GroupShown, ...]:
+def _groups(parts: Sequence[Part], asked: StateFilter) -> tuple[GroupShown, ...]:
     names = ("group", "keys", "windows", "rows", "elements", "bytes")
     return tuple(
         GroupShown(*(part[name] for name in names))
@@ -178,7 +178,7 @@ def _timers(parts: Sequence[Part]) -> tuple[TimersShown, ...]:
     return tuple(found[kind] for kind in sorted(found))
 
 
-def _listed(parts: Sequence[Part], asked: Asked) -> dict[str, tuple[Mapping[str, Json], ...]]:
+def _listed(parts: Sequence[Part], asked: StateFilter) -> dict[str, tuple[Mapping[str, Json], ...]]:
     found = {}
     for name in LISTED:
         rows = [(place, row) for part in parts for place, row in part["listed"][name]]

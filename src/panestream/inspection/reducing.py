@@ -19,7 +19,7 @@ from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.watermarks import WatermarkTracker
 from panestream.engine.storage.state_tables import StateTables, StateViews
-from panestream.inspection.asked import Asked
+from panestream.inspection.asked import StateFilter
 from panestream.inspection.bins import counted
 from panestream.inspection.values import Json, json_of, row_of
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -38,7 +38,7 @@ SPLIT_KEYS = 100
 """Factor by which each key group lists more keys if a key can be in several key groups."""
 
 
-def reduced(plan: WindowPlan, saved: StateTables, group: int, asked: Asked) -> Part:
+def reduced(plan: WindowPlan, saved: StateTables, group: int, asked: StateFilter) -> Part:
     """Reduce the state of one key group to the part that a filter selects."""
     if asked.keys:
         saved = replace(saved, tables=asked.of_tables(saved.tables, plan.key_schema))
@@ -93,7 +93,7 @@ class _Totals:
     closes: Ints
 
 
-def _windows(plan: WindowPlan, windows: pa.Table, asked: Asked) -> Part:
+def _windows(plan: WindowPlan, windows: pa.Table, asked: StateFilter) -> Part:
     count = windows.num_rows
     start, end = _times(windows, "window_start", NEVER), _times(windows, "window_end", NEVER)
     due, closes = _times(windows, "due", NEVER), _times(windows, "closes", NEVER)
@@ -180,7 +180,7 @@ def _timers(timers: pa.Table) -> list[Json]:
     return [[row["kind"], row["count_all"], row["time_min"], row["time_max"]] for row in sums.to_pylist()]
 
 
-def _elements_of(elements: pa.Table, asked: Asked) -> pa.Table:
+def _elements_of(elements: pa.Table, asked: StateFilter) -> pa.Table:
     """Return the elements held by at least one selected window."""
     for instant in asked.instants:
         bounds = plain(elements.column("windows"))

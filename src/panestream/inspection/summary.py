@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from panestream.inspection.bins import Counted
+from panestream.inspection.bins import BinCounts
 from panestream.inspection.values import Json
 
 
@@ -32,7 +32,7 @@ class PlanShown:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceTimes:
     """A source partition, named unless it is the only one. Times are in microseconds since 1970, or None before the first row."""
 
     name: str
@@ -141,7 +141,7 @@ class Summary:
     watermark: int | None
     newest: int | None
     clock: int | None
-    sources: tuple[Source, ...]
+    sources: tuple[SourceTimes, ...]
     source_count: int
     windows: int
     keys: int
@@ -151,7 +151,7 @@ class Summary:
     timeless: int
     elements: int
     late_dropped: int | None
-    ends: Counted
+    ends: BinCounts
     oldest: tuple[SameBounds, ...]
     next: tuple[SameBounds, ...]
     most_rows: tuple[KeyShown, ...]
@@ -177,4 +177,4 @@ class Summary:
         return max(values) * len(values) / total if total else None
 
 
-__all__ = ["GroupShown", "KeyShown", "PlanShown", "SameBounds", "Source", "StateShown", "Summary", "TimersShown"]
+__all__ = ["GroupShown", "KeyShown", "PlanShown", "SameBounds", "SourceTimes", "StateShown", "Summary", "TimersShown"]

@@ -11,8 +11,8 @@ from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.jobs.schema import (
+    DocumentPlace,
     InvalidValue,
-    Place,
     Reader,
     accepted,
     array,
@@ -121,7 +121,7 @@ class AggregateSection:
         return "_".join([self.function, *re.findall(r"[A-Za-z0-9_]+", expressions)])
 
 
-def _aggregate(value: object, place: Place) -> AggregateSection:
+def _aggregate(value: object, place: DocumentPlace) -> AggregateSection:
     """Read an aggregate: ``function``, ``alias``, and the arguments of this function."""
     if not isinstance(value, Mapping):
         place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
@@ -150,7 +150,7 @@ def _aggregate(value: object, place: Place) -> AggregateSection:
     return spec
 
 
-def _reader(function: str, key: str, place: Place) -> Reader:
+def _reader(function: str, key: str, place: DocumentPlace) -> Reader:
     takes = FUNCTIONS[function]
     if key == "alias":
         return identifier
@@ -202,7 +202,7 @@ _ACCEPTED = {
 
 
 @wanting('table: alias = "function(column)" or { function = …, … }; or [[aggregate]] with function and alias', _ACCEPTED)
-def aggregates(value: object, place: Place) -> tuple[AggregateSection, ...]:
+def aggregates(value: object, place: DocumentPlace) -> tuple[AggregateSection, ...]:
     """Read an array of tables, or a table of alias = "function(column)" or alias = { function = …, … }."""
     found, before = [], len(place.problems)
     if isinstance(value, list):
@@ -234,13 +234,13 @@ def aggregates(value: object, place: Place) -> tuple[AggregateSection, ...]:
     return tuple(found)
 
 
-def _named(value: Mapping[str, Any], alias: object, place: Place) -> AggregateSection:
+def _named(value: Mapping[str, Any], alias: object, place: DocumentPlace) -> AggregateSection:
     if "alias" in value:
         place.at("alias").note("is the key already: leave it out")
     return _aggregate({**value, "alias": alias}, place)
 
 
-def _call(value: object, place: Place) -> Mapping[str, Any]:
+def _call(value: object, place: DocumentPlace) -> Mapping[str, Any]:
     """Convert ``"sum(price)"`` to ``{"function": "sum", "column": "price"}``; return tables unchanged."""
     if isinstance(value, Mapping):
         return value

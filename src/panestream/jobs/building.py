@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from panestream.errors import InvalidWindowError, JobError, PanestreamError, did_you_mean
 from panestream.jobs.document import KeyPath
-from panestream.jobs.functions import ArrowFunctionSection, Found, ProcessSection, find
+from panestream.jobs.functions import ArrowFunctionSection, LoadedFunction, ProcessSection, find
 from panestream.jobs.loading import LoadedJob
 from panestream.jobs.messages import in_job_words
 from panestream.jobs.schema import is_local
-from panestream.jobs.source import Source
+from panestream.jobs.source import SourceSection
 from panestream.jobs.streams import Stream
 from panestream.spark.places import escaped
 from panestream.spark.reasons import first_sentence, of_spark
@@ -64,7 +64,7 @@ def build(loaded: LoadedJob, spark: SparkSession) -> pst.datastream.WindowedResu
     return _at_key(loaded, ("changelog",), result.changelog) if job.changelog else result
 
 
-def find_function(loaded: LoadedJob) -> Found | None:
+def find_function(loaded: LoadedJob) -> LoadedFunction | None:
     """Return the job's user function or None; raise ``JobError`` if it cannot be imported."""
     function = loaded.job.function
     if function is None:
@@ -128,7 +128,9 @@ def _near_in_time(
     return _at_key(loaded, where, partial(pairs.pairs, spec.how, suffixes=spec.suffixes))
 
 
-def _computed(loaded: LoadedJob, windowed: pst.datastream.WindowedStream, found: Found | None) -> pst.datastream.WindowedResult:
+def _computed(
+    loaded: LoadedJob, windowed: pst.datastream.WindowedStream, found: LoadedFunction | None
+) -> pst.datastream.WindowedResult:
     job: Any = loaded.job
     function = job.function
     if job.join is not None:
@@ -226,10 +228,10 @@ def _analysed(df: DataFrame) -> DataFrame:
 
 def _at_key(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
     """Return the result of ``ask``; convert refusals by Spark or the library to errors about the key ``where``."""
-    from panestream.spark.asking import asking
+    from panestream.spark.asking import silence_analysis_errors
 
     try:
-        with asking():
+        with silence_analysis_errors():
             return ask()
     except JobError:
         raise
@@ -247,7 +249,7 @@ def _at_key(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
         raise
 
 
-def spark_path(source: Source, *, streaming: bool) -> str | None:
+def spark_path(source: SourceSection, *, streaming: bool) -> str | None:
     """Return the path for Spark's readers.
 
     They treat every path as a pattern, so existing paths are escaped. A stream needs a folder or pattern, so a single file

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from panestream.engine.runtime.sides import SIDES
 from panestream.errors import did_you_mean
 from panestream.jobs.model import FUNCTIONS_OF_ROWS, Job
-from panestream.jobs.schema import Place
+from panestream.jobs.schema import DocumentPlace
 from panestream.jobs.streams import Stream
 from panestream.jobs.windows import ALIGNED, EVEN, LOOK_BACK
 from panestream.spark.places import file_place, is_below, is_hidden
@@ -23,7 +23,7 @@ _OF_TILES = tuple(kind for kind in ALIGNED if kind not in ("sliding", "cumulatin
 _SIDE_BY_SIDE = "Put them side by side"
 
 
-def check_sections(job: Job, place: Place) -> None:
+def check_sections(job: Job, place: DocumentPlace) -> None:
     """Note contradictions between sections that are valid by themselves."""
     given = [name for name in FUNCTIONS_OF_ROWS if getattr(job, name)]
     if len(given) > 1:
@@ -52,7 +52,7 @@ def check_sections(job: Job, place: Place) -> None:
             place.at(*where, "source").note("'schema' is missing: a stream of files must know its columns beforehand")
 
 
-def _check_time(job: Job, place: Place, where: tuple[str, ...], stream: Stream) -> None:
+def _check_time(job: Job, place: DocumentPlace, where: tuple[str, ...], stream: Stream) -> None:
     """Check that a required event time exists, and that rows without one have an output exactly if it is configured."""
     tag = "_".join(("invalid", *where))
     sink = getattr(job.sinks, tag)
@@ -69,7 +69,7 @@ def _check_time(job: Job, place: Place, where: tuple[str, ...], stream: Stream) 
         place.at("sinks", tag).note(f"would stay empty: set {'.'.join((*where, 'event_time'))}.invalid = 'side_output'")
 
 
-def _check_two(job: Job, place: Place) -> None:
+def _check_two(job: Job, place: DocumentPlace) -> None:
     """Check that per-stream keys are in the streams, and that both streams match."""
     left, right = (one for _, one in job.streams)
     for name in ("source", "event_time", "watermark", "processing_time", "key"):
@@ -98,7 +98,7 @@ def _columns(count: int) -> str:
     return f"{count} column{'s' if count != 1 else ''}"
 
 
-def _check_pairs(job: Job, place: Place, name: str) -> None:
+def _check_pairs(job: Job, place: DocumentPlace, name: str) -> None:
     """Note keys and sinks that need one row for each key and window; joins emit several."""
     for key in ("changelog", "top"):
         if getattr(job, key) and job.join is not None:
@@ -110,7 +110,7 @@ def _check_pairs(job: Job, place: Place, name: str) -> None:
         )
 
 
-def _check_no_windows(job: Job, place: Place) -> None:
+def _check_no_windows(job: Job, place: DocumentPlace) -> None:
     for name in _OF_WINDOWS:
         if getattr(job, name):
             place.at(name).note("is about windows, and [interval_join] has none: leave it out")
@@ -121,7 +121,7 @@ def _check_no_windows(job: Job, place: Place) -> None:
         )
 
 
-def _check_panes(job: Job, place: Place) -> None:
+def _check_panes(job: Job, place: DocumentPlace) -> None:
     """Check that tiles use event-time slices that do not overlap, without custom firing."""
     if job.windows:
         place.at("windows").note("the slices of one kind are enough for tiles: write [window]")
@@ -138,7 +138,7 @@ def _check_panes(job: Job, place: Place) -> None:
             place.at(name).note("is of results, and a tile holds what aggregates keep: leave it out")
 
 
-def _check_windows(job: Job, place: Place) -> None:
+def _check_windows(job: Job, place: DocumentPlace) -> None:
     if job.window is not None and job.windows:
         place.at("windows", next(iter(job.windows))).note("[window] and [windows.LABEL] exclude each other: keep one of them")
     if job.left is not None:
@@ -163,7 +163,7 @@ def _check_windows(job: Job, place: Place) -> None:
         place.at("firing").note("a count window fires by its count; did you mean window.type = 'global'?")
 
 
-def _check_windows_of_two(job: Job, place: Place) -> None:
+def _check_windows_of_two(job: Job, place: DocumentPlace) -> None:
     if job.windows:
         place.at("windows", next(iter(job.windows))).note("rows of two streams meet in one kind of windows: write [window]")
     kind = None if job.window is None else job.window.type
@@ -175,7 +175,7 @@ def _check_windows_of_two(job: Job, place: Place) -> None:
         place.at("window", "type").note("looks back over one stream; of two, [interval_join] has the rows around each row")
 
 
-def _check_outputs(job: Job, place: Place) -> None:
+def _check_outputs(job: Job, place: DocumentPlace) -> None:
     outputs = [each.name for each in job.aggregate]
     if job.top is not None and job.aggregate and job.top.by not in outputs:
         place.at("top", "by").note(f"there is no output column {job.top.by!r}; {did_you_mean(job.top.by, outputs)}")
@@ -193,7 +193,7 @@ def _check_outputs(job: Job, place: Place) -> None:
                 place.at("sinks", "main").note(f"'keys' is missing: what is the column of the key {each!r} called?")
 
 
-def _check_keys(job: Job, place: Place) -> None:
+def _check_keys(job: Job, place: DocumentPlace) -> None:
     taken = job.made_columns
     for where, stream in job.streams:
         seen: set[str] = set()
@@ -206,7 +206,7 @@ def _check_keys(job: Job, place: Place) -> None:
             seen.add(each)
 
 
-def _check_closing(job: Job, place: Place) -> None:
+def _check_closing(job: Job, place: DocumentPlace) -> None:
     if job.mode == "batch" and job.trigger.fire_at_end:
         place.at("trigger", "fire_at_end").note("a batch closes all windows at its end: leave it out")
     for where, one in job.streams if job.mode == "stream" else ():
@@ -222,7 +222,7 @@ def _check_closing(job: Job, place: Place) -> None:
             )
 
 
-def _check_processing_time(job: Job, place: Place) -> None:
+def _check_processing_time(job: Job, place: DocumentPlace) -> None:
     uses_processing_time = any(spec.time == "processing" for _, spec in job.every_window) or bool(
         job.firing and job.firing.uses_processing_time
     )
@@ -237,7 +237,9 @@ def _check_processing_time(job: Job, place: Place) -> None:
         )
 
 
-def _check_paths(place: Place, sources: Mapping[tuple[str, ...], str], sinks: Mapping[str, str], checkpoint: str | None) -> None:
+def _check_paths(
+    place: DocumentPlace, sources: Mapping[tuple[str, ...], str], sinks: Mapping[str, str], checkpoint: str | None
+) -> None:
     """Note a sink or checkpoint within the input, and folders inside one another.
 
     ``sources`` are file paths or patterns by the path of their key; ``sinks`` are folders by output.

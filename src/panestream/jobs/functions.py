@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from panestream.errors import did_you_mean
-from panestream.jobs.schema import InvalidValue, Place, boolean, ddl, name_like, reads, shown
+from panestream.jobs.schema import DocumentPlace, InvalidValue, boolean, ddl, name_like, reads, shown
 
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
@@ -72,14 +72,14 @@ AnyFunctionSection: TypeAlias = FunctionSection | ProcessSection | ArrowFunction
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class LoadedFunction:
     """A user function, or an instance of a user class, and its module's file or package if it is next to the job file."""
 
     value: Any
     home: Path | None
 
 
-def find(spec: AnyFunctionSection, folder: Path, place: Place) -> Found:
+def find(spec: AnyFunctionSection, folder: Path, place: DocumentPlace) -> LoadedFunction:
     """Import the function of a section from ``folder``, which holds the job file, or from Python's path.
 
     Raise ``JobError`` if the module or name does not exist, or if its import or the creation of an instance fails.
@@ -100,7 +100,7 @@ def find(spec: AnyFunctionSection, folder: Path, place: Place) -> Found:
         value = getattr(module, name)
         if not callable(value) and not hasattr(value, "process") and not hasattr(value, "apply"):
             place.wrong(f"{spec.function} is no function, but {shown(value)}")
-        return Found(_made(value, spec.function, place), home)
+        return LoadedFunction(_made(value, spec.function, place), home)
     except InvalidValue:
         place.finish()
         raise
@@ -113,7 +113,7 @@ def _home(top: str, folder: Path) -> Path | None:
     return folder / f"{top}.py" if (folder / f"{top}.py").is_file() else None
 
 
-def _imported(name: str, folder: Path, home: Path | None, place: Place) -> Any:
+def _imported(name: str, folder: Path, home: Path | None, place: DocumentPlace) -> Any:
     try:
         with _first_on_path(folder if home is not None else None):
             module = importlib.import_module(name)
@@ -145,7 +145,7 @@ def _first_on_path(folder: Path | None) -> Generator[None]:
         sys.path.remove(str(folder.resolve()))
 
 
-def _made(value: Any, what: str, place: Place) -> Any:
+def _made(value: Any, what: str, place: DocumentPlace) -> Any:
     if not isinstance(value, type):
         return value
     try:

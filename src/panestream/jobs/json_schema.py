@@ -15,7 +15,7 @@ from typing import Any
 from panestream.engine.runtime.sides import SIDES
 from panestream.jobs.model import FUNCTIONS_OF_ROWS, OF_TWO, Job
 from panestream.jobs.schema import accepted
-from panestream.jobs.sinks import FORMATS, Sink
+from panestream.jobs.sinks import FORMATS, SinkSection
 from panestream.jobs.windows import COUNTED, NEEDS, TAKES, WindowSection
 
 DIALECT = "http://json-schema.org/draft-07/schema#"
@@ -125,6 +125,6 @@ def _whole_job() -> list[dict[str, Any]]:
     ]
 
 
-_RULES = {WindowSection: _kinds_of_windows, Sink: _formats_of_sinks, Job: _whole_job}
+_RULES = {WindowSection: _kinds_of_windows, SinkSection: _formats_of_sinks, Job: _whole_job}
 
 __all__ = ["described", "job_schema"]

@@ -11,7 +11,7 @@ from panestream.errors import JobError
 from panestream.jobs.cross_checks import check_sections
 from panestream.jobs.document import MAX_DEPTH, MAX_VALUES, Document, load_document
 from panestream.jobs.model import Job
-from panestream.jobs.schema import CONTROL, InvalidValue, Place, section
+from panestream.jobs.schema import CONTROL, DocumentPlace, InvalidValue, section
 
 _MAX_BITS, _MAX_NAME = 64, 200
 """Limits of integers and of key names."""
@@ -49,8 +49,8 @@ class LoadedJob:
     allow_incomplete: bool = False
     report: RunReport | None = None
 
-    def place(self, *where: str | int) -> Place:
-        return Place(self.document, where)
+    def place(self, *where: str | int) -> DocumentPlace:
+        return DocumentPlace(self.document, where)
 
 
 def load_job(path: Path, overrides: Overrides | None = None) -> LoadedJob:
@@ -60,9 +60,9 @@ def load_job(path: Path, overrides: Overrides | None = None) -> LoadedJob:
     """
     overrides = overrides or Overrides()
     document = load_document(path)
-    _check_content(Place(document))
+    _check_content(DocumentPlace(document))
     document = _overridden(document, overrides)
-    place = Place(document)
+    place = DocumentPlace(document)
     try:
         job: Job = section(Job)(document.data, place)
     except InvalidValue:
@@ -78,9 +78,9 @@ def load_job(path: Path, overrides: Overrides | None = None) -> LoadedJob:
     return LoadedJob(job, document, overrides.savepoint, overrides.allow_incomplete)
 
 
-def _check_content(place: Place) -> None:
+def _check_content(place: DocumentPlace) -> None:
     """Raise ``JobError`` for values that no key accepts or errors cannot show, before they are copied or read."""
-    ahead: list[tuple[Place, object]] = [(place, place.document.data)]
+    ahead: list[tuple[DocumentPlace, object]] = [(place, place.document.data)]
     seen = 0
     while ahead:
         at, value = ahead.pop()

@@ -12,7 +12,7 @@ from panestream.engine.runtime.sides import SIDES
 from panestream.jobs.aggregates import AggregateSection, aggregates
 from panestream.jobs.functions import AnyFunctionSection, ArrowFunctionSection, FunctionSection, ProcessSection
 from panestream.jobs.schema import (
-    Place,
+    DocumentPlace,
     array,
     boolean,
     choice,
@@ -28,15 +28,15 @@ from panestream.jobs.schema import (
     text,
 )
 from panestream.jobs.sinks import Sinks
-from panestream.jobs.source import Source
-from panestream.jobs.streams import EventTime, IntervalJoin, Join, ProcessingTime, Stream, Watermark
-from panestream.jobs.trigger_options import Firing
+from panestream.jobs.source import SourceSection
+from panestream.jobs.streams import EventTime, IntervalJoinSection, Join, ProcessingTime, Stream, Watermark
+from panestream.jobs.trigger_options import FiringSection
 from panestream.jobs.windows import WindowSection
 from panestream.windowing.time import to_micros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Top:
+class TopSection:
     """``[top]``: keeps only some rows of each window, with their ``rank``.
 
     Attributes:
@@ -49,7 +49,7 @@ class Top:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Trigger:
+class TriggerSection:
     """``[trigger]``: when micro-batches run. [firing] sets when windows fire.
 
     Attributes:
@@ -64,7 +64,7 @@ class Trigger:
     every: str | None = field(default=None, metadata=reads(duration()))
     fire_at_end: bool = field(default=False, metadata=reads(boolean))
 
-    def check(self, place: Place) -> None:
+    def check(self, place: DocumentPlace) -> None:
         if self.fire_at_end and self.every is not None:
             place.at("fire_at_end").note("'every' runs without end: leave it out, or close windows by watermark.closing_after")
         if self.available_now and self.every is not None:
@@ -95,7 +95,7 @@ class Metrics:
     address: str = field(default="127.0.0.1", metadata=reads(text))
     json_lines: str | None = field(default=None, metadata=reads(location))
 
-    def check(self, place: Place) -> None:
+    def check(self, place: DocumentPlace) -> None:
         if self.port is None and self.json_lines is None:
             place.note("is empty: say where, port = 9464 for Prometheus, or json_lines = 'a file'")
         if self.port is not None and self.port > 65535:
@@ -127,7 +127,7 @@ class Job:
         spark: settings of the Spark session, including ``master``.
     """
 
-    source: Source | None = field(default=None, metadata=reads(section(Source)))
+    source: SourceSection | None = field(default=None, metadata=reads(section(SourceSection)))
     left: Stream | None = field(default=None, metadata=reads(section(Stream)))
     right: Stream | None = field(default=None, metadata=reads(section(Stream)))
     event_time: EventTime | None = field(default=None, metadata=reads(section(EventTime)))
@@ -135,17 +135,17 @@ class Job:
     processing_time: ProcessingTime | None = field(default=None, metadata=reads(section(ProcessingTime)))
     window: WindowSection | None = field(default=None, metadata=reads(section(WindowSection)))
     windows: Mapping[str, WindowSection] = field(default_factory=dict, metadata=reads(table(text, section(WindowSection))))
-    firing: Firing | None = field(default=None, metadata=reads(section(Firing)))
+    firing: FiringSection | None = field(default=None, metadata=reads(section(FiringSection)))
     aggregate: tuple[AggregateSection, ...] = field(default=(), metadata=reads(aggregates))
     panes: tuple[AggregateSection, ...] = field(default=(), metadata=reads(aggregates))
     join: Join | None = field(default=None, metadata=reads(section(Join)))
-    interval_join: IntervalJoin | None = field(default=None, metadata=reads(section(IntervalJoin)))
+    interval_join: IntervalJoinSection | None = field(default=None, metadata=reads(section(IntervalJoinSection)))
     process: ProcessSection | None = field(default=None, metadata=reads(section(ProcessSection)))
     apply: FunctionSection | None = field(default=None, metadata=reads(section(FunctionSection)))
     apply_arrow: ArrowFunctionSection | None = field(default=None, metadata=reads(section(ArrowFunctionSection)))
-    top: Top | None = field(default=None, metadata=reads(section(Top)))
+    top: TopSection | None = field(default=None, metadata=reads(section(TopSection)))
     sinks: Sinks = field(metadata=reads(section(Sinks)))
-    trigger: Trigger = field(default_factory=Trigger, metadata=reads(section(Trigger)))
+    trigger: TriggerSection = field(default_factory=TriggerSection, metadata=reads(section(TriggerSection)))
     metrics: Metrics | None = field(default=None, metadata=reads(section(Metrics)))
     key: tuple[str, ...] = field(default=(), metadata=reads(array(column)))
     key_groups: int | None = field(default=None, metadata=reads(integer(1)))
@@ -208,7 +208,7 @@ class Job:
         """The key of the results; with two streams the left one's."""
         return self.key if self.left is None else self.left.key
 
-    def with_source(self, where: tuple[str, ...], source: Source) -> Job:
+    def with_source(self, where: tuple[str, ...], source: SourceSection) -> Job:
         """Return the same job over another source; ``where`` is the path of its stream in :attr:`streams`."""
         if not where:
             return dataclasses.replace(self, source=source)
@@ -267,15 +267,15 @@ def _of_event_time(given: Mapping[str, Any]) -> bool:
 _SECTION_KEYS: Mapping[str, frozenset[str]] = {
     section_name: frozenset(each.name for each in dataclasses.fields(cls))
     for section_name, cls in (
-        ("source", Source),
+        ("source", SourceSection),
         ("join", Join),
-        ("interval_join", IntervalJoin),
+        ("interval_join", IntervalJoinSection),
         ("event_time", EventTime),
         ("watermark", Watermark),
         ("window", WindowSection),
-        ("firing", Firing),
-        ("top", Top),
-        ("trigger", Trigger),
+        ("firing", FiringSection),
+        ("top", TopSection),
+        ("trigger", TriggerSection),
         ("metrics", Metrics),
     )
 }

@@ -119,7 +119,7 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
     is not read. Errors are ``JobError`` for a batch or for options without a savepoint, and ``CheckpointError`` for a missing
     savepoint or a source that cannot start at its end.
     """
-    from panestream.spark.savepoint.birth import Birth
+    from panestream.spark.savepoint.birth import RestoredFrom
     from panestream.spark.savepoint.positions import DELTA, KAFKA
     from panestream.spark.savepoint.taking_over import savepoint_for
 
@@ -134,7 +134,7 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
     how: dict[str, Any] = {"savepoint": loaded.savepoint}
     if loaded.allow_incomplete:
         how["allow_incomplete"] = True
-    if isinstance(saved, Birth) or not saved.positions:
+    if isinstance(saved, RestoredFrom) or not saved.positions:
         return loaded, how
     told = []
     # Spark numbers the sources of two streams in their order, starting with the left one.

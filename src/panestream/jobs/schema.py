@@ -41,15 +41,15 @@ class InvalidValue(Exception):  # noqa: N818 - a signal inside this package, no 
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DocumentPlace:
     """The position of a reader in the file; all places of a file share the problems, as (line, message)."""
 
     document: Document
     where: KeyPath = ()
     problems: list[tuple[int, str]] = field(default_factory=list)
 
-    def at(self, *names: str | int) -> Place:
-        return Place(self.document, (*self.where, *names), self.problems)
+    def at(self, *names: str | int) -> DocumentPlace:
+        return DocumentPlace(self.document, (*self.where, *names), self.problems)
 
     def note(self, message: str) -> None:
         """Record a problem at this place and return."""
@@ -73,7 +73,7 @@ class Place:
 
 
 @contextmanager
-def all_noted(place: Place) -> Generator[None]:
+def all_noted(place: DocumentPlace) -> Generator[None]:
     """Raise :class:`InvalidValue` at the end of the block if it noted a problem: readers of several values report them all."""
     before = len(place.problems)
     yield
@@ -81,7 +81,7 @@ def all_noted(place: Place) -> Generator[None]:
         raise InvalidValue
 
 
-Reader = Callable[[object, Place], Any]
+Reader = Callable[[object, DocumentPlace], Any]
 R = TypeVar("R", bound=Reader)
 
 
@@ -157,7 +157,7 @@ def accepted(reader: Reader) -> Mapping[str, Any]:
     return _ACCEPTS[reader]
 
 
-def section(cls: type[T]) -> Callable[[object, Place], T]:
+def section(cls: type[T]) -> Callable[[object, DocumentPlace], T]:
     """Return the reader of a table that becomes a ``cls``; it notes all unknown, missing and refused keys.
 
     Keys without a default are required, and so are the keys that the optional ``cls.needs(value)`` returns. The optional
@@ -165,7 +165,7 @@ def section(cls: type[T]) -> Callable[[object, Place], T]:
     """
 
     @wanting("table", {"$ref": cls})
-    def read(value: object, place: Place) -> T:
+    def read(value: object, place: DocumentPlace) -> T:
         fields = {each.name: each for each in dataclasses.fields(cls)}  # type: ignore[arg-type]
         value, known = _mapping(value, place), {}
         with all_noted(place):
@@ -193,7 +193,7 @@ def section(cls: type[T]) -> Callable[[object, Place], T]:
     return read
 
 
-def _mapping(value: object, place: Place) -> Mapping[Any, Any]:
+def _mapping(value: object, place: DocumentPlace) -> Mapping[Any, Any]:
     if not isinstance(value, Mapping):
         place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
     return value
@@ -214,7 +214,7 @@ _DURATION = {"type": "string", "pattern": r"\d\s*[A-Za-z]"}
 
 
 @wanting("string", _TEXT)
-def text(value: object, place: Place) -> str:
+def text(value: object, place: DocumentPlace) -> str:
     """Read a string that is not blank, without control characters."""
     if not isinstance(value, str):
         place.wrong(f"must be a string, not {kind(value)}: {shown(value)}")
@@ -226,7 +226,7 @@ def text(value: object, place: Place) -> str:
 
 
 @wanting("SQL", _TEXT)
-def sql(value: object, place: Place) -> str:
+def sql(value: object, place: DocumentPlace) -> str:
     """Read a SQL expression over the columns of a row; it may span lines."""
     if not isinstance(value, str):
         place.wrong(f"must be a SQL expression in a string, not {kind(value)}: {shown(value)}")
@@ -235,12 +235,12 @@ def sql(value: object, place: Place) -> str:
 
 
 @wanting("string", _TEXT)
-def column(value: object, place: Place) -> str:
+def column(value: object, place: DocumentPlace) -> str:
     """Read any column name, or a SQL expression over the columns of a row."""
     return _of_row(text(value, place), place)
 
 
-def _of_row(word: str, place: Place) -> str:
+def _of_row(word: str, place: DocumentPlace) -> str:
     # A single word in any script is neither a call nor a query.
     why = None if word.isidentifier() else beyond_row(word)
     if why is not None:
@@ -249,7 +249,7 @@ def _of_row(word: str, place: Place) -> str:
 
 
 @wanting("string", _TEXT)
-def pattern(value: object, place: Place) -> str:
+def pattern(value: object, place: DocumentPlace) -> str:
     """Read a text that becomes a string in SQL."""
     word = text(value, place)
     if "${" in word:
@@ -261,7 +261,7 @@ def name_like(pattern: re.Pattern[str], words: str, what: str) -> Reader:
     """Return a reader of names; ``words`` describe the pattern in the list of all keys, ``what`` describes it in errors."""
 
     @wanting(words, {"type": "string", "pattern": f"^({pattern.pattern.replace(_WORD, _PLAIN_WORD)})$"})
-    def read(value: object, place: Place) -> str:
+    def read(value: object, place: DocumentPlace) -> str:
         word = text(value, place)
         if not pattern.fullmatch(word):
             place.wrong(f"must be {what}, not {shown(word)}")
@@ -276,7 +276,7 @@ table_name = name_like(_TABLE_NAME, "table, db.table or catalog.db.table", "tabl
 
 
 @wanting("path", _TEXT)
-def location(value: object, place: Place) -> str:
+def location(value: object, place: DocumentPlace) -> str:
     """Read a path, relative to the folder of the job file; paths with a scheme (``s3://``) stay unchanged.
 
     Relative paths must stay in that folder, so that the job file shows every other place. ``~`` differs for each user.
@@ -309,7 +309,7 @@ def is_local(path: str) -> bool:
 
 
 @wanting("true or false", {"type": "boolean"})
-def boolean(value: object, place: Place) -> bool:
+def boolean(value: object, place: DocumentPlace) -> bool:
     """Read a boolean; words such as "yes" are refused."""
     if not isinstance(value, bool):
         place.wrong(f"must be true or false, not {kind(value)}: {shown(value)}")
@@ -320,7 +320,7 @@ def integer(least: int) -> Reader:
     """Return a reader of integers from ``least`` on."""
 
     @wanting(f"integer, at least {least}", {"type": "integer", "minimum": least, "maximum": 2**31 - 1})
-    def read(value: object, place: Place) -> int:
+    def read(value: object, place: DocumentPlace) -> int:
         if isinstance(value, bool) or not isinstance(value, int):
             place.wrong(f"must be an integer, not {kind(value)}: {shown(value)}")
         if value < least:
@@ -333,7 +333,7 @@ def integer(least: int) -> Reader:
 
 
 @wanting("number", {"type": "number"})
-def number(value: object, place: Place) -> float:
+def number(value: object, place: DocumentPlace) -> float:
     """Read an integer or a float."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         place.wrong(f"must be a number, not {kind(value)}: {shown(value)}")
@@ -344,7 +344,7 @@ def choice(*allowed: str, explain: Callable[[str], str | None] | None = None) ->
     """Return a reader of a few words. The error for another word comes from ``explain``, or names the closest word."""
 
     @wanting(", ".join(f'"{each}"' for each in allowed), {"enum": list(allowed)})
-    def read(value: object, place: Place) -> str:
+    def read(value: object, place: DocumentPlace) -> str:
         word = text(value, place)
         if word not in allowed:
             place.wrong(f"{shown(word)} {(explain and explain(word)) or 'is not known; ' + did_you_mean(word, allowed)}")
@@ -357,7 +357,7 @@ def duration(*, negative: bool = False, zero: bool = True) -> Reader:
     """Return a reader of durations such as ``"90 seconds"``; they stay text, so that plans show the user's wording."""
 
     @wanting("duration" if zero else "duration, not 0", _DURATION)
-    def read(value: object, place: Place) -> str:
+    def read(value: object, place: DocumentPlace) -> str:
         if not isinstance(value, str):
             place.wrong(f"must be a string such as '90 seconds', not {shown(value)}")
         word = text(value, place)
@@ -378,7 +378,7 @@ def array(reader: Reader) -> Reader:
     many = {"type": "array", "items": one}
 
     @wanting(f"array of {wants(reader)}", {"anyOf": [one, many]} if one.get("type") == "string" else many)
-    def read(value: object, place: Place) -> tuple[Any, ...]:
+    def read(value: object, place: DocumentPlace) -> tuple[Any, ...]:
         if isinstance(value, str):
             return (reader(value, place),)
         if not isinstance(value, list):
@@ -400,7 +400,7 @@ def table(keys: Reader, values: Reader) -> Reader:
         f"table: {wants(keys)} = {wants(values)}",
         {"type": "object", "propertyNames": accepted(keys), "additionalProperties": accepted(values)},
     )
-    def read(value: object, place: Place) -> dict[str, Any]:
+    def read(value: object, place: DocumentPlace) -> dict[str, Any]:
         items = {}
         with all_noted(place):
             for each, raw in _mapping(value, place).items():
@@ -415,7 +415,7 @@ _SCALAR = {"type": ["string", "number", "boolean"]}
 
 
 @wanting("string, number or boolean", _SCALAR)
-def scalar(value: object, place: Place) -> str:
+def scalar(value: object, place: DocumentPlace) -> str:
     """Read a string, number or boolean as the text of a Spark option."""
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -430,7 +430,7 @@ def scalar(value: object, place: Place) -> str:
 
 
 @wanting("string", _TEXT)
-def option(value: object, place: Place) -> str:
+def option(value: object, place: DocumentPlace) -> str:
     """Read the name of an option; "path" is refused because sections have a key for it."""
     word = text(value, place)
     if word.strip().lower() in ("path", "paths"):
@@ -441,23 +441,23 @@ def option(value: object, place: Place) -> str:
 spark_options = table(option, scalar)
 
 
-class Settings:
+class SectionSettings:
     """The JSON Schema of settings by name, optionally nested at their dots."""
 
     accepts: ClassVar[Mapping[str, Any]] = {
         "type": "object",
-        "additionalProperties": {"anyOf": [_SCALAR, {"$ref": "#/definitions/Settings"}]},
+        "additionalProperties": {"anyOf": [_SCALAR, {"$ref": "#/definitions/SectionSettings"}]},
     }
 
 
 def flat(prefix: str) -> Reader:
     """Return a reader of settings with dotted names: ``a.b = 1`` (nested in TOML) equals ``"a.b" = 1``."""
 
-    @wanting(f"table of settings that begin with {prefix}.", {"$ref": Settings})
-    def read(value: object, place: Place) -> dict[str, str]:
+    @wanting(f"table of settings that begin with {prefix}.", {"$ref": SectionSettings})
+    def read(value: object, place: DocumentPlace) -> dict[str, str]:
         items: dict[str, str] = {}
 
-        def walk(inside: Mapping[str, object], at: Place, path: str) -> None:
+        def walk(inside: Mapping[str, object], at: DocumentPlace, path: str) -> None:
             for each, raw in inside.items():
                 name = f"{path}.{each}" if path else str(each)
                 if isinstance(raw, Mapping):
@@ -478,7 +478,7 @@ def flat(prefix: str) -> Reader:
     'SQL types: "a BIGINT, b STRING", or a table of column = type',
     {"anyOf": [_TEXT, {"type": "object", "minProperties": 1, "propertyNames": _TEXT, "additionalProperties": _TEXT}]},
 )
-def ddl(value: object, place: Place) -> str:
+def ddl(value: object, place: DocumentPlace) -> str:
     """Read a DDL string, or a table of column = type, as a DDL string."""
     if isinstance(value, str):
         return sql(value, place)
@@ -489,7 +489,7 @@ def ddl(value: object, place: Place) -> str:
 
 
 @wanting("duration, or a number of rows", {"anyOf": [_DURATION, accepted(integer(1))]})
-def extent(value: object, place: Place) -> str | int:
+def extent(value: object, place: DocumentPlace) -> str | int:
     """Read the size of a window: a duration, or a number of rows for count windows."""
     if isinstance(value, int) and not isinstance(value, bool):
         return int(integer(1)(value, place))

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING
 
 from panestream.jobs.schema import (
-    Place,
+    DocumentPlace,
     array,
     boolean,
     choice,
@@ -38,21 +38,21 @@ class Format(ABC):
     by_key: bool = False
 
     @abstractmethod
-    def told(self, sink: Sink) -> str:
+    def told(self, sink: SinkSection) -> str:
         """Return the sink as one line of text."""
 
     @abstractmethod
-    def made(self, sink: Sink, key: Sequence[str]) -> pst.sinks.Sink:
+    def made(self, sink: SinkSection, key: Sequence[str]) -> pst.sinks.Sink:
         """Return the library's sink; ``key`` is the key of the job."""
 
 
 class _Files(Format):
     needs, takes = "path", ("options", "batches_per_folder")
 
-    def told(self, sink: Sink) -> str:
+    def told(self, sink: SinkSection) -> str:
         return f"{sink.path} ({sink.format})"
 
-    def made(self, sink: Sink, key: Sequence[str]) -> pst.sinks.Sink:
+    def made(self, sink: SinkSection, key: Sequence[str]) -> pst.sinks.Sink:
         import panestream as pst
 
         shared = sink.batches_per_folder or 1
@@ -65,15 +65,15 @@ class _Table(Format):
     needs = "table"
     takes: tuple[str, ...] = ("table_format", "options")
 
-    def told(self, sink: Sink) -> str:
+    def told(self, sink: SinkSection) -> str:
         return f"table {sink.table}"
 
-    def made(self, sink: Sink, key: Sequence[str]) -> pst.sinks.Sink:
+    def made(self, sink: SinkSection, key: Sequence[str]) -> pst.sinks.Sink:
         import panestream as pst
 
         return pst.TableSink(str(sink.table), format=self.format_of(sink), options=sink.options)
 
-    def format_of(self, sink: Sink) -> str | None:
+    def format_of(self, sink: SinkSection) -> str | None:
         """Return the format of a newly created table, or None for the catalog's default."""
         return sink.table_format
 
@@ -83,20 +83,20 @@ class _TableOf(_Table):
 
     takes = ("options",)
 
-    def told(self, sink: Sink) -> str:
+    def told(self, sink: SinkSection) -> str:
         return f"{super().told(sink)} ({sink.format})"
 
-    def format_of(self, sink: Sink) -> str:
+    def format_of(self, sink: SinkSection) -> str:
         return sink.format
 
 
 class _Merge(Format):
     needs, takes, by_key = "table", ("table_format", "keys"), True
 
-    def told(self, sink: Sink) -> str:
+    def told(self, sink: SinkSection) -> str:
         return f"merged into table {sink.table}"
 
-    def made(self, sink: Sink, key: Sequence[str]) -> pst.sinks.Sink:
+    def made(self, sink: SinkSection, key: Sequence[str]) -> pst.sinks.Sink:
         import panestream as pst
 
         return pst.MergeSink(str(sink.table), list(key if sink.keys is None else sink.keys), format=sink.table_format)
@@ -105,10 +105,10 @@ class _Merge(Format):
 class _Kafka(Format):
     needs, takes = "topic", ("servers", "keys", "compacted", "options")
 
-    def told(self, sink: Sink) -> str:
+    def told(self, sink: SinkSection) -> str:
         return f"topic {sink.topic}"
 
-    def made(self, sink: Sink, key: Sequence[str]) -> pst.sinks.Sink:
+    def made(self, sink: SinkSection, key: Sequence[str]) -> pst.sinks.Sink:
         import panestream as pst
 
         keys = list(key if sink.keys is None else sink.keys)
@@ -116,10 +116,10 @@ class _Kafka(Format):
 
 
 class _Console(Format):
-    def told(self, sink: Sink) -> str:
+    def told(self, sink: SinkSection) -> str:
         return "console"
 
-    def made(self, sink: Sink, key: Sequence[str]) -> pst.sinks.Sink:
+    def made(self, sink: SinkSection, key: Sequence[str]) -> pst.sinks.Sink:
         import panestream as pst
 
         return pst.ConsoleSink()
@@ -136,7 +136,7 @@ FORMATS: Mapping[str, Format] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sink:
+class SinkSection:
     """``[sinks.main]`` and the other outputs: where an output goes.
 
     Attributes:
@@ -168,7 +168,7 @@ class Sink:
     def kind(self) -> Format:
         return FORMATS[self.format]
 
-    def check(self, place: Place) -> None:
+    def check(self, place: DocumentPlace) -> None:
         for argument in ("path", "table", "topic"):
             given = getattr(self, argument) is not None
             if argument == self.kind.needs and not given:
@@ -202,15 +202,15 @@ def _that_take(argument: str) -> str:
 class Sinks:
     """``[sinks]``: main, and optional outputs for late rows and rows without event time, for each of two streams."""
 
-    main: Sink = field(metadata=reads(section(Sink)))
-    late: Sink | None = field(default=None, metadata=reads(section(Sink)))
-    late_left: Sink | None = field(default=None, metadata=reads(section(Sink)))
-    late_right: Sink | None = field(default=None, metadata=reads(section(Sink)))
-    invalid: Sink | None = field(default=None, metadata=reads(section(Sink)))
-    invalid_left: Sink | None = field(default=None, metadata=reads(section(Sink)))
-    invalid_right: Sink | None = field(default=None, metadata=reads(section(Sink)))
+    main: SinkSection = field(metadata=reads(section(SinkSection)))
+    late: SinkSection | None = field(default=None, metadata=reads(section(SinkSection)))
+    late_left: SinkSection | None = field(default=None, metadata=reads(section(SinkSection)))
+    late_right: SinkSection | None = field(default=None, metadata=reads(section(SinkSection)))
+    invalid: SinkSection | None = field(default=None, metadata=reads(section(SinkSection)))
+    invalid_left: SinkSection | None = field(default=None, metadata=reads(section(SinkSection)))
+    invalid_right: SinkSection | None = field(default=None, metadata=reads(section(SinkSection)))
 
-    def items(self) -> list[tuple[str, Sink]]:
+    def items(self) -> list[tuple[str, SinkSection]]:
         """Return the configured sinks by output."""
         every = ((each.name, getattr(self, each.name)) for each in fields(self))
         return [(tag, sink) for tag, sink in every if sink is not None]
@@ -219,7 +219,7 @@ class Sinks:
         """Return the library's sinks by output; ``key`` is the job's, which only the rows of ``main`` have."""
         return {tag: sink.recipe(key if tag == "main" else ()) for tag, sink in self.items()}
 
-    def check(self, place: Place) -> None:
+    def check(self, place: DocumentPlace) -> None:
         for tag, sink in self.items():
             if sink.kind.by_key and tag != "main":
                 place.at(tag, "format").note(f"{sink.format!r} is by key and window, which only the rows of sinks.main have")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from panestream.errors import InvalidPlanError
 from panestream.jobs.schema import (
-    Place,
+    DocumentPlace,
     array,
     boolean,
     choice,
@@ -47,7 +47,7 @@ TABLE_FORMATS: Mapping[str, str | None] = {
 _RECORD_FORMATS = ("json", "string", "binary", "none")
 
 
-def check_names(place: Place, servers: str, key: str, topics: Sequence[str]) -> None:
+def check_names(place: DocumentPlace, servers: str, key: str, topics: Sequence[str]) -> None:
     """Note invalid servers and topics before Spark runs; ``key`` is the section's key that holds the topics."""
     from panestream.spark.kafka.source import check_servers, check_topic
 
@@ -91,7 +91,7 @@ class KafkaSource:
     def pattern(self) -> bool:
         return len(self.topics) == 1 and "*" in self.topics[0]
 
-    def check(self, place: Place) -> None:
+    def check(self, place: DocumentPlace) -> None:
         check_names(place, self.servers, "topics", () if self.pattern else self.topics)
         if self.key_format == "json" and self.key_schema is None:
             place.note("'key_schema' is missing: a key in JSON does not say the types of its fields")
@@ -127,7 +127,7 @@ class KafkaSource:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Source:
+class SourceSection:
     """``[source]``: the origin of the rows.
 
     Attributes:
@@ -184,7 +184,7 @@ class Source:
         """Spark's option for ``files_per_batch``, or None if the format does not have one."""
         return "maxFilesPerTrigger" if self.reads_files else TABLE_FORMATS.get(self.format)
 
-    def check(self, place: Place) -> None:
+    def check(self, place: DocumentPlace) -> None:
         if self.reads_table:
             self._check_table(place)
         elif self.table is not None:
@@ -206,7 +206,7 @@ class Source:
             if getattr(self, own) is not None and option.lower() in {given.lower() for given in self.options}:
                 place.at("options").note(f"{option!r} and source.{own} say the same: keep one of them")
 
-    def _check_kafka(self, place: Place) -> None:
+    def _check_kafka(self, place: DocumentPlace) -> None:
         if (self.format == "kafka") != (self.kafka is not None):
             if self.kafka is None:
                 place.note("[source.kafka] is missing: it says the servers and topics of format 'kafka'")
@@ -222,7 +222,7 @@ class Source:
                     else f"'schema' is for values in JSON, not for value_format {self.kafka.value_format!r}"
                 )
 
-    def _check_table(self, place: Place) -> None:
+    def _check_table(self, place: DocumentPlace) -> None:
         if self.format == "table" and self.path is not None:
             place.at("path").note("format 'table' takes no 'path': a table of the catalog has a name")
         if self.path is None and self.table is None:

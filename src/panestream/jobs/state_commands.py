@@ -23,7 +23,7 @@ from panestream.jobs.json_output import json_text
 from panestream.jobs.live import PipeConsole
 from panestream.jobs.reporting import check_writable
 from panestream.jobs.sessions import QuietSession, SessionOf
-from panestream.spark.savepoint.manifest import Manifest, is_savepoint
+from panestream.spark.savepoint.manifest import SavepointManifest, is_savepoint
 from panestream.spark.savepoint.reading import CheckpointState, read_checkpoint
 from panestream.spark.savepoint.saved import Savepoint, read_savepoint
 from panestream.spark.savepoint.writing import take
@@ -227,7 +227,7 @@ def savepoint(checkpoint: str, folder: str, batch_id: int | None, settings: Mapp
     _print(_savepoint_lines(taken.manifest, folder), console)
 
 
-def _savepoint_lines(manifest: Manifest, folder: str) -> Iterator[tuple[str, str]]:
+def _savepoint_lines(manifest: SavepointManifest, folder: str) -> Iterator[tuple[str, str]]:
     """Yield the content of a savepoint as (title, text)."""
     plan = manifest.plan
     yield "savepoint", folder

@@ -11,7 +11,7 @@ from typing import Any
 
 from panestream.engine.runtime.sides import HOWS, OF_PAIRS, join_called
 from panestream.jobs.schema import (
-    Place,
+    DocumentPlace,
     Reader,
     array,
     boolean,
@@ -25,7 +25,7 @@ from panestream.jobs.schema import (
     shown,
     text,
 )
-from panestream.jobs.source import Source
+from panestream.jobs.source import SourceSection
 from panestream.windowing.time import to_micros
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -51,7 +51,7 @@ class EventTime:
     unit: str | None = field(default=None, metadata=reads(choice("seconds", "milliseconds", "microseconds")))
     invalid: str = field(default="fail", metadata=reads(choice("fail", "side_output")))
 
-    def check(self, place: Place) -> None:
+    def check(self, place: DocumentPlace) -> None:
         if self.format is not None and self.unit is not None:
             place.at("unit").note("'unit' is for numbers and 'format' for strings: keep one of them")
         if self.timezone is not None:
@@ -118,7 +118,7 @@ class Watermark:
     max_ahead_of: str | None = field(default=None, metadata=reads(choice("clock", "rows")))
     closing_after: str | None = field(default=None, metadata=reads(duration(zero=False)))
 
-    def check(self, place: Place) -> None:
+    def check(self, place: DocumentPlace) -> None:
         if self.strategy == "bounded" and self.delay is None:
             place.note("'delay' is missing: strategy 'bounded' must know how far rows may be behind, e.g. delay = '5 seconds'")
         if self.strategy != "bounded" and self.delay is not None:
@@ -189,7 +189,7 @@ class Stream:
             columns. Results use the left names.
     """
 
-    source: Source = field(metadata=reads(section(Source)))
+    source: SourceSection = field(metadata=reads(section(SourceSection)))
     event_time: EventTime | None = field(default=None, metadata=reads(section(EventTime)))
     watermark: Watermark | None = field(default=None, metadata=reads(section(Watermark)))
     processing_time: ProcessingTime | None = field(default=None, metadata=reads(section(ProcessingTime)))
@@ -203,7 +203,7 @@ class Stream:
     def needs(given: Mapping[str, Any]) -> set[str]:
         return {"watermark"} if "event_time" in given else set()
 
-    def check(self, place: Place) -> None:
+    def check(self, place: DocumentPlace) -> None:
         if not self.key:
             place.at("key").note("is empty: rows of two streams meet by a key")
 
@@ -238,7 +238,7 @@ class Join(_OfBoth):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class IntervalJoin(_OfBoth):
+class IntervalJoinSection(_OfBoth):
     """``[interval_join]``: pairs each left row with the right rows around its time, without windows.
 
     Attributes:
@@ -260,7 +260,7 @@ class IntervalJoin(_OfBoth):
     left_suffix: str | None = field(default=None, metadata=reads(suffix))
     right_suffix: str | None = field(default=None, metadata=reads(suffix))
 
-    def check(self, place: Place) -> None:
+    def check(self, place: DocumentPlace) -> None:
         lower, upper = to_micros(self.lower), to_micros(self.upper)
         if lower > upper:
             place.at("lower").note(f"{self.lower!r} is after the upper bound, {self.upper!r}: exchange them")
@@ -268,4 +268,4 @@ class IntervalJoin(_OfBoth):
             place.at("lower").note("nothing lies between the bounds: include them, or move one")
 
 
-__all__ = ["EventTime", "IntervalJoin", "Join", "ProcessingTime", "Stream", "Watermark"]
+__all__ = ["EventTime", "IntervalJoinSection", "Join", "ProcessingTime", "Stream", "Watermark"]

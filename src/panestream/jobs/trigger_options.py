@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 from panestream.errors import InvalidWindowError, did_you_mean
 from panestream.jobs.schema import (
+    DocumentPlace,
     InvalidValue,
-    Place,
     Reader,
     all_noted,
     boolean,
@@ -49,7 +49,7 @@ _PART_KEYS = (*_SINGLE, *_SEVERAL)
 @wanting(
     'table with "count", "delay", "every", "any", "all" or "each"', {"type": "object", "minProperties": 1, "maxProperties": 1}
 )
-def trigger_part(value: object, place: Place) -> Trigger:
+def trigger_part(value: object, place: DocumentPlace) -> Trigger:
     """Read a trigger: ``{ count = 100 }``, ``{ delay = "30 seconds" }``, ``{ any = [{ count = 100 }, …] }``."""
     if not isinstance(value, Mapping):
         place.wrong(f"must be a table such as {{ count = 100 }}, not {kind(value)}: {shown(value)}")
@@ -67,7 +67,7 @@ def trigger_part(value: object, place: Place) -> Trigger:
     return AfterProcessingTime.of(given) if word == "delay" else ContinuousEventTimeTrigger.of(given)
 
 
-def _several(word: str, value: object, place: Place) -> Trigger:
+def _several(word: str, value: object, place: DocumentPlace) -> Trigger:
     if not isinstance(value, list) or not value:
         place.wrong(f"must be an array of tables such as [{{ count = 100 }}], not {shown(value)}")
     parts = []
@@ -93,7 +93,7 @@ _WITH = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Firing:
+class FiringSection:
     """``[firing]``: when windows fire, instead of at their end.
 
     Attributes:
@@ -127,7 +127,7 @@ class Firing:
         delayed = any(one is not None and one.uses_processing_time for one in (self.early, self.late))
         return every_so_often or delayed or self.trigger == "processing_time" or self.timeout is not None
 
-    def check(self, place: Place) -> None:
+    def check(self, place: DocumentPlace) -> None:
         for key, trigger, needed in _WITH:
             given = getattr(self, key) is not None
             if given and self.trigger != trigger:

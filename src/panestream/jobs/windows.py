@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from panestream.errors import PanestreamError
-from panestream.jobs.schema import Place, array, choice, duration, extent, integer, reads, sql, text, wanting
+from panestream.jobs.schema import DocumentPlace, array, choice, duration, extent, integer, reads, sql, text, wanting
 from panestream.windowing.assigners import (
     BusinessDays,
     BusinessHours,
@@ -116,7 +116,7 @@ _CALENDAR_UNIT = choice("hour", "day", "month")
 
 
 @wanting('duration, not 0, or "hour", "day", "month"', {"type": "string"})
-def _step(value: object, place: Place) -> str:
+def _step(value: object, place: DocumentPlace) -> str:
     """Read the step by which windows grow: a duration, or a calendar unit."""
     return str(_CALENDAR_UNIT(value, place)) if value in ("hour", "day", "month") else str(duration(zero=False)(value, place))
 
@@ -186,7 +186,7 @@ class WindowSection:
         """Whether the windows use event time."""
         return self.type not in ("count", "global") and self.time == "event"
 
-    def check(self, place: Place) -> None:
+    def check(self, place: DocumentPlace) -> None:
         before = len(place.problems)
         for key in _CHECKED:
             self._check_key(place, key)
@@ -201,7 +201,7 @@ class WindowSection:
         except PanestreamError as error:
             place.note(str(error))
 
-    def _check_key(self, place: Place, key: str) -> None:
+    def _check_key(self, place: DocumentPlace, key: str) -> None:
         value = getattr(self, key)
         hint = _HINTS.get((self.type, key))
         if value is None:
@@ -220,7 +220,7 @@ class WindowSection:
         elif key in ("size", "slide") and self.type not in COUNTED and isinstance(value, int):
             place.at(key).note(f"must be a string such as '90 seconds', not {value}")
 
-    def _check_session(self, place: Place) -> None:
+    def _check_session(self, place: DocumentPlace) -> None:
         if self.gap is None and self.gap_column is None:
             place.note("'gap' is missing: after how long without a row does a session end? (or 'gap_column')")
         if self.gap is not None and self.gap_column is not None:

@@ -15,7 +15,7 @@ Reading: TypeAlias = Iterator[tuple[Labels, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class MicroBatch:
+class ObservedMicroBatch:
     """A micro-batch, when Spark began it (seconds since the epoch), and the source partitions that get their own series."""
 
     progress: BatchProgress
@@ -23,7 +23,7 @@ class MicroBatch:
     partitions: tuple[PartitionProgress, ...]
 
     @classmethod
-    def of(cls, progress: BatchProgress, spark: Mapping[str, Any], most_partitions: int) -> MicroBatch:
+    def of(cls, progress: BatchProgress, spark: Mapping[str, Any], most_partitions: int) -> ObservedMicroBatch:
         """Convert Spark's progress, keeping the ``most_partitions`` source partitions that are furthest behind."""
         began = datetime.strptime(spark["timestamp"], "%Y-%m-%dT%H:%M:%S.%f%z")
         return cls(progress, began.timestamp(), progress.partitions[:most_partitions])
@@ -45,7 +45,7 @@ class Metric:
     name: str
     kind: Literal["counter", "gauge"]
     text: str
-    read: Callable[[MicroBatch], Reading]
+    read: Callable[[ObservedMicroBatch], Reading]
     unit: str = ""
     labels: tuple[str, ...] = ()
     complete: bool = False
@@ -61,10 +61,10 @@ class Metric:
         return f"{self.name}_total" if self.kind == "counter" else self.name
 
 
-def _number(of: Callable[[BatchProgress], float | None], scale: float = 1) -> Callable[[MicroBatch], Reading]:
+def _number(of: Callable[[BatchProgress], float | None], scale: float = 1) -> Callable[[ObservedMicroBatch], Reading]:
     """Return a reader of one value without labels, which may be None if unknown."""
 
-    def read(batch: MicroBatch) -> Reading:
+    def read(batch: ObservedMicroBatch) -> Reading:
         value = of(batch.progress)
         if value is not None:
             yield (), value / scale
@@ -72,14 +72,14 @@ def _number(of: Callable[[BatchProgress], float | None], scale: float = 1) -> Ca
     return read
 
 
-def _lag(batch: MicroBatch, watermark: int | None, *, behind_clock: bool) -> Reading:
+def _lag(batch: ObservedMicroBatch, watermark: int | None, *, behind_clock: bool) -> Reading:
     newest = batch.clock * _MICROS if behind_clock else batch.progress.max_event_time
     if watermark is not None and newest is not None:
         yield (), (newest - watermark) / _MICROS
 
 
-def _by_partition(of: Callable[[MicroBatch, PartitionProgress], float | None]) -> Callable[[MicroBatch], Reading]:
-    def read(batch: MicroBatch) -> Reading:
+def _by_partition(of: Callable[[ObservedMicroBatch, PartitionProgress], float | None]) -> Callable[[ObservedMicroBatch], Reading]:
+    def read(batch: ObservedMicroBatch) -> Reading:
         for partition in batch.partitions:
             value = of(batch, partition)
             if value is not None:
@@ -88,25 +88,25 @@ def _by_partition(of: Callable[[MicroBatch, PartitionProgress], float | None]) -
     return read
 
 
-def _watermark(_: MicroBatch, partition: PartitionProgress) -> float | None:
+def _watermark(_: ObservedMicroBatch, partition: PartitionProgress) -> float | None:
     return None if partition.watermark is None else partition.watermark / _MICROS
 
 
-def _behind_newest(batch: MicroBatch, partition: PartitionProgress) -> float | None:
+def _behind_newest(batch: ObservedMicroBatch, partition: PartitionProgress) -> float | None:
     newest = batch.progress.max_event_time
     return None if partition.watermark is None or newest is None else (newest - partition.watermark) / _MICROS
 
 
-def _behind_clock(batch: MicroBatch, partition: PartitionProgress) -> float | None:
+def _behind_clock(batch: ObservedMicroBatch, partition: PartitionProgress) -> float | None:
     return None if partition.watermark is None else batch.clock - partition.watermark / _MICROS
 
 
-def _nothing(_: MicroBatch) -> Reading:
+def _nothing(_: ObservedMicroBatch) -> Reading:
     """Return nothing, for metrics that do not come from micro-batches."""
     return iter(())
 
 
-def _firings(batch: MicroBatch) -> Reading:
+def _firings(batch: ObservedMicroBatch) -> Reading:
     progress = batch.progress
     yield from (
         (("early",), progress.early_firings),
@@ -115,22 +115,22 @@ def _firings(batch: MicroBatch) -> Reading:
     )
 
 
-def _outputs(batch: MicroBatch) -> Reading:
+def _outputs(batch: ObservedMicroBatch) -> Reading:
     yield from (((tag,), rows) for tag, rows in batch.progress.output_rows.items())
 
 
-def _stages(batch: MicroBatch) -> Reading:
+def _stages(batch: ObservedMicroBatch) -> Reading:
     yield from (((stage,), took / 1000) for stage, took in batch.progress.stages.items())
 
 
-def _skew(batch: MicroBatch) -> Reading:
+def _skew(batch: ObservedMicroBatch) -> Reading:
     for by, most, total, _ in _groups(batch.progress):
         # Skew is undefined without rows.
         if total:
             yield (by,), most * batch.progress.groups / total
 
 
-def _largest_groups(batch: MicroBatch) -> Reading:
+def _largest_groups(batch: ObservedMicroBatch) -> Reading:
     for by, _, total, group in _groups(batch.progress):
         if total:
             yield (by,), group

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from panestream.metrics.table import ACTIVE, ERRORS, FAILED, METRICS, Labels, Metric, MicroBatch
+from panestream.metrics.table import ACTIVE, ERRORS, FAILED, METRICS, Labels, Metric, ObservedMicroBatch
 from panestream.spark.progress.listening import ProgressListener, QueryRun
 from panestream.spark.progress.micro_batch import BatchProgress
 
@@ -24,7 +24,7 @@ class _Query:
     runs: set[str] = field(default_factory=set)
     failures: int = 0
 
-    def take(self, batch: MicroBatch) -> None:
+    def take(self, batch: ObservedMicroBatch) -> None:
         everybody = batch.progress.groups_reporting == batch.progress.groups
         for metric in METRICS:
             if metric.kind == "counter":
@@ -63,7 +63,7 @@ class TotalsListener(ProgressListener):
             return found
 
     def batch(self, run: QueryRun, progress: BatchProgress, spark: Mapping[str, Any]) -> None:
-        batch = MicroBatch.of(progress, spark, self._most_partitions)
+        batch = ObservedMicroBatch.of(progress, spark, self._most_partitions)
         with self._reading:
             query = self._queries.setdefault(run.label, _Query(run.id))
             query.id = run.id

@@ -26,7 +26,7 @@ BINS = 60
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class DrawnRow:
     """One row. ``x`` is its event time (its arrival, if windows follow the clock), and ``y`` the number of rows before it."""
 
     number: int
@@ -102,7 +102,7 @@ class Layout:
         is_event_time: whether rows are drawn at event time rather than the clock.
     """
 
-    points: tuple[Point, ...]
+    points: tuple[DrawnRow, ...]
     crowd: dict[str, dict[tuple[int, int], int]]
     rows: int
     bars: tuple[Bar, ...]
@@ -140,7 +140,7 @@ def layout(trace: Trace, span: tuple[int, int] | None = None) -> Layout:
     times = _times(trace)
     labelled = len(elements) <= MOST_LABELLED
     points = tuple(
-        Point(one.number, times[one.number], at, one.fate, one.number in evicted, _short(one.value) if labelled else "")
+        DrawnRow(one.number, times[one.number], at, one.fate, one.number in evicted, _short(one.value) if labelled else "")
         for at, one in enumerate(elements)
     )
     return Layout(
@@ -271,7 +271,7 @@ def _reached(trace: Trace, arrivals: list[int]) -> tuple[tuple[int, int], ...]:
     return tuple(found)
 
 
-def _counted(points: tuple[Point, ...], first: int, last: int) -> dict[str, dict[tuple[int, int], int]]:
+def _counted(points: tuple[DrawnRow, ...], first: int, last: int) -> dict[str, dict[tuple[int, int], int]]:
     """Count rows by fate, and by cell of time and arrival."""
     wide, high = max((last - first) / BINS, 1), max(len(points) / (BINS // 2), 1)
     cells: dict[str, Counter[tuple[int, int]]] = {}
@@ -337,4 +337,4 @@ def ticks(first: int, last: int, most: int, *, in_microseconds: bool) -> tuple[l
     return times, texts, day
 
 
-__all__ = ["Bar", "Crowd", "Lanes", "Layout", "Mark", "Point", "by_clock", "layout", "span_of", "ticks"]
+__all__ = ["Bar", "Crowd", "DrawnRow", "Lanes", "Layout", "Mark", "by_clock", "layout", "span_of", "ticks"]

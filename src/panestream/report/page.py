@@ -12,8 +12,8 @@ from panestream.pages.document import facts, page, part, picture, printable_line
 from panestream.pages.tables import Column, ShownTable, table
 from panestream.pages.words import many, moment, number, printable, size, span, watermark_text
 from panestream.report import pictures
-from panestream.report.points import Point, Points
-from panestream.report.times import Times
+from panestream.report.points import Points, RunPoint
+from panestream.report.times import ObservedDelays
 from panestream.spark.progress.micro_batch import PartitionProgress
 from panestream.windowing.time import format_duration
 
@@ -24,7 +24,7 @@ FAILED = "failed"
 
 
 @dataclass(slots=True)
-class Run:
+class RecordedRun:
     """The data of a run, whose size does not grow with the duration of the run.
 
     Attributes:
@@ -44,7 +44,7 @@ class Run:
     started: int = 0
     ended: int = 0
     points: Points = field(default_factory=Points)
-    times: Times | None = None
+    times: ObservedDelays | None = None
     by_windows: bool = False
     delay: int | None = None
     partitions: Sequence[PartitionProgress] = ()
@@ -63,17 +63,17 @@ MOST_PARTITIONS = 30
 MOST_GROUPS = 16
 
 
-def page_of(run: Run) -> str:
+def page_of(run: RecordedRun) -> str:
     """Return the whole page as HTML."""
     return page(f"{printable(run.name)}, a run of {moment(run.started)}", body(run))
 
 
-def notebook_of(run: Run) -> str:
+def notebook_of(run: RecordedRun) -> str:
     """Return HTML for a notebook."""
     return part(body(run))
 
 
-def body(run: Run) -> str:
+def body(run: RecordedRun) -> str:
     """Return the contents of the page."""
     total, points = run.points.total, run.points.points
     parts = [f"<h1>{escape(printable(run.name, 400))}</h1>", facts([*_outcome(run), *run.told, *_counts(total)])]
@@ -100,7 +100,7 @@ def body(run: Run) -> str:
     return "\n".join(parts)
 
 
-def _outcome(run: Run) -> list[tuple[str, str]]:
+def _outcome(run: RecordedRun) -> list[tuple[str, str]]:
     lines = [("outcome", _OUTCOMES.get(run.outcome, run.outcome))]
     if run.error:
         lines.append(("error", printable(run.error, 2_000)))
@@ -108,7 +108,7 @@ def _outcome(run: Run) -> list[tuple[str, str]]:
     return [*lines, ("ran", f"{moment(run.started)} to {moment(run.ended)} UTC, {lasted}")]
 
 
-def _counts(total: Point | None) -> list[tuple[str, str]]:
+def _counts(total: RunPoint | None) -> list[tuple[str, str]]:
     if total is None:
         return [("rows", "no micro-batch")]
     rate = f", {number(round(total.rows_per_second))} a second while they ran" if total.busy_ms else ""
@@ -133,13 +133,13 @@ def _counts(total: Point | None) -> list[tuple[str, str]]:
     return lines
 
 
-def _slowest(run: Run) -> ShownTable:
+def _slowest(run: RecordedRun) -> ShownTable:
     rows = tuple((number(batch), span(1000 * took), number(count)) for batch, took, count in run.points.slowest)
     columns = (Column("slowest micro-batches", numeric=True), Column("took", numeric=True), Column("rows", numeric=True))
     return ShownTable("Slowest", "", columns, rows)
 
 
-def _lateness(run: Run, total: Point) -> Iterable[str]:
+def _lateness(run: RecordedRun, total: RunPoint) -> Iterable[str]:
     yield "<h2>Lateness</h2>"
     if run.times is None or not run.times.rows:
         why = "how late rows were was not looked at, only how many were late"
@@ -165,7 +165,7 @@ def _lateness(run: Run, total: Point) -> Iterable[str]:
     yield table(ShownTable("Delays", "", columns, tuple(rows)), titled=False)
 
 
-def sentence(run: Run) -> str:
+def sentence(run: RecordedRun) -> str:
     """Return a sentence about delays and the rows that they would have kept."""
     if run.times is None or not run.times.rows:
         return ""
@@ -189,7 +189,7 @@ def told_delay(micros: int) -> str:
     return span(-(-micros // unit) * unit)
 
 
-def _partitions(run: Run) -> Iterable[str]:
+def _partitions(run: RecordedRun) -> Iterable[str]:
     given = run.partitions
     if len(given) < 2:
         return
@@ -210,7 +210,7 @@ def _partitions(run: Run) -> Iterable[str]:
     yield table(ShownTable("Source partitions at the end", note, (*columns, *more), rows))
 
 
-def _skew(run: Run, total: Point) -> Iterable[str]:
+def _skew(run: RecordedRun, total: RunPoint) -> Iterable[str]:
     yield "<h2>Skew between key groups</h2>"
     if total.groups < 2:
         yield "<p>There is one key group.</p>"
@@ -228,4 +228,4 @@ def _skew(run: Run, total: Point) -> Iterable[str]:
         yield f"<p>Which keys are large: panestream inspect {escape(printable(run.checkpoint, 400))}</p>"
 
 
-__all__ = ["DONE", "FAILED", "RUNNING", "STOPPED", "Run", "body", "notebook_of", "page_of", "sentence"]
+__all__ = ["DONE", "FAILED", "RUNNING", "STOPPED", "RecordedRun", "body", "notebook_of", "page_of", "sentence"]

@@ -8,41 +8,41 @@ from typing import Any
 
 from panestream.pages.drawing import BAR, FAINT, LINE, MARK, both, clock, duration_ticks, ticks_up
 from panestream.pages.words import number, size, span
-from panestream.report.points import Point
+from panestream.report.points import RunPoint
 
 _SECOND = 1_000_000
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 10_800, 21_600, 43_200, 86_400)
 Pair = tuple[str, str] | None
 
 
-def throughput(points: Sequence[Point]) -> Pair:
+def throughput(points: Sequence[RunPoint]) -> Pair:
     """Draw rows per second, with marks for late rows."""
     return both(partial(_draw_throughput, points=points), 2.3, "throughput") if points else None
 
 
-def lag(points: Sequence[Point]) -> Pair:
+def lag(points: Sequence[RunPoint]) -> Pair:
     """Draw how far the watermark is behind the newest event and, if comparable, how far that is behind the clock."""
     known = [point for point in points if point.watermark is not None and point.newest is not None]
     return both(partial(_draw_lag, points=known), 2.3, "lag") if known else None
 
 
-def windows(points: Sequence[Point]) -> Pair:
+def windows(points: Sequence[RunPoint]) -> Pair:
     """Draw firings and the number of open windows."""
     return both(partial(_draw_windows, points=points), 2.3, "windows") if points else None
 
 
-def state(points: Sequence[Point]) -> Pair:
+def state(points: Sequence[RunPoint]) -> Pair:
     """Draw the size of the state."""
     return both(partial(_draw_state, points=points), 1.9, "state") if any(point.peak_bytes for point in points) else None
 
 
-def skew(points: Sequence[Point]) -> Pair:
+def skew(points: Sequence[RunPoint]) -> Pair:
     """Draw the largest key group as a multiple of the mean."""
     known = [point for point in points if point.skew and point.groups > 1]
     return both(partial(_draw_skew, points=known), 2.1, "skew") if known else None
 
 
-def _draw_throughput(axes: Any, wide: bool, *, points: Sequence[Point]) -> None:
+def _draw_throughput(axes: Any, wide: bool, *, points: Sequence[RunPoint]) -> None:
     _stairs(axes, points, [point.rows_per_second for point in points], BAR, "rows a second")
     late = [point for point in points if point.late]
     if late:
@@ -57,7 +57,7 @@ def _draw_throughput(axes: Any, wide: bool, *, points: Sequence[Point]) -> None:
         _legend(axes, wide)
 
 
-def _draw_lag(axes: Any, wide: bool, *, points: Sequence[Point]) -> None:
+def _draw_lag(axes: Any, wide: bool, *, points: Sequence[RunPoint]) -> None:
     behind = [(point.newest or 0) - (point.watermark or 0) for point in points]
     clocked = [point.ended - (point.newest or 0) for point in points]
     _stairs(axes, points, [each / 1e6 for each in behind], MARK, "watermark behind the newest event")
@@ -73,7 +73,7 @@ def _draw_lag(axes: Any, wide: bool, *, points: Sequence[Point]) -> None:
     _legend(axes, wide)
 
 
-def _draw_windows(axes: Any, wide: bool, *, points: Sequence[Point]) -> None:
+def _draw_windows(axes: Any, wide: bool, *, points: Sequence[RunPoint]) -> None:
     kinds = (("on time", BAR, "on_time"), ("early", FAINT, "early"), ("late", MARK, "late_firings"))
     base = [0.0] * len(points)
     left = [point.began / 1e6 for point in points]
@@ -96,13 +96,13 @@ def _draw_windows(axes: Any, wide: bool, *, points: Sequence[Point]) -> None:
         _legend(axes, wide)
 
 
-def _draw_state(axes: Any, wide: bool, *, points: Sequence[Point]) -> None:
+def _draw_state(axes: Any, wide: bool, *, points: Sequence[RunPoint]) -> None:
     _stairs(axes, points, [float(point.peak_bytes) for point in points], BAR, "bytes")
     _frame(axes, points, wide, max(point.peak_bytes for point in points), lambda each: size(round(each)).replace(".0 ", " "))
     axes.set_ylabel("bytes of state")
 
 
-def _draw_skew(axes: Any, wide: bool, *, points: Sequence[Point]) -> None:
+def _draw_skew(axes: Any, wide: bool, *, points: Sequence[RunPoint]) -> None:
     most = 1.0
     for name, colour in (("rows", BAR), ("state", MARK), ("time", FAINT)):
         mine = [point for point in points if name in point.skew]
@@ -119,21 +119,21 @@ def _draw_skew(axes: Any, wide: bool, *, points: Sequence[Point]) -> None:
     _legend(axes, wide)
 
 
-def _middle(point: Point) -> int:
+def _middle(point: RunPoint) -> int:
     return (point.began + point.ended) // 2
 
 
-def _width(points: Sequence[Point]) -> int:
+def _width(points: Sequence[RunPoint]) -> int:
     return max(points[-1].ended - points[0].began, _SECOND)
 
 
-def _stairs(axes: Any, points: Sequence[Point], values: Sequence[float], colour: str, label: str) -> None:
+def _stairs(axes: Any, points: Sequence[RunPoint], values: Sequence[float], colour: str, label: str) -> None:
     """Draw a line that is level during a micro-batch and until the next one."""
     edges = [point.began / 1e6 for point in points] + [points[-1].ended / 1e6]
     axes.step(edges, [*values, values[-1]], where="post", color=colour, lw=1.5, label=label)
 
 
-def _frame(axes: Any, points: Sequence[Point], wide: bool, most: float, told: Callable[[int], str] | None) -> None:
+def _frame(axes: Any, points: Sequence[RunPoint], wide: bool, most: float, told: Callable[[int], str] | None) -> None:
     if told is not None:
         ticks_up(axes, max(1, round(most)), told)
     else:
@@ -143,7 +143,7 @@ def _frame(axes: Any, points: Sequence[Point], wide: bool, most: float, told: Ca
     _time_axis(axes, points, wide)
 
 
-def _time_axis(axes: Any, points: Sequence[Point], wide: bool) -> None:
+def _time_axis(axes: Any, points: Sequence[RunPoint], wide: bool) -> None:
     first, last = points[0].began, points[0].began + _width(points)
     most = 8 if wide else 3
     length = (last - first) / _SECOND

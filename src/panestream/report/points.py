@@ -18,7 +18,7 @@ _SUMS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class RunPoint:
     """One or several consecutive micro-batches, with instants in microseconds since the epoch.
 
     Counts are sums, and ``most_rows`` and ``most_us`` sum only the largest key group of each micro-batch. Peaks are maxima.
@@ -53,7 +53,7 @@ class Point:
     peak_bytes: int = 0
 
     @classmethod
-    def of(cls, progress: BatchProgress, began: int) -> Point:
+    def of(cls, progress: BatchProgress, began: int) -> RunPoint:
         """Return the point of one micro-batch that began at an instant of the clock."""
         return cls(
             began=began,
@@ -83,13 +83,13 @@ class Point:
             peak_bytes=progress.state_bytes,
         )
 
-    def then(self, other: Point) -> Point:
+    def then(self, other: RunPoint) -> RunPoint:
         """Merge this point with the next one."""
         found = {each.name: getattr(other, each.name) for each in fields(self)}
         found |= {name: getattr(self, name) + getattr(other, name) for name in _SUMS}
         found |= {name: getattr(self, name) if found[name] is None else found[name] for name in ("watermark", "newest")}
         found |= {name: max(getattr(self, name), getattr(other, name)) for name in ("peak_open", "peak_bytes")}
-        return Point(**{**found, "began": self.began})
+        return RunPoint(**{**found, "began": self.began})
 
     @property
     def rows_per_second(self) -> float:
@@ -117,15 +117,15 @@ class Points:
     """The points of a run, its slowest micro-batches (number, milliseconds, rows), and its heaviest key groups (times, rows)."""
 
     most: int = MOST
-    points: list[Point] = field(default_factory=list)
+    points: list[RunPoint] = field(default_factory=list)
     slowest: list[tuple[int, int, int]] = field(default_factory=list)
     heaviest: dict[int, tuple[int, int]] = field(default_factory=dict)
     _each: int = 1
-    _total: Point | None = None
+    _total: RunPoint | None = None
 
     def add(self, progress: BatchProgress, began: int) -> None:
         """Add a completed micro-batch."""
-        point = Point.of(progress, began)
+        point = RunPoint.of(progress, began)
         self._total = point if self._total is None else self._total.then(point)
         if self.points and self.points[-1].batches < self._each:
             self.points[-1] = self.points[-1].then(point)
@@ -143,9 +143,9 @@ class Points:
             self.heaviest[progress.most_rows_group] = times + 1, rows + progress.most_rows
 
     @property
-    def total(self) -> Point | None:
+    def total(self) -> RunPoint | None:
         """All micro-batches as one point, or None before the first."""
         return self._total
 
 
-__all__ = ["MOST", "Point", "Points"]
+__all__ = ["MOST", "Points", "RunPoint"]

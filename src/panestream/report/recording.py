@@ -15,8 +15,8 @@ from typing import Any
 import pyspark
 
 from panestream.datastream import WindowedResult
-from panestream.report.page import DONE, FAILED, RUNNING, Run, notebook_of, page_of
-from panestream.report.times import Times, closes, observed_in, watched
+from panestream.report.page import DONE, FAILED, RUNNING, RecordedRun, notebook_of, page_of
+from panestream.report.times import ObservedDelays, closes, observed_in, watched
 from panestream.spark.progress.listening import ProgressListener, QueryRun
 from panestream.spark.progress.micro_batch import BatchProgress
 
@@ -46,7 +46,7 @@ class RunReport(ProgressListener):
 
     def __init__(self, name: str | None = None) -> None:
         super().__init__()
-        self.run = Run(name=name or "a query", started=_now())
+        self.run = RecordedRun(name=name or "a query", started=_now())
         self._wanted = name
         self._run_id: str | None = None
         self._is_told = False
@@ -74,7 +74,7 @@ class RunReport(ProgressListener):
             run.settings = _settings(result.windowed.keyed.source.df.sparkSession)
             found = watched(result) if times and result.is_streaming else None
             if found is not None and strategy.delay is not None:
-                run.times, run.by_windows = Times(strategy.delay), bool(closes(result).windows)
+                run.times, run.by_windows = ObservedDelays(strategy.delay), bool(closes(result).windows)
                 return found
         except Exception:  # noqa: BLE001 - a report must not fail a run
             _log.exception("the report will lack what could not be found out of the query; the query goes on")

@@ -18,7 +18,7 @@ from panestream.advisor.needed import Closes, Completeness, bins_of
 from panestream.datastream import WindowedResult
 from panestream.engine.kernels.slicing import EvenWindows, SlidingWindows
 from panestream.engine.operators.panes.spec import pane_grid, why_not_aligned
-from panestream.spark.asking import asking
+from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.columns import micros_of
 
 OBSERVED_TIMES = "panestream_times"
@@ -40,7 +40,7 @@ def watched(result: WindowedResult) -> WindowedResult | None:
     # Spark cannot compute the end of calendar windows, because it has different zone rules.
     if not all(isinstance(one, EvenWindows) for one in closes(result).windows):
         return None
-    with asking():
+    with silence_analysis_errors():
         time = closes_of(micros_of(events.df, events.event_time, events.unit), closes(result))
         quantiles = F.percentile_approx(time, [*LEVELS], _ACCURACY)
         df = events.df.observe(OBSERVED_TIMES, F.count(time).alias("rows"), quantiles.alias("times"))
@@ -73,7 +73,7 @@ def _last_instant(time: Column, one: EvenWindows) -> Column:
 
 
 @dataclass(slots=True)
-class Times:
+class ObservedDelays:
     """The delays that rows of a run needed, in a bounded number of bins with their number of rows and largest delay."""
 
     delay: int
@@ -113,4 +113,4 @@ def observed_in(spark: Mapping[str, Any]) -> tuple[int, list[int]] | None:
     return int(counters["rows"] or 0), [int(each) for each in counters["times"] or ()]
 
 
-__all__ = ["LEVELS", "OBSERVED_TIMES", "Times", "closes", "closes_of", "observed_in", "watched"]
+__all__ = ["LEVELS", "OBSERVED_TIMES", "ObservedDelays", "closes", "closes_of", "observed_in", "watched"]

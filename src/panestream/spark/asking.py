@@ -13,7 +13,7 @@ _LOGGERS = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 
 
 @contextmanager
-def asking() -> Iterator[None]:
+def silence_analysis_errors() -> Iterator[None]:
     """Suppress the log output of Spark's analysis errors in the block. PySpark logs each, even a caught one, as 7 kB of JSON.
 
     Only messages of this thread from two loggers are suppressed.

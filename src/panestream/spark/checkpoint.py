@@ -22,15 +22,15 @@ from panestream.engine.plan import WindowPlan, check_identity
 from panestream.engine.savepoint.plans import plan_json
 from panestream.errors import FencedError, SinkError, StateDamagedError, StateFormatError
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker, write_new_marker
-from panestream.spark.mode import Mode
+from panestream.spark.mode import CheckpointMode
 from panestream.spark.operator.flavours import check_data_frames, check_rows, wants_data_frames
-from panestream.spark.operator.processor import TakenUp
+from panestream.spark.operator.processor import RestartInfo
 from panestream.spark.places import escaped, file_place, local_folder
-from panestream.spark.savepoint.birth import Birth, birth_of_next
+from panestream.spark.savepoint.birth import RestoredFrom, birth_of_next
 from panestream.spark.session import numbers_micro_batches
 from panestream.spark.succession import (
     SUCCESSOR,
-    Succession,
+    Lineage,
     check_not_gone_on,
     check_not_succeeded,
     check_only_heir,
@@ -152,7 +152,7 @@ class Epoch:
 
 
 @dataclass(frozen=True)
-class Claim:
+class Lease:
     """The contents of a checkpoint before a run is added to it.
 
     Attributes:
@@ -178,15 +178,15 @@ class Claim:
     written: frozenset[str]
     data_frames: bool = False
     new: bool = False
-    born: Birth | None = None
-    mode: Mode = field(default_factory=Mode)
-    taken_up: TakenUp = field(default_factory=partial(TakenUp, ""))
+    born: RestoredFrom | None = None
+    mode: CheckpointMode = field(default_factory=CheckpointMode)
+    taken_up: RestartInfo = field(default_factory=partial(RestartInfo, ""))
     state_of: int | None = None
     is_last_known: bool = True
     committer: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def succession(self) -> Succession | None:
+    def succession(self) -> Lineage | None:
         """The inheritance from the queries before this one, or None if this query is the first."""
         return None if self.born is None else self.born.succession
 
@@ -196,14 +196,14 @@ class Claim:
         return self.succession.first if self.succession else 0
 
     @property
-    def begins_with(self) -> Birth | None:
+    def begins_with(self) -> RestoredFrom | None:
         """The savepoint whose state must still be restored, as nothing has been committed yet, or None."""
         return self.born if self.last < 0 else None
 
 
-def look_at(
-    spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth | None = None, mode: Mode | None = None
-) -> Claim:
+def read_lease(
+    spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: RestoredFrom | None = None, mode: CheckpointMode | None = None
+) -> Lease:
     """Read the entries of a checkpoint for a new run, and refuse the run if it cannot resume from it.
 
     Raises:
@@ -215,14 +215,14 @@ def look_at(
     entries = _read_entries(spark, checkpoint)
     number, query, last = 1, str(uuid.uuid4()), -1
     data_frames, planned = wants_data_frames(spark), -1
-    mode = mode or Mode.wanted(plan, ends=False, closes=False)
+    mode = mode or CheckpointMode.wanted(plan, ends=False, closes=False)
     born = birth
     if entries:
         newest = max(entries)
         check_not_succeeded(_in_order(entries), checkpoint, partial(last_committed, spark))
         planned, last = _last(spark, checkpoint, "offsets"), _last(spark, checkpoint, "commits")
         _check_planned(checkpoint, planned, last)
-        told = Birth.of_json(entries[newest].get("born"))
+        told = RestoredFrom.of_json(entries[newest].get("born"))
         born = birth_of_next(checkpoint, told, birth, planned=planned >= 0, committed=last >= 0)
         if planned >= 0:
             check_identity(entries[newest]["identity"], plan.identity(), f"the checkpoint {checkpoint}")
@@ -242,9 +242,9 @@ def look_at(
         queries |= set(born.succession.queries)
         written |= set(born.succession.places)
     epoch = Epoch(checkpoint, number, uuid.uuid4().hex)
-    found = TakenUp(epoch.entry, planned, _planned_by(entries, planned))
+    found = RestartInfo(epoch.entry, planned, _planned_by(entries, planned))
     known = _known_state(spark, checkpoint, entries, last)
-    return Claim(
+    return Lease(
         epoch, query, frozenset(queries), plan, last, frozenset(written), data_frames, not entries, born, mode, found, **known
     )
 
@@ -296,22 +296,22 @@ def planner_of(found: Mapping[Rank, int], number: int) -> Rank | None:
     return max((rank for rank, planned in found.items() if planned < number), default=None)
 
 
-def introduce(
-    spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: Birth | None = None, mode: Mode | None = None
-) -> Claim:
-    """Return the result of :func:`look_at`, after recording the identity of a new query in an entry 0.
+def ensure_identity(
+    spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: RestoredFrom | None = None, mode: CheckpointMode | None = None
+) -> Lease:
+    """Return the result of :func:`read_lease`, after recording the identity of a new query in an entry 0.
 
     Sinks store the identity in their places. If a start fails after that, the next start must use the same identity, or its own
     outputs would refuse it.
     """
-    claim = look_at(spark, plan, checkpoint, birth, mode)
+    claim = read_lease(spark, plan, checkpoint, birth, mode)
     if claim.new:
         register(spark, replace(claim, epoch=replace(claim.epoch, number=0)), [])
-        claim = look_at(spark, plan, checkpoint, birth, mode)
+        claim = read_lease(spark, plan, checkpoint, birth, mode)
     return claim
 
 
-def register(spark: SparkSession, claim: Claim, places: Iterable[str]) -> None:
+def register(spark: SparkSession, claim: Lease, places: Iterable[str]) -> None:
     """Add the run to the checkpoint, which it then holds. Raise FencedError if another copy was started at the same moment."""
     marker = {"query": claim.query, "identity": claim.plan.identity(), "after": claim.last, "places": sorted(places)}
     marker |= {"data_frames": claim.data_frames, "plan": _saved_plan(claim.plan)}
@@ -352,7 +352,7 @@ def _read_entries(spark: SparkSession, checkpoint: str) -> dict[Rank, dict[str, 
     return {rank: marker for path, marker in markers.items() for rank in _ranks([path])}
 
 
-def succession_of(spark: SparkSession, checkpoint: str, batch_id: int) -> Succession:
+def succession_of(spark: SparkSession, checkpoint: str, batch_id: int) -> Lineage:
     """Return what a query inherits that starts from the savepoint of a micro-batch."""
     entries = _read_entries(spark, checkpoint)
     return succession_after(_in_order(entries), _address(spark, checkpoint), batch_id)
@@ -371,7 +371,7 @@ def _in_order(entries: Mapping[Rank, dict[str, Any]]) -> list[dict[str, Any]]:
     return [entries[rank] for rank in sorted(entries)]
 
 
-def succeed(spark: SparkSession, claim: Claim, places: Iterable[str]) -> Epoch | None:
+def succeed(spark: SparkSession, claim: Lease, places: Iterable[str]) -> Epoch | None:
     """Record a succession in the old query's checkpoint, if both queries write to a common place.
 
     Returns:
@@ -404,7 +404,7 @@ def succeed(spark: SparkSession, claim: Claim, places: Iterable[str]) -> Epoch |
     return epoch
 
 
-def _check_only_heir(spark: SparkSession, old: Succession, others: Iterable[str], shared: Iterable[str]) -> None:
+def _check_only_heir(spark: SparkSession, old: Lineage, others: Iterable[str], shared: Iterable[str]) -> None:
     known = {each: list(_read_entries(spark, each).values()) for each in others}
     check_only_heir(old, known, shared, partial(last_committed, spark))
 

@@ -20,7 +20,7 @@ _MOST_TRIES = 10
 
 
 @dataclass
-class Closing:
+class EndOfInputRun:
     """The runs that close the windows of a query.
 
     A key group accepts the signal only in a micro-batch without rows. Rows that arrived after the end of the last run are
@@ -67,4 +67,4 @@ class Closing:
         return self.run
 
 
-__all__ = ["Closing"]
+__all__ = ["EndOfInputRun"]

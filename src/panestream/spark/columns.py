@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
-from panestream.spark.asking import asking
+from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.expressions import as_written, check_no_word, refused, text_of
 from panestream.spark.failures import raise_as
 from panestream.spark.names import Names
@@ -59,7 +59,7 @@ def _understood(df: DataFrame, given: Sequence[str | Column], what: str) -> list
     columns, asked, names = [], [], df.columns if given else []
     there = set(names)
     find: Callable[[str], str | None] | None = None
-    with asking():
+    with silence_analysis_errors():
         for one in given:
             if not isinstance(one, Column):
                 if not isinstance(one, str) or not one.strip():

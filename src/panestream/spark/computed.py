@@ -15,7 +15,7 @@ from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.storage import payload
 from panestream.spark.columns import quoted
 from panestream.spark.operator.dataflow import unpack
-from panestream.spark.operator.split import put_together
+from panestream.spark.operator.split import merge_split_results
 from panestream.spark.progress.micro_batch import metrics_of
 from panestream.spark.types import spark_schema
 
@@ -29,7 +29,7 @@ _ARROW_ROWS = "spark.sql.execution.arrow.maxRecordsPerBatch"
 
 
 @dataclass(frozen=True)
-class Computed:
+class BatchOutput:
     """A micro-batch whose operator ran.
 
     If an output has few rows, they come with the counters. A sink then needs neither a Python worker nor a task for each key
@@ -48,7 +48,7 @@ class Computed:
     bodies: Mapping[str, list[bytes] | None]
 
     @classmethod
-    def of(cls, operated: DataFrame, plan: WindowPlan) -> Computed:
+    def of(cls, operated: DataFrame, plan: WindowPlan) -> BatchOutput:
         """Run the operator, in one job."""
         few = max(FEW_BYTES_OF_A_GROUP, FEW_BYTES // plan.groups)
         # As text, since each function of a Column takes a dozen Java calls, in every micro-batch.
@@ -97,7 +97,7 @@ class Computed:
 
 
 def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
-    """Return the rows of one output of the operator, like :meth:`Computed.rows`, from Spark's cache."""
+    """Return the rows of one output of the operator, like :meth:`BatchOutput.rows`, from Spark's cache."""
     return _decided(unpack(operated, plan, tag), plan, tag)
 
 
@@ -106,7 +106,7 @@ def _decided(rows: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
     if tag == MAIN and plan.constants:
         rows = rows.select("*", *(F.lit(text).alias(name) for name, text in plan.constants.items()))
     if tag == MAIN and plan.split is not None:
-        return put_together(rows, plan)
+        return merge_split_results(rows, plan)
     if tag != MAIN or plan.top is None:
         return rows
     # Every key group kept its own largest. All groups fire a window in the same micro-batch, so these rows suffice.

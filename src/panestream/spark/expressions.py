@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from panestream.engine.runtime.sides import SIDE_COLUMN
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.aggregates import instead_of
-from panestream.spark.asking import asking
+from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.failures import raise_as
 from panestream.spark.names import Names
 
@@ -51,7 +51,7 @@ def text_of(df: DataFrame, given: str | Column, what: str) -> str:
     try:
         # Inside a function Spark shows all parts of a Column. Otherwise it omits outer casts, and shows only the alias if there
         # is one.
-        with asking():
+        with silence_analysis_errors():
             name = df.select(F.isnull(given)).schema[0].name
     except AnalysisException as error:
         raise_as(refused(df, given, what, error), error)

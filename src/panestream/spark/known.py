@@ -8,7 +8,7 @@ from pyspark.sql import types as T
 _KEPT = "_cached_schema"
 
 
-def known(df: DataFrame, schema: T.StructType) -> DataFrame:
+def with_known_schema(df: DataFrame, schema: T.StructType) -> DataFrame:
     """Return the DataFrame with its schema stored, so that the client does not ask the server.
 
     ``mapInArrow`` and ``transformWithState`` need the column names, which takes a server call through Connect. Query functions of

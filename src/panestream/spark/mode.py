@@ -19,7 +19,7 @@ _NEW = (
 
 
 @dataclass(frozen=True, slots=True)
-class Mode:
+class CheckpointMode:
     """How a query runs.
 
     Attributes:
@@ -35,11 +35,11 @@ class Mode:
     closes: bool = False
 
     @classmethod
-    def wanted(cls, plan: WindowPlan, *, ends: bool, closes: bool) -> Mode:
+    def wanted(cls, plan: WindowPlan, *, ends: bool, closes: bool) -> CheckpointMode:
         """Return the mode for a new checkpoint."""
         return cls(plan.wakes_up, closes or (plan.wakes_up and plan.watermark.closes_after is not None), ends, closes)
 
-    def on(self, entry: Mapping[str, Any], plan: WindowPlan, checkpoint: str) -> Mode:
+    def on(self, entry: Mapping[str, Any], plan: WindowPlan, checkpoint: str) -> CheckpointMode:
         """Return the mode on a checkpoint with micro-batches, given the last run's ``entry``.
 
         Raises:
@@ -65,11 +65,11 @@ class Mode:
                 f"the checkpoint {checkpoint} was begun without fire_at_end=True, which has Spark read a source of signals "
                 f"beside the input, and Spark cannot add a source: go on without it, or {_NEW}"
             )
-        return Mode(clock, signals, self.ends, self.closes)
+        return CheckpointMode(clock, signals, self.ends, self.closes)
 
     def as_json(self) -> dict[str, bool]:
         """Return the values to store in the checkpoint."""
         return {"clock": self.clock, "signals": self.signals}
 
 
-__all__ = ["Mode"]
+__all__ = ["CheckpointMode"]

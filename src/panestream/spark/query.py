@@ -11,22 +11,22 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame
 
-from panestream.engine.explain import Shown, listed
+from panestream.engine.explain import ReprHtml, listed
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.storage.state_age import StateAge
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
 from panestream.spark import signals, spark_logs
 from panestream.spark.checkpoint import UNKNOWN
-from panestream.spark.closing import Closing
-from panestream.spark.computed import Computed
+from panestream.spark.closing import EndOfInputRun
+from panestream.spark.computed import BatchOutput
 from panestream.spark.failures import of_callback, of_operator, own_error, without_java
-from panestream.spark.mode import Mode
+from panestream.spark.mode import CheckpointMode
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, observed
 from panestream.spark.progress.notices import DroppedBySpark, Notices
 from panestream.spark.progress.watching import ProgressWatcher
 from panestream.spark.reasons import java_is_gone
 from panestream.spark.savepoint.beginning import Sources
-from panestream.spark.savepoint.birth import Birth
+from panestream.spark.savepoint.birth import RestoredFrom
 from panestream.spark.savepoint.initial_state import initial_state
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.sendable import check_sendable
@@ -89,7 +89,7 @@ class SinkWriter:
         operated.persist()
         try:
             with of_operator(batch_id):
-                computed = Computed.of(operated, self.plan)
+                computed = BatchOutput.of(operated, self.plan)
                 self.age.check(computed.metrics, batch_id)
             self.outputs.deliver(computed.rows, computed.present, batch_id)
             self._note_age(spark, computed.metrics, batch_id)
@@ -120,7 +120,7 @@ class SinkWriter:
 
 
 @dataclass(frozen=True, repr=False)
-class RunningQuery(Shown):
+class RunningQuery(ReprHtml):
     """A started query: Spark's ``StreamingQuery`` (the attribute :attr:`query`) with panestream's errors and counters."""
 
     query: StreamingQuery
@@ -137,7 +137,7 @@ class RunningQuery(Shown):
     """Calls ``on_progress`` if the micro-batches cannot."""
     dropped: DroppedBySpark = field(default_factory=DroppedBySpark, repr=False)
     """Checks Spark's own operators after the query has ended, as micro-batches cannot see them."""
-    closing: Closing | None = field(default=None, repr=False)
+    closing: EndOfInputRun | None = field(default=None, repr=False)
     """Closes open windows after all available input has been read; None if they wait for the next run."""
 
     def _parts(self) -> Mapping[str, str]:
@@ -278,7 +278,7 @@ def start(
     name: str | None,
     on_progress: Callable[[BatchProgress], Any] | None,
     observed_as: str = OBSERVED,
-    savepoint: Savepoint | Birth | None = None,
+    savepoint: Savepoint | RestoredFrom | None = None,
     own_position: bool = False,
     fire_at_end: bool = False,
 ) -> RunningQuery:
@@ -290,7 +290,7 @@ def start(
     _check_name(spark, name)
     remote = is_connect(spark)
     birth = replace(savepoint.birth, own_position=own_position) if isinstance(savepoint, Savepoint) else savepoint
-    mode = Mode.wanted(plan, ends="availableNow" in trigger, closes=fire_at_end)
+    mode = CheckpointMode.wanted(plan, ends="availableNow" in trigger, closes=fire_at_end)
     outputs = open_outputs(spark, plan, sinks, checkpoint, birth, mode)
     initial, sources = None, Sources.of(outputs.born, checkpoint)
     if isinstance(savepoint, Savepoint) and outputs.begins_with is not None:
@@ -326,5 +326,5 @@ def start(
 
     query, watcher = run()
     looks = notices if remote else None
-    closing = Closing(spark, checkpoint, run, lambda: outputs.check(spark)) if fire_at_end else None
+    closing = EndOfInputRun(spark, checkpoint, run, lambda: outputs.check(spark)) if fire_at_end else None
     return RunningQuery(query, plan, spark, outputs, sink_writer.failure, looks, observed_as, watcher, closing=closing)

@@ -59,7 +59,7 @@ def first_sentence(error: BaseException) -> str:
 
 
 @contextmanager
-def in_few_words() -> Iterator[None]:
+def without_internal_traceback() -> Iterator[None]:
     """Reduce panestream's errors in the block, which runs in a Spark worker, to their text.
 
     Spark quotes a worker's whole traceback, with causes. Our text has the user's own lines, and the frames inside panestream

@@ -228,7 +228,7 @@ def slow_settings(spark: SparkSession, groups: int) -> list[str]:
     return [f'spark.conf.set("{name}", "{wanted[name]}")' for name in names]
 
 
-def missed_at_birth(spark: SparkSession) -> str | None:
+def missing_startup_settings(spark: SparkSession) -> str | None:
     """Describe a setting that the session was not created with, its cost and where to set it, or return None."""
     if version(spark) < _SOCKETS_SINCE or _says(spark, SOCKETS, BIRTH_SETTINGS[SOCKETS]) is not False:
         return None

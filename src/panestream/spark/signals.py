@@ -23,7 +23,7 @@ from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, exchange_row, pa
 from panestream.spark.operator.placement import group_values
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.places import escaped
-from panestream.spark.worker import remember_archives
+from panestream.spark.worker import cache_zip_imports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -68,7 +68,7 @@ class PackSignals:
     plan: WindowPlan
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        remember_archives()
+        cache_zip_imports()
         words = {word for batch in batches for word in batch.column(0).to_pylist()}
         # Lower than the origins of rows, whose partitions are numbered from 0.
         origin, sequence = -1 - partition_id(), 0

@@ -25,7 +25,7 @@ _JOINT = "+"
 
 
 @dataclass(frozen=True)
-class Succession:
+class Lineage:
     """The inheritance from earlier queries, stored in the savepoint and in each entry of the new checkpoint.
 
     Attributes:
@@ -71,15 +71,15 @@ def is_of(writer: str, lineage: str) -> bool:
     return f"{root_of(query)}/{output}" == lineage
 
 
-def of_saved(saved: Mapping[str, Any] | None) -> Succession | None:
-    """Read the result of :meth:`Succession.as_saved`, or return None if the query did not succeed another."""
+def of_saved(saved: Mapping[str, Any] | None) -> Lineage | None:
+    """Read the result of :meth:`Lineage.as_saved`, or return None if the query did not succeed another."""
     if not saved:
         return None
     queries, places = tuple(saved["queries"]), tuple(saved["places"])
-    return Succession(queries, int(saved["first"]), places, str(saved["checkpoint"]), int(saved["batch_id"]))
+    return Lineage(queries, int(saved["first"]), places, str(saved["checkpoint"]), int(saved["batch_id"]))
 
 
-def succession_after(entries: Iterable[Mapping[str, Any]], checkpoint: str, batch_id: int) -> Succession:
+def succession_after(entries: Iterable[Mapping[str, Any]], checkpoint: str, batch_id: int) -> Lineage:
     """Return what a query inherits that starts from the savepoint of ``batch_id``. The newest of ``entries`` is the last."""
     runs = list(entries)
     before = of_saved((runs[-1].get("born") or {}).get("succession")) if runs else None
@@ -87,10 +87,10 @@ def succession_after(entries: Iterable[Mapping[str, Any]], checkpoint: str, batc
     places = {place for run in runs if batch_id > run["after"] for place in run["places"]}
     places |= set(before.places if before else ())
     first = (before.first if before else 0) + batch_id + 1
-    return Succession(tuple(queries), first, tuple(sorted(places)), checkpoint, batch_id)
+    return Lineage(tuple(queries), first, tuple(sorted(places)), checkpoint, batch_id)
 
 
-def check_not_gone_on(old: Succession, last: int, shared: Iterable[str]) -> None:
+def check_not_gone_on(old: Lineage, last: int, shared: Iterable[str]) -> None:
     """Raise CheckpointError if the old query committed ``last`` to the shared places after its savepoint."""
     if last > old.batch_id:
         raise CheckpointError(
@@ -131,7 +131,7 @@ def check_not_succeeded(entries: Iterable[Mapping[str, Any]], checkpoint: str, l
 
 
 def check_only_heir(
-    old: Succession, others: Mapping[str, Iterable[Mapping[str, Any]]], shared: Iterable[str], last_of: Callable[[str], int]
+    old: Lineage, others: Mapping[str, Iterable[Mapping[str, Any]]], shared: Iterable[str], last_of: Callable[[str], int]
 ) -> None:
     """Raise CheckpointError if another successor has committed to the shared places.
 
@@ -154,7 +154,7 @@ def check_only_heir(
 
 __all__ = [
     "SUCCESSOR",
-    "Succession",
+    "Lineage",
     "check_not_gone_on",
     "check_not_succeeded",
     "check_only_heir",

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from panestream.errors import InvalidPlanError
-from panestream.spark.asking import asking
+from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.failures import raise_as
 
 _ATOMIC: list[tuple[type[T.DataType], pa.DataType]] = [
@@ -127,7 +127,7 @@ def schema_of(spark: SparkSession, schema: str | T.StructType) -> pa.Schema:
     if not isinstance(schema, str) or not schema.strip():
         raise InvalidPlanError(f"a schema is written like 'n bigint, label string', got {schema!r}")
     try:
-        with asking():
+        with silence_analysis_errors():
             # Spark cannot create a DataFrame with char and varchar, which are strings outside of tables.
             declared = spark.createDataFrame([], _PADDED.sub("string", schema)).schema
     except (ParseException, AnalysisException) as error:

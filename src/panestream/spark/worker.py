@@ -26,7 +26,7 @@ class UnchangedArchive(zipimporter):
             super().invalidate_caches()
 
 
-def remember_archives() -> None:
+def cache_zip_imports() -> None:
     """Make Python read the archives on its path once, not in every task. Call this at the start of each of our tasks.
 
     The path stays complete, so Spark does not add anything again, and imports from jars (Delta's), zip files and eggs still work.

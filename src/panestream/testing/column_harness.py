@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.explain import Shown
+from panestream.engine.explain import ReprHtml
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
@@ -31,7 +31,7 @@ from panestream.windowing.windows import TimeWindow
 _KEY, _TIME = "key", "time of the element"
 
 
-class ColumnTestHarness(Shown):
+class ColumnTestHarness(ReprHtml):
     """Runs look-backs or predicate windows on one key group, with the operators that run them on Spark.
 
     Rows are dicts. Inputs of aggregates and predicates are column names, because SQL needs Spark; a predicate is a column of

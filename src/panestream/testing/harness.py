@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from panestream.engine.explain import Shown
+from panestream.engine.explain import ReprHtml
 from panestream.engine.operators.row.output import FiredResult, Output
 from panestream.engine.operators.row.row_plan import AnyWindowFunction, RowPlan
 from panestream.engine.operators.row.window_operator import (
@@ -25,7 +25,7 @@ from panestream.testing.results import LateElement, WindowResult, late_element, 
 from panestream.testing.window_query import WindowQuery, window_query
 from panestream.tracing.events import Trace
 from panestream.tracing.recorder import TracedOperator
-from panestream.tracing.why import ANY, Explanation, explain
+from panestream.tracing.why import ANY, Answer, explain
 from panestream.tracing.words import Words
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners import WindowAssigner
@@ -45,7 +45,7 @@ class Snapshot(NamedTuple):
     watermarks: Mapping[str, Any] | None = None
 
 
-class WindowTestHarness(Shown):
+class WindowTestHarness(ReprHtml):
     """Runs windows and a function on one key group, step by step. Flink: ``KeyedOneInputStreamOperatorTestHarness``.
 
     It takes the arguments of a stream's ``.window(...)``, for one kind of windows. It runs the row operator, which defines the
@@ -347,7 +347,7 @@ class WindowTestHarness(Shown):
         row: Any = ANY,
         at: Instant | None = None,
         window: Window | tuple[int, int] | Instant | None = None,
-    ) -> Explanation:
+    ) -> Answer:
         """Explain the fate of rows, or with ``window`` the results of windows; see :func:`panestream.tools.why`.
 
         Raise ``InvalidPlanError`` for a harness without ``traced=True``, or if rows and windows are both given.

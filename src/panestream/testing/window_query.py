@@ -11,7 +11,7 @@ import pyarrow as pa
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.declared import TIME, DeclaredFunction
-from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows, RowPlan
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.testing.elements import Columns, RowMaker, schema_of
@@ -56,13 +56,13 @@ def window_query(
     if name == "aggregate" and not isinstance(function, AggregateFunction):
         return _declared(window, _aggregates(function), then, schema_of(columns or {}), late)
     rows = None if columns is None else RowMaker(schema_of(columns), RowType(schema_of(columns)))
-    made: Reduce | Aggregate | Elements
+    made: ReduceRows | AggregateRows | KeepRows
     if name == "reduce":
-        made = Reduce(function, following(then))
+        made = ReduceRows(function, following(then))
     elif name == "aggregate":
-        made = Aggregate(function, following(then))
+        made = AggregateRows(function, following(then))
     else:
-        made = Elements(applied(function) if name == "apply" else processed(function))
+        made = KeepRows(applied(function) if name == "apply" else processed(function))
     return WindowQuery(RowPlan(window, made, late, element_type=None if rows is None else rows.element_type.element), rows)
 
 
@@ -95,7 +95,7 @@ def _declared(
     aggregation = Aggregation.build(aggregates, types, pa.schema([]))
     names = [*aggregation.inputs, *(name for name in types if name not in aggregation.inputs)]
     element_type = RowType(pa.schema([*((name, types[name]) for name in names), (TIME, pa.int64())]))
-    function = Aggregate(DeclaredFunction(aggregates, types), following(then))
+    function = AggregateRows(DeclaredFunction(aggregates, types), following(then))
     plan = RowPlan(window, function, late, element_type=element_type.element)
     results = None if then is not None else tuple(aggregation.output_schema.names)
     return WindowQuery(plan, RowMaker(columns, element_type, TIME), results)

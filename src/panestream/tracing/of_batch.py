@@ -13,12 +13,12 @@ from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TableOfRows, TablePerWindow
 from panestream.engine.operators.row.operator import RowGroupOperator
-from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.operators.row.spec import RowSpec, row_spec
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.plan import WindowPlan
 from panestream.engine.query import WindowSpec
-from panestream.engine.rule import Asked, DeclaredAggregates, FunctionOfRows, FunctionOfTables
+from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables, WindowRequest
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, collector_paused
 from panestream.engine.storage.sealed_state import SealedState
@@ -54,7 +54,7 @@ class TracedQuery:
     missing: tuple[str, ...] = ()
 
 
-def row_operator_of(window: WindowSpec, asked: Asked) -> RowSpec:
+def row_operator_of(window: WindowSpec, asked: WindowRequest) -> RowSpec:
     """Return a row operator for any query, or raise InvalidPlanError if it has several kinds of windows."""
     if isinstance(window.assigner, SeveralWindows):
         raise InvalidPlanError(
@@ -65,10 +65,10 @@ def row_operator_of(window: WindowSpec, asked: Asked) -> RowSpec:
         return row_spec(window, asked, ())
     function = asked.function
     on_rows = TableOfRows(function, asked.rows, asked.results) if isinstance(function, TablePerWindow) else _NoResults()
-    return row_spec(window, FunctionOfRows(Elements(on_rows), asked.results, asked.rows, function), ())
+    return row_spec(window, FunctionOfRows(KeepRows(on_rows), asked.results, asked.rows, function), ())
 
 
-def traced_query(plan: WindowPlan, asked: Asked, rows: pa.Schema) -> TracedQuery:
+def traced_query(plan: WindowPlan, asked: WindowRequest, rows: pa.Schema) -> TracedQuery:
     """Prepare a query for tracing; the plan must have the operator that :func:`row_operator_of` returned."""
     spec = plan.operator
     assert isinstance(spec, RowSpec)  # noqa: S101 - see the docstring

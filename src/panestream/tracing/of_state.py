@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from panestream.engine.plan import WindowPlan, stable_repr
-from panestream.engine.runtime.watermarks import Closing
+from panestream.engine.runtime.watermarks import ClosedWindows
 from panestream.errors import InvalidPlanError
 from panestream.tracing.events import TimeMoved, Trace, TracedElement, TracedWindow
 from panestream.windowing.assigners import GlobalWindows, MergingWindowAssigner, WindowAssigner
@@ -87,7 +87,7 @@ class KnownState:
         """Windows whose last instant is at or before this refuse a row that comes now."""
         if not self.plan.assigner.is_event_time:
             return self.closed
-        return Closing(self.plan.allowed_lateness, self.closed).at(self.watermark)
+        return ClosedWindows(self.plan.allowed_lateness, self.closed).at(self.watermark)
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,13 +16,13 @@ from panestream.windowing.time import MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow, Window
 
 MOST_SHOWN = 20
-"""The most rows or windows described in words; :attr:`Explanation.facts` has all."""
+"""The most rows or windows described in words; :attr:`Answer.facts` has all."""
 
 ANY: Any = type("Any", (), {"__repr__": lambda _: "ANY"})()
 """The default that matches every key, since None is a valid key."""
 
 
-class Explanation:
+class Answer:
     """An answer that can be printed, shown in a notebook, or read from :attr:`facts`.
 
     Attributes:
@@ -54,7 +54,7 @@ def explain(
     row: Any = ANY,
     at: Instant | None = None,
     window: Window | tuple[int, int] | Instant | None = None,
-) -> Explanation:
+) -> Answer:
     """Explain rows or windows of a trace, with the arguments and errors of :func:`why`."""
     if not trace.watched:
         raise InvalidPlanError(
@@ -119,7 +119,7 @@ def _is_window(window: Window, wanted: Any) -> bool:
 # ---------------------------------------------------------------- words
 
 
-def _of_rows(trace: Trace, elements: list[TracedElement], unusable: list[UnusableRow]) -> Explanation:
+def _of_rows(trace: Trace, elements: list[TracedElement], unusable: list[UnusableRow]) -> Answer:
     rows = tuple(row_facts(trace, element) for element in elements)
     facts: tuple[RowFacts | UnusableRow, ...] = (*rows, *unusable)
     if not facts:
@@ -130,9 +130,9 @@ def _of_rows(trace: Trace, elements: list[TracedElement], unusable: list[Unusabl
         if trace.unusable:
             lines.append(f"{many(len(trace.unusable), 'row')} without a usable event time came besides: row= finds them.")
         lines.append("Not among them is what was filtered out before the windows, and what has another key than was asked for.")
-        return Explanation(facts, [lines, *_missing(trace)])
+        return Answer(facts, [lines, *_missing(trace)])
     told = [_unusable_told(one) if isinstance(one, UnusableRow) else _row_told(trace, one) for one in facts[:MOST_SHOWN]]
-    return Explanation(facts, [*told, *_rest(len(facts), "rows"), *_missing(trace)])
+    return Answer(facts, [*told, *_rest(len(facts), "rows"), *_missing(trace)])
 
 
 def _unusable_told(row: UnusableRow) -> list[str]:
@@ -227,12 +227,12 @@ def _firing_told(trace: Trace, firing: Firing) -> str:
     )
 
 
-def _of_windows(trace: Trace, windows: list[TracedWindow], asked: Any) -> Explanation:
+def _of_windows(trace: Trace, windows: list[TracedWindow], asked: Any) -> Answer:
     facts = tuple(window_facts(trace, window) for window in windows)
     if not facts:
-        return Explanation(facts, [_no_window(trace, asked), *_missing(trace)])
+        return Answer(facts, [_no_window(trace, asked), *_missing(trace)])
     told = [_window_told(trace, one) for one in facts[:MOST_SHOWN]]
-    return Explanation(facts, [*told, *_rest(len(facts), "windows"), *_missing(trace)])
+    return Answer(facts, [*told, *_rest(len(facts), "windows"), *_missing(trace)])
 
 
 def _no_window(trace: Trace, asked: Any) -> list[str]:
@@ -302,7 +302,7 @@ class Answering(Protocol):
 
     def why(
         self, *, key: Any = ANY, at: Instant | None = None, window: Window | tuple[int, int] | Instant | None = None
-    ) -> Explanation:
+    ) -> Answer:
         """Return the answer."""
 
 
@@ -335,7 +335,7 @@ def why(
     row: Any = ANY,
     at: Instant | None = None,
     window: Window | tuple[int, int] | Instant | None = None,
-) -> Explanation:
+) -> Answer:
     """Explain which windows took rows and which results contain them or, with ``window``, the results of windows.
 
     The answer about a row lists the windows that took it, their later history, and the firings it was in with their causes. For a
@@ -387,4 +387,4 @@ def why(
     return cast("Answering", source).why(key=key, at=at, window=window)
 
 
-__all__ = ["ANY", "Answering", "Explanation", "Traceable", "TraceableByKey", "explain", "trace_of", "why"]
+__all__ = ["ANY", "Answer", "Answering", "Traceable", "TraceableByKey", "explain", "trace_of", "why"]

@@ -15,7 +15,7 @@ from panestream.tracing.of_state import (
     time_facts,
     windows_now,
 )
-from panestream.tracing.why import ANY, Explanation
+from panestream.tracing.why import ANY, Answer
 from panestream.tracing.words import Words, value
 from panestream.windowing.instants import Instant, instant
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
@@ -30,7 +30,7 @@ _TIMES = {1: "once", 2: "twice"}
 
 def explain_state(
     known: KnownState, *, key: Any = ANY, at: Instant | None = None, window: Window | tuple[int, int] | Instant | None = None
-) -> Explanation:
+) -> Answer:
     """Explain rows at an event time (``at``) or windows, whichever is given, from a state. Errors are as for ``why``."""
     if (at is None) == (window is None):
         raise InvalidPlanError(
@@ -41,14 +41,14 @@ def explain_state(
     if at is not None:
         facts = time_facts(known, instant(at, "the row's event time"))
         told = [_time_told(known, facts, of_key), *(_now_told(known, one) for one in (facts.windows or ())[:MOST_SHOWN])]
-        return Explanation((facts,), [*told, *_verdict(known, facts), _unknown(known, rows=True)])
+        return Answer((facts,), [*told, *_verdict(known, facts), _unknown(known, rows=True)])
     wanted = window if isinstance(window, (Window, tuple)) or window is None else instant(window, "the window's start")
     assert wanted is not None  # noqa: S101 - the check above leaves one of them
     found = windows_now(known, wanted)
     if not found:
-        return Explanation((), [_no_window(known, wanted, of_key), _unknown(known, rows=False)])
+        return Answer((), [_no_window(known, wanted, of_key), _unknown(known, rows=False)])
     told = [_now_told(known, one) for one in found[:MOST_SHOWN]]
-    return Explanation(found, [[f"Windows{of_key}, by {known.where}:", _reached(known)], *told, _unknown(known, rows=False)])
+    return Answer(found, [[f"Windows{of_key}, by {known.where}:", _reached(known)], *told, _unknown(known, rows=False)])
 
 
 def _time_told(known: KnownState, facts: TimeFacts, of_key: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from panestream.engine.operators.row.row_plan import Aggregate, AnyWindowFunction, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows, RowPlan
 from panestream.windowing.functions import ProcessWindowFunction, WindowFunction
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput
@@ -68,9 +68,9 @@ def json_plan_of(scenario: Scenario) -> RowPlan:
     return replace(plan, function=_as_json(plan.function), element_type=None)
 
 
-def _as_json(function: Reduce | Aggregate | Elements) -> Reduce | Aggregate | Elements:
-    if isinstance(function, Elements):
-        return Elements(_Json(function.function))
+def _as_json(function: ReduceRows | AggregateRows | KeepRows) -> ReduceRows | AggregateRows | KeepRows:
+    if isinstance(function, KeepRows):
+        return KeepRows(_Json(function.function))
     return replace(function, then=_Json(function.then))
 
 

@@ -14,7 +14,7 @@ from pyspark.sql.types import Row
 from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.exchange.packing import PackColumns
 from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.planner import calling
+from panestream.engine.planner import plan_functions
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import REPORT
 from panestream.errors import PanestreamError
@@ -105,7 +105,7 @@ def _plan_of(scenario: Scenario) -> WindowPlan:
         keys=("key",),
         key_schema=_KEYS,
         assigner=row_plan.window.assigner,
-        operator=calling(row_plan.window, row_plan.function, _RESULT, _ROWS, row_plan.function),
+        operator=plan_functions(row_plan.window, row_plan.function, _RESULT, _ROWS, row_plan.function),
         watermark=WatermarkStrategy.for_generator(StepWatermarks),
         event_time="ts",
         groups=1,

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from panestream.datastream import WindowedResult, stream
-from panestream.engine.operators.row.row_plan import Aggregate, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import AggregateRows, ReduceRows, RowPlan
 from panestream.errors import PanestreamError
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.session import build_session
@@ -121,9 +121,9 @@ class _Run:
         if plan.window.allowed_lateness:
             windows = windows.allowed_lateness(f"{plan.window.allowed_lateness} microseconds")
         function, schema = plan.function, "value string"
-        if isinstance(function, Aggregate):
+        if isinstance(function, AggregateRows):
             return windows.aggregate_with(function.function, then=function.then, schema=schema)
-        if isinstance(function, Reduce):
+        if isinstance(function, ReduceRows):
             return windows.reduce(function.function, then=function.then, schema=schema)
         assert isinstance(function.function, ProcessWindowFunction)
         return windows.process(function.function, schema)

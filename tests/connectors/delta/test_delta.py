@@ -12,13 +12,13 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.errors import SinkError
-from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.base import QueryRunInfo
 from tests.connectors.kills import start, write_clicks
 
 pytestmark = [pytest.mark.connectors, pytest.mark.delta]
 
 TARGET = "tests.connectors.delta.delta_targets:MERGE_AND_APPEND"
-RUN = Run("query", "main")
+RUN = QueryRunInfo("query", "main")
 ROWS = "user BIGINT, n BIGINT"
 
 
@@ -90,8 +90,8 @@ def test_another_spelling_or_a_new_name_of_the_table_is_no_other_writer(spark, t
     pst.TableSink(f"default.{table}").open(spark, RUN).write(rows(spark, (1, 1)), 0)
     assert found(spark, table) == [(1, 1)]
     # Another query, and a batch, are others.
-    pst.TableSink(table).open(spark, Run("another")).write(rows(spark, (1, 1)), 0)
-    pst.TableSink(table).open(spark, Run()).write(rows(spark, (1, 1)), None)
+    pst.TableSink(table).open(spark, QueryRunInfo("another")).write(rows(spark, (1, 1)), 0)
+    pst.TableSink(table).open(spark, QueryRunInfo()).write(rows(spark, (1, 1)), None)
     assert found(spark, table) == 3 * [(1, 1)]
 
 
@@ -125,7 +125,7 @@ def test_a_merge_carries_the_micro_batch(spark, table):
     assert (1, 99) not in [tuple(row) for row in spark.table(table).collect()]
     # A batch, which has no number, merges each time.
     for value in (4, 5):
-        merge.open(spark, Run()).write(rows(spark, (1, value)), None)
+        merge.open(spark, QueryRunInfo()).write(rows(spark, (1, value)), None)
     assert (1, 5) in [tuple(row) for row in spark.table(table).collect()]
 
 

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 import panestream as pst
 from panestream import agg
 from panestream.errors import SinkError
-from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.base import QueryRunInfo
 from panestream.spark.sinks.table_formats import iceberg
 from panestream.testing import MicroBatches
 
@@ -114,7 +114,7 @@ class Copies:
 
     def run(self, **kept):
         """A new run: what it knows of the table it has to look up."""
-        return pst.TableSink(self.table, **self.made).open(self.spark, Run("q", "main", **kept))
+        return pst.TableSink(self.table, **self.made).open(self.spark, QueryRunInfo("q", "main", **kept))
 
     def rows(self, batch_id, count=3):
         return self.spark.range(batch_id * 100, batch_id * 100 + count).toDF("x")
@@ -179,12 +179,12 @@ def test_expired_snapshots(spark, table, copies, monkeypatch):
     copies.write(copies.run(epoch=Planned(0)), 2)
     assert copies.there == ([0, 1, 2], 10)  # and somebody else's 7
     planned = now - 600_000
-    stranger = pst.TableSink(table).open(spark, Run("another", "main", epoch=Planned(0)))
+    stranger = pst.TableSink(table).open(spark, QueryRunInfo("another", "main", epoch=Planned(0)))
     with pytest.raises(SinkError, match="cannot be told"):
         stranger.write(copies.rows(5), 5)
     spark.sql(said.replace("q/main", "another/main").replace("'1'", "'5'"))
     for batch_id in (5, 6):
-        pst.TableSink(table).open(spark, Run("another", "main", epoch=Planned(0))).write(copies.rows(batch_id), batch_id)
+        pst.TableSink(table).open(spark, QueryRunInfo("another", "main", epoch=Planned(0))).write(copies.rows(batch_id), batch_id)
     assert copies.there == ([0, 1, 2, 6], 13)
 
 
@@ -264,16 +264,18 @@ def test_partitions_and_columns_that_are_new(spark, table):
     options = {"merge-schema": "true", "fanout-enabled": "true"}
     for batch_id in (0, 0, 1):
         wider = rows.withColumn("more", F.lit(batch_id))
-        pst.TableSink(table, options=options).open(spark, Run("q", "main")).write(wider, batch_id)
+        pst.TableSink(table, options=options).open(spark, QueryRunInfo("q", "main")).write(wider, batch_id)
     assert spark.table(table).count() == 60
     assert spark.table(f"{table}.partitions").count() > 7
     spark.sql(f"ALTER TABLE {table} UNSET TBLPROPERTIES ('write.spark.accept-any-schema')")
     with pytest.raises(Exception, match="has no column 'a'"):
-        pst.TableSink(table).open(spark, Run("q", "main")).write(rows.withColumn("a", F.lit(1)).withColumn("b", F.lit(2)), 2)
+        pst.TableSink(table).open(spark, QueryRunInfo("q", "main")).write(
+            rows.withColumn("a", F.lit(1)).withColumn("b", F.lit(2)), 2
+        )
 
 
 def test_a_micro_batch_without_rows_leaves_no_snapshot(spark, table):
-    sink = pst.TableSink(table).open(spark, Run("q", "main"))
+    sink = pst.TableSink(table).open(spark, QueryRunInfo("q", "main"))
     sink.write(spark.range(0).toDF("x"), 0)
     assert spark.table(table).columns == ["x"]
     assert marks(spark, table) == []

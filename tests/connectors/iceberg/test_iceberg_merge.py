@@ -8,7 +8,7 @@ import pytest
 
 import panestream as pst
 from panestream import agg
-from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.base import QueryRunInfo
 from panestream.testing import MicroBatches
 
 pytestmark = [pytest.mark.connectors, pytest.mark.iceberg]
@@ -34,7 +34,7 @@ def test_changes_are_merged_once(spark, table, mode):
         changes((3, 1, "delete"), (None, 5, "update_before"), (None, 6, "update_after")),
     ]
     for upto in (2, 4, 4):
-        sink = pst.MergeSink(table, ["user"]).open(spark, Run("q", "main"))
+        sink = pst.MergeSink(table, ["user"]).open(spark, QueryRunInfo("q", "main"))
         for batch_id in range(max(0, upto - 2), upto):  # the last two twice: killed before Spark knew
             sink.write(batches[batch_id], batch_id)
     assert sorted(((row.user, row.n) for row in spark.table(table).collect()), key=repr) == [(1, 2), (None, 6)]

@@ -11,7 +11,7 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.errors import PanestreamWarning, SinkError
-from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.base import QueryRunInfo
 
 pytestmark = [
     pytest.mark.connectors,
@@ -49,7 +49,7 @@ def of_hour(user, hour, n, *more):
 
 def opened(spark, broker, topic, output="main", query="q", **given):
     sink = pst.KafkaSink(broker.servers, topic, **{"keys": ["user"], **given})
-    return sink.open(spark, Run(query=query, output=output))
+    return sink.open(spark, QueryRunInfo(query=query, output=output))
 
 
 def table(records):

@@ -11,9 +11,9 @@ import pytest
 from panestream.engine.aggregates.accumulator_columns import AccumulatorColumns
 from panestream.engine.aggregates.two_phase import PartialAccumulator
 from panestream.engine.explain import explain_plan
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.plan import Chunk
-from panestream.engine.planner import aggregating, calling
+from panestream.engine.planner import plan_aggregates, plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
@@ -116,7 +116,7 @@ def test_accumulator_with_fraction_is_refused_for_whole_numbers(type_, empty, ho
 
 
 def test_reduce_in_two_phases_refuses_a_fraction_that_its_column_would_cut_off():
-    halves = Reduce(lambda a, b: a.replace(v=a.v + b.v + Decimal("0.5")))
+    halves = ReduceRows(lambda a, b: a.replace(v=a.v + b.v + Decimal("0.5")))
     with pytest.raises(InvalidPlanError, match=r"the value Decimal\('2.5'\) does not fit the column 'v' of type int64"):
         packed(operator(SLIDING, halves, harness.ROWS, harness.ROWS.remove(0)), rows_of_one_key(2))
 
@@ -143,7 +143,7 @@ def test_inexact_accumulators_are_refused_in_one_micro_batch_and_in_several(batc
     rows = [("a", time, 1, None, time) for time in range(3)]
     parts = [rows] if batches == 1 else [[row] for row in rows]
     total = pa.schema([("total", LONG)])
-    plan = harness.plan_for(operator(function=Aggregate(Halves()), accumulators=total, results=RESULT), SLIDING)
+    plan = harness.plan_for(operator(function=AggregateRows(Halves()), accumulators=total, results=RESULT), SLIDING)
     with pytest.raises(InvalidPlanError, match="would cut its fraction off"):
         harness.run(plan, [harness.MicroBatch([part]) for part in parts], MemoryState())
 
@@ -171,7 +171,7 @@ RESULT, ACCUMULATOR = pa.schema([("mean", DOUBLE)]), pa.schema([("t", LONG), ("n
 
 
 def operator(window=SLIDING, function=None, accumulators=ACCUMULATOR, results=RESULT):
-    return calling(window, function or Aggregate(Mean()), results, harness.ROWS, "it", harness.KEYS, accumulators)
+    return plan_functions(window, function or AggregateRows(Mean()), results, harness.ROWS, "it", harness.KEYS, accumulators)
 
 
 @pytest.mark.parametrize(
@@ -184,9 +184,9 @@ def operator(window=SLIDING, function=None, accumulators=ACCUMULATOR, results=RE
         ),
         (WindowSpec(SLIDING.assigner, every_firing=True), None, "every firing was asked for"),
         (WindowSpec(*CountWindows(3).parts), None, "GlobalWindows are not aligned windows"),
-        (SLIDING, Aggregate(Mean(), applied(lambda key, window, rows: [])), "then= sees one window at a time"),
-        (SLIDING, Elements(applied(lambda key, window, rows: [])), "sees rows, which cannot be merged"),
-        (SLIDING, Aggregate(Unmerged()), r"Unmerged needs merge\(a, b\)"),
+        (SLIDING, AggregateRows(Mean(), applied(lambda key, window, rows: [])), "then= sees one window at a time"),
+        (SLIDING, KeepRows(applied(lambda key, window, rows: [])), "sees rows, which cannot be merged"),
+        (SLIDING, AggregateRows(Unmerged()), r"Unmerged needs merge\(a, b\)"),
     ],
 )
 def test_what_needs_every_row_is_refused(window, function, message):
@@ -224,19 +224,19 @@ def explained(spec, **more):
 
 def test_explain_says_what_is_reduced_before_the_shuffle():
     assert "accumulator_type of aggregate would have them added before it" in explained(operator(accumulators=None))
-    combined = Reduce(lambda a, b: a)
+    combined = ReduceRows(lambda a, b: a)
     assert "two_phase=True of reduce would combine them before it" in explained(operator(SLIDING, combined, None, harness.ROWS))
     alone = operator(WindowSpec(SLIDING.assigner, evictor=CountEvictor(3)), accumulators=None)
     assert "before it" not in explained(alone)
     own = explained(operator())
     assert "pre-aggregated per (key, pane) before the shuffle" in own
     assert "rows are added before the shuffle, accumulators merged" in own
-    grows = aggregating(SLIDING, [agg.count_distinct("u"), agg.collect_list("v"), agg.sum("x")], harness.TYPES, harness.KEYS)
+    grows = plan_aggregates(SLIDING, [agg.count_distinct("u"), agg.collect_list("v"), agg.sum("x")], harness.TYPES, harness.KEYS)
     assert "every distinct value of u crosses it all the same" in explained(grows)
     assert "every value of v crosses it all the same" in explained(grows)
     assert "of x crosses" not in explained(grows)
     for window in (WindowSpec(EventTimeSessionWindows(5)), WindowSpec(TumblingEventTimeWindows(5))):
-        lists = aggregating(window, [agg.collect_list("v")], harness.TYPES, harness.KEYS)
+        lists = plan_aggregates(window, [agg.collect_list("v")], harness.TYPES, harness.KEYS)
         assert "every value of v crosses it all the same" in explained(lists)
         ordered = explained(lists, arrival=pa.schema([("u", LONG)]))
         assert "before the shuffle" not in ordered

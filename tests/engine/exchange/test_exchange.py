@@ -11,9 +11,9 @@ from panestream.engine.exchange import packing
 from panestream.engine.exchange.group_run import gather
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating.operator import KEPT
-from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import calling
+from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import END, PayloadPart, cut
@@ -28,8 +28,8 @@ RESULTS = pa.schema([("n", pa.int64())])
 
 def plan(groups: int = 1) -> WindowPlan:
     windowing = WindowSpec(TumblingEventTimeWindows(1_000_000))
-    counting = Elements(applied(lambda key, window, rows: [len(rows)]))
-    operator = calling(windowing, counting, RESULTS, ROWS, "count", KEYS)
+    counting = KeepRows(applied(lambda key, window, rows: [len(rows)]))
+    operator = plan_functions(windowing, counting, RESULTS, ROWS, "count", KEYS)
     return WindowPlan(("key",), KEYS, windowing.assigner, operator, WatermarkStrategy(0), "ts", groups, row_schema=ROWS)
 
 

@@ -10,9 +10,9 @@ import pytest
 from panestream.engine.exchange import group_run
 from panestream.engine.exchange.group_run import METRICS, bodies, check_history, run_batch, run_history, run_micro_batch
 from panestream.engine.exchange.packing import PackColumns, pack
-from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import MAIN
-from panestream.engine.planner import calling
+from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupOutput
 from panestream.engine.storage import payload
@@ -128,7 +128,9 @@ def test_a_limit_is_what_may_be_taken_and_not_a_byte_more():
 def test_history_says_nothing_about_windows_of_the_clock():
     def asked(assigner):
         windowing = WindowSpec(assigner)
-        operator = calling(windowing, Elements(applied(lambda key, window, rows: [len(rows)])), RESULTS, ROWS, "count", KEYS)
+        operator = plan_functions(
+            windowing, KeepRows(applied(lambda key, window, rows: [len(rows)])), RESULTS, ROWS, "count", KEYS
+        )
         return replace(plan(), assigner=assigner, operator=operator)
 
     check_history(asked(TumblingEventTimeWindows(1_000_000)))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from panestream.engine.kernels import frames
-from panestream.engine.kernels.frames import Instants
+from panestream.engine.kernels.frames import KeyedTimeline
 
 
 @pytest.mark.parametrize("fits", [2**63, 1], ids=["every unit of time", "only the times that there are"])
@@ -16,7 +16,7 @@ def test_what_lies_near(seed, fits, monkeypatch):
     rng = np.random.default_rng(seed)
     rows = int(rng.integers(0, 40))
     codes, times = rng.integers(0, 4, rows), rng.integers(-20, 20, rows) * int(rng.choice([1, 10**12]))
-    instants, order, places = Instants.of(codes, times)
+    instants, order, places = KeyedTimeline.of(codes, times)
     assert (instants.known is None) == (fits > 1 or not rows)
     pairs = sorted(set(zip(codes.tolist(), times.tolist(), strict=True)))
     assert list(zip(instants.codes.tolist(), instants.times.tolist(), strict=True)) == pairs
@@ -31,7 +31,7 @@ def test_what_lies_near(seed, fits, monkeypatch):
 
 def test_many_keys_over_a_long_time_do_not_wrap_around():
     codes, times = np.array([0, 2**21, 2**21]), np.array([-(2**61), 0, 2**61])
-    instants, _, _ = Instants.of(codes, times)
+    instants, _, _ = KeyedTimeline.of(codes, times)
     assert instants.known is not None
     begin, end = instants.near(2**61, 0)
     assert (begin.tolist(), end.tolist()) == ([0, 1, 1], [1, 2, 3])
@@ -40,7 +40,7 @@ def test_many_keys_over_a_long_time_do_not_wrap_around():
 def test_near_times_that_are_as_far_apart_as_they_can_be():
     """All of a key lie on a line that counts every unit of time; what is near the last reaches beyond 64 bits from the first."""
     times = np.array([-(2**62) + 1, -1, 2**62 - 9, 2**62 - 2])
-    instants, _, _ = Instants.of(np.zeros(4, np.int64), times)
+    instants, _, _ = KeyedTimeline.of(np.zeros(4, np.int64), times)
     assert instants.known is None
     for before, after in [(7, 7), (2**61 - 1, 2**61 - 1), (0, 5), (2**61 - 1, 0)]:
         begin, end = instants.near(before, after)

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import pyarrow as pa
 
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
-from panestream.engine.planner import aggregating
+from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
@@ -73,7 +73,7 @@ class Query:
             keys=("key",),
             key_schema=KEYS,
             assigner=self.assigner,
-            operator=aggregating(windowing, counted, {"v": pa.int64()}, KEYS),
+            operator=plan_aggregates(windowing, counted, {"v": pa.int64()}, KEYS),
             watermark=self.watermark,
             event_time="ts",
             groups=self.groups,

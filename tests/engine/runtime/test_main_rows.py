@@ -8,8 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.row.row_plan import Elements
-from panestream.engine.planner import calling
+from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.main_rows import firing_columns, side_schema, window_rows
 from panestream.errors import InvalidPlanError
@@ -63,7 +63,9 @@ def test_the_window_without_end_has_no_bounds(rows):
 @pytest.mark.parametrize("rows", [0, 1, 2])
 def test_what_a_function_returns_may_have_no_columns_and_rows_no_keys(rows):
     windowing, nothing = WindowSpec(TEN), pa.schema([])
-    operator = calling(windowing, Elements(applied(lambda key, window, rows: [()])), nothing, harness.ROWS, "f", harness.KEYS)
+    operator = plan_functions(
+        windowing, KeepRows(applied(lambda key, window, rows: [()])), nothing, harness.ROWS, "f", harness.KEYS
+    )
     plan = replace(harness.plan_for(operator, windowing), keys=(), key_schema=nothing)
     table = window_rows(plan, [], (ints(*range(rows)), ints(*range(10, 10 + rows))), [])
     assert told(table) == [(number, number + 10) for number in range(rows)]

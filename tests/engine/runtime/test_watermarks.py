@@ -5,7 +5,14 @@ import pytest
 
 from panestream.engine.kernels.slicing import CumulatingWindows, PaneGrid, SlidingWindows
 from panestream.engine.runtime.group_io import GroupInput, GroupMetrics
-from panestream.engine.runtime.watermarks import BEYOND_ALL, Closing, LatenessPolicy, WatermarkTracker, closing_times, last_ended
+from panestream.engine.runtime.watermarks import (
+    BEYOND_ALL,
+    ClosedWindows,
+    LatenessPolicy,
+    WatermarkTracker,
+    closing_times,
+    last_ended,
+)
 from panestream.errors import InvalidPlanError, PlanMismatchError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkStrategy
@@ -295,7 +302,7 @@ def test_silence_is_counted_only_where_partitions_may_be_idle():
 
 
 def test_what_was_closed_stays_closed():
-    closing = Closing(lateness=5)
+    closing = ClosedWindows(lateness=5)
     assert [closing.at(time) for time in (MIN_TIMESTAMP, -7, 12, MAX_TIMESTAMP)] == [MIN_TIMESTAMP, -12, 7, MAX_TIMESTAMP]
     assert (closing.reach(12), closing.until, closing.at(11), closing.at(13)) == (7, 7, 7, 8)
     closing.lateness = 9
@@ -327,19 +334,19 @@ TWENTY_EVERY_TEN = SlidingWindows(20, 10)
 )
 def test_how_far_windows_and_panes_are_over(time, ended, live, open_):
     """Of ``[10 * n, 10 * n + 20)`` over panes of ten: the last that has ended; the first pane of the next one, and that is not over."""
-    policy = LatenessPolicy(PaneGrid.of(TWENTY_EVERY_TEN), Closing())
+    policy = LatenessPolicy(PaneGrid.of(TWENTY_EVERY_TEN), ClosedWindows())
     found = last_ended(TWENTY_EVERY_TEN, time), policy.first_live_pane(time), policy.first_open_pane(time)
     assert found == (ended, live, open_)
 
 
 def test_of_several_kinds_of_windows_the_one_that_begins_earliest_keeps_panes():
-    policy = LatenessPolicy(PaneGrid.of(SlidingWindows(10, 10), CumulatingWindows(40, 10)), Closing())
+    policy = LatenessPolicy(PaneGrid.of(SlidingWindows(10, 10), CumulatingWindows(40, 10)), ClosedWindows())
     assert [policy.first_live_pane(time) for time in (8, 9, 38, 39, 49)] == [0, 0, 0, 4, 4]
     assert [policy.kept_from(time) for time in (MIN_TIMESTAMP, 38, 39)] == [MIN_TIMESTAMP, 0, 40]
 
 
 def test_what_is_kept_must_be_as_much_as_open_windows_need():
-    policy = LatenessPolicy(PaneGrid.of(TWENTY_EVERY_TEN), Closing())
+    policy = LatenessPolicy(PaneGrid.of(TWENTY_EVERY_TEN), ClosedWindows())
     assert policy.kept_from(MAX_TIMESTAMP) == MAX_TIMESTAMP
     policy.check_kept(9, 19)
     policy.check_kept(10, 19)
@@ -349,7 +356,7 @@ def test_what_is_kept_must_be_as_much_as_open_windows_need():
 
 def test_which_panes_are_taken_and_which_rows_are_late():
     panes = np.array([-1, 0, 1, 2])
-    policy = LatenessPolicy(PaneGrid.of(TWENTY_EVERY_TEN), Closing())
+    policy = LatenessPolicy(PaneGrid.of(TWENTY_EVERY_TEN), ClosedWindows())
     assert [policy.taken(panes, time).tolist() for time in (MIN_TIMESTAMP, 9, 18, 19)] == [
         [True] * 4,
         [False, True, True, True],
@@ -360,7 +367,7 @@ def test_which_panes_are_taken_and_which_rows_are_late():
     # Two of every five instants lie in no window, those of them that time has passed are late.
     grid = PaneGrid.of(SlidingWindows(3, 5))
     times = np.arange(10)
-    policy = LatenessPolicy(grid, Closing())
+    policy = LatenessPolicy(grid, ClosedWindows())
     assert np.flatnonzero(policy.taken(grid.panes_of(times), 2)).tolist() == [5, 6, 7]
     assert np.flatnonzero(policy.too_late(grid.panes_of(times), times, 2)).tolist() == [0, 1, 2]
     assert np.flatnonzero(policy.too_late(grid.panes_of(times), times, 3)).tolist() == [0, 1, 2, 3]

@@ -2,8 +2,8 @@
 
 import pytest
 
-from panestream.engine.operators.row.row_plan import Elements
-from panestream.engine.planner import calling
+from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.added import check_added, untold_results
 from panestream.engine.storage.state import MemoryState
@@ -52,8 +52,8 @@ def test_an_aggregate_of_what_is_kept_already_lacks_nothing_on_columns():
 
 def test_where_no_aggregates_are_declared_none_is_new():
     windowing = WindowSpec(TumblingEventTimeWindows(10))
-    function = Elements(applied(lambda key, window, rows: []))
-    operator = calling(windowing, function, harness.KEYS, harness.ROWS, function, harness.KEYS)
+    function = KeepRows(applied(lambda key, window, rows: []))
+    operator = plan_functions(windowing, function, harness.KEYS, harness.ROWS, function, harness.KEYS)
     assert untold_results(header(agg.count()), harness.plan_for(operator, windowing)) == []
 
 

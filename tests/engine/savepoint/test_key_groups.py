@@ -7,8 +7,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
-from panestream.engine.operators.row.row_plan import Aggregate
-from panestream.engine.planner import aggregating, calling, over_tables
+from panestream.engine.operators.row.row_plan import AggregateRows
+from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.key_groups import dealt, header_for, header_of_all, new_groups, rescaled
 from panestream.engine.storage.state_tables import StateTables
@@ -28,7 +28,7 @@ from tests.comparison.test_two_phase_random import Totals
 
 def plan_of(windowing, *aggregates, exact=False, **more):
     windowing = replace(windowing, every_firing=exact)
-    operator = aggregating(windowing, aggregates or (agg.sum("v"),), harness.TYPES, harness.KEYS)
+    operator = plan_aggregates(windowing, aggregates or (agg.sum("v"),), harness.TYPES, harness.KEYS)
     return harness.plan_for(operator, windowing, **more)
 
 
@@ -192,8 +192,8 @@ def test_aggregates_are_added_left_out_renamed_and_put_in_another_order(exact):
 
 
 def test_a_users_function_and_declared_aggregates_do_not_take_over_each_others_accumulators():
-    operator = calling(
-        replace(TUMBLING, every_firing=True), Aggregate(Totals()), Totals.results, harness.ROWS, Totals(), harness.KEYS
+    operator = plan_functions(
+        replace(TUMBLING, every_firing=True), AggregateRows(Totals()), Totals.results, harness.ROWS, Totals(), harness.KEYS
     )
     own = harness.plan_for(operator, TUMBLING)
     declared = plan_of(TUMBLING, exact=True)
@@ -240,7 +240,7 @@ def test_windows_may_become_fewer_and_shorter_where_panes_allow_it():
 
 
 def of_rows(windowing):
-    operator = over_tables(windowing, TablePerWindow(counted), pa.schema([("n", pa.int64())]), harness.ROWS, harness.KEYS)
+    operator = plan_table_function(windowing, TablePerWindow(counted), pa.schema([("n", pa.int64())]), harness.ROWS, harness.KEYS)
     return harness.plan_for(operator, windowing)
 
 

@@ -6,8 +6,8 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
-from panestream.engine.planner import calling
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.migration import check_migrations, migrated, migrated_identity
 from panestream.errors import InvalidPlanError, PlanMismatchError
@@ -63,8 +63,8 @@ def by_name(old):
 
 
 def plan_of(windowing, function, accumulators=None):
-    shown = function.function if isinstance(function, Aggregate) else function
-    operator = calling(windowing, function, RESULTS, harness.ROWS, shown, harness.KEYS, accumulators)
+    shown = function.function if isinstance(function, AggregateRows) else function
+    operator = plan_functions(windowing, function, RESULTS, harness.ROWS, shown, harness.KEYS, accumulators)
     return harness.plan_for(operator, windowing, 3)
 
 
@@ -89,8 +89,8 @@ def test_another_accumulator_of_another_function(seed, in_two_phases):
     rng = random.Random(seed)
     windows = rng.choice([TumblingEventTimeWindows(7), SlidingEventTimeWindows(12, 3), EventTimeSessionWindows(5)])
     windowing = WindowSpec(windows, allowed_lateness=rng.choice([0, 4]))
-    old = plan_of(windowing, Aggregate(Counted()), OLD if in_two_phases else None)
-    new = plan_of(windowing, Aggregate(CountedByName()), NEW if in_two_phases else None)
+    old = plan_of(windowing, AggregateRows(Counted()), OLD if in_two_phases else None)
+    new = plan_of(windowing, AggregateRows(CountedByName()), NEW if in_two_phases else None)
     migrate = {"accumulator": by_name}
     check_migrations(migrate, new)
     batches = [batch for batch in harness.random_stream(rng, 10) if not batch.end]
@@ -119,7 +119,7 @@ class RememberingByName(Remembering):
 def test_another_state_of_a_function(seed):
     rng = random.Random(seed)
     windowing = WindowSpec(TumblingEventTimeWindows(7))
-    old, new = (plan_of(windowing, Elements(one())) for one in (Remembering, RememberingByName))
+    old, new = (plan_of(windowing, KeepRows(one())) for one in (Remembering, RememberingByName))
     batches = [batch for batch in harness.random_stream(rng, 10) if not batch.end]
     migrate = {"state:seen": lambda old: Counter(rows=old)}
     check_migrations(migrate, new)
@@ -131,7 +131,9 @@ def test_without_a_function_another_accumulator_is_refused():
     windowing, rng = WindowSpec(TumblingEventTimeWindows(100)), random.Random(1)
     batches = [harness.MicroBatch([[("a", 1, 2, 0.5, 3)]])] * 2
     for accumulators in ((None, None), (OLD, NEW)):
-        plans = [plan_of(windowing, Aggregate(one()), of) for one, of in zip((Counted, CountedByName), accumulators, strict=True)]
+        plans = [
+            plan_of(windowing, AggregateRows(one()), of) for one, of in zip((Counted, CountedByName), accumulators, strict=True)
+        ]
         if accumulators[0] is None:
             with pytest.raises(PlanMismatchError, match="CountedByName"):
                 list(started(rng, *plans, {}, batches))
@@ -139,14 +141,18 @@ def test_without_a_function_another_accumulator_is_refused():
     with pytest.raises(PlanMismatchError, match="accumulators of a function that has other ones now"):
         list(
             started(
-                rng, plan_of(windowing, Aggregate(Counted()), OLD), plan_of(windowing, Aggregate(same_name()), NEW), {}, batches
+                rng,
+                plan_of(windowing, AggregateRows(Counted()), OLD),
+                plan_of(windowing, AggregateRows(same_name()), NEW),
+                {},
+                batches,
             )
         )
 
 
 @pytest.mark.parametrize("migrate", [{}, {"state:seen": by_name}])
 def test_what_no_function_is_for_stays_as_it_is(migrate):
-    plan = plan_of(WindowSpec(TumblingEventTimeWindows(100), every_firing=True), Aggregate(Counted()))
+    plan = plan_of(WindowSpec(TumblingEventTimeWindows(100), every_firing=True), AggregateRows(Counted()))
     query = Query(plan, 1)
     query.run(harness.MicroBatch([[("a", 1, 2, 0.5, 3)]]))
     (saved,) = query.tables()
@@ -159,7 +165,7 @@ def test_what_no_function_is_for_stays_as_it_is(migrate):
 
 def test_a_function_that_fails_is_named_with_the_value():
     windowing = WindowSpec(TumblingEventTimeWindows(100))
-    old, new = plan_of(windowing, Aggregate(Counted())), plan_of(windowing, Aggregate(CountedByName()))
+    old, new = plan_of(windowing, AggregateRows(Counted())), plan_of(windowing, AggregateRows(CountedByName()))
     with pytest.raises(WindowFunctionError, match=r"migrate\['accumulator'\] raised KeyError.*old value \(2, 1\)"):
         list(
             started(
@@ -180,18 +186,18 @@ def test_a_function_that_fails_is_named_with_the_value():
 def test_what_cannot_be_migrated(migrate, words):
     windowing = WindowSpec(TumblingEventTimeWindows(7))
     with pytest.raises(InvalidPlanError) as refused:
-        check_migrations(migrate, plan_of(windowing, Aggregate(Counted())))
+        check_migrations(migrate, plan_of(windowing, AggregateRows(Counted())))
     assert words in str(refused.value)
     with pytest.raises(InvalidPlanError, match="keeps no accumulators"):
-        check_migrations({"accumulator": by_name}, plan_of(windowing, Elements(Remembering())))
+        check_migrations({"accumulator": by_name}, plan_of(windowing, KeepRows(Remembering())))
     with pytest.raises(InvalidPlanError, match="keep no states"):
-        check_migrations({"state:seen": by_name}, plan_of(windowing, Aggregate(Counted()), OLD))
-    check_migrations({"accumulator": by_name}, plan_of(windowing, Reduce(lambda a, b: a)))
+        check_migrations({"state:seen": by_name}, plan_of(windowing, AggregateRows(Counted()), OLD))
+    check_migrations({"accumulator": by_name}, plan_of(windowing, ReduceRows(lambda a, b: a)))
 
 
 def test_one_function_takes_the_place_of_another_and_of_nothing_else():
     windowing, migrate = WindowSpec(TumblingEventTimeWindows(7)), {"accumulator": by_name}
-    plan = plan_of(windowing, Aggregate(CountedByName()))
+    plan = plan_of(windowing, AggregateRows(CountedByName()))
     assert plan.identity()["function"] == "aggregate with CountedByName"
     saved = {"function": "aggregate with Counted", "windows": "others"}
     assert migrated_identity(saved, migrate, plan) == {"function": "aggregate with CountedByName", "windows": "others"}
@@ -200,7 +206,7 @@ def test_one_function_takes_the_place_of_another_and_of_nothing_else():
     for other in ({"function": "agg.sum('v')", "windows": "others"}, {"windows": "others"}):
         assert migrated_identity(other, migrate, plan) == other
     # Nor is that of a function made into what reduce keeps.
-    assert migrated_identity(saved, migrate, plan_of(windowing, Reduce(lambda a, b: a))) == saved
+    assert migrated_identity(saved, migrate, plan_of(windowing, ReduceRows(lambda a, b: a))) == saved
 
 
 class Total(Counted):
@@ -221,7 +227,7 @@ class Total(Counted):
 
 def test_an_accumulator_of_one_column_is_handed_to_the_function_as_it_is():
     windowing, kept = WindowSpec(TumblingEventTimeWindows(100)), pa.schema([("total", pa.int64())])
-    old, new = plan_of(windowing, Aggregate(Total()), kept), plan_of(windowing, Aggregate(CountedByName()), NEW)
+    old, new = plan_of(windowing, AggregateRows(Total()), kept), plan_of(windowing, AggregateRows(CountedByName()), NEW)
     query, again, seen = Query(old, 1), Query(new, 1), []
     query.run(harness.MicroBatch([[("a", 1, 2, None, 1), ("a", 2, 5, None, 2), ("b", 3, 4, None, 3)]]))
     again.restore(
@@ -237,7 +243,7 @@ def test_an_accumulator_of_one_column_is_handed_to_the_function_as_it_is():
 
 def test_where_an_evictor_looks_at_rows_a_reduce_function_keeps_no_accumulator():
     windowing = WindowSpec(TumblingEventTimeWindows(7), evictor=CountEvictor.of(3))
-    plan = plan_of(windowing, Reduce(lambda a, b: a))
+    plan = plan_of(windowing, ReduceRows(lambda a, b: a))
     assert plan.operator.row_plan.keeps_elements
     with pytest.raises(InvalidPlanError, match="keeps no accumulators"):
         check_migrations({"accumulator": by_name}, plan)

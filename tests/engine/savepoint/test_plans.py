@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.plan import Top, stable_repr
-from panestream.engine.planner import COLUMNS_ONLY, RULES, aggregating, calling, over_tables
+from panestream.engine.planner import COLUMNS_ONLY, RULES, plan_aggregates, plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint import plans
 from panestream.engine.savepoint.absent import AbsentOverRows
@@ -126,7 +126,7 @@ class Silent(WatermarkGenerator):
 
 
 def plan(windowing, function, results=Totals.results, **more):
-    operator = calling(replace(windowing, every_firing=True), function, results, harness.ROWS, function, harness.KEYS)
+    operator = plan_functions(replace(windowing, every_firing=True), function, results, harness.ROWS, function, harness.KEYS)
     return replace(harness.plan_for(operator, windowing), **more)
 
 
@@ -173,7 +173,7 @@ def test_a_plan_on_columns_comes_back_equal(written):
 def test_a_plan_over_tables_comes_back_with_its_function_by_name():
     windowing, result = WindowSpec(TumblingEventTimeWindows(10)), pa.schema([("n", pa.int64())])
     function = TablePerWindow(lambda key, window, table: table)
-    written = harness.plan_for(over_tables(windowing, function, result, harness.ROWS, harness.KEYS), windowing)
+    written = harness.plan_for(plan_table_function(windowing, function, result, harness.ROWS, harness.KEYS), windowing)
     found, was = read(written).operator, written.operator
     assert (found.grid, found.result, found.rows, found.evictor) == (was.grid, was.result, was.rows, was.evictor)
     assert found.function == AbsentOverRows(stable_repr(was.function))
@@ -182,7 +182,7 @@ def test_a_plan_over_tables_comes_back_with_its_function_by_name():
 @pytest.mark.parametrize("pickled", [False, True])
 def test_a_plan_of_rows_comes_back_with_what_its_state_is_read_by(pickled):
     windowing = WindowSpec(SlidingProcessingTimeWindows(20, 5), CountTrigger.of(2), CountEvictor(3), pickled_state=pickled)
-    written = plan(windowing, Elements(applied(lambda key, window, rows: [])), harness.KEYS)
+    written = plan(windowing, KeepRows(applied(lambda key, window, rows: [])), harness.KEYS)
     found, was = read(written).operator, written.operator
     # It was allowed when the state was written: who looks at it allows it anew.
     assert found.row_plan.window == replace(was.row_plan.window, pickled_state=False)
@@ -216,7 +216,7 @@ def test_a_plan_whose_windows_are_not_those_of_its_operator_is_refused(written, 
 
 def test_code_of_the_users_comes_back_by_name_and_does_not_run():
     windowing = WindowSpec(Whole(), Quiet(), Odd())
-    found = read(plan(windowing, Aggregate(Totals()), watermark=WatermarkStrategy.for_generator(Silent)))
+    found = read(plan(windowing, AggregateRows(Totals()), watermark=WatermarkStrategy.for_generator(Silent)))
     window = found.operator.row_plan.window
     assert (repr(window.assigner).split(".")[-1], window.assigner.is_event_time) == ("Whole object>", True)
     assert window.trigger.uses_processing_time
@@ -234,7 +234,7 @@ def test_code_of_the_users_comes_back_by_name_and_does_not_run():
 
 @pytest.mark.parametrize(
     "function",
-    [Elements(applied(lambda key, window, rows: [])), Aggregate(Totals()), Reduce(lambda a, b: a)],
+    [KeepRows(applied(lambda key, window, rows: [])), AggregateRows(Totals()), ReduceRows(lambda a, b: a)],
     ids=["e", "a", "r"],
 )
 def test_a_plan_says_the_same_of_itself_whatever_code_is_missing(function):
@@ -242,7 +242,7 @@ def test_a_plan_says_the_same_of_itself_whatever_code_is_missing(function):
     assert read(written).identity() == written.identity()
 
 
-@pytest.mark.parametrize("function", [Aggregate(Totals()), Reduce(lambda a, b: a)], ids=["a", "r"])
+@pytest.mark.parametrize("function", [AggregateRows(Totals()), ReduceRows(lambda a, b: a)], ids=["a", "r"])
 def test_whether_a_function_sees_what_was_aggregated_is_known(function):
     windowing = WindowSpec(Whole(), DeltaTrigger.of(1.0, lambda a, b: 0.0))
     assert read(plan(windowing, function, harness.ROWS)).operator.row_plan.function.then is None
@@ -251,7 +251,7 @@ def test_whether_a_function_sees_what_was_aggregated_is_known(function):
 
 
 def test_a_newer_format_and_what_is_not_known_are_refused_in_words():
-    written = plan_json(plan(WindowSpec(TumblingEventTimeWindows(10)), Aggregate(Totals())))
+    written = plan_json(plan(WindowSpec(TumblingEventTimeWindows(10)), AggregateRows(Totals())))
     with pytest.raises(StateFormatError, match=r"format 99.*a newer one"):
         plan_of({**written, "format": 99})
     with pytest.raises(StateFormatError, match="operator 'MatchSpec'"):
@@ -266,7 +266,7 @@ def test_a_newer_format_and_what_is_not_known_are_refused_in_words():
 
 @pytest.mark.parametrize("broken", [{"operator": {}}, {"identity": 3}], ids=["something is missing", "it is of another type"])
 def test_a_plan_that_was_changed_is_refused_in_words_and_says_what_python_found(broken):
-    written = plan_json(plan(WindowSpec(TumblingEventTimeWindows(10)), Aggregate(Totals())))
+    written = plan_json(plan(WindowSpec(TumblingEventTimeWindows(10)), AggregateRows(Totals())))
     with pytest.raises(
         StateFormatError, match=r"none that this version of panestream writes \((Key|Type|Value|Attribute)Error: "
     ) as caught:
@@ -291,6 +291,6 @@ def test_an_aggregate_of_another_package_must_be_imported():
 def test_a_users_aggregate_over_columns_keeps_its_types():
     types = {"text": pa.string(), "int": pa.int64()}
     windowing = WindowSpec(TumblingEventTimeWindows(10))
-    operator = aggregating(windowing, [agg.user(Story(), "text", "int")], types, harness.KEYS)
+    operator = plan_aggregates(windowing, [agg.user(Story(), "text", "int")], types, harness.KEYS)
     written = harness.plan_for(operator, windowing)
     assert read(written).operator.aggregation.partial_schema == operator.aggregation.partial_schema

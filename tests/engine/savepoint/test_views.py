@@ -7,8 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
-from panestream.engine.planner import aggregating, calling
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.planner import plan_aggregates, plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.state_views import share
 from panestream.windowing import aggregates as agg
@@ -46,7 +46,7 @@ def row(key, time, value):
 
 
 def plan_of(windowing, function):
-    operator = calling(replace(windowing, every_firing=True), function, RESULT, harness.ROWS, function, harness.KEYS)
+    operator = plan_functions(replace(windowing, every_firing=True), function, RESULT, harness.ROWS, function, harness.KEYS)
     return harness.plan_for(operator, windowing, 100)
 
 
@@ -59,7 +59,7 @@ class Remembers(ProcessWindowFunction):
 
 def test_states_are_shown_by_descriptor_key_and_window():
     windowing = WindowSpec(TumblingEventTimeWindows(10), CountTrigger.of(2))
-    (view,) = views_of(plan_of(windowing, Elements(Remembers())), [row("a", 1, 7), row("a", 2, 8), row("a", 3, 9)])
+    (view,) = views_of(plan_of(windowing, KeepRows(Remembers())), [row("a", 1, 7), row("a", 2, 8), row("a", 3, 9)])
     bounds = {"window_start": micros(0), "window_end": micros(10), "key_group": 0, "key": {"key": "a"}}
     nowhere = {**bounds, "window_start": None, "window_end": None}
     assert view.user_state.to_pylist() == [
@@ -71,7 +71,7 @@ def test_states_are_shown_by_descriptor_key_and_window():
 
 def test_elements_are_shown_once_with_the_windows_that_hold_them():
     windowing = WindowSpec(TumblingEventTimeWindows(10), CountTrigger.of(5), CountEvictor(3))
-    (view,) = views_of(plan_of(windowing, Elements(Remembers())), [row("a", 1, 7), row("a", 12, 8)])
+    (view,) = views_of(plan_of(windowing, KeepRows(Remembers())), [row("a", 1, 7), row("a", 12, 8)])
     assert [(one["element"]["v"], one["time"], one["place"], one["value"]) for one in view.elements.to_pylist()] == [
         (7, micros(1), 0, None),
         (8, micros(12), 1, None),
@@ -82,7 +82,7 @@ def test_elements_are_shown_once_with_the_windows_that_hold_them():
 
 def test_timers_of_both_kinds_are_shown_and_the_first_is_due():
     trigger = ProcessingTimeoutTrigger(CountTrigger.of(9), 4, False, True)
-    (view,) = views_of(plan_of(WindowSpec(GlobalWindows.create(), trigger), Elements(Remembers())), [row("a", 1, 7)])
+    (view,) = views_of(plan_of(WindowSpec(GlobalWindows.create(), trigger), KeepRows(Remembers())), [row("a", 1, 7)])
     (timer,) = view.timers.to_pylist()
     assert (timer["kind"], timer["time"], timer["window_start"]) == ("processing", micros(104), None)
     (window,) = view.windows.to_pylist()
@@ -113,7 +113,7 @@ def test_no_code_of_the_users_is_called_where_state_is_looked_at(monkeypatch):
     accumulators = pa.schema([("n", pa.int64()), ("values", pa.list_(pa.int64()))])
     windowing = WindowSpec(TumblingEventTimeWindows(10))
     for phases in (None, accumulators):
-        operator = calling(windowing, Aggregate(Refusing()), RESULT, harness.ROWS, Refusing(), harness.KEYS, phases)
+        operator = plan_functions(windowing, AggregateRows(Refusing()), RESULT, harness.ROWS, Refusing(), harness.KEYS, phases)
         plan = harness.plan_for(operator, windowing)
         query = Query(plan, 1)
         for value in (7, 8):
@@ -134,8 +134,8 @@ def test_no_code_of_the_users_is_called_where_state_is_looked_at(monkeypatch):
 def test_a_reduced_row_is_contents():
     windowing = WindowSpec(TumblingEventTimeWindows(10))
     rest = pa.schema([field for field in harness.ROWS if field.name != "key"])
-    function = Reduce(lambda a, b: a if a.v > b.v else b)
-    operator = calling(replace(windowing, every_firing=True), function, rest, harness.ROWS, function, harness.KEYS)
+    function = ReduceRows(lambda a, b: a if a.v > b.v else b)
+    operator = plan_functions(replace(windowing, every_firing=True), function, rest, harness.ROWS, function, harness.KEYS)
     (view,) = views_of(harness.plan_for(operator, windowing), [row("a", 1, 7), row("a", 2, 5)])
     assert [one["contents"] for one in view.windows.to_pylist()] == ['{"$row": ["a", 1, 7, null, 7]}']
 
@@ -245,7 +245,7 @@ def test_windows_that_do_not_number_their_firings_do_not_tell_of_them():
 
 def test_of_a_function_behind_the_aggregates_no_results_are_shown():
     windowing = WindowSpec(TEN, every_firing=True)
-    operator = aggregating(windowing, SUMS, harness.TYPES, harness.KEYS, applied(lambda key, window, rows: rows), RESULT)
+    operator = plan_aggregates(windowing, SUMS, harness.TYPES, harness.KEYS, applied(lambda key, window, rows: rows), RESULT)
     (view,) = views_of(harness.plan_for(operator, windowing), [row("a", 1, 7)])
     (window,) = view.windows.to_pylist()
     assert (window["results"], window["contents"]) == (None, '{"$tuple": [1, {"$tuple": [7, 1]}]}')
@@ -253,7 +253,7 @@ def test_of_a_function_behind_the_aggregates_no_results_are_shown():
 
 def test_windows_with_elements_take_bytes_by_how_many_these_are_and_one_for_themselves():
     windowing = WindowSpec(TEN, CountTrigger.of(9))
-    query = Query(plan_of(windowing, Elements(Remembers())), 1)
+    query = Query(plan_of(windowing, KeepRows(Remembers())), 1)
     query.run(harness.MicroBatch([[row("a", 1, 7), row("a", 2, 8), row("a", 12, 8)]]))
     (saved,) = query.tables()
     each = sum(table.nbytes for table in saved.tables.values()) // 5

@@ -19,9 +19,9 @@ import pytest
 
 from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.operators.row import pages as row_index
-from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import calling
+from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage import keyed_pages
 from panestream.engine.storage import sealed_state as seal
@@ -77,7 +77,7 @@ def declared(windowing: WindowSpec, *, row: bool = False, **more) -> WindowPlan:
 
 
 def function(windowing: WindowSpec, called=None) -> WindowPlan:
-    operator = calling(windowing, Elements(called or applied(listed)), RESULTS, harness.ROWS, listed, harness.KEYS)
+    operator = plan_functions(windowing, KeepRows(called or applied(listed)), RESULTS, harness.ROWS, listed, harness.KEYS)
     return harness.plan_for(operator, windowing, 3)
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.operators.panes.spec import pane_grid
-from panestream.engine.tiles.as_of import Asked, AsOf, Rows
+from panestream.engine.tiles.as_of import AsOf, AsOfRequest, AsOfRows
 from panestream.engine.tiles.format import Tiles
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
@@ -30,7 +30,7 @@ UNTIL = 60
 def rows_of(aggregation, came):
     keys, times = [key for key, _ in came], [time for _, time in came]
     values = [pa.array(times if text == "int" else list(map(str, times)), TYPES[text]) for text in aggregation.inputs]
-    return Rows([pa.array(keys, pa.string())], np.array(times, np.int64), values)
+    return AsOfRows([pa.array(keys, pa.string())], np.array(times, np.int64), values)
 
 
 def tiles_of(aggregation, came):
@@ -43,7 +43,7 @@ def tiles_of(aggregation, came):
 
 def answers(questions, length, aggregation=IN_ORDER, *, came=(*A, *B), alone=False, exact_start=True):
     """What is found: rows that are in no slice where a window begins or ends are in tiles only."""
-    asked = Asked([pa.array([key for key, _ in questions], pa.string())], np.array([at for _, at in questions], np.int64))
+    asked = AsOfRequest([pa.array([key for key, _ in questions], pa.string())], np.array([at for _, at in questions], np.int64))
     cut = {at // 10 for _, at in questions} | {(at - length) // 10 for _, at in questions}
     beside = [(key, time) for key, time in came if time >= UNTIL or time // 10 in cut]
     tiles = tiles_of(aggregation, [(key, time) for key, time in came if alone or time < UNTIL])
@@ -103,7 +103,7 @@ def test_questions_are_answered_in_their_order_and_the_same_ones_alike(alone):
 @pytest.mark.parametrize(("start", "end"), [(13, 20), (10, 21), (10, 30)])
 def test_the_first_tile_of_other_slices_is_named(rows, start, end):
     tiles = Tiles([pa.array(["a"] * 3)], np.array([0, start, 31]), np.array([10, end, 40]), [pa.array([1, 1, 1], pa.int64())])
-    asked = Asked([pa.array(["a"])], np.array([50], np.int64))
+    asked = AsOfRequest([pa.array(["a"])], np.array([50], np.int64))
     with pytest.raises(InvalidPlanError) as refused:
         AsOf(COUNT, SLICES, (20,)).answers(asked, tiles, rows)
     assert str(refused.value) == (

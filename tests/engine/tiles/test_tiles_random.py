@@ -13,7 +13,7 @@ import pytest
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.operators.panes.spec import pane_grid
 from panestream.engine.tiles import as_of
-from panestream.engine.tiles.as_of import Asked, AsOf, Rows
+from panestream.engine.tiles.as_of import AsOf, AsOfRequest, AsOfRows
 from panestream.engine.tiles.format import Tiles, recipes_of_tiles
 from panestream.engine.tiles.windows import check_whole, windows_of_tiles
 from panestream.windowing import aggregates as agg
@@ -97,10 +97,10 @@ def rows_of(rng: random.Random, slice_: int, offset: int) -> list[Row]:
 KEYS = pa.schema([("key", pa.string())])
 
 
-def columns(aggregation: Aggregation, rows: list[Row]) -> Rows:
+def columns(aggregation: Aggregation, rows: list[Row]) -> AsOfRows:
     keys = [pa.array([row.key[0] for row in rows], pa.string())]
     values = [pa.array([row.values[text] for row in rows], TYPES[text]) for text in aggregation.inputs]
-    return Rows(keys, np.asarray([row.time for row in rows], np.int64), values)
+    return AsOfRows(keys, np.asarray([row.time for row in rows], np.int64), values)
 
 
 def stored(rng: random.Random, chosen: list[agg.Aggregate], slices, rows: list[Row]) -> list[pa.Array]:
@@ -219,7 +219,7 @@ def answers(rng: random.Random, seed: int) -> None:
         asked.append((rng.choice(["a", "b", "c", None, "z"]), at if rng.random() < 0.95 else None))
     times = np.asarray([0 if at is None else at for _, at in asked], np.int64)
     valid = np.asarray([at is not None for _, at in asked], np.bool_)
-    given = Asked(
+    given = AsOfRequest(
         [pa.array([key for key, _ in asked], pa.string())], times, valid if rng.random() < 0.5 or not valid.all() else None
     )
     needed = rows

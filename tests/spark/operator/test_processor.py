@@ -13,7 +13,7 @@ from pyspark.sql.streaming.stateful_processor import TimerValues
 from panestream.engine.exchange.group_run import METRICS
 from panestream.spark.operator import processor
 from panestream.spark.operator.placement import group_number, group_values
-from panestream.spark.operator.processor import SparkState, TakenUp, WindowProcessor
+from panestream.spark.operator.processor import RestartInfo, SparkState, WindowProcessor
 from tests.conformance.executors.processor import MemoryHandle
 from tests.engine.exchange.test_exchange import plan
 
@@ -113,9 +113,9 @@ def test_a_key_group_has_one_timer_which_is_set_once(there, expiry, told):
 
 
 def test_what_was_planned_before_the_run_began_is_of_the_run_before():
-    found = TakenUp("second", 7, "first")
+    found = RestartInfo("second", 7, "first")
     assert [found.planned_in(number) for number in (6, 7, 8)] == ["first", "first", "second"]
-    assert TakenUp("first").planned_in(0) == "first"
+    assert RestartInfo("first").planned_in(0) == "first"
 
 
 @pytest.mark.parametrize(("number", "planned_in"), [("7", "first"), ("8", "second")])
@@ -123,13 +123,13 @@ def test_the_number_of_the_micro_batch_says_which_run_planned_it(monkeypatch, nu
     monkeypatch.setattr(
         processor.TaskContext, "get", lambda: SimpleNamespace(getLocalProperty={"streaming.sql.batchId": number}.get)
     )
-    known = WindowProcessor(plan(), TakenUp("second", 7, "first"))
+    known = WindowProcessor(plan(), RestartInfo("second", 7, "first"))
     known.init(MemoryHandle())
     assert known._which_run("this", TimerValues(0, -1)) == {"run": "this", "planned_in": planned_in}
 
 
 def test_where_nobody_looked_the_time_says_it_if_the_query_has_one():
-    by_event_time, by_the_clock = WindowProcessor(plan(), TakenUp("second", 7, "first")), WindowProcessor(plan())
+    by_event_time, by_the_clock = WindowProcessor(plan(), RestartInfo("second", 7, "first")), WindowProcessor(plan())
     by_the_clock._wakes_up = True
     for one in (by_event_time, by_the_clock):
         one.init(MemoryHandle())

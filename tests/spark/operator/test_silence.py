@@ -13,7 +13,7 @@ from panestream.engine.exchange.packing import PackColumns
 from panestream.engine.plan import MAIN
 from panestream.spark.operator.exchange import Pack
 from panestream.spark.operator.placement import group_values
-from panestream.spark.operator.processor import SparkState, TakenUp, WindowProcessor
+from panestream.spark.operator.processor import RestartInfo, SparkState, WindowProcessor
 from panestream.spark.signals import END_WORD, PackSignals
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.conformance.executors.processor import MemoryHandle
@@ -38,7 +38,7 @@ class Query:
 
     def run(self, name="1", planned=-1, earlier=""):
         """A run begins."""
-        self.processor = WindowProcessor(self.plan, TakenUp(name, planned, earlier))
+        self.processor = WindowProcessor(self.plan, RestartInfo(name, planned, earlier))
 
     def micro_batch(self, clock, parts=()):
         """What came to how many results, and where each key group then says the watermark is."""

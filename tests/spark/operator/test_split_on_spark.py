@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 import panestream as pst
 from panestream import agg
 from panestream.errors import InvalidPlanError, PanestreamError
-from panestream.spark.operator.split import put_together
+from panestream.spark.operator.split import merge_split_results
 from panestream.testing import MicroBatches
 
 START = dt.datetime(2024, 1, 1)
@@ -84,10 +84,10 @@ def test_a_whole_that_does_not_fit_is_an_error(spark, clicks):
     # Each part fits, both together do not; of no values at all the sum is null.
     for parts, total in ([2**62, 2**62 - 1], 2**63 - 1), ([None, 5], 5), ([None, None], None):
         rows = spark.createDataFrame([(START, START, 1, part) for part in parts], columns)
-        assert [tuple(row) for row in put_together(rows, plan).collect()] == [(START, START, 2, total)]
+        assert [tuple(row) for row in merge_split_results(rows, plan).collect()] == [(START, START, 2, total)]
     rows = spark.createDataFrame([(START, START, 1, 2**62)] * 2, columns)
     with pytest.raises(Exception, match="'total' left the range of bigint"):
-        put_together(rows, plan).collect()
+        merge_split_results(rows, plan).collect()
 
 
 @pytest.mark.spark
@@ -162,7 +162,7 @@ def test_parts_of_any_type_are_put_together(spark):
     ]
     together = {"n": "sum", "total": "sum", "half": "sum", "price": "sum", "low": "min", "high": "max"}
     plan = SimpleNamespace(split=SimpleNamespace(together=together), key_names=("k",), window_names=())
-    whole = put_together(spark.createDataFrame(rows, columns), plan)
+    whole = merge_split_results(spark.createDataFrame(rows, columns), plan)
     assert whole.schema.simpleString() == spark.createDataFrame(rows, columns).schema.simpleString()
     assert sorted(map(tuple, whole.collect())) == [
         ("a", 3, 2.0, 0.75, Decimal("3.30"), 1, "y"),

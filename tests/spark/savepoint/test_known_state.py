@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from panestream.inspection.summary import Source
+from panestream.inspection.summary import SourceTimes
 from panestream.spark.savepoint.known_state import known_of
 from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow
 from panestream.windowing.time import MIN_TIMESTAMP
@@ -131,10 +131,10 @@ def test_rows_are_in_the_order_in_which_they_came_and_may_be_in_many_windows_or_
     ("sources", "count", "slowest"),
     [
         ((), 0, None),
-        ((Source("p0", 5, 4, False),), 1, None),
-        ((Source("p0", 5, 4, False), Source("p1", 9, 8, False)), 2, ("p0", 4)),
-        ((Source("p0", 5, 4, True), Source("p1", 9, None, False)), 2, ("p1", None)),
-        ((Source("", 5, 4, False), Source("p1", 9, 8, True)), 2, None),
+        ((SourceTimes("p0", 5, 4, False),), 1, None),
+        ((SourceTimes("p0", 5, 4, False), SourceTimes("p1", 9, 8, False)), 2, ("p0", 4)),
+        ((SourceTimes("p0", 5, 4, True), SourceTimes("p1", 9, None, False)), 2, ("p1", None)),
+        ((SourceTimes("", 5, 4, False), SourceTimes("p1", 9, 8, True)), 2, None),
     ],
 )
 def test_the_source_partition_that_is_furthest_behind_is_the_first_that_is_not_idle(sources, count, slowest):

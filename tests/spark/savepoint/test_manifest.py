@@ -11,10 +11,10 @@ import pytest
 import panestream as pst
 from panestream.engine.savepoint.plans import plan_json
 from panestream.errors import CheckpointError, PanestreamError, StateDamagedError, StateFormatError
-from panestream.spark.savepoint.birth import Birth, birth_of_next
+from panestream.spark.savepoint.birth import RestoredFrom, birth_of_next
 from panestream.spark.savepoint.checked import check_manifest
 from panestream.spark.savepoint.manifest import (
-    Manifest,
+    SavepointManifest,
     check_free,
     is_savepoint,
     read_manifest,
@@ -24,7 +24,7 @@ from panestream.spark.savepoint.manifest import (
 )
 from panestream.spark.savepoint.positions import SourcePosition, as_saved
 from panestream.spark.savepoint.saved import Savepoint, read_savepoint
-from panestream.spark.succession import Succession
+from panestream.spark.succession import Lineage
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness
@@ -37,8 +37,8 @@ SOURCES = [
     SourcePosition(0, "files", '{"logOffset":3}', 4, {"part-0": [4, "17"]}),
     SourcePosition(1, "kafka", '{"clicks":{"0":23}}'),
 ]
-SUCCESSION = Succession(("q", "q+2"), 6, ("file:/out",), "/old", 5)
-MANIFEST = Manifest(
+SUCCESSION = Lineage(("q", "q+2"), 6, ("file:/out",), "/old", 5)
+MANIFEST = SavepointManifest(
     plan_json(PLAN),
     [{"a": 1}, {"a": 2}],
     {"panes": 3},
@@ -87,7 +87,7 @@ def test_it_is_read_as_it_was_written(spark, tmp_path):
 
 
 def test_each_has_a_name_of_its_own():
-    first, second = (Manifest({}, [], {}) for _ in range(2))
+    first, second = (SavepointManifest({}, [], {}) for _ in range(2))
     assert first.name != second.name
 
 
@@ -241,7 +241,7 @@ def test_fields_that_are_missing_and_tables_of_another_plan():
 def test_a_savepoint_tells_what_starts_from_it(spark, tmp_path):
     saved = Savepoint(str(tmp_path), MANIFEST, spark)
     assert (saved.batch_id, saved.plan.identity()) == (5, PLAN.identity())
-    assert saved.birth == Birth("name", str(tmp_path), SUCCESSION, as_saved(SOURCES))
+    assert saved.birth == RestoredFrom("name", str(tmp_path), SUCCESSION, as_saved(SOURCES))
     assert replace(saved, manifest=replace(MANIFEST, until=9)).birth.until == 9
     assert saved.positions == tuple(SOURCES)
     assert (saved.source_options(), saved.source_options(1)) == ({}, {"startingOffsets": '{"clicks":{"0":23}}'})
@@ -288,14 +288,14 @@ def test_how_a_savepoint_shows_itself(spark):
 
 # -- what a checkpoint was born of -------------------------------------------------------------------------------------------
 
-ONE, ANOTHER = Birth("one", "/saved/one"), Birth("another", "/saved/another")
+ONE, ANOTHER = RestoredFrom("one", "/saved/one"), RestoredFrom("another", "/saved/another")
 
 
 def test_a_birth_rests_as_json():
-    born = Birth("one", "/saved", SUCCESSION, as_saved(SOURCES), own_position=True, until=7)
-    assert Birth.of_json(json.loads(json.dumps(born.as_json()))) == born
-    assert Birth.of_json(json.loads(json.dumps(ONE.as_json()))) == replace(ONE, sources=[])
-    assert Birth.of_json(None) is None
+    born = RestoredFrom("one", "/saved", SUCCESSION, as_saved(SOURCES), own_position=True, until=7)
+    assert RestoredFrom.of_json(json.loads(json.dumps(born.as_json()))) == born
+    assert RestoredFrom.of_json(json.loads(json.dumps(ONE.as_json()))) == replace(ONE, sources=[])
+    assert RestoredFrom.of_json(None) is None
     assert [ONE.lies_at(path) for path in ("/saved/one/", "file:/saved/./one", "/saved/two")] == [True, True, False]
 
 

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from panestream.errors import CheckpointError, OperatorError, StateDamagedError
-from panestream.spark.checkpoint import introduce, register
+from panestream.spark.checkpoint import ensure_identity, register
 from panestream.spark.savepoint import addresses, whole
 from panestream.spark.savepoint import reading as reading_
 from panestream.spark.savepoint.damage import check_all_told, check_last_partition, reading
@@ -20,7 +20,7 @@ from panestream.spark.savepoint.operators import held, operators_in
 from panestream.spark.savepoint.positions import SourcePosition
 from panestream.spark.savepoint.reading import read_checkpoint
 from panestream.spark.savepoint.source_logs import numbers_of_logs
-from panestream.spark.savepoint.taking_over import savepoint_for, seam_of
+from panestream.spark.savepoint.taking_over import cutover_time, savepoint_for
 from panestream.spark.savepoint.values import StoredState
 from panestream.spark.savepoint.whole import Part, check_whole
 from panestream.spark.savepoint.writing import _by_group, _check_alone, no_state
@@ -51,7 +51,7 @@ def test_where_no_micro_batch_was_committed(spark, tmp_path):
             read_checkpoint(spark, tmp_path / name)
         return str(caught.value).replace(f"{tmp_path}/", "")
 
-    introduce(spark, PLAN, str(tmp_path / "started"))
+    ensure_identity(spark, PLAN, str(tmp_path / "started"))
     files(tmp_path, "planned/offsets/0", "other/a.csv", "broken/state/panes/part-0")
     write_manifest(spark, str(tmp_path / "saved"), MANIFEST)
     for name in ("started", "planned"):
@@ -68,7 +68,7 @@ def test_where_no_micro_batch_was_committed(spark, tmp_path):
 def checkpoint(spark, tmp_path, monkeypatch):
     """Of a query that committed micro-batches 0 to 3; what Spark says of its operators: one, with two partitions."""
     path = str(tmp_path / "cp")
-    claim = introduce(spark, PLAN, path)
+    claim = ensure_identity(spark, PLAN, path)
     register(spark, claim, [])
     files(tmp_path / "cp", *(f"{log}/{number}" for log in ("offsets", "commits") for number in range(4)))
     files(tmp_path / "cp", *(f"state/0/{part}/{version}.zip" for part in range(2) for version in (2, 3, 4)))
@@ -109,7 +109,7 @@ def test_a_query_of_which_the_plan_is_not_known(spark, checkpoint, tmp_path):
         read_checkpoint(spark, checkpoint.path)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("panestream.spark.checkpoint._saved_plan", lambda plan: None)
-        introduce(spark, PLAN, checkpoint.path)
+        ensure_identity(spark, PLAN, checkpoint.path)
     with pytest.raises(CheckpointError, match="what its query computes: an operator of another package runs it"):
         read_checkpoint(spark, checkpoint.path)
 
@@ -346,12 +346,12 @@ def test_the_savepoint_that_a_checkpoint_began_with(spark, tmp_path):
     saved, cp = tmp_path / "saved", str(tmp_path / "cp")
     history = replace(MANIFEST, succession=None, until=77)
     write_manifest(spark, str(saved), history)
-    assert (seam_of(spark, None, cp), savepoint_for(spark, str(saved), cp).manifest.name) == (None, "name")
+    assert (cutover_time(spark, None, cp), savepoint_for(spark, str(saved), cp).manifest.name) == (None, "name")
     born = replace(savepoint_for(spark, str(saved), cp).birth, sources=[])
-    assert seam_of(spark, savepoint_for(spark, str(saved), cp), cp) == seam_of(spark, born, cp) == 77
-    claim = introduce(spark, PLAN, cp, born)
+    assert cutover_time(spark, savepoint_for(spark, str(saved), cp), cp) == cutover_time(spark, born, cp) == 77
+    claim = ensure_identity(spark, PLAN, cp, born)
     register(spark, claim, [])
-    assert seam_of(spark, None, cp) == 77
+    assert cutover_time(spark, None, cp) == 77
     # Nothing was committed: its state is needed.
     assert savepoint_for(spark, str(saved), cp).path == str(saved)
     files(tmp_path / "cp", "offsets/0", "commits/0")

@@ -9,7 +9,7 @@ import pytest
 
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
-from panestream.spark.savepoint.initial_state import Taken
+from panestream.spark.savepoint.initial_state import RestorePlan
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingProcessingTimeWindows
 from tests.comparison import harness
@@ -19,7 +19,7 @@ CLOCKS = (3_500_000, 7_200_000)
 WINDOW = 10_000_000
 
 
-def taken(groups: int) -> tuple[Taken, list[dict[str, pa.Table]]]:
+def taken(groups: int) -> tuple[RestorePlan, list[dict[str, pa.Table]]]:
     """Of two key groups with a row each, of which the clock woke the second once more; and their tables."""
     windowing = WindowSpec(TumblingProcessingTimeWindows(WINDOW), every_firing=True)
     plan = replace(harness.Query(windowing, (agg.count().alias("n"),)).row(), groups=2, ticks=TICKS, event_time=None)
@@ -34,7 +34,7 @@ def taken(groups: int) -> tuple[Taken, list[dict[str, pa.Table]]]:
         headers.append(saved.header)
         tables.append(dict(saved.tables))
     empty = {name: table.slice(0, 0) for name, table in tables[0].items()}
-    return Taken(replace(plan, groups=groups), tuple(headers), empty, {}), tables
+    return RestorePlan(replace(plan, groups=groups), tuple(headers), empty, {}), tables
 
 
 @pytest.mark.parametrize("group", [0, 1])

@@ -12,10 +12,10 @@ import pytest
 from panestream.engine.plan import KEY_GROUPS
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError
-from panestream.inspection.asked import Asked
+from panestream.inspection.asked import StateFilter
 from panestream.spark.operator.placement import group_values
 from panestream.spark.savepoint import initial_state, pieces, values
-from panestream.spark.savepoint.initial_state import NEW_STATE, Restore, Taken
+from panestream.spark.savepoint.initial_state import NEW_STATE, Restore, RestorePlan
 from panestream.spark.savepoint.operators import identity_in
 from panestream.spark.savepoint.pieces import PIECES, piece, pieces_of_rows, rows_of_pieces, with_group
 from panestream.spark.savepoint.summarizing import SavedGroups, reducer
@@ -211,7 +211,7 @@ def sorted_pieces(tables) -> list[pa.RecordBatch]:
 
 def restore() -> tuple[Restore, list[pa.RecordBatch]]:
     headers, tables = saved()
-    return Restore(Taken(PLAN, headers, {"panes": tables[1]}, {})), sorted_pieces(tables)
+    return Restore(RestorePlan(PLAN, headers, {"panes": tables[1]}, {})), sorted_pieces(tables)
 
 
 @pytest.mark.parametrize("batch_bytes", [1, 4 << 20])
@@ -243,9 +243,9 @@ def test_what_a_plan_cannot_take_over_is_told_as_rows():
 
 def test_saved_key_groups_are_summed_up_as_those_of_a_checkpoint():
     headers, tables = saved()
-    found = pa.Table.from_batches(SavedGroups(PLAN, headers, Asked())(sorted_pieces(tables)))["part"].to_pylist()
+    found = pa.Table.from_batches(SavedGroups(PLAN, headers, StateFilter())(sorted_pieces(tables)))["part"].to_pylist()
     assert len(found) == 3
     for group, keys in STATES.items():
-        (one,) = reducer(PLAN, Asked())(state_of(group, keys), group)
+        (one,) = reducer(PLAN, StateFilter())(state_of(group, keys), group)
         # How many bytes it has depends on where its rows lie.
         assert {**json.loads(found[group]), "bytes": 0} == {**json.loads(one["part"][0].as_py()), "bytes": 0}

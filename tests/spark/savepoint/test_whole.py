@@ -11,7 +11,7 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.errors import CheckpointError, StateDamagedError
-from panestream.spark.savepoint.manifest import Manifest
+from panestream.spark.savepoint.manifest import SavepointManifest
 from panestream.spark.savepoint.writing import write_savepoint
 from panestream.testing import MicroBatches
 from tests.spark.savepoint.runs import fired
@@ -140,7 +140,7 @@ def test_a_key_group_that_was_lost(spark, old, tmp_path):
     _, checkpoint, _ = old
     state = pst.state.read_checkpoint(spark, str(checkpoint))
     headers = state.stored.headers().where("key_group <> 1")
-    manifest = Manifest(saved_plan={}, headers=[], tables={})
+    manifest = SavepointManifest(saved_plan={}, headers=[], tables={})
     with pytest.raises(StateDamagedError, match="the state of key group 1 is gone: there are 2 of 3"):
         write_savepoint(spark, f"{tmp_path}/saved", state.plan, headers, state.stored.tables(), manifest)
 

@@ -9,7 +9,7 @@ import pytest
 from panestream.engine.savepoint.plans import plan_json
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import StateDamagedError
-from panestream.spark.savepoint.manifest import Manifest
+from panestream.spark.savepoint.manifest import SavepointManifest
 from panestream.spark.savepoint.writing import write_savepoint
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
@@ -34,7 +34,13 @@ def written(headers):
     told = []
     try:
         write_savepoint(
-            None, "saved", PLAN, SimpleNamespace(collect=lambda: rows), None, Manifest(plan_json(PLAN), [], {}), told.append
+            None,
+            "saved",
+            PLAN,
+            SimpleNamespace(collect=lambda: rows),
+            None,
+            SavepointManifest(plan_json(PLAN), [], {}),
+            told.append,
         )
     finally:
         assert told == ["reading the state"]

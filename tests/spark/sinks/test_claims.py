@@ -9,7 +9,7 @@ import pytest
 import panestream as pst
 from panestream.errors import EnvironmentNotReadyError, SinkError
 from panestream.spark.sinks import claims
-from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.base import QueryRunInfo
 from tests.spark.local_files import LocalFiles, leave_marker
 
 
@@ -54,13 +54,13 @@ def test_query_whose_claim_vanishes_in_any_step_is_told_whose_the_folder_is(tmp_
             return intact(spark, path, *more)
         monkeypatch.setattr(claims, step, intact)
         monkeypatch.setattr(claims, "local_folder", local_folder)
-        sink.open(spark, Run("owner", queries=frozenset({"owner"})))
+        sink.open(spark, QueryRunInfo("owner", queries=frozenset({"owner"})))
         shutil.rmtree(tmp_path / "out" / claims.ATTEMPTS)
         raise vanished(kind)
 
     monkeypatch.setattr(claims, step, overtaken)
     with pytest.raises(SinkError, match="out holds the output of another query"):
-        sink.open(spark, Run("late", queries=frozenset({"late"})))
+        sink.open(spark, QueryRunInfo("late", queries=frozenset({"late"})))
 
 
 def test_claim_that_vanishes_without_an_owner_is_an_error_of_the_sink(tmp_path, monkeypatch):

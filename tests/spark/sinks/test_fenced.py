@@ -9,7 +9,7 @@ import pytest
 
 import panestream as pst
 from panestream.errors import FencedError, SinkError, StateDamagedError, StateFormatError
-from panestream.spark.checkpoint import look_at, newest_entry, register
+from panestream.spark.checkpoint import newest_entry, read_lease, register
 from panestream.spark.markers import list_files, read_markers, write_marker
 from panestream.spark.places import escaped
 from tests.datastream.test_stream import at, read_batch, read_stream, windowed, write_files
@@ -67,7 +67,7 @@ class Overtaken(pst.sinks.Sink):
 
     def write(self, df, batch_id):
         spark = df.sparkSession
-        register(spark, look_at(spark, self.result.plan, self.checkpoint), [])
+        register(spark, read_lease(spark, self.result.plan, self.checkpoint), [])
 
 
 @pytest.mark.parametrize("place", ["local", "elsewhere"])
@@ -89,7 +89,7 @@ def test_a_copy_that_another_one_overtook_stops_and_publishes_nothing_more(spark
 def test_of_two_that_are_started_in_one_moment_one_holds_the_checkpoint(spark, tmp_path, place, viewfs):
     checkpoint = f"{tmp_path if place == 'local' else viewfs}/checkpoint"
     plan = plan_of(groups=2)
-    first, second = sorted((look_at(spark, plan, checkpoint) for _ in range(2)), key=lambda claim: claim.epoch.rank)
+    first, second = sorted((read_lease(spark, plan, checkpoint) for _ in range(2)), key=lambda claim: claim.epoch.rank)
     assert (first.epoch.number, second.epoch.number) == (1, 1)
     register(spark, second, ["file:/out"])
     with pytest.raises(FencedError, match=r"another copy .* started later on the checkpoint .*\(run 1, this is run 1\)"):
@@ -97,7 +97,7 @@ def test_of_two_that_are_started_in_one_moment_one_holds_the_checkpoint(spark, t
     second.epoch.check(spark)
     assert newest_entry(spark, checkpoint)["places"] == ["file:/out"]
     # The next one knows both, and goes on with the name of the one that held it.
-    third = look_at(spark, plan, checkpoint)
+    third = read_lease(spark, plan, checkpoint)
     assert (third.epoch.number, third.query, third.queries) == (2, second.query, {first.query, second.query})
 
 
@@ -182,7 +182,7 @@ def test_a_broken_marker_stops_the_start(spark, tmp_path):
     source = write_files(spark, tmp_path / "in", FILES[:1])
     result = windowed(read_stream(spark, source))
     checkpoint = str(tmp_path / "checkpoint")
-    register(spark, look_at(spark, result.plan, checkpoint), [])
+    register(spark, read_lease(spark, result.plan, checkpoint), [])
     (marker,) = (tmp_path / "checkpoint" / "panestream" / "runs").glob("*/part-*")
     whole = marker.read_text()
     for crc in marker.parent.glob(".*.crc"):

@@ -17,7 +17,7 @@ import panestream as pst
 from panestream.errors import FencedError, PanestreamWarning, SinkError
 from panestream.spark.checkpoint import Epoch
 from panestream.spark.sinks import claims
-from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.base import QueryRunInfo
 from tests.costs import random_cases
 from tests.spark.local_files import LocalFiles, leave_marker
 
@@ -72,7 +72,7 @@ class Query:
         return Epoch(str(self.checkpoint), number, "ab")
 
     def opened(self, number, first=0, **told):
-        sink = self.sink.open(SPARK, Run("q", epoch=self.epoch(number), queries=frozenset({"q"}), **told))
+        sink = self.sink.open(SPARK, QueryRunInfo("q", epoch=self.epoch(number), queries=frozenset({"q"}), **told))
         sink.begin(Words(), first)
         return sink
 
@@ -101,7 +101,7 @@ def test_a_folder_for_each_micro_batch_and_one_for_a_batch(tmp_path):
         sink.write(Words("e"), 1)
     assert (sink.describe(), query.found()) == (f"parquet {query.folder}", {"batch_id=0": ["d"]})
     batch = pst.ParquetSink(str(tmp_path / "batch"))
-    batch.open(SPARK, Run()).write(Words("all"), None)
+    batch.open(SPARK, QueryRunInfo()).write(Words("all"), None)
     assert [path.read_text() for path in (tmp_path / "batch/batch_id=-1").glob("part-*")] == ["all"]
 
 
@@ -249,15 +249,15 @@ def test_who_does_not_see_shared_folders_does_not_write_to_them(tmp_path):
 def test_a_place_that_is_not_the_querys_is_refused(tmp_path):
     query = Query(tmp_path)
     query.opened(1)
-    known = Run("new", queries=frozenset({"new", "q"}))
+    known = QueryRunInfo("new", queries=frozenset({"new", "q"}))
     query.sink.open(SPARK, known)
-    for run, what in ((Run("r", queries=frozenset({"r"})), "another query"), (Run(), "another query")):
+    for run, what in ((QueryRunInfo("r", queries=frozenset({"r"})), "another query"), (QueryRunInfo(), "another query")):
         with pytest.raises(SinkError, match=f"{query.folder} holds the output of {what}"):
             query.sink.open(SPARK, run)
     batch = pst.ParquetSink(str(tmp_path / "batch"))
-    batch.open(SPARK, Run())
+    batch.open(SPARK, QueryRunInfo())
     with pytest.raises(SinkError, match="holds the output of another batch run"):
-        batch.open(SPARK, Run("q", queries=frozenset({"q"})))
+        batch.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"})))
 
 
 @pytest.mark.parametrize("size", [1, 3])
@@ -268,10 +268,10 @@ def test_output_that_is_older_than_the_checkpoint_is_warned_of(tmp_path, size):
         sink.write(Words(f"of {batch}"), batch)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), written=True, began=6))
+        query.sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"}), written=True, began=6))
     # One copy of the folder is older than the run that began with micro-batch 7.
     with pytest.warns(PanestreamWarning, match=r"out ends with micro-batch 6, and the checkpoint committed micro-batch 7 to it"):
-        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), written=True, began=7))
+        query.sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"}), written=True, began=7))
 
 
 def test_folder_whose_micro_batches_were_all_deleted_is_not_warned_of(tmp_path):
@@ -279,7 +279,7 @@ def test_folder_whose_micro_batches_were_all_deleted_is_not_warned_of(tmp_path):
     query.opened(1)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), written=True, began=7))
+        query.sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"}), written=True, began=7))
 
 
 def test_files_without_a_column_of_the_output_are_warned_of(tmp_path):
@@ -289,12 +289,12 @@ def test_files_without_a_column_of_the_output_are_warned_of(tmp_path):
         (query.folder / f"batch_id={batch}").mkdir()
         pq.write_table(pa.table({name: [1] for name in names}), query.folder / f"batch_id={batch}" / "part-0.parquet")
     with pytest.warns(PanestreamWarning, match=r"files without columns that the output 'main' has now \(top\).*mergeSchema"):
-        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), columns=("N", "top")))
+        query.sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"}), columns=("N", "top")))
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), columns=("N",)))
+        query.sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"}), columns=("N",)))
         (query.folder / "batch_id=0" / "part-0.parquet").write_text("damaged")
-        query.sink.open(SPARK, Run("q", queries=frozenset({"q"}), columns=("n", "top")))
+        query.sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"}), columns=("n", "top")))
 
 
 def start_first(monkeypatch, sink, *queries):
@@ -304,7 +304,7 @@ def start_first(monkeypatch, sink, *queries):
     def leave(spark, folder, marker):
         leave_marker(spark, folder, marker)
         while waiting:
-            sink.open(SPARK, Run(waiting[0], queries=frozenset({waiting.pop(0)})))
+            sink.open(SPARK, QueryRunInfo(waiting[0], queries=frozenset({waiting.pop(0)})))
 
     monkeypatch.setattr(claims, "write_marker", leave)
 
@@ -313,14 +313,14 @@ def test_of_two_queries_that_start_together_in_a_new_folder_the_second_is_refuse
     sink = pst.ParquetSink(str(tmp_path / "out"))
     start_first(monkeypatch, sink, "first")
     with pytest.raises(SinkError, match="out holds the output of another query: its batch ids would collide"):
-        sink.open(SPARK, Run("second", queries=frozenset({"second"})))
-    sink.open(SPARK, Run("first", queries=frozenset({"first"})))
+        sink.open(SPARK, QueryRunInfo("second", queries=frozenset({"second"})))
+    sink.open(SPARK, QueryRunInfo("first", queries=frozenset({"first"})))
 
 
 def test_two_copies_of_a_query_that_start_together_in_a_new_folder_are_one_owner(tmp_path, monkeypatch):
     sink = pst.ParquetSink(str(tmp_path / "out"))
     start_first(monkeypatch, sink, "copy")
-    sink.open(SPARK, Run("q", queries=frozenset({"q", "copy"})))
+    sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q", "copy"})))
 
 
 @pytest.mark.parametrize("moments", range(random_cases(20)))
@@ -330,7 +330,7 @@ def test_of_many_queries_that_start_together_exactly_one_gets_the_folder(tmp_pat
     def start(query):
         together.wait()
         try:
-            sink.open(SPARK, Run(query, queries=frozenset({query})))
+            sink.open(SPARK, QueryRunInfo(query, queries=frozenset({query})))
         except SinkError as error:
             return str(error)
         return ""
@@ -349,7 +349,7 @@ def test_where_nothing_is_created_exclusively_two_queries_never_both_get_the_fol
 
     def start(query):
         try:
-            sink.open(SPARK, Run(query, queries=frozenset({query})))
+            sink.open(SPARK, QueryRunInfo(query, queries=frozenset({query})))
         except SinkError as error:
             return str(error)
         return "opened"
@@ -374,10 +374,10 @@ def test_where_nothing_is_created_exclusively_a_claim_that_was_given_up_holds_no
     monkeypatch.setattr(claims, "local_folder", lambda address: None)
     sink = pst.ParquetSink(str(tmp_path / "out"))
     leave_marker(SPARK, tmp_path / "out/_attempts/claim-ab", {"query": "other", "given_up": True})
-    sink.open(SPARK, Run("q", queries=frozenset({"q"})))
+    sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"})))
     leave_marker(SPARK, tmp_path / "held/_attempts/claim-ab", {"query": "other"})
     with pytest.raises(SinkError, match=r"is claimed by another query .*claim-ab.*delete that claim and start again"):
-        pst.ParquetSink(str(tmp_path / "held")).open(SPARK, Run("q", queries=frozenset({"q"})))
+        pst.ParquetSink(str(tmp_path / "held")).open(SPARK, QueryRunInfo("q", queries=frozenset({"q"})))
 
 
 def test_what_a_broken_start_of_an_earlier_panestream_left_of_a_marker_is_no_owner(tmp_path):
@@ -385,22 +385,22 @@ def test_what_a_broken_start_of_an_earlier_panestream_left_of_a_marker_is_no_own
     left.mkdir(parents=True)
     (left.parent.parent / "_SUCCESS").touch()
     sink = pst.ParquetSink(str(tmp_path / "out"))
-    sink.open(SPARK, Run("q", queries=frozenset({"q"})))
+    sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"})))
     with pytest.raises(SinkError, match="holds the output of another query"):
-        sink.open(SPARK, Run("r", queries=frozenset({"r"})))
+        sink.open(SPARK, QueryRunInfo("r", queries=frozenset({"r"})))
 
 
 def test_a_place_that_lost_its_marker_or_has_files_of_others_is_refused(tmp_path):
     query = Query(tmp_path)
     with pytest.raises(SinkError, match=r"is gone, or has lost its marker _panestream: micro-batches .* were written there"):
-        query.sink.open(SPARK, Run("q", written=True))
+        query.sink.open(SPARK, QueryRunInfo("q", written=True))
     (query.folder / "deep").mkdir(parents=True)
-    query.sink.open(SPARK, Run("q", queries=frozenset({"q"})))
+    query.sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"})))
     other = pst.ParquetSink(str(tmp_path / "other"))
     (tmp_path / "other/deep").mkdir(parents=True)
     (tmp_path / "other/deep/a.txt").touch()
     with pytest.raises(SinkError, match="already holds files that are not this query's: choose an empty directory"):
-        other.open(SPARK, Run("q", queries=frozenset({"q"})))
+        other.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"})))
 
 
 @pytest.mark.parametrize(

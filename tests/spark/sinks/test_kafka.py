@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import functions as F
 
 import panestream as pst
-from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.base import QueryRunInfo
 
 NAMES = ("__at", "at", "place", "key", "value", "firing", "nth", "id", "op", "firing_number")
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.spark
 
 def made(spark, rows, schema, added=frozenset(), output="main", keys=("user",), **given):
     """Values and ids of the records."""
-    sink = pst.KafkaSink("localhost:9092", "t", list(keys), run=Run("q", output, added=added), **given)
+    sink = pst.KafkaSink("localhost:9092", "t", list(keys), run=QueryRunInfo("q", output, added=added), **given)
     records = sink.records(spark.createDataFrame(rows, schema).coalesce(1), 3).collect()
     values = [None if row.value is None else json.loads(row.value) for row in records]
     return values, [bytes(row.headers[0].value) for row in records]
@@ -61,7 +61,7 @@ def test_records_of_a_key_leave_one_task_in_order_with_the_same_ids_wherever_its
     """Rows of a key in many partitions are brought together; where there is one partition, nothing is moved."""
     schema, added = "user BIGINT, n BIGINT, firing_number INT", frozenset({"firing_number"})
     rows = [(user, n, n % 2) for n in range(6) for user in range(20)]
-    sink = pst.KafkaSink("localhost:9092", "t", ["user"], run=Run("q", "main", added=added))
+    sink = pst.KafkaSink("localhost:9092", "t", ["user"], run=QueryRunInfo("q", "main", added=added))
     together = spark.createDataFrame(rows, schema).coalesce(1)
     adaptive = spark.conf.get("spark.sql.adaptive.enabled")
     spark.conf.set("spark.sql.adaptive.enabled", "false")

@@ -9,7 +9,7 @@ import pytest
 import panestream as pst
 from panestream.errors import FencedError, SinkError
 from panestream.spark.kafka.source import no_kafka
-from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.base import QueryRunInfo
 from panestream.spark.sinks.kafka import KafkaSink
 from tests.spark.sinks.test_kafka_told import OPTIONS
 
@@ -95,7 +95,7 @@ class Session:
 
 
 def test_the_topic_is_looked_at_when_the_query_starts_and_nobody_waits_for_minutes():
-    session, run = Session(), Run("q", "late")
+    session, run = Session(), QueryRunInfo("q", "late")
     opened = SINK.open(session, run)
     assert (opened.run, opened) == (run, SINK)
     assert session.given == {
@@ -109,7 +109,7 @@ def test_the_topic_is_looked_at_when_the_query_starts_and_nobody_waits_for_minut
 
 
 def test_what_a_batch_writes_is_not_what_another_one_wrote():
-    runs = [SINK.open(Session(), Run()).run for _ in range(2)]
+    runs = [SINK.open(Session(), QueryRunInfo()).run for _ in range(2)]
     assert [len(run.query) for run in runs] == [32, 32]
     assert runs[0].query != runs[1].query
     assert {run.output for run in runs} == {"main"}
@@ -120,12 +120,12 @@ def test_what_a_batch_writes_is_not_what_another_one_wrote():
 )
 def test_a_compacted_topic_needs_something_by_which_a_record_is_the_last(keys, output, taken):
     sink = pst.KafkaSink("host:9092", "hot", keys, compacted=True)
-    assert pst.KafkaSink("host:9092", "hot", keys).open(Session(), Run("q", output)).run.output == output
+    assert pst.KafkaSink("host:9092", "hot", keys).open(Session(), QueryRunInfo("q", output)).run.output == output
     if taken:
-        assert sink.open(Session(), Run("q", output)).run == Run("q", output)
+        assert sink.open(Session(), QueryRunInfo("q", output)).run == QueryRunInfo("q", output)
         return
     with pytest.raises(SinkError) as error:
-        sink.open(Session(), Run("q", output))
+        sink.open(Session(), QueryRunInfo("q", output))
     assert str(error.value) == "topic hot: the output 'late' has no window: compacted=True needs keys=[...]"
 
 
@@ -152,16 +152,16 @@ KNOWN = {
 def test_what_is_wrong_with_a_topic_is_said_in_few_words(words, said):
     cause = RuntimeError(words)
     with pytest.raises(SinkError) as error:
-        SINK.open(Session(cause), Run("q"))
+        SINK.open(Session(cause), QueryRunInfo("q"))
     assert str(error.value) == said
     assert error.value.__cause__ is cause
 
 
 def test_who_may_write_need_not_be_one_who_may_read():
-    assert SINK.open(Session(RuntimeError("TopicAuthorizationException: hot")), Run("q")).run == Run("q")
+    assert SINK.open(Session(RuntimeError("TopicAuthorizationException: hot")), QueryRunInfo("q")).run == QueryRunInfo("q")
     cause = RuntimeError("something else")
     with pytest.raises(RuntimeError) as error:
-        SINK.open(Session(cause), Run("q"))
+        SINK.open(Session(cause), QueryRunInfo("q"))
     assert error.value is cause
 
 
@@ -210,7 +210,7 @@ def written(monkeypatch, records, epoch=None):
     rows = SimpleNamespace(sparkSession="the session")
     asked = []
     monkeypatch.setattr(KafkaSink, "records", lambda self, df, batch_id: asked.append((df, batch_id)) or records)
-    sink = SINK.open(Session(), Run("q", epoch=epoch))
+    sink = SINK.open(Session(), QueryRunInfo("q", epoch=epoch))
     sink.write(rows, 7)
     assert asked == [(rows, 7)]
 
@@ -245,4 +245,4 @@ def test_what_nobody_knows_is_handed_on_as_it_is(monkeypatch):
 
 def test_where_there_is_no_broker_and_no_topic_the_topic_is_what_is_told():
     with pytest.raises(SinkError, match="there is no such topic"):
-        SINK.open(Session(RuntimeError("TimeoutException: Topic hot not present in metadata")), Run("q"))
+        SINK.open(Session(RuntimeError("TimeoutException: Topic hot not present in metadata")), QueryRunInfo("q"))

@@ -8,7 +8,7 @@ import os
 import pytest
 
 from panestream.spark.sinks import members
-from panestream.spark.sinks.members import Member, assemble
+from panestream.spark.sinks.members import BatchFile, assemble
 
 
 def kept(folder):
@@ -18,7 +18,7 @@ def kept(folder):
     (folder / ".part-0.parquet.crc").write_text("sum")
     (folder / "part-1.parquet").write_text("more")
     (folder / "_run-7").write_text("")
-    return [Member(folder / f"part-{number}.parquet", number, number) for number in range(2)]
+    return [BatchFile(folder / f"part-{number}.parquet", number, number) for number in range(2)]
 
 
 def contents(folder):

@@ -8,7 +8,7 @@ from unittest.mock import MagicMock
 import pytest
 
 from panestream.errors import FencedError, SinkError
-from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.base import QueryRunInfo
 from panestream.spark.sinks.merging import MergeSink
 
 
@@ -44,7 +44,7 @@ class Slow(MergeSink):
 @pytest.mark.parametrize(("overtaken", "looks"), [(True, [False, True]), (False, [False, False, "merged"])])
 def test_a_copy_that_is_overtaken_before_its_merge_does_not_merge(overtaken, looks):
     entry, rows = Entry(), MagicMock(columns=["user", "window_start", "window_end", "n"])
-    sink = Slow("clicks", ["user"], overtaken=overtaken, run=Run("q", epoch=entry))
+    sink = Slow("clicks", ["user"], overtaken=overtaken, run=QueryRunInfo("q", epoch=entry))
     if overtaken:
         with pytest.raises(FencedError):
             sink.write(rows, 3)

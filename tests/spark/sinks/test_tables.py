@@ -11,7 +11,7 @@ from pyspark.errors import AnalysisException
 
 import panestream as pst
 from panestream.errors import FencedError, SinkError
-from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.base import QueryRunInfo
 from panestream.spark.sinks.table_formats.base import TableFormat
 from panestream.spark.sinks.table_formats.names import table_exists
 
@@ -80,7 +80,7 @@ class Frame:
 
 def written(session, sink=None, batch_id=7, output="late"):
     sink = sink or pst.TableSink("t")
-    sink.open(session, Run("q1", output)).write(Frame(session), batch_id)
+    sink.open(session, QueryRunInfo("q1", output)).write(Frame(session), batch_id)
     return session.written[-1]
 
 
@@ -100,7 +100,7 @@ def test_a_run_that_another_one_overtook_writes_nothing_nor_makes_the_table(sink
     session, epoch = Session(default="delta"), Mock()
     session.read = Mock()
     epoch.check.side_effect = FencedError("another copy")
-    opened = sink.open(session, Run("q1", epoch=epoch))
+    opened = sink.open(session, QueryRunInfo("q1", epoch=epoch))
     epoch.check.assert_not_called()
     with pytest.raises(FencedError, match="another copy"):
         opened.write(Frame(session), 7)
@@ -115,7 +115,7 @@ def test_a_run_that_is_overtaken_while_its_rows_are_looked_at_merges_nothing(mon
     session.catalog.dropTempView = Mock()
     frame = Frame(session)
     frame.columns, frame.createOrReplaceTempView = ["user", "n"], Mock()
-    opened = pst.MergeSink("t", ["user"]).open(session, Run("q1", epoch=epoch))
+    opened = pst.MergeSink("t", ["user"]).open(session, QueryRunInfo("q1", epoch=epoch))
     opened.write(frame, 7)
     assert (merged, epoch.check.call_count) == ([7], 2)
     epoch.check.side_effect = [None, FencedError("another copy")]
@@ -131,7 +131,7 @@ def test_a_run_that_is_overtaken_while_its_rows_are_looked_at_merges_nothing(mon
 
 def test_what_the_table_is_is_asked_once_a_run():
     session, sink = Session(t="delta"), pst.TableSink("t", "delta")
-    for run in (Run("q1"), Run("q1", written=True)):
+    for run in (QueryRunInfo("q1"), QueryRunInfo("q1", written=True)):
         opened = sink.open(session, run)
         opened.write(Frame(session), 7)
         session.asked.clear()
@@ -157,22 +157,22 @@ def test_what_is_only_at_least_once_says_so():
 @pytest.mark.parametrize("sink", [pst.TableSink("t"), pst.MergeSink("t", ["user"])])
 def test_a_table_that_vanished_is_missed(sink):
     with pytest.raises(SinkError, match="the table t is gone"):
-        sink.open(Session(), Run("q1", written=True))
+        sink.open(Session(), QueryRunInfo("q1", written=True))
     session = Session(t="delta")
-    assert sink.open(session, Run("q1", written=True)) == sink
+    assert sink.open(session, QueryRunInfo("q1", written=True)) == sink
     del session.tables["t"]
     session.settings["spark.sql.sources.default"] = "hudi"
-    assert sink.open(session, Run("q1")) == sink
+    assert sink.open(session, QueryRunInfo("q1")) == sink
 
 
 @pytest.mark.parametrize(
     ("last", "run", "refused"),
     [
-        (None, Run("q2", first=8, succeeds=True), False),
-        (7, Run("q2", first=8, succeeds=True), False),
-        (8, Run("q2", first=8, succeeds=True), True),
-        (9, Run("q2", first=8, succeeds=True), True),
-        (9, Run("q2", first=8), False),  # it has committed something itself: then it is its own
+        (None, QueryRunInfo("q2", first=8, succeeds=True), False),
+        (7, QueryRunInfo("q2", first=8, succeeds=True), False),
+        (8, QueryRunInfo("q2", first=8, succeeds=True), True),
+        (9, QueryRunInfo("q2", first=8, succeeds=True), True),
+        (9, QueryRunInfo("q2", first=8), False),  # it has committed something itself: then it is its own
     ],
 )
 def test_what_the_old_query_wrote_after_the_savepoint_is_not_appended_a_second_time(monkeypatch, last, run, refused):
@@ -201,7 +201,7 @@ def test_what_the_old_query_wrote_after_the_savepoint_is_not_appended_a_second_t
 )
 def test_a_table_of_sparks_own_is_not_merged_into(tables, said):
     with pytest.raises(SinkError, match=said):
-        pst.MergeSink("t", ["user"]).open(Session(**tables), Run("q1"))
+        pst.MergeSink("t", ["user"]).open(Session(**tables), QueryRunInfo("q1"))
 
 
 @pytest.mark.parametrize("provider", ["DELTA", "org.apache.spark.sql.delta.sources.DeltaDataSource"])
@@ -219,13 +219,13 @@ def test_a_format_that_the_session_does_not_have_is_refused_before_the_query_sta
         session.settings["spark.sql.catalog.spark_catalog"] = "the format's"
         session.read = reader
         reader.format.return_value.load.side_effect = ValueError(said)
-        assert sink.open(session, Run("q1")) == sink  # it is there: whatever it is, the session knows it
+        assert sink.open(session, QueryRunInfo("q1")) == sink  # it is there: whatever it is, the session knows it
         del session.tables["t"]
         if refused:
             with pytest.raises(SinkError, match=f"this Spark has no {kind}: .* docs/how-to/{kind}.md"):
-                sink.open(session, Run("q1"))
+                sink.open(session, QueryRunInfo("q1"))
         else:
-            assert sink.open(session, Run("q1")) == sink
+            assert sink.open(session, QueryRunInfo("q1")) == sink
         reader.format.assert_called_with(kind)
 
 
@@ -252,9 +252,9 @@ def test_an_iceberg_table_in_sparks_own_catalog_is_refused_before_the_query_star
     session = Session()
     session.read = Mock()
     with pytest.raises(SinkError, match=r"cannot be made: its catalog, spark_catalog, is Spark's own"):
-        sink.open(session, Run("q1"))
+        sink.open(session, QueryRunInfo("q1"))
     session.settings["spark.sql.catalog.spark_catalog"] = "org.apache.iceberg.spark.SparkSessionCatalog"
-    assert sink.open(session, Run("q1")) == sink
+    assert sink.open(session, QueryRunInfo("q1")) == sink
 
 
 def test_a_catalog_that_the_session_does_not_have_is_named():
@@ -266,7 +266,7 @@ def test_a_catalog_that_the_session_does_not_have_is_named():
     session = Session()
     session.catalog.tableExists = exists
     sink = pst.TableSink("lake.shop.clicks")
-    for ask in (sink.guarantee, lambda spark: sink.open(spark, Run("q1"))):
+    for ask in (sink.guarantee, lambda spark: sink.open(spark, QueryRunInfo("q1"))):
         with pytest.raises(SinkError, match=r"the table lake\.shop\.clicks: this session has no catalog 'lake'"):
             ask(session)
 
@@ -318,7 +318,7 @@ def test_names_are_quoted():
 
 def test_a_result_of_the_users_called_op_is_stored():
     columns = ["op", "window_start", "window_end", "n"]
-    statement = pst.MergeSink("t", ["op"], run=Run(added=frozenset())).statement(columns)
+    statement = pst.MergeSink("t", ["op"], run=QueryRunInfo(added=frozenset())).statement(columns)
     assert "ON t.`op` <=> s.`op`" in statement
     assert "INSERT (`op`, `window_start`, `window_end`, `n`)" in statement
     assert "WHERE" not in statement

@@ -14,8 +14,8 @@ from panestream.engine.operators.intervals.operator import IntervalOperator
 from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.operators.look_back.operator import LookBackOperator, LookBackSettings
 from panestream.engine.runtime.group_operator import GroupOperator
-from panestream.engine.runtime.sides import Pairs, Sides
-from panestream.engine.runtime.watermarks import Closing, WatermarkTracker
+from panestream.engine.runtime.sides import Sides, Pairs
+from panestream.engine.runtime.watermarks import ClosedWindows, WatermarkTracker
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.keyed_pages import KeyedPages
 from panestream.engine.tiles import format as tiles
@@ -170,7 +170,7 @@ def a_timer_of_the_clock_is_forgotten():
 
 @fault("nothing", operators=("panes",))
 def closed_panes_are_kept():
-    return mock.patch.object(Closing, "at", return_value=-(2**63))
+    return mock.patch.object(ClosedWindows, "at", return_value=-(2**63))
 
 
 @fault("nothing")

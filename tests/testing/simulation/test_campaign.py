@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from panestream.spark.operator.processor import TakenUp
+from panestream.spark.operator.processor import RestartInfo
 from panestream.testing.simulation import schedule as package_schedule
 from panestream.testing.simulation.explore import CRASH, KINDS, Disturbance, Explorer, first_broken
 from panestream.testing.simulation.schedule import MicroBatch, Row, Settings
@@ -170,7 +170,7 @@ def test_what_comes_again_is_of_the_run_that_planned_it():
     explorer.explore()
     assert explorer.runs[CRASH] > 30
     # As it was: of the run that is at it.
-    with mock.patch.object(TakenUp, "planned_in", lambda self, number: self.run):
+    with mock.patch.object(RestartInfo, "planned_in", lambda self, number: self.run):
         error = first_broken(ReferenceSubject.of(schedule), None, [CRASH])
     assert error is not None
     assert "main, micro-batch 2: found {'a': [" in error.what

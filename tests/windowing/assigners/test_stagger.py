@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.operators.row.row_plan import Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import ReduceRows, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
@@ -14,7 +14,7 @@ from panestream.windowing.triggers import CountTrigger
 
 def windows_of(stagger, *, group, clock=0, time=TumblingProcessingTimeWindows):
     """The start of the first window of a group, before and after a restart at another time."""
-    plan, state = RowPlan(WindowSpec(time(100, 7, stagger), trigger=CountTrigger(1)), Reduce(max)), MemoryState()
+    plan, state = RowPlan(WindowSpec(time(100, 7, stagger), trigger=CountTrigger(1)), ReduceRows(max)), MemoryState()
     starts = []
     for now in (clock, clock + 1234):
         operator = RowOperator(plan, state, group)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from operator import add
 
 from panestream.windowing.state import ReducingStateDescriptor, ValueStateDescriptor
-from panestream.windowing.triggers.nodes import Waiting, placed
+from panestream.windowing.triggers.nodes import TimerSet, placed
 
 
 def waiting():
     registered = set()
     state = ValueStateDescriptor("timers").bind({})
-    return Waiting(state, registered.add, registered.discard), registered, state
+    return TimerSet(state, registered.add, registered.discard), registered, state
 
 
 def test_a_timer_is_there_as_long_as_somebody_waits():

@@ -20,7 +20,7 @@ from panestream.engine.aggregates.registry import Implementation, implementation
 from panestream.engine.aggregates.result import Result
 from panestream.engine.kernels.columns import Ints, array_of, numbers
 from panestream.engine.kernels.grouping import Groups
-from panestream.engine.kernels.parts import lacks
+from panestream.engine.kernels.parts import missing_data_of
 from panestream.engine.kernels.ranges import Ranges
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.windowing.aggregates import Aggregate, Complete
@@ -83,7 +83,7 @@ class PartialMissing(PartialAggregate):
         return self.nothing(len(rows)) if known else [array_of(rows, pa.int64())]
 
     def described(self, inputs: Sequence[str]) -> str:
-        return lacks(self.of)
+        return missing_data_of(self.of)
 
     def sql(self, names: Sequence[str]) -> tuple[str, ...]:
         return ("count(NULL)",)
@@ -120,7 +120,7 @@ class CompleteAccumulator(Accumulator):
 def described(recipe: Aggregate, aggregates: Mapping[str, Aggregate]) -> str:
     """Describe a part of an accumulator of ``aggregates`` (by result name), independent of the name of its result."""
     if isinstance(recipe, Complete):
-        return lacks(described(told_of(recipe, aggregates), aggregates))
+        return missing_data_of(described(told_of(recipe, aggregates), aggregates))
     return repr(replace(recipe, output_name=None))
 
 

@@ -26,7 +26,7 @@ _FITS = 2**63
 
 
 @dataclass(frozen=True, slots=True)
-class Instants:
+class KeyedTimeline:
     """The instants of some keys on one line.
 
     Attributes:
@@ -45,7 +45,7 @@ class Instants:
     known: Ints | None
 
     @classmethod
-    def of(cls, codes: Ints, times: Ints) -> tuple[Instants, Ints, Ints]:
+    def of(cls, codes: Ints, times: Ints) -> tuple[KeyedTimeline, Ints, Ints]:
         """Return the instants of some rows, the order of the rows, and the place of each row in that order."""
         order = stable_order(codes, times)
         codes, times = codes[order], times[order]
@@ -55,7 +55,7 @@ class Instants:
         return cls._on_a_line(codes[new], times[new]), order, places
 
     @classmethod
-    def _on_a_line(cls, codes: Ints, times: Ints) -> Instants:
+    def _on_a_line(cls, codes: Ints, times: Ints) -> KeyedTimeline:
         if not len(times):
             return cls(codes, times, codes, 1, 0, None)
         least, most = int(times.min()), int(times.max())
@@ -107,4 +107,4 @@ def frame_of(table: pa.Table) -> Any:
     return frame
 
 
-__all__ = ["Instants", "frame_of"]
+__all__ = ["KeyedTimeline", "frame_of"]

@@ -13,7 +13,7 @@ from typing import Any
 _LACKS = "what is missing in "
 
 
-def lacks(of: str) -> str:
+def missing_data_of(of: str) -> str:
     """Return the label of the part that counts the rows missing in another part.
 
     >>> lacks("agg.sum('price')")
@@ -22,7 +22,7 @@ def lacks(of: str) -> str:
     return _LACKS + of
 
 
-def tells_of_another(of: str) -> bool:
+def is_missing_data_part(of: str) -> bool:
     """Return whether a part counts the rows missing in another part."""
     return of.startswith(_LACKS)
 
@@ -39,7 +39,7 @@ def complete_parts(header: Mapping[str, Any]) -> set[str]:
 
 def known_from_the_start(complete: set[str], of: str) -> bool:
     """Return whether a new part counts the rows missing in a part that covers all rows."""
-    return tells_of_another(of) and of.removeprefix(_LACKS) in complete
+    return is_missing_data_part(of) and of.removeprefix(_LACKS) in complete
 
 
 def incomplete_parts(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -47,8 +47,8 @@ def incomplete_parts(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[s
     before, after = set(parts_in(saved)), set(parts_in(now))
     unknown = set(saved.get("incomplete", []))
     # If the counting part is removed, its part may still miss rows.
-    unknown |= {of for of in after if lacks(of) not in after and (of not in before or lacks(of) in before)}
-    return sorted(unknown & {of for of in after if not tells_of_another(of)})
+    unknown |= {of for of in after if missing_data_of(of) not in after and (of not in before or missing_data_of(of) in before)}
+    return sorted(unknown & {of for of in after if not is_missing_data_part(of)})
 
 
-__all__ = ["complete_parts", "incomplete_parts", "known_from_the_start", "lacks", "parts_in", "tells_of_another"]
+__all__ = ["complete_parts", "incomplete_parts", "is_missing_data_part", "known_from_the_start", "missing_data_of", "parts_in"]

@@ -15,7 +15,7 @@ from panestream.engine.kernels.parts import incomplete_parts
 from panestream.engine.plan import MAIN, WindowPlan, check_identity, check_taken_over
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.last_windows import last_instant
-from panestream.engine.runtime.watermarks import Closing, WatermarkTracker
+from panestream.engine.runtime.watermarks import ClosedWindows, WatermarkTracker
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import TABLES_FORMAT, StateTables, storable
 from panestream.errors import PlanMismatchError, StateFormatError
@@ -85,7 +85,7 @@ class GroupOperator(ABC, Generic[Fresh]):
             check_identity(self._saved["identity"], plan.identity(), "the checkpoint")
             self._tracker = WatermarkTracker.from_json(plan.watermark, self._saved["watermarks"], plan.ticks)
         lateness = 0 if by_processing_time else plan.allowed_lateness
-        self._closing = Closing(lateness, self._saved.get("closed", MIN_TIMESTAMP))
+        self._closing = ClosedWindows(lateness, self._saved.get("closed", MIN_TIMESTAMP))
         self._processing_time: int = self._saved.get("clock", 0)
         self._incomplete: Sequence[str] = self._saved.get("incomplete", [])
         """Parts of the state that may miss rows because they were added later, without another part that counts these."""

@@ -226,7 +226,7 @@ def _folded(column: str | None) -> str | None:
 
 
 @dataclass(slots=True)
-class Closing:
+class ClosedWindows:
     """The progress of closing event-time windows in one key group.
 
     The content of a closed window is deleted. If it took rows again, a result of these few would appear in addition to the
@@ -268,7 +268,7 @@ class LatenessPolicy:
     """The ends of windows and panes; windows of processing time close without lateness."""
 
     grid: PaneGrid
-    closing: Closing
+    closing: ClosedWindows
 
     def closed(self, time: int) -> int:
         """Return the time up to which ended windows refuse rows."""

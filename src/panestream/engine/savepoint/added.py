@@ -7,7 +7,7 @@ from typing import Any
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.saved_partials import parts_of
-from panestream.engine.kernels.parts import lacks, parts_in, tells_of_another
+from panestream.engine.kernels.parts import is_missing_data_part, missing_data_of, parts_in
 from panestream.engine.operators.panes.firing import HIDDEN
 from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.engine.plan import WindowPlan
@@ -35,7 +35,7 @@ def untold_results(header: Mapping[str, Any], plan: WindowPlan) -> list[str]:
     """Return the results that lack rows of open windows without an ``agg.complete`` that reports it."""
     made_of = _parts_by_result(plan)
     known, now = set(parts_in(header)), {of for _, parts in made_of for of in parts}
-    untold = {of for of in now - known if not tells_of_another(of) and lacks(of) not in now}
+    untold = {of for of in now - known if not is_missing_data_part(of) and missing_data_of(of) not in now}
     hidden = {one.name for one in HIDDEN}
     return [name for name, parts in made_of if name not in hidden and not untold.isdisjoint(parts)]
 

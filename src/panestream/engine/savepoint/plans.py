@@ -21,7 +21,7 @@ from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Inter
 from panestream.engine.operators.panes.spec import PaneSpec, pane_grid
 from panestream.engine.operators.predicates.spec import PredicateSpec, predicates_rule
 from panestream.engine.operators.row.declared import DeclaredFunction
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.spec import SessionSpec
 from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr
@@ -215,6 +215,10 @@ def _read_accumulating(own: Own) -> OperatorSpec:
     return AccumulatingSpec(grid, function, own["result"], own["rows"], own["key_schema"], own["evictor"])
 
 
+_FUNCTIONS = {ReduceRows: "Reduce", AggregateRows: "Aggregate", KeepRows: "Elements"}
+"""What saved plans call the kinds of functions."""
+
+
 def _row(spec: Any) -> Own:
     plan, window = spec.row_plan, spec.row_plan.window
     function = plan.function
@@ -224,7 +228,7 @@ def _row(spec: Any) -> Own:
         "evictor": window.evictor,
         "exact_firings": window.every_firing,
         "pickled_state": window.pickled_state,
-        "function": "declared" if declared is not None else type(function).__name__,
+        "function": "declared" if declared is not None else _FUNCTIONS[type(function)],
         "then": getattr(function, "then", None) is not None,
         "aggregates": declared,
         "named": type(function.function).__qualname__,
@@ -238,7 +242,7 @@ def _row(spec: Any) -> Own:
 
 
 def _is_declared(function: Any) -> bool:
-    return isinstance(function, Aggregate) and isinstance(function.function, DeclaredFunction)
+    return isinstance(function, AggregateRows) and isinstance(function.function, DeclaredFunction)
 
 
 def _read_row(own: Own) -> OperatorSpec:
@@ -246,16 +250,16 @@ def _read_row(own: Own) -> OperatorSpec:
         own["assigner"], own["trigger"], own["evictor"], own["allowed_lateness"], own["exact_firings"], own["pickled_state"]
     )
     then = AbsentFunction(own["named"]) if own["then"] else None
-    function: Reduce | Aggregate | Elements
+    function: ReduceRows | AggregateRows | KeepRows
     if own["function"] == "declared":
         types = {field.name: field.type for field in own["element_schema"]}
-        function = Aggregate(DeclaredFunction(own["aggregates"], types), then)
+        function = AggregateRows(DeclaredFunction(own["aggregates"], types), then)
     elif own["function"] == "Elements":
-        function = Elements(AbsentFunction(own["named"]))
+        function = KeepRows(AbsentFunction(own["named"]))
     elif own["function"] == "Reduce":
-        function = Reduce(absent_reduce, then)
+        function = ReduceRows(absent_reduce, then)
     else:
-        function = Aggregate(absent_aggregate(own["named"]), then)
+        function = AggregateRows(absent_aggregate(own["named"]), then)
     rest = {name: own[name] for name in ("input_texts", "returned", "by_processing_time")}
     return RowSpec(RowPlan(window, function, pages=own["pages"]), own["result"], own["element_schema"], **rest)
 

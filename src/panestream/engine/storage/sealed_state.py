@@ -49,7 +49,7 @@ _RECORD, _WITNESS = 0, 1
 _ADVICE = "stop the query, and put back a copy of its checkpoint from before the damage, or start on a new checkpoint"
 
 
-class Written(NamedTuple):
+class WrittenValue(NamedTuple):
     """The micro-batch of a value's last write, and its checksum."""
 
     micro_batch: int
@@ -60,7 +60,7 @@ class Opened(NamedTuple):
     """A value without its seal."""
 
     body: bytes
-    written: Written
+    written: WrittenValue
 
 
 @dataclass(slots=True)
@@ -127,7 +127,7 @@ class SealedState:
         self._operator = operator
         self._last = -1
         self.last_written_before = -1
-        self._pages: dict[int, Written] = {}
+        self._pages: dict[int, WrittenValue] = {}
 
     @property
     def micro_batch(self) -> int:
@@ -202,7 +202,7 @@ class SealedState:
             column = np.frombuffer(record.body, kind, pages, at)
             columns.append(column.tolist())
             at += column.nbytes
-        self._pages = {key: Written(*written) for key, *written in zip(*columns, strict=True)}
+        self._pages = {key: WrittenValue(*written) for key, *written in zip(*columns, strict=True)}
         return record.body[at:]
 
     def _index(self) -> bytes:
@@ -217,7 +217,7 @@ class SealedState:
 
     # -- seals ---------------------------------------------------------------------------------------------------------
 
-    def _put(self, space: str, key: int, body: bytes) -> Written:
+    def _put(self, space: str, key: int, body: bytes) -> WrittenValue:
         if len(body) > STORED_BYTES:
             what = f"value {key} of {space!r} in the state of key group {self.group} ({self._operator})"
             raise value_too_large(what, len(body))
@@ -225,7 +225,7 @@ class SealedState:
         place = _PLACE.pack(micro_batch, self.group, key, len(name)) + name
         checksum = crc32(body, crc32(place, crc32(_HEAD.pack(_MAGIC, payload.FORMAT_VERSION, 0)[:4])))
         self.counted.put(space, key, b"".join((_HEAD.pack(_MAGIC, payload.FORMAT_VERSION, checksum), place, body)))
-        return Written(micro_batch, checksum)
+        return WrittenValue(micro_batch, checksum)
 
     def _opened(self, space: str, key: int, value: bytes | None) -> Opened:
         if value is None:
@@ -246,9 +246,9 @@ class SealedState:
         its_space = value[_HEAD.size + _PLACE.size : end].decode()
         if (group, its_space, its_key) != (self.group, space, key):
             raise self.damaged(space, key, f"is another one: value {its_key} of {its_space!r} of key group {group}")
-        return Opened(value[end:], Written(micro_batch, checksum))
+        return Opened(value[end:], WrittenValue(micro_batch, checksum))
 
-    def _stale(self, space: str, key: int, found: Written, expected: Written) -> StateDamagedError:
+    def _stale(self, space: str, key: int, found: WrittenValue, expected: WrittenValue) -> StateDamagedError:
         when = f"it was written in micro-batch {found.micro_batch}, where that of micro-batch {expected.micro_batch} is expected"
         return self.damaged(space, key, f"is stale: {when}")
 

@@ -35,7 +35,7 @@ _QUESTIONS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class AsOfRequest:
     """Questions. Their answers exclude rows at exactly the instants ``times``.
 
     ``valid`` marks the questions with an instant, or is None for all. Questions without an instant have no rows.
@@ -47,7 +47,7 @@ class Asked:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class AsOfRows:
     """Rows in an aggregation's form; ``values`` are the columns of :attr:`Aggregation.inputs`."""
 
     keys: list[pa.Array]
@@ -73,7 +73,7 @@ class AsOf:
     until: int = 0
     exact_start: bool = True
 
-    def answers(self, asked: Asked, tiles: Tiles, rows: Rows | None) -> list[pa.Table]:
+    def answers(self, asked: AsOfRequest, tiles: Tiles, rows: AsOfRows | None) -> list[pa.Table]:
         """Return the results in the order of the questions, a table for each length.
 
         Args:
@@ -164,7 +164,7 @@ class _ByRows:
         self._asked, self._bare, self._tiles, self._rows = asked, bare, tiles, rows
 
     @classmethod
-    def of(cls, asked: AsOf, bare: Aggregation, tiles: Tiles, tile_codes: Ints, rows: Rows, row_codes: Ints) -> _ByRows:
+    def of(cls, asked: AsOf, bare: Aggregation, tiles: Tiles, tile_codes: Ints, rows: AsOfRows, row_codes: Ints) -> _ByRows:
         slices = asked.slices
         order = stable_order(row_codes, rows.times)
         at, codes, times = pa.array(order), row_codes[order], rows.times[order]
@@ -268,7 +268,7 @@ class _Tree:
         return self._levels[level]
 
 
-def _distinct(asked: Asked, codes: Ints) -> tuple[Ints, Ints]:
+def _distinct(asked: AsOfRequest, codes: Ints) -> tuple[Ints, Ints]:
     """Return the distinct question of each question (-1 without an instant), and the distinct ones by key and time."""
     places = np.arange(len(codes)) if asked.valid is None else np.flatnonzero(asked.valid)
     order = places[stable_order(codes[places], asked.times[places])]
@@ -304,4 +304,4 @@ def _of_nothing(bare: Aggregation) -> list[pa.Array]:
     return made
 
 
-__all__ = ["AsOf", "Asked", "Rows"]
+__all__ = ["AsOf", "AsOfRequest", "AsOfRows"]

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.errors import InvalidPlanError
-from panestream.spark.asking import asking
+from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.columns import quoted
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class Reading:
     def types(self, spark: SparkSession) -> T.StructType:
         """Return the columns of JSON. Raise InvalidPlanError if the schema is not valid DDL."""
         try:
-            with asking():
+            with silence_analysis_errors():
                 return spark.createDataFrame([], str(self.schema)).schema
         except Exception as error:
             reason = str(error).strip().splitlines()[0]

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from panestream.errors import InvalidPlanError, did_you_mean
-from panestream.spark.asking import asking
+from panestream.spark.asking import silence_analysis_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -105,7 +105,7 @@ class Topics:
 def asked(ask: Any) -> DataFrame:
     """Return the result of ``ask`` after analysis. Raise InvalidPlanError if Spark lacks Kafka or refuses the options."""
     try:
-        with asking():
+        with silence_analysis_errors():
             df: DataFrame = ask()
             _ = df.columns
             return df

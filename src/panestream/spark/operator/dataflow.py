@@ -16,10 +16,10 @@ from panestream.spark.arrival import ordered
 from panestream.spark.catalyst import reduce_rows, reducible
 from panestream.spark.columns import quoted, struct_of, type_of
 from panestream.spark.event_time import or_raise, usable
-from panestream.spark.known import known
+from panestream.spark.known import with_known_schema
 from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, Pack
 from panestream.spark.operator.operate import OPERATED_SCHEMA, Unpack, process_batch, process_reduced
-from panestream.spark.operator.processor import TakenUp
+from panestream.spark.operator.processor import RestartInfo
 from panestream.spark.operator.stateful import transform
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.sendable import check_sendable
@@ -49,11 +49,11 @@ class Projection:
 
     def rows_of(self, df: DataFrame) -> DataFrame:
         """Return the rows that ``pack`` takes, without a call of Spark."""
-        rows = known(df.select("*", *self.evaluated).select(*self.taken), self.schema)
+        rows = with_known_schema(df.select("*", *self.evaluated).select(*self.taken), self.schema)
         if not self.arrival:
             return rows
         left = T.StructType([field for field in self.schema if field.name not in self.arrival])
-        return known(ordered(rows, self.groups, self.arrival), left)
+        return with_known_schema(ordered(rows, self.groups, self.arrival), left)
 
 
 def project(
@@ -162,7 +162,7 @@ def operate(
     tasks: int | None = None,
     also: DataFrame | None = None,
     clock: bool = False,
-    taken_up: TakenUp | None = None,
+    taken_up: RestartInfo | None = None,
 ) -> DataFrame:
     """Return the operator's output, a few rows (tag, body) per key group and micro-batch, without a call of Spark.
 
@@ -187,6 +187,6 @@ def operate(
 def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
     """Return the rows of one output, without a call of Spark."""
     schema, pairs = plan.output_schema(tag), plan.pairs if tag == MAIN else None
-    bodies = known(operated.where(F.col("tag") == tag).select("body"), T.StructType([OPERATED_SCHEMA["body"]]))
+    bodies = with_known_schema(operated.where(F.col("tag") == tag).select("body"), T.StructType([OPERATED_SCHEMA["body"]]))
     with without_pandas():
         return bodies.mapInArrow(Unpack(plan.emitted_schema(tag), pairs).__call__, spark_schema(schema))

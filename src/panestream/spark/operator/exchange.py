@@ -13,9 +13,9 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_operator import freeze_modules_once
 from panestream.engine.storage.payload import PayloadPart
 from panestream.spark.operator.placement import group_values
-from panestream.spark.reasons import in_few_words
+from panestream.spark.reasons import without_internal_traceback
 from panestream.spark.run import run_id
-from panestream.spark.worker import remember_archives
+from panestream.spark.worker import cache_zip_imports
 
 _NUMBERS = ("group", "origin", "sequence", "parts_left")
 # Types rather than DDL text, as a Spark Connect client would send the text to the server for parsing.
@@ -34,9 +34,9 @@ class Pack:
     columns: PackColumns
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        remember_archives()
+        cache_zip_imports()
         values = group_values(self.plan.groups)
-        with in_few_words():
+        with without_internal_traceback():
             for group, part in pack(self.plan, self.columns, batches, partition_id(), run_id()):
                 yield exchange_row(values[group], part)
         freeze_modules_once()

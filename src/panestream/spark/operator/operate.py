@@ -17,8 +17,8 @@ from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
 from panestream.spark.catalyst import group_input
 from panestream.spark.operator.placement import group_number
-from panestream.spark.reasons import in_few_words
-from panestream.spark.worker import remember_archives
+from panestream.spark.reasons import without_internal_traceback
+from panestream.spark.worker import cache_zip_imports
 
 OPERATED_SCHEMA = T.StructType([T.StructField("tag", T.StringType()), T.StructField("body", T.BinaryType())])
 _OPERATED = pa.schema([("tag", pa.string()), ("body", pa.binary())])
@@ -29,10 +29,10 @@ def process_batch(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
 
     # A plain function of one argument, since PySpark counts the parameters and would count a method's self.
     def process(group: pa.Table) -> pa.Table:
-        remember_archives()
+        cache_zip_imports()
         columns = [group.column(name).to_pylist() for name in PayloadPart._fields]
         number = group_number(plan.groups, group.column("group")[0].as_py())
-        with in_few_words():
+        with without_internal_traceback():
             return _as_rows(run_batch(plan, number, map(PayloadPart, *columns)))
 
     return process
@@ -42,8 +42,8 @@ def process_reduced(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
     """Return the function for ``applyInArrow`` on rows that Spark reduced to partials (:mod:`panestream.spark.catalyst`)."""
 
     def process(group: pa.Table) -> pa.Table:
-        remember_archives()
-        with in_few_words():
+        cache_zip_imports()
+        with without_internal_traceback():
             operator = plan.operator.for_group(plan, MemoryState(), group.column("group")[0].as_py())
             return _as_rows(operator.process(group_input(plan, group)))
 
@@ -65,7 +65,7 @@ class Unpack:
         self._pairs = pairs
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        remember_archives()
+        cache_zip_imports()
         for batch in batches:
             for body in batch.column(0):
                 table, _ = payload.decode(body.as_py(), self._schema)

@@ -48,7 +48,7 @@ class SparkState:
         self._entries.removeKey((space, key))
 
 
-class TakenUp(NamedTuple):
+class RestartInfo(NamedTuple):
     """The planned micro-batches that a run finds in its checkpoint.
 
     Attributes:
@@ -72,7 +72,7 @@ class WindowProcessor(StatefulProcessor):
     Spark 4.0 needs a variant with data frames (:mod:`panestream.spark.operator.data_frames`).
     """
 
-    def __init__(self, plan: WindowPlan, taken_up: TakenUp | None = None) -> None:
+    def __init__(self, plan: WindowPlan, taken_up: RestartInfo | None = None) -> None:
         """Prepare a run. ``taken_up`` has the micro-batches that it found planned; None if unknown."""
         self._taken_up = taken_up
         # A name and a start time for the run, if Spark does not give its id, as inside foreachBatch through Connect.
@@ -123,11 +123,11 @@ class WindowProcessor(StatefulProcessor):
         from panestream.engine.runtime.group_operator import freeze_modules_once
         from panestream.engine.storage.payload import PayloadPart
         from panestream.spark.operator.placement import group_number
-        from panestream.spark.reasons import in_few_words
+        from panestream.spark.reasons import without_internal_traceback
         from panestream.spark.run import run_id
-        from panestream.spark.worker import remember_archives
+        from panestream.spark.worker import cache_zip_imports
 
-        remember_archives()
+        cache_zip_imports()
         if self._state is None:
             raise RuntimeError("Spark called the processor before init")
         plan = self._plan = self._plan or pickle.loads(self._pickled_plan)  # noqa: S301 (see __init__)
@@ -135,7 +135,7 @@ class WindowProcessor(StatefulProcessor):
         parts = [PayloadPart(*part) for part in arrived]
         started = time.perf_counter()
         which = self._which_run(run_id() or self._run, timers)
-        with in_few_words():
+        with without_internal_traceback():
             output = run_micro_batch(plan, self._state, group_number(plan.groups, key[0]), parts, now, **which)
         if self._wakes_up:
             # An engine timer is due once the clock is past it.

@@ -10,7 +10,7 @@ from panestream.engine.plan import WindowPlan
 from panestream.spark.columns import quoted
 
 
-def put_together(rows: DataFrame, plan: WindowPlan) -> DataFrame:
+def merge_split_results(rows: DataFrame, plan: WindowPlan) -> DataFrame:
     """Merge the main output of a split query to one row for each key and window.
 
     ``rows`` has a row for each key, window and key group with rows of that window.
@@ -56,4 +56,4 @@ def _whole(field: T.StructField, part: Column, how: str) -> Column:
     return F.when((F.count(part) > 0) & total.isNull(), error.cast(kind)).otherwise(total)
 
 
-__all__ = ["open_windows", "put_together", "timers"]
+__all__ = ["merge_split_results", "open_windows", "timers"]

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from panestream.engine.plan import WindowPlan
 from panestream.spark.operator.flavours import check_data_frames
 from panestream.spark.operator.operate import OPERATED_SCHEMA
-from panestream.spark.operator.processor import TakenUp, WindowProcessor
+from panestream.spark.operator.processor import RestartInfo, WindowProcessor
 
 
 def transform(
@@ -19,7 +19,7 @@ def transform(
     data_frames: bool,
     initial: DataFrame | None = None,
     clock: bool = False,
-    taken_up: TakenUp | None = None,
+    taken_up: RestartInfo | None = None,
 ) -> DataFrame:
     """Run the exchange rows of a stream through the operator, with its state.
 

@@ -6,7 +6,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from panestream.spark.asking import asking
+from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.progress.micro_batch import OBSERVED
 
 _TAKEN = "DUPLICATED_METRICS_NAME"
@@ -22,7 +22,7 @@ def counters_name(df: DataFrame) -> str:
     for number in range(1, _MOST):
         name = OBSERVED if number == 1 else f"{OBSERVED}_{number}"
         try:
-            with asking():
+            with silence_analysis_errors():
                 df.observe(name, F.count(F.lit(1)).alias("rows")).schema  # noqa: B018
         except AnalysisException as error:
             if _TAKEN not in str(error):

@@ -14,7 +14,7 @@ from panestream.errors import CheckpointError, warn
 from panestream.spark.failures import writing
 from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
-from panestream.spark.savepoint.birth import Birth
+from panestream.spark.savepoint.birth import RestoredFrom
 from panestream.spark.savepoint.checksums import file_sums, total
 from panestream.spark.savepoint.files_read import LISTED, check_tells_files, files_read, left_out
 from panestream.spark.savepoint.manifest import SOURCES
@@ -43,7 +43,7 @@ class Sources:
     own: bool = False
 
     @classmethod
-    def of(cls, born: Birth | None, checkpoint: str) -> Sources:
+    def of(cls, born: RestoredFrom | None, checkpoint: str) -> Sources:
         """Return the sources of a query whose checkpoint began with the savepoint ``born``, or without one."""
         if born is None:
             return cls(checkpoint=checkpoint)

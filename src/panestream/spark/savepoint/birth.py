@@ -8,11 +8,11 @@ from typing import Any
 
 from panestream.errors import CheckpointError
 from panestream.spark.places import file_place
-from panestream.spark.succession import Succession, of_saved
+from panestream.spark.succession import Lineage, of_saved
 
 
 @dataclass(frozen=True)
-class Birth:
+class RestoredFrom:
     """The savepoint that a query starts from.
 
     Attributes:
@@ -23,13 +23,13 @@ class Birth:
 
     name: str
     path: str
-    succession: Succession | None = None
+    succession: Lineage | None = None
     sources: Sequence[Mapping[str, Any]] = ()
     own_position: bool = False
     until: int | None = None
 
     @classmethod
-    def of_json(cls, saved: Mapping[str, Any] | None) -> Birth | None:
+    def of_json(cls, saved: Mapping[str, Any] | None) -> RestoredFrom | None:
         return None if saved is None else cls(**{**saved, "succession": of_saved(saved["succession"])})
 
     def as_json(self) -> Mapping[str, Any]:
@@ -39,7 +39,9 @@ class Birth:
         return file_place(self.path) == file_place(path)
 
 
-def birth_of_next(checkpoint: str, born: Birth | None, asked: Birth | None, *, planned: bool, committed: bool) -> Birth | None:
+def birth_of_next(
+    checkpoint: str, born: RestoredFrom | None, asked: RestoredFrom | None, *, planned: bool, committed: bool
+) -> RestoredFrom | None:
     """Return the birth of a checkpoint on which a query starts.
 
     ``born`` is from its newest entry, ``asked`` is the savepoint that the start requests. ``planned`` and ``committed`` say
@@ -61,4 +63,4 @@ def birth_of_next(checkpoint: str, born: Birth | None, asked: Birth | None, *, p
     return asked
 
 
-__all__ = ["Birth", "birth_of_next"]
+__all__ = ["RestoredFrom", "birth_of_next"]

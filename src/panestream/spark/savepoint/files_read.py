@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from panestream.errors import CheckpointError
-from panestream.spark.asking import asking
+from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
 from panestream.spark.reasons import first_sentence
@@ -64,7 +64,7 @@ def left_out(df: DataFrame, files: DataFrame, count: int) -> DataFrame:
 def check_tells_files(df: DataFrame, count: int) -> None:
     """Raise CheckpointError with the way out if a stream's rows no longer have their file; ``count`` is for the message."""
     try:
-        with asking():
+        with silence_analysis_errors():
             _ = df.select(F.col(_OF_FILE)).columns
     except AnalysisException as error:
         raise CheckpointError(

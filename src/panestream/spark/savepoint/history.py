@@ -29,8 +29,8 @@ from panestream.spark.operator.dataflow import Projection
 from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, Pack
 from panestream.spark.operator.placement import group_number, group_values
 from panestream.spark.operator.without_pandas import without_pandas
-from panestream.spark.reasons import in_few_words
-from panestream.spark.savepoint.manifest import Manifest, check_free
+from panestream.spark.reasons import without_internal_traceback
+from panestream.spark.savepoint.manifest import SavepointManifest, check_free
 from panestream.spark.savepoint.positions import KAFKA, SourcePosition, as_saved, kind_of
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.values import TABLE_PARTS, headers_of, parts_of
@@ -38,7 +38,7 @@ from panestream.spark.savepoint.writing import write_savepoint
 from panestream.spark.session import session_settings, settings_for
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import checked_places, open_for_batch
-from panestream.spark.succession import Succession
+from panestream.spark.succession import Lineage
 from panestream.spark.types import spark_schema
 from panestream.windowing.instants import instant, micros_of_text
 
@@ -108,8 +108,8 @@ def bootstrap(
     check_history(plan)
     check_free(spark, path)
     query = uuid.uuid4().hex
-    succession = Succession((query,), 0, tuple(sorted(checked_places(spark, plan, sinks).values())))
-    known = Manifest(plan_json(plan), [], {}, succession=succession.as_saved())
+    succession = Lineage((query,), 0, tuple(sorted(checked_places(spark, plan, sinks).values())))
+    known = SavepointManifest(plan_json(plan), [], {}, succession=succession.as_saved())
     manifest = replace(known, until=until, sources=list(sources))
     opened = open_for_batch(spark, plan, sinks, query)
     with session_settings(spark, settings_for(spark, plan.groups)):
@@ -154,7 +154,7 @@ def _process(plan: WindowPlan) -> Callable[[pa.Table], pa.Table]:
         came = group.filter(group.column("body").is_valid())
         columns = [came.column(name).to_pylist() for name in PayloadPart._fields]
         state = MemoryState()
-        with in_few_words():
+        with without_internal_traceback():
             output = run_history(plan, state, number, map(PayloadPart, *columns))
             emitted = [{"tag": tag, "body": body} for tag, body in bodies(output) if tag != METRICS]
             found = [pa.Table.from_pylist(emitted, schema=_STAGED)]

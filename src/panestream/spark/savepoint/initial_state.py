@@ -26,7 +26,7 @@ from panestream.errors import PlanMismatchError
 from panestream.spark.columns import quoted
 from panestream.spark.operator.placement import group_values
 from panestream.spark.operator.without_pandas import without_pandas
-from panestream.spark.reasons import in_few_words
+from panestream.spark.reasons import without_internal_traceback
 from panestream.spark.savepoint.pieces import PIECES, OfBatches, pieces_of_rows
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.values import table_in
@@ -52,7 +52,7 @@ _BATCH_BYTES = 4 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class RestorePlan:
     """The new query's plan, and the parts of a savepoint that are not rows. ``headers`` are of the old key groups."""
 
     plan: WindowPlan
@@ -61,7 +61,7 @@ class Taken:
     migrate: Migrations
 
     @classmethod
-    def of(cls, savepoint: Savepoint, plan: WindowPlan) -> Taken:
+    def of(cls, savepoint: Savepoint, plan: WindowPlan) -> RestorePlan:
         manifest = savepoint.manifest
         old = manifest.plan
         empty = old.operator.for_group(old, MemoryState(), 0).tables().tables
@@ -90,7 +90,7 @@ def initial_state(savepoint: Savepoint, plan: WindowPlan) -> DataFrame:
 
     The plan must have passed :func:`~panestream.spark.savepoint.taking_over.check_start`.
     """
-    return _made_of(savepoint, plan, Restore(Taken.of(savepoint, plan)).__call__, NEW_STATE)
+    return _made_of(savepoint, plan, Restore(RestorePlan.of(savepoint, plan)).__call__, NEW_STATE)
 
 
 def refusal(savepoint: Savepoint, plan: WindowPlan) -> str | None:
@@ -98,7 +98,7 @@ def refusal(savepoint: Savepoint, plan: WindowPlan) -> str | None:
 
     The reason is returned as a row, because Spark would retry a failing task four times and log every stack trace.
     """
-    found = _made_of(savepoint, plan, Restore(Taken.of(savepoint, plan)).refusals, REFUSALS).collect()
+    found = _made_of(savepoint, plan, Restore(RestorePlan.of(savepoint, plan)).refusals, REFUSALS).collect()
     return found[0].why if found else None
 
 
@@ -146,7 +146,7 @@ def _new_group(plan: WindowPlan, there_were: int) -> Column:
 class Restore:
     """The function for ``mapInArrow`` that makes state of pieces, one key group at a time. They must be sorted by key group."""
 
-    def __init__(self, taken: Taken) -> None:
+    def __init__(self, taken: RestorePlan) -> None:
         self._taken = taken
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -162,7 +162,7 @@ class Restore:
                 yield pa.RecordBatch.from_pylist([{"why": str(error)}], schema=REFUSALS)
 
     def _state_of(self, group: int, pieces: list[tuple[str, bytes]]) -> tuple[MemoryState, int | None]:
-        with in_few_words():
+        with without_internal_traceback():
             return self._taken.state_of(group, ({name: table_in(body)} for name, body in pieces))
 
     def _of_group(self, group: int, pieces: list[tuple[str, bytes]]) -> Iterator[pa.RecordBatch]:
@@ -195,4 +195,4 @@ def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     )
 
 
-__all__ = ["NEW_STATE", "Taken", "initial_state", "refusal"]
+__all__ = ["NEW_STATE", "RestorePlan", "initial_state", "refusal"]

@@ -31,7 +31,7 @@ _BROKEN = "the savepoint cannot be used. Take another one while the checkpoint i
 
 
 @dataclass(frozen=True)
-class Manifest:
+class SavepointManifest:
     """The description of a savepoint.
 
     Attributes:
@@ -41,7 +41,7 @@ class Manifest:
         tables: the number of rows of each state table.
         checksums: by state table (:mod:`~panestream.spark.savepoint.checksums`). Empty in savepoints of earlier panestreams.
         batch_id: the micro-batch after which it was taken. None if made of history, as is ``checkpoint``, its path.
-        succession: the :class:`panestream.spark.succession.Succession` of a query that starts from it, or None without one.
+        succession: the :class:`panestream.spark.succession.Lineage` of a query that starts from it, or None without one.
         sources: the position of each source of the query, in Spark's order.
         until: if made of history, rows before this time are included, and left out of a stream that starts from it.
         taken_at: the time in UTC.
@@ -84,7 +84,7 @@ def versions(spark: SparkSession) -> dict[str, str]:
     return {"panestream": ours, "spark": spark.version}
 
 
-def write_manifest(spark: SparkSession, path: str, manifest: Manifest) -> None:
+def write_manifest(spark: SparkSession, path: str, manifest: SavepointManifest) -> None:
     """Write the manifest, which makes a folder with all its tables a savepoint; raises CheckpointError if it is one already."""
     _check_no_savepoint(spark, path)
     write_marker(spark, f"{path.rstrip('/')}/{_MANIFEST}", {"savepoint": SAVEPOINT_FORMAT, **asdict(manifest)})
@@ -96,7 +96,7 @@ def is_savepoint(spark: SparkSession, path: str) -> bool:
     return any(list_files(spark, each) for each in (_pattern(path), f"{base}/{_STATE}/*/{PARTS}"))
 
 
-def read_manifest(spark: SparkSession, path: str) -> Manifest:
+def read_manifest(spark: SparkSession, path: str) -> SavepointManifest:
     """Read the manifest of a savepoint.
 
     Raises:
@@ -114,9 +114,9 @@ def read_manifest(spark: SparkSession, path: str) -> Manifest:
         newer = isinstance(format_, int) and format_ > SAVEPOINT_FORMAT
         by = "a newer panestream wrote it: run that version" if newer else "this version of panestream does not read it"
         raise StateFormatError(f"the savepoint {path} has format {format_!r}: {by}")
-    known = {each: told[each] for each in Manifest.__dataclass_fields__ if each in told}
+    known = {each: told[each] for each in SavepointManifest.__dataclass_fields__ if each in told}
     check_manifest(path, known, _BROKEN)
-    return Manifest(**known)
+    return SavepointManifest(**known)
 
 
 def _what_else(spark: SparkSession, base: str) -> str:
@@ -151,7 +151,7 @@ def _pattern(path: str) -> str:
 
 __all__ = [
     "SAVEPOINT_FORMAT",
-    "Manifest",
+    "SavepointManifest",
     "check_free",
     "is_savepoint",
     "read_manifest",

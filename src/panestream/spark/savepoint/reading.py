@@ -13,7 +13,7 @@ from panestream.engine.explain import listed
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.savepoint.plans import plan_of
 from panestream.errors import CheckpointError, StateDamagedError
-from panestream.inspection.asked import Asked
+from panestream.inspection.asked import StateFilter
 from panestream.inspection.summary import Summary
 from panestream.spark.checkpoint import logged, newest_entry
 from panestream.spark.markers import list_files
@@ -87,7 +87,7 @@ class CheckpointState(ShownState):
         shown = self.stored.view("timers")
         return shown if self.plan.split is None else split.timers(shown)
 
-    def _summary(self, asked: Asked) -> Summary:
+    def _summary(self, asked: StateFilter) -> Summary:
         return summary_of_stored(self.stored, asked)
 
 

@@ -16,13 +16,13 @@ from panestream.engine.savepoint.migration import Migrations
 from panestream.engine.savepoint.plans import plan_of
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError
-from panestream.inspection.asked import Asked
+from panestream.inspection.asked import StateFilter
 from panestream.inspection.merging import Looked
 from panestream.inspection.summary import Summary
 from panestream.spark.places import FilePath, escaped, path_of
 from panestream.spark.savepoint.beginning import unread
-from panestream.spark.savepoint.birth import Birth
-from panestream.spark.savepoint.manifest import Manifest, read_manifest, table_folder
+from panestream.spark.savepoint.birth import RestoredFrom
+from panestream.spark.savepoint.manifest import SavepointManifest, read_manifest, table_folder
 from panestream.spark.savepoint.pieces import with_group
 from panestream.spark.savepoint.positions import FILES, SourcePosition
 from panestream.spark.savepoint.positions import of_saved as positions_of
@@ -44,7 +44,7 @@ class Savepoint(ShownState):
     """
 
     path: str
-    manifest: Manifest
+    manifest: SavepointManifest
     spark: SparkSession = field(repr=False)
     migrate: Migrations = field(default_factory=dict, repr=False, compare=False)
     """Conversions of user values for a query that starts from the savepoint."""
@@ -67,10 +67,10 @@ class Savepoint(ShownState):
         return bool(self.manifest.checksums) or not any(self.manifest.tables.values())
 
     @property
-    def birth(self) -> Birth:
+    def birth(self) -> RestoredFrom:
         """The record of this savepoint in a checkpoint that begins with it."""
         manifest = self.manifest
-        return Birth(manifest.name, self.path, of_saved(manifest.succession), manifest.sources, until=manifest.until)
+        return RestoredFrom(manifest.name, self.path, of_saved(manifest.succession), manifest.sources, until=manifest.until)
 
     @cached_property
     def positions(self) -> tuple[SourcePosition, ...]:
@@ -135,7 +135,7 @@ class Savepoint(ShownState):
         parts = {f"state/{name}": Part(rows, sums.get(name, {})) for name, rows in self.manifest.tables.items()}
         check_whole(f"the savepoint {self.path}", parts, lambda part: self.table(part.removeprefix("state/")))
 
-    def _summary(self, asked: Asked) -> Summary:
+    def _summary(self, asked: StateFilter) -> Summary:
         self.check_whole()
         tables = {name: self.table(name) for name in self.manifest.tables}
         looked = Looked(self.path, self.batch_id, None, time.time_ns() // 1000)

@@ -8,16 +8,16 @@ from typing import Any
 
 import pyarrow as pa
 
-from panestream.engine.explain import Shown
+from panestream.engine.explain import ReprHtml
 from panestream.engine.plan import WindowPlan
 from panestream.errors import CheckpointError
-from panestream.inspection.asked import Asked, asked_of, keys_of
+from panestream.inspection.asked import StateFilter, asked_of, keys_of
 from panestream.inspection.page import notebook_of
 from panestream.inspection.summary import Summary
 from panestream.spark.savepoint.known_state import known_of
 from panestream.tracing.events import Trace
 from panestream.tracing.of_state import KnownState, check_key, follows_rows, trace_of_state
-from panestream.tracing.why import ANY, Explanation, TraceableByKey
+from panestream.tracing.why import ANY, Answer, TraceableByKey
 from panestream.tracing.why_state import explain_state
 from panestream.windowing.assigners import MergingWindowAssigner
 from panestream.windowing.instants import Instant, instant
@@ -27,7 +27,7 @@ MOST_LISTED = 1_000
 """The default maximum of windows, and of kept rows, that come to the driver."""
 
 
-class ShownState(Shown, TraceableByKey):
+class ShownState(ReprHtml, TraceableByKey):
     """The state in a checkpoint or a savepoint."""
 
     @property
@@ -36,7 +36,7 @@ class ShownState(Shown, TraceableByKey):
         """The query's plan."""
 
     @abstractmethod
-    def _summary(self, asked: Asked) -> Summary:
+    def _summary(self, asked: StateFilter) -> Summary:
         """Return the summary of a part of the state."""
 
     def summary(self, keys: Sequence[str] = (), windows: Sequence[str] = (), *, most: int = 10) -> Summary:
@@ -64,7 +64,7 @@ class ShownState(Shown, TraceableByKey):
         at: Instant | None = None,
         window: Window | tuple[int, int] | Instant | None = None,
         most: int = MOST_LISTED,
-    ) -> Explanation:
+    ) -> Answer:
         """Explain rows with an event time, or windows, from the state; ``pst.tools.why`` calls this.
 
         The explanation of a time has its windows, whether they are open, their content and due time. It says whether a row with
@@ -117,13 +117,13 @@ class ShownState(Shown, TraceableByKey):
     ) -> KnownState:
         """Return a requested part of the state, with at most ``most`` windows and as many kept rows.
 
-        ``keys`` are as in :attr:`Asked.keys <panestream.inspection.asked.Asked>`. The rows show ``key``, or by default their key
-        as in JSON. See :meth:`why` for the other arguments.
+        ``keys`` are as in :attr:`StateFilter.keys <panestream.inspection.asked.StateFilter>`. The rows show ``key``, or by
+        default their key as in JSON. See :meth:`why` for the other arguments.
         """
         if at is not None:
             check_key(self.plan, given=bool(keys))
         wanted = self._instant_in(at, window)
-        asked = Asked(keys, instants=() if wanted is None else (wanted,), most=most, lists=True)
+        asked = StateFilter(keys, instants=() if wanted is None else (wanted,), most=most, lists=True)
         return known_of(self.plan, self._summary(asked), self._where(), key)
 
     def _where(self) -> str:
@@ -149,7 +149,7 @@ class ShownState(Shown, TraceableByKey):
 
     def _repr_html_(self) -> str:
         """Return the summary for notebooks, which runs a Spark job; a plain ``repr`` does not."""
-        return notebook_of(self._summary(Asked()))
+        return notebook_of(self._summary(StateFilter()))
 
 
 __all__ = ["ShownState"]

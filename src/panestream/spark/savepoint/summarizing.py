@@ -18,14 +18,14 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.savepoint.key_groups import put_together
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables
-from panestream.inspection.asked import Asked
+from panestream.inspection.asked import StateFilter
 from panestream.inspection.merging import Looked, summary_of
 from panestream.inspection.reducing import Part, reduced
 from panestream.inspection.summary import Summary
 from panestream.spark.checkpoint import planned_at
 from panestream.spark.columns import quoted
 from panestream.spark.operator.without_pandas import without_pandas
-from panestream.spark.reasons import in_few_words
+from panestream.spark.reasons import without_internal_traceback
 from panestream.spark.savepoint.damage import check_all_told, reading
 from panestream.spark.savepoint.pieces import PIECES, pieces_of_rows
 from panestream.spark.savepoint.values import OfGroup, StoredState, table_in, tables_of
@@ -35,7 +35,7 @@ PARTS = pa.schema([("part", pa.string())])
 """The result of a key group: one row of JSON."""
 
 
-def summary_of_stored(stored: StoredState, asked: Asked) -> Summary:
+def summary_of_stored(stored: StoredState, asked: StateFilter) -> Summary:
     """Return the summary of a checkpoint's state; raises StateDamagedError if it cannot be read, or key groups are missing."""
     planned = planned_at(stored.spark, stored.path, stored.batch_id)
     groups = groups_of_key(stored.spark, stored.plan, asked)
@@ -48,7 +48,7 @@ def summary_of_stored(stored: StoredState, asked: Asked) -> Summary:
     return summary_of(stored.plan, told, asked, looked)
 
 
-def reducer(plan: WindowPlan, asked: Asked) -> OfGroup:
+def reducer(plan: WindowPlan, asked: StateFilter) -> OfGroup:
     """Return the function that reduces the state of a key group on the executors."""
 
     def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
@@ -61,7 +61,7 @@ def summary_of_saved(
     plan: WindowPlan,
     headers: Sequence[Mapping[str, Any]],
     tables: Mapping[str, DataFrame],
-    asked: Asked,
+    asked: StateFilter,
     looked: Looked,
 ) -> Summary:
     """Return the summary of saved state tables, which have the number of the key group as the first column.
@@ -88,13 +88,13 @@ class SavedGroups:
 
     plan: WindowPlan
     headers: tuple[Mapping[str, Any], ...]
-    asked: Asked
+    asked: StateFilter
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         empty = tables_of(self.plan, MemoryState(), 0).tables
         rows = (row for batch in batches for row in zip(*(column.to_pylist() for column in batch.columns), strict=True))
         for group, pieces in groupby(rows, key=lambda row: row[0]):
-            with in_few_words():
+            with without_internal_traceback():
                 parts = ({name: table_in(body)} for _, name, body in pieces if name is not None)
                 found = put_together(self.headers[group], parts, group)
                 saved = StateTables(self.headers[group], {**empty, **found.tables})
@@ -116,7 +116,7 @@ def _told(parts: DataFrame) -> list[Part]:
     return [json.loads(row.part) for row in parts.collect()]
 
 
-def groups_of_key(spark: SparkSession, plan: WindowPlan, asked: Asked) -> Sequence[int] | None:
+def groups_of_key(spark: SparkSession, plan: WindowPlan, asked: StateFilter) -> Sequence[int] | None:
     """Return the key groups of the requested keys, or None for any."""
     if not asked.keys or len(asked.keys) < len(plan.key_schema) or plan.split is not None:
         return None

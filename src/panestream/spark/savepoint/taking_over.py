@@ -15,8 +15,8 @@ from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import CheckpointError, PlanMismatchError, warn
 from panestream.spark.checkpoint import last_committed, newest_entry
 from panestream.spark.failures import as_ours
-from panestream.spark.savepoint.birth import Birth
-from panestream.spark.savepoint.initial_state import Taken, refusal
+from panestream.spark.savepoint.birth import RestoredFrom
+from panestream.spark.savepoint.initial_state import RestorePlan, refusal
 from panestream.spark.savepoint.saved import Savepoint, read_savepoint
 from panestream.spark.session import session_settings, settings_for
 
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def savepoint_for(spark: SparkSession, path: str, checkpoint: str) -> Savepoint | Birth:
+def savepoint_for(spark: SparkSession, path: str, checkpoint: str) -> Savepoint | RestoredFrom:
     """Return the savepoint that a checkpoint begins with, or only its birth if the checkpoint has committed since.
 
     In that case the savepoint is not needed any more and may be deleted. Raises the errors of :func:`read_savepoint`.
     """
-    born = Birth.of_json((newest_entry(spark, checkpoint) or {}).get("born"))
+    born = RestoredFrom.of_json((newest_entry(spark, checkpoint) or {}).get("born"))
     if born is not None and last_committed(spark, checkpoint) >= 0:
         try:
             name = read_savepoint(spark, path).manifest.name
@@ -40,10 +40,10 @@ def savepoint_for(spark: SparkSession, path: str, checkpoint: str) -> Savepoint 
     return read_savepoint(spark, path)
 
 
-def seam_of(spark: SparkSession, saved: Savepoint | Birth | None, checkpoint: str) -> int | None:
+def cutover_time(spark: SparkSession, saved: Savepoint | RestoredFrom | None, checkpoint: str) -> int | None:
     """Return the time before which rows are in the history that a query started from, or None."""
     if saved is None:
-        born = Birth.of_json((newest_entry(spark, checkpoint) or {}).get("born"))
+        born = RestoredFrom.of_json((newest_entry(spark, checkpoint) or {}).get("born"))
         return None if born is None else born.until
     return saved.birth.until if isinstance(saved, Savepoint) else saved.until
 
@@ -61,7 +61,7 @@ def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: boo
     manifest = savepoint.manifest
     check_migrations(savepoint.migrate, plan)
     check_taken_over(migrated_identity(manifest.plan.identity(), savepoint.migrate, plan), plan)
-    taken = Taken.of(savepoint, plan)
+    taken = RestorePlan.of(savepoint, plan)
     if plan.groups != manifest.groups:
         for table in taken.empty.values():
             new_groups(table, plan, _of_no_rows, plan.groups, 0, manifest.groups)
@@ -87,4 +87,4 @@ def _of_no_rows(_keys: object, _groups: int) -> Ints:
     return np.zeros(0, np.int64)
 
 
-__all__ = ["check_start", "savepoint_for", "seam_of"]
+__all__ = ["check_start", "cutover_time", "savepoint_for"]

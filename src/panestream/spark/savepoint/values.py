@@ -23,7 +23,7 @@ from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import CheckpointError
 from panestream.spark.operator.placement import group_number, group_values
 from panestream.spark.operator.without_pandas import without_pandas
-from panestream.spark.reasons import in_few_words
+from panestream.spark.reasons import without_internal_traceback
 from panestream.spark.savepoint.addresses import readable_path
 from panestream.spark.types import spark_schema
 
@@ -152,7 +152,7 @@ class GroupByGroup:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for group, state in groups_in(batches):
-            with in_few_words():
+            with without_internal_traceback():
                 tables = self.made(state, -1 if self.groups is None else group_number(self.groups, group))
                 for table in tables:
                     yield from in_batches(table)

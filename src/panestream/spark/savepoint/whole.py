@@ -10,7 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from panestream.errors import StateDamagedError
-from panestream.spark.asking import asking
+from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.reasons import first_sentence, of_ended_spark, of_spark
 from panestream.spark.savepoint.checksums import FileSums, difference, file_sums, total
 
@@ -58,7 +58,7 @@ def _of_sums(what: str, name: str, part: Part, read: Callable[[str], DataFrame])
 
 def _asked(what: str, name: str, ask: Callable[[], T]) -> T:
     try:
-        with asking():
+        with silence_analysis_errors():
             return ask()
     except Exception as error:
         if not of_spark(error) or of_ended_spark(error):

@@ -25,7 +25,7 @@ from panestream.spark.savepoint.addresses import readable_path
 from panestream.spark.savepoint.beginning import save_positions
 from panestream.spark.savepoint.checksums import FileSums, file_sums, total
 from panestream.spark.savepoint.damage import reading
-from panestream.spark.savepoint.manifest import Manifest, check_free, table_folder, versions, write_manifest
+from panestream.spark.savepoint.manifest import SavepointManifest, check_free, table_folder, versions, write_manifest
 from panestream.spark.savepoint.pieces import rows_of_pieces, with_group
 from panestream.spark.savepoint.reading import read_checkpoint
 from panestream.spark.savepoint.saved import Savepoint
@@ -93,7 +93,7 @@ def take(
     entry = newest_entry(spark, checkpoint, state.batch_id) or {}
     check_free(spark, path)
     _check_alone(spark, checkpoint)
-    manifest = Manifest(
+    manifest = SavepointManifest(
         saved_plan=entry["plan"],
         headers=[],
         tables={},
@@ -113,7 +113,7 @@ def write_savepoint(
     plan: WindowPlan,
     headers: DataFrame,
     tables: DataFrame,
-    manifest: Manifest,
+    manifest: SavepointManifest,
     told: Callable[[str], Any] = _to_nobody,
 ) -> Savepoint:
     """Write tables, then the manifest, into an empty folder.

@@ -19,7 +19,7 @@ AT_LEAST_ONCE = "at least once"
 
 
 @dataclass(frozen=True)
-class Run:
+class QueryRunInfo:
     """One run of a query, as one of its sinks sees it.
 
     Attributes:
@@ -87,7 +87,7 @@ class Sink(ABC):
     def check_columns(self, names: Sequence[str]) -> None:  # noqa: B027 (optional to override)
         """Refuse rows with these columns by a SinkError that names the column and the way out."""
 
-    def open(self, spark: SparkSession, run: Run) -> Sink | None:
+    def open(self, spark: SparkSession, run: QueryRunInfo) -> Sink | None:
         """Refuse a place that holds something else. Called before the query starts.
 
         Args:

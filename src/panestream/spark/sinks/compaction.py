@@ -19,7 +19,7 @@ from panestream.errors import SinkError
 from panestream.spark.sinks.members import (
     LOCK,
     STAGED,
-    Member,
+    BatchFile,
     alone,
     assemble,
     held,
@@ -61,12 +61,12 @@ class Compaction:
 class _Seen:
     """A file as it was read, to notice a replacement."""
 
-    member: Member
+    member: BatchFile
     number: int
     size: int
 
     @classmethod
-    def of(cls, member: Member) -> _Seen:
+    def of(cls, member: BatchFile) -> _Seen:
         status = member.path.stat()
         return cls(member, status.st_ino, status.st_size)
 
@@ -162,7 +162,7 @@ def _compacted(root: Path, folder: Path, groups: Sequence[Sequence[_Seen]], merg
     return Compaction(1, len(there), len(kept) + len(groups), rows)
 
 
-def _merged(group: Sequence[Member], merge: Merge, out: Path, added: Path) -> int:
+def _merged(group: Sequence[BatchFile], merge: Merge, out: Path, added: Path) -> int:
     """Merge a group into one file, move it to ``added``, and return its number of rows."""
     counts = [each for member in group for each in _counts(member)]
     merge([member.path for member in group], out)
@@ -182,7 +182,7 @@ def _merged(group: Sequence[Member], merge: Merge, out: Path, added: Path) -> in
     return rows
 
 
-def _counts(member: Member) -> list[tuple[int, int]]:
+def _counts(member: BatchFile) -> list[tuple[int, int]]:
     if not member.path.name.endswith(_SUFFIX):
         raise SinkError(f"{member.path} is no Parquet file: only those are put together. Nothing was changed")
     return read_counts(member) if member.first < member.last else [(member.first, pq.read_metadata(member.path).num_rows)]

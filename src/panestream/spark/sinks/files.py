@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 from panestream.errors import SinkError
 from panestream.spark.markers import list_files
 from panestream.spark.places import FilePath, escaped, file_place, local_folder, path_of
-from panestream.spark.sinks.base import Run, Sink
+from panestream.spark.sinks.base import QueryRunInfo, Sink
 from panestream.spark.sinks.claims import ATTEMPTS, OWNER, claim, owners
 from panestream.spark.sinks.looked_at import BATCH_COLUMN, warn_of_age, warn_of_columns
 from panestream.spark.sinks.members import LOCK
@@ -98,7 +98,7 @@ class FileSink(Sink):
                     f"place, which the names of the sink's folders ({BATCH_COLUMN}=N) tell. Rename the column before pst.stream()"
                 )
 
-    def open(self, spark: SparkSession, run: Run) -> Sink:
+    def open(self, spark: SparkSession, run: QueryRunInfo) -> Sink:
         markers = owners(spark, self.folder)
         if not markers:
             self._check_free(spark, run)
@@ -131,7 +131,7 @@ class FileSink(Sink):
                 "which puts its small files together by itself"
             )
 
-    def _check_free(self, spark: SparkSession, run: Run) -> None:
+    def _check_free(self, spark: SparkSession, run: QueryRunInfo) -> None:
         if run.written:
             raise SinkError(
                 f"{self.path} is gone, or has lost its marker {OWNER}: micro-batches of this checkpoint were written there, "
@@ -145,6 +145,7 @@ class FileSink(Sink):
         raise SinkError("a FileSink is written by a query: give it to result.start() or result.run()")
 
     def save(self, df: DataFrame, path: str) -> None:
+        """Write the rows of a micro-batch into an empty folder."""
         df.write.format(self.format).options(**dict(self.options)).mode("overwrite").save(path)
 
     def describe(self) -> str:
@@ -161,7 +162,7 @@ class _FilesElsewhere(Sink):
     """A FileSink of one run, on a file system that only Spark can reach."""
 
     sink: FileSink
-    run: Run
+    run: QueryRunInfo
 
     def begin(self, df: DataFrame, batch_id: int) -> None:
         # Without the JVM we cannot rename or delete, so we overwrite the folder with an empty frame.
@@ -199,7 +200,7 @@ class _LocalFiles(Sink):
     """A local FileSink of one run. A process that cannot see the owner's file, ``marker``, is on another machine than Spark."""
 
     sink: FileSink
-    run: Run
+    run: QueryRunInfo
     marker: Path
 
     def begin(self, df: DataFrame, batch_id: int) -> None:

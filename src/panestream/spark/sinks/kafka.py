@@ -15,7 +15,7 @@ from panestream.errors import InvalidPlanError, SinkError
 from panestream.spark.columns import quoted, struct_of
 from panestream.spark.kafka.headers import BATCH, ID, WRITER
 from panestream.spark.kafka.source import check_servers, check_topic, no_kafka
-from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, Run, Sink
+from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, QueryRunInfo, Sink
 from panestream.spark.sinks.keys import check_key_columns, check_keys, key_and_window
 
 if TYPE_CHECKING:
@@ -106,7 +106,7 @@ class KafkaSink(Sink):
     keys: Sequence[str] = ()
     compacted: bool = False
     options: Mapping[str, str] = field(default_factory=dict, repr=False)  # passwords may be among them
-    run: Run = field(default_factory=Run, repr=False, compare=False, kw_only=True)
+    run: QueryRunInfo = field(default_factory=QueryRunInfo, repr=False, compare=False, kw_only=True)
     _made: dict[tuple[str, ...], _Columns] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -126,7 +126,7 @@ class KafkaSink(Sink):
     def check_columns(self, names: Sequence[str]) -> None:
         check_key_columns(self.keys, names, f"the rows for {self.describe()}")
 
-    def open(self, spark: SparkSession, run: Run) -> Sink:
+    def open(self, spark: SparkSession, run: QueryRunInfo) -> Sink:
         if self.compacted and run.output != MAIN and not self.keys:
             raise SinkError(f"{self.describe()}: the output {run.output!r} has no window: compacted=True needs keys=[...]")
         self._check_topic(spark)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from panestream.errors import warn
-from panestream.spark.sinks.base import Run
+from panestream.spark.sinks.base import QueryRunInfo
 from panestream.spark.sinks.members import members
 from panestream.spark.sinks.publication import published
 
@@ -19,7 +19,7 @@ BATCH_COLUMN = "batch_id"
 """The partition column of file sinks: the micro-batch that a row came with."""
 
 
-def warn_of_age(root: Path, run: Run) -> None:
+def warn_of_age(root: Path, run: QueryRunInfo) -> None:
     """Warn if the newest micro-batch of a folder is older than the first one of the last run.
 
     Each run writes its first micro-batch to all outputs, even without rows. A later one without rows leaves no trace, so its
@@ -35,7 +35,7 @@ def warn_of_age(root: Path, run: Run) -> None:
         )
 
 
-def warn_of_columns(root: Path, run: Run) -> None:
+def warn_of_columns(root: Path, run: QueryRunInfo) -> None:
     """Warn if readers that take the columns of one file would not find all columns of the output."""
     import pyarrow.parquet as pq
 

@@ -34,7 +34,7 @@ _NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS)
 
 
 @dataclass(frozen=True)
-class Member:
+class BatchFile:
     """A file with the rows of micro-batches ``first`` to ``last``. A name without numbers means the folder's micro-batch."""
 
     path: Path
@@ -64,23 +64,23 @@ def named(first: int, last: int, name: str) -> str:
     return f"batches-{first:010d}-{last:010d}-{name}"
 
 
-def members(folder: Path, number: int) -> list[Member]:
+def members(folder: Path, number: int) -> list[BatchFile]:
     """Return the files of rows in the folder ``number``, by name and so by micro-batch."""
     found = []
     for path in sorted(folder.iterdir()):
         if not path.name.startswith(("_", ".")):
             match = _NAME.fullmatch(path.name)
             first, last = (int(match.group(1)), int(match.group(2))) if match else (number, number)
-            found.append(Member(path, first, last))
+            found.append(BatchFile(path, first, last))
     return found
 
 
-def write_counts(member: Member, counts: Sequence[tuple[int, int]]) -> None:
+def write_counts(member: BatchFile, counts: Sequence[tuple[int, int]]) -> None:
     """Write the micro-batches of a file with their numbers of rows."""
     member.counts.write_text(json.dumps(counts), "utf-8")
 
 
-def read_counts(member: Member) -> list[tuple[int, int]]:
+def read_counts(member: BatchFile) -> list[tuple[int, int]]:
     """Return the micro-batches of a file of several, with their numbers of rows; raises SinkError if they cannot be read."""
     try:
         counts = [(int(number), int(rows)) for number, rows in json.loads(member.counts.read_text("utf-8"))]
@@ -179,7 +179,7 @@ def _replace(lock: Path, fence: Callable[[], None]) -> int:
     return handle
 
 
-def assemble(folder: Path, kept: Iterable[Member], added: Path | None, out: Path) -> None:
+def assemble(folder: Path, kept: Iterable[BatchFile], added: Path | None, out: Path) -> None:
     """Make ``out`` a folder that can replace ``folder``. Readers do not see it yet.
 
     It gets the marks of the runs in ``folder`` and the files of the folder ``added``. The files of ``kept`` are linked under the
@@ -196,11 +196,11 @@ def assemble(folder: Path, kept: Iterable[Member], added: Path | None, out: Path
         path.rename(out / path.name)
 
 
-def name_members(attempt: Path, first: int, last: int) -> list[Member]:
+def name_members(attempt: Path, first: int, last: int) -> list[BatchFile]:
     """Rename the files that Spark wrote so that the names contain their micro-batches, and remove all other files."""
     given = []
     for path in [path for path in attempt.iterdir() if not path.name.startswith(("_", "."))]:
-        member = Member(path.with_name(named(first, last, path.name)), first, last)
+        member = BatchFile(path.with_name(named(first, last, path.name)), first, last)
         crc = path.with_name(f".{path.name}.crc")
         if crc.exists():
             crc.rename(member.checksum)

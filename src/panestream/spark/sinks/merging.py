@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from panestream.engine.plan import DELETE, OP_COLUMN, UPDATE_BEFORE
 from panestream.errors import SinkError
 from panestream.spark.columns import quoted
-from panestream.spark.sinks.base import Run, Sink
+from panestream.spark.sinks.base import QueryRunInfo, Sink
 from panestream.spark.sinks.keys import check_key_columns, check_keys, key_and_window
 from panestream.spark.sinks.table_formats.base import TableFormat
 from panestream.spark.sinks.table_formats.known import format_to_be
@@ -63,7 +63,7 @@ class MergeSink(CatalogTableSink):
     def check_columns(self, names: Sequence[str]) -> None:
         check_key_columns(self.keys, names, f"the results for {self.name}")
 
-    def open(self, spark: SparkSession, run: Run) -> Sink:
+    def open(self, spark: SparkSession, run: QueryRunInfo) -> Sink:
         opened = super().open(spark, run)
         kind = self.to_be(spark).name
         if kind in _WITHOUT_MERGE:

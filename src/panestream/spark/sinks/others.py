@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from panestream.errors import SinkError
 from panestream.spark.session import is_connect
-from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, Run, Sink
+from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, QueryRunInfo, Sink
 from panestream.windowing.signatures import FOREACH_BATCH, check_function
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ class MemorySink(Sink):
     def place(self, spark: SparkSession) -> str:
         return f"the MemorySink at {id(self.batches):#x}"
 
-    def open(self, spark: SparkSession, run: Run) -> None:
+    def open(self, spark: SparkSession, run: QueryRunInfo) -> None:
         if run.query and is_connect(spark):
             raise SinkError("a MemorySink cannot be filled through Spark Connect, where sinks run on the server: use a FileSink")
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING, Any
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.storage.state_age import StateAge
 from panestream.errors import FencedError, warn
-from panestream.spark.checkpoint import Claim, Epoch, introduce, register, succeed
+from panestream.spark.checkpoint import Epoch, Lease, ensure_identity, register, succeed
 from panestream.spark.failures import of_sink
-from panestream.spark.mode import Mode
-from panestream.spark.operator.processor import TakenUp
+from panestream.spark.mode import CheckpointMode
+from panestream.spark.operator.processor import RestartInfo
 from panestream.spark.places import check_apart
-from panestream.spark.savepoint.birth import Birth
+from panestream.spark.savepoint.birth import RestoredFrom
 from panestream.spark.session import is_connect
-from panestream.spark.sinks.base import AT_LEAST_ONCE, Run, Sink
+from panestream.spark.sinks.base import AT_LEAST_ONCE, QueryRunInfo, Sink
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,15 +41,15 @@ class Outputs:
     sinks: Mapping[str, Sink]
     epoch: Epoch
     data_frames: bool = False
-    born: Birth | None = None
-    begins_with: Birth | None = None
+    born: RestoredFrom | None = None
+    begins_with: RestoredFrom | None = None
     begun: bool = field(default=False)
     begun_with: int = field(default=-1)
     committed: bool = field(default=False)
     first: int = 0
     succeeded: Epoch | None = None
-    mode: Mode = field(default_factory=Mode)
-    taken_up: TakenUp | None = None
+    mode: CheckpointMode = field(default_factory=CheckpointMode)
+    taken_up: RestartInfo | None = None
     age: StateAge = field(default_factory=StateAge)
     ended: bool = False
 
@@ -116,17 +116,17 @@ def open_outputs(
     plan: WindowPlan,
     sinks: Mapping[str, Sink],
     checkpoint: str,
-    birth: Birth | None = None,
-    mode: Mode | None = None,
+    birth: RestoredFrom | None = None,
+    mode: CheckpointMode | None = None,
 ) -> Outputs:
     """Open the sinks of a stream, and make its run the holder of the checkpoint.
 
     ``birth`` is the savepoint that the checkpoint must begin with. If ``mode`` is None, the plan decides how the query runs. The
-    errors of :func:`introduce` and :meth:`Sink.open` come through. In addition, raises FencedError if another copy was started in
-    the same moment, and SinkError if two outputs share a place.
+    errors of :func:`ensure_identity` and :meth:`Sink.open` come through. In addition, raises FencedError if another copy was
+    started in the same moment, and SinkError if two outputs share a place.
     """
     places = checked_places(spark, plan, sinks, checkpoint)
-    claim = introduce(spark, plan, checkpoint, birth, mode)
+    claim = ensure_identity(spark, plan, checkpoint, birth, mode)
     opened = {tag: sink.open(spark, _run(plan, claim, tag, places.get(tag))) or sink for tag, sink in sinks.items()}
     _warn(spark, sinks)
     succeeded = succeed(spark, claim, places.values())
@@ -146,8 +146,8 @@ def open_for_batch(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Si
     return {tag: sink.open(spark, _batch_run(plan, tag, query)) or sink for tag, sink in sinks.items()}
 
 
-def _batch_run(plan: WindowPlan, tag: str, query: str) -> Run:
-    return Run(query, tag, queries=frozenset({query}), added=_added(plan, tag))
+def _batch_run(plan: WindowPlan, tag: str, query: str) -> QueryRunInfo:
+    return QueryRunInfo(query, tag, queries=frozenset({query}), added=_added(plan, tag))
 
 
 def checked_places(
@@ -162,11 +162,13 @@ def checked_places(
     return places
 
 
-def _run(plan: WindowPlan, claim: Claim, tag: str, place: str | None) -> Run:
+def _run(plan: WindowPlan, claim: Lease, tag: str, place: str | None) -> QueryRunInfo:
     succeeds = claim.last < 0 and claim.succession is not None and place in claim.succession.places
     written = place in claim.written
     columns = tuple(plan.output_schema(tag).names)
-    known = Run(claim.query, tag, claim.epoch, claim.queries, written, _added(plan, tag), claim.first, succeeds, columns=columns)
+    known = QueryRunInfo(
+        claim.query, tag, claim.epoch, claim.queries, written, _added(plan, tag), claim.first, succeeds, columns=columns
+    )
     last_run = claim.committer
     return replace(known, began=claim.first + last_run["after"] + 1) if place in last_run.get("places", ()) else known
 

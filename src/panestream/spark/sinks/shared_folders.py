@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from panestream.spark.sinks.members import STAGED, Member, assemble, held, members, name_members, write_counts
+from panestream.spark.sinks.members import STAGED, BatchFile, assemble, held, members, name_members, write_counts
 from panestream.spark.sinks.publication import Publisher, published
 from panestream.spark.sinks.withdrawn import Withdrawn
 
@@ -70,14 +70,14 @@ class SharedFolders:
             with suppress(FileNotFoundError):
                 path.rename(publisher.aside())
 
-    def _join(self, member: Member, target: Path) -> None:
+    def _join(self, member: BatchFile, target: Path) -> None:
         """Add a file in one step, independent of the other files."""
         self.publisher.mark(target)
         if member.checksum.exists():
             member.checksum.rename(target / member.checksum.name)
         member.path.rename(target / member.path.name)
 
-    def _replace(self, target: Path, others: Sequence[Member], added: Path | None) -> None:
+    def _replace(self, target: Path, others: Sequence[BatchFile], added: Path | None) -> None:
         if not others and (added is None or not any(added.iterdir())):
             self.publisher.withdraw(target)
             return
@@ -102,7 +102,7 @@ class SharedFolders:
                 self._shorten(member, batch_id, added)
         self._replace(folder, others, added)
 
-    def _shorten(self, member: Member, batch_id: int, into: Path) -> None:
+    def _shorten(self, member: BatchFile, batch_id: int, into: Path) -> None:
         counts = member.counts_before(batch_id)
         if not counts:
             return

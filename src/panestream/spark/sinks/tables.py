@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 from panestream.errors import SinkError
 from panestream.spark.names import Names
-from panestream.spark.sinks.base import Run, Sink
+from panestream.spark.sinks.base import QueryRunInfo, Sink
 from panestream.spark.sinks.table_formats.base import Commit, TableFormat
 from panestream.spark.sinks.table_formats.delta import with_deltas_settings
 from panestream.spark.sinks.table_formats.known import format_to_be
@@ -26,7 +26,7 @@ class CatalogTableSink(Sink):
     """True if rows that are written twice appear twice."""
 
     name: str
-    run: Run = field(default_factory=Run, repr=False, compare=False, kw_only=True)
+    run: QueryRunInfo = field(default_factory=QueryRunInfo, repr=False, compare=False, kw_only=True)
     _known: list[TableFormat] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -43,7 +43,7 @@ class CatalogTableSink(Sink):
         """Return the format of the table, or the format that it would get now."""
         return format_to_be(spark, self.name, None)
 
-    def open(self, spark: SparkSession, run: Run) -> Sink:
+    def open(self, spark: SparkSession, run: QueryRunInfo) -> Sink:
         there = table_exists(spark, self.name)
         if run.written and not there:
             raise SinkError(
@@ -58,7 +58,7 @@ class CatalogTableSink(Sink):
             self._check_nothing_beyond(found.last_of(spark, self.name, run), run)
         return replace(self, run=run)
 
-    def _check_nothing_beyond(self, last: int | None, run: Run) -> None:
+    def _check_nothing_beyond(self, last: int | None, run: QueryRunInfo) -> None:
         if last is not None and last >= run.first:
             raise SinkError(
                 f"the table {self.name} has micro-batch {last} of a query that this one succeeds, and the savepoint was taken "

@@ -11,14 +11,14 @@ from pyspark.sql import functions as F
 from panestream.engine.tiles.format import END
 from panestream.errors import InvalidPlanError
 from panestream.spark.columns import micros_of
-from panestream.spark.tiles.manifest import MANIFEST, Manifest
+from panestream.spark.tiles.manifest import MANIFEST, TilesManifest
 
 _MOST_MANIFESTS = 1000
 _FEW = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class StoredTiles:
     """The result of the inspection.
 
     Attributes:
@@ -27,12 +27,12 @@ class Found:
         few: whether the tiles come directly from files, and one task reads the few tiles faster than a shuffle.
     """
 
-    manifests: tuple[Manifest, ...]
+    manifests: tuple[TilesManifest, ...]
     until: int
     few: bool = False
 
 
-def look(tiles: DataFrame) -> Found:
+def look(tiles: DataFrame) -> StoredTiles:
     """Inspect all tiles, by two columns. Raise InvalidPlanError for no tiles or for a missing manifest.
 
     Usually one query wrote them to files, and one job of one stage suffices. Otherwise they are grouped by manifest.
@@ -45,7 +45,7 @@ def look(tiles: DataFrame) -> Found:
     return found or _grouped(tiles)
 
 
-def _observed(tiles: DataFrame) -> Found | None:
+def _observed(tiles: DataFrame) -> StoredTiles | None:
     """Return the result for tiles that are in files and have the same manifest, otherwise None."""
     # After a shuffle rows do not have a file name. So with a file name, one task can read all tiles without much computation.
     stored = (F.input_file_name() != F.lit("")).alias("stored")
@@ -58,15 +58,15 @@ def _observed(tiles: DataFrame) -> Found | None:
     found = asked.get
     if not found.get("stored") or found["said"] < found["tiles"] or found["least"] != found["most"]:
         return None
-    return Found((Manifest.read(found["least"]),), found["until"], found["tiles"] <= _FEW)
+    return StoredTiles((TilesManifest.read(found["least"]),), found["until"], found["tiles"] <= _FEW)
 
 
-def _grouped(tiles: DataFrame) -> Found:
+def _grouped(tiles: DataFrame) -> StoredTiles:
     latest = F.max(micros_of(tiles, END, None)).alias("until")
     found = tiles.groupBy(MANIFEST).agg(latest).limit(_MOST_MANIFESTS).collect()
     if not found:
         raise InvalidPlanError("there are no tiles yet: what they are of is read from them")
-    return Found(tuple(Manifest.read(row[MANIFEST]) for row in found), max(row["until"] for row in found))
+    return StoredTiles(tuple(TilesManifest.read(row[MANIFEST]) for row in found), max(row["until"] for row in found))
 
 
-__all__ = ["Found", "look"]
+__all__ = ["StoredTiles", "look"]

@@ -27,7 +27,7 @@ MANIFEST = "tile"
 
 
 @dataclass(frozen=True, slots=True)
-class Manifest:
+class TilesManifest:
     """The description of some tiles.
 
     Attributes:
@@ -47,7 +47,7 @@ class Manifest:
     @classmethod
     def of(
         cls, slices: WindowAssigner, keys: Sequence[str], aggregates: Sequence[Aggregate], aggregation: Aggregation
-    ) -> Manifest:
+    ) -> TilesManifest:
         """Return the manifest of the tiles that a query makes."""
         inputs = dict(zip(aggregation.inputs, aggregation.input_types, strict=True))
         partials = dict(zip(partial_columns(aggregation), parts_of(aggregation), strict=True))
@@ -60,7 +60,7 @@ class Manifest:
         return json.dumps({**said, "partials": self.partials, "aggregates": self.aggregates})
 
     @classmethod
-    def read(cls, text: str | None) -> Manifest:
+    def read(cls, text: str | None) -> TilesManifest:
         """Parse the result of :meth:`text`. Raise InvalidPlanError if it is invalid or of another format."""
         try:
             said = json.loads(text or "")
@@ -97,4 +97,4 @@ def _no_manifest(text: str | None) -> InvalidPlanError:
     )
 
 
-__all__ = ["MANIFEST", "Manifest"]
+__all__ = ["MANIFEST", "TilesManifest"]

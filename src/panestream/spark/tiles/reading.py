@@ -15,12 +15,12 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import numbers, plain, valid_of
 from panestream.engine.kernels.slicing import PaneGrid
 from panestream.engine.kernels.storable import typed
-from panestream.engine.tiles.as_of import Asked, AsOf, Rows
+from panestream.engine.tiles.as_of import AsOf, AsOfRequest, AsOfRows
 from panestream.engine.tiles.format import Tiles
 from panestream.engine.tiles.windows import windows_of_tiles
 from panestream.spark.operator.without_pandas import without_pandas
-from panestream.spark.reasons import in_few_words
-from panestream.spark.worker import remember_archives
+from panestream.spark.reasons import without_internal_traceback
+from panestream.spark.worker import cache_zip_imports
 
 TILE, ROW, QUESTION = "tile", "row", "question"
 _MOST_ROWS = 1 << 14
@@ -52,8 +52,8 @@ class ReadWindows:
     grid: PaneGrid
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        remember_archives()
-        with in_few_words():
+        cache_zip_imports()
+        with without_internal_traceback():
             found = _Partition.of(batches, self.aggregation)
             if found is None:
                 return
@@ -81,13 +81,13 @@ class ReadAnswers:
     schema: tuple[str, ...]
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        remember_archives()
-        with in_few_words():
+        cache_zip_imports()
+        with without_internal_traceback():
             found = _Partition.of(batches, self.asked.aggregation)
             if found is None:
                 return
             keys, (time, *given) = found.some(QUESTION)
-            questions = Asked(keys, numbers(time), valid_of(time))
+            questions = AsOfRequest(keys, numbers(time), valid_of(time))
             answers = self.asked.answers(questions, found.tiles(), found.rows())
         columns = [*given, *(column for table in answers for column in table.columns)]
         made = pa.Table.from_arrays(columns, names=[*self.schema, *self.names])
@@ -111,14 +111,14 @@ class _Partition:
         keys, columns = self.some(TILE)
         return Tiles.of(keys, columns, self.aggregation)
 
-    def rows(self) -> Rows | None:
+    def rows(self) -> AsOfRows | None:
         """Return the rows, or None if the query does not use rows."""
         if ROW not in self.table.column_names:
             return None
         keys, (time, *values) = self.some(ROW)
         wanted = self.aggregation.input_types
         typed_values = [typed(value, type_) for value, type_ in zip(values, wanted, strict=True)]
-        return Rows(keys, numbers(time), typed_values)
+        return AsOfRows(keys, numbers(time), typed_values)
 
     def some(self, kind: str) -> tuple[list[pa.Array], list[pa.Array]]:
         """Return the keys and the columns of one kind."""

@@ -15,7 +15,7 @@ from panestream.engine.exchange.group_run import bodies, run_batch
 from panestream.engine.exchange.packing import pack
 from panestream.engine.operators.predicates.operator import label_of
 from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.planner import aggregating
+from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
@@ -24,7 +24,7 @@ from panestream.testing.column_query import column_operator, runs_on_columns_onl
 from panestream.testing.simulation.disk import OutputRow, State
 from panestream.testing.simulation.engines import Engine, PlanEngine
 from panestream.testing.simulation.formatting import Micros, plain_rows
-from panestream.testing.simulation.process import Job
+from panestream.testing.simulation.process import SimulatedJob
 from panestream.testing.simulation.row_engine import RowEngine
 from panestream.testing.simulation.schedule import END, MicroBatch, Row, Schedule, Settings, with_closing_rows
 from panestream.testing.window_query import LATE, WindowQuery
@@ -111,8 +111,8 @@ class UserSubject:
     _engines: dict[tuple[Settings, int], Engine] = field(default_factory=dict, repr=False)
 
     @property
-    def job(self) -> Job:
-        return Job(self.schedule.batches)
+    def job(self) -> SimulatedJob:
+        return SimulatedJob(self.schedule.batches)
 
     @property
     def settings(self) -> Settings:
@@ -177,7 +177,7 @@ class UserEngine(PlanEngine):
         if runs_on_columns_only(assigner):
             operator = column_operator(user_query.window, user_query.aggregates, columns, keys, TIME)
         else:
-            operator = aggregating(
+            operator = plan_aggregates(
                 user_query.window, user_query.aggregates, {column.name: column.type for column in columns}, keys
             )
         predicates = assigner.predicates if isinstance(assigner, PredicateWindows) else ()

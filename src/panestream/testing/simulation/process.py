@@ -10,7 +10,7 @@ from typing import Any
 from panestream.engine.plan import MAIN
 from panestream.engine.storage.sealed_state import check_that_groups_agree
 from panestream.spark.checkpoint import Rank, planner_of
-from panestream.spark.operator.processor import TakenUp
+from panestream.spark.operator.processor import RestartInfo
 from panestream.spark.sinks.outputs import Outputs
 from panestream.testing.simulation.disk import ConflictError, Disk, State, TaskState, keep
 from panestream.testing.simulation.engines import Engine, Operated
@@ -25,7 +25,7 @@ class BrokenPromiseError(AssertionError):
 
 
 @dataclass(frozen=True)
-class Job:
+class SimulatedJob:
     """A query without its settings.
 
     Attributes:
@@ -68,7 +68,7 @@ class Process:
         really: whether a finished task runs again, which must give the same writes.
     """
 
-    job: Job
+    job: SimulatedJob
     engine: Engine
     disk: Disk
     name: str
@@ -77,7 +77,7 @@ class Process:
     memory: dict[Any, Remembered] | None = None
     really: bool = True
     outputs: Outputs = field(init=False, repr=False)
-    taken_up: TakenUp = field(init=False, repr=False)
+    taken_up: RestartInfo = field(init=False, repr=False)
 
     def start(self) -> Process:
         """Enter the run into the checkpoint, which it holds from now on."""
@@ -97,7 +97,7 @@ class Process:
         self.outputs = Outputs(sinks, epoch, first=self.disk.checkpoint.first)
         found = self.disk.checkpoint.found
         earlier = planner_of({other: planned for other, planned in found.items() if other < rank}, found[rank])
-        self.taken_up = TakenUp(_called(rank), found[rank], "" if earlier is None else _called(earlier))
+        self.taken_up = RestartInfo(_called(rank), found[rank], "" if earlier is None else _called(earlier))
         return self
 
     def run(self, upto: int | None = None, ended: Callable[[int], bool] = lambda _: False) -> None:
@@ -225,7 +225,7 @@ def _called(rank: Rank) -> str:
     return f"{rank[0]}-{rank[1]}"
 
 
-def places_of(job: Job, disk: Disk, epoch: HeldBy, tag: str) -> list[Place]:
+def places_of(job: SimulatedJob, disk: Disk, epoch: HeldBy, tag: str) -> list[Place]:
     """Return sinks of every kind for an output."""
     writer = f"{disk.checkpoint.query}/{tag}"
     places: list[Place] = [

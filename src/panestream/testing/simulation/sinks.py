@@ -23,7 +23,7 @@ from panestream.spark.kafka.headers import BATCH, ID, WRITER
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.micro_batch_folders import MicroBatchFolders
 from panestream.spark.sinks.publication import Publisher
-from panestream.spark.sinks.table_formats.iceberg_history import Snapshot, walk
+from panestream.spark.sinks.table_formats.iceberg_history import IcebergSnapshot, walk
 from panestream.testing.simulation.disk import ATTEMPTS, ROOT, Disk, MemoryFolders, OutputRow
 
 COLUMN = "batch_id"
@@ -145,7 +145,7 @@ class Snapshots(Transactions):
 
     def _last_there(self, head: int) -> int:
         snapshots = [
-            Snapshot(place, place - 1 if place else None, place, number if writer == self.writer else None)
+            IcebergSnapshot(place, place - 1 if place else None, place, number if writer == self.writer else None)
             for place, (writer, number, _) in enumerate(self._commits)
         ]
         last = walk(head - 1 if head else None, snapshots).last

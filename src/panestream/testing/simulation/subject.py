@@ -7,7 +7,7 @@ from typing import Any, Protocol
 
 from panestream.testing.simulation.disk import OutputRow
 from panestream.testing.simulation.engines import Engine
-from panestream.testing.simulation.process import Job
+from panestream.testing.simulation.process import SimulatedJob
 from panestream.testing.simulation.schedule import Settings
 
 Answer = Mapping[str, Any]
@@ -18,7 +18,7 @@ class Subject(Protocol):
     """A query for the explorer."""
 
     @property
-    def job(self) -> Job:
+    def job(self) -> SimulatedJob:
         """The query without its settings."""
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 from panestream.windowing.state import ReducingStateDescriptor
 from panestream.windowing.triggers.base import Trigger
 from panestream.windowing.triggers.composition import Composition, check_several, nodes_of
-from panestream.windowing.triggers.nodes import Moment, Node
+from panestream.windowing.triggers.nodes import EvaluationContext, Node
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -59,19 +59,19 @@ class _Together(Node):
     def can_finish(self) -> bool:
         return all(child.can_finish for child in self.children)
 
-    def _others(self, now: Moment) -> list[tuple[int, Node]]:
+    def _others(self, now: EvaluationContext) -> list[tuple[int, Node]]:
         """Return the children that have not finished, with their bits."""
         done = now.reducing(self._done).get() or 0
         return [(1 << number, child) for number, child in enumerate(self.children) if not done >> number & 1]
 
-    def element(self, element: Any, timestamp: int, now: Moment) -> None:
+    def element(self, element: Any, timestamp: int, now: EvaluationContext) -> None:
         for _, child in self._others(now):
             child.element(element, timestamp, now)
 
-    def is_ready(self, now: Moment) -> bool:
+    def is_ready(self, now: EvaluationContext) -> bool:
         return all(child.is_ready(now) for _, child in self._others(now))
 
-    def fire(self, now: Moment) -> bool:
+    def fire(self, now: EvaluationContext) -> bool:
         done = now.reducing(self._done)
         for bit, child in self._others(now):
             if child.fire(now):
@@ -79,15 +79,15 @@ class _Together(Node):
                 done.add(bit)
         return not self._others(now)
 
-    def merge(self, now: Moment) -> None:
+    def merge(self, now: EvaluationContext) -> None:
         now.merged(self._done)
         for _, child in self._others(now):
             child.merge(now)
 
-    def reset(self, now: Moment) -> None:
+    def reset(self, now: EvaluationContext) -> None:
         super().reset(now)
         now.reducing(self._done).clear()
 
-    def clear(self, now: Moment) -> None:
+    def clear(self, now: EvaluationContext) -> None:
         super().clear(now)
         now.reducing(self._done).clear()

@@ -7,7 +7,7 @@ from typing import Any
 
 from panestream.windowing.triggers.base import Trigger
 from panestream.windowing.triggers.composition import Composition, check_several, nodes_of
-from panestream.windowing.triggers.nodes import Moment, Node
+from panestream.windowing.triggers.nodes import EvaluationContext, Node
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -49,13 +49,13 @@ class _First(Node):
     def can_finish(self) -> bool:
         return any(child.can_finish for child in self.children)
 
-    def element(self, element: Any, timestamp: int, now: Moment) -> None:
+    def element(self, element: Any, timestamp: int, now: EvaluationContext) -> None:
         for child in self.children:
             child.element(element, timestamp, now)
 
-    def is_ready(self, now: Moment) -> bool:
+    def is_ready(self, now: EvaluationContext) -> bool:
         return any(child.is_ready(now) for child in self.children)
 
-    def fire(self, now: Moment) -> bool:
+    def fire(self, now: EvaluationContext) -> bool:
         finished = [child.fire(now) for child in self.children if child.is_ready(now)]
         return any(finished)

@@ -11,7 +11,7 @@ from panestream.windowing.state import ReducingStateDescriptor
 from panestream.windowing.triggers.base import Trigger
 from panestream.windowing.triggers.composition import Composition
 from panestream.windowing.triggers.count import is_count
-from panestream.windowing.triggers.nodes import Moment, Node
+from panestream.windowing.triggers.nodes import EvaluationContext, Node
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -59,20 +59,20 @@ class _Counting(Node):
     def can_finish(self) -> bool:
         return True
 
-    def element(self, element: Any, timestamp: int, now: Moment) -> None:
+    def element(self, element: Any, timestamp: int, now: EvaluationContext) -> None:
         now.reducing(self._seen).add(1)
 
-    def is_ready(self, now: Moment) -> bool:
+    def is_ready(self, now: EvaluationContext) -> bool:
         return (now.reducing(self._seen).get() or 0) >= self._count
 
-    def fire(self, now: Moment) -> bool:
+    def fire(self, now: EvaluationContext) -> bool:
         return True
 
-    def merge(self, now: Moment) -> None:
+    def merge(self, now: EvaluationContext) -> None:
         now.merged(self._seen)
 
-    def reset(self, now: Moment) -> None:
+    def reset(self, now: EvaluationContext) -> None:
         now.reducing(self._seen).clear()
 
-    def clear(self, now: Moment) -> None:
+    def clear(self, now: EvaluationContext) -> None:
         self.reset(now)

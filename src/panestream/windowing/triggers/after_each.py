@@ -9,7 +9,7 @@ from panestream.errors import InvalidWindowError
 from panestream.windowing.state import ReducingStateDescriptor
 from panestream.windowing.triggers.base import Trigger
 from panestream.windowing.triggers.composition import Composition, check_several, node_of, nodes_of
-from panestream.windowing.triggers.nodes import Moment, Node
+from panestream.windowing.triggers.nodes import EvaluationContext, Node
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -63,16 +63,16 @@ class _InTurn(Node):
     def can_finish(self) -> bool:
         return self.children[-1].can_finish
 
-    def _present(self, now: Moment) -> Node:
+    def _present(self, now: EvaluationContext) -> Node:
         return self.children[now.reducing(self._turn).get() or 0]
 
-    def element(self, element: Any, timestamp: int, now: Moment) -> None:
+    def element(self, element: Any, timestamp: int, now: EvaluationContext) -> None:
         self._present(now).element(element, timestamp, now)
 
-    def is_ready(self, now: Moment) -> bool:
+    def is_ready(self, now: EvaluationContext) -> bool:
         return self._present(now).is_ready(now)
 
-    def fire(self, now: Moment) -> bool:
+    def fire(self, now: EvaluationContext) -> bool:
         present = self._present(now)
         if not present.fire(now):
             return False
@@ -84,18 +84,18 @@ class _InTurn(Node):
         self._present(now).begin(now)
         return False
 
-    def begin(self, now: Moment) -> None:
+    def begin(self, now: EvaluationContext) -> None:
         self._present(now).begin(now)
 
-    def merge(self, now: Moment) -> None:
+    def merge(self, now: EvaluationContext) -> None:
         now.merged(self._turn)
         self._present(now).merge(now)
 
-    def reset(self, now: Moment) -> None:
+    def reset(self, now: EvaluationContext) -> None:
         super().clear(now)
         now.reducing(self._turn).clear()
         self.begin(now)
 
-    def clear(self, now: Moment) -> None:
+    def clear(self, now: EvaluationContext) -> None:
         super().clear(now)
         now.reducing(self._turn).clear()

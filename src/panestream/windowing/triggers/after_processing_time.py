@@ -10,7 +10,7 @@ from panestream.windowing.state import ReducingStateDescriptor
 from panestream.windowing.time import Duration, check_micros, format_duration, to_micros
 from panestream.windowing.triggers.base import Trigger
 from panestream.windowing.triggers.composition import Composition
-from panestream.windowing.triggers.nodes import Moment, Node
+from panestream.windowing.triggers.nodes import EvaluationContext, Node
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -66,31 +66,31 @@ class _Delayed(Node):
     def can_finish(self) -> bool:
         return True
 
-    def element(self, element: Any, timestamp: int, now: Moment) -> None:
+    def element(self, element: Any, timestamp: int, now: EvaluationContext) -> None:
         due = now.reducing(self._due)
         if due.get() is None:
             due.add(now.clock + self._delay)
             self._wait(now)
 
-    def _wait(self, now: Moment) -> None:
+    def _wait(self, now: EvaluationContext) -> None:
         due = now.reducing(self._due).get()
         if due is not None and due > now.clock:
             now.clock_timers.add(self.place, due - 1)  # a timer is called when the clock has passed it
 
-    def is_ready(self, now: Moment) -> bool:
+    def is_ready(self, now: EvaluationContext) -> bool:
         due = now.reducing(self._due).get()
         return due is not None and due <= now.clock
 
-    def fire(self, now: Moment) -> bool:
+    def fire(self, now: EvaluationContext) -> bool:
         return True
 
-    def merge(self, now: Moment) -> None:
+    def merge(self, now: EvaluationContext) -> None:
         now.merged(self._due)
         self._wait(now)
 
-    def reset(self, now: Moment) -> None:
+    def reset(self, now: EvaluationContext) -> None:
         now.reducing(self._due).clear()
         now.clock_timers.discard(self.place)
 
-    def clear(self, now: Moment) -> None:
+    def clear(self, now: EvaluationContext) -> None:
         self.reset(now)

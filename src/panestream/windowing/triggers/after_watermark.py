@@ -8,7 +8,7 @@ from typing import Any
 from panestream.windowing.state import ReducingStateDescriptor
 from panestream.windowing.triggers.base import Trigger, check_inner
 from panestream.windowing.triggers.composition import Composition, node_of
-from panestream.windowing.triggers.nodes import Moment, Node
+from panestream.windowing.triggers.nodes import EvaluationContext, Node
 from panestream.windowing.triggers.repeatedly import Repeating
 
 
@@ -43,7 +43,9 @@ class AfterWatermark(Composition):
         return tuple(part for part in (self.early_firings, self.late_firings) if part is not None)
 
     def node(self, place: str) -> Node:
-        return _AtTheEnd(place, _repeating(self.early_firings, f"{place}early."), _repeating(self.late_firings, f"{place}late."))
+        return _WatermarkNode(
+            place, _repeating(self.early_firings, f"{place}early."), _repeating(self.late_firings, f"{place}late.")
+        )
 
     def __repr__(self) -> str:
         early = "" if self.early_firings is None else f".early({self.early_firings!r})"
@@ -60,7 +62,7 @@ def _repeating(trigger: Trigger | None, place: str) -> Node | None:
     return None if trigger is None else Repeating(place, node_of(trigger, place))
 
 
-class _AtTheEnd(Node):
+class _WatermarkNode(Node):
     """It only stores that it has fired on time, which may be for a shorter session, or come before the next row."""
 
     __slots__ = ("_early", "_late", "_on_time")
@@ -75,7 +77,7 @@ class _AtTheEnd(Node):
     def can_finish(self) -> bool:
         return self._late is None
 
-    def element(self, element: Any, timestamp: int, now: Moment) -> None:
+    def element(self, element: Any, timestamp: int, now: EvaluationContext) -> None:
         on_time = now.reducing(self._on_time)
         if on_time.get() is not None:
             if self._late is not None:
@@ -86,17 +88,17 @@ class _AtTheEnd(Node):
         if self._early is not None:
             self._early.element(element, timestamp, now)
 
-    def _wait(self, now: Moment) -> None:
+    def _wait(self, now: EvaluationContext) -> None:
         if now.window.max_timestamp() > now.watermark:
             now.event_timers.add(self.place, now.window.max_timestamp())
 
-    def is_ready(self, now: Moment) -> bool:
+    def is_ready(self, now: EvaluationContext) -> bool:
         if now.reducing(self._on_time).get() is not None:
             return self._late is not None and self._late.is_ready(now)
         over = now.watermark >= now.window.max_timestamp()
         return over or (self._early is not None and self._early.is_ready(now))
 
-    def fire(self, now: Moment) -> bool:
+    def fire(self, now: EvaluationContext) -> bool:
         on_time = now.reducing(self._on_time)
         if on_time.get() is not None:
             assert self._late is not None  # noqa: S101 - it was ready
@@ -109,12 +111,12 @@ class _AtTheEnd(Node):
             self._early.clear(now)
         return self._late is None
 
-    def begin(self, now: Moment) -> None:
+    def begin(self, now: EvaluationContext) -> None:
         self._wait(now)
         if self._early is not None:
             self._early.begin(now)
 
-    def merge(self, now: Moment) -> None:
+    def merge(self, now: EvaluationContext) -> None:
         on_time = now.merged(self._on_time)
         if on_time.get() is not None and now.window.max_timestamp() > now.watermark:
             on_time.clear()  # a shorter session had ended
@@ -125,7 +127,7 @@ class _AtTheEnd(Node):
         elif self._late is not None:
             self._late.merge(now)
 
-    def clear(self, now: Moment) -> None:
+    def clear(self, now: EvaluationContext) -> None:
         super().clear(now)
         now.reducing(self._on_time).clear()
         now.event_timers.discard(self.place)

@@ -10,7 +10,7 @@ from typing import Any
 from panestream.errors import InvalidWindowError
 from panestream.windowing.state import ReducingStateDescriptor
 from panestream.windowing.triggers.base import OnMergeContext, Trigger, TriggerContext, TriggerResult, check_inner
-from panestream.windowing.triggers.nodes import Guest, Moment, Node
+from panestream.windowing.triggers.nodes import EvaluationContext, LeafTrigger, Node
 from panestream.windowing.triggers.purging import PurgingTrigger
 from panestream.windowing.triggers.timeout import ProcessingTimeoutTrigger
 from panestream.windowing.windows import Window
@@ -55,25 +55,25 @@ class Composition(Trigger):
     def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         if self._has_finished(ctx):
             return TriggerResult.PURGE
-        now = Moment(ctx, window)
+        now = EvaluationContext(ctx, window)
         self._node.element(element, timestamp, now)
         return self._decided(now)
 
     def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
-        return self._on_timer(time, Moment(ctx, window, watermark=time), event_time=True)
+        return self._on_timer(time, EvaluationContext(ctx, window, watermark=time), event_time=True)
 
     def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
         # A timer is called when the clock has passed it.
-        return self._on_timer(time, Moment(ctx, window, clock=time + 1), event_time=False)
+        return self._on_timer(time, EvaluationContext(ctx, window, clock=time + 1), event_time=False)
 
-    def _on_timer(self, time: int, now: Moment, *, event_time: bool) -> TriggerResult:
+    def _on_timer(self, time: int, now: EvaluationContext, *, event_time: bool) -> TriggerResult:
         places = (now.event_timers if event_time else now.clock_timers).take(time)
         if not places:
             return TriggerResult.CONTINUE  # another timer, such as the window's cleanup timer
         self._node.timer(time, places, now, event_time=event_time)
         return self._decided(now)
 
-    def _decided(self, now: Moment) -> TriggerResult:
+    def _decided(self, now: EvaluationContext) -> TriggerResult:
         if not self._node.is_ready(now):
             return TriggerResult.PURGE if now.purges else TriggerResult.CONTINUE
         if self._node.fire(now):
@@ -89,7 +89,7 @@ class Composition(Trigger):
             finished.add(0)  # so that merging with a finished window does not finish this one
         return bool(finished.get())
 
-    def _finish(self, now: Moment) -> None:
+    def _finish(self, now: EvaluationContext) -> None:
         self._node.clear(now)
         finished = now.reducing(FINISHED)
         finished.clear()
@@ -99,19 +99,19 @@ class Composition(Trigger):
         return all(part.can_merge() for part in self.parts)
 
     def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
-        now = Moment(ctx, window)
+        now = EvaluationContext(ctx, window)
         if not self.can_finish or now.merged(FINISHED).get() != 1:
             self._node.merge(now)
 
     def clear(self, window: Window, ctx: TriggerContext) -> None:
-        now = Moment(ctx, window)
+        now = EvaluationContext(ctx, window)
         self._node.clear(now)
         now.reducing(FINISHED).clear()
 
 
 def node_of(trigger: Trigger, place: str) -> Node:
     """Return the node of a trigger at a place in a composition."""
-    return trigger.node(place) if isinstance(trigger, Composition) else Guest(place, trigger)
+    return trigger.node(place) if isinstance(trigger, Composition) else LeafTrigger(place, trigger)
 
 
 def nodes_of(triggers: tuple[Trigger, ...], place: str) -> list[Node]:

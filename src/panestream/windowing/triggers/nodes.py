@@ -19,7 +19,7 @@ CLOCK_TIMERS = ValueStateDescriptor("clock timers")
 """By time: the places of the waiting nodes. A window has one timer for an instant, however many nodes wait for it."""
 
 
-class Waiting:
+class TimerSet:
     """The nodes that wait for instants of one kind of time. A timer is deleted once no node waits for it."""
 
     __slots__ = ("_delete", "_register", "_state")
@@ -72,7 +72,7 @@ class Waiting:
             self._state.clear()
 
 
-class Moment:
+class EvaluationContext:
     """A decision of a composed trigger: time, waiting nodes, and states. ``purges`` is set by nodes that drop the contents.
 
     While timers run, ``watermark`` and ``clock`` are the timer's time, so that a jump over many instants is processed in order.
@@ -86,23 +86,23 @@ class Moment:
         self.watermark = ctx.get_current_watermark() if watermark is None else watermark
         self.clock = ctx.get_current_processing_time() if clock is None else clock
         self.purges = False
-        self._event_timers: Waiting | None = None
-        self._clock_timers: Waiting | None = None
+        self._event_timers: TimerSet | None = None
+        self._clock_timers: TimerSet | None = None
 
     @property
-    def event_timers(self) -> Waiting:
+    def event_timers(self) -> TimerSet:
         if self._event_timers is None:
             ctx = self.ctx
             state = ctx.get_partitioned_state(EVENT_TIMERS)
-            self._event_timers = Waiting(state, ctx.register_event_time_timer, ctx.delete_event_time_timer)
+            self._event_timers = TimerSet(state, ctx.register_event_time_timer, ctx.delete_event_time_timer)
         return self._event_timers
 
     @property
-    def clock_timers(self) -> Waiting:
+    def clock_timers(self) -> TimerSet:
         if self._clock_timers is None:
             ctx = self.ctx
             state = ctx.get_partitioned_state(CLOCK_TIMERS)
-            self._clock_timers = Waiting(state, ctx.register_processing_time_timer, ctx.delete_processing_time_timer)
+            self._clock_timers = TimerSet(state, ctx.register_processing_time_timer, ctx.delete_processing_time_timer)
         return self._clock_timers
 
     def reducing(self, descriptor: ReducingStateDescriptor) -> ReducingState:
@@ -130,44 +130,44 @@ class Node(ABC):
         """True if the node may finish, and then never fires again."""
 
     @abstractmethod
-    def element(self, element: Any, timestamp: int, now: Moment) -> None:
+    def element(self, element: Any, timestamp: int, now: EvaluationContext) -> None:
         """Handle a row."""
 
     @abstractmethod
-    def is_ready(self, now: Moment) -> bool:
+    def is_ready(self, now: EvaluationContext) -> bool:
         """Return whether this node wants the window to fire."""
 
     @abstractmethod
-    def fire(self, now: Moment) -> bool:
+    def fire(self, now: EvaluationContext) -> bool:
         """Handle a firing for which the node was ready; return whether it has finished."""
 
-    def timer(self, time: int, places: list[str], now: Moment, *, event_time: bool) -> None:
+    def timer(self, time: int, places: list[str], now: EvaluationContext, *, event_time: bool) -> None:
         """Handle an instant for which the nodes at ``places`` have waited."""
         for child in self.children:
             child.timer(time, places, now, event_time=event_time)
 
-    def begin(self, now: Moment) -> None:
+    def begin(self, now: EvaluationContext) -> None:
         """Start its turn, in a window that already has rows."""
         for child in self.children:
             child.begin(now)
 
-    def merge(self, now: Moment) -> None:
+    def merge(self, now: EvaluationContext) -> None:
         """Merge states and register timers after windows merged."""
         for child in self.children:
             child.merge(now)
 
-    def reset(self, now: Moment) -> None:
+    def reset(self, now: EvaluationContext) -> None:
         """Start again."""
         for child in self.children:
             child.reset(now)
 
-    def clear(self, now: Moment) -> None:
+    def clear(self, now: EvaluationContext) -> None:
         """Delete all state and timers."""
         for child in self.children:
             child.clear(now)
 
 
-class Guest(Node):
+class LeafTrigger(Node):
     """A trigger that is not composed. Once ready, it stays ready until the composition fires, and it never finishes."""
 
     __slots__ = ("_said", "_trigger")
@@ -181,15 +181,15 @@ class Guest(Node):
     def can_finish(self) -> bool:
         return False
 
-    def element(self, element: Any, timestamp: int, now: Moment) -> None:
+    def element(self, element: Any, timestamp: int, now: EvaluationContext) -> None:
         self._hear(self._trigger.on_element(element, timestamp, now.window, GuestContext(now, self.place)), now)
 
-    def timer(self, time: int, places: list[str], now: Moment, *, event_time: bool) -> None:
+    def timer(self, time: int, places: list[str], now: EvaluationContext, *, event_time: bool) -> None:
         if self.place in places:
             call = self._trigger.on_event_time if event_time else self._trigger.on_processing_time
             self._hear(call(time, now.window, GuestContext(now, self.place)), now)
 
-    def _hear(self, result: TriggerResult, now: Moment) -> None:
+    def _hear(self, result: TriggerResult, now: EvaluationContext) -> None:
         if not isinstance(result, TriggerResult):
             raise InvalidPlanError(f"{self._trigger!r} returned {result!r}: its callbacks return a TriggerResult")
         if result.is_fire():
@@ -197,23 +197,23 @@ class Guest(Node):
         elif result.is_purge():
             now.purges = True
 
-    def is_ready(self, now: Moment) -> bool:
+    def is_ready(self, now: EvaluationContext) -> bool:
         return now.reducing(self._said).get() is not None
 
-    def fire(self, now: Moment) -> bool:
+    def fire(self, now: EvaluationContext) -> bool:
         said = now.reducing(self._said)
         now.purges |= TriggerResult(said.get()).is_purge()
         said.clear()
         return False
 
-    def merge(self, now: Moment) -> None:
+    def merge(self, now: EvaluationContext) -> None:
         now.merged(self._said)
         self._trigger.on_merge(now.window, GuestContext(now, self.place))
 
-    def reset(self, now: Moment) -> None:
+    def reset(self, now: EvaluationContext) -> None:
         self.clear(now)
 
-    def clear(self, now: Moment) -> None:
+    def clear(self, now: EvaluationContext) -> None:
         self._trigger.clear(now.window, GuestContext(now, self.place))
         now.reducing(self._said).clear()
         now.event_timers.discard(self.place)
@@ -225,7 +225,7 @@ class GuestContext:
 
     __slots__ = ("_now", "_place")
 
-    def __init__(self, now: Moment, place: str) -> None:
+    def __init__(self, now: EvaluationContext, place: str) -> None:
         self._now = now
         self._place = place
 
@@ -275,4 +275,4 @@ def _known(descriptor: Any, place: str) -> Any:
     return replace(descriptor, name=place + descriptor.name)
 
 
-__all__ = ["Guest", "GuestContext", "Moment", "Node", "Waiting", "placed"]
+__all__ = ["EvaluationContext", "GuestContext", "LeafTrigger", "Node", "TimerSet", "placed"]

@@ -7,7 +7,7 @@ from typing import Any
 
 from panestream.windowing.triggers.base import Trigger
 from panestream.windowing.triggers.composition import Composition, node_of
-from panestream.windowing.triggers.nodes import Moment, Node
+from panestream.windowing.triggers.nodes import EvaluationContext, Node
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -46,13 +46,13 @@ class Repeating(Node):
     def can_finish(self) -> bool:
         return False
 
-    def element(self, element: Any, timestamp: int, now: Moment) -> None:
+    def element(self, element: Any, timestamp: int, now: EvaluationContext) -> None:
         self.children[0].element(element, timestamp, now)
 
-    def is_ready(self, now: Moment) -> bool:
+    def is_ready(self, now: EvaluationContext) -> bool:
         return self.children[0].is_ready(now)
 
-    def fire(self, now: Moment) -> bool:
+    def fire(self, now: EvaluationContext) -> bool:
         if self.children[0].fire(now):
             self.children[0].reset(now)
         return False

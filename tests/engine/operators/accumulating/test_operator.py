@@ -10,7 +10,7 @@ import pytest
 
 from panestream.engine.operators.accumulating import operator
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TablePerWindow
-from panestream.engine.planner import over_tables
+from panestream.engine.planner import plan_table_function
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import MemoryLimitError
@@ -30,7 +30,7 @@ def listed(key, window, table):
 
 def plan_of(windows, function=listed, late=False, delay=0, **more):
     windowing = WindowSpec(windows, **more)
-    spec = over_tables(windowing, TablePerWindow(function), RESULTS, harness.ROWS, harness.KEYS)
+    spec = plan_table_function(windowing, TablePerWindow(function), RESULTS, harness.ROWS, harness.KEYS)
     return harness.plan_for(spec, windowing, delay, late=late)
 
 
@@ -127,7 +127,7 @@ def test_an_error_of_a_function_of_all_windows_says_from_when_to_when_they_are()
         raise ValueError(f"seen {table.num_rows}")
 
     windowing = WindowSpec(SlidingEventTimeWindows(10, 5))
-    plan = harness.plan_for(over_tables(windowing, AllWindows(raising), RESULTS, harness.ROWS, harness.KEYS), windowing)
+    plan = harness.plan_for(plan_table_function(windowing, AllWindows(raising), RESULTS, harness.ROWS, harness.KEYS), windowing)
     with pytest.raises(WindowFunctionError) as told:
         harness.run(plan, [batch(("a", 6, 1), ("b", 12, 2), ("a", 40, 3))])
     where = "(at key 'all keys', window TimeWindow(start=0, end=20), which holds 4 elements)"

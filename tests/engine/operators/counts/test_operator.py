@@ -10,7 +10,7 @@ from panestream.engine.explain import explain_plan
 from panestream.engine.operators.counts.shape import CountShape
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import Chunk
-from panestream.engine.planner import aggregating
+from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import PYTHON
 from panestream.engine.storage.state import MemoryState
@@ -157,7 +157,7 @@ def test_state_of_another_plan_is_refused():
 
 def test_rows_of_one_key_that_are_only_counted():
     plan = harness.plan_for(
-        aggregating(WindowSpec(*CountWindows(2).parts), (agg.count().alias("n"),), {}, pa.schema([])), query(2).windowing
+        plan_aggregates(WindowSpec(*CountWindows(2).parts), (agg.count().alias("n"),), {}, pa.schema([])), query(2).windowing
     )
     plan, given = replace(plan, keys=(), key_schema=pa.schema([])), harness.GroupInput(end_of_input=True)
     for kind, part in plan.operator.pack(plan, Chunk(np.arange(5), [], [])):
@@ -196,14 +196,14 @@ def test_windows_are_whole_numbers_of_panes(size, slide):
     ],
 )
 def test_what_needs_the_row_operator(windowing, reason):
-    operator = aggregating(windowing, (agg.count().alias("n"),), {}, harness.KEYS)
+    operator = plan_aggregates(windowing, (agg.count().alias("n"),), {}, harness.KEYS)
     assert isinstance(operator, RowSpec)
     assert any(reason in given for given in operator.reasons)
 
 
 def test_a_function_behind_the_results_needs_the_row_operator():
     then = applied(lambda key, window, rows: rows)
-    operator = aggregating(query(3).windowing, (agg.count().alias("n"),), {}, harness.KEYS, then, harness.KEYS)
+    operator = plan_aggregates(query(3).windowing, (agg.count().alias("n"),), {}, harness.KEYS, then, harness.KEYS)
     assert isinstance(operator, RowSpec)
     assert operator.reasons == (PYTHON,)
 

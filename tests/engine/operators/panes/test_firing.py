@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.panes.firing import Arrivals, FiredWindows, Interval
+from panestream.engine.operators.panes.firing import FiredWindows, Interval, PaneArrivals
 from panestream.windowing.time import MIN_TIMESTAMP
 
 TEN = Interval(10)
@@ -74,7 +74,7 @@ def test_which_windows_fire_on_the_way(opened_at, opened_by, before, after, due)
 
 
 def test_rows_are_numbered_through_the_whole_stream():
-    arrivals = Arrivals()
+    arrivals = PaneArrivals()
     schema = pa.schema([("rows", pa.int64()), ("by", pa.int64()), ("min", pa.int64())])
 
     def numbered(rows, by, names=("by", "min")):

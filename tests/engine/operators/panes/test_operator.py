@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from panestream.engine.explain import explain_plan
 from panestream.engine.plan import MAIN, Chunk, Top, WindowPlan
-from panestream.engine.planner import aggregating
+from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
@@ -51,7 +51,7 @@ def plan_of(assigner, delay=0, late=None, aggregates=AGGREGATES, lateness=0, **m
         keys=("key",),
         key_schema=keys,
         assigner=assigner,
-        operator=aggregating(WindowSpec(assigner, allowed_lateness=lateness), aggregates, {"v": pa.int64()}, keys),
+        operator=plan_aggregates(WindowSpec(assigner, allowed_lateness=lateness), aggregates, {"v": pa.int64()}, keys),
         watermark=WatermarkStrategy(delay),
         event_time="ts",
         groups=1,

@@ -8,7 +8,7 @@ import pytest
 from panestream.engine.kernels.slicing import CumulatingWindows, SlidingWindows
 from panestream.engine.operators.panes.firing import Interval
 from panestream.engine.operators.panes.spec import interval_of, pane_grid, panes_rule, why_not_aligned, why_not_panes
-from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.query import WindowSpec
 from panestream.engine.reduction import AT_EVERY_ROW
 from panestream.engine.rule import PYTHON, DeclaredAggregates, FunctionOfRows, Supported, Unsupported
@@ -172,7 +172,7 @@ def test_what_the_operator_is_told(window, told):
 
 
 def test_functions_in_python_do_not_run_on_panes():
-    function = Elements(applied(lambda key, window, rows: []))
+    function = KeepRows(applied(lambda key, window, rows: []))
     for asked in (FunctionOfRows(function, KEYS, KEYS, "mine"), declared(then=applied(lambda key, window, rows: []))):
         assert panes_rule(WindowSpec(EVENT), asked) == Unsupported([PYTHON])
     assert panes_rule(WindowSpec(EVENT, CountTrigger(2)), FunctionOfRows(function, KEYS, KEYS, "mine")) == Unsupported(

@@ -25,7 +25,7 @@ from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.codec import Codec
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, pickled_columns
 from panestream.engine.operators.row.keys import canonical_key, stable_hash
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
@@ -319,7 +319,7 @@ def test_equal_keys_are_one_key():
     nan = float("nan")
     assert canonical_key(nan) is canonical_key(float("nan"))
     assert stable_hash(canonical_key(("a", 0.0))) == stable_hash(canonical_key(("a", -0.0)))
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Reduce(lambda a, b: a + b))
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), ReduceRows(lambda a, b: a + b))
     state = MemoryState()
     for value in (1, 2):
         operator = RowOperator(plan, state)
@@ -332,8 +332,8 @@ def test_equal_keys_are_one_key():
 def test_keys_of_users_classes_need_the_permission_too():
     rows = [(Fixed(1), 1, 1)]
     with pytest.raises(InvalidPlanError, match=r"Fixed cannot be a key.*allow_pickled_state"):
-        RowOperator(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Reduce(max)), MemoryState()).process(rows)
-    plan, state = RowPlan(WindowSpec(TumblingEventTimeWindows(10), pickled_state=True), Reduce(max)), MemoryState()
+        RowOperator(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), ReduceRows(max)), MemoryState()).process(rows)
+    plan, state = RowPlan(WindowSpec(TumblingEventTimeWindows(10), pickled_state=True), ReduceRows(max)), MemoryState()
     for _ in range(2):
         operator = RowOperator(plan, state)
         operator.process(rows)
@@ -381,14 +381,14 @@ class Remembering(ProcessWindowFunction):
 
 WINDOWS = TumblingEventTimeWindows(10)
 PLACES = {
-    "an accumulator holds a {point} (at ['points'][...]), which": RowPlan(WindowSpec(WINDOWS), Aggregate(Objects())),
-    "an element holds a builtins.object, which": RowPlan(WindowSpec(WINDOWS), Elements(Remembering(True))),
-    "the trigger's state 'last' holds a {point}, which": RowPlan(WindowSpec(WINDOWS, trigger=Keeping()), Reduce(max)),
+    "an accumulator holds a {point} (at ['points'][...]), which": RowPlan(WindowSpec(WINDOWS), AggregateRows(Objects())),
+    "an element holds a builtins.object, which": RowPlan(WindowSpec(WINDOWS), KeepRows(Remembering(True))),
+    "the trigger's state 'last' holds a {point}, which": RowPlan(WindowSpec(WINDOWS, trigger=Keeping()), ReduceRows(max)),
     "the per-window state 'seen' holds a {point}, which": RowPlan(
-        WindowSpec(WINDOWS, trigger=Keeping()), Reduce(max, Remembering(False))
+        WindowSpec(WINDOWS, trigger=Keeping()), ReduceRows(max, Remembering(False))
     ),
     "the per-key state 'seen' holds a {point}, which": RowPlan(
-        WindowSpec(WINDOWS, trigger=Keeping()), Reduce(max, Remembering(True))
+        WindowSpec(WINDOWS, trigger=Keeping()), ReduceRows(max, Remembering(True))
     ),
 }
 
@@ -408,14 +408,14 @@ def test_the_refusal_says_whose_value_it_was(place):
 
 
 def test_accumulators_of_any_class_where_that_was_allowed():
-    plan, state = RowPlan(WindowSpec(WINDOWS, pickled_state=True), Aggregate(Objects())), MemoryState()
+    plan, state = RowPlan(WindowSpec(WINDOWS, pickled_state=True), AggregateRows(Objects())), MemoryState()
     for value in (1, 2):
         operator = RowOperator(plan, state)
         operator.process([("k", 1, value)])
         operator.commit()
     ((_, _, value, _),) = RowOperator(plan, state).process([], new_watermark=9).fired
     assert value == 3
-    refusing = RowOperator(RowPlan(WindowSpec(WINDOWS), Aggregate(Objects())), state)
+    refusing = RowOperator(RowPlan(WindowSpec(WINDOWS), AggregateRows(Objects())), state)
     with pytest.raises(InvalidPlanError, match=r"allow_pickled_state"):
         refusing.process([], new_watermark=9)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
@@ -116,10 +116,10 @@ W1, W2 = TimeWindow(0, 10), TimeWindow(5, 15)
 def function(request):
     """The four ways of holding contents; the protocol around them is one."""
     made = {
-        "reduce": (Reduce(lambda a, b: a + b), None),
-        "aggregate": (Aggregate(Sum()), None),
-        "elements": (Elements(SumOfElements()), None),
-        "evictor": (Reduce(lambda a, b: a + b), Evictor()),
+        "reduce": (ReduceRows(lambda a, b: a + b), None),
+        "aggregate": (AggregateRows(Sum()), None),
+        "elements": (KeepRows(SumOfElements()), None),
+        "evictor": (ReduceRows(lambda a, b: a + b), Evictor()),
     }
     return made[request.param]
 
@@ -499,7 +499,7 @@ def test_a_merged_session_keeps_no_timer_of_the_old_ones(function):
 
 
 def test_the_session_loop_and_the_general_protocol_may_take_turns():
-    operator = RowOperator(RowPlan(WindowSpec(EventTimeSessionWindows(10)), Reduce(lambda a, b: a + b)), MemoryState())
+    operator = RowOperator(RowPlan(WindowSpec(EventTimeSessionWindows(10)), ReduceRows(lambda a, b: a + b)), MemoryState())
     operator.elements([("k", 0, 1)])
     operator.element("k", 100, 2)
     operator.elements([("k", 95, 4), ("k", 50, 8)])
@@ -645,7 +645,7 @@ def test_evictors_that_go_wrong_are_named(function, method, answer, message):
 def test_a_process_function_is_called_per_firing_and_cleared_at_cleanup_only():
     function = Noted()
     trigger = Scripted(element=BOTH)
-    harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(Assigned([W1]), trigger=trigger), Elements(function)))
+    harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(Assigned([W1]), trigger=trigger), KeepRows(function)))
     harness.process_element(7, 1, "k")
     harness.process_element(8, 1, "k")
     assert function.calls == [("process", "k", W1, [7]), ("process", "k", W1, [8])]
@@ -654,7 +654,7 @@ def test_a_process_function_is_called_per_firing_and_cleared_at_cleanup_only():
 
 
 def test_after_reduce_or_aggregate_a_function_sees_the_one_result():
-    for part in (Reduce(lambda a, b: a + b, function := Noted()), Aggregate(Sum(), function_2 := Noted())):
+    for part in (ReduceRows(lambda a, b: a + b, function := Noted()), AggregateRows(Sum(), function_2 := Noted())):
         harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(Assigned([W1])), part))
         harness.process_element(7, 1, "k")
         harness.process_element(8, 1, "k")
@@ -674,7 +674,7 @@ def test_window_and_global_state_side_outputs_and_time():
 
     trigger = Scripted(element=FIRE)
     harness = WindowTestHarness.of_plan(
-        RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), Elements(Noted(then=then)))
+        RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), KeepRows(Noted(then=then)))
     )
     harness.set_processing_time(77)
     harness.process_element(7, 1, "k")
@@ -692,7 +692,7 @@ def test_window_and_global_state_side_outputs_and_time():
 
 
 def test_sessions_have_no_window_state():
-    plan = RowPlan(WindowSpec(EventTimeSessionWindows(5)), Elements(Noted(then=lambda context: context.window_state())))
+    plan = RowPlan(WindowSpec(EventTimeSessionWindows(5)), KeepRows(Noted(then=lambda context: context.window_state())))
     harness = WindowTestHarness.of_plan(plan)
     harness.process_element(7, 1, "k")
     with pytest.raises(InvalidPlanError, match="global_state"):
@@ -703,7 +703,7 @@ def test_a_function_that_raises_says_where():
     def fail(context):
         raise KeyError("price")
 
-    harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(Noted(then=fail))))
+    harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Noted(then=fail))))
     harness.process_element(7, 1, "shop")
     harness.process_element(7, 2, "shop")
     with pytest.raises(
@@ -717,7 +717,7 @@ def test_a_function_that_raises_says_where():
 @pytest.mark.parametrize("trigger", [None, Scripted()], ids=["fast loop", "general"])
 def test_a_reduce_that_raises_says_where(trigger):
     harness = WindowTestHarness.of_plan(
-        RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), Reduce(lambda a, b: a / b))
+        RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), ReduceRows(lambda a, b: a / b))
     )
     harness.process_element(7, 1, "shop")
     with pytest.raises(WindowFunctionError, match=r"ZeroDivisionError.*key 'shop', window"):
@@ -749,7 +749,7 @@ class Watching(Evictor):
 def test_evictors_run_around_the_function_and_what_they_evict_is_gone():
     function, evictor = Noted(), Watching()
     trigger = Scripted()
-    harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(Assigned([W1]), trigger=trigger, evictor=evictor), Elements(function)))
+    harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(Assigned([W1]), trigger=trigger, evictor=evictor), KeepRows(function)))
     for value in (1, -2, 4, 5):
         harness.process_element(value, value, "k")
     trigger.element = FIRE
@@ -771,7 +771,7 @@ def test_a_function_is_called_with_nothing_where_all_was_evicted_but_not_again()
 
     trigger = Scripted(element=FIRE, event=FIRE)
     harness = WindowTestHarness.of_plan(
-        RowPlan(WindowSpec(Assigned([W1]), trigger=trigger, evictor=Nothing()), Elements(function))
+        RowPlan(WindowSpec(Assigned([W1]), trigger=trigger, evictor=Nothing()), KeepRows(function))
     )
     harness.process_element(1, 1, "k")
     assert function.calls == [("process", "k", W1, [])]
@@ -846,7 +846,7 @@ def test_a_function_that_returns_no_list_is_told_to(shape, returned):
 def test_bare_windows_that_are_forgotten_leave_no_cycles():
     """A window that was purged, and of which nothing is left, goes when the page is written."""
     trigger = PurgingTrigger(CountTrigger(1))
-    operator = RowOperator(RowPlan(WindowSpec(GlobalWindows.create(), trigger), Reduce(max)), MemoryState())
+    operator = RowOperator(RowPlan(WindowSpec(GlobalWindows.create(), trigger), ReduceRows(max)), MemoryState())
     operator.process([("k", 1, 1)])
     (window_state,) = operator.store.all_window_states()
     operator.commit()

@@ -15,7 +15,7 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.python_values import RowType, python_values
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, pickled_columns
 from panestream.engine.operators.row.declared import DeclaredFunction
-from panestream.engine.operators.row.row_plan import Aggregate, RowPlan
+from panestream.engine.operators.row.row_plan import AggregateRows, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
@@ -157,7 +157,7 @@ def test_in_sessions_that_merge_and_with_a_restart_between_all_batches():
     ]
     row_type = RowType(pa.schema([("int", pa.int32()), ("__time", pa.int64())]))
     plan = RowPlan(
-        WindowSpec(EventTimeSessionWindows(10)), Aggregate(DeclaredFunction(chosen, TYPES)), element_type=row_type.element
+        WindowSpec(EventTimeSessionWindows(10)), AggregateRows(DeclaredFunction(chosen, TYPES)), element_type=row_type.element
     )
     state, fired = MemoryState(), []
     for value, time in ((1, 20), (2, 0), (3, 40), (4, 30), (5, 10), (1, 12)):
@@ -170,7 +170,7 @@ def test_in_sessions_that_merge_and_with_a_restart_between_all_batches():
 
 def test_with_an_evictor_the_rows_that_are_left_are_aggregated():
     row_type = RowType(pa.schema([("int", pa.int32()), ("__time", pa.int64())]))
-    function = Aggregate(DeclaredFunction([agg.sum("int"), agg.count()], TYPES))
+    function = AggregateRows(DeclaredFunction([agg.sum("int"), agg.count()], TYPES))
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), evictor=CountEvictor(2)), function, element_type=row_type.element)
     operator = RowOperator(plan, MemoryState())
     rows = [("k", time, row_type.make((time, time))) for time in range(5)]

@@ -11,7 +11,7 @@ import pytest
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.codec import Codec
 from panestream.engine.operators.row.columns import split_parts
-from panestream.engine.operators.row.element_chunks import Arrivals, ElementChunkCodec, stamped
+from panestream.engine.operators.row.element_chunks import ElementArrivals, ElementChunkCodec, stamped
 
 UTC = dt.timezone.utc
 NOON = dt.datetime(2026, 1, 2, 12, 0, 0, 7)
@@ -99,7 +99,7 @@ def test_equal_elements_that_are_not_the_same_stay_apart():
 def test_columns_of_what_has_just_come_are_taken_and_not_made_anew():
     row_type = RowType(pa.schema([("a", pa.int64()), ("b", pa.string())]))
     old, early, more = (row_type.from_columns([[*numbers], [*"xyz"]], 3) for numbers in ((1, 2, 3), (4, 5, 6), (7, 8, 9)))
-    arrivals = Arrivals()
+    arrivals = ElementArrivals()
 
     def found(*elements):
         columns = arrivals.columns(elements, row_type)

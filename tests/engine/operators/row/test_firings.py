@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.operators.row.row_plan import Elements, RowPlan
+from panestream.engine.operators.row.row_plan import KeepRows, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
@@ -18,7 +18,7 @@ from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.functions import applied
 from panestream.windowing.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger, Trigger, TriggerResult
 
-TWICE = Elements(applied(lambda key, window, rows: [len(rows), -len(rows)] if len(rows) != 3 else []))
+TWICE = KeepRows(applied(lambda key, window, rows: [len(rows), -len(rows)] if len(rows) != 3 else []))
 """Two results for a firing, none where there are three rows."""
 
 

@@ -10,9 +10,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.row.row_plan import Elements, Reduce
+from panestream.engine.operators.row.row_plan import KeepRows, ReduceRows
 from panestream.engine.plan import Chunk, WindowPlan
-from panestream.engine.planner import calling
+from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
@@ -48,12 +48,12 @@ KEYS = {
 def plan_of(key_type):
     rows = pa.schema([("value", pa.int64())])
     windowing = WindowSpec(TumblingEventTimeWindows(10))
-    function = Reduce(lambda a, b: a.replace(value=a.value + b.value))
+    function = ReduceRows(lambda a, b: a.replace(value=a.value + b.value))
     return WindowPlan(
         keys=("key",),
         key_schema=pa.schema([("key", key_type)]),
         assigner=windowing.assigner,
-        operator=calling(windowing, function, pa.schema([("value", pa.int64())]), rows, "sum"),
+        operator=plan_functions(windowing, function, pa.schema([("value", pa.int64())]), rows, "sum"),
         watermark=WatermarkStrategy.for_monotonous_timestamps(),
         event_time="at",
         groups=1,
@@ -81,7 +81,9 @@ def test_source_partitions_come_to_the_same_event_time_together(origins, order):
     rows = pa.schema([("value", pa.int64())])
     windowing = WindowSpec(EventTimeSessionWindows(5))
     plan = replace(plan_of(pa.int64()), assigner=windowing.assigner)
-    plan = replace(plan, operator=calling(windowing, Elements(AsText()), pa.schema([("value", pa.string())]), rows, "values"))
+    plan = replace(
+        plan, operator=plan_functions(windowing, KeepRows(AsText()), pa.schema([("value", pa.string())]), rows, "values")
+    )
     parts = []
     for numbers in ([1, 5, 3], [2, 4]):
         table = pa.table({"value": pa.array(numbers, pa.int64())})
@@ -103,7 +105,9 @@ def test_of_several_keys_each_comes_to_the_same_event_time_by_itself(parts, expe
     rows = pa.schema([("value", pa.int64())])
     windowing = WindowSpec(EventTimeSessionWindows(50))
     plan = replace(plan_of(pa.int64()), assigner=windowing.assigner)
-    plan = replace(plan, operator=calling(windowing, Elements(AsText()), pa.schema([("value", pa.string())]), rows, "values"))
+    plan = replace(
+        plan, operator=plan_functions(windowing, KeepRows(AsText()), pa.schema([("value", pa.string())]), rows, "values")
+    )
     packed = []
     for keys, numbers in parts:
         chunk = Chunk(np.array(numbers, np.int64), [pa.array(keys)], [], pa.table({"value": pa.array(numbers, pa.int64())}))
@@ -123,7 +127,9 @@ def test_elements_that_came_in_several_parts_and_batches_rest_with_their_own_val
     rows = pa.schema([("value", pa.int64()), ("name", pa.string())])
     windowing = WindowSpec(TumblingEventTimeWindows(10))
     plan = replace(plan_of(pa.int64()), row_schema=rows)
-    plan = replace(plan, operator=calling(windowing, Elements(AsText()), pa.schema([("value", pa.string())]), rows, "values"))
+    plan = replace(
+        plan, operator=plan_functions(windowing, KeepRows(AsText()), pa.schema([("value", pa.string())]), rows, "values")
+    )
     state, found = MemoryState(), []
 
     def batch(parts, seen):
@@ -150,7 +156,7 @@ def late_plan(key_schema):
         keys=tuple(key_schema.names),
         key_schema=key_schema,
         assigner=windowing.assigner,
-        operator=calling(windowing, Elements(Values()), pa.schema([("value", pa.int64())]), rows, "values"),
+        operator=plan_functions(windowing, KeepRows(Values()), pa.schema([("value", pa.int64())]), rows, "values"),
         watermark=WatermarkStrategy.for_monotonous_timestamps(),
         event_time="at",
         groups=1,

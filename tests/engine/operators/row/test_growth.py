@@ -10,7 +10,7 @@ from panestream.engine.operators.row import pages as index
 from panestream.engine.operators.row.columns import ColumnReader
 from panestream.engine.operators.row.keys import stable_hash
 from panestream.engine.operators.row.pages import Entry, PageIndex
-from panestream.engine.operators.row.row_plan import Elements, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.timers import NEVER
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.query import WindowSpec
@@ -32,11 +32,11 @@ class Everything(ProcessWindowFunction):
 
 
 PLANS = {
-    "accumulators": RowPlan(WindowSpec(TumblingEventTimeWindows(40)), Reduce(lambda a, b: a + b)),
-    "elements": RowPlan(WindowSpec(TumblingEventTimeWindows(40)), Elements(Everything())),
-    "sessions": RowPlan(WindowSpec(EventTimeSessionWindows(7)), Elements(Everything())),
+    "accumulators": RowPlan(WindowSpec(TumblingEventTimeWindows(40)), ReduceRows(lambda a, b: a + b)),
+    "elements": RowPlan(WindowSpec(TumblingEventTimeWindows(40)), KeepRows(Everything())),
+    "sessions": RowPlan(WindowSpec(EventTimeSessionWindows(7)), KeepRows(Everything())),
     "shared elements, evicted": RowPlan(
-        WindowSpec(SlidingEventTimeWindows(40, 10), evictor=TimeEvictor(15)), Elements(Everything())
+        WindowSpec(SlidingEventTimeWindows(40, 10), evictor=TimeEvictor(15)), KeepRows(Everything())
     ),
 }
 
@@ -96,14 +96,14 @@ def test_growth_changes_nothing_but_the_pages(plan, monkeypatch):
 def test_any_number_to_begin_with(pages, monkeypatch):
     fixed, _, _ = run(PLANS["elements"])
     monkeypatch.setattr(index, "PAGE_BYTES", 200)
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(40)), Elements(Everything()), pages=pages)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(40)), KeepRows(Everything()), pages=pages)
     found, sizes, _ = run(plan)
     assert found == fixed
     assert all(size % pages == 0 for size in sizes)
 
 
 def test_the_plan_may_say_another_number_later():
-    plans = [RowPlan(WindowSpec(TumblingEventTimeWindows(40)), Reduce(lambda a, b: a + b), pages=pages) for pages in (4, 7)]
+    plans = [RowPlan(WindowSpec(TumblingEventTimeWindows(40)), ReduceRows(lambda a, b: a + b), pages=pages) for pages in (4, 7)]
     state, fired = MemoryState(), []
     for turn, (rows, watermark) in enumerate([*batches(60, 6), ([], 10_000)]):
         operator = RowOperator(plans[turn % 2], state)
@@ -115,7 +115,7 @@ def test_the_plan_may_say_another_number_later():
 
 
 def test_a_page_is_split_when_it_is_next_written_and_only_then(monkeypatch):
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(100)), Reduce(lambda a, b: a + b), pages=2)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(100)), ReduceRows(lambda a, b: a + b), pages=2)
     memory = MemoryState()
     batch(plan, memory, [(f"key{n}", 5, n) for n in range(100)])
     size = max(len(memory.get("pages", number)) for number in (0, 1))
@@ -146,7 +146,7 @@ def batch(plan, memory, rows, watermark=None):
 
 
 def test_elements_of_a_page_that_is_split_are_written_anew_once(monkeypatch):
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), Elements(Everything()), pages=1)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), KeepRows(Everything()), pages=1)
     memory = MemoryState()
     rows = [(f"key{n % 40}", 5, "x" * 200 + str(n)) for n in range(400)]
     whole = batch(plan, memory, rows).bytes_written
@@ -161,7 +161,7 @@ def test_elements_of_a_page_that_is_split_are_written_anew_once(monkeypatch):
 
 
 def test_pages_of_few_keys_are_not_split_however_large_they_are(monkeypatch):
-    plan, memory = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), Reduce(lambda a, b: a + b), pages=1), MemoryState()
+    plan, memory = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), ReduceRows(lambda a, b: a + b), pages=1), MemoryState()
     monkeypatch.setattr(index, "FEWEST_KEYS", 10)
     for _ in range(5):
         batch(plan, memory, [(f"key{n}", 5, "x" * 5000) for n in range(79)])

@@ -12,10 +12,10 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.row.operator import _codes_of
-from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.operators.row.window_states import KeyState, WindowState
 from panestream.engine.plan import MAIN
-from panestream.engine.planner import calling
+from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, MemoryLimitError
@@ -55,7 +55,7 @@ class Values(ProcessWindowFunction):
 
 
 def of_values(windowing, **more):
-    operator = calling(replace(windowing, every_firing=True), Elements(Values()), RESULT, harness.ROWS, "it", harness.KEYS)
+    operator = plan_functions(replace(windowing, every_firing=True), KeepRows(Values()), RESULT, harness.ROWS, "it", harness.KEYS)
     return harness.plan_for(operator, windowing, side_outputs=SIDES, **more)
 
 
@@ -134,9 +134,9 @@ def test_result_and_side_output_that_would_lose_something_are_refused_with_key_a
         yield result if isinstance(result[0], list) or not isinstance(result[0], int) else ([1],)
 
     window = WindowSpec(TEN)
-    function = Elements(processed(process), stateless)
+    function = KeepRows(processed(process), stateless)
     plan = harness.plan_for(
-        calling(window, function, RESULT, harness.ROWS, "it", harness.KEYS), window, side_outputs={"one": SIDES["one"]}
+        plan_functions(window, function, RESULT, harness.ROWS, "it", harness.KEYS), window, side_outputs={"one": SIDES["one"]}
     )
     with pytest.raises(InvalidPlanError, match=r"\(at key 'b', window TimeWindow\(start=0, end=10\)\)"):
         harness.run(plan, [batch(("b", 1, 1), end=True)], MemoryState())

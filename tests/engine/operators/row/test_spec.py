@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.row.operator import INPUTS
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.plan import Chunk
-from panestream.engine.planner import aggregating, calling
+from panestream.engine.planner import plan_aggregates, plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, GlobalWindows, TumblingEventTimeWindows
@@ -30,11 +30,11 @@ ROWS = "key string, ts int64, v int64, x double, u int64"
 
 
 def declared(windowing=EXACT, aggregates=AGGREGATES):
-    return aggregating(windowing, aggregates, TYPES, harness.KEYS)
+    return plan_aggregates(windowing, aggregates, TYPES, harness.KEYS)
 
 
 def of_rows(function, windowing=EXACT, results=RESULT):
-    return calling(windowing, function, results, harness.ROWS, "it at 0x7f00", harness.KEYS)
+    return plan_functions(windowing, function, results, harness.ROWS, "it at 0x7f00", harness.KEYS)
 
 
 @pytest.mark.parametrize(
@@ -48,9 +48,9 @@ def of_rows(function, windowing=EXACT, results=RESULT):
             "False",
         ),
         (declared(replace(EXACT, evictor=CountEvictor(3)), [agg.count()]), "agg.count()", "count int64", "__time int64", "True"),
-        (of_rows(Reduce(max)), "reduce", "mean double, n int64", ROWS, "False"),
-        (of_rows(Aggregate(Mean())), "aggregate with Mean", "mean double, n int64", ROWS, "False"),
-        (of_rows(Elements(NOTHING)), "all elements", "mean double, n int64", ROWS, "False"),
+        (of_rows(ReduceRows(max)), "reduce", "mean double, n int64", ROWS, "False"),
+        (of_rows(AggregateRows(Mean())), "aggregate with Mean", "mean double, n int64", ROWS, "False"),
+        (of_rows(KeepRows(NOTHING)), "all elements", "mean double, n int64", ROWS, "False"),
     ],
 )
 def test_what_a_checkpoint_is_tied_to(operator, function, results, elements, evicts):
@@ -62,8 +62,8 @@ def test_what_a_checkpoint_is_tied_to(operator, function, results, elements, evi
     [
         (declared(), {"results", "function", "elements"}),
         (declared(replace(EXACT, evictor=CountEvictor(3))), {"results"}),
-        (of_rows(Aggregate(Mean())), {"results"}),
-        (of_rows(Elements(NOTHING)), {"results"}),
+        (of_rows(AggregateRows(Mean())), {"results"}),
+        (of_rows(KeepRows(NOTHING)), {"results"}),
     ],
 )
 def test_what_may_be_another_where_state_is_taken_over(operator, changeable):
@@ -87,7 +87,7 @@ def test_what_it_says_of_changes_and_firings():
     [
         (declared(), ("v", "x"), False),
         (declared(aggregates=[agg.count()]), (), False),
-        (of_rows(Reduce(max)), (), True),
+        (of_rows(ReduceRows(max)), (), True),
         (
             declared(replace(EXACT, assigner=EventTimeSessionWindows.with_gap_column("u", "seconds")), [agg.sum("v")]),
             None,
@@ -116,11 +116,11 @@ def test_explain_says_why_it_runs_and_what_it_keeps():
         ],
     }
     assert explained(declared(), streaming=False)["state"] == ["in memory: a batch"]
-    kept = explained(of_rows(Elements(NOTHING), replace(EXACT, evictor=CountEvictor(3), pickled_state=True)))
+    kept = explained(of_rows(KeepRows(NOTHING), replace(EXACT, evictor=CountEvictor(3), pickled_state=True)))
     in_pages = "in 2 pages per key group or more, as it grows; touched and due pages are read and written"
     assert kept["state"] == [f"all elements of each window, {in_pages}; what has no columns is pickled"]
     assert (kept["evictor"], kept["function"]) == (["CountEvictor.of(3)"], ["'it'"])
-    advised = of_rows(Aggregate(Mean()), WindowSpec(TumblingEventTimeWindows(10)))
+    advised = of_rows(AggregateRows(Mean()), WindowSpec(TumblingEventTimeWindows(10)))
     assert explained(advised)["exchange"] == ["rows cross the shuffle unreduced, in columns", advised.advice]
 
 
@@ -142,16 +142,16 @@ KEYS, TIMES, WHOLE = ["a", None], [1, 2], [["a", None], [1, 2], [3, None], [0.5,
 def test_elements_cross_as_columns_and_whole_rows_where_anything_wants_them(late):
     of_inputs = [KEYS, TIMES, [3, None], [0.5, None], TIMES]
     assert crossing(declared(), late=late) == of_inputs + (WHOLE if late else [])
-    assert crossing(of_rows(Reduce(max)), late=late) == [KEYS, TIMES, *WHOLE]
+    assert crossing(of_rows(ReduceRows(max)), late=late) == [KEYS, TIMES, *WHOLE]
 
 
 def test_a_reduced_row_is_a_row_of_the_input_and_the_result_is_without_its_key():
     rest = pa.schema([field for field in harness.ROWS if field.name != "key"])
-    operator = of_rows(Reduce(max), results=rest)
+    operator = of_rows(ReduceRows(max), results=rest)
     columns = operator.results([("a", 1, 2, 0.5, 3)])
     assert [column.to_pylist() for column in columns] == [[1], [2], [0.5], [3]]
     # A function behind it returns what it likes.
-    behind = of_rows(Reduce(max, NOTHING))
+    behind = of_rows(ReduceRows(max, NOTHING))
     assert [column.to_pylist() for column in behind.results([(0.5, 3)])] == [[0.5], [3]]
 
 

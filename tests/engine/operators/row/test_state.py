@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.columns import ColumnReader, pickled_columns, split_parts
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.state import MANY_CHUNKS
 from panestream.engine.operators.row.timers import NEVER, TimerQueue, WindowTimers
 from panestream.engine.operators.row.window_operator import RowOperator
@@ -90,7 +90,7 @@ def batches(plan, *steps, pages=None):
     return fired, counting, memory
 
 
-SUM = Reduce(lambda a, b: a + b)
+SUM = ReduceRows(lambda a, b: a + b)
 MANY = [(f"key{n}", 5, n) for n in range(500)]
 
 
@@ -121,13 +121,13 @@ def test_only_due_pages_are_read_and_empty_ones_removed():
 
 
 def test_equal_input_gives_equal_bytes():
-    plan = RowPlan(WindowSpec(EventTimeSessionWindows(7)), Elements(AsList()))
+    plan = RowPlan(WindowSpec(EventTimeSessionWindows(7)), KeepRows(AsList()))
     steps = [([(f"k{n % 17}", n * 3 % 50, n) for n in range(100)], 5), ([(f"k{n % 19}", n, n) for n in range(60)], 20)]
     assert batches(plan, *steps)[2].values == batches(plan, *steps)[2].values
 
 
 def test_elements_are_written_once():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), Elements(AsList()), pages=1)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), KeepRows(AsList()), pages=1)
     rows = [("k", 5, "x" * 1000 + str(n)) for n in range(50)]
     memory, written = MemoryState(), []
     for _ in range(20):
@@ -146,7 +146,7 @@ def test_elements_are_written_once():
 
 
 def test_many_small_chunks_are_put_together():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), Elements(AsList()), pages=1)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), KeepRows(AsList()), pages=1)
     memory = MemoryState()
     for n in range(200):
         operator = RowOperator(plan, memory)
@@ -160,7 +160,7 @@ def test_many_small_chunks_are_put_together():
 def test_overlapping_windows_share_an_element_at_rest():
     sizes = []
     for slide in (100, 1):
-        plan = RowPlan(WindowSpec(SlidingEventTimeWindows(100, slide)), Elements(AsList()), pages=1)
+        plan = RowPlan(WindowSpec(SlidingEventTimeWindows(100, slide)), KeepRows(AsList()), pages=1)
         _, _, memory = batches(plan, ([("k", 150, ("some long text " * 50, n)) for n in range(100)], 100))
         sizes.append(sum(len(value) for (space, _), value in memory.values.items() if space == "elements"))
         fired = RowOperator(plan, memory).process([], new_watermark=10_000).fired
@@ -171,7 +171,7 @@ def test_overlapping_windows_share_an_element_at_rest():
 
 def test_evicting_the_oldest_writes_nothing_anew():
     plan = RowPlan(
-        WindowSpec(GlobalWindows.create(), trigger=CountTrigger(100), evictor=CountEvictor(150)), Elements(AsList()), pages=1
+        WindowSpec(GlobalWindows.create(), trigger=CountTrigger(100), evictor=CountEvictor(150)), KeepRows(AsList()), pages=1
     )
     rows = [("k", n, "y" * 500 + str(n)) for n in range(100)]
     fired, counting, memory = batches(plan, *[(rows, None)] * 6)
@@ -182,7 +182,7 @@ def test_evicting_the_oldest_writes_nothing_anew():
 
 def test_what_is_left_of_a_chunk_is_its_newest():
     evictor = CountEvictor(150, do_evict_after=True)
-    plan = RowPlan(WindowSpec(GlobalWindows.create(), trigger=CountTrigger(100), evictor=evictor), Elements(AsList()), pages=1)
+    plan = RowPlan(WindowSpec(GlobalWindows.create(), trigger=CountTrigger(100), evictor=evictor), KeepRows(AsList()), pages=1)
     fired, _, _ = batches(plan, *[([("k", n, (turn, n)) for n in range(100)], None) for turn in range(4)])
     everything = [(turn, n) for turn in range(4) for n in range(100)]
     assert fired[-1][2] == everything[-250:]
@@ -190,7 +190,7 @@ def test_what_is_left_of_a_chunk_is_its_newest():
 
 def test_evicting_from_the_middle_rewrites_the_list():
     plan = RowPlan(
-        WindowSpec(GlobalWindows.create(), trigger=CountTrigger(3), evictor=TimeEvictor(5)), Elements(AsList()), pages=1
+        WindowSpec(GlobalWindows.create(), trigger=CountTrigger(3), evictor=TimeEvictor(5)), KeepRows(AsList()), pages=1
     )
     fired, _, _ = batches(
         plan, ([("k", 10, 1), ("k", 1, 2)], None), ([("k", 9, 3), ("k", 8, 4)], None), ([("k", 9, 5), ("k", 12, 6)], None)
@@ -210,7 +210,7 @@ def test_rows_that_an_evictor_made_up_rest_as_they_are():
     row_type = RowType(pa.schema([("name", pa.string()), ("price", pa.int64())]))
     plan = RowPlan(
         WindowSpec(TumblingEventTimeWindows(100), trigger=CountTrigger(2), evictor=Inflating()),
-        Elements(AsList()),
+        KeepRows(AsList()),
         element_type=row_type.element,
     )
     rows = [("k", n, row_type.make((str(n), n))) for n in range(4)]
@@ -231,35 +231,35 @@ class Plain(Evictor):
 def test_a_tuple_that_looks_like_a_row_stays_a_tuple():
     row_type = RowType(pa.schema([("name", pa.string()), ("price", pa.int64())]))
     windows, trigger = TumblingEventTimeWindows(100), CountTrigger(2)
-    plan = RowPlan(WindowSpec(windows, trigger=trigger, evictor=Plain()), Elements(AsList()), element_type=row_type.element)
+    plan = RowPlan(WindowSpec(windows, trigger=trigger, evictor=Plain()), KeepRows(AsList()), element_type=row_type.element)
     _, _, memory = batches(plan, ([("k", n, row_type.make((str(n), n))) for n in range(2)], None))
     plan = RowPlan(
-        WindowSpec(windows, trigger=trigger, evictor=CountEvictor(9)), Elements(AsList()), element_type=row_type.element
+        WindowSpec(windows, trigger=trigger, evictor=CountEvictor(9)), KeepRows(AsList()), element_type=row_type.element
     )
     fired = RowOperator(plan, memory).process([("k", 5, row_type.make(("5", 5)))] * 2).fired
     assert [type(value) is tuple for value in fired[0][2]] == [True, False, False]
 
 
 def test_timestamps_of_elements_survive_for_evictors():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(100), evictor=TimeEvictor(10)), Elements(AsList()))
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(100), evictor=TimeEvictor(10)), KeepRows(AsList()))
     fired, _, _ = batches(plan, ([("k", 5, 1), ("k", 30, 2)], None), ([("k", 25, 3)], None), ([], 99))
     assert [value for _, _, value, _ in fired] == [[2, 3]]
 
 
 def test_none_is_an_element_and_an_accumulator_like_any_other():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Reduce(lambda a, b: None))
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), ReduceRows(lambda a, b: None))
     fired, _, _ = batches(plan, ([("k", 1, None), ("j", 1, 3)], None), ([("j", 1, 4)], None), ([], 9))
     assert sorted((key, value) for key, _, value, _ in fired) == [("j", None), ("k", None)]
 
 
 def test_elements_may_be_none():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(AsList()))
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(AsList()))
     fired, _, _ = batches(plan, ([("k", 1, None), ("k", 1, None)], None), ([("k", 2, None)], 9))
     assert [value for _, _, value, _ in fired] == [[None, None, None]]
 
 
 def test_accumulators_of_plain_types_are_not_pickled():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Aggregate(Average()))
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), AggregateRows(Average()))
     _, _, memory = batches(plan, (MANY, 3))
     pages = [value for (space, _), value in memory.values.items() if space == "pages"]
     assert not [name for page in pages for name in pickled_columns(split_parts(page)[0])]
@@ -317,7 +317,7 @@ def timers_of(window):
 
 
 def test_missing_state_is_noticed():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(AsList()), pages=1)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(AsList()), pages=1)
     for space in ("pages", "elements"):
         _, _, memory = batches(plan, (MANY, 3))
         for key in [key for key in memory.values if key[0] == space]:
@@ -334,7 +334,7 @@ def test_nothing_is_written_before_the_commit():
 
 
 def test_an_operator_goes_on_after_a_commit():
-    plan, memory = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(AsList())), MemoryState()
+    plan, memory = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(AsList())), MemoryState()
     operator = RowOperator(plan, memory)
     for n in range(5):
         operator.process([("k", 1, n)])
@@ -429,7 +429,7 @@ def test_handles():
 
 
 def test_what_a_micro_batch_leaves_behind_is_no_garbage_for_the_collector():
-    plan, state = RowPlan(WindowSpec(EventTimeSessionWindows(7)), Elements(AsList())), MemoryState()
+    plan, state = RowPlan(WindowSpec(EventTimeSessionWindows(7)), KeepRows(AsList())), MemoryState()
 
     def one_batch(start):
         operator = RowOperator(plan, state)
@@ -471,7 +471,7 @@ def test_windows_that_a_lowered_lateness_leaves_behind_take_no_more_rows(assigne
 
 
 def test_state_that_cannot_be_taken_apart_is_not_an_error_of_the_function_that_asked_for_it():
-    plan, memory = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Elements(AsList()), pages=1), MemoryState()
+    plan, memory = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(AsList()), pages=1), MemoryState()
     operator = RowOperator(plan, memory)
     operator.process([("k", 1, 1)])
     operator.commit()
@@ -484,7 +484,7 @@ def test_state_that_cannot_be_taken_apart_is_not_an_error_of_the_function_that_a
 
 
 def test_pickles_of_classes_that_have_moved_are_an_error_of_the_state(monkeypatch):
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), pickled_state=True), Elements(AsList()), pages=1)
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), pickled_state=True), KeepRows(AsList()), pages=1)
     memory = MemoryState()
     operator = RowOperator(plan, memory)
     operator.process([("k", 1, Moved())])

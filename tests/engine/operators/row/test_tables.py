@@ -8,9 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import Chunk
-from panestream.engine.planner import calling
+from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
 from panestream.engine.storage.state import MemoryState
@@ -54,7 +54,9 @@ class SeesKeys(ProcessWindowFunction):
 
 
 def of_elements(windowing, function=Sees):
-    operator = calling(replace(windowing, every_firing=True), Elements(function()), RESULT, harness.ROWS, "it", harness.KEYS)
+    operator = plan_functions(
+        replace(windowing, every_firing=True), KeepRows(function()), RESULT, harness.ROWS, "it", harness.KEYS
+    )
     return harness.plan_for(operator, windowing)
 
 
@@ -113,7 +115,7 @@ KEY_COLUMNS = [("x", pa.string()), ("y", pa.int64())]
 def test_keys_have_as_many_columns_as_they_are_of(width):
     keys = pa.schema(KEY_COLUMNS[:width])
     windowing = WindowSpec(TEN, EVERY_TWO, CountEvictor.of(9), every_firing=True)
-    operator = calling(windowing, Elements(Sees()), RESULT, harness.ROWS, "it", keys)
+    operator = plan_functions(windowing, KeepRows(Sees()), RESULT, harness.ROWS, "it", keys)
     plan = replace(harness.plan_for(operator, windowing), keys=tuple(keys.names), key_schema=keys)
     state, again = MemoryState(), MemoryState()
     rows = pa.table([["k"] * 3, [1, 2, 3], [7, 8, 9], [None] * 3, [0] * 3], schema=harness.ROWS)

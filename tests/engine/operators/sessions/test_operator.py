@@ -14,7 +14,7 @@ from panestream.engine.explain import explain_plan
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.exchange import pack_rows, unpack_rows
 from panestream.engine.plan import Chunk
-from panestream.engine.planner import aggregating
+from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import PYTHON
 from panestream.engine.storage import keyed_pages as pages
@@ -316,7 +316,7 @@ def test_the_recipe_of_the_longest_session():
 
 
 def chosen(windowing):
-    return aggregating(windowing, COUNT, {}, harness.KEYS)
+    return plan_aggregates(windowing, COUNT, {}, harness.KEYS)
 
 
 @pytest.mark.parametrize(
@@ -337,7 +337,7 @@ def test_what_needs_the_row_operator(windowing, reason):
 
 def test_a_function_behind_the_results_needs_the_row_operator():
     then = applied(lambda key, window, rows: rows)
-    operator = aggregating(query().windowing, COUNT, {}, harness.KEYS, then, harness.KEYS)
+    operator = plan_aggregates(query().windowing, COUNT, {}, harness.KEYS, then, harness.KEYS)
     assert isinstance(operator, RowSpec)
     assert operator.reasons == (PYTHON,)
 
@@ -365,7 +365,7 @@ def test_explain_says_what_runs():
         plan = asked.columnar()
         assert plan.operator.explain(plan, streaming=True)["exchange"] == [before, *lines]
     gap = EventTimeSessionWindows.with_gap_column("wait", "seconds").max_duration("1 day")
-    operator = aggregating(WindowSpec(gap), COUNT, {}, harness.KEYS)
+    operator = plan_aggregates(WindowSpec(gap), COUNT, {}, harness.KEYS)
     assert operator.inputs == ("session gap wait in seconds",)
     shown = "\n".join(operator.explain(query().columnar(), streaming=False)["sessions"])
     assert shown == "of event time, a gap for each row, wait; cut at every multiple of 1 day"
@@ -406,7 +406,7 @@ def test_the_end_of_the_input_closes_sessions_of_the_clock():
 
 
 def test_sessions_over_all_rows_have_no_key():
-    plan = harness.plan_for(aggregating(query().windowing, COUNT, {}, pa.schema([])), query().windowing)
+    plan = harness.plan_for(plan_aggregates(query().windowing, COUNT, {}, pa.schema([])), query().windowing)
     plan = replace(plan, keys=(), key_schema=pa.schema([]))
     state = MemoryState()
     given = harness.GroupInput(seen={"": 5})

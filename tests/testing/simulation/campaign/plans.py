@@ -10,9 +10,9 @@ from typing import Any
 import pyarrow as pa
 
 from panestream.engine.operators.predicates.operator import label_of
-from panestream.engine.operators.row.row_plan import Aggregate, Elements
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows
 from panestream.engine.plan import MAIN, OperatorSpec, WindowPlan
-from panestream.engine.planner import aggregating, calling, choose
+from panestream.engine.planner import choose, plan_aggregates, plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.storage import payload
@@ -227,13 +227,13 @@ def plan_with(query: Query, settings: Settings, groups: int, assigner: WindowAss
 
 def _operator_of(query: Query, settings: Settings, window: WindowSpec) -> OperatorSpec:
     if query.function == "declared":
-        return aggregating(window, AGGREGATES, TYPES, KEYS)
-    functions: Mapping[str, Aggregate | Elements] = {
-        "list": Elements(ListRows(settings.code)),
-        "aggregate": Aggregate(AddRows(settings.code)),
-        "context": Elements(CountFirings()),
+        return plan_aggregates(window, AGGREGATES, TYPES, KEYS)
+    functions: Mapping[str, AggregateRows | KeepRows] = {
+        "list": KeepRows(ListRows(settings.code)),
+        "aggregate": AggregateRows(AddRows(settings.code)),
+        "context": KeepRows(CountFirings()),
     }
-    return calling(window, functions[query.function], RESULTS, ROWS, query.function, KEYS)
+    return plan_functions(window, functions[query.function], RESULTS, ROWS, query.function, KEYS)
 
 
 def look_back_engine(query: Query, settings: Settings, groups: int) -> QueryEngine:

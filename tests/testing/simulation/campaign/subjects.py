@@ -9,7 +9,7 @@ from typing import Any
 
 from panestream.engine.plan import MAIN
 from panestream.testing.simulation.disk import OutputRow
-from panestream.testing.simulation.process import Job
+from panestream.testing.simulation.process import SimulatedJob
 from panestream.testing.simulation.schedule import END, MicroBatch, Settings
 from panestream.testing.simulation.subject import Answer
 from tests.testing.simulation.campaign.plans import (
@@ -67,10 +67,10 @@ class ReferenceSubject:
         return cls(schedule.closed())
 
     @property
-    def job(self) -> Job:
+    def job(self) -> SimulatedJob:
         query = self.schedule.query
         merges = query.operator in ("panes", "accumulating", "tiles")
-        return Job(self.schedule.batches, merges, query.exchanges, query.idle is not None)
+        return SimulatedJob(self.schedule.batches, merges, query.exchanges, query.idle is not None)
 
     @property
     def settings(self) -> Settings:

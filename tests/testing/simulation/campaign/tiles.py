@@ -15,8 +15,8 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import plain
 from panestream.engine.kernels.slicing import EvenGrid
 from panestream.engine.operators.panes.spec import pane_grid
-from panestream.engine.planner import aggregating
-from panestream.engine.tiles.as_of import Asked, AsOf, Rows
+from panestream.engine.planner import plan_aggregates
+from panestream.engine.tiles.as_of import AsOf, AsOfRequest, AsOfRows
 from panestream.engine.tiles.format import Tiles, recipes_of_tiles
 from panestream.engine.tiles.windows import windows_of_tiles
 from panestream.testing.simulation.disk import OutputRow
@@ -33,7 +33,7 @@ OF_TILES = Aggregation.build(AGGREGATES, TYPES, KEYS)
 def tiles_engine(query: Query, settings: Settings, groups: int) -> QueryEngine:
     """What emits tiles."""
     window = window_of(query, settings)
-    operator = aggregating(window, recipes_of_tiles(AGGREGATES, OF_TILES), TYPES, KEYS)
+    operator = plan_aggregates(window, recipes_of_tiles(AGGREGATES, OF_TILES), TYPES, KEYS)
     return QueryEngine(plan_with(query, settings, groups, window.assigner, operator))
 
 
@@ -91,7 +91,9 @@ class TileReader:
         keys = sorted({row.key for row in taken}, key=repr)
         times = sorted({row.at + later for row in taken for later in (0, 1, size)})
         questions = [(key, time) for key in keys for time in times]
-        asked = Asked([pa.array([key for key, _ in questions], pa.string())], np.array([time for _, time in questions], np.int64))
+        asked = AsOfRequest(
+            [pa.array([key for key, _ in questions], pa.string())], np.array([time for _, time in questions], np.int64)
+        )
         lengths = (size, 3 * size)
         by_tiles = AsOf(OF_TILES, self._slices, lengths).answers(asked, self._tiles(rows), None)
         until = max((row[2] for row in rows), default=0)
@@ -116,11 +118,11 @@ class TileReader:
         return Tiles.of(arrays[:1], arrays[1:], OF_TILES)
 
 
-def _rows(taken: Sequence[Row]) -> Rows:
+def _rows(taken: Sequence[Row]) -> AsOfRows:
     values = {"v": [row.value for row in taken], "u": [row.number for row in taken]}
     columns = [plain(pa.array(values[text], pa.int64())) for text in OF_TILES.inputs]
     times = np.array([row.at for row in taken], np.int64)
-    return Rows([pa.array([row.key for row in taken], pa.string())], times, columns)
+    return AsOfRows([pa.array([row.key for row in taken], pa.string())], times, columns)
 
 
 def _plain(value: Any) -> Any:

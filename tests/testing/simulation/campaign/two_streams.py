@@ -12,10 +12,10 @@ import pyarrow as pa
 from panestream.engine.co_groups import OfLists, OfTables
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.operators.intervals.spec import IntervalSpec
-from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import OperatorSpec, WindowPlan
-from panestream.engine.planner import aggregating, calling, over_tables
-from panestream.engine.runtime.sides import SIDES, Pairs, Sides
+from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
+from panestream.engine.runtime.sides import SIDES, Sides, Pairs
 from panestream.testing.simulation.schedule import Row, Settings
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import GlobalWindows
@@ -101,11 +101,11 @@ def _operator_of(query: Query, settings: Settings, sides: Sides) -> OperatorSpec
         return IntervalSpec(query.assigner["lower"], query.assigner["upper"], query.how, VALUES, VALUES, KEYS)
     window = window_of(query, settings)
     if query.function == "lists":
-        return calling(window, Elements(OfLists(SeesLists(settings.code), sides)), NUMBERS, WHOLE, query.function, KEYS)
+        return plan_functions(window, KeepRows(OfLists(SeesLists(settings.code), sides)), NUMBERS, WHOLE, query.function, KEYS)
     if query.function == "tables":
-        return over_tables(window, TablePerWindow(OfTables(SeesTables(settings.code), sides)), NUMBERS, WHOLE, KEYS)
+        return plan_table_function(window, TablePerWindow(OfTables(SeesTables(settings.code), sides)), NUMBERS, WHOLE, KEYS)
     lists = [agg.collect_list(side).alias(side) for side in SIDES]
-    return aggregating(window, lists, dict.fromkeys(SIDES, VALUES), KEYS)
+    return plan_aggregates(window, lists, dict.fromkeys(SIDES, VALUES), KEYS)
 
 
 @lru_cache(maxsize=64)

@@ -16,13 +16,13 @@ from panestream.engine.operators.accumulating.operator import KEPT, ROWS, Accumu
 from panestream.engine.operators.accumulating.windowed_rows import OverRows, PerWindow
 from panestream.engine.operators.accumulating.with_context import PerWindowWithContext
 from panestream.engine.operators.panes.spec import interval_of, pane_grid, why_not_panes
-from panestream.engine.operators.row.row_plan import Elements
+from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan, not_kept, not_numbered, stable_repr
 from panestream.engine.query import WindowSpec
 from panestream.engine.reduction import AT_EVERY_ROW
-from panestream.engine.rule import Asked, DeclaredAggregates, FunctionOfRows, FunctionOfTables, Supported, Unsupported
+from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRows, instants, share
-from panestream.engine.runtime.watermarks import BEYOND_ALL, Closing, closing_times, last_ended
+from panestream.engine.runtime.watermarks import BEYOND_ALL, ClosedWindows, closing_times, last_ended
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, named_columns
 from panestream.windowing.assigners.several import SeveralWindows
@@ -87,7 +87,7 @@ class AccumulatingSpec(AccumulatingSettings, OperatorSpec):
         }
 
 
-def accumulating_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:
+def accumulating_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsupported | None:
     """Plan aligned event-time windows that fire at their end, with a window function or a function over tables."""
     if isinstance(asked, DeclaredAggregates):
         return None
@@ -120,7 +120,7 @@ def why_not_rows(window: WindowSpec) -> list[str]:
 def _over_rows(asked: FunctionOfRows | FunctionOfTables) -> OverRows | str | None:
     """Return the function in its form, the reason it needs the row operator, or None if it does not take rows."""
     function = asked.function
-    if not isinstance(function, Elements):
+    if not isinstance(function, KeepRows):
         return function if isinstance(function, OverRows) else None
     if isinstance(function.function, WindowFunction):
         return PerWindow(function.function)
@@ -136,7 +136,7 @@ def accumulating_views(plan: WindowPlan, settings: AccumulatingSettings, saved: 
     table, grid = saved.table(ROWS), settings.grid
     (one,) = grid.windows
     reached, lateness = saved.header["watermarks"]["watermark"], plan.allowed_lateness
-    closed = Closing(lateness, saved.header["closed"]).at(reached)
+    closed = ClosedWindows(lateness, saved.header["closed"]).at(reached)
     keys = key_columns(table, plan.key_schema)
     times, schemas = integers(table, "time"), ViewSchemas(plan, group, settings.rows)
     order = stable_order(times)

@@ -17,7 +17,7 @@ from panestream.engine.operators.counts.operator import INPUTS, PANES, CountOper
 from panestream.engine.operators.counts.shape import CountShape
 from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan, not_kept, not_numbered
 from panestream.engine.query import WindowSpec
-from panestream.engine.rule import PYTHON, Asked, DeclaredAggregates, Supported, Unsupported
+from panestream.engine.rule import PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, share
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns, named_columns, with_types
@@ -96,7 +96,7 @@ class CountSpec(CountSettings, OperatorSpec):
         }
 
 
-def counts_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:
+def counts_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsupported | None:
     """Plan global windows with a count trigger (purging, with a count evictor, or plain) over declared aggregates."""
     if type(window.assigner) is not GlobalWindows or not isinstance(asked, DeclaredAggregates):
         return None

@@ -22,11 +22,11 @@ import pyarrow as pa
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.saved_partials import partials_found, partials_saved
 from panestream.engine.kernels.columns import Ints, numbers, plain
-from panestream.engine.kernels.frames import Instants
+from panestream.engine.kernels.frames import KeyedTimeline
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.operators.look_back.history import MOST_MERGED, History
+from panestream.engine.operators.look_back.history import MOST_MERGED, KeptRows
 from panestream.engine.plan import ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
@@ -110,7 +110,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         self._width = len(settings.keys)
         self._schema = settings.waiting_schema
         self._waiting = PaneBlocks(state, WAITING, self._schema, by_time, MOST_MERGED, max(settings.longest, 1))
-        self._history = History(state, settings.keyed, settings.longest)
+        self._history = KeptRows(state, settings.keyed, settings.longest)
         super().__init__(plan, state, StoredBlocks(state, [self._waiting, *self._history.stores]))
         self._arrived = self._saved.get("arrived", 0)
         if self._saved:
@@ -163,7 +163,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         partials, keys = self._near(rows, times, fresh)
         known = partials.num_rows
         codes = keys.codes.astype(np.int64)
-        instants, order, places = Instants.of(codes[:known], _pane(partials))
+        instants, order, places = KeyedTimeline.of(codes[:known], _pane(partials))
         line = self._on_a_line(partials, order, places)
         order = stable_order(codes[known:], times)
         codes, times = codes[known:][order], times[order]

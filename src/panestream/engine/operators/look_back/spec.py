@@ -15,7 +15,7 @@ from panestream.engine.operators.look_back.history import SHORTEST, slice_length
 from panestream.engine.operators.look_back.operator import WAITING, LookBackOperator, LookBackSettings
 from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan
 from panestream.engine.query import WindowSpec
-from panestream.engine.rule import Asked, Supported, on_columns_only
+from panestream.engine.rule import Supported, WindowRequest, on_columns_only
 from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRows, instants, share
 from panestream.engine.runtime.timed_rows import ROWS, pack_timed, timed_schema
 from panestream.engine.storage.sealed_state import SealedState
@@ -107,7 +107,7 @@ def _told(label: str, one: LookBackWindows) -> str:
     return f"{label + ': ' if label else ''}the {format_duration(one.size)} before each row{ahead}, and the row itself"
 
 
-def look_back_rule(window: WindowSpec, asked: Asked) -> Supported | None:
+def look_back_rule(window: WindowSpec, asked: WindowRequest) -> Supported | None:
     """Plan one or several look-backs over declared aggregates; raise InvalidPlanError for unsupported queries."""
     look_backs = look_backs_of(window.assigner)
     if look_backs is None:

@@ -66,7 +66,7 @@ class Interval:
 
 
 @dataclass(slots=True)
-class Arrivals:
+class PaneArrivals:
     """Numbers the rows of the stream in the order of arrival, for a continuous trigger.
 
     A row behind its time may open a window whose first firing is already due. The firing comes with the next step of time. So for
@@ -195,4 +195,4 @@ def rows_of(plan: WindowPlan, grid: PaneGrid, fired: FiredWindows, firing: Seque
     return window_rows(plan, fired.rows.columns[:width], bounds, results, firing, kind=fired.kind)
 
 
-__all__ = ["HIDDEN", "HIDDEN_TYPES", "Arrivals", "Combiner", "FiredWindows", "Interval", "rows_of"]
+__all__ = ["HIDDEN", "HIDDEN_TYPES", "Combiner", "FiredWindows", "Interval", "PaneArrivals", "rows_of"]

@@ -22,7 +22,16 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.saved_partials import partials_saved
 from panestream.engine.kernels.pairs import is_among, numbered
 from panestream.engine.kernels.slicing import Int64s, PaneGrid
-from panestream.engine.operators.panes.firing import ARRIVAL, HIDDEN, TIME, Arrivals, Combiner, FiredWindows, Interval, rows_of
+from panestream.engine.operators.panes.firing import (
+    ARRIVAL,
+    HIDDEN,
+    TIME,
+    Combiner,
+    FiredWindows,
+    Interval,
+    PaneArrivals,
+    rows_of,
+)
 from panestream.engine.operators.panes.firing_history import FiringHistory, NumberedRows
 from panestream.engine.operators.panes.purged_windows import PurgedWindows
 from panestream.engine.operators.panes.rollups import Rollups, resolutions
@@ -113,7 +122,7 @@ class PaneOperator(GroupOperator[pa.Table]):
         blocks = StoredBlocks(state, [*self._rollups.stores(), *purged, *(history.blocks for history in histories)])
         super().__init__(plan, state, blocks, by_processing_time=settings.by_processing_time)
         self._lateness = LatenessPolicy(settings.grid, self._closing)
-        self._arrivals = Arrivals(*self._saved.get("arrived", ()))
+        self._arrivals = PaneArrivals(*self._saved.get("arrived", ()))
         if self._saved:
             self._rollups.settled, self._rollups.built = self._saved["settled"], self._saved["built"]
 
@@ -149,7 +158,7 @@ class PaneOperator(GroupOperator[pa.Table]):
     def _put(self, saved: StateTables) -> None:
         own, counters = self._as_tables(), saved.header["counters"]
         self._lateness.check_kept(counters["largest"]["kept from"], self._closing.until)
-        self._arrivals = Arrivals(counters["largest"]["next row"], 0, counters["any"]["overdue"])
+        self._arrivals = PaneArrivals(counters["largest"]["next row"], 0, counters["any"]["overdue"])
         partials = own.partials(saved, self._aggregation)
         self._rollups.roll_up(
             partials, self._lateness.first_open_pane(self._reached), self._lateness.first_live_pane(self._closing.until)

@@ -22,9 +22,9 @@ from panestream.engine.operators.panes.tables import EMITTED, PANES, PaneTables,
 from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan
 from panestream.engine.query import WindowSpec
 from panestream.engine.reduction import AT_EVERY_ROW
-from panestream.engine.rule import PYTHON, Asked, DeclaredAggregates, Supported, Unsupported
+from panestream.engine.rule import PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, reached_by, share
-from panestream.engine.runtime.watermarks import BEYOND_ALL, Closing, LatenessPolicy, closing_times, last_ended
+from panestream.engine.runtime.watermarks import BEYOND_ALL, ClosedWindows, LatenessPolicy, closing_times, last_ended
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_columns
 from panestream.errors import InvalidPlanError
@@ -204,7 +204,7 @@ _SLIDING = (SlidingEventTimeWindows, SlidingProcessingTimeWindows)
 _CUMULATING = (CumulatingEventTimeWindows, CumulatingProcessingTimeWindows)
 
 
-def panes_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:
+def panes_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsupported | None:
     """Plan aligned windows over declared aggregates. As the last rule, it explains why panes do not run unsupported queries."""
     reasons = why_not_panes(window)
     if not isinstance(asked, DeclaredAggregates) or asked.then is not None:
@@ -303,7 +303,7 @@ def pane_views(plan: WindowPlan, settings: PaneSettings, saved: StateTables, gro
     """Return the views of a key group."""
     grid, width = settings.grid, len(settings.result_schema)
     reached = reached_by(saved, by_processing_time=settings.by_processing_time)
-    closing = Closing(0 if settings.by_processing_time else plan.allowed_lateness, saved.header["closed"])
+    closing = ClosedWindows(0 if settings.by_processing_time else plan.allowed_lateness, saved.header["closed"])
     closed = closing.at(reached)
     own = PaneTables(plan.key_schema, grid, LatenessPolicy(grid, closing), closed)
     partials = own.unmerged(saved, settings.aggregation)

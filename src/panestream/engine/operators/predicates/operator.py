@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.saved_partials import partials_found, partials_saved
 from panestream.engine.kernels.columns import Ints, Mask, numbers, plain
-from panestream.engine.kernels.frames import Instants
+from panestream.engine.kernels.frames import KeyedTimeline
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.kernels.ordering import stable_order
@@ -102,7 +102,7 @@ class PredicateOperator(GroupOperator[Steps]):
         stored = self._pages.read(read)
         table = pa.concat_tables([stored, fresh])
         keys = encode_keys([plain(column) for column in table.columns[: self._width]], table.num_rows)
-        instants, order, places = Instants.of(keys.codes.astype(np.int64), _ints(table, "time"))
+        instants, order, places = KeyedTimeline.of(keys.codes.astype(np.int64), _ints(table, "time"))
         count = len(instants.times)
         starts, flags = np.full(count, MAX_TIMESTAMP), np.zeros(count, np.int64)
         np.minimum.at(starts, places, _ints(table, "start")[order])
@@ -125,7 +125,7 @@ class PredicateOperator(GroupOperator[Steps]):
         bits = [bit for bit, one in ((STARTS, settings.windows.start), (ENDS, settings.windows.end)) if one is not None]
         for bit, column in zip(bits, said, strict=True):
             flags |= np.where(pc.fill_null(column, False).to_numpy(zero_copy_only=False), bit, 0)
-        instants, order, places = Instants.of(encode_keys(keys, len(times)).codes.astype(np.int64), times)
+        instants, order, places = KeyedTimeline.of(encode_keys(keys, len(times)).codes.astype(np.int64), times)
         ids = np.empty(len(times), np.int64)
         ids[order] = places
         merged = np.zeros(len(instants.times), np.int64)

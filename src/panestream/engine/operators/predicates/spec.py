@@ -15,7 +15,7 @@ from panestream.engine.operators.predicates.cuts import OPEN
 from panestream.engine.operators.predicates.operator import STEPS, PredicateOperator, PredicateSettings, label_of
 from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan
 from panestream.engine.query import WindowSpec
-from panestream.engine.rule import Asked, Supported, on_columns_only
+from panestream.engine.rule import Supported, WindowRequest, on_columns_only
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, share
 from panestream.engine.runtime.timed_rows import ROWS, pack_timed, timed_schema
 from panestream.engine.storage.sealed_state import SealedState
@@ -101,7 +101,7 @@ class PredicateSpec(PredicateSettings, OperatorSpec):
         return f"a window begins with {begin}, and ends {' or '.join(ends)}"
 
 
-def predicates_rule(window: WindowSpec, asked: Asked) -> Supported | None:
+def predicates_rule(window: WindowSpec, asked: WindowRequest) -> Supported | None:
     """Plan windows by predicates over declared aggregates; raise InvalidPlanError for unsupported queries."""
     assigner = window.assigner
     if not isinstance(assigner, PredicateWindows):

@@ -13,7 +13,7 @@ from panestream.windowing.state import KeyedStateStore, ReducingStateDescriptor
 from panestream.windowing.windows import Window
 
 
-class Times(Protocol):
+class Clocks(Protocol):
     """The current watermark and processing time."""
 
     watermark: int
@@ -30,7 +30,7 @@ class TriggerScope:
 
     current: WindowState
 
-    def __init__(self, times: Times, store: RowStore) -> None:
+    def __init__(self, times: Clocks, store: RowStore) -> None:
         self._times = times
         self._store = store
         self.merged: list[WindowState] = []
@@ -72,7 +72,7 @@ class WindowScope:
 
     current: WindowState
 
-    def __init__(self, times: Times, merges: bool, *, stateless: bool = False) -> None:
+    def __init__(self, times: Clocks, merges: bool, *, stateless: bool = False) -> None:
         self._times = times
         self._stateless = stateless
         self._merges = merges

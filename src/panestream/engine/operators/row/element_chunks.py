@@ -19,7 +19,7 @@ stamped: Callable[[tuple[Any, int]], TimestampedValue] = partial(tuple.__new__, 
 """Makes a ``TimestampedValue`` of a tuple; calling the class takes three times as long."""
 
 
-class Arrivals:
+class ElementArrivals:
     """The input columns of this micro-batch's elements, so that storing an element does not rebuild its columns.
 
     Elements are found by identity, so the lists must be referenced until the last lookup.
@@ -71,7 +71,7 @@ class ElementChunkCodec:
         self._row_type = RowType.of(element_type)
         self._codec = codec
         self._timed = timed
-        self.arrivals = Arrivals()
+        self.arrivals = ElementArrivals()
 
     def encode(self, elements: list[Any]) -> bytes:
         """Encode elements; an element that occurs several times, as in overlapping windows, is written once."""

@@ -19,7 +19,7 @@ from panestream.engine.kernels.python_values import Place, RowType, arrow_column
 from panestream.engine.kernels.slicing import Int64s
 from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.engine.operators.row.output import FiredResult, Output
-from panestream.engine.operators.row.row_plan import Aggregate, RowPlan
+from panestream.engine.operators.row.row_plan import AggregateRows, RowPlan
 from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.tables import RowTables, key_values
 from panestream.engine.operators.row.window_operator import RowOperator
@@ -76,7 +76,7 @@ class RowSettings:
     def declared(self) -> DeclaredFunction | None:
         """The declared aggregates if the state stores their accumulators; None otherwise."""
         function = self.row_plan.function
-        if self.row_plan.keeps_elements or not isinstance(function, Aggregate):
+        if self.row_plan.keeps_elements or not isinstance(function, AggregateRows):
             return None
         return function.function if isinstance(function.function, DeclaredFunction) else None
 

@@ -16,7 +16,7 @@ AnyWindowFunction = WindowFunction | ProcessWindowFunction
 
 
 @dataclass(frozen=True, slots=True)
-class Reduce:
+class ReduceRows:
     """One element per window, combined from two at a time; ``then`` gets it when the window fires."""
 
     function: ReduceFunction
@@ -24,7 +24,7 @@ class Reduce:
 
 
 @dataclass(frozen=True, slots=True)
-class Aggregate:
+class AggregateRows:
     """One accumulator per window; ``then`` gets its result when the window fires."""
 
     function: AggregateFunction
@@ -32,7 +32,7 @@ class Aggregate:
 
 
 @dataclass(frozen=True, slots=True)
-class Elements:
+class KeepRows:
     """All elements, which ``function`` gets when the window fires.
 
     ``stateless``: the process function stores nothing between its calls, and access to state is refused.
@@ -66,7 +66,7 @@ class RowPlan:
     """
 
     window: WindowSpec
-    function: Reduce | Aggregate | Elements
+    function: ReduceRows | AggregateRows | KeepRows
     late_output: str | None = None
     pages: int = 2
     element_type: type[tuple[object, ...]] | None = None
@@ -97,7 +97,7 @@ class RowPlan:
     @property
     def keeps_elements(self) -> bool:
         """True if state holds all elements, as evictors require, rather than one accumulator per window."""
-        return self.window.evictor is not None or isinstance(self.function, Elements)
+        return self.window.evictor is not None or isinstance(self.function, KeepRows)
 
     def _check_signatures(self) -> None:
         check_methods(self.window.assigner, MergingWindowAssigner if self.window.merges else WindowAssigner)
@@ -105,11 +105,11 @@ class RowPlan:
         if self.window.evictor is not None:
             check_methods(self.window.evictor, Evictor)
         function = self.function
-        if isinstance(function, Reduce):
+        if isinstance(function, ReduceRows):
             check_function(function.function, REDUCE)
-        elif isinstance(function, Aggregate):
+        elif isinstance(function, AggregateRows):
             check_methods(function.function, AggregateFunction)
-        then = function.function if isinstance(function, Elements) else function.then
+        then = function.function if isinstance(function, KeepRows) else function.then
         if then is not None:
             check_methods(then, WindowFunction if isinstance(then, WindowFunction) else ProcessWindowFunction)
 
@@ -120,7 +120,7 @@ class RowPlan:
                 f"{window.firing_trigger!r} cannot be used with {window.assigner!r}, whose windows merge: take another trigger, "
                 "or give yours can_merge() and on_merge()"
             )
-        if not isinstance(function, Aggregate) or self.keeps_elements:
+        if not isinstance(function, AggregateRows) or self.keeps_elements:
             return
         if type(function.function).merge is AggregateFunction.merge:
             raise InvalidPlanError(
@@ -134,13 +134,13 @@ def _check_kind(what: str, part: object, kind: type, example: str) -> None:
         raise InvalidPlanError(f"the {what} must be of the kind {kind.__name__} ({hint}), got {part!r}")
 
 
-def _recipe_of(function: object) -> Reduce | Aggregate | Elements:
-    if isinstance(function, (Reduce, Aggregate, Elements)):
+def _recipe_of(function: object) -> ReduceRows | AggregateRows | KeepRows:
+    if isinstance(function, (ReduceRows, AggregateRows, KeepRows)):
         return function
     if isinstance(function, AggregateFunction):
-        return Aggregate(function)
+        return AggregateRows(function)
     if isinstance(function, (WindowFunction, ProcessWindowFunction)):
-        return Elements(function)
+        return KeepRows(function)
     raise InvalidPlanError(
         f"{function!r} is no window function: give an AggregateFunction, WindowFunction or ProcessWindowFunction object, "
         "or Reduce(function)"

@@ -10,7 +10,7 @@ import pyarrow as pa
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.operators.row.declared import TIME, DeclaredFunction
 from panestream.engine.operators.row.operator import INPUTS, RowGroupOperator, RowSettings, row_tables
-from panestream.engine.operators.row.row_plan import Aggregate, Elements, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.views import row_views
 from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan, stable_repr
 from panestream.engine.query import WindowSpec
@@ -127,7 +127,7 @@ def row_spec(window: WindowSpec, asked: DeclaredAggregates | FunctionOfRows, rea
         RowPlan(window, function),
         asked.results,
         asked.rows,
-        returned=asked.rows if isinstance(function, Reduce) and function.then is None else None,
+        returned=asked.rows if isinstance(function, ReduceRows) and function.then is None else None,
         by_processing_time=window.uses_processing_time,
         reasons=tuple(reasons),
         described=stable_repr(asked.described),
@@ -144,7 +144,7 @@ def _declared(window: WindowSpec, asked: DeclaredAggregates, reasons: Sequence[s
     function = DeclaredFunction(tuple(asked.aggregates), asked.types)
     written = ", ".join(repr(aggregate) for aggregate in asked.aggregates)
     return RowSpec(
-        RowPlan(window, Aggregate(function, asked.then)),
+        RowPlan(window, AggregateRows(function, asked.then)),
         aggregation.output_schema if asked.results is None else asked.results,
         pa.schema(elements),
         texts,
@@ -155,11 +155,11 @@ def _declared(window: WindowSpec, asked: DeclaredAggregates, reasons: Sequence[s
     )
 
 
-def _kind_of(function: Reduce | Aggregate | Elements) -> str:
+def _kind_of(function: ReduceRows | AggregateRows | KeepRows) -> str:
     """Return the part of a function that the state depends on; accumulators depend on the aggregate function's class."""
-    if isinstance(function, Aggregate):
+    if isinstance(function, AggregateRows):
         return f"aggregate with {type(function.function).__qualname__}"
-    return "reduce" if isinstance(function, Reduce) else "all elements"
+    return "reduce" if isinstance(function, ReduceRows) else "all elements"
 
 
 __all__ = ["RowSpec", "row_spec"]

@@ -40,7 +40,7 @@ import pyarrow as pa
 
 from panestream.engine.operators.row.codec import Codec
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter
-from panestream.engine.operators.row.element_chunks import Arrivals, ElementChunkCodec
+from panestream.engine.operators.row.element_chunks import ElementArrivals, ElementChunkCodec
 from panestream.engine.operators.row.keys import canonical_key, stable_hash
 from panestream.engine.operators.row.pages import Entry, PageCodec, PageIndex
 from panestream.engine.operators.row.row_plan import RowPlan
@@ -273,7 +273,7 @@ class RowStore:
         self._pages.clear()
         self.used_keys.clear()
         self.event_queue, self.processing_queue = TimerQueue(), TimerQueue()
-        self._chunk_codec.arrivals = Arrivals()
+        self._chunk_codec.arrivals = ElementArrivals()
 
     @staticmethod
     def _forget(page: KeyPage, keep_bare: bool) -> None:

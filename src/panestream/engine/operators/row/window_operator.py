@@ -11,13 +11,13 @@ from panestream.engine.operators.row.element_chunks import stamped
 from panestream.engine.operators.row.loops import ASSIGNER, fast_rows, fast_timers, unwrapped
 from panestream.engine.operators.row.merging import MergingWindowSet
 from panestream.engine.operators.row.output import FiredResult, Firing, Output, Row
-from panestream.engine.operators.row.row_plan import Elements, RowPlan
+from panestream.engine.operators.row.row_plan import KeepRows, RowPlan
 from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.timers import NEVER
 from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyState, WindowState, contents_logic
 from panestream.engine.plan import EARLY, LATE, ON_TIME
 from panestream.engine.runtime.group_operator import collector_paused
-from panestream.engine.runtime.watermarks import Closing
+from panestream.engine.runtime.watermarks import ClosedWindows
 from panestream.engine.storage.state import State
 from panestream.errors import InvalidPlanError, InvalidWindowError, PanestreamError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner, WindowStagger
@@ -62,7 +62,7 @@ class RowOperator:
         self.processing_time: int = meta.setdefault("clock", 0)
         self.late_dropped: int = meta.setdefault("late_dropped", 0)
         self._dropped_before = self.late_dropped
-        self._closing = Closing(plan.window.allowed_lateness, meta.setdefault("closed", MIN_TIMESTAMP))
+        self._closing = ClosedWindows(plan.window.allowed_lateness, meta.setdefault("closed", MIN_TIMESTAMP))
         self.closed: int = self._closing.at(self.watermark)
         self._closed_before = self.closed
         self._fired: list[FiredResult] = []
@@ -77,12 +77,12 @@ class RowOperator:
         self.logic = contents_logic(plan)
         self._scope = TriggerScope(self, self.store)
         function = plan.function
-        self._function = function.function if isinstance(function, Elements) else function.then
+        self._function = function.function if isinstance(function, KeepRows) else function.then
         self._function_clears = (
             isinstance(self._function, ProcessWindowFunction) and type(self._function).clear is not ProcessWindowFunction.clear
         )
         self._window_scope = WindowScope(
-            self, plan.window.merges, stateless=isinstance(function, Elements) and function.stateless
+            self, plan.window.merges, stateless=isinstance(function, KeepRows) and function.stateless
         )
         self._emit = (
             self._emit_evicted if plan.window.evictor else self._emit_elements if plan.keeps_elements else self._emit_result

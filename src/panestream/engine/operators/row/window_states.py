@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from panestream.engine.operators.row.row_plan import Aggregate, Reduce, RowPlan
+from panestream.engine.operators.row.row_plan import AggregateRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.timers import NEVER, WindowTimers
 from panestream.windowing.functions import AggregateFunction
 from panestream.windowing.state import StateValues
@@ -220,15 +220,15 @@ def contents_logic(plan: RowPlan) -> ContentsLogic:
     function = plan.function
     result: Callable[[Any], Any] | None = None
     of_elements: Callable[[list[Any]], Any] | None = None
-    if isinstance(function, Reduce):
+    if isinstance(function, ReduceRows):
         result, of_elements = _same, _reducing(function.function)
-    elif isinstance(function, Aggregate):
+    elif isinstance(function, AggregateRows):
         result, of_elements = function.function.get_result, _aggregating(function.function)
     if plan.keeps_elements:
         return ContentsLogic(_list_of_one, _appended, _joined, result, of_elements)
-    if isinstance(function, Reduce):
+    if isinstance(function, ReduceRows):
         return ContentsLogic(_same, function.function, function.function, result, of_elements, "the reduce function")
-    assert isinstance(function, Aggregate)  # noqa: S101 - what keeps no elements aggregates
+    assert isinstance(function, AggregateRows)  # noqa: S101 - what keeps no elements aggregates
     aggregate = function.function
     add, create = aggregate.add, aggregate.create_accumulator
     return ContentsLogic(

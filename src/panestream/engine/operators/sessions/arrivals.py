@@ -12,7 +12,7 @@ import pyarrow as pa
 from panestream.engine.kernels.columns import Ints, Mask, array_of, numbers, plain
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.kernels.interleaving import interleaved
-from panestream.engine.operators.sessions.exchange import ROWS, SESSIONS, Rows, partials_of, unpack_rows
+from panestream.engine.operators.sessions.exchange import ROWS, SESSIONS, SessionRows, partials_of, unpack_rows
 from panestream.engine.operators.sessions.lateness import late_rows
 from panestream.engine.operators.sessions.local import SessionSettings, local_sessions
 from panestream.engine.plan import WindowPlan
@@ -61,7 +61,7 @@ class Late:
 
 
 @dataclass(frozen=True, slots=True)
-class Arrivals:
+class SessionArrivals:
     """The local sessions of a micro-batch by chunk, in the order of arrival.
 
     Attributes:
@@ -75,7 +75,7 @@ class Arrivals:
     origins: Sequence[int] = ()
 
     @classmethod
-    def of(cls, batch: GroupInput, codes: Ints, settings: SessionSettings) -> Arrivals:
+    def of(cls, batch: GroupInput, codes: Ints, settings: SessionSettings) -> SessionArrivals:
         """Return the local sessions of a micro-batch; ``codes`` are the key codes of all its chunks, concatenated."""
         chunks, firsts, begin = [], [], 0
         for table in batch.of(SESSIONS):
@@ -98,7 +98,7 @@ class Arrivals:
         whole = () if schema is None else tuple(part.whole.filter(pa.array(mask)) for part, mask in zip(rows, late, strict=True))
         return spans, Late(sum(int(mask.sum()) for mask in late), whole)
 
-    def _late_of(self, rows: list[Rows], stored: Spans, closed: int, longest: int | None) -> list[Mask]:
+    def _late_of(self, rows: list[SessionRows], stored: Spans, closed: int, longest: int | None) -> list[Mask]:
         codes = np.concatenate([chunk.codes[part.sessions] for chunk, part in zip(self.chunks, rows, strict=True)])
         stamps = np.concatenate([part.stamps for part in rows])
         # In the row operator's order: with two late rows of a session, the first to arrive decides which is taken.
@@ -115,7 +115,7 @@ class Arrivals:
         return [late[begin:end] for begin, end in pairwise(cuts.tolist())]
 
 
-def _less(spans: Spans, rows: Rows, late: Mask, settings: SessionSettings) -> Spans:
+def _less(spans: Spans, rows: SessionRows, late: Mask, settings: SessionSettings) -> Spans:
     """Return sessions without late rows; those that lose rows are rebuilt from the others."""
     if not late.any():
         return spans

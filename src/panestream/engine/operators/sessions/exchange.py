@@ -54,7 +54,7 @@ def partials_of(table: pa.Table, aggregation: Aggregation, ids: Ints) -> pa.Tabl
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SessionRows:
     """The rows of one chunk, in the order of arrival.
 
     Attributes:
@@ -87,7 +87,7 @@ def pack_rows(local: LocalSessions, stamps: Ints, ends: Ints, values: Sequence[p
     return pa.Table.from_arrays([cell], schema=ROWS_SCHEMA)
 
 
-def unpack_rows(packed: pa.Table, inputs: Sequence[pa.DataType], whole: pa.Schema | None) -> Rows:
+def unpack_rows(packed: pa.Table, inputs: Sequence[pa.DataType], whole: pa.Schema | None) -> SessionRows:
     """Unpack the rows of :func:`pack_rows`."""
     rows = whole if whole is not None else pa.schema([])
     types = [pa.int64(), _INSTANT, pa.int64(), *inputs, *rows.types]
@@ -97,4 +97,4 @@ def unpack_rows(packed: pa.Table, inputs: Sequence[pa.DataType], whole: pa.Schem
     stamps = numbers(columns[1].view(pa.int64()))
     values, rest = columns[3 : 3 + len(inputs)], columns[3 + len(inputs) :]
     whole_rows = pa.Table.from_arrays(rest, schema=rows) if rest else pa.table({})
-    return Rows(numbers(columns[0]), stamps, stamps + np.asarray(numbers(columns[2])), values, whole_rows)
+    return SessionRows(numbers(columns[0]), stamps, stamps + np.asarray(numbers(columns[2])), values, whole_rows)

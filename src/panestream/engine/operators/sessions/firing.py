@@ -11,7 +11,7 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import Ints, Mask
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.sessions.exchange import PANE
-from panestream.engine.operators.sessions.merged import Merged
+from panestream.engine.operators.sessions.merged import MergedSessions
 from panestream.engine.plan import (
     DELETE,
     FIRINGS,
@@ -39,7 +39,7 @@ class FiredSessions:
     last: Mask
 
     @classmethod
-    def of(cls, merged: Merged, which: Mask, before: int, closed: int) -> FiredSessions:
+    def of(cls, merged: MergedSessions, which: Mask, before: int, closed: int) -> FiredSessions:
         """Return the firing sessions, marked by ``which``.
 
         ``before`` is the watermark before the micro-batch: sessions that it had reached fire again. Windows whose last instant is
@@ -51,7 +51,7 @@ class FiredSessions:
         return cls(places, last <= before, last <= closed)
 
 
-def session_rows(plan: WindowPlan, aggregation: Aggregation, merged: Merged, fired: FiredSessions) -> pa.Table:
+def session_rows(plan: WindowPlan, aggregation: Aggregation, merged: MergedSessions, fired: FiredSessions) -> pa.Table:
     """Return the rows of firing sessions; a changelog also has the rows that they replace."""
     sessions, places = merged.sessions, fired.places
     results = _results(aggregation, merged.partials, places)
@@ -77,7 +77,7 @@ def session_rows(plan: WindowPlan, aggregation: Aggregation, merged: Merged, fir
     return pa.concat_tables([taken_back, after]).take(pa.array(stable_order(order)))
 
 
-def _before(plan: WindowPlan, aggregation: Aggregation, merged: Merged, old: Ints, firing: list[pa.Array]) -> pa.Table:
+def _before(plan: WindowPlan, aggregation: Aggregation, merged: MergedSessions, old: Ints, firing: list[pa.Array]) -> pa.Table:
     """Return stored sessions as they last fired. This is their stored state, because every later row makes them fire again."""
     stored = merged.stored
     keys, bounds = merged.keys.take(stored.codes[old]), (stored.starts[old], stored.ends[old])

@@ -18,7 +18,7 @@ from panestream.engine.operators.sessions.spans import Sessions, merge_touching
 
 
 @dataclass(frozen=True)
-class Merged:
+class MergedSessions:
     """Stored and local sessions, merged. The pane of a session's partial is its number.
 
     ``sessions`` is the result of merging the stored spans and then the local ones, in this order.
@@ -30,7 +30,7 @@ class Merged:
     partials: pa.Table
 
     @classmethod
-    def of(cls, keys: Keys, stored: Spans, fresh: Sequence[Spans], settings: SessionSettings) -> Merged:
+    def of(cls, keys: Keys, stored: Spans, fresh: Sequence[Spans], settings: SessionSettings) -> MergedSessions:
         """Merge the open sessions and those that arrived, in the order of arrival."""
         spans = [stored, *fresh]
         codes, starts, ends = (np.concatenate([getattr(one, name) for one in spans]) for name in ("codes", "starts", "ends"))

@@ -20,11 +20,11 @@ from panestream.engine.kernels.columns import Ints, Mask, plain
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.operators.sessions.arrivals import Arrivals, Spans
+from panestream.engine.operators.sessions.arrivals import SessionArrivals, Spans
 from panestream.engine.operators.sessions.exchange import SESSIONS, session_schema, session_table
 from panestream.engine.operators.sessions.firing import FiredSessions, session_rows
 from panestream.engine.operators.sessions.local import SessionSettings
-from panestream.engine.operators.sessions.merged import Merged
+from panestream.engine.operators.sessions.merged import MergedSessions
 from panestream.engine.plan import LATE, ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
@@ -42,7 +42,7 @@ class Gathered:
     read: Mask
     keys: Keys
     stored: Spans
-    arrivals: Arrivals
+    arrivals: SessionArrivals
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +58,9 @@ class SessionsAtHand:
 
     read: Mask
     gone: Ints
-    merged: Merged
+    merged: MergedSessions
     fired: FiredSessions | None = None
-    over: Merged | None = None
+    over: MergedSessions | None = None
 
 
 class SessionOperator(GroupOperator[SessionsAtHand]):
@@ -81,7 +81,7 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
         fresh, late = gathered.arrivals.without_late(stored, closed, self._plan, self._settings)
         self._emit_late(late.count, late.rows, output)
         output.metrics.windowed_rows = _rows(fresh)
-        merged = Merged.of(gathered.keys, stored, fresh, self._settings)
+        merged = MergedSessions.of(gathered.keys, stored, fresh, self._settings)
         return SessionsAtHand(gathered.read, gathered.stored.codes[~alive], merged)
 
     def _fire(self, fresh: SessionsAtHand, step: TimeStep, output: GroupOutput) -> SessionsAtHand:
@@ -107,9 +107,9 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
         keys = encode_keys(columns, sum(table.num_rows for table in tables))
         codes, known = keys.codes.astype(np.int64), tables[0].num_rows
         stored = Spans.of(tables[0], codes[:known], self._settings)
-        return Gathered(wanted, keys, stored, Arrivals.of(batch, codes[known:], self._settings))
+        return Gathered(wanted, keys, stored, SessionArrivals.of(batch, codes[known:], self._settings))
 
-    def _emit(self, merged: Merged, fired: FiredSessions, output: GroupOutput) -> None:
+    def _emit(self, merged: MergedSessions, fired: FiredSessions, output: GroupOutput) -> None:
         rows = session_rows(self._plan, self._settings.aggregation, merged, fired)
         late = int(fired.late.sum())
         self._count_firings(LATE, late, output)
@@ -168,7 +168,7 @@ class SessionOperator(GroupOperator[SessionsAtHand]):
         due = self._due(integers(sessions, "end"), self._reached)
         self._pages.write(np.ones(len(self._pages.index), np.bool_), hashes, sessions, hashes, due)
 
-    def _emitted(self, merged: Merged, fired: FiredSessions | None) -> tuple[Ints, Ints]:
+    def _emitted(self, merged: MergedSessions, fired: FiredSessions | None) -> tuple[Ints, Ints]:
         """Return the number of firings, and whether a late row caused the last one; zeros if the plan does not need them."""
         if not self._plan.keeps_emitted:
             nothing = np.zeros(len(merged.sessions), np.int64)
@@ -193,10 +193,10 @@ class ProcessingTimeSessionOperator(SessionOperator):
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> SessionsAtHand:
         gathered, now = self._gather(batch, step.after), self._processing_time
         ended = gathered.stored.ends <= now
-        over = Merged.of(gathered.keys, gathered.stored.filter(ended), [], self._settings)
+        over = MergedSessions.of(gathered.keys, gathered.stored.filter(ended), [], self._settings)
         fresh = [chunk.after(now) for chunk in gathered.arrivals.chunks]
         output.metrics.windowed_rows = _rows(fresh)
-        merged = Merged.of(gathered.keys, gathered.stored.filter(~ended), fresh, self._settings)
+        merged = MergedSessions.of(gathered.keys, gathered.stored.filter(~ended), fresh, self._settings)
         return SessionsAtHand(gathered.read, gathered.stored.codes[ended], merged, over=over)
 
     def _fire(self, fresh: SessionsAtHand, step: TimeStep, output: GroupOutput) -> SessionsAtHand:

@@ -18,7 +18,7 @@ from panestream.engine.operators.sessions.local import SessionSettings, local_se
 from panestream.engine.operators.sessions.operator import ProcessingTimeSessionOperator, SessionOperator
 from panestream.engine.plan import FIRINGS, LATE, ON_TIME, Capabilities, Chunk, Operator, OperatorSpec, WindowPlan
 from panestream.engine.query import WindowSpec
-from panestream.engine.rule import PYTHON, Asked, DeclaredAggregates, Supported, Unsupported
+from panestream.engine.rule import PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, reached_by, share
 from panestream.engine.runtime.watermarks import closing_times
 from panestream.engine.storage.sealed_state import SealedState
@@ -134,7 +134,7 @@ class SessionSpec(SessionSettings, OperatorSpec):
         return f"of {time}, {gap}{cut}"
 
 
-def sessions_rule(window: WindowSpec, asked: Asked) -> Supported | Unsupported | None:
+def sessions_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsupported | None:
     """Plan sessions over declared aggregates, with a number or a column as gap, and the default trigger."""
     assigner = window.assigner
     if not isinstance(assigner, (EventTimeSessionWindows, ProcessingTimeSessionWindows)):

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from panestream.errors import SinkError
-from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, Run
+from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, QueryRunInfo
 from panestream.spark.sinks.table_formats.names import quoted_name
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ class Commit:
 
     writer: str
     batch_id: int | None
-    run: Run = field(default_factory=Run, repr=False, compare=False)
+    run: QueryRunInfo = field(default_factory=QueryRunInfo, repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class TableFormat:
         """Run the MERGE INTO of one micro-batch, unless the table records that it has it."""
         spark.sql(statement)
 
-    def last_of(self, spark: SparkSession, table: str, run: Run) -> int | None:
+    def last_of(self, spark: SparkSession, table: str, run: QueryRunInfo) -> int | None:
         """Return the last micro-batch in the table from this query's predecessors, or None if there is none or it is unknown."""
         return None
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from panestream.errors import SinkError
 from panestream.spark.session import is_connect, session_settings
-from panestream.spark.sinks.base import EXACTLY_ONCE, Run
+from panestream.spark.sinks.base import EXACTLY_ONCE, QueryRunInfo
 from panestream.spark.sinks.table_formats.base import Commit, TableFormat, check_there, is_true
 from panestream.spark.sinks.table_formats.delta_log import transactions
 from panestream.spark.sinks.table_formats.names import quoted_name
@@ -49,7 +49,7 @@ class DeltaFormat(TableFormat):
     def takes_new_columns(self, spark: SparkSession, options: Mapping[str, str]) -> bool:
         return super().takes_new_columns(spark, options) or is_true(spark.conf.get(_AUTO_MERGE, "false"))
 
-    def last_of(self, spark: SparkSession, table: str, run: Run) -> int | None:
+    def last_of(self, spark: SparkSession, table: str, run: QueryRunInfo) -> int | None:
         others = {each: number for each, number in transactions(spark, table, run.lineage).items() if each != run.writer}
         return max(others.values(), default=None)
 

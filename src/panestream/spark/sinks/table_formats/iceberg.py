@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from panestream.errors import SinkError
-from panestream.spark.sinks.base import EXACTLY_ONCE, Run
+from panestream.spark.sinks.base import EXACTLY_ONCE, QueryRunInfo
 from panestream.spark.sinks.table_formats.base import Commit, TableFormat, check_there, is_true
 from panestream.spark.sinks.table_formats.iceberg_history import BATCH, WAP_ID, WRITER, Target, refresh, target_of
 from panestream.spark.sinks.table_formats.names import catalog_of, path_of, quoted_name
@@ -60,7 +60,7 @@ class IcebergFormat(TableFormat):
     def takes_new_columns(self, spark: SparkSession, options: Mapping[str, str]) -> bool:
         return super().takes_new_columns(spark, options) or is_true(spark.conf.get(_MERGE_SCHEMA, "false"))
 
-    def last_of(self, spark: SparkSession, table: str, run: Run) -> int | None:
+    def last_of(self, spark: SparkSession, table: str, run: QueryRunInfo) -> int | None:
         refresh(spark, table)
         return target_of(spark, table).history_of_others(spark, run.lineage, run.writer).last
 

@@ -21,7 +21,7 @@ _WAP_ENABLED, _WAP_BRANCH, WAP_ID = "write.wap.enabled", "spark.wap.branch", "sp
 
 
 @dataclass(frozen=True)
-class Snapshot:
+class IcebergSnapshot:
     """One snapshot of a table; ``committed`` is in milliseconds since 1970 by the writer's clock.
 
     ``batch`` is the micro-batch of the writer in question, or None if another writer committed it.
@@ -34,7 +34,7 @@ class Snapshot:
 
 
 @dataclass(frozen=True)
-class History:
+class IcebergHistory:
     """The writer's newest micro-batch, if any, among the ancestors of a table's current snapshot, without rolled-back snapshots.
 
     ``whole`` is whether all snapshots exist, back to the first. ``oldest`` is the oldest one's commit, milliseconds since 1970.
@@ -45,7 +45,7 @@ class History:
     oldest: int | None = None
 
 
-def walk(head: int | None, snapshots: Iterable[Snapshot]) -> History:
+def walk(head: int | None, snapshots: Iterable[IcebergSnapshot]) -> IcebergHistory:
     """Follow the parents of ``head`` until one is the writer's or is missing.
 
     >>> walk(2, [Snapshot(1, None, 1000, 7), Snapshot(2, 1, 2000, None), Snapshot(3, 1, 3000, 8)])
@@ -57,11 +57,11 @@ def walk(head: int | None, snapshots: Iterable[Snapshot]) -> History:
     at, oldest = head, None
     while at is not None:
         if at not in known:
-            return History(None, whole=False, oldest=oldest)
+            return IcebergHistory(None, whole=False, oldest=oldest)
         if known[at].batch is not None:
-            return History(known[at].batch)
+            return IcebergHistory(known[at].batch)
         oldest, at = known[at].committed, known[at].parent
-    return History(None)
+    return IcebergHistory(None)
 
 
 @dataclass(frozen=True)
@@ -78,26 +78,26 @@ class Target:
         """True if sessions may divert writes to another branch."""
         return is_true(self.properties.get(_WAP_ENABLED))
 
-    def history(self, spark: SparkSession, writer: str) -> History:
+    def history(self, spark: SparkSession, writer: str) -> IcebergHistory:
         from pyspark.sql import functions as F
 
         return self._history(spark, F.col("summary")[WRITER] == F.lit(writer))
 
-    def history_of_others(self, spark: SparkSession, lineage: str, writer: str) -> History:
+    def history_of_others(self, spark: SparkSession, lineage: str, writer: str) -> IcebergHistory:
         from pyspark.sql import functions as F
 
         theirs = F.col("summary")[WRITER]
         # Same rule as in panestream.spark.succession.is_of.
         return self._history(spark, (F.regexp_replace(theirs, r"\+[^/]*/", "/") == F.lit(lineage)) & (theirs != F.lit(writer)))
 
-    def _history(self, spark: SparkSession, theirs: Column) -> History:
+    def _history(self, spark: SparkSession, theirs: Column) -> IcebergHistory:
         from pyspark.sql import functions as F
 
         batch = F.when(theirs, F.col("summary")[BATCH].cast("bigint"))
         committed = F.unix_millis("committed_at").alias("committed")
         every = spark.table(f"{self.table}.snapshots").select("snapshot_id", "parent_id", committed, batch.alias("batch"))
         rows = every.collect()
-        return walk(self.head, (Snapshot(row.snapshot_id, row.parent_id, row.committed, row.batch) for row in rows))
+        return walk(self.head, (IcebergSnapshot(row.snapshot_id, row.parent_id, row.committed, row.batch) for row in rows))
 
 
 def target_of(spark: SparkSession, name: str) -> Target:
