@@ -377,6 +377,25 @@ def test_a_permission_is_still_needed(permission):
     assert what.split(".")[-1] in (PACKAGE / path).read_text("utf-8")
 
 
+def classes_of_one_name(modules: Iterable[Module]) -> dict[str, list[str]]:
+    """Return the names of classes that several modules define, with the modules."""
+    found: dict[str, list[str]] = {}
+    for module in modules:
+        for node in module.tree.body:
+            if isinstance(node, ast.ClassDef):
+                found.setdefault(node.name, []).append(module.path)
+    return {name: paths for name, paths in found.items() if len(paths) > 1}
+
+
+def test_class_name_means_one_thing():
+    assert classes_of_one_name(modules()) == {}
+
+
+def test_class_name_of_two_modules_is_found():
+    twice = [Module(path, "class Mode:\n    pass\n") for path in ("jobs/a.py", "spark/b.py")]
+    assert classes_of_one_name(twice) == {"Mode": ["jobs/a.py", "spark/b.py"]}
+
+
 def undocumented(names: list[str], holder: object) -> list[str]:
     """Public names without a docstring of their own (an inherited one says nothing about the heir)."""
     return [name for name in names if not inspect.cleandoc(getattr(getattr(holder, name), "__doc__", None) or "")]

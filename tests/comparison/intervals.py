@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.runtime.sides import SIDES, Sides, Pairs
+from panestream.engine.runtime.sides import SIDES, Pairs, Sides
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing.assigners import GlobalWindows

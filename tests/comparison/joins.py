@@ -16,7 +16,7 @@ from panestream.engine.plan import MAIN, Chunk, WindowPlan
 from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupInput
-from panestream.engine.runtime.sides import HOWS, SIDES, Sides, Pairs
+from panestream.engine.runtime.sides import HOWS, SIDES, Pairs, Sides
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg

@@ -76,7 +76,7 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/intervals/spec.py:IntervalSpec.pack: and / or: plan.late_tag is not None and chunk.rows is not None -> plan.late_tag is not None or chunk.rows is not None": (
         "Rows as they came cross where there is an output for late ones, and only then: both hold, or neither."
     ),
-    "engine/operators/look_back/history.py:KeptRows._settle: sign: fewer * _WORTH -> fewer + _WORTH": (
+    "engine/operators/look_back/history.py:RowsByTime._settle: sign: fewer * _WORTH -> fewer + _WORTH": (
         "It decides of which slices partials are worth writing: rows are read in place of those, to the same results."
     ),
     "engine/operators/look_back/history.py:_span: comparison: low < end -> low <= end": (

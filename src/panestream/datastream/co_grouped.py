@@ -25,8 +25,8 @@ from panestream.engine.runtime.sides import (
     OF_PAIRS,
     RIGHT,
     SIDES,
-    Sides,
     Pairs,
+    Sides,
     join_called,
 )
 from panestream.errors import InvalidPlanError, did_you_mean

@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from panestream.engine.kernels.slicing import Int64s
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.sides import Sides, Pairs
+from panestream.engine.runtime.sides import Pairs, Sides
 from panestream.engine.storage.limits import MOST_BYTES
 from panestream.engine.storage.payload import FORMAT_VERSION, decode
 from panestream.engine.storage.sealed_state import SealedState

@@ -9,7 +9,7 @@ import pytest
 
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.query import WindowSpec
-from panestream.engine.runtime.sides import HOWS, Sides, Pairs, join_called
+from panestream.engine.runtime.sides import HOWS, Pairs, Sides, join_called
 from panestream.engine.runtime.watermarks import WatermarkTracker
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.storage import payload

@@ -14,7 +14,7 @@ from panestream.engine.operators.intervals.operator import IntervalOperator
 from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.operators.look_back.operator import LookBackOperator, LookBackSettings
 from panestream.engine.runtime.group_operator import GroupOperator
-from panestream.engine.runtime.sides import Sides, Pairs
+from panestream.engine.runtime.sides import Pairs, Sides
 from panestream.engine.runtime.watermarks import ClosedWindows, WatermarkTracker
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.keyed_pages import KeyedPages

@@ -181,4 +181,4 @@ def _fields(rows: pa.Array, schema: pa.Schema) -> list[pa.Array]:
     return [as_type(field, wanted.type) for field, wanted in zip(rows.flatten(), schema, strict=False)]
 
 
-__all__ = ["HOWS", "LEFT", "LEFT_ANTI", "OF_PAIRS", "RIGHT", "SIDES", "SIDE_COLUMN", "Sides", "Pairs", "join_called"]
+__all__ = ["HOWS", "LEFT", "LEFT_ANTI", "OF_PAIRS", "RIGHT", "SIDES", "SIDE_COLUMN", "Pairs", "Sides", "join_called"]

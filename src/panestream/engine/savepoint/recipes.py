@@ -18,7 +18,7 @@ import pyarrow as pa
 from panestream.engine.aggregates.kept_partials import KeptPartial
 from panestream.engine.aggregates.two_phase import InTwoPhases
 from panestream.engine.plan import Split, Top, stable_repr
-from panestream.engine.runtime.sides import Sides, Pairs
+from panestream.engine.runtime.sides import Pairs, Sides
 from panestream.engine.savepoint.absent import (
     AbsentAssigner,
     AbsentColumnAggregate,

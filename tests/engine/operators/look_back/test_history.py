@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.look_back import history
-from panestream.engine.operators.look_back.history import KeptRows, Span, slice_length
+from panestream.engine.operators.look_back.history import RowsByTime, Span, slice_length
 from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
@@ -30,7 +30,7 @@ def partials(*times, key="a"):
 
 
 def new(keyed=KEYED, longest=640):
-    return KeptRows(SealedState(MemoryState(), 0, PLAN.operator.name), keyed, longest)
+    return RowsByTime(SealedState(MemoryState(), 0, PLAN.operator.name), keyed, longest)
 
 
 def rests(found):

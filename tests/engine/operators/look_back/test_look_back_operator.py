@@ -123,7 +123,7 @@ def test_slices_at_the_edges_of_windows_are_read_row_by_row(seed):
     rng = np.random.default_rng(seed)
     windows = [LookBackWindows(*(int(each) for each in rng.integers(0, 300, 2))) for _ in range(rng.integers(1, 3))]
     plan = look_backs.plan_of(windows[0], NARROW, ())
-    read = history.KeptRows(SealedState(MemoryState(), 0, plan.operator.name), plan.operator.keyed, HOUR)
+    read = history.RowsByTime(SealedState(MemoryState(), 0, plan.operator.name), plan.operator.keyed, HOUR)
     read._length = length = int(rng.integers(2, 90))
     times = rng.integers(-500, 500, rng.integers(1, 6))
     edges = set(read._edges(times, windows).tolist())

@@ -15,7 +15,7 @@ from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import OperatorSpec, WindowPlan
 from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
-from panestream.engine.runtime.sides import SIDES, Sides, Pairs
+from panestream.engine.runtime.sides import SIDES, Pairs, Sides
 from panestream.testing.simulation.schedule import Row, Settings
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import GlobalWindows

@@ -74,7 +74,7 @@ def slice_length(keyed: Aggregation, longest: int) -> int:
     return max(2, -(-longest // _IN_A_LOOK_BACK)) if keyed.merges_exactly and longest >= SHORTEST else 0
 
 
-class KeptRows:
+class RowsByTime:
     """The history of a key group. ``keyed`` aggregates by key and instant, and ``longest`` is the longest look-back."""
 
     def __init__(self, state: SealedState, keyed: Aggregation, longest: int) -> None:
@@ -201,4 +201,4 @@ def _panes(table: pa.Table) -> Ints:
     return panes
 
 
-__all__ = ["MOST_MERGED", "RECENT", "SETTLED", "SHORTEST", "SLICES", "KeptRows", "Span", "slice_length"]
+__all__ = ["MOST_MERGED", "RECENT", "SETTLED", "SHORTEST", "SLICES", "RowsByTime", "Span", "slice_length"]

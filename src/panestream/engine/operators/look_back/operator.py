@@ -26,7 +26,7 @@ from panestream.engine.kernels.frames import KeyedTimeline
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.operators.look_back.history import MOST_MERGED, KeptRows
+from panestream.engine.operators.look_back.history import MOST_MERGED, RowsByTime
 from panestream.engine.plan import ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
@@ -110,7 +110,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         self._width = len(settings.keys)
         self._schema = settings.waiting_schema
         self._waiting = PaneBlocks(state, WAITING, self._schema, by_time, MOST_MERGED, max(settings.longest, 1))
-        self._history = KeptRows(state, settings.keyed, settings.longest)
+        self._history = RowsByTime(state, settings.keyed, settings.longest)
         super().__init__(plan, state, StoredBlocks(state, [self._waiting, *self._history.stores]))
         self._arrived = self._saved.get("arrived", 0)
         if self._saved:
