@@ -297,7 +297,7 @@ class Explorer:
 
     def _older(self) -> Iterator[Disturbance]:
         for number in range(len(self.subject.job.batches) - 1):
-            # Each cut costs as much as fifty crashes, so only some are tried for each micro-batch.
+            # Cutting the later rows costs as much as fifty crashes, so each micro-batch tries only one way.
             yield from (Disturbance(OLDER, number, step) for step in (0, 1 + number % 2))
 
     def _go_back(self, disturbance: Disturbance) -> None:
