@@ -97,7 +97,7 @@ class Computed:
 
 
 def output(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
-    """Return the rows of one output of the operator, like :meth:`Computed.rows`, from Spark's cache."""
+    """Return the rows of one output of the operator, always through Spark; compare :meth:`Computed.rows`."""
     return _decided(unpack(operated, plan, tag), plan, tag)
 
 

@@ -40,11 +40,7 @@ class Mode:
         return cls(plan.wakes_up, closes or (plan.wakes_up and plan.watermark.closes_after is not None), ends, closes)
 
     def on(self, entry: Mapping[str, Any], plan: WindowPlan, checkpoint: str) -> Mode:
-        """Return the mode on a checkpoint with micro-batches, given the last run's ``entry``.
-
-        Raises:
-            CheckpointError: the checkpoint was created in another mode.
-        """
+        """Return the mode on a checkpoint with micro-batches, given the last run's ``entry``, or raise CheckpointError."""
         # Earlier versions used the clock only for windows and triggers of processing time.
         clock = bool(entry.get("clock", plan.operator.capabilities.uses_processing_time and plan.processing_time is None))
         if self.clock and not clock:
