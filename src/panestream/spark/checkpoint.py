@@ -157,16 +157,15 @@ class Lease:
 
     Attributes:
         epoch: the new run, not yet registered.
-        queries: all identities that the checkpoint ever had, and those of its predecessors. Two copies that were both started on
-            a new checkpoint leave two identities.
+        queries: all identities of the checkpoint, and the identities of its predecessors. Two copies that were both started on a
+            new checkpoint leave two identities.
         last: the last committed micro-batch, or -1.
         written: the places of outputs that received committed micro-batches.
         data_frames: whether the state was created over data frames, as in Spark 4.0, or will be if the checkpoint is new.
         new: whether the checkpoint did not belong to any query.
         born: the savepoint that the checkpoint starts from, or None.
         state_of: after the last committed micro-batch the state is at least as new as after this one. None if that is unknown.
-        is_last_known: False if Spark's own writer (``.main.writeStream``) may have committed the last micro-batch after a killed
-            run.
+        is_last_known: False if, after a killed run, Spark's own writer (``.main.writeStream``) may have committed ``last``.
         committer: the entry of the last run that committed a micro-batch, or empty.
     """
 
@@ -328,7 +327,7 @@ def register(spark: SparkSession, claim: Lease, places: Iterable[str]) -> None:
 
 
 def _saved_plan(plan: WindowPlan) -> Mapping[str, Any] | None:
-    """Return the plan for readers without the job's code. The query runs without it, so None is fine for a foreign operator."""
+    """Return the plan for readers without the job's code, or None for a foreign operator. The query itself does not need it."""
     try:
         return plan_json(plan)
     except StateFormatError:
@@ -432,7 +431,10 @@ def _ranks(paths: Iterable[str]) -> list[Rank]:
 
 
 def logged(spark: SparkSession, checkpoint: str, log: str) -> frozenset[int]:
-    """Return the micro-batches in Spark's log ``offsets`` or ``commits``: 100 (``spark.sql.streaming.minBatchesToRetain``)."""
+    """Return the micro-batches in Spark's log ``offsets`` (planned) or ``commits`` (committed).
+
+    Spark keeps the last 100 in each (``spark.sql.streaming.minBatchesToRetain``).
+    """
     names = [path.rsplit("/", 1)[-1] for path in list_files(spark, f"{escaped(checkpoint)}/{log}")]
     return frozenset(int(name) for name in names if name.isdigit())
 

@@ -116,9 +116,7 @@ def micros_of_number(column: Column, kind: T.DataType, unit: str) -> Column:
     if isinstance(kind, T.DecimalType):
         digits = len(str(UNITS[unit])) - 1
         if kind.scale > digits:
-            column = F.floor(
-                column, F.lit(digits)
-            )  # otherwise Spark makes room for the product by rounding, or cuts towards zero
+            column = F.floor(column, F.lit(digits))  # otherwise Spark rounds to make room for the product, or cuts towards zero
         return F.try_multiply(column, F.lit(UNITS[unit]).cast("decimal(7, 0)")).try_cast("bigint")
     return (column.cast("double") * F.lit(UNITS[unit])).try_cast("bigint")
 

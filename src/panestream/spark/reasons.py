@@ -75,7 +75,7 @@ def without_internal_traceback() -> Iterator[None]:
         error.args = tuple(in_instants(part) if isinstance(part, str) else part for part in error.args)
         raise error.with_traceback(None) from None
     except (SystemExit, GeneratorExit) as error:
-        # Spark's text of an extraordinary exception lacks a line by which it could be recognised.
+        # For exceptions that do not derive from Exception, Spark's text lacks a line by which they could be recognised.
         raised = "".join(format_exception_only(error)).strip()
         lines = [f"a function in the windows raised {raised}", *(BAR + line for line in users_lines(error))]
         raise WindowFunctionError("\n".join(lines)) from None

@@ -255,7 +255,7 @@ def settings_for(spark: SparkSession, groups: int, *, local_files: bool = False)
     # One limit alone may not bound anything. If the user set one, leave both.
     kept = limits if any(_is_set(spark, name) for name in limits) else set()
     found = {name: value for name, value in STREAM_SETTINGS.items() if name not in kept} | {PARTITIONS: str(groups)}
-    # The class name was verified for Spark 4.3 only.
+    # Verified with Spark 4.3, not with earlier versions.
     known = local_files and version(spark) >= (4, 3) and not spark.conf.get(FILE_MANAGER, "")
     return {**found, **LOCAL_FILES} if known else found
 

@@ -133,14 +133,7 @@ def check_not_succeeded(entries: Iterable[Mapping[str, Any]], checkpoint: str, l
 def check_only_heir(
     old: Lineage, others: Mapping[str, Iterable[Mapping[str, Any]]], shared: Iterable[str], last_of: Callable[[str], int]
 ) -> None:
-    """Raise CheckpointError if another successor has committed to the shared places.
-
-    Args:
-        old: the inheritance.
-        others: by checkpoint of each competing successor, its entries.
-        shared: the places that the new query shares with the old one.
-        last_of: returns the last micro-batch that was committed to a checkpoint.
-    """
+    """Raise CheckpointError if another successor (``others``: entries by checkpoint) has committed to the shared places."""
     for checkpoint, entries in others.items():
         both = {place for entry in entries for place in entry["places"]} & set(shared)
         if both and last_of(checkpoint) >= 0:

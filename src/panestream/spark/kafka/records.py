@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PREFIX = "kafka_"
 SOURCE = "kafka_source"
-"""The column ``TOPIC-PARTITION``, which separates watermarks."""
+"""The column ``TOPIC-PARTITION``. Each value has its own watermark."""
 MALFORMED = "kafka_malformed"
 ARRIVAL = ("kafka_topic", "kafka_partition", "kafka_offset")
 FORMATS = ("json", "string", "binary", "none")

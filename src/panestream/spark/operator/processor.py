@@ -96,7 +96,7 @@ class WindowProcessor(StatefulProcessor):
         return self._process(key, [], timerValues)
 
     def handleInitialState(self, key: Any, initialState: Any, timerValues: TimerValues) -> None:
-        # For a query that starts from a savepoint: the final entries of its state (panestream.spark.savepoint).
+        # For a query that starts from a savepoint: the entries of its initial state (panestream.spark.savepoint).
         if self._state is None:
             raise RuntimeError("Spark called the processor before init")
         assert self._handle is not None  # noqa: S101 - init sets both

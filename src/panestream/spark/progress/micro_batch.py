@@ -27,7 +27,7 @@ class PartitionProgress:
     Attributes:
         name: the value of the ``per_partition`` column. Empty if the whole source has one watermark.
         max_event_time: the largest event time in it. None if it is expected (``per_partition``) but did not have rows yet.
-        watermark: its own watermark, or None. (The query's watermark is the smallest among partitions that are not idle.)
+        watermark: its own watermark, or None if unknown. (The query's watermark is the smallest that is not idle.)
         idle: whether it has been silent long enough that it does not hold back the query's watermark.
     """
 
@@ -51,14 +51,14 @@ class BatchProgress:
             before this micro-batch.
         windowed_rows: rows that entered at least one window, even if they were too late for others of their windows.
         late_rows: rows behind the watermark that cannot enter any window.
-        dropped_rows: late rows that are dropped, as the query has neither output nor sink for them.
+        dropped_rows: late rows that are dropped, for lack of an output for late rows or of its sink in ``start``.
         invalid_rows: rows without usable event time, or too far ahead.
         outside_rows: rows outside every window, e.g. in a gap between two windows, that are not late.
         history_rows: rows skipped because the history (:meth:`WindowedResult.bootstrap` with ``until``) has them; not in
             ``rows``.
-        spark_dropped_rows: rows that Spark's own operators in the query (joins, ``dropDuplicates``, ``groupBy`` with
-            ``withWatermark``) dropped behind Spark's watermark; not in ``rows``. In ``on_progress`` it is 0, except through Spark
-            Connect.
+        spark_dropped_rows: rows behind Spark's watermark that Spark's own operators in the query (joins, ``dropDuplicates``,
+            ``groupBy`` with ``withWatermark``) dropped before or after the windows. They are not in ``rows``. In ``on_progress``
+            it is 0, except through Spark Connect.
         fired_rows: results. For joins and functions over rows: the keys and windows that fired (for an interval join, the rows
             that had partners, or 0). ``output_rows`` has the number of their rows.
         fired_windows: distinct windows that fired, if all keys have the same windows, otherwise 0.
@@ -127,7 +127,6 @@ class BatchProgress:
         return self.early_firings + self.on_time_firings + self.late_firings
 
     def _repr_html_(self) -> str:
-        """Return a table for notebooks, with a line per counter."""
         said = [(name.replace("_", " "), f"{getattr(self, name):,}") for name in _COUNTS if getattr(self, name)]
         times = [(name, iso(getattr(self, name)) or "") for name in ("watermark", "max_event_time")]
         rate = f"{self.rows:,} in {self.duration_ms:,} ms, {self.rows_per_second:,.0f} a second"
