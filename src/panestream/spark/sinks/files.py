@@ -55,9 +55,9 @@ class FileSink(Sink):
     local file system that only Spark's side sees (a batch run through Spark Connect) counts as elsewhere.
 
     **Fewer folders.** One micro-batch a second is 86,400 folders a day. With ``batches_per_folder=1000`` a folder ``batch_id=N``
-    has the files of micro-batches N to N + 999. Each still appears and disappears in one step, and ``batch_id`` is the first one.
-    :func:`compact` merges the small Parquet files of complete folders. This needs a local file system; elsewhere use Delta or
-    Iceberg. The number may change from start to start.
+    has the files of micro-batches N to N + 999. Each micro-batch still appears and disappears in one step, and ``batch_id`` is
+    the first of the folder. :func:`compact` merges the small Parquet files of complete folders. This needs a local file system;
+    elsewhere use Delta or Iceberg. You may change ``batches_per_folder`` from start to start.
 
     A batch query replaces (and deletes at once) existing output in the same way, only if a batch query wrote it.
 
@@ -145,6 +145,7 @@ class FileSink(Sink):
         raise SinkError("a FileSink is written by a query: give it to result.start() or result.run()")
 
     def save(self, df: DataFrame, path: str) -> None:
+        """Overwrite a folder with files by Spark."""
         df.write.format(self.format).options(**dict(self.options)).mode("overwrite").save(path)
 
     def describe(self) -> str:

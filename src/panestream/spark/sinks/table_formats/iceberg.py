@@ -70,7 +70,7 @@ class IcebergFormat(TableFormat):
     def _append_once(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit, batch_id: int) -> None:
         spark = df.sparkSession
         if commit.writer not in self._last and df.isEmpty():
-            # The first micro-batch of a run may have zero rows; a snapshot without rows would not help.
+            # The first micro-batch of a run may have zero rows; a snapshot without rows would be useless.
             return
         for attempt in range(_ATTEMPTS):
             target = self._looked(spark, table, commit, again=attempt > 0)
