@@ -50,7 +50,7 @@ class Sources:
         return cls(tuple(of_saved(born.sources)), born.path, checkpoint, born.own_position)
 
     def check(self, df: DataFrame) -> None:
-        """Refuse a source that cannot begin at its position, or a changed list of files; warn if this is unknown."""
+        """Refuse a source that cannot begin at its position, or a changed list of files; warn if Spark cannot show this."""
         if self._of_files:
             check_tells_files(df, sum(each.files for each in self._of_files))
         for each in self._of_files:

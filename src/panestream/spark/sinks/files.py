@@ -33,7 +33,7 @@ _SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceComm
 
 @dataclass(frozen=True)
 class FileSink(Sink):
-    """Write files below ``path``, one folder ``batch_id=N`` for each micro-batch. Exactly once; copies of a query are fenced.
+    """Files below ``path``, one folder ``batch_id=N`` for each micro-batch. Exactly once; copies of a query are fenced.
 
     Read the output with ``spark.read.parquet(path)``; ``batch_id`` is then a column. The sink refuses a folder of another query
     (another checkpoint) or with other data. It also refuses a folder that lost its marker ``_panestream`` after micro-batches

@@ -63,7 +63,7 @@ class _Columns:
 
 @dataclass(frozen=True)
 class KafkaSink(Sink):
-    """Write rows as records of a topic: at least once, or exactly once for readers with a :class:`KafkaDeduplicator`.
+    """Rows as records of a topic: at least once, or exactly once for readers with a :class:`KafkaDeduplicator`.
 
     **Records.** The key is JSON of the key columns and, for ``main``, the window's columns. So all records of a key and window
     are in one partition, in the order of emission. The value is JSON of all columns; times are in UTC with microseconds. For an
