@@ -74,7 +74,7 @@ class Savepoint(ShownState):
 
     @cached_property
     def positions(self) -> tuple[SourcePosition, ...]:
-        """The position of each source of the query, in Spark's order. Empty if it was made of history."""
+        """The position of each source of the query, in Spark's order. Empty if it was made of history without a position."""
         return tuple(positions_of(self.manifest.sources))
 
     def source_options(self, source: int = 0) -> dict[str, str]:
