@@ -41,7 +41,7 @@ def check_last_partition(spark: SparkSession, path: str, operator_id: int, parti
 
 
 def check_all_told(stored: StoredState, told: int) -> None:
-    """Raise StateDamagedError if only ``told`` key groups have state: the first row calls all of them."""
+    """Raise StateDamagedError if only ``told`` key groups have state, because the first row calls all of them."""
     if 0 < told < stored.plan.groups:
         raise StateDamagedError(
             f"the state of the checkpoint {stored.path} after micro-batch {stored.batch_id} lacks key groups: there are {told} "

@@ -120,7 +120,7 @@ def read_checkpoint(
 
     Raises:
         CheckpointError: the checkpoint does not exist, has a query without panestream's windows, or does not have the micro-batch
-            (any more). Also if neither the checkpoint nor the caller gives a plan.
+            (any more). Also if neither the checkpoint nor the caller gives a plan, or several operators run it.
         PlanMismatchError: no operator of the query runs the given plan.
         StateFormatError: a newer panestream wrote it.
         StateDamagedError: its entry cannot be read, or Spark's metadata of the state is missing.

@@ -74,11 +74,11 @@ class Savepoint(ShownState):
 
     @cached_property
     def positions(self) -> tuple[SourcePosition, ...]:
-        """The position of each source of the query, in Spark's order. Empty if it was made of history."""
+        """The position of each source of the query, in Spark's order. Empty if it was made of history without a position."""
         return tuple(positions_of(self.manifest.sources))
 
     def source_options(self, source: int = 0) -> dict[str, str]:
-        """Return options for ``spark.readStream.options(**…)`` that begin a stream at the end of the old query's source.
+        """Return the options for ``spark.readStream.options(**…)`` with which a stream begins at the end of an old source.
 
         These are ``startingOffsets`` for Kafka (``starting`` in ``pst.from_kafka``) and ``startingVersion`` for Delta. Files do
         not need options, as ``start(savepoint=)`` excludes the files that were read.

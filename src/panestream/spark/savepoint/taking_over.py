@@ -75,7 +75,7 @@ def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: boo
             "checked, and not that they are what was written. A savepoint that is taken now has them"
         )
     if manifest.plan.identity()["windows"] != plan.identity()["windows"]:
-        # The rows show whether the old panes fit into new ones.
+        # Only the rows show whether the old panes fit into new ones.
         spark = savepoint.spark
         with session_settings(spark, settings_for(spark, plan.groups)), as_ours():
             why = refusal(savepoint, plan)

@@ -70,7 +70,7 @@ class QueryRunInfo:
 
 
 class Sink(ABC):
-    """Take the rows of one output: a DataFrame for each micro-batch with rows, and for the first one of every run.
+    """Destination of the rows of one output: a DataFrame per micro-batch with rows, and for the first one of every run.
 
     At the start of a query the client calls :meth:`place`, :meth:`check_columns` and :meth:`open`. Then the driver (with Spark
     Connect, the server) calls :meth:`begin` once and :meth:`write` for each micro-batch, and :meth:`on_first_commit` once before
@@ -114,7 +114,7 @@ class Sink(ABC):
         """
 
     def on_first_commit(self, df: DataFrame) -> None:  # noqa: B027 (optional to override)
-        """Note that the first micro-batch is committed. Called once in a run, before the second one; ``df`` has its rows.
+        """Note that the first micro-batch is committed. Called once in a run, with the rows (perhaps none) of the second one.
 
         Until then the run may fail, and a repaired checkpoint may contain micro-batches that :meth:`begin` removed.
         """

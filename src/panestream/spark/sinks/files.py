@@ -33,7 +33,7 @@ _SPARKS_OWN = "org.apache.spark.sql.execution.datasources.SQLHadoopMapReduceComm
 
 @dataclass(frozen=True)
 class FileSink(Sink):
-    """Write files below ``path``, one folder ``batch_id=N`` for each micro-batch. Exactly once; copies of a query are fenced.
+    """Files below ``path``, one folder ``batch_id=N`` for each micro-batch. Exactly once; copies of a query are fenced.
 
     Read the output with ``spark.read.parquet(path)``; ``batch_id`` is then a column. The sink refuses a folder of another query
     (another checkpoint) or with other data. It also refuses a folder that lost its marker ``_panestream`` after micro-batches
@@ -55,9 +55,9 @@ class FileSink(Sink):
     local file system that only Spark's side sees (a batch run through Spark Connect) counts as elsewhere.
 
     **Fewer folders.** One micro-batch a second is 86,400 folders a day. With ``batches_per_folder=1000`` a folder ``batch_id=N``
-    has the files of micro-batches N to N + 999. Each still appears and disappears in one step, and ``batch_id`` is the first one.
-    :func:`compact` merges the small Parquet files of complete folders. This needs a local file system; elsewhere use Delta or
-    Iceberg. The number may change from start to start.
+    has the files of micro-batches N to N + 999. Each micro-batch still appears and disappears in one step, and ``batch_id`` is
+    the first of the folder. :func:`compact` merges the small Parquet files of complete folders. This needs a local file system;
+    elsewhere use Delta or Iceberg. You may change ``batches_per_folder`` from start to start.
 
     A batch query replaces (and deletes at once) existing output in the same way, only if a batch query wrote it.
 

@@ -63,7 +63,7 @@ class _Columns:
 
 @dataclass(frozen=True)
 class KafkaSink(Sink):
-    """Write rows as records of a topic: at least once, or exactly once for readers with a :class:`KafkaDeduplicator`.
+    """Rows as records of a topic: at least once, or exactly once for readers with a :class:`KafkaDeduplicator`.
 
     **Records.** The key is JSON of the key columns and, for ``main``, the window's columns. So all records of a key and window
     are in one partition, in the order of emission. The value is JSON of all columns; times are in UTC with microseconds. For an
@@ -71,9 +71,9 @@ class KafkaSink(Sink):
 
     **Headers.** ``panestream-writer`` (query and output), ``panestream-batch`` (the micro-batch's number), and ``panestream-id``.
     The id is made of the query, the output, the record's key and the firing's number (:meth:`WindowedResult.with_firing`), for
-    ``.changelog()`` with ``op``. Without firing numbers it has the micro-batch's number. If these have several rows, the row's
-    position is added. A micro-batch that is run again writes the same records with the same ids to the same partitions. A query
-    that continues from a savepoint is the same writer and continues the numbers of the micro-batches.
+    ``.changelog()`` with ``op``. Without firing numbers it has the micro-batch's number. If several rows share these values, the
+    row's position is added. A micro-batch that is run again writes the same records with the same ids to the same partitions. A
+    query that continues from a savepoint is the same writer and continues the numbers of the micro-batches.
 
     **Exactly once** depends on the reader, since Spark cannot commit a micro-batch together with Kafka records. The reader takes
     each id once: :class:`KafkaDeduplicator` does this with little memory, a unique key on the id with none.

@@ -30,7 +30,7 @@ _WITHOUT_MERGE = ("parquet", "orc", "json", "csv", "text", "xml", "avro", "hive"
 
 @dataclass(frozen=True)
 class MergeSink(CatalogTableSink):
-    """Upsert into a table by key and window: a window that fires again replaces its row. Exactly once, by idempotence.
+    """Upserts into a table by key and window: a window that fires again replaces its row. Exactly once, by idempotence.
 
     A micro-batch that is run again merges the same rows, which changes nothing. For a **Delta** table the MERGE also carries the
     micro-batch's id (see :class:`TableSink`; not through Spark Connect), and a repetition is skipped. Rows are plain results, or

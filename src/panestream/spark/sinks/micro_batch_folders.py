@@ -15,7 +15,7 @@ _WHOLE_RUN = -1
 
 @dataclass(frozen=True)
 class MicroBatchFolders:
-    """Writes the folders ``COLUMN=N`` of one run below ``folder``, whatever the files contain."""
+    """Writer of the folders ``COLUMN=N`` of one run below ``folder``, whatever the files contain."""
 
     folder: Path
     column: str

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ConsoleSink(Sink):
-    """Print the first rows of each micro-batch. For inspection only: a micro-batch that is run again is printed again."""
+    """Console output of the first rows of each micro-batch. For inspection only: a repeated micro-batch is printed again."""
 
     rows: int = 20
 
@@ -34,7 +34,7 @@ class ConsoleSink(Sink):
 
 @dataclass(frozen=True)
 class MemorySink(Sink):
-    """Keep the rows in the driver's memory by batch id, for tests and notebooks. Not available through Spark Connect."""
+    """Rows kept in the driver's memory by batch id, for tests and notebooks. Not available through Spark Connect."""
 
     batches: dict[int, list[Row]] = field(default_factory=dict)
 
@@ -63,7 +63,7 @@ class MemorySink(Sink):
 
 @dataclass(frozen=True)
 class ForeachBatchSink(Sink):
-    """Call ``function(df, batch_id)`` for each micro-batch; the id is -1 in batch.
+    """Calls of ``function(df, batch_id)`` for each micro-batch; the id is -1 in batch.
 
     A micro-batch that is run again is passed again. The first one of a run is passed even without rows. The guarantee depends on
     the function. It is exactly once if the function replaces its earlier output for this ``batch_id`` (an overwritten folder, a

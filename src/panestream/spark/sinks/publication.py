@@ -82,7 +82,7 @@ LOCAL: Folders = LocalFolders()
 
 @dataclass(frozen=True)
 class Publisher:
-    """Publishes the folders of one run; each gets the mark of its ``rank``.
+    """Publisher of the folders of one run; each gets the mark of its ``rank``.
 
     ``attempts`` is a folder on the same file system that readers skip. ``check`` raises if another run holds the place. A larger
     mark that is ``registered`` belongs to a run that was started later, and its folders stay.

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CatalogTableSink(Sink):
-    """Base class of table sinks: writes into ``name``, a table of the catalog, which is created if it does not exist."""
+    """Base class of table sinks. ``name`` is a table of the catalog, which is created if it does not exist."""
 
     appends: ClassVar[bool] = True
     """True if rows that are written twice appear twice."""
@@ -115,7 +115,7 @@ class CatalogTableSink(Sink):
 
 @dataclass(frozen=True)
 class TableSink(CatalogTableSink):
-    """Append to a table, which the first micro-batch creates if it does not exist.
+    """Rows appended to a table, which the first micro-batch creates if it does not exist.
 
     **Delta**: exactly once. The transaction carries the query's identity and the batch's id (``txnAppId``, ``txnVersion``), and
     Delta skips a transaction that it has seen. This holds for every Delta table, with or without ``format="delta"``, also after

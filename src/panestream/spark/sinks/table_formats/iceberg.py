@@ -70,14 +70,14 @@ class IcebergFormat(TableFormat):
     def _append_once(self, df: DataFrame, table: str, options: Mapping[str, str], commit: Commit, batch_id: int) -> None:
         spark = df.sparkSession
         if commit.writer not in self._last and df.isEmpty():
-            # The first micro-batch of a run may have zero rows; a snapshot without rows would not help.
+            # The first micro-batch of a run may have zero rows; a snapshot without rows would be useless.
             return
         for attempt in range(_ATTEMPTS):
             target = self._looked(spark, table, commit, again=attempt > 0)
             if target is None:
                 return
-            # After reading the table. An earlier commit of another copy is visible in it; this check fences that copy's later
-            # one.
+            # After reading the table: it shows earlier commits of another copy, and this check stops the run if that copy is
+            # newer.
             commit.run.check(spark)
             if _onto(_marked(df, table, options, commit), target.head):
                 self._last[commit.writer] = batch_id
@@ -138,7 +138,7 @@ def _last_there(spark: SparkSession, target: Target, commit: Commit) -> int:
 
 
 def _reaches_back(spark: SparkSession, oldest: int | None, commit: Commit) -> bool:
-    """Return whether all expired snapshots are older than the micro-batch's plan, which Spark keeps: its commit is not lost."""
+    """Return whether all expired snapshots are older than the micro-batch's plan, so none of them can be its commit."""
     planned = None if commit.batch_id is None else commit.run.planned_at(spark, commit.batch_id)
     return planned is not None and oldest is not None and oldest + _CLOCKS_APART < planned
 

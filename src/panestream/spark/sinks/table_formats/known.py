@@ -22,7 +22,7 @@ _DETAILS = "# Detailed Table Information"
 
 
 def format_named(name: str) -> TableFormat:
-    """Return the format for a catalog's name of it: a short name, a class, or one with the format of the files.
+    """Return the format for a catalog's name of it: a short name, a class, or one like ``iceberg/parquet``.
 
     >>> format_named("DELTA") == format_named("org.apache.spark.sql.delta.sources.DeltaDataSource") == DeltaFormat()
     True
