@@ -55,7 +55,7 @@ class Outputs:
 
 def writer_of(monkeypatch, steps, *, wakes_up=False, **more):
     computed = SimpleNamespace(rows="rows", present={"main"}, metrics=["counted"])
-    monkeypatch.setattr(query_.Computed, "of", lambda operated, plan: steps("compute") or computed)
+    monkeypatch.setattr(query_.BatchOutput, "of", lambda operated, plan: steps("compute") or computed)
     monkeypatch.setattr(query_.StateAge, "check", lambda self, metrics, batch_id: steps("groups agree", *metrics))
     monkeypatch.setattr(query_.StateAge, "advance", lambda self, metrics, batch_id: True)
     told = lambda batch_id, seconds, metrics, plan, late_kept: (batch_id, metrics, late_kept)  # noqa: E731

@@ -192,7 +192,7 @@ class Explanation(str):
 class ReprHtml(WithForeignNames):
     """An object with a short ``repr`` and an HTML table for notebooks.
 
-    >>> class Page(Shown):
+    >>> class Page(ReprHtml):
     ...     def _parts(self):
     ...         return {"rows": "3 & more", "late": ""}
     >>> Page()

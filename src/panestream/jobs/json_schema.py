@@ -25,7 +25,7 @@ DIALECT = "http://json-schema.org/draft-07/schema#"
 def job_schema() -> dict[str, Any]:
     """Return the schema of a whole job file.
 
-    >>> job_schema()["definitions"]["Top"]["required"]
+    >>> job_schema()["definitions"]["TopSection"]["required"]
     ['n', 'by']
     """
     definitions: dict[str, Any] = {}

@@ -26,7 +26,7 @@ def batch_of(*tables):
 def steps(monkeypatch):
     """What a worker does besides, in order."""
     done = []
-    monkeypatch.setattr(operate, "remember_archives", lambda: done.append("archives"))
+    monkeypatch.setattr(operate, "cache_zip_imports", lambda: done.append("archives"))
     monkeypatch.setattr(operate, "freeze_modules_once", lambda: done.append("freeze"))
     return done
 

@@ -16,7 +16,7 @@ _LACKS = "what is missing in "
 def missing_data_of(of: str) -> str:
     """Return the label of the part that counts the rows missing in another part.
 
-    >>> lacks("agg.sum('price')")
+    >>> missing_data_of("agg.sum('price')")
     "what is missing in agg.sum('price')"
     """
     return _LACKS + of

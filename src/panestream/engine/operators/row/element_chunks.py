@@ -25,7 +25,7 @@ class ElementArrivals:
     Elements are found by identity, so the lists must be referenced until the last lookup.
 
     >>> row_type = RowType(pa.schema([("price", pa.int64())]))
-    >>> arrivals, rows = Arrivals(), row_type.from_columns([[7, 8, 9]], 3)
+    >>> arrivals, rows = ElementArrivals(), row_type.from_columns([[7, 8, 9]], 3)
     >>> arrivals.add(rows, [pa.array([7, 8, 9])])
     >>> arrivals.columns([rows[2], rows[0].replace(price=1)], row_type)[0].to_pylist()
     [9, 1]

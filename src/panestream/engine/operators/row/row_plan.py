@@ -60,7 +60,7 @@ class RowPlan:
         InvalidPlanError: parts do not fit together, or a function or method does not accept its arguments.
 
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
-    >>> plan = RowPlan(WindowSpec(TumblingEventTimeWindows.of("1 minute")), Reduce(max))
+    >>> plan = RowPlan(WindowSpec(TumblingEventTimeWindows.of("1 minute")), ReduceRows(max))
     >>> plan.keeps_elements
     False
     """

@@ -46,8 +46,8 @@ class RowOperator:
     >>> from panestream.engine.storage.state import MemoryState
     >>> from panestream.engine.query import WindowSpec
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
-    >>> from panestream.engine.operators.row.row_plan import Reduce
-    >>> operator = RowOperator(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), Reduce(lambda a, b: a + b)), MemoryState())
+    >>> from panestream.engine.operators.row.row_plan import ReduceRows
+    >>> operator = RowOperator(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), ReduceRows(lambda a, b: a + b)), MemoryState())
     >>> operator.process([("k", 1, 5), ("k", 9, 6), ("k", 10, 7)], new_watermark=9).fired
     [('k', TimeWindow(start=0, end=10), 11, 9)]
     """

@@ -48,10 +48,10 @@ class IcebergHistory:
 def walk(head: int | None, snapshots: Iterable[IcebergSnapshot]) -> IcebergHistory:
     """Follow the parents of ``head`` until one is the writer's or is missing.
 
-    >>> walk(2, [Snapshot(1, None, 1000, 7), Snapshot(2, 1, 2000, None), Snapshot(3, 1, 3000, 8)])
-    History(last=7, whole=True, oldest=None)
-    >>> walk(2, [Snapshot(2, 1, 2000, None)])
-    History(last=None, whole=False, oldest=2000)
+    >>> walk(2, [IcebergSnapshot(1, None, 1000, 7), IcebergSnapshot(2, 1, 2000, None), IcebergSnapshot(3, 1, 3000, 8)])
+    IcebergHistory(last=7, whole=True, oldest=None)
+    >>> walk(2, [IcebergSnapshot(2, 1, 2000, None)])
+    IcebergHistory(last=None, whole=False, oldest=2000)
     """
     known = {each.name: each for each in snapshots}
     at, oldest = head, None
