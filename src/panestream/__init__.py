@@ -1,9 +1,23 @@
 """panestream: Flink's windows for PySpark, on streams and on batches, columnar and exactly once.
 
-Here are the names that most queries need. Others are in the namespaces ``pst.windows``, ``pst.triggers``, ``pst.evictors``,
-``pst.functions``, ``pst.state``, ``pst.sinks``, ``pst.tools``, ``pst.order``, ``pst.datastream``, ``pst.metrics``,
-``pst.testing``, ``pst.errors``. Names are loaded at first use (see :mod:`panestream.lazy_names`); the imports below are their
-only list.
+A query, from files to files::
+
+    import panestream as pst
+    from pyspark.sql import functions as F
+
+    spark = pst.build_session("clicks")
+    clicks = spark.readStream.schema("user STRING, price DOUBLE, ts TIMESTAMP").json("clicks")
+    events = pst.stream(clicks, time="ts", out_of_orderness="5 seconds")
+    totals = events.group_by("user", pst.tumbling("10 minutes")).agg(F.sum("price").alias("total"))
+    totals.start(main=pst.ParquetSink("out"), checkpoint="checkpoint").await_termination()
+    spark.read.parquet("out").show()
+
+- Windows: ``pst.tumbling``, ``sliding``, ``session``, ``count``; ``cumulating`` for the day so far.
+- Corrections by late rows: ``.allowed_lateness("5 minutes")``; rows that are even later: ``.side_output_late_data("late")``.
+- The largest of each window: ``.top(3, "total")``. A Python function over the rows of a window: ``.apply(function, schema)``.
+
+Further names are in the namespaces ``pst.windows``, ``pst.triggers``, ``pst.evictors``, ``pst.functions``, ``pst.state``,
+``pst.sinks``, ``pst.tools``, ``pst.order``, ``pst.datastream``, ``pst.metrics``, ``pst.testing`` and ``pst.errors``.
 """
 
 from __future__ import annotations

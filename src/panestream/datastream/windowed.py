@@ -117,6 +117,10 @@ class WindowedStream(WindowedEvents):
     def allowed_lateness(self, lateness: Duration) -> Self:
         """Accept rows for ``lateness`` after a window's end, and fire again for each. Flink: ``allowedLateness``.
 
+        The new result is a whole row that replaces the earlier one. A file sink keeps both: take the last one by the number of
+        :meth:`WindowedResult.with_firing`, or write to a :class:`~panestream.MergeSink`. (The watermark's delay makes all results
+        wait; lateness corrects them afterwards.)
+
         It applies to event time only. Later rows go to the late output, or are counted and dropped. It may be changed on an
         existing checkpoint while the same operator runs the query. Open windows then have the new lateness, and those that it
         closes are removed at once. Closed windows stay closed: under a larger lateness, their rows are still late.
@@ -329,9 +333,18 @@ class WindowedStream(WindowedEvents):
         """Run a function over all rows of each firing window. Flink: ``apply``.
 
         Args:
-            function: a :class:`WindowFunction`, or a function of key, window and rows that returns zero or more results.
+            function: a :class:`WindowFunction`, or a function of key, window and rows that returns a list of results or yields
+                them. The rows are a list of ``Row`` in the order in which they came: sort them by time if that matters.
+                Timestamps are datetimes in UTC, ``window.start`` and ``window.end`` microseconds. A key of several columns is a
+                tuple.
             schema: the columns of the results. A result is a tuple, a dict, or the bare value of a single column. A value that
                 would lose information in its column is refused; the page on functions has a table.
+
+        Examples:
+            >>> def visit(user, window, rows):
+            ...     rows = sorted(rows, key=lambda row: row.ts)
+            ...     yield rows[-1].ts - rows[0].ts, [row.page for row in rows]
+            >>> sessions.apply(visit, "length interval day to second, pages array<string>")  # doctest: +SKIP
         """
         return self._calling(KeepRows(applied(function)), schema, "apply")
 

@@ -262,7 +262,8 @@ def _as_tuple(value: Any, width: int, names: list[str]) -> tuple[Any, ...]:
     if isinstance(value, (tuple, list)) and len(value) == width:
         return tuple(value)
     raise InvalidPlanError(
-        f"a result must have {width} value{'s' if width > 1 else ''} ({', '.join(names)}), as a tuple or dict; got {value!r}"
+        f"a result must have {width} value{'s' if width > 1 else ''} ({', '.join(names)}), as a tuple or dict; got {value!r}. A "
+        "function returns a list of results, or yields them, also if there is only one"
     )
 
 

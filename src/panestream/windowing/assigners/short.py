@@ -46,7 +46,7 @@ def sliding(size: Duration, slide: Duration, *, offset: Duration = "0 seconds", 
 def cumulating(
     max_size: Duration, step: Duration, *, offset: Duration = "0 seconds", processing_time: bool = False
 ) -> WindowAssigner:
-    """Return windows that begin together and grow by ``step`` up to ``max_size``. Flink SQL: ``CUMULATE``.
+    """Return windows that begin together and grow by ``step`` up to ``max_size``: the day so far. Flink SQL: ``CUMULATE``.
 
     ``offset`` and ``processing_time`` are as for :func:`tumbling`. Raises InvalidWindowError if a duration is not positive, or
     ``max_size`` is not a multiple of ``step``.
@@ -60,6 +60,8 @@ def cumulating(
 
 def session(gap: Duration, *, processing_time: bool = False) -> WindowAssigner:
     """Return windows that end after ``gap`` (positive) without rows of the key. Spark: ``F.session_window(ts, gap)``.
+
+    Two rows at a distance of exactly ``gap`` are in one session, as in Flink. ``window_end`` is the last row's time plus ``gap``.
 
     ``processing_time`` is as for :func:`tumbling`. :class:`~panestream.EventTimeSessionWindows` has more options.
 

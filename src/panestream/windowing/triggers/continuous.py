@@ -89,7 +89,8 @@ class ContinuousEventTimeTrigger(_Continuous, ByEventTime):
 
     - The first element sets the interval timer to the next multiple after it, which an earlier element does not change.
     - When the watermark reaches the timer, it fires, and the timer moves by an interval. If the watermark jumps over k intervals,
-      it fires k times, with equal contents.
+      it fires k times, with equal contents; operators on columns emit the last of them.
+    - A result has all rows that have come, also newer ones. For the result up to each five minutes take ``pst.cumulating``.
     - An element within the allowed lateness, after the end, fires at once.
     - When sessions merge, the earliest pending timer stays.
     - On global windows, the end of a bounded input raises, since it would fire up to the end of time (in Flink forever).
