@@ -107,8 +107,8 @@ class FileSink(Sink):
             if owner.get("query") not in run.queries:
                 raise SinkError(
                     f"{self.path} holds the output of another {'query' if owner.get('query') else 'batch run'}: its batch ids "
-                    "would collide with this one's. Choose another directory, or start with the checkpoint that belongs to it. To "
-                    "start again from nothing, delete the directory"
+                    "would collide with this one's. Choose another directory, or start with the checkpoint that belongs to it. "
+                    "To start again from nothing, delete the directory"
                 )
         addresses = list(markers)
         # Spark resolves a path without a scheme; the addresses show the result.
