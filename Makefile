@@ -102,11 +102,12 @@ sbom: package ## what an installation holds, as CycloneDX, in dist/; and whether
 secrets: ## passwords, keys and tokens in what git has, beside those that .secrets.baseline knows (ARGS=--renew)
 	@scripts/scan_secrets.sh $(ARGS)
 
-check: $(STAMP) ## lint, formatting, types
+check: $(STAMP) ## lint, formatting, types, prose
 	@failed=0; \
 	$(PY) -m ruff check . || failed=1; \
 	$(PY) -m ruff format --check . || failed=1; \
 	$(PY) -m mypy || failed=1; \
+	$(PY) scripts/check_prose.py || failed=1; \
 	exit $$failed
 
 format: $(STAMP) ## mend what ruff can mend by itself
