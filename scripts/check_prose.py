@@ -1,6 +1,7 @@
 """Check the English of documentation and docstrings: ``python scripts/check_prose.py [--show] [PATH ...]``.
 
-``docs/vocabulary.toml`` lists what to avoid. The exit status is 1 if more sentences of a file or folder are flagged than it allows.
+``docs/vocabulary.toml`` lists what to avoid. The exit status is 1 if more sentences of a file or folder are flagged than it
+allows.
 It counts and does not judge: a flagged sentence can be right, and a dull page passes.
 """
 
@@ -25,9 +26,9 @@ GENERATED = {"bad-input.md", "job-files.md", "metrics.md"}
 
 
 def sentences_of(text: str) -> Iterator[str]:
-    """Yield the sentences of prose, without code, links and tables.
+    r"""Yield the sentences of prose, without code, links and tables.
 
-    >>> list(sentences_of("Use `this`. Then [that](there.md).\\n\\n    code\\n"))
+    >>> list(sentences_of("Use `this`. Then [that](there.md).\n\n    code\n"))
     ['Use CODE.', 'Then that.']
     """
     text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)

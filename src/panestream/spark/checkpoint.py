@@ -145,7 +145,7 @@ class Epoch:
         return set(_ranks(path.as_posix() for path in runs.glob(f"*/{PARTS}")))
 
     def _seen_here(self) -> Path | None:
-        """The folder of the entries, or None if this process does not see an entry there with this run's random name."""
+        """Return the folder of the entries, or None if this process does not see an entry there with this run's random name."""
         folder = local_folder(file_place(self.checkpoint))
         runs = None if folder is None else folder / _RUNS
         return runs if runs is not None and (runs / self.entry).is_dir() else None

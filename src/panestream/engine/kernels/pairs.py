@@ -14,7 +14,7 @@ from panestream.engine.kernels.slicing import Int64s
 
 
 def numbered(left: Sequence[pa.ChunkedArray], right: Sequence[pa.ChunkedArray], *windows: Int64s) -> tuple[Int64s, Int64s, int]:
-    """Number the (key, window) pairs of two tables, equal numbers for equal pairs, all below the third result.
+    """Give numbers to the (key, window) pairs of two tables, equal numbers for equal pairs, all below the third result.
 
     ``left`` and ``right`` are the key columns, ``windows`` the windows of both tables' rows (or nothing if only keys count).
     """

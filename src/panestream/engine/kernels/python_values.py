@@ -135,7 +135,7 @@ def has_maps(kind: pa.DataType) -> bool:
 
 
 def _with_dicts(value: Any, kind: pa.DataType) -> Any:
-    """A value with dicts for maps, which are lists of pairs to Arrow (it makes dicts of them itself from version 20 on)."""
+    """Return a value with dicts for maps, which are lists of pairs to Arrow (from version 20 on it makes dicts itself)."""
     if value is None or not has_maps(kind):
         return value
     if pa.types.is_map(kind):
