@@ -130,7 +130,7 @@ def test_two_steps_of_docs_skew(clicks):
 @pytest.mark.spark
 def test_the_block_of_docs_skew_on_a_stream(spark, tmp_path):
     block = re.findall(r"```python(?: fragment)?\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[-1]
-    assert "merge_split_results" in block
+    assert "put_together" in block
     start = START.replace(tzinfo=dt.timezone.utc)
     clicks = MicroBatches(spark, tmp_path / "clicks", "shop bigint, user string, n bigint, ts timestamp")
     rows = [(number % 2, f"u{number:03}", number * 37 % 101, start + dt.timedelta(minutes=number)) for number in range(200)]
