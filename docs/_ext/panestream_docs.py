@@ -50,7 +50,7 @@ def run_page(app: Sphinx, docname: str, content: list[str]) -> None:
 
 
 def _svg(expression: str, names: dict[str, Any]) -> str:
-    from panestream import timeline
+    from panestream.tools import timeline
 
     return str(eval(f"timeline({expression})", {**names, "timeline": timeline}).svg(themed=False))  # noqa: S307 - a page of this repository
 
