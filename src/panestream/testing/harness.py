@@ -351,6 +351,7 @@ class WindowTestHarness(ReprHtml):
         """Explain the fate of rows, or with ``window`` the results of windows; see :func:`panestream.tools.why`.
 
         Raise ``InvalidPlanError`` for a harness without ``traced=True``, or if rows and windows are both given.
+
         >>> import panestream as pst
         >>> harness = WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max, traced=True)
         >>> harness.process_watermark("61 seconds")
