@@ -325,6 +325,7 @@ class WindowTestHarness(ReprHtml):
         """Return the history of all elements and windows, with the cause of each firing.
 
         Raise ``InvalidPlanError`` if the harness was created without ``traced=True``.
+
         >>> import panestream as pst
         >>> harness = WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max, traced=True)
         >>> harness.process_element(2, "10 seconds")
