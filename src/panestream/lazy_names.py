@@ -20,10 +20,9 @@ from panestream.windowing.foreign_names import resolve
 
 @dataclass(frozen=True)
 class LazyNames:
-    """The public names of a module. ``tables`` are the tables of foreign names with advice for unknown names."""
+    """The public names of a module."""
 
     module: str
-    tables: Sequence[str] = ("panestream",)
 
     @property
     def homes(self) -> dict[str, tuple[str, str]]:
@@ -36,7 +35,7 @@ class LazyNames:
         if name == "__all__":
             return sorted(self.homes)
         if name.startswith("_") or name not in self.homes:
-            return resolve(module, name, self.tables, f"module {self.module!r}")
+            return resolve(module, name, ["panestream"], f"module {self.module!r}")
         home, own = self.homes[name]
         try:
             defining = import_module(home)

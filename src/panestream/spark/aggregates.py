@@ -25,34 +25,14 @@ class Translation:
     recipe: agg.Aggregate
 
 
-_OF_ONE: dict[str, Callable[[str], agg.Aggregate]] = {
-    "any_value": agg.first,
-    "approx_count_distinct": agg.approx_count_distinct,
-    "avg": agg.mean,
+_OF_TWO = ("max_by", "min_by")
+_OF_ONE: dict[str, Callable[..., agg.Aggregate]] = {
+    **{name: getattr(agg, here) for name, here in AGGREGATES.items() if name not in _OF_TWO},
     "bool_and": agg.min,
     "bool_or": agg.max,
-    "collect_list": agg.collect_list,
-    "count": agg.count,
-    "count distinct": agg.count_distinct,
     "every": agg.min,
-    "first": agg.first,
-    "first_value": agg.first,
-    "last": agg.last,
-    "last_value": agg.last,
-    "max": agg.max,
-    "mean": agg.mean,
-    "min": agg.min,
     "some": agg.max,
-    "std": agg.stddev,
-    "stddev": agg.stddev,
-    "stddev_samp": agg.stddev,
-    "sum": agg.sum,
-    "var_samp": agg.var,
-    "variance": agg.var,
 }
-_OF_TWO = {"max_by": agg.max_by, "min_by": agg.min_by}
-_MAY_SKIP_NULLS = {"any_value": agg.first, "first": agg.first, "first_value": agg.first, "last": agg.last, "last_value": agg.last}
-"""Functions whose name in Spark is the same with and without skipping nulls."""
 
 
 def translations(text: str, quote: Callable[[str], str]) -> Iterator[Translation]:
@@ -76,10 +56,10 @@ def translations(text: str, quote: Callable[[str], str]) -> Iterator[Translation
         yield Translation(f"count_if({condition})", agg.sum(f"if({condition}, 1L, 0L)"))
     elif len(arguments) == 1 and function in _OF_ONE:
         yield Translation(f"{name}({distinct}{quote(arguments[0])})", _OF_ONE[function](arguments[0]))
-        if function in _MAY_SKIP_NULLS:
-            yield Translation(f"{name}({quote(arguments[0])}, true)", _MAY_SKIP_NULLS[function](arguments[0], True))
+        if _OF_ONE[function] in (agg.first, agg.last):  # Spark gives both the same name
+            yield Translation(f"{name}({quote(arguments[0])}, true)", _OF_ONE[function](arguments[0], ignore_nulls=True))
     elif len(arguments) == 2 and function in _OF_TWO:
-        yield Translation(f"{name}({', '.join(map(quote, arguments))})", _OF_TWO[function](*arguments))
+        yield Translation(f"{name}({', '.join(map(quote, arguments))})", getattr(agg, function)(*arguments))
 
 
 def _call(text: str) -> tuple[str, list[str]] | None:
@@ -121,7 +101,7 @@ def instead_of(text: str) -> str:
         return f"there is no agg.{function.replace(' ', '_')}; " + (f"did you mean agg.{near[0]}?" if near else _known())
     if function == "count" and arguments in (["1"], ["*"]):
         arguments = []
-    taken = arguments[:2] if function in ("max_by", "min_by") else arguments[:1]
+    taken = arguments[:2] if function in _OF_TWO else arguments[:1]
     return f"write .aggregate(agg.{AGGREGATES[function]}({', '.join(repr(one) for one in taken)}){alias})"
 
 
