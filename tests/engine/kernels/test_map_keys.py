@@ -9,8 +9,8 @@ import pytest
 
 from panestream.engine.kernels.exact_values import cast_exactly
 from panestream.engine.kernels.map_keys import key_held_twice
-from panestream.engine.kernels.python_values import arrow_column
-from panestream.errors import InvalidPlanError
+from panestream.engine.kernels.python_values import RowType, arrow_column
+from panestream.errors import InvalidPlanError, MalformedRecordError
 
 COUNTS = pa.map_(pa.string(), pa.int64())
 BY_LIST = pa.map_(pa.list_(pa.int64()), pa.int64())
@@ -58,3 +58,17 @@ def test_only_the_maps_of_a_slice_count():
 def test_map_with_a_key_twice_in_a_table_is_refused(given):
     with pytest.raises(pa.ArrowInvalid, match="a map would hold the key 'a' twice: return a dict"):
         cast_exactly(pa.array([[("a", 1), ("a", 2)]], given), COUNTS)
+
+
+@pytest.mark.parametrize(
+    ("type_", "value"),
+    [
+        (COUNTS, [("a", 1), ("a", 3)]),
+        (pa.list_(COUNTS), [[("a", 1), ("a", 3)]]),
+        (pa.struct([("m", COUNTS)]), {"m": [("a", 1), ("a", 3)]}),
+    ],
+)
+def test_input_row_with_a_key_twice_in_a_map_is_refused_by_column(type_, value):
+    table = pa.table({"id": [1, 2], "counts": pa.array([None, value], type_)})
+    with pytest.raises(MalformedRecordError, match=r"^a map of the column 'counts' holds the key 'a' twice, .*LAST_WIN$"):
+        RowType(table.schema).rows(table)
