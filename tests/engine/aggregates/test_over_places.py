@@ -1,4 +1,4 @@
-"""Ranges of places against windows of panes: the same bits."""
+"""Aggregating ranges of rows gives the same bits as aggregating windows of panes."""
 
 import random
 
@@ -11,7 +11,7 @@ from tests.comparison import harness, look_backs
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_places_are_panes(seed):
+def test_ranges_of_rows_give_the_same_results_as_windows_of_panes(seed):
     rng = random.Random(seed)
     aggregates = rng.choice([look_backs.exact_aggregates, harness.random_aggregates])(rng)
     bare = Aggregation.build(aggregates, harness.TYPES, pa.schema([]))

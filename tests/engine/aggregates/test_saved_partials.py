@@ -1,4 +1,4 @@
-"""Saved partials under another list of aggregates: those that stay know all rows, those that are new the rows from now on."""
+"""Saved partials read with another list of aggregates: old aggregates include all rows, new ones only the rows from now on."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ KEYS = pa.schema([("key", pa.int64())])
 
 @st.composite
 def cases(draw):
-    """Two lists of aggregates, rows that came before the change, and rows after it."""
+    """Draw two lists of aggregates, rows that came before the change, and rows after it."""
     known = draw(st.lists(recipes(), min_size=1, max_size=4, unique_by=lambda r: r.name))
     kept = draw(st.permutations(known))[: draw(st.integers(0, len(known)))]
     added = draw(st.lists(recipes(), max_size=2, unique_by=lambda r: r.name))
@@ -55,11 +55,11 @@ def partials_of(recipe):
 
 @settings(max_examples=random_cases(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases())
-def test_aggregates_that_stay_know_all_rows_and_others_those_from_now_on(case):
+def test_old_aggregates_include_all_rows_and_new_ones_only_later_rows(case):
     known, after, early, late = case
     before, now = Aggregation.build(known, TYPES, KEYS), Aggregation.build(after, TYPES, KEYS)
     saved = storable(table_of(before, early))
-    assert not any(pa.types.is_decimal256(type_) for type_ in saved.schema.types)  # Spark has none
+    assert not any(pa.types.is_decimal256(type_) for type_ in saved.schema.types)  # Spark does not have this type
     there = {of for recipe in known for of in partials_of(recipe)}
     if early and any(isinstance(one, agg.User) and not partials_of(one) <= there for one in after):
         with pytest.raises(InvalidPlanError, match="cannot be added to windows that are open"):
@@ -81,7 +81,7 @@ def test_aggregates_that_stay_know_all_rows_and_others_those_from_now_on(case):
 
 
 @pytest.mark.parametrize(("early", "late"), [([4, 8], []), ([4, None, 8], [5, 9])])
-def test_a_sum_or_mean_that_is_added_beside_a_count_of_its_values_knows_none_of_those_before(early, late):
+def test_added_sum_or_mean_ignores_earlier_values_though_they_were_counted(early, late):
     types = {"v": pa.int64()}
     before = Aggregation.build([agg.count("v")], types, KEYS)
     now = Aggregation.build([agg.count("v").alias("n"), agg.sum("v").alias("sum"), agg.mean("v").alias("mean")], types, KEYS)
@@ -99,7 +99,7 @@ def test_a_sum_or_mean_that_is_added_beside_a_count_of_its_values_knows_none_of_
     assert found.select([*expected]).to_pylist() == [expected]
 
 
-def test_a_partial_is_called_alike_whatever_stands_beside_it():
+def test_saved_name_of_a_partial_does_not_depend_on_other_aggregates():
     alone, among = ([agg.max_by("v", "u")], [agg.sum("u"), agg.count("x"), agg.max_by("v", "u")])
     types = dict.fromkeys("vux", pa.int64())
     (first,) = partials_saved(Aggregation.build(alone, types, KEYS))
@@ -119,14 +119,14 @@ class Shorter(Story):
         return "story"
 
 
-def test_a_users_aggregate_that_keeps_something_else_is_refused():
+def test_user_aggregate_with_another_partial_type_is_refused():
     types = {"text": pa.string(), "int": pa.int64()}
     before, now = (Aggregation.build([agg.user(one, "text", "int")], types, KEYS) for one in (Shorter(), Longer()))
     with pytest.raises(PlanMismatchError, match="has other ones now"):
         partials_found(before.partial_schema.empty_table(), {"partials": partials_saved(before)}, now)
 
 
-def test_a_column_that_is_missing_is_named():
+def test_error_names_the_missing_column():
     aggregation = Aggregation.build([agg.sum("v")], {"v": pa.int64()}, KEYS)
     table = aggregation.partial_schema.empty_table().drop_columns(["#0.high"])
     with pytest.raises(StateFormatError, match=r"lacks the column .#0\.high."):

@@ -1,4 +1,4 @@
-"""Rows that cross the exchange as they are, and are put in order in their key group. Without Spark."""
+"""Rows that cross the exchange unordered and are sorted in their key group, without Spark."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Given = list[tuple[str | None, int | None]]
 
 
 def numbered(given: list[Given]) -> list[Chunk]:
-    """A chunk of each source partition; a row's number, which is its time, its key and its values, says where it stood."""
+    """Return a chunk for each source partition. Time, key and value of a row are its number, which shows its original place."""
     numbers, chunks = iter(range(10_000)), []
     for some in given:
         values = pa.array([next(numbers) for _ in some], pa.int64())
@@ -31,7 +31,7 @@ def numbered(given: list[Given]) -> list[Chunk]:
 
 
 def crossed(given: list[Given], chunks: list[Chunk]) -> list[pa.Table]:
-    """What key groups are sent."""
+    """Return the tables that key groups receive."""
     orders = [[pa.array([one[column] for one in some], kind) for column, kind in enumerate(ARRIVAL.types)] for some in given]
     return [unordered(chunk, order) for chunk, order in zip(chunks, orders, strict=True)]
 
@@ -42,20 +42,20 @@ def crossed(given: list[Given], chunks: list[Chunk]) -> list[pa.Table]:
         ([[("a", 1)]], [0]),
         ([[("b", 1), ("a", 2), ("a", 1)]], [2, 1, 0]),
         ([[("b", 1), ("a", 9)], [("a", 10), ("b", 0)]], [1, 2, 3, 0]),
-        # Nulls come last, of either column.
+        # Nulls of either column come last.
         ([[(None, 1), ("b", None), ("b", 7)], [("a", None), (None, 0), ("z", 5)]], [3, 2, 1, 5, 4, 0]),
-        # What is equal stays as it is given, one source partition after the other.
+        # Equal rows keep their order, one source partition after the other.
         ([[("a", 1), ("a", 1)], [], [("a", 0), ("a", 1)]], [2, 0, 1, 3]),
     ],
 )
-def test_rows_are_in_the_order_of_the_columns(given, places):
+def test_rows_are_sorted_by_the_arrival_columns(given, places):
     ((kind, rows),) = in_order(replace(plan(), arrival=ARRIVAL), crossed(given, numbered(given)))
     assert kind == KEPT
     assert [rows[name].to_pylist() for name in ("row 0", "row 1")] == [places, places]
 
 
-def test_many_rows_that_are_equal_stay_as_they_are():
-    """Few come out as they were of a sort that is not stable, too."""
+def test_many_equal_rows_keep_their_order():
+    """With few rows, even an unstable sort keeps their order."""
     names = np.random.default_rng(3).integers(0, 4, 4_000)
     given = [[(f"file {name}", 0) for name in names[start : start + 1_000]] for start in range(0, 4_000, 1_000)]
     ((_, rows),) = in_order(replace(plan(), arrival=ARRIVAL), crossed(given, numbered(given)))
@@ -63,11 +63,11 @@ def test_many_rows_that_are_equal_stay_as_they_are():
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_keys_and_values_stay_with_their_rows_and_whole_rows_with_them_where_they_cross(late):
+def test_keys_values_and_whole_rows_move_together_when_rows_are_sorted(late):
     query = harness.Query(
         WindowSpec(TumblingEventTimeWindows(10)), (agg.first("v").alias("f"), agg.last("u").alias("l")), late=late
     )
-    # A schema of whole rows is there, too, where only rows without event time go to an output.
+    # The schema of whole rows also exists if only rows without event time go to an output.
     asked = replace(query.columnar(), arrival=ARRIVAL, row_schema=harness.ROWS)
     whole = pa.Table.from_pylist(
         [
@@ -83,7 +83,7 @@ def test_keys_and_values_stay_with_their_rows_and_whole_rows_with_them_where_the
     batch = harness.GroupInput(**given)
     for kind, table in in_order(asked, [unordered(sent, order)]):
         batch.parts.setdefault(kind, []).append(table)
-    # In the order in which they are now: the last of a, then b, then the first of a.
+    # In sorted order: the last row of a, then b, then the first row of a.
     expected = harness.GroupInput(**given)
     place = pa.array([2, 1, 0])
     taken = whole.take(place).combine_chunks()

@@ -1,4 +1,4 @@
-"""Pairs of the items of two lists, all rows at once, against two loops."""
+"""Pairs of the items of two lists, computed for all rows at once and compared with two nested loops."""
 
 import random
 
@@ -18,7 +18,7 @@ def one_by_one(left, right):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_against_two_loops(seed):
+def test_pairs_of_two_lists_equal_two_nested_loops(seed):
     rng = random.Random(seed)
     rows = rng.randint(0, 12)
     left, right = ([[rng.randint(0, 99) for _ in range(rng.choice([0, 1, 2, 7]))] for _ in range(rows)] for _ in range(2))
@@ -32,7 +32,7 @@ def test_against_two_loops(seed):
     assert pairs.counts.sum() == len(found)
 
 
-def test_each_item_of_one_list():
+def test_pairs_of_the_left_list_alone_have_null_on_the_right():
     pairs = ListPairs.of_left(pa.array([[1, 2], [], [3]]))
     ((of, one, other),) = pairs.portions(100)
     assert (of.tolist(), one.to_pylist(), other.to_pylist()) == ([0, 0, 1, 2], [1, 2, None, 3], [None] * 4)

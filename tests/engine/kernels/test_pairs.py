@@ -1,4 +1,4 @@
-"""Pairs of key and window as numbers, beside the definition on plain tuples."""
+"""Numbers for pairs of key and window, compared with plain tuples."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_equal_pairs_have_equal_numbers(with_windows):
 
 
 @pytest.mark.parametrize("size", [20, 1 << 40])
-def test_what_is_among_others_and_where_it_stands_last(size):
+def test_is_among_and_last_place_equal_plain_lists(size):
     for seed in range(60):
         rng = random.Random(seed)
         pairs, others = ([rng.randrange(20) for _ in range(rng.choice([0, 1, 4, 12]))] for _ in range(2))
