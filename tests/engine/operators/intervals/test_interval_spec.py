@@ -147,7 +147,9 @@ def test_explain_shows_how_long_rows_are_kept():
     assert explain_sections(plan, streaming=False)["state"] == ["none: a batch emits all at the end of input"]
     # Rows that no later row can match are not stored.
     ahead = plan_of(3_000_000, 7_000_000)
-    assert explain_sections(ahead)["state"] == ["rows of the left until the watermark is 7 seconds past them, of the right 0 seconds"]
+    assert explain_sections(ahead)["state"] == [
+        "rows of the left until the watermark is 7 seconds past them, of the right 0 seconds"
+    ]
 
 
 @pytest.mark.parametrize("late", [False, True])

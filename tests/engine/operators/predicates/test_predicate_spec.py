@@ -1,4 +1,4 @@
-"""What is said of windows by predicates: what a checkpoint is tied to, what crosses, the words, state as tables and as views."""
+"""The spec of windows by predicates: identity, what crosses the shuffle, ``explain()``, state tables and views."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.comparison import harness, predicates
 
 SUM = (agg.sum("u").alias("s"),)
 BOTH = PredicateWindows("v > 0", "u % 4 = 1")
-"""In the tests below a row with a ``v`` of one begins a window, and one with a ``u`` of 5 ends it."""
+"""In the tests below, a row with ``v`` = 1 begins a window, and a row with ``u`` = 5 ends one."""
 
 
-def told(plan, *, streaming=True):
+def explain_sections(plan, *, streaming=True):
     return plan.operator.explain(plan, streaming=streaming)
 
 
-def test_what_a_checkpoint_is_tied_to():
+def test_identity_of_predicate_windows():
     operator = predicates.plan_of(BOTH, (agg.mean("x").alias("m"),)).operator
     assert operator.name == "predicates"
     assert operator.identity() == {
@@ -48,7 +48,7 @@ def test_what_a_checkpoint_is_tied_to():
         (BOTH, (agg.first("v").alias("f"),), False, True),
     ],
 )
-def test_a_gap_fires_by_time_and_the_order_of_arrival_counts_where_it_does_for_an_aggregate(
+def test_predicate_windows_fire_by_time_with_a_gap_and_are_order_sensitive_if_an_aggregate_is(
     assigner, aggregates, by_time, follows
 ):
     operator = predicates.plan_of(assigner, aggregates).operator
@@ -56,7 +56,7 @@ def test_a_gap_fires_by_time_and_the_order_of_arrival_counts_where_it_does_for_a
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_values_cross_with_what_rows_begin_and_end(late):
+def test_values_cross_with_the_predicates_of_their_rows(late):
     plan = predicates.plan_of(BOTH, (*SUM, agg.max("x").alias("m")), late=late)
     operator = plan.operator
     assert label_of("v > 0") == "whether v > 0"
@@ -82,32 +82,32 @@ def test_values_cross_with_what_rows_begin_and_end(late):
         (PredicateWindows(end="off"), "a row that is in none yet, and ends behind a row where off"),
         (
             PredicateWindows(end="off", gap=2),
-            "a row that is in none yet, and ends behind a row where off or 2 microseconds after the last row",
+            "a row that is in none yet, and ends behind a row where off or 2 microseconds tables_after the last row",
         ),
     ],
 )
-def test_where_windows_begin_and_end_is_told(assigner, words):
-    assert told(predicates.plan_of(assigner, SUM))["predicates"] == [
+def test_explain_shows_where_predicate_windows_begin_and_end(assigner, words):
+    assert explain_sections(predicates.plan_of(assigner, SUM))["predicates"] == [
         "rows of each key in the order of their times, when the watermark has passed them; rows behind it are late",
         f"a window begins with {words}",
     ]
 
 
-def test_what_crosses_and_rests_is_told():
+def test_explain_shows_exchange_and_state_of_predicate_windows():
     crosses = "values cross the shuffle with what their rows begin and end"
     plan = predicates.plan_of(BOTH, SUM, late=True)
-    found = told(plan)
+    found = explain_sections(plan)
     assert found["aggregates"] == [f"agg.sum('u').alias('s'); {SUM[0].merge_rule}"]
     assert found["exchange"] == [crosses, "whole rows cross beside them, for the late output"]
     assert found["state"] == [
         "open windows, and partials of each key and instant that waits for the watermark, in pages by hash of the key"
     ]
-    found = told(predicates.plan_of(BOTH, SUM), streaming=False)
+    found = explain_sections(predicates.plan_of(BOTH, SUM), streaming=False)
     assert found["exchange"] == [crosses]
     assert found["state"] == ["none: a batch computes all windows at once; one without an end is not emitted"]
 
 
-def test_of_other_windows_it_says_nothing_and_of_these_it_refuses_what_columns_cannot():
+def test_predicates_rule_ignores_other_windows_and_refuses_allowed_lateness():
     asked = DeclaredAggregates(SUM, harness.TYPES, harness.KEYS)
     assert predicates_rule(WindowSpec(TumblingEventTimeWindows(10)), asked) is None
     assert predicates_rule(WindowSpec(BOTH), asked).operator.windows == BOTH
@@ -119,22 +119,22 @@ def at(number):
     return dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(microseconds=number)
 
 
-def after(plan, *rows):
-    """The state tables after a micro-batch of (key, time, v, u)."""
+def tables_after(plan, *rows):
+    """Return the state tables tables_after a micro-batch of (key, time, v, u)."""
     state = MemoryState()
     harness.run(plan, [harness.MicroBatch([[(key, time, v, None, u) for key, time, v, u in rows]])], state)
     return plan.operator.for_group(plan, state, 0).tables()
 
 
 ROWS = (("a", 10, 1, 2), ("a", 12, 0, 4), ("b", 11, 1, 7), ("a", 20, 1, 9), ("b", 20, 0, 1), ("b", 20, 0, 3))
-"""The watermark is 19: a window of each key is open, and an instant of each waits."""
+"""The watermark is 19. Each key has an open window and an instant that waits."""
 
 
 @pytest.mark.parametrize(("gap", "ends"), [(None, (13, 12)), (30, (42, 41))])
-def test_open_windows_and_instants_that_wait_are_shown(gap, ends):
-    """Where an open window ends is not known: a gap after its last row, or, without one, no time is named when it is due."""
+def test_views_show_open_windows_and_waiting_instants(gap, ends):
+    """The end of an open window is unknown. It is due a gap tables_after its last row, or at no time without a gap."""
     plan = predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1", gap), SUM)
-    saved = after(plan, *ROWS)
+    saved = tables_after(plan, *ROWS)
     views = plan.operator.views(plan, saved, 4)
     size = saved.table("steps").nbytes // 6
     due = [None if gap is None else at(end) for end in ends]
@@ -168,9 +168,9 @@ def test_open_windows_and_instants_that_wait_are_shown(gap, ends):
 
 
 @pytest.mark.parametrize(("gap", "until", "fired"), [(None, 41, False), (30, 41, False), (30, 42, True)])
-def test_saved_windows_end_as_they_would_have_in_whatever_order_their_rows_are(gap, until, fired):
+def test_restored_window_ends_at_the_same_time_in_any_order_of_saved_rows(gap, until, fired):
     plan = predicates.plan_of(PredicateWindows("v > 0", gap=gap), SUM)
-    saved = after(plan, ("a", 10, 1, 2), ("a", 11, 0, 4), ("b", 15, 0, 3), ("c", 20, 1, 3))
+    saved = tables_after(plan, ("a", 10, 1, 2), ("a", 11, 0, 4), ("b", 15, 0, 3), ("c", 20, 1, 3))
     assert saved.header["counters"] == {}
     steps = saved.table("steps")
     state = MemoryState()
@@ -182,7 +182,7 @@ def test_saved_windows_end_as_they_would_have_in_whatever_order_their_rows_are(g
     assert one.fired == ([(("a", 10, 41), (6,))] if fired else [])
 
 
-def test_a_row_at_the_watermark_is_late_and_one_behind_it_counts():
+def test_row_at_the_watermark_is_late_and_row_after_it_is_not():
     plan = predicates.plan_of(BOTH, SUM, late=True)
     rows = [[("a", 10, 1, None, 2)], [("a", 9, 0, None, 4), ("a", 10, 0, None, 6), ("b", 9, 1, None, 2)], [("a", 12, 0, None, 5)]]
     found = harness.run(plan, [*(harness.MicroBatch([some]) for some in rows), harness.MicroBatch([[("b", 40, 0, None, 0)]])])
@@ -191,7 +191,7 @@ def test_a_row_at_the_watermark_is_late_and_one_behind_it_counts():
     assert [one.fired for one in found] == [[], [], [], [(("a", 10, 13), (13,))]]
 
 
-def test_windows_that_end_at_once_come_in_the_order_of_their_ends():
+def test_windows_that_fire_together_are_emitted_in_order_of_their_ends():
     plan = predicates.plan_of(BOTH, (*SUM, agg.last("u").alias("l")))
     rows = [("a", 3, 1, None, 2), ("a", 20, 0, None, 5), ("b", 5, 1, None, 5), ("c", 1, 1, None, 4), ("c", 9, 0, None, 1)]
     (one,) = harness.run(plan, [harness.MicroBatch([rows[::2], rows[1::2]], end=True)])

@@ -1,4 +1,4 @@
-"""Random scenarios over everything that fits together, steered towards exact boundaries. The same seed gives the same scenario."""
+"""Random scenarios over all compatible features, with many exact boundaries. The same seed gives the same scenario."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ EVENT, CLOCK = {"type": "event_time"}, {"type": "processing_time"}
 
 
 def scenario(seed: int) -> dict:
-    """One scenario without expectations."""
+    """Return a scenario without expectations."""
     rng = random.Random(seed)
     assigner, sizes, gaps = _assigner(rng)
     sessions = "session" in assigner["type"]
@@ -71,7 +71,7 @@ def _trigger(rng, sessions, by_processing_time, kind):
         {"type": "continuous_processing_time", "interval": interval},
     ]
     if kind == "global":
-        simple[1] = simple[0]  # the clock never comes to the end of a global window
+        simple[1] = simple[0]  # the clock never reaches the end of a global window
     if by_processing_time:
         simple[0] = simple[1]
     if not sessions:

@@ -1,4 +1,4 @@
-"""Rows of the input rest by the schema of the input, and come back as they were, whatever the types."""
+"""Input rows are stored by the schema of the input, and are read back unchanged whatever their types."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def codec_of(schema):
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_every_type_of_spark_comes_back_as_it_was(name):
+def test_elements_of_every_spark_type_are_read_back_unchanged(name):
     type_, values = COLUMNS[name]
     row_type, codec = codec_of(pa.schema([("n", pa.int32()), ("it", type_)]))
-    # As rows come: from Arrow.
+    # built from Arrow, like the rows of a query
     rows = row_type.rows(pa.table([pa.array([1, 2, 3], pa.int32()), pa.array(values, type_)], schema=row_type.schema))
     assert [row[1] for row in rows] == values
     for some in (rows, rows[:1], rows[2:], rows * 3):
@@ -62,7 +62,7 @@ def test_every_type_of_spark_comes_back_as_it_was(name):
     assert repr(timed.decode(timed.encode(with_times))) == repr(with_times)
 
 
-def test_columns_of_one_name_or_none_at_all():
+def test_elements_may_have_duplicate_column_names_or_no_columns():
     row_type, codec = codec_of(pa.schema([("a", pa.int32()), ("a", pa.string())]))
     rows = [row_type.make((1, "x")), row_type.make((2, None))]
     assert codec.decode(codec.encode(rows)) == rows
@@ -70,7 +70,7 @@ def test_columns_of_one_name_or_none_at_all():
     assert codec.decode(codec.encode([row_type.make(())] * 3)) == [()] * 3
 
 
-def test_an_element_that_is_there_twice_is_one_object_again():
+def test_repeated_element_is_read_back_as_one_object():
     row_type, codec = codec_of(pa.schema([("a", pa.string())]))
     one, other = row_type.make(("x" * 1000,)), row_type.make(("y",))
     data = codec.encode([one, other, one, one])
@@ -80,7 +80,7 @@ def test_an_element_that_is_there_twice_is_one_object_again():
     assert found[0] is found[2] is found[3]
 
 
-def test_elements_that_are_there_once_need_no_numbers():
+def test_reference_numbers_are_stored_only_for_repeated_elements():
     row_type, codec = codec_of(pa.schema([("a", pa.int64())]))
     elements = [row_type.make((number,)) for number in range(3)]
     alone, twice = codec.encode(elements), codec.encode([*elements, elements[0]])
@@ -89,14 +89,14 @@ def test_elements_that_are_there_once_need_no_numbers():
     assert len(numbers) > 0
 
 
-def test_equal_elements_that_are_not_the_same_stay_apart():
+def test_equal_but_distinct_elements_stay_distinct_objects():
     row_type, codec = codec_of(pa.schema([("a", pa.string())]))
     found = codec.decode(codec.encode([row_type.make(("x",)), row_type.make(("x",))]))
     assert found == [("x",), ("x",)]
     assert found[0] is not found[1]
 
 
-def test_columns_of_what_has_just_come_are_taken_and_not_made_anew():
+def test_columns_of_new_elements_are_reused_for_writing():
     row_type = RowType(pa.schema([("a", pa.int64()), ("b", pa.string())]))
     old, early, more = (row_type.from_columns([[*numbers], [*"xyz"]], 3) for numbers in ((1, 2, 3), (4, 5, 6), (7, 8, 9)))
     arrivals = ElementArrivals()
@@ -107,14 +107,14 @@ def test_columns_of_what_has_just_come_are_taken_and_not_made_anew():
         return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
     assert found(old[1], old[0]) == [(2, "y"), (1, "x")], "nothing has come yet"
-    # Columns that say something else than the elements show where values are from.
+    # The columns differ from the elements, which shows which of them a value comes from.
     arrivals.add(early, [pa.array([40, 50, 60]), pa.array(["X", "Y", None])])
     assert found(early[2], early[0], early[2]) == [(60, None), (40, "X"), (60, None)]
     assert found(old[2], old[0]) == [(3, "z"), (1, "x")], "none of these has just come"
     assert found() == []
     arrivals.add(more, [pa.array([70, 80, 90]), pa.array(["P", "Q", "R"])])
     arrivals.add([], [pa.array([], pa.int64()), pa.array([], pa.string())])
-    for _ in range(2):  # the columns are joined only once
+    for _ in range(2):  # the columns are joined only the first time
         assert found(old[1], more[0], early[1], old[0], early[0], more[2]) == [
             (2, "y"), (70, "P"), (50, "Y"), (1, "x"), (40, "X"), (90, "R"),
         ]  # fmt: skip

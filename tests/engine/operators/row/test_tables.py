@@ -1,4 +1,4 @@
-"""The row operator's state as tables, and put into another store: all of it is there, and it goes on as if nothing had been."""
+"""The row operator's state as tables: restoring them in another store gives the same state and the same results."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ TEN = TumblingEventTimeWindows(10)
 RESULT = pa.schema([("seen", pa.list_(pa.int64())), ("before", pa.int64())])
 
 
-class Sees(ProcessWindowFunction):
-    """The values, and how many rows it has seen of the window before, and of the key."""
+class CountingByWindowAndKey(ProcessWindowFunction):
+    """Emits the values, and how many earlier rows it has seen of the window and of the key."""
 
     def process(self, key, context, elements):
         window = context.window_state().get_state(ValueStateDescriptor("n"))
@@ -44,8 +44,8 @@ class Sees(ProcessWindowFunction):
         every.update((every.value() or 0) + len(elements))
 
 
-class SeesKeys(ProcessWindowFunction):
-    """The same of windows that merge, and have no state of their own."""
+class CountingByKey(ProcessWindowFunction):
+    """The same for merging windows, which have no state of their own."""
 
     def process(self, key, context, elements):
         every = context.global_state().get_state(ValueStateDescriptor("all"))
@@ -53,7 +53,7 @@ class SeesKeys(ProcessWindowFunction):
         every.update((every.value() or 0) + len(elements))
 
 
-def of_elements(windowing, function=Sees):
+def of_elements(windowing, function=CountingByWindowAndKey):
     operator = plan_functions(
         replace(windowing, every_firing=True), KeepRows(function()), RESULT, harness.ROWS, "it", harness.KEYS
     )
@@ -82,9 +82,11 @@ EVERY_TWO = CountTrigger.of(2)
             [("a", 0, [9, 5, 6], 202)],
         ),
         (
-            of_elements(WindowSpec(EventTimeSessionWindows(10), ContinuousEventTimeTrigger(5), allowed_lateness=20), SeesKeys),
+            of_elements(
+                WindowSpec(EventTimeSessionWindows(10), ContinuousEventTimeTrigger(5), allowed_lateness=20), CountingByKey
+            ),
             batch(("a", 22, 5), ("b", 25, 1)),
-            # It fires at 15 and 20. Of the first three rows' sessions six elements of a have been seen.
+            # The window fires at 15 and 20. Six elements of key a have been seen in the sessions of the first three rows.
             [("a", 14, [1, 5], 6), ("a", 14, [1, 5], 8)],
         ),
         (
@@ -95,7 +97,7 @@ EVERY_TWO = CountTrigger.of(2)
     ],
     ids=["accumulators", "an evictor", "sessions", "the clock"],
 )
-def test_state_goes_on_from_its_tables(plan, then, fired):
+def test_restored_tables_give_the_same_state_and_results(plan, then, fired):
     whole, cut = savepoints.Query(plan, 1), savepoints.Query(plan, 1)
     whole.run(ROWS)
     (saved,) = whole.tables()
@@ -112,10 +114,10 @@ KEY_COLUMNS = [("x", pa.string()), ("y", pa.int64())]
 
 
 @pytest.mark.parametrize("width", [0, 1, 2])
-def test_keys_have_as_many_columns_as_they_are_of(width):
+def test_saved_tables_have_the_key_columns_of_the_plan(width):
     keys = pa.schema(KEY_COLUMNS[:width])
     windowing = WindowSpec(TEN, EVERY_TWO, CountEvictor.of(9), every_firing=True)
-    operator = plan_functions(windowing, KeepRows(Sees()), RESULT, harness.ROWS, "it", keys)
+    operator = plan_functions(windowing, KeepRows(CountingByWindowAndKey()), RESULT, harness.ROWS, "it", keys)
     plan = replace(harness.plan_for(operator, windowing), keys=tuple(keys.names), key_schema=keys)
     state, again = MemoryState(), MemoryState()
     rows = pa.table([["k"] * 3, [1, 2, 3], [7, 8, 9], [None] * 3, [0] * 3], schema=harness.ROWS)
@@ -137,14 +139,14 @@ def test_keys_have_as_many_columns_as_they_are_of(width):
     assert told is None or told["seen"].to_pylist() == [[7, 8, 9, 7]]
 
 
-def test_nothing_is_saved_where_nothing_is():
+def test_saved_tables_are_empty_without_state():
     plan = of_elements(WindowSpec(TEN))
     saved = plan.operator.for_group(plan, MemoryState(), 0).tables()
     assert {name: table.num_rows for name, table in saved.tables.items()} == {"windows": 0, "elements": 0, "keys": 0}
     assert saved.header["counters"] == {"total": {"late_dropped": 0}, "equal": {}}
 
 
-def test_late_rows_that_were_dropped_are_counted_on():
+def test_count_of_dropped_late_rows_is_restored():
     plan = harness.Query(WindowSpec(TEN), (agg.count(),)).row()
     query, again = savepoints.Query(plan, 1), MemoryState()
     query.run(batch(("a", 50, 1)))
@@ -156,7 +158,7 @@ def test_late_rows_that_were_dropped_are_counted_on():
     assert plan.operator.for_group(plan, again, 0).header()["counters"]["total"] == {"late_dropped": 3}
 
 
-def test_windows_stay_shifted_as_they_were():
+def test_stagger_of_windows_is_restored():
     windowing = WindowSpec(TumblingProcessingTimeWindows(100, 0, WindowStagger.NATURAL))
     plan = harness.Query(windowing, (agg.count().alias("n"),)).row()
     query, again = savepoints.Query(plan, 1), MemoryState()
@@ -172,7 +174,7 @@ def counting(*aggregates):
     return harness.Query(WindowSpec(TEN), aggregates).row()
 
 
-def test_aggregates_that_are_new_begin_with_no_rows_and_others_find_their_part():
+def test_restore_with_new_aggregates_keeps_the_accumulators_of_the_others():
     before = counting(agg.sum("v").alias("s"), agg.count().alias("n"))
     query, again = savepoints.Query(before, 1), MemoryState()
     query.run(batch(("a", 1, 7), ("a", 2, 8)))
@@ -185,7 +187,7 @@ def test_aggregates_that_are_new_begin_with_no_rows_and_others_find_their_part()
 
 
 @pytest.mark.parametrize("declared", [False, True])
-def test_accumulators_of_users_and_of_declared_aggregates_do_not_take_over_each_other(declared):
+def test_accumulators_of_user_functions_and_declared_aggregates_are_not_exchanged(declared):
     plans = counting(agg.count()), of_elements(WindowSpec(TEN))
     before, now = plans if declared else plans[::-1]
     query = savepoints.Query(before, 1)
