@@ -85,7 +85,7 @@ def test_frame_of_a_window_depends_only_on_its_rows(numbers: list[int], sizes: l
 @pytest.mark.parametrize(
     ("column", "alone"),
     [
-        # A null within a list makes Python's numbers of the whole numbers of all lists that are converted with it.
+        # A null within a list turns the whole numbers of all lists in the same conversion into Python numbers.
         (pa.array([[1, 2], [None, 3]], pa.list_(pa.int64())), [[["int64"]], [["object"]]]),
         (pa.array(["a", "b"]).dictionary_encode(), [[["a", "b"]], [["a", "b"]]]),
     ],

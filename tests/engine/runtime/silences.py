@@ -1,8 +1,8 @@
-"""Input with pauses, as Spark hands it to the key groups of a query; and what must come of it, from first principles.
+"""Input with pauses, as Spark hands it to the key groups of a query, and the expected output by definition.
 
-Micro-batches come at times of the clock. Rows go to their key groups, reports of them to all. A micro-batch without rows calls
-the key groups whose timer is due, as Spark does. Runs of the query end, and the next begins later; a micro-batch may be broken
-off and run again by the next run, at the time that it had.
+Micro-batches have times of the clock. Rows go to their key groups, reports to all of them. A micro-batch without rows calls
+the key groups whose timer is due, as in Spark. A query may run several times, with pauses between the runs. If a micro-batch
+is interrupted, the next run repeats it with its original time.
 """
 
 from __future__ import annotations
@@ -53,9 +53,9 @@ class Query:
 
     Attributes:
         assigner: tumbling or sliding windows.
-        watermark: the strategy.
-        lateness: allowed.
-        exact: whether the row operator runs it.
+        watermark: the watermark strategy.
+        lateness: the allowed lateness.
+        exact: whether the row operator runs the query.
         groups: the number of key groups.
     """
 
@@ -66,7 +66,7 @@ class Query:
     groups: int = 2
 
     def plan(self) -> WindowPlan:
-        """What the engine runs."""
+        """Return the plan that the engine runs."""
         windowing = WindowSpec(self.assigner, allowed_lateness=self.lateness, every_firing=self.exact)
         counted = [agg.count().alias("n"), agg.sum("v").alias("s")]
         return WindowPlan(
@@ -86,7 +86,7 @@ class Query:
 
 @dataclass
 class Emitted:
-    """What a micro-batch gave: windows that fired, late rows, and the watermark after it (None: no key group was called)."""
+    """The output of a micro-batch: fired windows, late rows, and the watermark after it, or None if no key group was called."""
 
     fired: list[tuple] = field(default_factory=list)
     late: list[Row] = field(default_factory=list)
@@ -94,21 +94,21 @@ class Emitted:
 
 
 def group_of(key: str, groups: int) -> int:
-    """Any placement will do."""
+    """Return a key group for a key. Any placement works."""
     return ord(key[0]) % groups
 
 
 def run(query: Query, steps: Sequence[Step]) -> list[Emitted]:
-    """The engine: key groups with states and timers of their own, all that they know is in the state's bytes."""
+    """Run the engine. Each key group has its own state and timer, and remembers only the bytes of its state."""
     plan, states, timers = query.plan(), [MemoryState() for _ in range(query.groups)], [None] * query.groups
     emitted = []
     for number, step in enumerate(steps):
-        # Its time is of the run that planned it.
+        # The time belongs to the run that planned the micro-batch.
         planned_in = steps[number - 1].run if number > 0 and steps[number - 1].broken else step.run
         given = [MemoryState(dict(one.values)) for one in states]
         out, due = Emitted(), list(timers)
         for group, state in enumerate(given):
-            # Spark calls a key group that has rows of the exchange, or whose timer is not after its clock.
+            # Spark calls a key group that has rows, or whose timer is not later than the clock.
             if not (step.rows or step.end) and (due[group] is None or due[group] > step.clock):
                 continue
             output = plan.operator.for_group(plan, state, group).process(_input(plan, step, group, planned_in))
@@ -155,14 +155,13 @@ def _largest(watermark: WatermarkStrategy, rows: Sequence[Row]) -> dict[str, int
 
 @dataclass
 class Definition:
-    """The same from first principles: everything is reckoned anew from all that has happened, nothing is kept but that.
+    """The expected output by definition. It is computed again from the whole history, which is all that is stored.
 
     Attributes:
-        query: what runs.
-        looks: the micro-batches in which the source was asked, as far as it counts: with rows, and those without at which it was
-            to be known whether all is silent.
-        mark: how far the watermark is.
-        rows: that windows took.
+        query: the query.
+        looks: the micro-batches that count as a look at the source: those with rows, and those without rows that were due.
+        mark: the current watermark.
+        rows: the rows that windows took.
     """
 
     query: Query
@@ -171,7 +170,7 @@ class Definition:
     rows: list[Row] = field(default_factory=list)
 
     def up(self, number: int) -> int:
-        """For how long the query had been asking at the look with a number."""
+        """Return how long the query had been observing the source at the look with this number."""
         asked, total = self.looks[0].clock, 0
         for before, look in zip(self.looks[:number], self.looks[1 : number + 1], strict=True):
             if look.run == before.run:
@@ -180,7 +179,7 @@ class Definition:
         return total
 
     def silent(self, partition: str | None = None) -> int | None:
-        """For how long there were no rows (of a partition) at the last look; None: there never were any."""
+        """Return how long the input, or a partition, had been silent at the last look, or None if it never had rows."""
         with_rows = [
             number
             for number, look in enumerate(self.looks)
@@ -189,7 +188,7 @@ class Definition:
         return self.up(len(self.looks) - 1) - self.up(with_rows[-1]) if with_rows else None
 
     def due(self) -> int | None:
-        """The clock of the next look without rows; None: there is none."""
+        """Return the clock of the next look without rows, or None if there is none."""
         if not self.looks:
             return None
         after, silent = self.query.watermark.closes_after, self.silent() or 0
@@ -204,12 +203,12 @@ class Definition:
         return clock + (min(pause, after - silent) if silent < after else pause)
 
     def _reached(self, partition: str) -> int:
-        """How far the rows of a partition bring event time."""
+        """Return the watermark that the rows of a partition allow."""
         times = [_largest(self.query.watermark, look.rows).get(partition, MIN_TIMESTAMP) for look in self.looks]
         return max(times) - self.query.watermark.delay - 1
 
     def watermark(self) -> int:
-        """As the last look leaves it."""
+        """Return the watermark after the last look."""
         names = sorted({name for one in self.looks for name in _largest(self.query.watermark, one.rows)})
         if not names:
             return self.mark
@@ -220,7 +219,7 @@ class Definition:
         return max(self.mark, min(self._reached(name) + self.silent(name) for name in names))
 
     def at_end(self) -> int:
-        """The watermark where nothing more is available."""
+        """Return the watermark once no more input is available."""
         times = [row[1] for look in self.looks for row in look.rows]
         if not times:
             return self.mark
@@ -228,7 +227,7 @@ class Definition:
         return max([self.mark, *(ends or [max(times)])])
 
     def take(self, step: Step, planned_in: str) -> Emitted:
-        """What a micro-batch gives, and how far the watermark is."""
+        """Return the output of a micro-batch, and advance the watermark."""
         due, before = self.due(), self.mark
         if step.end and not step.rows:
             self.mark = self.at_end()
@@ -246,7 +245,7 @@ class Definition:
             if open_:
                 self.rows.append(row)
                 fresh |= set(open_)
-            elif row[1] <= before - self.query.lateness:  # else it lies between two windows
+            elif row[1] <= before - self.query.lateness:  # otherwise it lies between two windows
                 late.append(row)
         for row in self.rows:
             for window in self._windows(row):

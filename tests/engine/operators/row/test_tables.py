@@ -105,8 +105,8 @@ def test_restored_tables_give_the_same_state_and_results(plan, then, fired):
     assert cut.wake_ups == whole.wake_ups
     assert cut.tables()[0].tables == saved.tables
     for query in (whole, cut):
-        told = query.run(then).fired
-        assert [(key, place[0], *values) for key, rows in sorted(told.items()) for place, values in rows] == fired
+        rows_fired = query.run(then).fired
+        assert [(key, place[0], *values) for key, rows in sorted(rows_fired.items()) for place, values in rows] == fired
     assert cut.tables()[0].tables == whole.tables()[0].tables
 
 
@@ -135,8 +135,8 @@ def test_saved_tables_have_the_key_columns_of_the_plan(width):
     assert saved.table("elements").num_rows == 3
     plan.operator.for_group(plan, again, 0).restore(saved)
     assert plan.operator.for_group(plan, again, 0).tables().tables == saved.tables
-    ((_, told),) = plan.operator.for_group(plan, again, 0).process(given(5)).tables if not width else ((None, None),)
-    assert told is None or told["seen"].to_pylist() == [[7, 8, 9, 7]]
+    ((_, rows_fired),) = plan.operator.for_group(plan, again, 0).process(given(5)).tables if not width else ((None, None),)
+    assert rows_fired is None or rows_fired["seen"].to_pylist() == [[7, 8, 9, 7]]
 
 
 def test_saved_tables_are_empty_without_state():
@@ -182,8 +182,8 @@ def test_restore_with_new_aggregates_keeps_the_accumulators_of_the_others():
     assert saved.header["accumulators"] == ["agg.sum('v')", "agg.count()"]
     now = counting(agg.count().alias("rows"), agg.max("v").alias("most"), agg.complete("most").alias("all"), agg.sum("v"))
     now.operator.for_group(now, again, 0).restore(saved)
-    (told,) = harness.run(now, [batch(("a", 3, 5), ("a", 15, 6), ("a", 30, 1))], again)
-    assert [(place[1], *values) for place, values in told.fired] == [(0, 3, 5, False, 20), (10, 1, 6, True, 6)]
+    (rows_fired,) = harness.run(now, [batch(("a", 3, 5), ("a", 15, 6), ("a", 30, 1))], again)
+    assert [(place[1], *values) for place, values in rows_fired.fired] == [(0, 3, 5, False, 20), (10, 1, 6, True, 6)]
 
 
 @pytest.mark.parametrize("declared", [False, True])
