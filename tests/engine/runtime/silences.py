@@ -34,10 +34,10 @@ class Step:
 
     Attributes:
         clock: its time.
-        run: of the query.
-        rows: that it has; none: the source was asked in vain.
-        broken: whether it is broken off after it ran, and run again by the next run.
-        end: whether it says that nothing more is available.
+        run: the run of the query.
+        rows: its rows. If there are none, the source had no data.
+        broken: whether it is interrupted at its end, so that the next run repeats it.
+        end: whether it reports that no more input is available.
     """
 
     clock: int

@@ -1,4 +1,4 @@
-"""Blocks of panes beside a list of rows: what is read, what is merged, what goes."""
+"""Blocks of panes compared with a list of rows: reading, merging and deleting."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def by_pane(rows):
 
 @pytest.mark.parametrize("most_rows", [None, 12])
 @pytest.mark.parametrize("hole", [1 << 40, 5])
-def test_what_is_read_is_what_was_put_in(monkeypatch, most_rows, hole):
+def test_blocks_return_the_rows_that_were_appended(monkeypatch, most_rows, hole):
     monkeypatch.setattr(blocks, "_BLOCK_ROWS", 4)
     for seed in range(6):
         rng = random.Random(seed)
@@ -63,10 +63,10 @@ def test_what_is_read_is_what_was_put_in(monkeypatch, most_rows, hole):
             assert by_pane(as_rows(kept.read_spans(low, low + np.asarray([3, 1])))) == by_pane(meant)
             assert all(block.high >= live for block in kept.index)
             assert set(kept._loaded) <= {block.key for block in kept.index}, "what is gone is not in memory either"
-        assert {block.key for block in kept.index} == {key for _, key in stored(kept)}
+        assert {block.key for block in kept.index} == {key for _, key in block_keys(kept)}
 
 
-def test_what_passes_by_is_not_kept_in_memory_unless_it_was_there():
+def test_scanned_blocks_are_not_cached():
     kept = store()
     for number in range(3):
         kept.append(sorted_by_pane([(number, number), (5, 10 + number)]))
@@ -83,7 +83,7 @@ def test_what_passes_by_is_not_kept_in_memory_unless_it_was_there():
     assert as_rows(kept.read(0, 9)) == [(7, 1)]
 
 
-def stored(kept):
+def block_keys(kept):
     return [(space, key) for space, key in kept.state.values if space == "panes"]
 
 
@@ -91,7 +91,7 @@ def levels(kept):
     return [block.level for block in kept.index]
 
 
-def test_eight_runs_of_a_level_become_one_of_the_next():
+def test_eight_runs_of_a_level_are_merged_into_one_of_the_next():
     kept, seen = store(), []
     for number in range(73):
         kept.append(sorted_by_pane([(number % 3, number)]))
@@ -105,7 +105,7 @@ def test_eight_runs_of_a_level_become_one_of_the_next():
     assert [block.rows for block in kept.index] == [64, 8, 1]
 
 
-def test_runs_with_too_many_rows_are_left_as_they_are():
+def test_runs_with_too_many_rows_are_not_merged():
     kept = store(most_rows=15)
     for number in range(16):
         kept.append(sorted_by_pane([(0, 2 * number), (1, 2 * number + 1)]))
@@ -114,7 +114,7 @@ def test_runs_with_too_many_rows_are_left_as_they_are():
     assert as_rows(kept.read(0, 1)) == [(0, 2 * number) for number in range(16)]
 
 
-def test_panes_that_are_over_go_when_their_run_is_merged():
+def test_expired_panes_are_deleted_when_their_run_is_merged():
     kept = store()
     for number in range(8):
         kept.append(sorted_by_pane([(number // 4, number), (9, number)]))
@@ -126,14 +126,14 @@ def test_panes_that_are_over_go_when_their_run_is_merged():
     assert levels(kept) == [1] + [0] * 7, "only eight are merged"
 
 
-def test_a_block_has_no_hole_and_not_too_many_rows(monkeypatch):
+def test_blocks_are_cut_at_gaps_and_by_number_of_rows(monkeypatch):
     monkeypatch.setattr(blocks, "_BLOCK_ROWS", 4)
     panes = np.asarray([0, 0, 1, 1, 2, 8, 14, 14, 14, 14, 14, 15], np.int64)
     assert [panes[start:end].tolist() for start, end in blocks._cuts(panes, 6)] == [[0, 0, 1, 1], [2, 8], [14] * 5, [15]]
     assert [panes[start:end].tolist() for start, end in blocks._cuts(panes, 5)] == [[0, 0, 1, 1], [2], [8], [14] * 5, [15]]
 
 
-def test_a_block_that_the_state_has_lost_is_named():
+def test_error_names_a_block_missing_from_state():
     kept = store()
     kept.append(sorted_by_pane([(1, 1), (2, 2)]))
     (block,) = kept.index

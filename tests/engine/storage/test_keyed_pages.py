@@ -1,4 +1,4 @@
-"""Pages against a plain dict: what was written is read again, by hash, from pages that follow the state."""
+"""Pages of keys compared with a dict: values are read back by hash, and the number of pages follows the size of the state."""
 
 import random
 
@@ -18,7 +18,7 @@ SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 
 
 def reopened(pages):
-    """What the next micro-batch knows: the state's bytes and the index of the meta record."""
+    """Return the pages as the next micro-batch loads them, from the state and the meta record."""
     pages.save({})
     again = KeyedPages(pages.state, SCHEMA)
     again.load()
@@ -27,7 +27,7 @@ def reopened(pages):
 
 
 def put(pages, rows, due=None):
-    """Sets keys to values (None: gone), and what is due when."""
+    """Set keys to values, where None deletes a key, and set the times at which they are due."""
     due = due or {}
     changed = key_hashes([pa.array(list(rows), pa.int64())], len(rows))
     read = pages.holding(changed)
@@ -45,7 +45,7 @@ def everything(pages):
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_as_a_dict(seed, monkeypatch):
+def test_pages_equal_a_dict_on_random_changes(seed, monkeypatch):
     monkeypatch.setattr(module, "MOST_ROWS", 16)
     rng, known, pages = random.Random(seed), {}, KeyedPages(MemoryState(), SCHEMA)
     for step in range(60):
@@ -65,7 +65,7 @@ def test_as_a_dict(seed, monkeypatch):
     assert set(pages.state.values) == {("meta", 0)}
 
 
-def test_the_pages_follow_the_state(monkeypatch):
+def test_number_of_pages_follows_the_number_of_rows(monkeypatch):
     monkeypatch.setattr(module, "MOST_ROWS", 64)
     pages = KeyedPages(MemoryState(), SCHEMA)
     put(pages, dict.fromkeys(range(1000), 1))
@@ -87,7 +87,7 @@ def test_the_pages_follow_the_state(monkeypatch):
         ("MOST_BYTES", 1, 20),
     ],
 )
-def test_a_page_may_be_as_large_as_the_limit_and_is_cut_in_halves_of_it_beyond(monkeypatch, limit, most, pages):
+def test_page_beyond_the_limit_is_cut_into_even_halves(monkeypatch, limit, most, pages):
     monkeypatch.setattr(module, limit, most)
     found = KeyedPages(MemoryState(), SCHEMA)
     put(found, dict.fromkeys(range(20), 1))
@@ -95,12 +95,12 @@ def test_a_page_may_be_as_large_as_the_limit_and_is_cut_in_halves_of_it_beyond(m
     assert (len(rows), sum(rows)) == (pages, 20)
     assert max(rows) - min(rows) <= 1
     hashes = np.sort(key_hashes([pa.array(range(20), pa.int64())], 20))
-    # Each begins with the first of its hashes, the first page with all that are smaller.
+    # Each page begins with its smallest hash. The first page begins with 0.
     assert [page.low for page in found.index] == [0, *hashes[np.cumsum(rows)[:-1]].tolist()]
     assert [page.key for page in found.index] == list(range(pages))
 
 
-def test_keys_of_the_same_hash_stay_together(monkeypatch):
+def test_keys_of_the_same_hash_stay_on_one_page(monkeypatch):
     monkeypatch.setattr(module, "MOST_ROWS", 2)
     table = pa.table({"key": range(7), "value": range(7)}, schema=SCHEMA)
 
@@ -115,8 +115,10 @@ def test_keys_of_the_same_hash_stay_together(monkeypatch):
     assert cut(2) == [(3, 2, 2)]
 
 
-def test_small_neighbours_that_are_written_become_one(monkeypatch):
-    """Of four rows together, a quarter of the most; the first key that there is stays in the state, the others go."""
+def test_small_neighbouring_pages_are_joined_when_written(monkeypatch):
+    """Four rows together are a quarter of the maximum. The page keeps the first existing key of the state, and the others are
+    deleted.
+    """
     monkeypatch.setattr(module, "MOST_ROWS", 16)
 
     def joined(*drafts):
@@ -140,7 +142,7 @@ def test_small_neighbours_that_are_written_become_one(monkeypatch):
     assert joined() == []
 
 
-def test_large_rows_are_cut_by_their_bytes(monkeypatch):
+def test_pages_of_large_rows_are_cut_by_bytes(monkeypatch):
     monkeypatch.setattr(module, "MOST_BYTES", 100)
     pages = KeyedPages(MemoryState(), SCHEMA)
     put(pages, dict.fromkeys(range(20), 1))
@@ -148,7 +150,7 @@ def test_large_rows_are_cut_by_their_bytes(monkeypatch):
     assert everything(pages) == dict.fromkeys(range(20), 1)
 
 
-def test_only_pages_of_what_changed_are_written(monkeypatch):
+def test_only_changed_pages_are_written(monkeypatch):
     monkeypatch.setattr(module, "MOST_ROWS", 16)
     pages = KeyedPages(MemoryState(), SCHEMA)
     put(pages, dict.fromkeys(range(200), 1))
@@ -157,7 +159,7 @@ def test_only_pages_of_what_changed_are_written(monkeypatch):
     assert sum(before.get(place) != value for place, value in pages.state.values.items()) == 1
 
 
-def test_the_index_knows_what_is_due(monkeypatch):
+def test_index_finds_pages_that_are_due(monkeypatch):
     monkeypatch.setattr(module, "MOST_ROWS", 16)
     pages = KeyedPages(MemoryState(), SCHEMA)
     put(pages, dict.fromkeys(range(100), 1), due={3: 50, 4: 60})
@@ -166,7 +168,7 @@ def test_the_index_knows_what_is_due(monkeypatch):
     assert {3, 4} <= {row["key"] for row in reopened(pages).read(pages.due(60)).to_pylist()}
 
 
-def test_a_page_that_is_missing_is_an_error():
+def test_missing_page_is_an_error():
     pages = KeyedPages(MemoryState(), SCHEMA)
     put(pages, {1: 1})
     pages.state.values.clear()
@@ -204,7 +206,7 @@ KEYS = [
 
 
 @pytest.mark.parametrize("column", KEYS, ids=lambda column: str(column.type))
-def test_different_keys_have_different_hashes_wherever_they_stand(column):
+def test_hash_of_a_key_does_not_depend_on_its_position(column):
     hashes = key_hashes([column], len(column))
     assert len(set(hashes.tolist())) == len(set(map(str, column.to_pylist())))
     assert ((hashes >= 0) & (hashes < 2**HASH_BITS)).all()
@@ -212,20 +214,20 @@ def test_different_keys_have_different_hashes_wherever_they_stand(column):
     assert key_hashes([again], len(again)).tolist() == [*hashes[1:], hashes[0]]
 
 
-def test_hashes_are_those_of_every_other_version():
-    """They decide where keys rest: another function would not find them again."""
+def test_hashes_do_not_change_between_versions():
+    """The hashes decide on which page a key is stored. Another function would not find old keys."""
     columns = [pa.array(["ann", None, "a longer name than eight bytes"]), pa.array([1, 2, None], pa.int32())]
     assert key_hashes(columns, 3).tolist() == HASHES
     assert key_hashes([], 2).tolist() == [0, 0]
 
 
 @pytest.mark.parametrize("column", KEYS[:-1], ids=lambda column: str(column.type))
-def test_so_are_those_of_every_type(column):
+def test_hashes_of_every_type_do_not_change_between_versions(column):
     value = column.drop_null().slice(len(column) - column.null_count - 1)
     assert key_hashes([value], 1).tolist() == [OF_TYPES[str(column.type)]]
 
 
-def test_zeros_and_nans_are_one_key():
+def test_zeros_of_either_sign_and_all_nans_have_the_same_hash():
     hashes = key_hashes([pa.array([0.0, -0.0, float("nan"), -float("nan")])], 4)
     assert hashes[0] == hashes[1]
     assert hashes[2] == hashes[3]

@@ -1,6 +1,6 @@
-"""Windows from tiles and answers as of an instant, against what the aggregates mean over the rows, on random tiles.
+"""Windows from tiles and answers as of an instant, compared with naive aggregates over the rows, on random tiles.
 
-``PANESTREAM_CASES=10000 pytest tests/engine/tiles`` runs more; ``PANESTREAM_SEED`` others.
+``PANESTREAM_CASES=10000 pytest tests/engine/tiles`` runs more cases, ``PANESTREAM_SEED`` others.
 """
 
 import random
@@ -36,11 +36,11 @@ TYPES = {
 
 
 def recipes(rng: random.Random, *, ordered: bool) -> list[agg.Aggregate]:
-    """One to five aggregates.
+    """Return one to five aggregates.
 
     Args:
-        rng: where they come from.
-        ordered: whether partials come in the order of rows' times: a user's function may look at that.
+        rng: the source of randomness.
+        ordered: whether partials come in time order, which a user function may observe.
     """
     every = [
         agg.count(),
@@ -89,7 +89,7 @@ def rows_of(rng: random.Random, slice_: int, offset: int) -> list[Row]:
         }
         time = number * slice_ + offset % slice_ + (0 if border else rng.randint(0, slice_ - 1))
         made.append((rng.choice(keys), time, values))
-    # In the order of time, so that no function can see in which order they came.
+    # In time order, so that no function can observe the order of arrival.
     made.sort(key=lambda row: row[1])
     return [Row((key,), 0, time, place, values) for place, (key, time, values) in enumerate(made)]
 
@@ -104,11 +104,13 @@ def columns(aggregation: Aggregation, rows: list[Row]) -> AsOfRows:
 
 
 def stored(rng: random.Random, chosen: list[agg.Aggregate], slices, rows: list[Row]) -> list[pa.Array]:
-    """Tiles as a store has them: key, start, end, rows, partials; earlier ones of the same slice among them, in any order."""
+    """Return tiles as a store has them: key, start, end, rows, partials. Older tiles of the same slices are among them, in any
+    order.
+    """
     writer = Aggregation.build(recipes_of_tiles(chosen, Aggregation.build(chosen, TYPES, KEYS)), TYPES, KEYS)
     lots = [rows]
     if rng.random() < 0.5:
-        # As they were before some rows came late.
+        # Tiles from before some late rows came.
         lots.insert(0, [row for row in rows if rng.random() < 0.6])
     tables = []
     for lot in lots:
@@ -167,7 +169,7 @@ def windows(rng: random.Random, seed: int) -> None:
     columns_of_tiles = stored(rng, chosen, slices, rows)
     tiles, later = Tiles.of(columns_of_tiles[:1], columns_of_tiles[1:], aggregation), None
     if rng.random() < 0.4:
-        # The last slices have no tiles: their rows are at hand.
+        # The last slices have no tiles. Their rows are passed as rows.
         until = slices.start_of(offset // slice_ + rng.randint(-12, 16))
         tiles = tiles.take(np.flatnonzero(tiles.starts < until))
         given = columns(aggregation, [row for row in rows if row.time >= until])
@@ -191,7 +193,7 @@ def windows(rng: random.Random, seed: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_windows_from_tiles_are_those_of_the_rows(chunk):
+def test_windows_from_tiles_equal_those_of_the_rows(chunk):
     harness.run_cases(80, chunk, CHUNKS, windows)
 
 
@@ -208,31 +210,31 @@ def answers(rng: random.Random, seed: int) -> None:
     until = slices.start_of(offset // slice_ + rng.randint(-12, 16))
     if not alone:
         tiles = tiles.take(np.flatnonzero(tiles.starts < until))
-    asked = []
+    questions = []
     for _ in range(rng.randint(0, 30)):
-        # Often at the very instant of a row, or at a border.
+        # Often exactly at the time of a row or at a bound.
         at = (
             rng.choice([*(row.time for row in rows), offset])
             if rng.random() < 0.4
             else offset + rng.randint(-12 * slice_, 20 * slice_)
         )
-        asked.append((rng.choice(["a", "b", "c", None, "z"]), at if rng.random() < 0.95 else None))
-    times = np.asarray([0 if at is None else at for _, at in asked], np.int64)
-    valid = np.asarray([at is not None for _, at in asked], np.bool_)
+        questions.append((rng.choice(["a", "b", "c", None, "z"]), at if rng.random() < 0.95 else None))
+    times = np.asarray([0 if at is None else at for _, at in questions], np.int64)
+    valid = np.asarray([at is not None for _, at in questions], np.bool_)
     given = AsOfRequest(
-        [pa.array([key for key, _ in asked], pa.string())], times, valid if rng.random() < 0.5 or not valid.all() else None
+        [pa.array([key for key, _ in questions], pa.string())], times, valid if rng.random() < 0.5 or not valid.all() else None
     )
     needed = rows
     if rng.random() < 0.5:
-        needed = [row for row in rows if row.time >= until or beside(row, asked, lengths, slices, exact_start)]
+        needed = [row for row in rows if row.time >= until or is_needed_as_row(row, questions, lengths, slices, exact_start)]
     found = AsOf(aggregation, slices, lengths, until, exact_start).answers(
         given, tiles, None if alone else columns(aggregation, needed)
     )
     for length, table in zip(lengths, found, strict=True):
         table.validate(full=True)
         assert table.schema.equals(aggregation.output_schema), f"seed {seed}"
-        assert table.num_rows == len(asked), f"seed {seed}"
-        for (key, at), answer in zip(asked, table.to_pylist(), strict=True):
+        assert table.num_rows == len(questions), f"seed {seed}"
+        for (key, at), answer in zip(questions, table.to_pylist(), strict=True):
             inside = []
             if at is not None:
                 end = slices.start_of(slices.pane_of(at)) if alone else at
@@ -247,16 +249,16 @@ def answers(rng: random.Random, seed: int) -> None:
                     assert naive.same(value, right), f"{what}: {recipe!r} of nothing is {right!r}, found {value!r}"
 
 
-def beside(row: Row, asked, lengths, slices, exact_start: bool) -> bool:
-    """Whether a row is in a slice in which a question's window begins or ends: what callers are asked for."""
+def is_needed_as_row(row: Row, questions, lengths, slices, exact_start: bool) -> bool:
+    """Return whether a row is in a slice in which the window of a question begins or ends. Callers must pass these rows."""
     own = slices.pane_of(row.time)
-    ends = {slices.pane_of(at) for key, at in asked if at is not None and row.key == (key,)}
-    starts = {slices.pane_of(at - length) for key, at in asked for length in lengths if at is not None and row.key == (key,)}
+    ends = {slices.pane_of(at) for key, at in questions if at is not None and row.key == (key,)}
+    starts = {slices.pane_of(at - length) for key, at in questions for length in lengths if at is not None and row.key == (key,)}
     return own in ends or (exact_start and own in starts)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_answers_are_those_of_the_rows_before_the_question(chunk):
+def test_answers_as_of_an_instant_equal_those_of_the_rows(chunk):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(as_of, "_QUESTIONS", 7)
         harness.run_cases(120, chunk, CHUNKS, answers)
