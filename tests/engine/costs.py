@@ -54,9 +54,9 @@ SIDED = pa.struct([("v", pa.int64())])
 """The columns that an interval join keeps of a row."""
 
 
-def larger(one: Any, other: Any) -> Any:
+def larger(left: Any, right: Any) -> Any:
     """A user function that the row operator calls for each row and window. It calls nothing itself."""
-    return one if one.v > other.v else other
+    return left if left.v > right.v else right
 
 
 def counted(rows: pa.Table) -> pa.Table:
@@ -221,7 +221,7 @@ def costs(name: str, rows: int, keys: int) -> tuple[Cost, ...]:
         keys: the number of keys. Each micro-batch has rows of all keys if it has enough rows.
     """
     query = QUERIES[name]
-    plan, state, found = query.plan(), Recorded(), []
+    plan, state, costs_ = query.plan(), Recorded(), []
     for number in range(query.fill + MEASURED):
         state.calls, state.read, state.written, state.micro_batch = Counter(), 0, 0, number
         columns, batch = _arrived(query, plan, number, rows, keys)
@@ -233,11 +233,11 @@ def costs(name: str, rows: int, keys: int) -> tuple[Cost, ...]:
 
         calls, (parts, output, left) = python_calls(work) if number >= query.fill else (0, work())
         assert output.metrics.input_rows == rows
-        kept = sum(map(len, state.inner.values.values()))
+        stored = sum(map(len, state.inner.values.values()))
         exchanged, came_out = _bytes(part.body for part in parts), _bytes(body for _, body in left)
         fired = output.metrics.fired_rows
-        found.append(Cost(state.calls, state.read, state.written, kept, exchanged, came_out, calls, fired, len(left)))
-    return tuple(found[query.fill :])
+        costs_.append(Cost(state.calls, state.read, state.written, stored, exchanged, came_out, calls, fired, len(left)))
+    return tuple(costs_[query.fill :])
 
 
 class CountedName(str):
@@ -286,14 +286,16 @@ def _arrived(query: Query, plan: WindowPlan, number: int, rows: int, keys: int) 
     rng = np.random.default_rng(number)
     times = pa.array(number * BATCH + np.sort(rng.integers(0, int(BATCH * query.busy) // 1000, rows)) * 1000)
     key, value = pa.array(rng.permutation(np.arange(rows) % keys)), pa.array(rng.integers(0, 1000, rows))
-    said = pa.array(rng.integers(0, 3, rows) == 0)
-    values = [said if text.startswith("whether ") else value for text in plan.operator.inputs]
+    flags = pa.array(rng.integers(0, 3, rows) == 0)
+    values = [flags if text.startswith("whether ") else value for text in plan.operator.inputs]
     if isinstance(plan.operator, IntervalSpec):
         # Half of the rows belong to the left side.
         of_left = rng.random(rows) < 0.5
-        values = [pa.StructArray.from_arrays([value], fields=list(SIDED), mask=pa.array(other)) for other in (~of_left, of_left)]
+        values = [
+            pa.StructArray.from_arrays([value], fields=list(SIDED), mask=pa.array(is_null)) for is_null in (~of_left, of_left)
+        ]
     arrays = [times, key, *values]
     if plan.carries_rows:
         arrays.append(pa.StructArray.from_arrays([key, value], fields=list(ROWS)))
-    columns = PackColumns((key.type,), tuple(one.type for one in values), row=len(arrays) - 1 if plan.carries_rows else None)
+    columns = PackColumns((key.type,), tuple(array.type for array in values), row=len(arrays) - 1 if plan.carries_rows else None)
     return columns, pa.RecordBatch.from_arrays(arrays, list(map(str, range(len(arrays)))))

@@ -90,23 +90,23 @@ MANY = {True: (100_000, 10_000), False: (10_000, 1_000)}
 """Rows and keys of :func:`many_keys`, by whether the query is columnar."""
 
 
-def total(of: Callable[[Cost], int], found: tuple[Cost, ...]) -> int:
+def total(of: Callable[[Cost], int], costs_: tuple[Cost, ...]) -> int:
     """Return the sum over all micro-batches."""
-    return sum(map(of, found))
+    return sum(map(of, costs_))
 
 
-def calls(found: tuple[Cost, ...]) -> int:
+def calls(costs_: tuple[Cost, ...]) -> int:
     """Return the number of state calls over all micro-batches."""
-    return total(lambda cost: cost.state_calls, found)
+    return total(lambda cost: cost.state_calls, costs_)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", QUERIES)
 def test_measured_queries_keep_state_exchange_rows_and_fire(name: str) -> None:
-    found = many_keys(name)
-    assert len(found) == MEASURED
-    assert (total(lambda cost: cost.fired, found) > 0) == (name != "sessions that go on")
-    assert all(cost.kept and cost.exchanged for cost in found)
+    costs_ = many_keys(name)
+    assert len(costs_) == MEASURED
+    assert (total(lambda cost: cost.fired, costs_) > 0) == (name != "sessions that go on")
+    assert all(cost.kept and cost.exchanged for cost in costs_)
 
 
 @pytest.mark.parametrize(
@@ -116,8 +116,8 @@ def test_measured_queries_keep_state_exchange_rows_and_fire(name: str) -> None:
 def test_number_of_state_calls_does_not_grow_with_rows(name: str) -> None:
     # Allow less than one more call per micro-batch.
     slack = MEASURED // 2
-    for found in (few(name), costs(name, 1_000, 1_000), many_rows(name)):
-        assert calls(found) <= LIMITS[name].calls + slack, [cost.calls for cost in found]
+    for costs_ in (few(name), costs(name, 1_000, 1_000), many_rows(name)):
+        assert calls(costs_) <= LIMITS[name].calls + slack, [cost.calls for cost in costs_]
     assert calls(many_keys(name)) <= LIMITS[name].calls_of_many + slack, [cost.calls for cost in many_keys(name)]
 
 
@@ -135,23 +135,23 @@ def test_bytes_written_to_state_stay_within_the_limit(name: str) -> None:
     assert written <= units * limit.written * SLACK
     if not limit.for_rows:
         # A hundred times as many rows of the same keys have the same partials.
-        wanted = total(lambda cost: cost.written, few(name))
-        assert total(lambda cost: cost.written, many_rows(name)) <= wanted * SLACK
+        with_few_rows = total(lambda cost: cost.written, few(name))
+        assert total(lambda cost: cost.written, many_rows(name)) <= with_few_rows * SLACK
 
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_bytes_read_from_state_stay_within_the_limit(name: str) -> None:
     # A micro-batch reads what the previous one kept, and always the meta record.
-    for found in (few(name), many_rows(name), many_keys(name)):
-        read, kept = total(lambda cost: cost.read, found[1:]), total(lambda cost: cost.kept, found[:-1])
-        assert read <= (kept * LIMITS[name].read + 2_500 * len(found)) * SLACK
+    for costs_ in (few(name), many_rows(name), many_keys(name)):
+        read, stored = total(lambda cost: cost.read, costs_[1:]), total(lambda cost: cost.kept, costs_[:-1])
+        assert read <= (stored * LIMITS[name].read + 2_500 * len(costs_)) * SLACK
 
 
 @pytest.mark.parametrize("name", QUERIES)
 def test_bytes_that_cross_the_shuffle_stay_within_the_limit(name: str) -> None:
     limit, (rows, keys) = LIMITS[name], MANY[name in COLUMNAR]
-    crossed = total(lambda cost: cost.exchanged, many_keys(name)) / MEASURED
-    assert crossed <= (rows if limit.exchanged_rows else keys) * limit.exchanged * SLACK
+    exchanged = total(lambda cost: cost.exchanged, many_keys(name)) / MEASURED
+    assert exchanged <= (rows if limit.exchanged_rows else keys) * limit.exchanged * SLACK
     if not limit.exchanged_rows:
         assert total(lambda cost: cost.exchanged, many_rows(name)) <= total(lambda cost: cost.exchanged, few(name)) * SLACK
 

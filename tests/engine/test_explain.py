@@ -72,8 +72,8 @@ def test_explain_prints_sections_one_below_the_other():
 def test_explain_shows_the_number_of_windows_of_a_row(size, slide, lies):
     assigner = SlidingEventTimeWindows(size, slide)
     assert sections_of(plan_of(assigner))["windows"] == [f"{assigner!r}: {lies}"]
-    found = {len(assigner.assign_windows(None, time, 0)) for time in range(slide)}
-    assert 0 in found or " or ".join(map(str, sorted(found))) in lies
+    numbers = {len(assigner.assign_windows(None, time, 0)) for time in range(slide)}
+    assert 0 in numbers or " or ".join(map(str, sorted(numbers))) in lies
 
 
 def test_explain_names_windows_with_gaps_among_several():
@@ -94,13 +94,13 @@ def test_explain_names_windows_with_gaps_among_several():
 )
 def test_explain_shows_key_groups_and_the_shuffle_setting(groups, chosen, tasks, exchange, state):
     plan = replace(plan_of(TumblingEventTimeWindows(60)), groups=groups)
-    found = sections_of(plan, chosen=chosen, tasks=tasks)
-    assert found["exchange"][1:] == [exchange]
+    sections = sections_of(plan, chosen=chosen, tasks=tasks)
+    assert sections["exchange"][1:] == [exchange]
     setting = (
         f"result.start() sets spark.sql.shuffle.partitions={groups} for its query; for .main set it yourself (now {state}), and "
         "the RocksDB state store"
     )
-    assert found["state"][1:] == ([] if state is None else [setting])
+    assert sections["state"][1:] == ([] if state is None else [setting])
     assert sections_of(plan, streaming=False, chosen=chosen)["state"] == ["none: a batch fires every window at the end of input"]
 
 
@@ -164,10 +164,10 @@ def test_explain_shows_the_exchange_and_its_order():
     assert sections_of(lists)["exchange"][-2:] == ["results depend on the order of arrival, which is Spark's", groups]
     distinct = (agg.count_distinct("v"),)
     plan = harness.Query(WindowSpec(TumblingEventTimeWindows(60)), distinct).columnar()
-    for parts, key_groups, said in ((3, 8, 3), (8, 3, 3)):
+    for parts, key_groups, shown_groups in ((3, 8, 3), (8, 3, 3)):
         split = replace(plan, groups=key_groups, split=split_of(parts, distinct, plan.operator))
         assert sections_of(split)["exchange"][-2:] == [
-            f"the rows of a key go to up to {said} key groups, by v; a window is put together when it fires",
+            f"the rows of a key go to up to {shown_groups} key groups, by v; a window is put together when it fires",
             f"{key_groups} key groups, one per state partition",
         ]
 
@@ -258,8 +258,8 @@ def test_explain_of_window_joins(how):
 )
 def test_explain_of_interval_joins(lower, upper, how, between, left, right):
     plan = intervals.Interval(lower, upper, how, (0, 3)).plan(3)
-    found = sections_of(plan, chosen=3)
-    assert found == {
+    sections = sections_of(plan, chosen=3)
+    assert sections == {
         "streams": ["two, left and right, each row with the side that it is of; the smaller of their watermarks counts"],
         "operator": ["interval join"],
         "interval": [f"{how} join: a row of the right from {between} after the time of one of the left, both included"],
@@ -278,7 +278,7 @@ def test_explain_of_interval_joins(lower, upper, how, between, left, right):
         "state": [f"rows of the left until the watermark is {left} past them, of the right {right}"],
         "outputs": ["main, late_left, late_right"],
     }
-    assert sections_of(plan, streaming=False) == {**found, "state": ["none: a batch emits all at the end of input"]}
+    assert sections_of(plan, streaming=False) == {**sections, "state": ["none: a batch emits all at the end of input"]}
 
 
 @pytest.mark.parametrize(
@@ -297,8 +297,8 @@ def test_explain_of_interval_joins(lower, upper, how, between, left, right):
 @pytest.mark.parametrize("late", [False, True])
 def test_explain_of_predicate_windows(assigner, begins_and_ends, late):
     plan = predicates.plan_of(assigner, COUNT, late=late)
-    found = sections_of(plan)
-    assert found == {
+    sections = sections_of(plan)
+    assert sections == {
         "windows": [repr(assigner)],
         "operator": ["predicates"],
         "predicates": [
@@ -320,4 +320,4 @@ def test_explain_of_predicate_windows(assigner, begins_and_ends, late):
         "outputs": ["main, late" if late else "main"],
     }
     batch = ["none: a batch computes all windows at once; one without an end is not emitted"]
-    assert sections_of(plan, streaming=False) == {**found, "state": batch}
+    assert sections_of(plan, streaming=False) == {**sections, "state": batch}

@@ -24,8 +24,8 @@ def test_state_of_an_equal_plan_is_accepted():
 
 def test_error_explains_key_groups_only_for_the_same_key():
     words = "The number of key groups is fixed when a checkpoint is born: .options(key_groups=4)."
-    found = error_text({"key": "user", KEY_GROUPS: "4"}, {"key": "user", KEY_GROUPS: "8"})
-    assert found.splitlines()[:3] == [
+    message = error_text({"key": "user", KEY_GROUPS: "4"}, {"key": "user", KEY_GROUPS: "8"})
+    assert message.splitlines()[:3] == [
         "the checkpoint c belongs to another plan. What changed (then -> now):",
         "  key groups: 4  ->  8",
         words,
@@ -36,9 +36,9 @@ def test_error_explains_key_groups_only_for_the_same_key():
 
 
 def test_error_shows_each_difference_and_partials_only_alone():
-    found = error_text({"aggregates": "sum", "partials": "p", "trigger": "t"}, {"aggregates": "count", "partials": "q"})
-    assert "  aggregates: sum  ->  count\n  trigger: t  ->  (absent)\n" in found
-    assert "partials" not in found
+    message = error_text({"aggregates": "sum", "partials": "p", "trigger": "t"}, {"aggregates": "count", "partials": "q"})
+    assert "  aggregates: sum  ->  count\n  trigger: t  ->  (absent)\n" in message
+    assert "partials" not in message
     assert "  partials: p  ->  q\n" in error_text({"partials": "p"}, {"partials": "q"})
 
 

@@ -112,11 +112,11 @@ def test_block_has_as_many_rows_as_fit_and_at_least_one(monkeypatch, limit, cuts
 def test_rows_of_a_pane_keep_their_order_when_blocks_are_merged(monkeypatch):
     """Blocks are merged and cut again in between. The function must see the order of arrival."""
     monkeypatch.setattr(blocks, "_BLOCK_BYTES", 5_000)
-    seen: list[str] = []
+    texts: list[str] = []
 
     class Kept(WindowFunction):
         def apply(self, key: Any, window: Any, inputs: Any) -> list[tuple[int, int]]:
-            seen.extend(row.text for row in inputs)
+            texts.extend(row.text for row in inputs)
             return [(len(inputs), 0)]
 
     windows = WindowSpec(TumblingEventTimeWindows(10 * SECOND))
@@ -128,7 +128,7 @@ def test_rows_of_a_pane_keep_their_order_when_blocks_are_merged(monkeypatch):
         # Texts begin with their number in the micro-batch. Their length shows the micro-batch.
         run(plan, state, [number] * 30, 300 + number)
     run(plan, state, [11 * SECOND], 10)
-    assert [(len(text) - 300, int(text[:6])) for text in seen] == [(batch, row) for batch in range(20) for row in range(30)]
+    assert [(len(text) - 300, int(text[:6])) for text in texts] == [(batch, row) for batch in range(20) for row in range(30)]
 
 
 @pytest.mark.parametrize(("of", "most"), [("_BYTES_AT_ONCE", 100_000), ("_AT_ONCE", 8)], ids=["bytes", "rows"])
@@ -144,8 +144,8 @@ def test_windows_that_fire_together_are_read_in_portions(monkeypatch, of, most):
     plan = replace(plan_of("tables"), operator=plan_table_function(windows, AllWindows(counted), RESULT, ROWS, KEYS))
     state = MemoryState()
     times = [number * 10 * SECOND for number in range(8)]
-    found = run(plan, state, [*times, 100 * SECOND], 20_000)
-    assert (len(found), len(calls)) == (8, 8)
+    results = run(plan, state, [*times, 100 * SECOND], 20_000)
+    assert (len(results), len(calls)) == (8, 8)
     assert max(calls) < 25_000
 
 
@@ -162,17 +162,17 @@ def test_error_names_the_window_beyond_the_memory_limit(kind):
     # Spark commits nothing of this micro-batch, and the query continues with a larger limit.
     state = MemoryState()
     state.values.update(before)
-    found = run(replace(plan, most_bytes=1 << 30), state, [30 * SECOND], 10)
+    results = run(replace(plan, most_bytes=1 << 30), state, [30 * SECOND], 10)
     hot = (3, 6_000) if kind == "evicted sessions" else (1080, 1080 * 2_000)
-    assert ("hot", *hot) in found
+    assert ("hot", *hot) in results
 
 
 def test_windows_that_exceed_the_limit_only_together_are_read_one_by_one():
     plan, state = replace(plan_of("tables", 1_000_000), watermark=WatermarkStrategy(60 * SECOND)), MemoryState()
     for number in range(6):
         assert run(plan, state, [number % 3 * 10 * SECOND] * 150, 2_000, ["hot"] * 100 + ["cold"] * 50) == []
-    found = run(plan, state, [100 * SECOND], 10)
-    assert sorted(found) == [("cold", 100, 200_000)] * 3 + [("hot", 200, 400_000)] * 3
+    results = run(plan, state, [100 * SECOND], 10)
+    assert sorted(results) == [("cold", 100, 200_000)] * 3 + [("hot", 200, 400_000)] * 3
 
 
 def test_memory_limit_counts_stored_and_new_rows():
@@ -199,8 +199,8 @@ def test_error_names_the_oversized_one_of_several_windows():
     least = int(size.replace(",", ""))
     with pytest.raises(MemoryLimitError, match=f": {size} bytes would .* the limit is {least - 1:,} bytes"):
         run(replace(plan, most_bytes=least - 1), MemoryState(dict(before)), [100 * SECOND], 10)
-    found = run(replace(plan, most_bytes=least), MemoryState(dict(before)), [100 * SECOND], 10)
-    assert found == [("hot", 100, 100_000), ("cold", 10, 10_000), ("hot", 120, 120_000), ("hot", 100, 100_000)]
+    results = run(replace(plan, most_bytes=least), MemoryState(dict(before)), [100 * SECOND], 10)
+    assert results == [("hot", 100, 100_000), ("cold", 10, 10_000), ("hot", 120, 120_000), ("hot", 100, 100_000)]
 
 
 @pytest.mark.parametrize("kind", ["tables", "sessions"])

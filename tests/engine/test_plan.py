@@ -101,7 +101,7 @@ def test_output_without_a_schema_is_an_error():
         (plan_of(TumblingEventTimeWindows(5)), False),
         (plan_of(TumblingProcessingTimeWindows(5)), True),
     ],
-    ids=lambda one: one.operator.name if isinstance(one, WindowPlan) else one,
+    ids=lambda value: value.operator.name if isinstance(value, WindowPlan) else value,
 )
 def test_plan_wakes_up_only_if_its_windows_or_trigger_use_the_clock(plan, by_clock):
     """The description of state shows it as true or false."""
@@ -145,7 +145,7 @@ def operator_of(assigner, *aggregates, **more):
         (operator_of(FIVE, evictor=CountEvictor(3)), "windows follows_arrival by_time evicts shows_clock"),
         (operator_of(FIVE, trigger=CountTrigger(3)), "windows follows_arrival shows_clock"),
     ],
-    ids=lambda one: one.replace(" ", "-") if isinstance(one, str) else one.name,
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else value.name,
 )
 def test_capabilities_of_each_operator(operator, true):
     actual = {

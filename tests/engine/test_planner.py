@@ -70,9 +70,9 @@ def test_operator_of_declared_aggregates(windowing, name):
     ],
 )
 def test_operator_of_functions_over_rows_and_tables(windowing, names):
-    found = [plan_function(windowing, function) for function in (ReduceRows(max), AggregateRows(Mean()), KeepRows(NOTHING))]
-    found.append(plan_tables(windowing, TablePerWindow(lambda key, window, table: table)))
-    assert [operator.name for operator in found] == names
+    operators = [plan_function(windowing, function) for function in (ReduceRows(max), AggregateRows(Mean()), KeepRows(NOTHING))]
+    operators.append(plan_tables(windowing, TablePerWindow(lambda key, window, table: table)))
+    assert [operator.name for operator in operators] == names
 
 
 def test_table_function_runs_on_the_row_operator_if_every_firing_is_required():

@@ -36,7 +36,7 @@ def test_valid_request_is_returned_unchanged(trigger):
 
 
 @pytest.mark.parametrize(
-    ("more", "asked", "reasons"),
+    ("more", "request_", "reasons"),
     [
         ({"trigger": CountTrigger.of(3)}, COUNT, TRIGGER),
         ({"evictor": CountEvictor.of(3)}, COUNT, EVICTOR),
@@ -53,7 +53,7 @@ def test_valid_request_is_returned_unchanged(trigger):
     ],
     ids=["trigger", "evictor", "lateness", "firings", "function", "then", "some", "all"],
 )
-def test_error_lists_all_refused_options(more, asked, reasons):
+def test_error_lists_all_refused_options(more, request_, reasons):
     with pytest.raises(InvalidPlanError) as error:
-        on_columns_only(WindowSpec(BACK, **more), asked, "look-backs")
+        on_columns_only(WindowSpec(BACK, **more), request_, "look-backs")
     assert str(error.value) == f"{BACK!r}: look-backs run as columns only, and {reasons}"

@@ -32,9 +32,9 @@ def test_repr_shows_the_non_empty_parts_in_one_line(page, line):
 @pytest.mark.parametrize(("letters", "cut"), [(149, False), (150, True)])
 def test_repr_is_cut_to_160_characters_without_brackets(letters, cut):
     """``Page: rows`` and a blank are eleven characters."""
-    shown = repr(Page(rows="x" * letters))
-    assert shown == ("<Page: rows " + "x" * 148 + "…>" if cut else f"<Page: rows {'x' * 149}>")
-    assert len(shown) == 162
+    text = repr(Page(rows="x" * letters))
+    assert text == ("<Page: rows " + "x" * 148 + "…>" if cut else f"<Page: rows {'x' * 149}>")
+    assert len(text) == 162
 
 
 def test_repr_html_without_parts_is_not_implemented():
@@ -57,8 +57,8 @@ def test_notebook_shows_the_parts_in_a_table():
 
 
 @pytest.mark.parametrize(
-    ("names", "shown"),
+    ("names", "expected"),
     [([], ""), (["a"], "a"), (list("abcdefgh"), "a, b, c, d, e, f, g, h"), (list("abcdefghi"), "a, b, c, d, e, f, g, h, … (9)")],
 )
-def test_list_of_names_is_cut_after_eight(names, shown):
-    assert listed(names) == shown
+def test_list_of_names_is_cut_after_eight(names, expected):
+    assert listed(names) == expected

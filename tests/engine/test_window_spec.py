@@ -38,9 +38,9 @@ def test_spec_knows_whether_it_uses_the_clock_and_merges_windows(spec, clock, me
     assert (spec.uses_processing_time, spec.merges) == (clock, merges)
 
 
-def user_subclass(base, *given):
+def user_subclass(base, *arguments):
     """Return an instance of a user subclass."""
-    return type("Own", (base,), {})(*given)
+    return type("Own", (base,), {})(*arguments)
 
 
 TEN, DELTA = TumblingEventTimeWindows(10), DeltaTrigger.of(3, lambda a, b: 0)

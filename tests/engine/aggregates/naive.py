@@ -34,8 +34,8 @@ def order(value):
 
 def aggregate(recipe, rows, types):  # noqa: C901 - one case per aggregate
     """Return the value of one aggregate over the rows of one key and window, in the order of arrival."""
-    given = [row.values[recipe.inputs[0]] for row in rows] if recipe.inputs else []
-    present = [v for v in given if v is not None]
+    values = [row.values[recipe.inputs[0]] for row in rows] if recipe.inputs else []
+    present = [v for v in values if v is not None]
     match recipe:
         case agg.Complete():
             return True
@@ -160,15 +160,15 @@ def tidy(value):
 
 def windows(recipes, rows, types, first_pane, end_pane):
     """Return {(window, key): [results]} for all windows and keys that have a row."""
-    found = {}
+    results = {}
     for window, (first, end) in enumerate(zip(first_pane, end_pane, strict=True)):
         inside = {}
         for row in rows:
             if first <= row.pane < end:
                 inside.setdefault(plain_key(row.key), []).append(row)
         for key, members in inside.items():
-            found[window, key] = [aggregate(recipe, members, types) for recipe in recipes]
-    return found
+            results[window, key] = [aggregate(recipe, members, types) for recipe in recipes]
+    return results
 
 
 def same(actual, expected, scale=1.0):

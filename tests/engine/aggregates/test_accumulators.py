@@ -40,5 +40,5 @@ def test_accumulator_does_not_grow_with_the_number_of_rows(recipe):
 
 @pytest.mark.parametrize("recipe", [*BOUNDED, *KEEPING_VALUES, *KEEPING_ROWS], ids=repr)
 def test_accumulator_keeps_rows_only_if_the_aggregate_has_no_incremental_form(recipe):
-    (one,) = DeclaredFunction([recipe], TYPES)._parts
-    assert isinstance(one, KeptRows) is (recipe in KEEPING_ROWS)
+    (part,) = DeclaredFunction([recipe], TYPES)._parts
+    assert isinstance(part, KeptRows) is (recipe in KEEPING_ROWS)

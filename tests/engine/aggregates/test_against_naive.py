@@ -135,10 +135,10 @@ def recipes():
 
 @st.composite
 def cases(draw):
-    chosen = draw(st.lists(recipes(), min_size=1, max_size=5, unique_by=lambda r: r.name))
+    recipes_ = draw(st.lists(recipes(), min_size=1, max_size=5, unique_by=lambda r: r.name))
     if draw(st.booleans()):
-        chosen.insert(draw(st.integers(0, len(chosen))), agg.complete(draw(st.sampled_from(chosen)).name))
-    columns = sorted({expr for recipe in chosen for expr in recipe.inputs})
+        recipes_.insert(draw(st.integers(0, len(recipes_))), agg.complete(draw(st.sampled_from(recipes_)).name))
+    columns = sorted({expr for recipe in recipes_ for expr in recipe.inputs})
     key_types, key_values = KEYS[draw(st.sampled_from(list(KEYS)))]
     nullable = {c: draw(st.booleans()) for c in columns}
     far = draw(st.sampled_from([1, 1, 1, 10**12]))  # panes that are too far apart for a matrix
@@ -153,7 +153,7 @@ def cases(draw):
     cuts = sorted(draw(st.lists(st.integers(0, count), max_size=4)))
     merges = draw(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4)), max_size=3))
     first, end = draw(window_bounds())
-    return chosen, key_types, rows, cuts, merges, [p * far for p in first], [p * far for p in end]
+    return recipes_, key_types, rows, cuts, merges, [p * far for p in first], [p * far for p in end]
 
 
 @st.composite
@@ -172,10 +172,10 @@ def window_bounds(draw):
     return first, end
 
 
-def run(chosen, key_types, rows, cuts, merges, first, end, layout):
+def run(recipes_, key_types, rows, cuts, merges, first, end, layout):
     """Return the kernels' answer in the shape of the naive one, and the order of the output."""
     schema = pa.schema([pa.field(f"k{i}", t) for i, t in enumerate(key_types)])
-    aggregation = Aggregation.build(chosen, TYPES, schema)
+    aggregation = Aggregation.build(recipes_, TYPES, schema)
     tables = []
     for begin, until in zip([0, *cuts], [*cuts, len(rows)], strict=True):
         chunk = rows[begin:until]
@@ -198,13 +198,13 @@ def run(chosen, key_types, rows, cuts, merges, first, end, layout):
     again = aggregation.windows(pa.concat_tables(tables), np.array(first, np.int64), np.array(end, np.int64), layout)[1]
     assert repr(again.to_pylist()) == repr(output.to_pylist())
     columns = [column.to_pylist() for column in output.columns]
-    found = {}
+    results = {}
     for i, window in enumerate(windows.tolist()):
         cells = [column[i] for column in columns]
         pair = window, naive.plain_key(tuple(cells[: len(key_types)]))
-        assert pair not in found
-        found[pair] = cells[len(key_types) :]
-    return found
+        assert pair not in results
+        results[pair] = cells[len(key_types) :]
+    return results
 
 
 def check(aggregation, table, rows):
@@ -219,7 +219,7 @@ def check(aggregation, table, rows):
 @settings(max_examples=random_cases(60), deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 @given(case=cases())
 def test_results_of_windows_equal_the_naive_definition(layout, ranked, sketched, case):
-    chosen, _, rows, _, _, first, end = case
+    recipes_, _, rows, _, _, first, end = case
     if layout == "dense" and any(abs(r.pane) > 100 for r in rows):
         layout = "auto"  # a matrix with 10**12 rows does not exist
     with pytest.MonkeyPatch.context() as patch:
@@ -236,10 +236,10 @@ def test_results_of_windows_equal_the_naive_definition(layout, ranked, sketched,
             patch.setattr(grouping, "DENSE_CELLS", 0)
             patch.setattr(grouping, "DENSE_FACTOR", 0)
         found = run(*case, layout)
-    expected = naive.windows(chosen, rows, TYPES, first, end)
+    expected = naive.windows(recipes_, rows, TYPES, first, end)
     assert found.keys() == expected.keys()
     for pair, results in expected.items():
-        for recipe, value, actual in zip(chosen, results, found[pair], strict=True):
+        for recipe, value, actual in zip(recipes_, results, found[pair], strict=True):
             numbers = (
                 [abs(float(r.values[recipe.inputs[0]] or 0)) for r in rows]
                 if recipe.inputs and recipe.inputs[0] in NUMERIC

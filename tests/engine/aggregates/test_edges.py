@@ -213,15 +213,15 @@ def test_structs_and_dictionaries_can_be_keys():
     keys = pa.array([{"a": 1, "b": "x"}, None, {"a": None, "b": None}, {"a": 1, "b": "x"}, None], struct)
     words = pa.array(["u", "u", "v", "u", "u"]).dictionary_encode()
     table = aggregation.merge([aggregation.partials([keys, words], np.zeros(5, np.int64), [], None)] * 2)
-    found = {(str(r["s"]), r["d"]): r["count"] for r in results(aggregation, table, [0], [1])}
-    assert found == {("{'a': 1, 'b': 'x'}", "u"): 4, ("None", "u"): 4, ("{'a': None, 'b': None}", "v"): 2}
+    counts = {(str(r["s"]), r["d"]): r["count"] for r in results(aggregation, table, [0], [1])}
+    assert counts == {("{'a': 1, 'b': 'x'}", "u"): 4, ("None", "u"): 4, ("{'a': None, 'b': None}", "v"): 2}
 
 
 @pytest.mark.parametrize("keys", [pa.schema([]), pa.schema([("k", pa.string())])])
 def test_empty_tables_give_no_results(keys):
     recipes = [agg.count(), agg.sum("x"), agg.min("x"), agg.first("x"), agg.var("x"), agg.count_distinct("x"), agg.top_k("x", 2)]
-    for chosen in (recipes, recipes[:5]):
-        aggregation = Aggregation.build(chosen, {"x": pa.int64()}, keys)
+    for aggregates in (recipes, recipes[:5]):
+        aggregation = Aggregation.build(aggregates, {"x": pa.int64()}, keys)
         empty = aggregation.partials([pa.array([], f.type) for f in keys], ints(), [pa.array([], pa.int64())], ints())
         assert aggregation.merge([]).schema == aggregation.partial_schema
         assert len(aggregation.merge([empty, empty])) == 0
@@ -293,14 +293,16 @@ def test_many_windows_are_computed_in_portions(monkeypatch):
     first = np.arange(-10, 30)
     windows, output = aggregation.windows(table, first, first + 11)
     assert output["k"].num_chunks > 1
-    found = {(w, r["k"]): (r["count"], r["count_distinct(x)"]) for w, r in zip(windows.tolist(), output.to_pylist(), strict=True)}
+    actual = {
+        (w, r["k"]): (r["count"], r["count_distinct(x)"]) for w, r in zip(windows.tolist(), output.to_pylist(), strict=True)
+    }
     expected = {}
     for w, f in enumerate(first.tolist()):
         for k in range(9):
             inside = values[(keys == k) & (panes >= f) & (panes < f + 11)]
             if len(inside):
                 expected[w, k] = len(inside), len(set(inside.tolist()))
-    assert found == expected
+    assert actual == expected
 
 
 @settings(max_examples=random_cases(150), deadline=None, print_blob=True)
@@ -311,8 +313,8 @@ def test_stable_order_equals_lexsort(data):
     given_columns = []
     for _ in range(data.draw(st.integers(1, 4))):
         span = data.draw(spans)
-        some = data.draw(st.lists(st.integers(-span, span), min_size=1, max_size=6))
-        given_columns.append(ints(*(data.draw(st.sampled_from(some)) for _ in range(count))))
+        values = data.draw(st.lists(st.integers(-span, span), min_size=1, max_size=6))
+        given_columns.append(ints(*(data.draw(st.sampled_from(values)) for _ in range(count))))
     assert stable_order(*given_columns).tolist() == np.lexsort((np.arange(count), *given_columns[::-1])).tolist()
 
 
@@ -416,9 +418,9 @@ def test_sums_computed_by_spark_are_stored_in_the_same_words(values, low, high):
     columns = [pa.array([3, upper, None], pa.int64()), pa.array([5, lower, None], pa.int64())]
     aggregation, tables = one_key([agg.sum("x")], pa.int64(), [0] * len(values), values)
     (total, _) = aggregation.partial_aggregates
-    found = total.from_sql(columns)
-    assert [column.type for column in found] == [pa.int64(), pa.int32()]
-    assert [column.to_pylist() for column in found] == [[3 * 2**32 + 5, low, 0], [0, high, 0]]
+    words = total.from_sql(columns)
+    assert [column.type for column in words] == [pa.int64(), pa.int32()]
+    assert [column.to_pylist() for column in words] == [[3 * 2**32 + 5, low, 0], [0, high, 0]]
     if values:
         merged = aggregation.merge(tables)
         assert [merged.column(2).to_pylist(), merged.column(3).to_pylist()] == [[low], [high]]
@@ -426,12 +428,12 @@ def test_sums_computed_by_spark_are_stored_in_the_same_words(values, low, high):
 
 def test_sql_that_spark_runs_for_a_sum():
     """A decimal is summed as the whole number of its digits. The sums of the two halves cannot overflow."""
-    asked = {}
+    sql = {}
     for type_ in (pa.int64(), pa.decimal128(18, 0), pa.decimal128(18, 3)):
         (total, _) = Aggregation.build([agg.sum("x")], {"x": type_}, pa.schema([])).partial_aggregates
-        asked[str(type_)] = total.sql(["`x 1`"])
+        sql[str(type_)] = total.sql(["`x 1`"])
     whole = "cast(`x 1` AS bigint)"
-    assert asked == {
+    assert sql == {
         "int64": (f"sum(shiftright({whole}, 32))", f"sum({whole} & 4294967295L)"),
         "decimal128(18, 0)": (f"sum(shiftright({whole}, 32))", f"sum({whole} & 4294967295L)"),
         "decimal128(18, 3)": (

@@ -32,9 +32,9 @@ def result_of(recipe, types, *columns, panes=None, times=None):
     at = np.arange(rows) if times is None else np.array(times, np.int64)
     table = aggregation.partials([], panes, [pa.array(values[e], types[e]) for e in aggregation.inputs], at)
     first, end = np.array([-100, -99]), np.array([100, 101])
-    one, two = (aggregation.windows(table, f, e)[1].column(0).to_pylist() for f, e in ((first[:1], end[:1]), (first, end)))
-    assert repr(two) == repr(one * 2)
-    return one[0]
+    single, two = (aggregation.windows(table, f, e)[1].column(0).to_pylist() for f, e in ((first[:1], end[:1]), (first, end)))
+    assert repr(two) == repr(single * 2)
+    return single[0]
 
 
 @settings(max_examples=random_cases(100), deadline=None)
@@ -193,9 +193,9 @@ def test_user_aggregate_over_windows_of_many_panes(data):
     first = np.arange(-5, panes)
     size = data.draw(st.integers(1, 50))
     which, output = aggregation.windows(table, first, first + size)
-    for window, k, found in zip(which, output["k"].to_pylist(), output[1].to_pylist(), strict=True):
+    for window, k, result in zip(which, output["k"].to_pylist(), output[1].to_pylist(), strict=True):
         inside = value[(key == k) & (pane >= first[window]) & (pane < first[window] + size)]
-        assert found == inside.max() - inside.min() + 7
+        assert result == inside.max() - inside.min() + 7
 
 
 def test_user_aggregates_are_equal_if_their_attributes_are():

@@ -27,6 +27,6 @@ def test_ranges_of_rows_give_the_same_results_as_windows_of_panes(seed):
     end = np.maximum.accumulate([rng.randint(first + 1, count) for first in start.tolist()])
     of, expected = bare.windows(table, start, end)
     assert of.tolist() == list(range(30))
-    found = bare.over_places(table, start, end)
-    assert found.schema == expected.schema
-    assert repr(found.to_pylist()) == repr(expected.to_pylist())
+    actual = bare.over_places(table, start, end)
+    assert actual.schema == expected.schema
+    assert repr(actual.to_pylist()) == repr(expected.to_pylist())

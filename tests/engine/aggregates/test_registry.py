@@ -62,7 +62,7 @@ def streams(seed):
 
 def check_results(emitted):
     """Compare the results with max and min, which other code computes. Return the number of results."""
-    values = [values for one in emitted for _, values in one.fired]
+    values = [values for output in emitted for _, values in output.fired]
     for spread, high, low in values:
         assert spread == (None if high is None else float(high - low))
     return len(values)
@@ -72,23 +72,23 @@ def check_results(emitted):
 @pytest.mark.parametrize("name", WINDOWS)
 def test_aggregate_of_another_package_runs_on_columns_and_row_by_row(toy_package, name):
     assigner, kind = WINDOWS[name]
-    asked = query(toy_package, WindowSpec(assigner, allowed_lateness=15))
-    assert isinstance(asked.columnar().operator, kind)
+    toy_query = query(toy_package, WindowSpec(assigner, allowed_lateness=15))
+    assert isinstance(toy_query.columnar().operator, kind)
     rows = 0
     for seed in range(12):
         batches = streams(seed)
-        rows += check_results(harness.run(asked.columnar(), batches))
-        check_results(harness.run(asked.row(), batches))
+        rows += check_results(harness.run(toy_query.columnar(), batches))
+        check_results(harness.run(toy_query.row(), batches))
         if kind is PaneSpec:
-            harness.compare(asked, batches, seed)
-            harness.compare_batch(asked, batches, seed)
+            harness.compare(toy_query, batches, seed)
+            harness.compare_batch(toy_query, batches, seed)
     assert rows > 50
 
 
 def test_aggregate_of_another_package_runs_in_count_windows(toy_package):
-    asked = query(toy_package, WindowSpec(*CountWindows(2).parts))
-    assert isinstance(asked.columnar().operator, CountSpec)
-    assert sum(check_results(harness.run(asked.columnar(), streams(seed))) for seed in range(12)) > 100
+    toy_query = query(toy_package, WindowSpec(*CountWindows(2).parts))
+    assert isinstance(toy_query.columnar().operator, CountSpec)
+    assert sum(check_results(harness.run(toy_query.columnar(), streams(seed))) for seed in range(12)) > 100
 
 
 def test_explain_shows_an_aggregate_of_another_package(toy_package):
@@ -114,8 +114,8 @@ def test_unpickling_a_plan_imports_the_package_of_its_aggregate(toy_package, tmp
         "print([one.fired for one in harness.run(plan, batches)])\n"
     )
     paths = (Path(toy_package.__path__[0]).parent, toy.ROOT / "src", toy.ROOT)
-    there = fresh_python(code, *paths, input=str(tmp_path / "plan")).stdout.strip()
-    assert there == str([one.fired for one in harness.run(plan, streams(1))])
+    printed = fresh_python(code, *paths, input=str(tmp_path / "plan")).stdout.strip()
+    assert printed == str([output.fired for output in harness.run(plan, streams(1))])
 
 
 def test_two_more_files_make_an_aggregate_built_in_also_in_a_zip(tmp_path):
@@ -140,7 +140,11 @@ def test_two_more_files_make_an_aggregate_built_in_also_in_a_zip(tmp_path):
 
 
 def test_every_aggregate_has_an_engine_file_of_the_same_name():
-    recipes = [one for name in agg.__all__ if inspect.isclass(one := getattr(agg, name)) and issubclass(one, agg.Aggregate)]
+    recipes = [
+        aggregate
+        for name in agg.__all__
+        if inspect.isclass(aggregate := getattr(agg, name)) and issubclass(aggregate, agg.Aggregate)
+    ]
     assert len(recipes) > 20
     for recipe in recipes:
         if recipe is agg.Aggregate:

@@ -87,8 +87,8 @@ def test_error_of_approx_count_distinct_stays_within_relative_sd(relative_sd):
     values = np.concatenate([generator.choice(10**9, n, replace=False) for n in distinct])
     keys = np.repeat(np.arange(groups), distinct)
     table = aggregation.merge([partials(aggregation, keys[i::3], np.arange(len(keys))[i::3] % 5, values[i::3]) for i in range(3)])
-    found = windows(aggregation, table, [0], [5])
-    errors = np.array([found[0, key] / distinct[key] - 1 for key in range(groups)])
+    estimates = windows(aggregation, table, [0], [5])
+    errors = np.array([estimates[0, key] / distinct[key] - 1 for key in range(groups)])
     assert np.sqrt((errors**2).mean()) < 1.2 * relative_sd
     assert abs(errors).max() < 4 * relative_sd
     assert abs(errors.mean()) < 4 * relative_sd / math.sqrt(groups)
@@ -112,8 +112,8 @@ def test_distinct_count_depends_only_on_the_set_of_values(seed, count, cuts, spr
     assert merged.drop_columns(["rows"]).equals(whole.drop_columns(["rows"]))
     for first, end in [(0, 1), (0, 2), (1, 3), (0, 4)]:
         inside = len(set(values[(panes >= first) & (panes < end)].tolist()))
-        found = windows(aggregation, whole, [first], [end])
-        assert all(abs(value - inside) <= (0.1 * inside if inside > 1024 else 0) for value in found.values())
+        counts = windows(aggregation, whole, [first], [end])
+        assert all(abs(value - inside) <= (0.1 * inside if inside > 1024 else 0) for value in counts.values())
     sliding = {
         (window, key): value
         for window, (first, end) in enumerate([(0, 2), (1, 3), (2, 4)])
@@ -153,12 +153,12 @@ DISTRIBUTIONS = {
 SHARES = [0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999]
 
 
-def rank_errors(values, found):
+def rank_errors(values, quantiles):
     """Return the rank error of each quantile as a share of the values. Ties count as a range of ranks."""
     ordered = np.sort(values)
-    low, high = (np.searchsorted(ordered, found, side) / len(ordered) for side in ("left", "right"))
-    wanted = np.array(SHARES)
-    return np.maximum(np.maximum(low - wanted, wanted - high), 0)
+    low, high = (np.searchsorted(ordered, quantiles, side) / len(ordered) for side in ("left", "right"))
+    shares = np.array(SHARES)
+    return np.maximum(np.maximum(low - shares, shares - high), 0)
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
@@ -174,17 +174,17 @@ def test_rank_error_of_quantiles_is_small(distribution):
     tables = [partials(aggregation, keys[i::4], panes[i::4], values[i::4]) for i in range(4)]
     merged = aggregation.merge([aggregation.merge(tables[:2]), *tables[2:]])
     sliding = windows(aggregation, merged, [0, 1, 2], [4, 5, 6])
-    for (window, key), found in sliding.items():
+    for (window, key), quantiles in sliding.items():
         inside = values[(keys == key) & (panes >= window) & (panes < window + 4)]
-        errors = rank_errors(inside, found)
+        errors = rank_errors(inside, quantiles)
         assert errors.max() < 0.008, (window, key)
         assert errors[[0, 1, -2, -1]].max() < 0.003 + 1 / len(inside)
-        assert found == sorted(found)
+        assert quantiles == sorted(quantiles)
     assert windows(aggregation, merged, [0, 1, 2], [4, 5, 6]) == sliding
     at_once = windows(aggregation, aggregation.partials([pa.array(keys)], panes, [pa.array(values)], None), [1], [5])
-    for (_, key), found in at_once.items():
+    for (_, key), quantiles in at_once.items():
         inside = values[(keys == key) & (panes >= 1) & (panes < 5)]
-        assert rank_errors(inside, found).max() < 0.008
+        assert rank_errors(inside, quantiles).max() < 0.008
 
 
 def test_same_batches_give_the_same_bytes_of_quantile_sketches():
@@ -203,10 +203,10 @@ def test_larger_k_gives_smaller_rank_errors():
     values, mean_error = generator.normal(size=100_000), {}
     for k in (50, 200, 1000):
         aggregation = aggregation_of(agg.approx_quantiles("x", SHARES, k=k), x=pa.float64())
-        found = windows(
+        quantiles = windows(
             aggregation, partials(aggregation, np.zeros(100_000, np.int64), np.zeros(100_000, np.int64), values), [0], [1]
         )
-        mean_error[k] = rank_errors(values, next(iter(found.values()))).mean()
+        mean_error[k] = rank_errors(values, next(iter(quantiles.values()))).mean()
     assert mean_error[1000] < mean_error[200] < mean_error[50] < 0.005
 
 
@@ -214,11 +214,11 @@ def test_larger_k_gives_smaller_rank_errors():
 def test_quantiles_order_infinities_and_nan(many):
     aggregation = aggregation_of(agg.approx_quantiles("x", [0, 0.1, 0.5, 0.85, 1]), x=pa.float64())
     values = [-math.inf] * many * 2 + list(range(many * 4)) + [math.inf] * many * 2 + [math.nan] * many * 2
-    found = windows(aggregation, partials(aggregation, [0] * len(values), [0] * len(values), values), [0], [1])[0, 0]
-    assert found[:2] == [-math.inf, -math.inf]
-    assert found[2] == pytest.approx(many * 3, rel=0.02)
-    assert math.isnan(found[3])
-    assert math.isnan(found[4])
+    quantiles = windows(aggregation, partials(aggregation, [0] * len(values), [0] * len(values), values), [0], [1])[0, 0]
+    assert quantiles[:2] == [-math.inf, -math.inf]
+    assert quantiles[2] == pytest.approx(many * 3, rel=0.02)
+    assert math.isnan(quantiles[3])
+    assert math.isnan(quantiles[4])
     without = windows(aggregation, partials(aggregation, [0] * many * 8, [0] * many * 8, values[: many * 8]), [0], [1])[0, 0]
     assert without[3:] == [math.inf, math.inf]
 
@@ -231,9 +231,9 @@ def test_sketches_survive_a_payload():
     assert 0 < table["#0.hll"].null_count < len(table)
     back, _ = payload.decode(payload.encode(table), aggregation.partial_schema)
     assert back.equals(table)
-    for some in (table.slice(1, 20), table.slice(0, 0)):  # without any sketch
-        back, _ = payload.decode(payload.encode(some), aggregation.partial_schema)
-        assert back.combine_chunks().equals(some.combine_chunks())
+    for part in (table.slice(1, 20), table.slice(0, 0)):  # without any sketch
+        back, _ = payload.decode(payload.encode(part), aggregation.partial_schema)
+        assert back.combine_chunks().equals(part.combine_chunks())
 
 
 @pytest.mark.parametrize("recipe", [agg.approx_count_distinct("x"), agg.approx_quantile("x", 0.5)], ids=repr)

@@ -66,7 +66,7 @@ def test_accumulators_survive_columns_unchanged(types, empty, accumulators):
     assert [column.type for column in encoded] == types
     back = columns.decode(encoded)
     assert back == accumulators
-    assert [type(one) for one in back] == [type(one) for one in accumulators]
+    assert [type(accumulator) for accumulator in back] == [type(accumulator) for accumulator in accumulators]
     assert columns.decode(encoded)[-1] is not back[-1] or not isinstance(empty, (dict, set, list))
 
 
@@ -262,8 +262,8 @@ class Total(AggregateFunction):
 
 
 def test_accumulator_without_rows_is_the_initial_one():
-    kept, results = pa.schema([("total", LONG), ("n", LONG)]), pa.schema([("total", LONG)])
-    partial = PartialAccumulator(0, Total(), (0,), pa.schema([("v", LONG)]), kept, results)
+    columns, results = pa.schema([("total", LONG), ("n", LONG)]), pa.schema([("total", LONG)])
+    partial = PartialAccumulator(0, Total(), (0,), pa.schema([("v", LONG)]), columns, results)
     assert [column.to_pylist() for column in partial.nothing(2)] == [[7, 7], [0, 0]]
     assert [(column.type, len(column)) for column in partial.nothing(0)] == [(LONG, 0), (LONG, 0)]
 

@@ -1,4 +1,4 @@
-"""Usable event times, the error about other ones, and the record of times that were add_rows."""
+"""Usable event times, the error about other ones, and the record of times that were seen."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ NEAR = did_you_mean("Europe/Berlim", zoneinfo.available_timezones())
     ],
 )
 def test_null_times_and_times_out_of_bounds_are_unusable(times, usable):
-    found = usable_times(pa.array(times, pa.int64()))
-    assert (found if found is None else found.to_pylist()) == usable
+    actual = usable_times(pa.array(times, pa.int64()))
+    assert (actual if actual is None else actual.to_pylist()) == usable
 
 
 @pytest.mark.parametrize(
-    ("written", "hint"),
+    ("event_time", "hint"),
     [
         ("ts", ""),
         (None, ""),
@@ -45,10 +45,10 @@ def test_null_times_and_times_out_of_bounds_are_unusable(times, usable):
         ("if(a, f(t, 'Europe/Berlin'), f(t, 'Europe/Berlim', 'Asia/None'))", f" There is no time zone 'Europe/Berlim'; {NEAR}"),
     ],
 )
-def test_error_shows_the_event_time_and_suggests_a_time_zone(written, hint):
-    recipe = replace(plan(), event_time=written, way_out="Do this.")
+def test_error_shows_the_event_time_and_suggests_a_time_zone(event_time, hint):
+    recipe = replace(plan(), event_time=event_time, way_out="Do this.")
     assert complaint(recipe, "2 of 3 rows have", "the first has null") == (
-        f"2 of 3 rows have no usable event time in {written!r} (null, not readable as a time, or beyond the year 140,000): "
+        f"2 of 3 rows have no usable event time in {event_time!r} (null, not readable as a time, or beyond the year 140,000): "
         f"the first has null.{hint} Do this."
     )
 
@@ -69,40 +69,40 @@ def chunked(values, kind):
     return pa.chunked_array([pa.array(values[:1], kind), pa.array(values[1:], kind)])
 
 
-def add_rows(found, times, partitions=None, names=None):
+def add_rows(times_seen, times, partitions=None, names=None):
     """Record rows with these times. A generator sees the names."""
     column = None if partitions is None else chunked(partitions, pa.string())
-    given = names or ["row"] * len(times)
-    found.add(chunked(times, pa.int64()), column, lambda: pa.table({"name": given, "n": list(range(len(times)))}))
-    return found
+    names_ = names or ["row"] * len(times)
+    times_seen.add(chunked(times, pa.int64()), column, lambda: pa.table({"name": names_, "n": list(range(len(times)))}))
+    return times_seen
 
 
 def test_largest_time_of_all_rows():
-    found = add_rows(TimesSeen(None), [5, 9, 7])
-    assert found.largest == {"": 9}
-    assert add_rows(found, [8, 3]).largest == {"": 9}
-    assert add_rows(found, [-3, 10]).largest == {"": 10}
-    assert found.watermarks() == {}
+    times_seen = add_rows(TimesSeen(None), [5, 9, 7])
+    assert times_seen.largest == {"": 9}
+    assert add_rows(times_seen, [8, 3]).largest == {"": 9}
+    assert add_rows(times_seen, [-3, 10]).largest == {"": 10}
+    assert times_seen.watermarks() == {}
 
 
 def test_largest_time_of_each_partition():
     """Rows without a partition name form a partition too."""
-    found = add_rows(TimesSeen(None), [5, 9, 7, 1, 2], ["p", "q", "p", None, None])
-    assert found.largest == {"p": 7, "q": 9, "": 2}
-    assert add_rows(found, [6, 12, 3], ["p", "q", "r"]).largest == {"p": 7, "q": 12, "r": 3, "": 2}
+    times_seen = add_rows(TimesSeen(None), [5, 9, 7, 1, 2], ["p", "q", "p", None, None])
+    assert times_seen.largest == {"p": 7, "q": 9, "": 2}
+    assert add_rows(times_seen, [6, 12, 3], ["p", "q", "r"]).largest == {"p": 7, "q": 12, "r": 3, "": 2}
 
 
 def test_whole_rows_are_built_only_for_a_generator():
     def none():
         raise AssertionError("nobody needs them")
 
-    found = TimesSeen(None)
-    found.add(chunked([1, 2], pa.int64()), None, none)
-    assert found.largest == {"": 2}
+    times_seen = TimesSeen(None)
+    times_seen.add(chunked([1, 2], pa.int64()), None, none)
+    assert times_seen.largest == {"": 2}
 
 
 class Marked(WatermarkGenerator):
-    """Emits a watermark for each marker row. At the end it emits the rows it has add_rows, as one number."""
+    """Emits a watermark for each marker row. At the end it emits the rows it has seen, as one number."""
 
     made = 0
 
@@ -121,18 +121,18 @@ class Marked(WatermarkGenerator):
 
 
 def test_generator_sees_every_row_with_its_time():
-    found = add_rows(TimesSeen(Marked), [5, 9, 7], names=["row", "row", "marker"])
-    assert found.watermarks() == {"": 7}
-    found = add_rows(TimesSeen(Marked), [5, 9, 7], names=["row", "row", "row"])
-    assert found.watermarks() == {}
-    add_rows(found, [8, 90], names=["row", "last"])
-    assert found.watermarks() == {"": 1005}
+    times_seen = add_rows(TimesSeen(Marked), [5, 9, 7], names=["row", "row", "marker"])
+    assert times_seen.watermarks() == {"": 7}
+    times_seen = add_rows(TimesSeen(Marked), [5, 9, 7], names=["row", "row", "row"])
+    assert times_seen.watermarks() == {}
+    add_rows(times_seen, [8, 90], names=["row", "last"])
+    assert times_seen.watermarks() == {"": 1005}
 
 
 def test_each_partition_has_one_generator_per_micro_batch():
     Marked.made = 0
     names = ["marker", "marker", "row", "last", "marker"]
-    found = add_rows(TimesSeen(Marked), [5, 9, 30, 90, 4], ["p", "q", "r", "r", None], names)
-    add_rows(found, [6, 3], ["p", "r"], ["marker", "row"])
-    assert found.watermarks() == {"p": 6, "q": 9, "r": 1003, "": 4}
+    times_seen = add_rows(TimesSeen(Marked), [5, 9, 30, 90, 4], ["p", "q", "r", "r", None], names)
+    add_rows(times_seen, [6, 3], ["p", "r"], ["marker", "row"])
+    assert times_seen.watermarks() == {"p": 6, "q": 9, "r": 1003, "": 4}
     assert Marked.made == 4

@@ -41,11 +41,11 @@ def pack_rows(rows: int) -> tuple[pa.Table, list[PayloadPart]]:
     row = pa.table([pa.array(rng.integers(0, 2**50, rows)), pa.array(rng.integers(0, 2**50, rows))], schema=ROWS)
     half = rows // 2
     parts = []
-    for origin, held in enumerate((row.slice(0, half), row.slice(half))):
-        columns = [pa.array(range(held.num_rows)), held["key"], held.to_struct_array()]
+    for origin, half_rows in enumerate((row.slice(0, half), row.slice(half))):
+        columns = [pa.array(range(half_rows.num_rows)), half_rows["key"], half_rows.to_struct_array()]
         table = pa.table(dict(zip(("time", "key", "row"), columns, strict=True)))
-        sent = pack(plan(), PackColumns((pa.int64(),), (), row=2), table.to_batches(), origin)
-        parts += [part for _, part in sent]
+        packed = pack(plan(), PackColumns((pa.int64(),), (), row=2), table.to_batches(), origin)
+        parts += [part for _, part in packed]
     random.Random(1).shuffle(parts)
     return row, parts
 
@@ -58,9 +58,9 @@ def test_rows_are_in_order_after_the_exchange(monkeypatch, part_bytes):
     assert (len(parts) > 10) == (part_bytes <= 1_000)
     batch = gather(plan(), parts)
     assert batch.input_rows == 1_000
-    kept = pa.concat_tables(batch.of(KEPT))
-    assert kept["row 0"].to_pylist() == rows["key"].to_pylist()
-    assert kept["row 1"].to_pylist() == rows["value"].to_pylist()
+    rows_kept = pa.concat_tables(batch.of(KEPT))
+    assert rows_kept["row 0"].to_pylist() == rows["key"].to_pylist()
+    assert rows_kept["row 1"].to_pylist() == rows["value"].to_pylist()
 
 
 def test_each_key_group_gets_its_own_rows():
@@ -72,9 +72,9 @@ def test_each_key_group_gets_its_own_rows():
     parts = {}
     for group, part in pack(plan(3), PackColumns((pa.int64(),), (), row=2, group=3), pa.table(columns).to_batches()):
         parts.setdefault(group, []).append(part)
-    kept = [pa.concat_tables(gather(plan(3), parts[group]).of(KEPT)) for group in range(3)]
-    assert [table["row 0"].to_pylist() for table in kept] == [[1, 4, 7], [2, 5, 8], [0, 3, 6]]
-    assert [table["row 1"].to_pylist() for table in kept] == [[10, 13, 16], [11, 14, 17], [9, 12, 15]]
+    rows_kept = [pa.concat_tables(gather(plan(3), parts[group]).of(KEPT)) for group in range(3)]
+    assert [table["row 0"].to_pylist() for table in rows_kept] == [[1, 4, 7], [2, 5, 8], [0, 3, 6]]
+    assert [table["row 1"].to_pylist() for table in rows_kept] == [[10, 13, 16], [11, 14, 17], [9, 12, 15]]
 
 
 def test_many_rows_of_a_key_group_keep_their_order():
@@ -87,8 +87,8 @@ def test_many_rows_of_a_key_group_keep_their_order():
     for group, part in pack(plan(3), PackColumns((pa.int64(),), (), row=2, group=3), pa.table(columns).to_batches()):
         parts.setdefault(group, []).append(part)
     for group in range(3):
-        kept = pa.concat_tables(gather(plan(3), parts[group]).of(KEPT))
-        assert kept["row 0"].to_pylist() == np.flatnonzero(groups == group).tolist()
+        rows_kept = pa.concat_tables(gather(plan(3), parts[group]).of(KEPT))
+        assert rows_kept["row 0"].to_pylist() == np.flatnonzero(groups == group).tolist()
 
 
 def test_rows_before_the_start_are_skipped_and_counted_as_history():
@@ -126,19 +126,19 @@ def pack_report(origin: int, times: list[int], partition: str, clock: int, run: 
         "partition": pa.array([partition] * len(times)),
         "clock": pa.array([clock] * len(times)),
     }
-    found = PackColumns((pa.int64(),), (), partition=3, row=2, processing_time=4)
-    return [part for _, part in pack(plan, found, pa.table(columns).to_batches(), origin, run)]
+    columns_ = PackColumns((pa.int64(),), (), partition=3, row=2, processing_time=4)
+    return [part for _, part in pack(plan, columns_, pa.table(columns).to_batches(), origin, run)]
 
 
 @pytest.mark.parametrize("reversed_order", [False, True])
 def test_reports_of_source_partitions_are_combined_in_any_order(reversed_order):
-    asked = replace(plan(), invalid_tag="invalid", since=3)
+    recipe = replace(plan(), invalid_tag="invalid", since=3)
     reports = [([9, 2, -1], "p", 70, "run 1"), ([4, 5, 3, 8], "q", 60, "run 2"), ([6], "p", 50, "")]
     reports = reports[::-1] if reversed_order else reports
-    parts = [part for origin, one in enumerate(reports) for part in pack_report(origin, *one, asked)]
+    parts = [part for origin, report in enumerate(reports) for part in pack_report(origin, *report, recipe)]
     parts += cut(payload.encode(pa.table({}), {"kind": END}), 9, 0)
     random.Random(2).shuffle(parts)
-    batch = gather(asked, parts, end_of_input=reversed_order)
+    batch = gather(recipe, parts, end_of_input=reversed_order)
     assert (batch.seen, batch.watermarks) == ({"p": 9, "q": 8}, {})
     assert (batch.input_rows, batch.invalid_rows, batch.history_rows) == (7, 1, 1)
     assert (batch.batch_time, batch.run, batch.planned_in) == (70, "run 2", "")
@@ -146,8 +146,8 @@ def test_reports_of_source_partitions_are_combined_in_any_order(reversed_order):
     assert [table.to_pylist() for table in batch.invalid] == [[{"key": 2 if reversed_order else 0, "value": -1}]]
     # Each part is stored with the number of its source partition.
     assert batch.origins == {KEPT: [0, 1, 2]}
-    kept = [[6], [4, 5, 3, 8], [9]]
-    assert [table["row 1"].to_pylist() for table in batch.of(KEPT)] == (kept if reversed_order else kept[::-1])
+    rows_kept = [[6], [4, 5, 3, 8], [9]]
+    assert [table["row 1"].to_pylist() for table in batch.of(KEPT)] == (rows_kept if reversed_order else rows_kept[::-1])
 
 
 def test_gathering_no_parts_gives_an_empty_batch():
@@ -162,8 +162,8 @@ def test_two_key_groups_get_separate_rows():
     parts = {}
     for group, part in pack(plan(2), PackColumns((pa.int64(),), (), row=2, group=3), pa.table(columns).to_batches()):
         parts.setdefault(group, []).append(part)
-    kept = [pa.concat_tables(gather(plan(2), parts[group]).of(KEPT)) for group in range(2)]
-    assert [table["row 0"].to_pylist() for table in kept] == [[1, 3], [0, 2]]
+    rows_kept = [pa.concat_tables(gather(plan(2), parts[group]).of(KEPT)) for group in range(2)]
+    assert [table["row 0"].to_pylist() for table in rows_kept] == [[1, 3], [0, 2]]
 
 
 @pytest.mark.parametrize(("most_rows", "most_bytes"), [(4, 1 << 40), (1 << 40, 4 * 8), (4, 4 * 8)])

@@ -60,28 +60,28 @@ def test_large_table_leaves_in_several_bodies_with_the_metrics_last(monkeypatch,
     output.emit("late", pa.table({"n": pa.array([1], pa.int64())}))
     output.emit(MAIN, pa.table({"n": pa.array(range(10), pa.int64())}))
     output.emit("none", pa.table({"n": pa.array([], pa.int64())}))
-    *sent, (last, metrics) = bodies(output)
-    assert [tag for tag, _ in sent] == ["late"] + [MAIN] * len(expected)
-    tables = [payload.decode(body)[0]["n"].to_pylist() for _, body in sent[1:]]
+    *tables_sent, (last, metrics) = bodies(output)
+    assert [tag for tag, _ in tables_sent] == ["late"] + [MAIN] * len(expected)
+    tables = [payload.decode(body)[0]["n"].to_pylist() for _, body in tables_sent[1:]]
     assert [len(table) for table in tables] == expected
     assert [number for table in tables for number in table] == list(range(10))
     assert last == METRICS
     assert json.loads(metrics)["outputs"] == {"late": 1, MAIN: 10}
 
 
-def recording_plan(seen):
+def recording_plan(records):
     """Return a plan whose operator records its arguments, and whether the garbage collector is paused."""
 
     class Looking(type(plan().operator)):
         __slots__ = ()
 
         def for_group(self, plan, state, group):
-            given = super().for_group(plan, state, group)
+            operator = super().for_group(plan, state, group)
 
             class Noting:
                 def process(self, batch):
-                    seen.append((batch.run, batch.planned_in, batch.batch_time, batch.end_of_input, gc.isenabled()))
-                    return given.process(batch)
+                    records.append((batch.run, batch.planned_in, batch.batch_time, batch.end_of_input, gc.isenabled()))
+                    return operator.process(batch)
 
             return Noting()
 
@@ -90,18 +90,18 @@ def recording_plan(seen):
 
 
 def test_operator_gets_run_clock_and_end_of_input_with_the_rows():
-    seen = []
-    asked = recording_plan(seen)
+    records = []
+    recorder = recording_plan(records)
     rows = pa.table([pa.array([7]), pa.array([1])], schema=ROWS)
     columns = pa.table({"time": [1], "key": rows["key"], "row": rows.to_struct_array(), "clock": [40]})
-    found = PackColumns((pa.int64(),), (), row=2, processing_time=3)
-    parts = [part for _, part in pack(plan(), found, columns.to_batches(), run="of the report")]
-    run_micro_batch(asked, MemoryState(), 0, parts, run="mine", planned_in="before")
-    run_micro_batch(asked, MemoryState(), 0, parts, 0, run="mine")
-    run_micro_batch(asked, MemoryState(), 0, [], 50, run="mine", planned_in="before")
-    run_history(asked, MemoryState(), 0, parts)
-    run_batch(asked, 0, parts)
-    assert seen == [
+    positions = PackColumns((pa.int64(),), (), row=2, processing_time=3)
+    parts = [part for _, part in pack(plan(), positions, columns.to_batches(), run="of the report")]
+    run_micro_batch(recorder, MemoryState(), 0, parts, run="mine", planned_in="before")
+    run_micro_batch(recorder, MemoryState(), 0, parts, 0, run="mine")
+    run_micro_batch(recorder, MemoryState(), 0, [], 50, run="mine", planned_in="before")
+    run_history(recorder, MemoryState(), 0, parts)
+    run_batch(recorder, 0, parts)
+    assert records == [
         ("of the report", "before", 40, False, False),
         ("of the report", "", 0, False, False),
         ("mine", "before", 50, False, False),
@@ -115,8 +115,8 @@ def test_memory_limit_is_exact_to_the_byte():
     parts = parts_of(TIMES)
     size = sum(len(part.body) for part in parts)
     for run, name, words in (
-        (lambda asked: run_micro_batch(asked, MemoryState(), 3, parts), "most_bytes", "in one micro-batch"),
-        (lambda asked: run_batch(asked, 3, parts), "batch_bytes", "in this batch"),
+        (lambda limited_plan: run_micro_batch(limited_plan, MemoryState(), 3, parts), "most_bytes", "in one micro-batch"),
+        (lambda limited_plan: run_batch(limited_plan, 3, parts), "batch_bytes", "in this batch"),
     ):
         assert counts(run(replace(plan(), **{name: size})))[0] == 2
         with pytest.raises(MemoryLimitError, match=f"^key group 3 has more than {size - 1:,} bytes of rows {words}"):

@@ -29,39 +29,39 @@ def table(times, **more):
     return pa.table({"time": times, "key": times, "row": rows.to_struct_array(), **more})
 
 
-def sent(recipe, given, origin=0, run="", chunks=None, **positions):
+def sent(recipe, rows_given, origin=0, run="", chunks=None, **positions):
     """Return (kind, header, rows) of each payload, by key group."""
     columns = PackColumns((pa.int64(),), (), **{"row": 2, **positions})
-    found: dict = {}
-    parts = list(pack(recipe, columns, given.to_batches(max_chunksize=chunks), origin, run))
+    payloads: dict = {}
+    parts = list(pack(recipe, columns, rows_given.to_batches(max_chunksize=chunks), origin, run))
     assert [part.sequence for _, part in parts] == list(range(1, len(parts) + 1))
     assert {part.origin for _, part in parts} <= {origin}
     for group, part in parts:
         rows, header = payload.decode(part.body, dictionaries=True)
-        found.setdefault(group, []).append((header["kind"], header, rows))
-    return found
+        payloads.setdefault(group, []).append((header["kind"], header, rows))
+    return payloads
 
 
-def kinds_by_group(found):
-    return {group: [kind for kind, *_ in payloads] for group, payloads in found.items()}
+def kinds_by_group(payloads_by_group):
+    return {group: [kind for kind, *_ in payloads] for group, payloads in payloads_by_group.items()}
 
 
-def report(found, group=0):
-    ((_, header, rows),) = (one for one in found[group] if one[0] == REPORT)
+def report(payloads, group=0):
+    ((_, header, rows),) = (payload_ for payload_ in payloads[group] if payload_[0] == REPORT)
     assert rows.num_rows == 0
     return {name: value for name, value in header.items() if name not in ("kind", "format")}
 
 
 def test_every_key_group_gets_a_report_and_its_rows_if_any():
-    found = sent(plan(4), table([5, 6, 9], group=pa.array([2, 0, 2])), 7, "run 3", group=3)
-    assert kinds_by_group(found) == {0: [KEPT, REPORT], 1: [REPORT], 2: [KEPT, REPORT], 3: [REPORT]}
+    payloads = sent(plan(4), table([5, 6, 9], group=pa.array([2, 0, 2])), 7, "run 3", group=3)
+    assert kinds_by_group(payloads) == {0: [KEPT, REPORT], 1: [REPORT], 2: [KEPT, REPORT], 3: [REPORT]}
     expected = {"rows": 3, "history": 0, "invalid": 0, "seen": {"": 9}, "processing_time": 0, "run": "run 3", "watermarks": {}}
-    assert [report(found, group) for group in range(4)] == [expected] * 4
+    assert [report(payloads, group) for group in range(4)] == [expected] * 4
 
 
 def test_single_key_group_gets_all_rows_whatever_their_group_numbers():
-    found = sent(plan(1), table([5, 6], group=pa.array([3, 4])), group=3)
-    assert kinds_by_group(found) == {0: [KEPT, REPORT]}
+    payloads = sent(plan(1), table([5, 6], group=pa.array([3, 4])), group=3)
+    assert kinds_by_group(payloads) == {0: [KEPT, REPORT]}
     assert kinds_by_group(sent(plan(3), table([5, 6]))) == {0: [KEPT, REPORT], 1: [REPORT], 2: [REPORT]}
 
 
@@ -70,17 +70,17 @@ def test_nothing_is_sent_without_rows():
 
 
 def test_history_rows_are_reported_but_not_sent():
-    found = sent(replace(plan(2), since=7), table([5, 6], group=pa.array([0, 1])), group=3)
-    assert kinds_by_group(found) == {0: [REPORT], 1: [REPORT]}
-    assert (report(found)["rows"], report(found)["history"], report(found)["seen"]) == (0, 2, {"": 6})
+    payloads = sent(replace(plan(2), since=7), table([5, 6], group=pa.array([0, 1])), group=3)
+    assert kinds_by_group(payloads) == {0: [REPORT], 1: [REPORT]}
+    assert (report(payloads)["rows"], report(payloads)["history"], report(payloads)["seen"]) == (0, 2, {"": 6})
 
 
 @pytest.mark.parametrize(("origin", "group"), [(0, 0), (2, 2), (3, 0), (7, 1)])
 def test_source_partition_decides_which_key_group_gets_invalid_rows(origin, group):
-    found = sent(replace(plan(3), invalid_tag="invalid"), table([None, 2**62, 5], group=pa.array([1, 1, 1])), origin, group=3)
-    assert [number for number, payloads in found.items() if payloads[0][0] == INVALID] == [group]
-    assert found[group][0][2].to_pylist() == [{"key": None, "value": 0}, {"key": 2**62, "value": 1}]
-    assert (report(found)["rows"], report(found)["invalid"], report(found)["seen"]) == (3, 2, {"": 5})
+    by_group = sent(replace(plan(3), invalid_tag="invalid"), table([None, 2**62, 5], group=pa.array([1, 1, 1])), origin, group=3)
+    assert [number for number, payloads in by_group.items() if payloads[0][0] == INVALID] == [group]
+    assert by_group[group][0][2].to_pylist() == [{"key": None, "value": 0}, {"key": 2**62, "value": 1}]
+    assert (report(by_group)["rows"], report(by_group)["invalid"], report(by_group)["seen"]) == (3, 2, {"": 5})
     # Without whole rows in the input, invalid rows cannot be emitted.
     assert kinds_by_group(sent(replace(plan(), invalid_tag="invalid"), table([None]), row=None)) == {0: [REPORT]}
 
@@ -150,22 +150,24 @@ SIDES = {"left": BOUNDED.max_ahead("1 hour"), "right": BOUNDED, "other": BOUNDED
 def test_max_ahead_of_each_stream_follows_its_own_strategy(rows, invalid):
     sides, times = zip(*rows, strict=True)
     recipe = replace(plan(), watermark=WatermarkStrategy.of_sides(SIDES, "side"), invalid_tag="invalid")
-    given = table(list(times), side=pa.array(sides), clock=pa.array([0] * len(rows), pa.int64()))
-    found = sent(recipe, given, partition=3, processing_time=4)
-    assert [row["value"] for kind, _, held in found[0] if kind == INVALID for row in held.to_pylist()] == invalid
-    assert [row["row 1"] for kind, _, held in found[0] if kind == KEPT for row in held.to_pylist()] == [
+    rows_with_sides = table(list(times), side=pa.array(sides), clock=pa.array([0] * len(rows), pa.int64()))
+    payloads = sent(recipe, rows_with_sides, partition=3, processing_time=4)
+    assert [row["value"] for kind, _, part in payloads[0] if kind == INVALID for row in part.to_pylist()] == invalid
+    assert [row["row 1"] for kind, _, part in payloads[0] if kind == KEPT for row in part.to_pylist()] == [
         place for place in range(len(rows)) if place not in invalid
     ]
 
 
 def test_unordered_rows_cross_with_their_arrival_columns():
     recipe = replace(plan(2), arrival=pa.schema([("place", pa.int32()), ("file", pa.string())]))
-    given = table([5, 6, 7], group=pa.array([1, 0, 1]), file=pa.array(["x", "y", "x"]), place=pa.array([3, 1, 2], pa.int64()))
-    found = sent(recipe, given, group=3, order=(5, 4))
-    assert kinds_by_group(found) == {0: [UNORDERED, REPORT], 1: [UNORDERED, REPORT]}
-    crossed = found[1][0][2]
-    assert crossed.column(0).type == pa.int32()
-    assert [crossed.column(at).to_pylist() for at in range(crossed.num_columns)] == [
+    rows_with_places = table(
+        [5, 6, 7], group=pa.array([1, 0, 1]), file=pa.array(["x", "y", "x"]), place=pa.array([3, 1, 2], pa.int64())
+    )
+    payloads = sent(recipe, rows_with_places, group=3, order=(5, 4))
+    assert kinds_by_group(payloads) == {0: [UNORDERED, REPORT], 1: [UNORDERED, REPORT]}
+    part = payloads[1][0][2]
+    assert part.column(0).type == pa.int32()
+    assert [part.column(at).to_pylist() for at in range(part.num_columns)] == [
         [3, 2],
         ["x", "x"],
         [5, 7],
@@ -182,22 +184,22 @@ class Ends(WatermarkGenerator):
 
 def test_watermarks_of_generators_are_reported():
     recipe = replace(plan(), watermark=WatermarkStrategy.for_generator(Ends))
-    found = sent(recipe, table([10, 10, 11, 3], partition=pa.array(["p", "q", "q", "p"])), partition=3)
-    assert report(found)["watermarks"] == {"p": 10, "q": 9}
-    assert report(found)["seen"] == {"p": 10, "q": 11}
+    payloads = sent(recipe, table([10, 10, 11, 3], partition=pa.array(["p", "q", "q", "p"])), partition=3)
+    assert report(payloads)["watermarks"] == {"p": 10, "q": 9}
+    assert report(payloads)["seen"] == {"p": 10, "q": 11}
 
 
 def test_processing_time_of_rows_is_reported():
-    given = table([1, 2], clock=pa.array([70, 60], pa.int64()))
-    assert report(sent(plan(), given, processing_time=3))["processing_time"] == 70
-    assert report(sent(plan(), given))["processing_time"] == 0
+    rows_with_clock = table([1, 2], clock=pa.array([70, 60], pa.int64()))
+    assert report(sent(plan(), rows_with_clock, processing_time=3))["processing_time"] == 70
+    assert report(sent(plan(), rows_with_clock))["processing_time"] == 0
 
 
 def test_chunks_become_separate_tables_at_the_key_group(monkeypatch):
     monkeypatch.setattr(packing, "CHUNK_ROWS", 2)
     parts = [part for _, part in pack(plan(), PackColumns((pa.int64(),), (), row=2), table([1, 2, 3]).to_batches(1))]
     assert [part.sequence for part in parts] == [1, 2, 3]
-    assert [held["row 1"].to_pylist() for held in gather(plan(), parts).of(KEPT)] == [[0, 1], [2]]
+    assert [kept_rows["row 1"].to_pylist() for kept_rows in gather(plan(), parts).of(KEPT)] == [[0, 1], [2]]
 
 
 @pytest.mark.parametrize(
@@ -215,13 +217,13 @@ def test_chunks_become_separate_tables_at_the_key_group(monkeypatch):
 def test_small_batches_are_combined_up_to_the_row_limit(monkeypatch, sizes, most, chunks):
     monkeypatch.setattr(packing, "CHUNK_ROWS", most)
     batches = [pa.record_batch({"n": pa.array([0] * size, pa.int64())}) for size in sizes]
-    found = list(packing._chunks(batches))
-    assert [one.num_rows for one in found] == chunks
-    assert all(one.column("n").num_chunks == 1 for one in found)
+    payloads = list(packing._chunks(batches))
+    assert [chunk.num_rows for chunk in payloads] == chunks
+    assert all(chunk.column("n").num_chunks == 1 for chunk in payloads)
 
 
 @pytest.mark.parametrize(("most", "chunks"), [(16, [2, 2, 2, 2, 1]), (17, [3, 3, 3]), (8, [1] * 9), (10_000, [9])])
 def test_small_batches_are_combined_up_to_the_byte_limit(monkeypatch, most, chunks):
     monkeypatch.setattr(packing, "CHUNK_BYTES", most)
     batches = [pa.record_batch({"n": pa.array([0], pa.int64())}) for _ in range(9)]
-    assert [one.num_rows for one in packing._chunks(batches)] == chunks
+    assert [chunk.num_rows for chunk in packing._chunks(batches)] == chunks

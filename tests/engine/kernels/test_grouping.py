@@ -20,5 +20,5 @@ def test_groups_are_ordered_by_pane_then_key(step, shuffled):
     rows = [(int(pane), int(code)) for pane, code in zip(panes, keys.codes, strict=True)]
     expected = sorted(set(rows))
     assert list(zip(groups.panes.tolist(), groups.codes.tolist(), strict=True)) == expected
-    assert groups.counts.tolist() == [rows.count(one) for one in expected]
+    assert groups.counts.tolist() == [rows.count(row) for row in expected]
     assert [expected[place] for place in groups.ids.tolist()] == rows

@@ -42,9 +42,9 @@ def test_error_about_a_duplicate_map_key_names_column_and_place(type_, value, ke
 
 def test_same_key_in_several_maps_is_accepted():
     maps = [{"a": 1, "b": 2}, {"a": 1}, None, {}, {"b": 1, "a": 2}]
-    made = arrow_column(maps, pa.field("v", COUNTS))
-    assert key_held_twice(made) is None
-    assert made.to_pylist() == [None if pairs is None else list(pairs.items()) for pairs in maps]
+    column = arrow_column(maps, pa.field("v", COUNTS))
+    assert key_held_twice(column) is None
+    assert column.to_pylist() == [None if pairs is None else list(pairs.items()) for pairs in maps]
 
 
 def test_duplicate_keys_outside_of_a_slice_are_ignored():
@@ -54,7 +54,7 @@ def test_duplicate_keys_outside_of_a_slice_are_ignored():
     assert key_held_twice(maps.slice(2)).key == "a"
 
 
-@pytest.mark.parametrize("given", [COUNTS, pa.map_(pa.string(), pa.int32())])
-def test_duplicate_map_key_in_a_table_is_refused(given):
+@pytest.mark.parametrize("type_", [COUNTS, pa.map_(pa.string(), pa.int32())])
+def test_duplicate_map_key_in_a_table_is_refused(type_):
     with pytest.raises(pa.ArrowInvalid, match="a map would hold the key 'a' twice: return a dict"):
-        cast_exactly(pa.array([[("a", 1), ("a", 2)]], given), COUNTS)
+        cast_exactly(pa.array([[("a", 1), ("a", 2)]], type_), COUNTS)

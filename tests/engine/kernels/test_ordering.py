@@ -10,18 +10,18 @@ from panestream.engine.kernels.ordering import order_codes, stable_order
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_string(), pa.binary()], ids=str)
 @pytest.mark.parametrize("rows", [0, 3])
 def test_column_of_nulls_has_order_codes(type_, rows):
-    found = order_codes(pa.array([None] * rows, type_))
-    assert len(found.codes) == rows
-    assert found.ranked is not None
-    assert len(found.ranked) == 0
-    assert rows == 0 or not found.valid.any()
+    codes = order_codes(pa.array([None] * rows, type_))
+    assert len(codes.codes) == rows
+    assert codes.ranked is not None
+    assert len(codes.ranked) == 0
+    assert rows == 0 or not codes.valid.any()
 
 
 def test_order_codes_of_texts_sort_like_the_texts():
-    found = order_codes(pa.array(["pear", None, "apple", "quince", "apple"]))
-    assert found.ranked.to_pylist() == ["apple", "pear", "quince"]
-    assert found.codes[[0, 2, 3, 4]].tolist() == [1, 0, 2, 0]
-    assert found.valid.tolist() == [True, False, True, True, True]
+    codes = order_codes(pa.array(["pear", None, "apple", "quince", "apple"]))
+    assert codes.ranked.to_pylist() == ["apple", "pear", "quince"]
+    assert codes.codes[[0, 2, 3, 4]].tolist() == [1, 0, 2, 0]
+    assert codes.valid.tolist() == [True, False, True, True, True]
 
 
 @pytest.mark.parametrize(

@@ -60,8 +60,8 @@ def test_row_values_are_accessible_by_name():
 def test_row_is_copied_and_pickled_as_a_tuple():
     """A row class is generated from a schema, so no module contains it for pickle to import."""
     row = RowType(SCHEMA).rows(table())[0]
-    for made in (pickle.loads(pickle.dumps(row)), copy.copy(row), copy.deepcopy(row)):
-        assert (type(made), made) == (tuple, ROWS[0])
+    for copied in (pickle.loads(pickle.dumps(row)), copy.copy(row), copy.deepcopy(row)):
+        assert (type(copied), copied) == (tuple, ROWS[0])
 
 
 def test_timestamp_beyond_the_range_of_python_is_an_error():

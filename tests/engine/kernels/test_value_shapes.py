@@ -48,8 +48,8 @@ def test_value_is_the_same_alone_and_next_to_values_of_other_shapes(kind):
     type_, values = SHAPES[kind]
     alone = [column([value], type_)[0] for value in values]
     assert alone == [alone[0]] * (len(values) - 1) + [None]
-    for some in permutations(values, 3):
-        assert column(some, type_) == [None if value is None else alone[0] for value in some]
+    for chosen_values in permutations(values, 3):
+        assert column(chosen_values, type_) == [None if value is None else alone[0] for value in chosen_values]
 
 
 def test_values_of_one_shape_are_not_copied():

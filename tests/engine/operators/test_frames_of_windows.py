@@ -69,15 +69,15 @@ def test_frame_of_a_window_depends_only_on_its_rows(numbers: list[int], sizes: l
     if nested:
         arrays.append(pa.array([[None if number % 11 == 0 else number] for number in numbers], pa.list_(pa.int64())))
     table = pa.Table.from_arrays(arrays, schema=NESTED if nested else SCHEMA)
-    windows, seen = windows_of(table, sizes), []
+    windows, frames = windows_of(table, sizes), []
 
     def look(key: Any, window: Any, frame: Any) -> None:
-        seen.append(frame.copy())
+        frames.append(frame.copy())
         frame.iloc[:, 0] = -1  # the frame is a copy, so other windows do not see this
 
     TablePerWindow(look, "pandas").results(windows, OUT, Now(0, 0))
-    assert len(seen) == len(sizes)
-    for frame, (begin, end) in zip(seen, windows.pieces(), strict=True):
+    assert len(frames) == len(sizes)
+    for frame, (begin, end) in zip(frames, windows.pieces(), strict=True):
         alone = frame_of(table.take(pa.array(windows.order[begin:end])))
         pd.testing.assert_frame_equal(frame, alone, check_index_type="exact")
 
@@ -92,15 +92,15 @@ def test_frame_of_a_window_depends_only_on_its_rows(numbers: list[int], sizes: l
     ids=["lists", "categories"],
 )
 def test_values_in_a_frame_do_not_depend_on_other_windows(column: pa.Array, alone: list) -> None:
-    seen: list[Any] = []
+    frames: list[Any] = []
     windows = windows_of(pa.table({"v": column}), [1, 1])
-    TablePerWindow(lambda key, window, frame: seen.append(frame), "pandas").results(windows, OUT, Now(0, 0))
+    TablePerWindow(lambda key, window, frame: frames.append(frame), "pandas").results(windows, OUT, Now(0, 0))
 
     def element_types(frame: Any) -> list:
         categories = getattr(frame["v"].dtype, "categories", None)
-        return [[str(one.dtype)] for one in frame["v"]] if categories is None else [list(categories)]
+        return [[str(value.dtype)] for value in frame["v"]] if categories is None else [list(categories)]
 
-    assert [element_types(frame) for frame in seen] == alone
+    assert [element_types(frame) for frame in frames] == alone
 
 
 OF_CODES = pa.StructArray.from_arrays([pa.array([1.005]).dictionary_encode()], ["x"])
@@ -130,28 +130,30 @@ EXACT = (ID, [ID, None], {"id": ID}, {"a": ID, "b": None})
 
 @pytest.mark.parametrize("sizes", [[2], [2, 2]], ids=str)
 def test_whole_numbers_above_2_to_the_53_next_to_null_are_exact_in_frames(sizes):
-    seen: list[Any] = []
+    values_seen: list[Any] = []
 
     def look(key: Any, window: Any, frame: Any) -> Any:
-        seen.append(_ids(frame))
+        values_seen.append(_ids(frame))
         return frame[["id", "several", "inner"]]
 
     out = IDS.schema.remove(3)
     results = TablePerWindow(look, "pandas").results(windows_of(IDS, sizes), out, Now(0, 0))
-    assert seen == [EXACT] * len(sizes)
+    assert values_seen == [EXACT] * len(sizes)
     assert results.rows.to_pylist() == IDS.select(out.names).to_pylist() * len(sizes)
 
 
 def test_frames_of_the_row_operator_and_of_two_streams_are_exact():
-    seen: list[Any] = []
+    frames_seen: list[Any] = []
     rows = [tuple(row.values()) for row in IDS.to_pylist()]
-    of_rows = TablePerWindow(lambda key, window, frame: seen.append(frame), "pandas")
+    of_rows = TablePerWindow(lambda key, window, frame: frames_seen.append(frame), "pandas")
     TableOfRows(of_rows, IDS.schema, OUT).apply(1, None, rows)
     side = pa.StructArray.from_arrays([column.chunk(0) for column in IDS.columns], fields=list(IDS.schema))
     both = pa.table({"left": side, "right": side})
-    of_two = OfTables(lambda key, window, *frames: seen.extend(frames), Sides(IDS.schema, IDS.schema, ((), ())), pandas=True)
+    of_two = OfTables(
+        lambda key, window, *frames: frames_seen.extend(frames), Sides(IDS.schema, IDS.schema, ((), ())), pandas=True
+    )
     of_two(1, None, both)
-    assert list(map(_ids, seen)) == [EXACT] * 3
+    assert list(map(_ids, frames_seen)) == [EXACT] * 3
 
 
 @pytest.mark.parametrize(
@@ -160,7 +162,8 @@ def test_frames_of_the_row_operator_and_of_two_streams_are_exact():
 )
 def test_integers_with_null_have_a_nullable_pandas_type_of_their_width(kind, dtype):
     assert [
-        str(found) for found in frame_of(pa.table({"with": pa.array([1, None], kind), "without": pa.array([1, 2], kind)})).dtypes
+        str(dtype_)
+        for dtype_ in frame_of(pa.table({"with": pa.array([1, None], kind), "without": pa.array([1, 2], kind)})).dtypes
     ] == [dtype, dtype.lower()]
 
 
@@ -183,14 +186,14 @@ SHAPES = {
     "frame, columns turned, one too many": lambda rows: pd.DataFrame(rows, columns=["n", "label"]).assign(x=1)[
         ["x", "label", "n"]
     ],
-    "table": lambda rows: pa.Table.from_pylist([dict(zip(OUT.names, one, strict=True)) for one in rows], OUT),
+    "table": lambda rows: pa.Table.from_pylist([dict(zip(OUT.names, row, strict=True)) for row in rows], OUT),
     "table with other types": lambda rows: pa.table(
-        {"n": pa.array([one[0] for one in rows], pa.int8()), "label": [one[1] for one in rows]}
+        {"n": pa.array([row[0] for row in rows], pa.int8()), "label": [row[1] for row in rows]}
     ),
-    "batch": lambda rows: pa.record_batch([[one[0] for one in rows], pa.array([one[1] for one in rows], "string")], OUT.names),
+    "batch": lambda rows: pa.record_batch([[row[0] for row in rows], pa.array([row[1] for row in rows], "string")], OUT.names),
     "list": lambda rows: rows,
-    "generator": lambda rows: (one for one in rows),
-    "list of dicts": lambda rows: [dict(zip(OUT.names, one, strict=True)) for one in rows],
+    "generator": lambda rows: (row for row in rows),
+    "list of dicts": lambda rows: [dict(zip(OUT.names, row, strict=True)) for row in rows],
     "none": lambda rows: None,
 }
 
@@ -201,13 +204,13 @@ def test_results_of_any_shape_keep_the_order_of_their_windows(returned: list[tup
     collected, expected, counts = Collected(OUT), [], []
     for number, (shape, size) in enumerate(returned):
         rows = [(number + at, None if at == 2 else f"{number} {at}") for at in range(size)]
-        made = SHAPES[shape](rows)
-        collected.add(list(made) if shape == "generator" else made)
-        found = [] if shape == "none" else rows
-        expected += found
-        counts.append(len(found))
+        result = SHAPES[shape](rows)
+        collected.add(list(result) if shape == "generator" else result)
+        new_rows = [] if shape == "none" else rows
+        expected += new_rows
+        counts.append(len(new_rows))
     table, element_types = collected.table()
-    assert [tuple(one.values()) for one in table.to_pylist()] == expected
+    assert [tuple(row.values()) for row in table.to_pylist()] == expected
     assert element_types == counts
     assert table.schema.equals(OUT)
 
@@ -287,8 +290,8 @@ def test_frames_without_a_common_type_are_converted_separately() -> None:
 
 def _table_of(returned: list[Any]) -> pa.Table:
     collected = Collected(OUT)
-    for one in returned:
-        collected.add(one)
+    for result in returned:
+        collected.add(result)
     return collected.table()[0]
 
 

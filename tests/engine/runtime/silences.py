@@ -105,9 +105,9 @@ def run(query: Query, steps: Sequence[Step]) -> list[Emitted]:
     for number, step in enumerate(steps):
         # The time belongs to the run that planned the micro-batch.
         planned_in = steps[number - 1].run if number > 0 and steps[number - 1].broken else step.run
-        given = [MemoryState(dict(one.values)) for one in states]
+        copies = [MemoryState(dict(state_.values)) for state_ in states]
         out, due = Emitted(), list(timers)
-        for group, state in enumerate(given):
+        for group, state in enumerate(copies):
             # Spark calls a key group that has rows, or whose timer is not later than the clock.
             if not (step.rows or step.end) and (due[group] is None or due[group] > step.clock):
                 continue
@@ -123,31 +123,31 @@ def run(query: Query, steps: Sequence[Step]) -> list[Emitted]:
                 else:
                     out.late += [tuple(row.values()) for row in table.to_pylist()]
         if not step.broken:
-            states, timers = given, due
+            states, timers = copies, due
         emitted.append(out)
     return emitted
 
 
 def _input(plan: WindowPlan, step: Step, group: int, planned_in: str) -> GroupInput:
-    given = GroupInput(batch_time=step.clock, run=step.run, planned_in=planned_in, end_of_available=step.end)
-    given.input_rows = len(step.rows)
-    given.seen = _largest(plan.watermark, step.rows)
+    group_input = GroupInput(batch_time=step.clock, run=step.run, planned_in=planned_in, end_of_available=step.end)
+    group_input.input_rows = len(step.rows)
+    group_input.seen = _largest(plan.watermark, step.rows)
     mine = [row for row in step.rows if group_of(row[0], plan.groups) == group]
     if mine:
         table = pa.Table.from_pylist([dict(zip(ROWS.names, row, strict=True)) for row in mine], schema=ROWS).combine_chunks()
         inputs = [table[text].chunk(0) for text in plan.operator.inputs]
         chunk = Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], inputs, table)
         for kind, part in plan.operator.pack(plan, chunk):
-            given.parts.setdefault(kind, []).append(part)
-    return given
+            group_input.parts.setdefault(kind, []).append(part)
+    return group_input
 
 
 def _largest(watermark: WatermarkStrategy, rows: Sequence[Row]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    largest: dict[str, int] = {}
     for _, time, _, partition in rows:
         name = "" if watermark.partition_column is None else partition
-        found[name] = max(time, found.get(name, time))
-    return found
+        largest[name] = max(time, largest.get(name, time))
+    return largest
 
 
 # -- the definition --------------------------------------------------------------------------------------------------------
@@ -171,11 +171,11 @@ class Definition:
 
     def up(self, number: int) -> int:
         """Return how long the query had been observing the source at the look with this number."""
-        asked, total = self.looks[0].clock, 0
+        newest, total = self.looks[0].clock, 0
         for before, look in zip(self.looks[:number], self.looks[1 : number + 1], strict=True):
             if look.run == before.run:
-                total += max(look.clock - asked, 0)
-            asked = max(asked, look.clock)
+                total += max(look.clock - newest, 0)
+            newest = max(newest, look.clock)
         return total
 
     def silent(self, partition: str | None = None) -> int | None:
@@ -209,7 +209,7 @@ class Definition:
 
     def watermark(self) -> int:
         """Return the watermark after the last look."""
-        names = sorted({name for one in self.looks for name in _largest(self.query.watermark, one.rows)})
+        names = sorted({name for look in self.looks for name in _largest(self.query.watermark, look.rows)})
         if not names:
             return self.mark
         if self.looks[-1].rows:
@@ -223,7 +223,7 @@ class Definition:
         times = [row[1] for look in self.looks for row in look.rows]
         if not times:
             return self.mark
-        ends = [one.max_timestamp() for one in self.query.assigner.assign_windows(None, max(times), 0)]
+        ends = [window.max_timestamp() for window in self.query.assigner.assign_windows(None, max(times), 0)]
         return max([self.mark, *(ends or [max(times)])])
 
     def take(self, step: Step, planned_in: str) -> Emitted:
@@ -241,7 +241,7 @@ class Definition:
         late = []
         fresh = set()
         for row in step.rows:
-            open_ = [one for one in self._windows(row) if one[2] - 1 > before - self.query.lateness]
+            open_ = [window_ for window_ in self._windows(row) if window_[2] - 1 > before - self.query.lateness]
             if open_:
                 self.rows.append(row)
                 fresh |= set(open_)
@@ -258,4 +258,4 @@ class Definition:
         return Emitted(fired, late, None if after == MIN_TIMESTAMP else after)
 
     def _windows(self, row: Row) -> list[tuple[str, int, int]]:
-        return [(row[0], one.start, one.end) for one in self.query.assigner.assign_windows(None, row[1], 0)]
+        return [(row[0], window.start, window.end) for window in self.query.assigner.assign_windows(None, row[1], 0)]

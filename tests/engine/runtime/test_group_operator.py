@@ -24,14 +24,14 @@ from tests.engine.operators.sessions.test_operator import batch, query
 
 def test_micro_batch_without_rows_counts_as_woken_by_the_clock():
     emitted = harness.run(query().columnar(), [batch(("a", 0, None)), batch(), batch(("a", 5, None)), batch(end=True)])
-    assert [one.metrics.woken for one in emitted] == [False, True, False, True]
+    assert [output.metrics.woken for output in emitted] == [False, True, False, True]
 
 
 def test_micro_batch_with_invalid_rows_or_event_times_is_not_woken():
     plan = query().columnar()
     operator = plan.operator.for_group(plan, MemoryState(), 0)
-    came = [GroupInput(input_rows=3, invalid_rows=3), GroupInput(seen={"": 5}), GroupInput()]
-    assert [operator.process(one).metrics.woken for one in came] == [False, False, True]
+    inputs = [GroupInput(input_rows=3, invalid_rows=3), GroupInput(seen={"": 5}), GroupInput()]
+    assert [operator.process(group_input).metrics.woken for group_input in inputs] == [False, False, True]
 
 
 def test_invalid_rows_are_emitted_unchanged():
@@ -46,9 +46,9 @@ def test_invalid_rows_are_emitted_unchanged():
 @pytest.mark.parametrize("late", [True, False])
 def test_late_rows_are_counted_and_emitted_if_there_is_a_late_output(late):
     emitted = harness.run(query(late=late).columnar(), [batch(("a", 50, 1)), batch(("a", 5, 2), ("b", 5, 3), ("b", 60, 4))])
-    assert [one.metrics.late_rows for one in emitted] == [0, 2]
-    assert [one.metrics.outputs.get(harness.LATE) for one in emitted] == [None, 2 if late else None]
-    assert [len(one.late) for one in emitted] == [0, 2 if late else 0]
+    assert [output.metrics.late_rows for output in emitted] == [0, 2]
+    assert [output.metrics.outputs.get(harness.LATE) for output in emitted] == [None, 2 if late else None]
+    assert [len(output.late) for output in emitted] == [0, 2 if late else 0]
 
 
 @pytest.mark.parametrize("assigner", [TumblingProcessingTimeWindows(10), ProcessingTimeSessionWindows(10)])
@@ -66,14 +66,14 @@ def test_open_processing_time_window_is_restored_until_its_last_instant(assigner
     assert (after.fired, after.wake_up) == ([(("a", 10, 20), (1,))], None)
 
 
-def process(plan, state, given, group=0):
-    return plan.operator.for_group(plan, state, group).process(given)
+def process(plan, state, group_input, group=0):
+    return plan.operator.for_group(plan, state, group).process(group_input)
 
 
 def test_metrics_of_a_micro_batch_are_complete():
     plan, state = query(lateness=5, late=True, more={"invalid_tag": "bad"}).columnar(), MemoryState()
     first = process(plan, state, GroupInput(seen={"": 50}, input_rows=3, invalid_rows=1, history_rows=2)).metrics.to_json()
-    written = sum(map(len, state.values.values()))
+    bytes_written = sum(map(len, state.values.values()))
     common_metrics = {"outside_rows": 0, "fired_windows": [], "open_windows": None, "key_group": 0, "operator_us": 0}
     common_metrics |= {"partition_count": 1, "idle_partitions": 0}
     assert first == common_metrics | {
@@ -96,10 +96,10 @@ def test_metrics_of_a_micro_batch_are_complete():
         "state_bytes": 0,
         "state_calls": 4,
         "bytes_read": 0,
-        "bytes_written": written,
+        "bytes_written": bytes_written,
     }
-    given = harness.group_input(plan, batch(("a", 51), ("b", 20), ("a", 200)))
-    second = process(plan, state, given, 0).metrics.to_json()
+    group_input = harness.group_input(plan, batch(("a", 51), ("b", 20), ("a", 200)))
+    second = process(plan, state, group_input, 0).metrics.to_json()
     # The size of the page without its seal: a head of 8 bytes, its place (21), and the name of its space.
     page = len(state.values["pages", 0]) - 8 - 21 - len("pages")
     assert second == common_metrics | {
@@ -121,7 +121,7 @@ def test_metrics_of_a_micro_batch_are_complete():
         "state_of": 0,
         "state_bytes": page,
         "state_calls": 5,
-        "bytes_read": written,
+        "bytes_read": bytes_written,
         "bytes_written": sum(map(len, state.values.values())),
     }
 
@@ -131,13 +131,13 @@ def test_only_the_first_key_group_reports_source_partitions():
     metrics_of_groups = [
         process(plan, MemoryState(), GroupInput(seen={"": 50}, input_rows=1), group).metrics for group in (0, 1, 7)
     ]
-    assert [one.key_group for one in metrics_of_groups] == [0, 1, 7]
-    assert [one.partitions for one in metrics_of_groups] == [[("", 50, 49, False)], None, None]
-    assert [one.partition_count for one in metrics_of_groups] == [1, 1, 1]
+    assert [metrics.key_group for metrics in metrics_of_groups] == [0, 1, 7]
+    assert [metrics.partitions for metrics in metrics_of_groups] == [[("", 50, 49, False)], None, None]
+    assert [metrics.partition_count for metrics in metrics_of_groups] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
-    ("given", "watermark"),
+    ("group_input", "watermark"),
     [
         (GroupInput(end_of_available=True), 209),
         (GroupInput(end_of_available=True, input_rows=1, invalid_rows=1), 199),
@@ -146,11 +146,11 @@ def test_only_the_first_key_group_reports_source_partitions():
     ],
     ids=["nothing came", "an invalid row", "a row", "more may be there"],
 )
-def test_all_windows_close_if_no_more_input_is_available(given, watermark):
+def test_all_windows_close_if_no_more_input_is_available(group_input, watermark):
     """The newest row has the time 200, so its session ends at 210."""
     plan, state = query().columnar(), MemoryState()
     process(plan, state, harness.group_input(plan, batch(("a", 200))))
-    output = process(plan, state, given)
+    output = process(plan, state, group_input)
     assert (output.metrics.watermark, output.metrics.fired_rows) == (watermark, int(watermark == 209))
 
 
@@ -162,26 +162,26 @@ def test_end_of_available_input_without_any_rows_sets_no_watermark():
 def test_clock_of_processing_time_windows_never_goes_back():
     plan, state = query(ProcessingTimeSessionWindows(10)).columnar(), MemoryState()
     batches = [harness.MicroBatch([[("a", 0, 1, None, 1)]], clock) for clock in (100, 95, 105)]
-    assert [one.wake_up for one in harness.run(plan, batches, state)] == [109, 109, 114]
-    (one,) = harness.run(plan, [harness.MicroBatch([], 200)], state)
-    assert one.fired == [(("a", 100, 115), (3,))]
+    assert [output.wake_up for output in harness.run(plan, batches, state)] == [109, 109, 114]
+    (output,) = harness.run(plan, [harness.MicroBatch([], 200)], state)
+    assert output.fired == [(("a", 100, 115), (3,))]
 
 
 def test_key_group_wakes_for_windows_or_silence_whichever_is_first():
     plan = query(ProcessingTimeSessionWindows(10)).columnar()
     plan = replace(plan, ticks=1)
-    given = harness.group_input(plan, harness.MicroBatch([[("a", 0, 1, None, 1)]], 100))
-    given.seen = {"": 5}
+    group_input = harness.group_input(plan, harness.MicroBatch([[("a", 0, 1, None, 1)]], 100))
+    group_input.seen = {"": 5}
     for after, due in ((50, 104), (300, 109)):
         closing = replace(plan, watermark=WatermarkStrategy(0, closes_after=after))
-        assert process(closing, MemoryState(), given).wake_up == due
-        assert process(closing, MemoryState(), replace(given, end_of_input=True)).wake_up is None
+        assert process(closing, MemoryState(), group_input).wake_up == due
+        assert process(closing, MemoryState(), replace(group_input, end_of_input=True)).wake_up is None
 
 
 def test_state_is_empty_at_the_end_of_input():
     state = MemoryState()
-    (one,) = harness.run(query().columnar(), [batch(("a", 0), end=True)], state)
-    assert (len(one.fired), state.values) == (1, {})
+    (output,) = harness.run(query().columnar(), [batch(("a", 0), end=True)], state)
+    assert (len(output.fired), state.values) == (1, {})
 
 
 # -- saved state ---------------------------------------------------------------------------------------------------------------
@@ -196,8 +196,8 @@ def saved_of(plan, *batches):
 def test_header_of_saved_state_has_identity_and_progress_of_time():
     plan = query(lateness=5).columnar()
     header = saved_of(plan, batch(("a", 50)))[0].header
-    known = ("format", "operator", "identity", "clock", "closed", "counters")
-    assert {name: header[name] for name in known} == {
+    names = ("format", "operator", "identity", "clock", "closed", "counters")
+    assert {name: header[name] for name in names} == {
         "format": 1,
         "operator": "sessions",
         "identity": dict(plan.identity()),
@@ -216,12 +216,12 @@ def test_saved_state_is_not_restored_over_existing_state():
         plan.operator.for_group(plan, state, 0).restore(saved)
 
 
-@pytest.mark.parametrize("found", [0, 2, None])
-def test_saved_state_of_another_format_is_refused(found):
+@pytest.mark.parametrize("version", [0, 2, None])
+def test_saved_state_of_another_format_is_refused(version):
     plan = query().columnar()
     saved, _ = saved_of(plan, batch(("a", 50)))
-    other = replace(saved, header={**saved.header, "format": found})
-    with pytest.raises(StateFormatError, match=f"the saved state has format {found}, this version of panestream reads 1"):
+    other = replace(saved, header={**saved.header, "format": version})
+    with pytest.raises(StateFormatError, match=f"the saved state has format {version}, this version of panestream reads 1"):
         plan.operator.for_group(plan, MemoryState(), 0).restore(other)
 
 
@@ -246,7 +246,7 @@ def test_header_marks_added_aggregates_as_incomplete():
     more.operator.for_group(more, state, 0).restore(saved)
     harness.run(more, [batch(("a", 51, 3))], state)
     header = more.operator.for_group(more, state, 0).header()
-    assert header["incomplete"] == sorted(one["of"] for one in header["partials"])
+    assert header["incomplete"] == sorted(partial["of"] for partial in header["partials"])
 
 
 def test_processing_time_windows_ignore_allowed_lateness():
@@ -264,9 +264,9 @@ def test_sliding_processing_time_windows_are_restored_with_their_panes(clock):
     plan, state, taken_over = query(SlidingProcessingTimeWindows(20, 10)).columnar(), MemoryState(), MemoryState()
     harness.run(plan, [harness.MicroBatch([[("a", 0, 1, None, 1)] * 3], 12), harness.MicroBatch([], clock)], state)
     plan.operator.for_group(plan, taken_over, 0).restore(plan.operator.for_group(plan, state, 0).tables())
-    came = harness.MicroBatch([[("a", 0, 1, None, 1)]], 25)
-    metrics_of_groups = harness.run(plan, [came, harness.MicroBatch([], 30), harness.MicroBatch([], 40)], taken_over)
-    assert [one.fired for one in metrics_of_groups[1:]] == [[(("a", 10, 30), (4,))], [(("a", 20, 40), (1,))]]
+    more_rows = harness.MicroBatch([[("a", 0, 1, None, 1)]], 25)
+    emitted = harness.run(plan, [more_rows, harness.MicroBatch([], 30), harness.MicroBatch([], 40)], taken_over)
+    assert [output.fired for output in emitted[1:]] == [[(("a", 10, 30), (4,))], [(("a", 20, 40), (1,))]]
 
 
 def test_state_of_another_plan_is_refused_when_a_key_group_opens():

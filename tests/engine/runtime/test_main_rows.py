@@ -93,6 +93,6 @@ def test_undeclared_side_output_is_refused(declared, hint):
 def test_firing_and_changelog_columns_follow_the_plan(with_firing, changelog):
     plan = plan_of(TEN, with_firing=with_firing, changelog=changelog)
     every = np.arange(3), np.array([0, 7, 9]), np.array([False, False, True])
-    found = [column.to_pylist() for column in firing_columns(plan, *every, np.array([0, 2, 3]))]
+    columns = [column.to_pylist() for column in firing_columns(plan, *every, np.array([0, 2, 3]))]
     firing = [["early", "on_time", "late"], [0, 7, 9], [False, False, True]]
-    assert found == [*(firing if with_firing else []), *([["insert", "update_after", "delete"]] if changelog else [])]
+    assert columns == [*(firing if with_firing else []), *([["insert", "update_after", "delete"]] if changelog else [])]

@@ -50,11 +50,11 @@ def test_opening_pairs_keeps_the_other_columns(how, names):
         }
     )
     pairs = Pairs(how, NAMES, NUMBERS, keys=1)
-    kept = pairs.kept(emitted)
-    (opened,) = pairs.opened(kept)
+    kept_lists = pairs.kept(emitted)
+    (opened,) = pairs.opened(kept_lists)
     assert opened.schema == pairs.schema_of(emitted.schema)
     assert opened.schema.names == names
-    assert opened.num_rows == pairs.count(kept) == (3 if how == "full" else 2)
+    assert opened.num_rows == pairs.count(kept_lists) == (3 if how == "full" else 2)
     assert opened.column("firing").to_pylist() == ["on_time", "on_time", "late"][: opened.num_rows]
 
 
@@ -167,8 +167,8 @@ def test_each_side_becomes_idle_after_its_own_timeout():
     tracker.advance({"left": 10, "right": 10}, 0, run="r")
     # The side is silent from the first micro-batch without its rows: for 5 at 6, for 10 at 12. A step counts for at most half the
     # timeout.
-    found = [tracker.advance({"left": time}, clock, run="r") for time, clock in [(20, 1), (30, 6), (40, 12), (50, 13)]]
-    assert found == [9, 9, 39, 49]
+    watermarks = [tracker.advance({"left": time}, clock, run="r") for time, clock in [(20, 1), (30, 6), (40, 12), (50, 13)]]
+    assert watermarks == [9, 9, 39, 49]
     # The other side has no timeout, so it holds the watermark back without end.
     tracker = tracker_of(WatermarkStrategy(0), WatermarkStrategy(0).with_idleness("10 us"))
     tracker.advance({"left": 10, "right": 10}, 0, run="r")
@@ -253,10 +253,10 @@ def test_plan_of_two_streams_survives_json():
     for seed in range(20):
         join, _ = joins.random_join(random.Random(seed))
         plan = join.plan()
-        found = plan_of(json.loads(json.dumps(plan_json(plan))))
-        assert (found.sides, found.pairs, found.watermark) == (plan.sides, plan.pairs, plan.watermark)
-        assert found.tags == plan.tags
-        assert found.output_schema("main") == plan.output_schema("main")
+        read_plan = plan_of(json.loads(json.dumps(plan_json(plan))))
+        assert (read_plan.sides, read_plan.pairs, read_plan.watermark) == (plan.sides, plan.pairs, plan.watermark)
+        assert read_plan.tags == plan.tags
+        assert read_plan.output_schema("main") == plan.output_schema("main")
 
 
 def test_json_of_a_plan_of_one_stream_has_no_sides():

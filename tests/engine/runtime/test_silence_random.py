@@ -55,17 +55,19 @@ def random_steps(rng: random.Random, query: Query) -> list[Step]:
 def case(rng: random.Random, seed: int) -> None:
     query = random_query(rng)
     steps = random_steps(rng, query)
-    found, definition, last = run(query, steps), Definition(query), MIN_TIMESTAMP
-    for number, (step, actual) in enumerate(zip(steps, found, strict=True)):
+    outputs, definition, last = run(query, steps), Definition(query), MIN_TIMESTAMP
+    for number, (step, actual) in enumerate(zip(steps, outputs, strict=True)):
         description = f"seed {seed}, micro-batch {number}: {query}\n" + "\n".join(map(str, steps[: number + 1]))
         if step.broken:
             # The output of an interrupted micro-batch is checked when it is repeated, and must be the same.
-            again = found[number + 1]
+            again = outputs[number + 1]
             assert (again.fired, again.late, again.watermark) == (actual.fired, actual.late, actual.watermark), description
             continue
         expected = definition.take(step, steps[number - 1].run if number > 0 and steps[number - 1].broken else step.run)
         assert sorted(actual.late) == sorted(expected.late), description
-        assert {one[:3]: one[3:] for one in actual.fired} == {one[:3]: one[3:] for one in expected.fired}, description
+        assert {window[:3]: window[3:] for window in actual.fired} == {window[:3]: window[3:] for window in expected.fired}, (
+            description
+        )
         if expected.watermark is not None or actual.watermark is not None:
             assert actual.watermark == expected.watermark, description
             assert actual.watermark >= last, description

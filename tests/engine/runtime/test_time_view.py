@@ -35,11 +35,11 @@ def test_source_partitions_are_shown_in_order_of_their_watermarks():
     rows = rows_shown(strategy, tracker, closed=900, clock=1015 * SECOND)
     common = {"key_group": 3, "watermark": at(1009), "closed": at(900), "processing_time": at(1015 * SECOND)}
     silent = dt.timedelta(seconds=15)
-    found = {"partition_watermark": at(1009), "max_event_time": at(1015), "idle": False, "silent": None}
+    partition = {"partition_watermark": at(1009), "max_event_time": at(1015), "idle": False, "silent": None}
     assert rows == [
         {**common, "source_partition": "1", "partition_watermark": None, "max_event_time": None, "idle": True, "silent": silent},
-        {**common, "source_partition": "0", **found},
-        {**common, "source_partition": "2", **found, "partition_watermark": at(1016), "max_event_time": at(1022)},
+        {**common, "source_partition": "0", **partition},
+        {**common, "source_partition": "2", **partition, "partition_watermark": at(1016), "max_event_time": at(1022)},
     ]
 
 

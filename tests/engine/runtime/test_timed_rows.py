@@ -27,10 +27,10 @@ def test_timed_rows_at_the_watermark_are_late(late):
     schema = timed_schema(plan, [pa.int64()])
     ((kind, part),) = pack_timed(plan, chunk, schema)
     assert (kind, part.schema, part.num_columns) == (ROWS, schema, 3 + (5 if late else 0))
-    taken = TimedRows.of(GroupInput(parts={ROWS: [part.slice(0, 2), part.slice(2)]}), plan, 1, 5)
-    assert (taken.keys[0].to_pylist(), taken.times.tolist(), taken.late) == ([None], [6], 2)
-    assert [one.to_pylist() for one in taken.inputs] == [[9]]
-    assert [table.to_pylist() for table in taken.late_rows] == ([rows.slice(0, 2).to_pylist()] if late else [])
+    timed_rows = TimedRows.of(GroupInput(parts={ROWS: [part.slice(0, 2), part.slice(2)]}), plan, 1, 5)
+    assert (timed_rows.keys[0].to_pylist(), timed_rows.times.tolist(), timed_rows.late) == ([None], [6], 2)
+    assert [column.to_pylist() for column in timed_rows.inputs] == [[9]]
+    assert [table.to_pylist() for table in timed_rows.late_rows] == ([rows.slice(0, 2).to_pylist()] if late else [])
     none = TimedRows.of(GroupInput(parts={ROWS: [part]}), plan, 1, 3)
     assert (none.late, none.late_rows) == (0, [])
     assert TimedRows.of(GroupInput(), plan, 1, 3) is None

@@ -15,9 +15,9 @@ from panestream.engine.runtime.main_rows import largest_per_window
 def largest(which, keys, values, n, type_=None):
     """Return pairs of window and key in the order of the result."""
     results = pa.table({"key": pa.array(keys, pa.string()), "n": pa.array(values, type_)})
-    found, rows = largest_per_window(np.array(which), results, Top(n, "n"), ["key"])
+    windows, rows = largest_per_window(np.array(which), results, Top(n, "n"), ["key"])
     assert rows.schema == results.schema
-    return list(zip(found.tolist(), rows["key"].to_pylist(), strict=True))
+    return list(zip(windows.tolist(), rows["key"].to_pylist(), strict=True))
 
 
 @pytest.mark.parametrize(
@@ -45,8 +45,8 @@ def test_top_treats_nan_as_the_largest_float():
 
 def test_top_compares_key_columns_in_their_order():
     results = pa.table({"a": [2, 1, 1, None], "b": ["x", "z", "y", "q"], "n": [1, 1, 1, 1]})
-    found, rows = largest_per_window(np.zeros(4, np.int64), results, Top(3, "n"), ["a", "b"])
-    assert (found.tolist(), rows["b"].to_pylist()) == ([0, 0, 0], ["q", "y", "z"])
+    windows, rows = largest_per_window(np.zeros(4, np.int64), results, Top(3, "n"), ["a", "b"])
+    assert (windows.tolist(), rows["b"].to_pylist()) == ([0, 0, 0], ["q", "y", "z"])
 
 
 def test_top_of_no_windows_is_empty():

@@ -134,11 +134,11 @@ def test_metrics_have_the_newest_event_time_and_the_number_of_idle_partitions():
 def test_step_of_the_clock_counts_for_at_most_half_the_idle_timeout(timeout, steps):
     tracker = WatermarkTracker(WatermarkStrategy(delay=0, idle_timeout=timeout).per_partition("p"))
     tracker.advance({"0": 100, "1": 10}, 0)
-    found = []
+    silences = []
     for clock in (10, 20, 30, 40):
         tracker.advance({"0": 200}, clock)
-        found.append(tracker.partitions["1"].silent)
-    assert found == steps
+        silences.append(tracker.partitions["1"].silent)
+    assert silences == steps
     for clock in (40, 35):
         tracker.advance({"0": 200}, clock)
         assert tracker.partitions["1"].silent == steps[-1]
@@ -203,10 +203,10 @@ def test_idle_partition_is_waited_for_again_after_a_restart():
 
 def test_repeated_micro_batch_finds_the_same_partitions_idle():
     strategy = WatermarkStrategy(delay=0).per_partition("p").with_idleness("10 seconds")
-    kept = idle_after("10 seconds")
+    original = idle_after("10 seconds")
     for second in (1001, 1006):
-        kept.advance({"0": second}, second * SECOND, run="first")
-    saved = kept.to_json()
+        original.advance({"0": second}, second * SECOND, run="first")
+    saved = original.to_json()
 
     def group_input(run, planned_in):
         return GroupInput(seen={"0": 1011}, input_rows=1, batch_time=1011 * SECOND, run=run, planned_in=planned_in)
@@ -215,9 +215,9 @@ def test_repeated_micro_batch_finds_the_same_partitions_idle():
         again = WatermarkTracker.from_json(strategy, saved)
         assert again.take_in(group_input(run, "first")) == 1010
     planned_again = WatermarkTracker.from_json(strategy, saved)
-    assert planned_again.take_in(group_input("second", "second")) == kept.watermark
+    assert planned_again.take_in(group_input("second", "second")) == original.watermark
     # If the planning run is unknown, the current run is used.
-    assert WatermarkTracker.from_json(strategy, saved).take_in(group_input("second", "")) == kept.watermark
+    assert WatermarkTracker.from_json(strategy, saved).take_in(group_input("second", "")) == original.watermark
 
 
 @pytest.mark.parametrize("run", ["first", ""])
@@ -236,8 +236,8 @@ def test_key_group_woken_only_by_the_clock_agrees_with_the_others():
     other = WatermarkTracker.from_json(tracker.strategy, tracker.to_json())
     for second in range(1002, 1030):
         assert other.take_in(GroupInput(batch_time=second * SECOND)) == 9
-    for one in (tracker, other):
-        one.take_in(GroupInput(seen={"0": 300}, batch_time=1030 * SECOND, run="first", input_rows=1))
+    for each_tracker in (tracker, other):
+        each_tracker.take_in(GroupInput(seen={"0": 300}, batch_time=1030 * SECOND, run="first", input_rows=1))
     assert tracker == other
 
 
@@ -253,7 +253,7 @@ def test_micro_batch_of_invalid_rows_is_silence_of_all_partitions():
     tracker = idle_after("2 seconds")
     for second in (1001, 1002, 1003):
         tracker.take_in(GroupInput(batch_time=second * SECOND, run="first", input_rows=3, invalid_rows=3))
-    assert {known.silent for known in tracker.partitions.values()} == {2 * SECOND}
+    assert {partition.silent for partition in tracker.partitions.values()} == {2 * SECOND}
 
 
 def test_strategy_without_watermarks_has_none():
@@ -338,8 +338,8 @@ def test_last_ended_window_and_first_live_and_open_panes(time, ended, live, open
     next window and of what is not over.
     """
     policy = LatenessPolicy(PaneGrid.of(TWENTY_EVERY_TEN), ClosedWindows())
-    found = last_ended(TWENTY_EVERY_TEN, time), policy.first_live_pane(time), policy.first_open_pane(time)
-    assert found == (ended, live, open_)
+    actual = last_ended(TWENTY_EVERY_TEN, time), policy.first_live_pane(time), policy.first_open_pane(time)
+    assert actual == (ended, live, open_)
 
 
 def test_earliest_start_of_several_windows_keeps_panes():

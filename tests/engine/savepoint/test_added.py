@@ -72,14 +72,14 @@ def test_complete_refuses_unknown_results(aggregates, words, by_row):
 
 
 @pytest.mark.parametrize(
-    ("made", "words"),
+    ("make", "words"),
     [
         (lambda: agg.complete(""), "must be the name of another result"),
         (lambda: agg.complete(3), "must be the name of another result"),
         (lambda: agg.complete("total").alias("total"), "is called 'total' itself"),
     ],
 )
-def test_complete_refuses_invalid_names(made, words):
+def test_complete_refuses_invalid_names(make, words):
     with pytest.raises(InvalidPlanError) as refused:
-        made()
+        make()
     assert words in str(refused.value)

@@ -56,9 +56,9 @@ TUMBLING = WindowSpec(TumblingEventTimeWindows(10))
 
 def test_key_groups_with_different_watermarks_are_refused():
     plan = plan_of(TUMBLING)
-    one, two = saved_after(plan, rows(3)), saved_after(plan, rows(4))
+    first, second = saved_after(plan, rows(3)), saved_after(plan, rows(4))
     with pytest.raises(StateDamagedError, match="do not belong together: key group 2 says of its watermarks") as raised:
-        rescaled([*one[:2], two[2]], plan, placement, 2)
+        rescaled([*first[:2], second[2]], plan, placement, 2)
     assert raised.value.group == 2
 
 
@@ -80,12 +80,12 @@ def test_combined_header_has_the_latest_clock_and_the_sums_of_totals():
 def test_combined_header_keeps_common_entries_and_refuses_different_offsets():
     common_names = ("format", "operator", "identity", "watermarks", "partials", "labels", "accumulators", "incomplete")
     counters = {"equal": {"offset": 7, "other": 0}, "total": {"dropped": 2}}
-    one = {**{name: name for name in common_names}, "clock": 3, "closed": 2, "counters": counters}
-    assert header_of_all([one]) == one
-    assert header_of_all([one] * 3) == {**one, "counters": {**counters, "total": {"dropped": 6}}}
+    header = {**{name: name for name in common_names}, "clock": 3, "closed": 2, "counters": counters}
+    assert header_of_all([header]) == header
+    assert header_of_all([header] * 3) == {**header, "counters": {**counters, "total": {"dropped": 6}}}
     for place in range(3):
-        several = [one] * 3
-        several[place] = {**one, "counters": {"equal": {"offset": 8, "other": 0}}}
+        several = [header] * 3
+        several[place] = {**header, "counters": {"equal": {"offset": 8, "other": 0}}}
         with pytest.raises(PlanMismatchError, match="the number of key groups must stay as it is"):
             header_of_all(several)
 
@@ -188,9 +188,9 @@ def test_aggregates_may_be_added_removed_renamed_and_reordered(exact):
     before = plan_of(TUMBLING, agg.sum("v").alias("total"), agg.max("u"), agg.mean("x"), agg.count(), exact=exact)
     after = plan_of(TUMBLING, agg.count(), agg.max("u").alias("largest"), agg.min("u"), agg.sum("v"), exact=exact)
     query = restart(after, rescaled(saved_after(before, rows(3, 4, value=5)), before, placement, 2))
-    found = fired(query.run(MicroBatch([rows(8, 25, value=2)])))
+    results = fired(query.run(MicroBatch([rows(8, 25, value=2)])))
     # min(u) is new, so it includes only the row at 8.
-    assert found == {(key, 0, 10): (3, 8, 8, 12) for key in "abcd"}
+    assert results == {(key, 0, 10): (3, 8, 8, 12) for key in "abcd"}
 
 
 def test_user_function_and_declared_aggregates_cannot_replace_each_other():
@@ -228,13 +228,13 @@ def test_windows_may_become_fewer_and_shorter_if_their_panes_match():
     early, late = rows(*range(1, 58, 4)), rows(*range(61, 160, 4))
     saved = saved_after(sliding(60, 10), early)
     never_stopped = {}
-    for one in (Query(sliding(60, 20), 3), Query(sliding(20, 20), 3)):
-        found = {**fired(one.run(MicroBatch([early]))), **fired(one.run(MicroBatch([late])))}
-        never_stopped[one.plan.operator.grid] = found
+    for query in (Query(sliding(60, 20), 3), Query(sliding(20, 20), 3)):
+        results = {**fired(query.run(MicroBatch([early]))), **fired(query.run(MicroBatch([late])))}
+        never_stopped[query.plan.operator.grid] = results
     for plan in (sliding(60, 20), sliding(20, 20)):
-        found = fired(restart(plan, saved).run(MicroBatch([late])))
+        results = fired(restart(plan, saved).run(MicroBatch([late])))
         ended_before = {place for place in never_stopped[plan.operator.grid] if place[2] <= 57}
-        assert found == {
+        assert results == {
             place: values for place, values in never_stopped[plan.operator.grid].items() if place not in ended_before
         }
     with pytest.raises(PlanMismatchError, match="begin or end within"):
@@ -265,5 +265,5 @@ def test_windows_that_begin_before_the_kept_rows_are_refused(planned):
 def test_each_key_group_gets_its_rows_in_order_or_an_empty_table():
     table = pa.table({"n": [10, 11, 12, 13]})
     tables = dealt(table, np.array([2, 0, 2, 1]), 5)
-    assert [one.column("n").to_pylist() for one in tables] == [[11], [13], [10, 12], [], []]
-    assert [one.num_rows for one in dealt(table.slice(0, 0), np.array([], np.int64), 3)] == [0, 0, 0]
+    assert [part.column("n").to_pylist() for part in tables] == [[11], [13], [10, 12], [], []]
+    assert [part.num_rows for part in dealt(table.slice(0, 0), np.array([], np.int64), 3)] == [0, 0, 0]

@@ -63,8 +63,8 @@ def by_name(old):
 
 
 def plan_of(windowing, function, accumulators=None):
-    shown = function.function if isinstance(function, AggregateRows) else function
-    operator = plan_functions(windowing, function, RESULTS, harness.ROWS, shown, harness.KEYS, accumulators)
+    described = function.function if isinstance(function, AggregateRows) else function
+    operator = plan_functions(windowing, function, RESULTS, harness.ROWS, described, harness.KEYS, accumulators)
     return harness.plan_for(operator, windowing, 3)
 
 
@@ -76,9 +76,9 @@ def outputs_after_restart(rng, old, new, migrate, batches):
         query.run(batch)
         whole.run(batch)
     groups = rng.choice(GROUPS)
-    saved = [shuffled(one, rng) for one in rescaled(query.tables(), query.plan, placement, groups)]
+    saved = [shuffled(tables, rng) for tables in rescaled(query.tables(), query.plan, placement, groups)]
     query = Query(new, groups)
-    query.restore([migrated(one, migrate, query.plan) for one in saved])
+    query.restore([migrated(tables, migrate, query.plan) for tables in saved])
     for batch in [*batches[at:], harness.MicroBatch([], end=True)]:
         yield query.run(batch).fired, whole.run(batch).fired
 
@@ -94,37 +94,37 @@ def test_migrated_accumulators_equal_those_of_a_query_from_the_start(seed, in_tw
     migrate = {"accumulator": by_name}
     check_migrations(migrate, new)
     batches = [batch for batch in harness.random_stream(rng, 10) if not batch.end]
-    for found, expected in outputs_after_restart(rng, old, new, migrate, batches):
-        assert found == expected
+    for actual, expected in outputs_after_restart(rng, old, new, migrate, batches):
+        assert actual == expected
 
 
 class CountingByKey(ProcessWindowFunction):
-    """Counts the rows of a key in state. ``begin``, ``add`` and ``told`` define the form of the count."""
+    """Counts the rows of a key in state. ``begin``, ``add`` and ``count_of`` define the form of the count."""
 
-    begin, add, told = 0, staticmethod(lambda seen, n: seen + n), staticmethod(lambda seen: seen)
+    begin, add, count_of = 0, staticmethod(lambda seen, n: seen + n), staticmethod(lambda seen: seen)
 
     def process(self, key, context, elements):
         state = context.global_state().get_state(ValueStateDescriptor("seen"))
         seen = self.add(state.value() if state.value() is not None else self.begin, len(elements))
         state.update(seen)
-        yield len(elements), self.told(seen)
+        yield len(elements), self.count_of(seen)
 
 
 class CountingByKeyWithCounter(CountingByKey):
     begin = Counter()  # noqa: RUF012 (never changed)
-    add, told = staticmethod(lambda seen, n: seen + Counter(rows=n)), staticmethod(lambda seen: seen["rows"])
+    add, count_of = staticmethod(lambda seen, n: seen + Counter(rows=n)), staticmethod(lambda seen: seen["rows"])
 
 
 @pytest.mark.parametrize("seed", range(10))
 def test_migrated_state_equals_that_of_a_query_from_the_start(seed):
     rng = random.Random(seed)
     windowing = WindowSpec(TumblingEventTimeWindows(7))
-    old, new = (plan_of(windowing, KeepRows(one())) for one in (CountingByKey, CountingByKeyWithCounter))
+    old, new = (plan_of(windowing, KeepRows(function())) for function in (CountingByKey, CountingByKeyWithCounter))
     batches = [batch for batch in harness.random_stream(rng, 10) if not batch.end]
     migrate = {"state:seen": lambda old: Counter(rows=old)}
     check_migrations(migrate, new)
-    for found, expected in outputs_after_restart(rng, old, new, migrate, batches):
-        assert found == expected
+    for actual, expected in outputs_after_restart(rng, old, new, migrate, batches):
+        assert actual == expected
 
 
 def test_other_accumulators_are_refused_without_a_migration():
@@ -132,8 +132,8 @@ def test_other_accumulators_are_refused_without_a_migration():
     batches = [harness.MicroBatch([[("a", 1, 2, 0.5, 3)]])] * 2
     for accumulators in ((None, None), (OLD, NEW)):
         plans = [
-            plan_of(windowing, AggregateRows(one()), of)
-            for one, of in zip((SumAndCount, SumAndCountByName), accumulators, strict=True)
+            plan_of(windowing, AggregateRows(function()), of)
+            for function, of in zip((SumAndCount, SumAndCountByName), accumulators, strict=True)
         ]
         if accumulators[0] is None:
             with pytest.raises(PlanMismatchError, match="SumAndCountByName"):
@@ -157,9 +157,9 @@ def test_state_without_a_migration_is_unchanged(migrate):
     query = Query(plan, 1)
     query.run(harness.MicroBatch([[("a", 1, 2, 0.5, 3)]]))
     (saved,) = query.tables()
-    found = migrated(saved, migrate, query.plan)
-    assert found.header == saved.header
-    assert {name: table.to_pylist() for name, table in found.tables.items()} == {
+    new_tables = migrated(saved, migrate, query.plan)
+    assert new_tables.header == saved.header
+    assert {name: table.to_pylist() for name, table in new_tables.tables.items()} == {
         name: table.to_pylist() for name, table in saved.tables.items()
     }
 
@@ -170,7 +170,11 @@ def test_error_of_a_migration_shows_the_old_value():
     with pytest.raises(WindowFunctionError, match=r"migrate\['accumulator'\] raised KeyError.*old value \(2, 1\)"):
         list(
             outputs_after_restart(
-                random.Random(1), old, new, {"accumulator": lambda one: {}[one]}, [harness.MicroBatch([[("a", 1, 2, 0.5, 3)]])]
+                random.Random(1),
+                old,
+                new,
+                {"accumulator": lambda old_value: {}[old_value]},
+                [harness.MicroBatch([[("a", 1, 2, 0.5, 3)]])],
             )
         )
 
@@ -227,17 +231,17 @@ class Total(SumAndCount):
 
 
 def test_migration_gets_a_one_column_accumulator_as_a_plain_value():
-    windowing, kept = WindowSpec(TumblingEventTimeWindows(100)), pa.schema([("total", pa.int64())])
-    old, new = plan_of(windowing, AggregateRows(Total()), kept), plan_of(windowing, AggregateRows(SumAndCountByName()), NEW)
-    query, again, seen = Query(old, 1), Query(new, 1), []
+    windowing, schema = WindowSpec(TumblingEventTimeWindows(100)), pa.schema([("total", pa.int64())])
+    old, new = plan_of(windowing, AggregateRows(Total()), schema), plan_of(windowing, AggregateRows(SumAndCountByName()), NEW)
+    query, again, old_values = Query(old, 1), Query(new, 1), []
     query.run(harness.MicroBatch([[("a", 1, 2, None, 1), ("a", 2, 5, None, 2), ("b", 3, 4, None, 3)]]))
     again.restore(
         [
-            migrated(one, {"accumulator": lambda total: seen.append(total) or {"total": total, "n": 9}}, new)
-            for one in query.tables()
+            migrated(tables, {"accumulator": lambda total: old_values.append(total) or {"total": total, "n": 9}}, new)
+            for tables in query.tables()
         ]
     )
-    assert sorted(seen) == [4, 7]
+    assert sorted(old_values) == [4, 7]
     fired = again.run(harness.MicroBatch([[("a", 5, 1, None, 4)]], end=True)).fired
     assert fired == {"a": [((0, 100), (10, 8))], "b": [((0, 100), (9, 4))]}
 

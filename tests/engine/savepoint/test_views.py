@@ -38,7 +38,7 @@ def views_of(plan, *batches, groups=1):
     for clock, rows in enumerate(batches, start=100):
         query.run(harness.MicroBatch([rows], clock=clock))
     saved = query.tables()
-    return [plan.operator.views(query.plan, one, number) for number, one in enumerate(saved)]
+    return [plan.operator.views(query.plan, tables, number) for number, tables in enumerate(saved)]
 
 
 def row(key, time, value):
@@ -72,12 +72,12 @@ def test_views_show_states_by_descriptor_key_and_window():
 def test_views_show_elements_once_with_their_windows():
     windowing = WindowSpec(TumblingEventTimeWindows(10), CountTrigger.of(5), CountEvictor(3))
     (view,) = views_of(plan_of(windowing, KeepRows(StateOfAllKinds())), [row("a", 1, 7), row("a", 12, 8)])
-    assert [(one["element"]["v"], one["time"], one["place"], one["value"]) for one in view.elements.to_pylist()] == [
+    assert [(row_["element"]["v"], row_["time"], row_["place"], row_["value"]) for row_ in view.elements.to_pylist()] == [
         (7, micros(1), 0, None),
         (8, micros(12), 1, None),
     ]
-    assert [[held["start"] for held in one["windows"]] for one in view.elements.to_pylist()] == [[micros(0)], [micros(10)]]
-    assert [one["rows"] for one in view.windows.to_pylist()] == [1, 1]
+    assert [[window["start"] for window in row_["windows"]] for row_ in view.elements.to_pylist()] == [[micros(0)], [micros(10)]]
+    assert [row_["rows"] for row_ in view.windows.to_pylist()] == [1, 1]
 
 
 def test_views_show_timers_and_the_first_as_due():
@@ -139,7 +139,7 @@ def test_views_show_a_reduced_row_as_contents():
     function = ReduceRows(lambda a, b: a if a.v > b.v else b)
     operator = plan_functions(replace(windowing, every_firing=True), function, rest, harness.ROWS, function, harness.KEYS)
     (view,) = views_of(harness.plan_for(operator, windowing), [row("a", 1, 7), row("a", 2, 5)])
-    assert [one["contents"] for one in view.windows.to_pylist()] == ['{"$row": ["a", 1, 7, null, 7]}']
+    assert [window["contents"] for window in view.windows.to_pylist()] == ['{"$row": ["a", 1, 7, null, 7]}']
 
 
 def test_views_show_the_number_of_firings_and_the_last_one():
@@ -156,8 +156,13 @@ def test_views_show_the_number_of_firings_and_the_last_one():
         (view,) = views_of(query.columnar(), *batches[:number])
         windows_seen.append(
             {
-                (one["key"]["key"], one["window_start"]): (one["rows"], one["firings"], one["last_firing"], one["results"]["n"])
-                for one in view.windows.to_pylist()
+                (window["key"]["key"], window["window_start"]): (
+                    window["rows"],
+                    window["firings"],
+                    window["last_firing"],
+                    window["results"]["n"],
+                )
+                for window in view.windows.to_pylist()
             }
         )
     a, b = ("a", micros(0)), ("b", micros(40))
@@ -179,7 +184,7 @@ def in_micros(time):
 
 
 @pytest.mark.parametrize(
-    ("windowing", "clock", "rows", "shown", "timers"),
+    ("windowing", "clock", "rows", "expected", "timers"),
     [
         (
             WindowSpec(TEN, allowed_lateness=5),
@@ -216,27 +221,30 @@ def in_micros(time):
     ],
     ids=["lateness", "purged", "only rows", "event time", "the clock", "without end"],
 )
-def test_views_of_the_row_operator_show_results_firings_and_timers(windowing, clock, rows, shown, timers):
+def test_views_of_the_row_operator_show_results_firings_and_timers(windowing, clock, rows, expected, timers):
     plan = harness.Query(windowing, SUMS, more={"with_firing": True}).row()
     query = Query(plan, 1)
     query.run(harness.MicroBatch([rows], clock=clock))
     (saved,) = query.tables()
     view = plan.operator.views(query.plan, saved, 0)
     windows = view.windows.to_pylist()
-    found = {
-        (one["key"]["key"], in_micros(one["window_start"])): (
-            tuple(one["results"].values()),
-            one["firings"],
-            in_micros(one["due"]),
-            in_micros(one["closes"]),
+    actual = {
+        (view_row["key"]["key"], in_micros(view_row["window_start"])): (
+            tuple(view_row["results"].values()),
+            view_row["firings"],
+            in_micros(view_row["due"]),
+            in_micros(view_row["closes"]),
         )
-        for one in windows
+        for view_row in windows
     }
-    assert found == shown
-    windows_seen = [(in_micros(one["window_start"]), one["kind"], in_micros(one["time"])) for one in view.timers.to_pylist()]
-    assert windows_seen == timers
+    assert actual == expected
+    timers_shown = [
+        (in_micros(view_row["window_start"]), view_row["kind"], in_micros(view_row["time"]))
+        for view_row in view.timers.to_pylist()
+    ]
+    assert timers_shown == timers
     size = sum(table.nbytes for table in saved.tables.values())
-    assert [one["bytes"] for one in windows] == [size // len(windows)] * len(windows)
+    assert [view_row["bytes"] for view_row in windows] == [size // len(windows)] * len(windows)
 
 
 def test_views_show_no_firings_if_they_are_not_numbered():
@@ -258,8 +266,11 @@ def test_bytes_of_windows_follow_their_number_of_elements_plus_one():
     query = Query(plan_of(windowing, KeepRows(StateOfAllKinds())), 1)
     query.run(harness.MicroBatch([[row("a", 1, 7), row("a", 2, 8), row("a", 12, 8)]]))
     (saved,) = query.tables()
-    each = sum(table.nbytes for table in saved.tables.values()) // 5
-    assert [one["bytes"] for one in query.plan.operator.views(query.plan, saved, 0).windows.to_pylist()] == [3 * each, 2 * each]
+    bytes_each = sum(table.nbytes for table in saved.tables.values()) // 5
+    assert [window["bytes"] for window in query.plan.operator.views(query.plan, saved, 0).windows.to_pylist()] == [
+        3 * bytes_each,
+        2 * bytes_each,
+    ]
 
 
 @pytest.mark.parametrize(

@@ -76,34 +76,34 @@ def test_stream_with_only_a_schema_is_accepted_and_a_second_schema_refused():
 
 @pytest.mark.parametrize(("rows", "error_number"), [(2**31 - 1, None), (2**31, "2,147,483,648"), (2**62, ""), (-1, "-1")])
 def test_impossible_number_of_rows_is_refused(rows, error_number):
-    known = 1_234_567
-    whole = stream_of(pa.table({"n": pa.nulls(known)}))
-    number = known.to_bytes(8, "little")
+    number_of_rows = 1_234_567
+    whole = stream_of(pa.table({"n": pa.nulls(number_of_rows)}))
+    number = number_of_rows.to_bytes(8, "little")
     # The number occurs twice: for the batch and for its column.
     at = whole.index(number)
-    found = []
+    errors = []
     for place in {at, whole.rindex(number)}:
-        changed = whole[:place] + rows.to_bytes(8, "little", signed=True) + whole[place + 8 :]
+        changed_stream = whole[:place] + rows.to_bytes(8, "little", signed=True) + whole[place + 8 :]
         try:
-            check_stream(changed)
+            check_stream(changed_stream)
         except ValueError as error:
-            found.append(str(error))
-    assert len(found) == (error_number is not None)
-    assert all(f"it says that it has {rows:,} rows" == each for each in found)
+            errors.append(str(error))
+    assert len(errors) == (error_number is not None)
+    assert all(f"it says that it has {rows:,} rows" == error_text for error_text in errors)
 
 
 def test_negative_length_of_a_body_is_refused():
     """A reader that follows such a length would go back and read the same message forever."""
     whole = stream_of(pa.table({"n": range(12_345)}))
     length = (12_345 * 8).to_bytes(8, "little")
-    found = []
+    errors = []
     # The number occurs twice: for the body of the message and for its buffer.
     for place in {whole.index(length), whole.rindex(length)}:
         try:
             check_stream(whole[:place] + (-1).to_bytes(8, "little", signed=True) + whole[place + 8 :])
         except ValueError as error:
-            found.append(str(error))
-    assert found == ["a message says that its body is shorter than nothing"]
+            errors.append(str(error))
+    assert errors == ["a message says that its body is shorter than nothing"]
 
 
 def with_offsets(type_, count, *, values=None, content=None):
@@ -185,9 +185,9 @@ def test_texts_are_not_checked_for_utf_8():
 def union(codes, offsets):
     parts = [pa.array([1, 2]), pa.array(["a"])]
     types = pa.array(codes, pa.int8())
-    made = pa.UnionArray.from_dense(pa.array([0] * len(codes), pa.int8()), pa.array([0] * len(codes), pa.int32()), parts)
+    template = pa.UnionArray.from_dense(pa.array([0] * len(codes), pa.int8()), pa.array([0] * len(codes), pa.int32()), parts)
     buffers = [None, types.buffers()[1], pa.array(offsets, pa.int32()).buffers()[1]]
-    return pa.Array.from_buffers(made.type, len(codes), buffers, children=parts)
+    return pa.Array.from_buffers(template.type, len(codes), buffers, children=parts)
 
 
 @pytest.mark.parametrize(

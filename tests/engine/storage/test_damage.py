@@ -116,7 +116,7 @@ BATCHES = 9
 
 def stream(seed: int) -> list[harness.MicroBatch]:
     """Return micro-batches of many keys, some of which pause for a long time. The last batches close all event-time windows."""
-    rng, time, number, made = random.Random(seed), 0, 0, []
+    rng, time, number, micro_batches = random.Random(seed), 0, 0, []
     for place in range(BATCHES):
         rows = []
         for _ in range(14):
@@ -124,9 +124,9 @@ def stream(seed: int) -> list[harness.MicroBatch]:
             number += 1
             key = f"k{rng.randint(0, 4) + 5 * (place % 4)}"
             rows.append((key, time - rng.randint(0, 12), rng.randint(-9, 9), number / 8, number * 7919 % 65_537))
-        made.append(harness.MicroBatch([rows], 10 * place + 1))
-    made.append(harness.MicroBatch([[("k0", time + 1000, 1, 1.0, 1)]], 1000))
-    return [*made, harness.MicroBatch([[("k0", time + 9000, 1, 1.0, 1)]], 9000)]
+        micro_batches.append(harness.MicroBatch([rows], 10 * place + 1))
+    micro_batches.append(harness.MicroBatch([[("k0", time + 1000, 1, 1.0, 1)]], 1000))
+    return [*micro_batches, harness.MicroBatch([[("k0", time + 9000, 1, 1.0, 1)]], 9000)]
 
 
 def step(plan: WindowPlan, state: MemoryState, batch: harness.MicroBatch, group: int):
@@ -193,10 +193,10 @@ def longer(rng, values, place, run, at):
 def stale(rng, values, place, run, at):
     """Restore the value that a place had after an earlier micro-batch."""
     older = [
-        (one, state_after[one])
-        for one in sorted(values)
-        for state_after in run.state_after[:at]
-        if state_after.get(one, values[one]) != values[one]
+        (place_, older_state[place_])
+        for place_ in sorted(values)
+        for older_state in run.state_after[:at]
+        if older_state.get(place_, values[place_]) != values[place_]
     ]
     if older:
         place, value = rng.choice(older)
@@ -221,9 +221,9 @@ def from_another_group(rng, values, place, run, at):
 def several_stale(rng, values, place, run, at):
     """Restore any number of values as they were after one earlier micro-batch, but keep the meta record or its witness."""
     older = run.state_after[rng.randrange(at)] if at else {}
-    kept = rng.choice([("meta", 0), ("meta", 1)])
+    kept_place = rng.choice([("meta", 0), ("meta", 1)])
     for other in sorted(values):
-        if other != kept and rng.random() < 0.7:
+        if other != kept_place and rng.random() < 0.7:
             values[other] = older.get(other, values[other])
 
 
@@ -244,7 +244,7 @@ def outcome(rng: random.Random, seed: int) -> tuple[str, str]:
     for number in range(at + 1, len(run.batches)):
         damaged = None
         try:
-            found = step(run.plan, state, run.batches[number], 0)
+            actual = step(run.plan, state, run.batches[number], 0)
         except StateDamagedError as error:
             damaged = error
         except Exception as error:
@@ -253,7 +253,7 @@ def outcome(rng: random.Random, seed: int) -> tuple[str, str]:
             assert f"key group 0 ({run.plan.operator.name}) is damaged" in str(damaged), what
             assert (damaged.space, damaged.key) in run.state_after[at], f"{what}: {damaged}"
             return fault.__name__, "error"
-        assert found == run.outputs[number], f"{what} at {place}: another answer in micro-batch {number}"
+        assert actual == run.outputs[number], f"{what} at {place}: another answer in micro-batch {number}"
     return fault.__name__, "right"
 
 
@@ -262,23 +262,23 @@ def outcome(rng: random.Random, seed: int) -> tuple[str, str]:
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 def test_random_damage_is_an_error_or_changes_nothing(chunk):
-    found: Counter = Counter()
+    outcomes: Counter = Counter()
 
     def case(rng, seed):
-        found[outcome(rng, seed)] += 1
+        outcomes[outcome(rng, seed)] += 1
 
     harness.run_cases(160, chunk, CHUNKS, case)
-    for fault, what in sorted(found):
-        print(f"{fault:20} {what:20} {found[fault, what]:6}")
-    cases = Counter(fault for (fault, what), count in found.items() for _ in range(count) if what != "nothing to change")
-    assert all(found[fault, "error"] for fault, count in cases.items() if count >= 10), "the faults find something to damage"
+    for fault, what in sorted(outcomes):
+        print(f"{fault:20} {what:20} {outcomes[fault, what]:6}")
+    cases = Counter(fault for (fault, what), count in outcomes.items() for _ in range(count) if what != "nothing to change")
+    assert all(outcomes[fault, "error"] for fault, count in cases.items() if count >= 10), "the faults find something to damage"
 
 
 @pytest.mark.parametrize("name", PLANS)
 def test_restart_without_faults_gives_the_same_output(name):
     run = run_of(name, 0)
     assert any(tables for tables, _, _ in run.outputs), "it fires"
-    assert len({space for state_after in run.state_after for space, _ in state_after}) > 1, "it keeps more than its meta record"
+    assert len({space for values in run.state_after for space, _ in values}) > 1, "it keeps more than its meta record"
     state = MemoryState(dict(run.state_after[4]))
     assert [step(run.plan, state, batch, 0) for batch in run.batches[5:]] == run.outputs[5:]
 
@@ -287,18 +287,23 @@ def test_restart_without_faults_gives_the_same_output(name):
 @pytest.mark.parametrize("back", [2, 4])
 def test_outdated_key_group_is_found_by_comparing_the_groups(name, back):
     """Also after micro-batches that bring nothing for a group: all groups write their state in all of them."""
-    plan, states, state_after = PLANS[name](), [MemoryState(), MemoryState()], []
+    plan, states, states_of_group_1 = PLANS[name](), [MemoryState(), MemoryState()], []
     for number, batch in enumerate(stream(5)[:5]):
         metrics = []
         for group, state in enumerate(states):
-            given = harness.group_input(plan, batch if group == 0 or number < 2 else harness.MicroBatch([]))
-            metrics.append(plan.operator.for_group(plan, state, group).process(given).metrics.to_json())
-        assert [(one["key_group"], one["state_of"]) for one in metrics] == [(0, number - 1), (1, number - 1)]
+            group_input = harness.group_input(plan, batch if group == 0 or number < 2 else harness.MicroBatch([]))
+            metrics.append(plan.operator.for_group(plan, state, group).process(group_input).metrics.to_json())
+        assert [(group_metrics["key_group"], group_metrics["state_of"]) for group_metrics in metrics] == [
+            (0, number - 1),
+            (1, number - 1),
+        ]
         seal.check_that_groups_agree(metrics)
-        state_after.append(dict(states[1].values))
-    states[1].values = state_after[-1 - back] if back < 4 else {}
-    given = harness.group_input(plan, stream(5)[5])
-    metrics = [plan.operator.for_group(plan, state, group).process(given).metrics.to_json() for group, state in enumerate(states)]
+        states_of_group_1.append(dict(states[1].values))
+    states[1].values = states_of_group_1[-1 - back] if back < 4 else {}
+    group_input = harness.group_input(plan, stream(5)[5])
+    metrics = [
+        plan.operator.for_group(plan, state, group).process(group_input).metrics.to_json() for group, state in enumerate(states)
+    ]
     what = "is that of micro-batch 2" if back < 4 else "is gone"
     with pytest.raises(
         StateDamagedError, match=f"key group 1 is damaged: all of it {what}, where that of key group 0 is of micro"
@@ -361,9 +366,9 @@ class Groups:
         rows = self.rng.random() < 0.7
         metrics = []
         for group, state in enumerate(self.states) if rows else ():
-            given = harness.group_input(self.plan, self.batches[self.number % len(self.batches)])
+            group_input = harness.group_input(self.plan, self.batches[self.number % len(self.batches)])
             metrics.append(
-                self.plan.operator.for_group(self.plan, AtBatch(state, self.number), group).process(given).metrics.to_json()
+                self.plan.operator.for_group(self.plan, AtBatch(state, self.number), group).process(group_input).metrics.to_json()
             )
         self.age.check(metrics, self.number)
         before = self.age.state_of if self.number == self.age.after + 1 else None
@@ -427,9 +432,9 @@ def all_are_newer(groups):
 @pytest.mark.parametrize("damage", [exchanged_groups, all_put_back, all_are_newer])
 @pytest.mark.parametrize("has_ended", [pytest.param(False, marks=pytest.mark.full), True])
 def test_damage_to_all_key_groups_is_found_with_the_next_rows(name, damage, has_ended):
-    found = 0
+    cases_found = 0
     for seed in range(20):  # in most runs the last micro-batches have rows, which shows the damage
-        if found == random_cases(3):
+        if cases_found == random_cases(3):
             break
         groups = Groups(name, seed)
         for _ in range(3 + seed % 3):
@@ -438,7 +443,7 @@ def test_damage_to_all_key_groups_is_found_with_the_next_rows(name, damage, has_
             groups.restart()
         if not damage(groups):
             continue
-        found += 1
+        cases_found += 1
         with pytest.raises(StateDamagedError, match=r"key group 0 is damaged: all of it is .*, where .*micro-batch"):
             groups.go_on(until_rows=True)
-    assert found or (damage is all_are_newer and "clock" in name)
+    assert cases_found or (damage is all_are_newer and "clock" in name)

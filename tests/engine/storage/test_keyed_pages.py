@@ -29,15 +29,15 @@ def reopened(pages):
 def put(pages, rows, due=None):
     """Set keys to values, where None deletes a key, and set the times at which they are due."""
     due = due or {}
-    changed = key_hashes([pa.array(list(rows), pa.int64())], len(rows))
-    read = pages.holding(changed)
-    held = {row["key"]: row["value"] for row in pages.read(read).to_pylist()}
-    held |= rows
-    held = {key: value for key, value in held.items() if value is not None}
-    table = pa.table({"key": list(held), "value": list(held.values())}, schema=SCHEMA)
-    hashes = key_hashes([table["key"].combine_chunks()], len(held))
-    times = np.array([due.get(key, MAX_TIMESTAMP) for key in held], np.int64)
-    pages.write(read, changed, table, hashes, times)
+    changed_hashes = key_hashes([pa.array(list(rows), pa.int64())], len(rows))
+    read = pages.holding(changed_hashes)
+    values = {row["key"]: row["value"] for row in pages.read(read).to_pylist()}
+    values |= rows
+    values = {key: value for key, value in values.items() if value is not None}
+    table = pa.table({"key": list(values), "value": list(values.values())}, schema=SCHEMA)
+    hashes = key_hashes([table["key"].combine_chunks()], len(values))
+    times = np.array([due.get(key, MAX_TIMESTAMP) for key in values], np.int64)
+    pages.write(read, changed_hashes, table, hashes, times)
 
 
 def everything(pages):
@@ -47,20 +47,20 @@ def everything(pages):
 @pytest.mark.parametrize("seed", range(6))
 def test_pages_equal_a_dict_on_random_changes(seed, monkeypatch):
     monkeypatch.setattr(module, "MOST_ROWS", 16)
-    rng, known, pages = random.Random(seed), {}, KeyedPages(MemoryState(), SCHEMA)
+    rng, model, pages = random.Random(seed), {}, KeyedPages(MemoryState(), SCHEMA)
     for step in range(60):
-        gone = rng.random() < (0.2 if step < 30 else 0.9)
-        rows = {rng.randint(0, 400): None if gone else step for _ in range(rng.randint(1, 60))}
+        deletes = rng.random() < (0.2 if step < 30 else 0.9)
+        rows = {rng.randint(0, 400): None if deletes else step for _ in range(rng.randint(1, 60))}
         put(pages, rows)
-        known = {key: value for key, value in (known | rows).items() if value is not None}
+        model = {key: value for key, value in (model | rows).items() if value is not None}
         pages = reopened(pages)
-        assert everything(pages) == known
+        assert everything(pages) == model
         assert {key for space, key in pages.state.values if space == "pages"} == {page.key for page in pages.index if page.rows}
         assert all(page.rows <= 16 for page in pages.index)
         lows = [page.low for page in pages.index]
         assert lows[0] == 0
         assert lows == sorted(set(lows))
-    put(pages, dict.fromkeys(known))
+    put(pages, dict.fromkeys(model))
     assert pages.index == [PageEntry(0)]
     assert set(pages.state.values) == {("meta", 0)}
 
@@ -89,15 +89,15 @@ def test_number_of_pages_follows_the_number_of_rows(monkeypatch):
 )
 def test_page_beyond_the_limit_is_cut_into_even_halves(monkeypatch, limit, most, pages):
     monkeypatch.setattr(module, limit, most)
-    found = KeyedPages(MemoryState(), SCHEMA)
-    put(found, dict.fromkeys(range(20), 1))
-    rows = [page.rows for page in found.index]
+    keyed_pages = KeyedPages(MemoryState(), SCHEMA)
+    put(keyed_pages, dict.fromkeys(range(20), 1))
+    rows = [page.rows for page in keyed_pages.index]
     assert (len(rows), sum(rows)) == (pages, 20)
     assert max(rows) - min(rows) <= 1
     hashes = np.sort(key_hashes([pa.array(range(20), pa.int64())], 20))
     # Each page begins with its smallest hash. The first page begins with 0.
-    assert [page.low for page in found.index] == [0, *hashes[np.cumsum(rows)[:-1]].tolist()]
-    assert [page.key for page in found.index] == list(range(pages))
+    assert [page.low for page in keyed_pages.index] == [0, *hashes[np.cumsum(rows)[:-1]].tolist()]
+    assert [page.key for page in keyed_pages.index] == list(range(pages))
 
 
 def test_keys_of_the_same_hash_stay_on_one_page(monkeypatch):
@@ -122,10 +122,13 @@ def test_small_neighbouring_pages_are_joined_when_written(monkeypatch):
     monkeypatch.setattr(module, "MOST_ROWS", 16)
 
     def joined(*drafts):
-        made = [
+        drafts_ = [
             module._Draft(PageEntry(100 + place, key), begin, end, dirty) for place, (key, begin, end, dirty) in enumerate(drafts)
         ]
-        return [(one.page.low, one.page.key, one.begin, one.end, one.dirty, one.absorbed) for one in module._joined(made)]
+        return [
+            (draft.page.low, draft.page.key, draft.begin, draft.end, draft.dirty, draft.absorbed)
+            for draft in module._joined(drafts_)
+        ]
 
     assert joined((5, 0, 2, True), (0, 2, 4, True), (9, 4, 5, True), (8, 5, 6, True), (7, 6, 8, True)) == [
         (100, 5, 0, 4, True, (0,)),

@@ -109,13 +109,13 @@ def test_types_are_restored_without_an_expected_schema():
 def test_null_struct_with_non_nullable_fields_can_be_cast(zone):
     """Arrow refuses to cast such a column even to its own type."""
     stored_type = pa.struct([pa.field("n", pa.int64(), nullable=False), pa.field("at", pa.timestamp("us", zone), nullable=False)])
-    wanted = pa.struct([stored_type[0], pa.field("at", pa.timestamp("us", "UTC"), nullable=False)])
+    expected_type = pa.struct([stored_type[0], pa.field("at", pa.timestamp("us", "UTC"), nullable=False)])
     fields = [pa.array([1, 2]), pa.array([3, 4], pa.timestamp("us", zone))]
     column = pa.StructArray.from_arrays(fields, fields=list(stored_type), mask=pa.array([False, True]))
-    found = payload.as_schema(pa.table({"pair": column}), pa.schema([("pair", wanted)]))
-    assert found.schema.field("pair").type == wanted
-    assert found.column("pair").is_valid().to_pylist() == [True, False]
-    assert found.column("pair")[0].as_py()["n"] == 1
+    table = payload.as_schema(pa.table({"pair": column}), pa.schema([("pair", expected_type)]))
+    assert table.schema.field("pair").type == expected_type
+    assert table.column("pair").is_valid().to_pylist() == [True, False]
+    assert table.column("pair")[0].as_py()["n"] == 1
 
 
 def meta_of(table):
@@ -126,8 +126,8 @@ def meta_of(table):
 
 def test_payload_has_a_schema_only_if_types_are_ambiguous():
     """Narrow integers become int64 for every reader and floats stay as they are, so a schema would be a waste."""
-    known = pa.table({"n": pa.array([10**15, 10**15 + 3], pa.int64()), "x": [0.5, 1.5]})
-    assert list(meta_of(known)) == ["format", "packed"]
+    clear_types = pa.table({"n": pa.array([10**15, 10**15 + 3], pa.int64()), "x": [0.5, 1.5]})
+    assert list(meta_of(clear_types)) == ["format", "packed"]
     for column in (pa.array([None, None], pa.int64()), pa.array([1, 2], pa.int32()), pa.array([5, 6], pa.timestamp("us", "UTC"))):
         assert "schema" in meta_of(pa.table({"n": column}))
 
@@ -167,8 +167,8 @@ def travels_as(column):
     ],
 )
 def test_integers_are_stored_as_narrow_as_their_span_allows(low, span, type_):
-    packed = [low, 0] if not span else [low, 1] if span < 2**31 else None
-    assert travels_as(pa.array([low + span, low, low + span], pa.int64())) == (type_, packed)
+    expected = [low, 0] if not span else [low, 1] if span < 2**31 else None
+    assert travels_as(pa.array([low + span, low, low + span], pa.int64())) == (type_, expected)
 
 
 def test_integers_whose_span_overflows_are_stored_unchanged():

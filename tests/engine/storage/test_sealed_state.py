@@ -86,7 +86,7 @@ def test_error_names_a_stale_page_and_both_micro_batches():
     store, contents_after = store_after()
     store.values["pages", 7] = contents_after[0]["pages", 7]
     assert message(store, ("pages", 8), ("pages", 7)) == (
-        "the state of key group 3 (sessions) is damaged: value 7 of 'pages' is stale: it was store_after in micro-batch 10, where that "
+        "the state of key group 3 (sessions) is damaged: value 7 of 'pages' is stale: it was written in micro-batch 10, where that "
         "of micro-batch 12 is expected; stop the query, and put back a copy of its checkpoint from before the damage, or start on "
         "a new checkpoint"
     )
@@ -101,14 +101,14 @@ def test_micro_batches_are_counted_if_the_store_does_not_number_them():
         state.put("meta", 0, b"record")
         contents_after.append(dict(store.values))
     store.values["pages", 7] = contents_after[0]["pages", 7]
-    assert "store_after in micro-batch 0, where that of micro-batch 2 is expected" in message(store, ("pages", 7))
+    assert "written in micro-batch 0, where that of micro-batch 2 is expected" in message(store, ("pages", 7))
 
 
 @pytest.mark.parametrize(
     ("place", "words"),
     [
-        (("meta", 0), "the meta record is stale: it was store_after in micro-batch 10, where that of micro-batch 12"),
-        (("meta", 1), "value 1 of 'meta' is stale: it was store_after in micro-batch 10, where that of micro-batch 12"),
+        (("meta", 0), "the meta record is stale: it was written in micro-batch 10, where that of micro-batch 12"),
+        (("meta", 1), "value 1 of 'meta' is stale: it was written in micro-batch 10, where that of micro-batch 12"),
     ],
 )
 def test_stale_meta_record_or_witness_is_an_error(place, words):
@@ -164,10 +164,10 @@ def of_version(value: bytes, version: int) -> bytes:
 def test_other_format_is_not_reported_as_damage():
     store, _ = store_after()
     store.values["meta", 0] = of_version(store.values["meta", 0], payload.FORMAT_VERSION + 1)
-    with pytest.raises(StateFormatError, match=r"state of key group 3 .*format 3.*store_after by a newer panestream"):
+    with pytest.raises(StateFormatError, match=r"state of key group 3 .*format 3.*written by a newer panestream"):
         sealed(store).get("meta", 0)
     store.values["meta", 0] = of_version(store.values["meta", 0], 1)
-    with pytest.raises(StateFormatError, match="store_after by an older panestream"):
+    with pytest.raises(StateFormatError, match="written by an older panestream"):
         sealed(store).get("meta", 0)
 
 
@@ -177,7 +177,7 @@ def test_state_of_the_first_format_without_seals_is_refused():
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     store = MemoryState({("meta", 0): sink.getvalue().to_pybytes()})
-    with pytest.raises(StateFormatError, match="format 1, this version of panestream reads 2: it was store_after by an older"):
+    with pytest.raises(StateFormatError, match="format 1, this version of panestream reads 2: it was written by an older"):
         sealed(store).get("meta", 0)
 
 

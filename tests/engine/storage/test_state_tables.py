@@ -19,14 +19,14 @@ def test_key_columns_are_named_by_their_position():
 
 
 def test_integer_columns_are_read_as_int64():
-    found = integers(TABLE, "end")
-    assert (found.tolist(), found.dtype) == ([3, 4], "int64")
+    values = integers(TABLE, "end")
+    assert (values.tolist(), values.dtype) == ([3, 4], "int64")
 
 
 def test_saved_columns_are_cast_to_the_expected_types():
     schema = pa.schema([("n", pa.int64()), ("t", pa.timestamp("us", "UTC"))])
-    found = with_types([pa.array([1]), pa.array([2]).cast(pa.timestamp("us", "UTC"))], schema)
-    assert found.schema == schema
+    table = with_types([pa.array([1]), pa.array([2]).cast(pa.timestamp("us", "UTC"))], schema)
+    assert table.schema == schema
 
 
 def test_error_names_the_missing_column_or_table_and_those_that_exist():

@@ -27,26 +27,26 @@ UNTIL = 60
 """Later rows have no tiles."""
 
 
-def rows_of(aggregation, came):
-    keys, times = [key for key, _ in came], [time for _, time in came]
+def rows_of(aggregation, all_rows):
+    keys, times = [key for key, _ in all_rows], [time for _, time in all_rows]
     values = [pa.array(times if text == "int" else list(map(str, times)), TYPES[text]) for text in aggregation.inputs]
     return AsOfRows([pa.array(keys, pa.string())], np.array(times, np.int64), values)
 
 
-def tiles_of(aggregation, came):
-    rows = rows_of(aggregation, came)
+def tiles_of(aggregation, all_rows):
+    rows = rows_of(aggregation, all_rows)
     merged = aggregation.merge([aggregation.partials(rows.keys, SLICES.panes_of(rows.times), rows.values, rows.times)])
     keys, panes, *partials = (column.combine_chunks() for column in merged.columns)
     starts = SLICES.starts_of(panes.to_numpy())
     return Tiles([keys], starts, starts + 10, partials)
 
 
-def answers(questions, length, aggregation=IN_ORDER, *, came=(*A, *B), alone=False, exact_start=True):
+def answers(questions, length, aggregation=IN_ORDER, *, all_rows=(*A, *B), alone=False, exact_start=True):
     """Return the answers. Rows in slices without a window bound are only in tiles."""
     request = AsOfRequest([pa.array([key for key, _ in questions], pa.string())], np.array([at for _, at in questions], np.int64))
     cut = {at // 10 for _, at in questions} | {(at - length) // 10 for _, at in questions}
-    exact_rows = [(key, time) for key, time in came if time >= UNTIL or time // 10 in cut]
-    tiles = tiles_of(aggregation, [(key, time) for key, time in came if alone or time < UNTIL])
+    exact_rows = [(key, time) for key, time in all_rows if time >= UNTIL or time // 10 in cut]
+    tiles = tiles_of(aggregation, [(key, time) for key, time in all_rows if alone or time < UNTIL])
     as_of = AsOf(aggregation, SLICES, (length,), UNTIL, exact_start)
     (table,) = as_of.answers(request, tiles, None if alone else rows_of(aggregation, exact_rows))
     return [tuple(row.values()) for row in table.to_pylist()]
@@ -75,8 +75,8 @@ def answer_of(times):
 )
 def test_window_begins_exactly_and_ends_before_its_instant(at, length, start):
     """A user function sees rows in time order, whatever the window is assembled from."""
-    found = answers([("b", at), ("a", at), ("z", at)], length)
-    assert found == [answer_of(time for _, time in B if start <= time < at), answer_of(range(start, at)), (0, None)]
+    actual = answers([("b", at), ("a", at), ("z", at)], length)
+    assert actual == [answer_of(time for _, time in B if start <= time < at), answer_of(range(start, at)), (0, None)]
     assert answers([("a", at)], length, COUNT) == [(at - start,)]
 
 
@@ -95,8 +95,8 @@ def test_window_of_tiles_alone_ends_at_the_start_of_the_last_slice(at, length, s
 @pytest.mark.parametrize("alone", [False, True])
 def test_questions_are_answered_in_order_and_may_repeat(alone):
     questions = [("b", 70), ("a", 30), ("b", 10), ("a", 30), ("a", 10), ("z", 10), ("b", 20)]
-    came = [*A[:5], *B]
-    assert answers(questions, 20, COUNT, came=came, alone=alone) == [(3,), (0,), (2,), (0,), (5,), (0,), (2,)]
+    all_rows = [*A[:5], *B]
+    assert answers(questions, 20, COUNT, all_rows=all_rows, alone=alone) == [(3,), (0,), (2,), (0,), (5,), (0,), (2,)]
 
 
 @pytest.mark.parametrize("rows", [None, rows_of(COUNT, A)])

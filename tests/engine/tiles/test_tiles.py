@@ -33,10 +33,10 @@ def as_rows(tiles):
 
 
 def test_tile_with_the_most_rows_of_a_key_and_slice_is_used():
-    found = tiles_of(
+    tiles = tiles_of(
         ("a", 0, 3, 3, 9), ("a", 10, 1, 1, 4), ("b", 0, 5, 5, 5), ("a", 0, 4, 3, 8), ("a", 0, 2, 2, 9), (None, 0, 1, 0, 0)
     )
-    assert as_rows(found) == [("a", 10, 20, 1, 1, 4), ("b", 0, 10, 5, 5, 5), ("a", 0, 10, 4, 3, 8), (None, 0, 10, 1, 0, 0)]
+    assert as_rows(tiles) == [("a", 10, 20, 1, 1, 4), ("b", 0, 10, 5, 5, 5), ("a", 0, 10, 4, 3, 8), (None, 0, 10, 1, 0, 0)]
     alone = tiles_of(("b", 10, 2, 2, 1), ("a", 0, 1, 1, 3))
     assert as_rows(alone) == [("b", 10, 20, 2, 2, 1), ("a", 0, 10, 1, 1, 3)]
 
@@ -94,8 +94,8 @@ def test_windows_of_tiles_have_non_nullable_bounds():
     instant = pa.timestamp("us", "UTC")
     expected = [*KEYS, ("window_start", instant, False), ("window_end", instant, False), ("n", pa.int64()), ("top", pa.int64())]
     expected = [field if isinstance(field, pa.Field) else pa.field(*field) for field in expected]
-    found = windows_of_tiles(AGGREGATION, pane_grid(TumblingEventTimeWindows(20)), tiles_of(("a", 0, 1, 1, 3))).schema
-    assert list(found) == expected == list(schema_of_windows(AGGREGATION))
+    schema = windows_of_tiles(AGGREGATION, pane_grid(TumblingEventTimeWindows(20)), tiles_of(("a", 0, 1, 1, 3))).schema
+    assert list(schema) == expected == list(schema_of_windows(AGGREGATION))
 
 
 def test_windows_of_tiles_are_those_that_contain_a_tile():

@@ -60,8 +60,8 @@ COUNT = Aggregation.build([agg.count().alias("n")], {}, pa.schema([("key", pa.st
 def windows_of(assigner, *tiles):
     """Return the windows (key, start, end, count) of tiles (key, start, end, rows)."""
     keys, starts, ends, rows = zip(*tiles, strict=True)
-    given = Tiles([pa.array(keys)], np.asarray(starts), np.asarray(ends), [pa.array(rows, pa.int64())])
-    table = windows_of_tiles(COUNT, pane_grid(assigner), given)
+    tiles_ = Tiles([pa.array(keys)], np.asarray(starts), np.asarray(ends), [pa.array(rows, pa.int64())])
+    table = windows_of_tiles(COUNT, pane_grid(assigner), tiles_)
     columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table.columns]
     return sorted(zip(*(column.to_pylist() for column in columns), strict=True))
 

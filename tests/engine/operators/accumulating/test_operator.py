@@ -42,8 +42,8 @@ def batch(*rows, end=False):
 def test_many_small_micro_batches_leave_few_blocks():
     plan, state = plan_of(TumblingEventTimeWindows(10_000)), MemoryState()
     for time in range(200):
-        (one,) = harness.run(plan, [batch(("a", time, time))], state)
-    assert one.metrics.blocks <= 24  # at most seven of each level
+        (output,) = harness.run(plan, [batch(("a", time, time))], state)
+    assert output.metrics.blocks <= 24  # at most seven of each level
     (fired,) = harness.run(plan, [batch(("a", 10_001, 0))], state)
     assert fired.fired == [(("a", 0, 10_000), (200, list(range(200))))]
 
@@ -53,7 +53,7 @@ def test_rows_are_deleted_once_no_window_needs_them():
     emitted = harness.run(
         plan, [batch(*(("a", time, time) for time in range(60))), batch(("a", 1000, 1)), batch(("a", 3000, 1))], state
     )
-    assert [len(one.fired) for one in emitted] == [5, 2, 2]
+    assert [len(output.fired) for output in emitted] == [5, 2, 2]
     assert emitted[-1].metrics.blocks == 1
 
 
@@ -62,7 +62,7 @@ def test_each_window_over_a_shared_block_fires_at_its_own_end():
     plan = replace(plan_of(SlidingEventTimeWindows(20, 10)), watermark=WatermarkStrategy(100))
     batches = [batch(("a", 1, 1), ("b", 12, 2), ("a", 45, 3)), batch(("z", 119, 4)), batch(("z", 120, 5)), batch(("z", 300, 6))]
     emitted = harness.run(plan, batches)
-    assert [one.fired for one in emitted] == [
+    assert [output.fired for output in emitted] == [
         [],
         [(("a", -10, 10), (1, [1]))],
         [(("a", 0, 20), (1, [1])), (("b", 0, 20), (1, [2]))],
@@ -76,9 +76,9 @@ def test_each_window_over_a_shared_block_fires_at_its_own_end():
         ],
     ]
     # The window [0, 20) has number 0.
-    assert [one.metrics.open_windows for one in emitted] == [(-1, 4), (0, 11), (1, 12), (29, 30)]
-    (one,) = harness.run(plan_of(TumblingEventTimeWindows(10)), [batch()])
-    assert one.metrics.open_windows is None
+    assert [output.metrics.open_windows for output in emitted] == [(-1, 4), (0, 11), (1, 12), (29, 30)]
+    (output,) = harness.run(plan_of(TumblingEventTimeWindows(10)), [batch()])
+    assert output.metrics.open_windows is None
 
 
 def test_late_row_refires_within_the_lateness_and_goes_to_the_late_output_after():
@@ -86,14 +86,14 @@ def test_late_row_refires_within_the_lateness_and_goes_to_the_late_output_after(
     emitted = harness.run(
         plan, [batch(("a", 1, 1), ("b", 1, 7), ("a", 15, 2)), batch(("a", 2, 3)), batch(("a", 40, 4)), batch(("a", 3, 5))]
     )
-    assert [one.fired for one in emitted] == [
+    assert [output.fired for output in emitted] == [
         [(("a", 0, 10), (1, [1])), (("b", 0, 10), (1, [7]))],
         [(("a", 0, 10), (2, [1, 3]))],
         [(("a", 10, 20), (1, [2]))],
         [],
     ]
-    assert [one.late for one in emitted] == [[], [], [], [("a", 3, 5, None, 1)]]
-    assert [one.metrics.firings for one in emitted[:3]] == [{"on_time": 2}, {"late": 1}, {"on_time": 1}]
+    assert [output.late for output in emitted] == [[], [], [], [("a", 3, 5, None, 1)]]
+    assert [output.metrics.firings for output in emitted[:3]] == [{"on_time": 2}, {"late": 1}, {"on_time": 1}]
 
 
 @pytest.mark.parametrize(
@@ -110,16 +110,16 @@ def test_late_row_refires_within_the_lateness_and_goes_to_the_late_output_after(
 )
 def test_evictor_keeps_the_newest_rows_of_each_key(evictor, expected):
     rows = [("a", 1, 4), ("b", 9, 0), ("a", 3, 2), ("a", 9, 7), ("a", 5, 1), ("a", 30, 9)]
-    (one,) = harness.run(plan_of(TumblingEventTimeWindows(10), evictor=evictor), [batch(*rows)])
-    assert dict(one.fired)["a", 0, 10] == (len(expected), expected)
-    assert dict(one.fired)["b", 0, 10] == (1, [0])
+    (output,) = harness.run(plan_of(TumblingEventTimeWindows(10), evictor=evictor), [batch(*rows)])
+    assert dict(output.fired)["a", 0, 10] == (len(expected), expected)
+    assert dict(output.fired)["b", 0, 10] == (1, [0])
 
 
 @pytest.mark.parametrize("shape", [lambda table: table, lambda table: table.to_batches()[0]], ids=["table", "record batch"])
 def test_function_may_return_a_table_or_a_record_batch(shape):
     plan = plan_of(TumblingEventTimeWindows(10), lambda *given: shape(listed(*given)))
-    (one,) = harness.run(plan, [batch(("a", 1, 4), ("a", 30, 9))])
-    assert one.fired == [(("a", 0, 10), (1, [4]))]
+    (output,) = harness.run(plan, [batch(("a", 1, 4), ("a", 30, 9))])
+    assert output.fired == [(("a", 0, 10), (1, [4]))]
 
 
 def test_error_of_a_function_over_all_windows_shows_their_time_span():
@@ -138,8 +138,8 @@ def test_function_may_return_no_rows_or_many():
     def some(key, window, table):
         return listed(key, window, table).slice(0, 0) if key == "a" else pa.concat_tables([listed(key, window, table)] * 3)
 
-    (one,) = harness.run(plan_of(TumblingEventTimeWindows(10), some), [batch(("a", 1, 4), ("b", 2, 5), ("c", 30, 9))])
-    assert one.fired == [(("b", 0, 10), (1, [5]))] * 3
+    (output,) = harness.run(plan_of(TumblingEventTimeWindows(10), some), [batch(("a", 1, 4), ("b", 2, 5), ("c", 30, 9))])
+    assert output.fired == [(("b", 0, 10), (1, [5]))] * 3
 
 
 @pytest.mark.parametrize("rows_stored", [True, False], ids=["stored rows", "rows of the micro-batch"])
@@ -169,7 +169,7 @@ def test_window_beyond_the_memory_limit_by_one_byte_is_an_error(rows_stored):
         most = size
     # Pages are read as they are, so stored pages contain the rows of all three windows.
     first, second = (repr(TimeWindow(-20, 10)), "'b'", "2"), (repr(TimeWindow(-10, 20)), "'b'", "3")
-    assert [one[:3] for one in limit_errors] == ([first] if rows_stored else [first, second])
+    assert [limit_error[:3] for limit_error in limit_errors] == ([first] if rows_stored else [first, second])
     with pytest.raises(MemoryLimitError, match=f"the limit is {most - 1:,} bytes"):
         limited(most - 1)
     wholly = [(("a", start), (2, [1, 5])) for start in (-10, 0)] + [(("b", start), (3, [2, 3, 4])) for start in (-10, 0)]
@@ -179,7 +179,7 @@ def test_window_beyond_the_memory_limit_by_one_byte_is_an_error(rows_stored):
 
 
 @pytest.mark.parametrize(
-    ("keys", "shown"),
+    ("keys", "expected"),
     [
         (pa.table({"a": [1, None], "b": ["x", "y"]}), [(1, "x"), (None, "y")]),
         (pa.table({"a": [1, None]}), [1, None]),
@@ -187,8 +187,8 @@ def test_window_beyond_the_memory_limit_by_one_byte_is_an_error(rows_stored):
     ],
     ids=["two columns", "one", "none"],
 )
-def test_keys_are_tuples_if_they_have_several_columns(keys, shown):
-    assert operator._keys_of(keys) == shown
+def test_keys_are_tuples_if_they_have_several_columns(keys, expected):
+    assert operator._keys_of(keys) == expected
 
 
 def test_rows_after_a_restore_come_after_the_restored_rows():
@@ -204,5 +204,5 @@ def test_rows_after_a_restore_come_after_the_restored_rows():
     # The order of the saved rows does not matter, because each row stores its place in the order of arrival.
     saved.tables["rows"] = saved.tables["rows"].take(pa.array([2, 0, 1]))
     assert plan.operator.for_group(plan, again, 0).restore(saved) is None
-    (one,) = harness.run(plan, [batch(("a", 2, 4), ("a", 1, 5), ("a", 101, 6))], again)
-    assert one.fired == [(("a", 0, 100), (5, [1, 2, 3, 4, 5]))]
+    (output,) = harness.run(plan, [batch(("a", 2, 4), ("a", 1, 5), ("a", 101, 6))], again)
+    assert output.fired == [(("a", 0, 100), (5, [1, 2, 3, 4, 5]))]

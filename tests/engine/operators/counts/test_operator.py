@@ -40,19 +40,23 @@ def fired(emitted):
 
 def test_tumbling_count_window_fires_at_every_n_rows():
     emitted = harness.run(query(3).columnar(), [batch(1, 2), batch(3, 4, 5, 6, 7), batch(8, end=True)])
-    assert [list(map(sorted, fired(one))) for one in emitted] == [[], [[1, 2, 3], [4, 5, 6]], []]
+    assert [list(map(sorted, fired(output))) for output in emitted] == [[], [[1, 2, 3], [4, 5, 6]], []]
 
 
 def test_sliding_count_window_fires_the_last_n_rows_at_every_slide():
     emitted = harness.run(query(5, 2).columnar(), [batch(1, 2, 3), batch(4, 5, 6), batch(7, 8)])
-    assert [list(map(sorted, fired(one))) for one in emitted] == [[[1, 2]], [[1, 2, 3, 4], [2, 3, 4, 5, 6]], [[4, 5, 6, 7, 8]]]
+    assert [list(map(sorted, fired(output))) for output in emitted] == [
+        [[1, 2]],
+        [[1, 2, 3, 4], [2, 3, 4, 5, 6]],
+        [[4, 5, 6, 7, 8]],
+    ]
 
 
 def test_count_trigger_without_purge_fires_all_rows_again():
     windowing = WindowSpec(GlobalWindows.create(), CountTrigger.of(2))
     plan = harness.Query(windowing, (agg.sum("v").alias("total"),)).columnar()
     emitted = harness.run(plan, [batch(1, 2, 3, 4, 5), batch(6), batch(7)])
-    assert [fired(one) for one in emitted] == [[10], [21], []]
+    assert [fired(output) for output in emitted] == [[10], [21], []]
 
 
 def of_keys(keys, first=0):
@@ -93,12 +97,12 @@ A, B, C = (("a", None, None), ("b", None, None), ("c", None, None))
 def test_each_key_counts_its_own_rows(windowing, expected):
     """A key without new rows keeps its state. The windows of a key come in order."""
     batches = [of_keys("abacabcaab"), of_keys("c", 10), of_keys("acb", 11)]
-    found = []
+    results = []
     for emitted in harness.run(harness.Query(windowing, SUMS).columnar(), batches):
-        found.append({})
+        results.append({})
         for place, values in emitted.fired:
-            found[-1].setdefault(place, []).append(values)
-    assert found == expected
+            results[-1].setdefault(place, []).append(values)
+    assert results == expected
 
 
 def test_open_panes_are_saved_shown_and_restored():
@@ -115,7 +119,11 @@ def test_open_panes_are_saved_shown_and_restored():
         ("c", -1, 1, 6, -6, 6),
     ]
     assert saved.header["counters"] == {}
-    assert [list(one["columns"]) for one in saved.header["partials"]] == [["#0.value", "#0.by"], ["#1.sum", "#1.high"], ["#2.n"]]
+    assert [list(partial["columns"]) for partial in saved.header["partials"]] == [
+        ["#0.value", "#0.by"],
+        ["#1.sum", "#1.high"],
+        ["#2.n"],
+    ]
     windows = plan.operator.views(plan, saved, 0).windows.to_pylist()
     assert {row["key"]["key"]: (row["rows"], tuple(row["results"].values())) for row in windows} == {
         "a": (2, (2, 8, 15)),
@@ -136,16 +144,16 @@ def test_only_open_panes_are_kept():
     state = MemoryState()
     plan = query(4, 2, (agg.count().alias("n"),)).columnar()
     for _ in range(5):
-        (one,) = harness.run(plan, [batch(*range(101))], state)
-    held = plan.operator.for_group(plan, state, 0)._storage
-    assert held.read(np.ones(len(held.index), np.bool_))["rows"].to_pylist() == [2, 1]
-    assert one.metrics.state_calls == 6
-    assert one.metrics.kept_windows == 1, "of one key"
+        (output,) = harness.run(plan, [batch(*range(101))], state)
+    storage = plan.operator.for_group(plan, state, 0)._storage
+    assert storage.read(np.ones(len(storage.index), np.bool_))["rows"].to_pylist() == [2, 1]
+    assert output.metrics.state_calls == 6
+    assert output.metrics.kept_windows == 1, "of one key"
 
 
 def test_incomplete_count_window_does_not_fire_at_the_end_of_input():
-    (one,) = harness.run(query(3).columnar(), [batch(1, 2, 3, 4, end=True)])
-    assert len(fired(one)) == 1
+    (output,) = harness.run(query(3).columnar(), [batch(1, 2, 3, 4, end=True)])
+    assert len(fired(output)) == 1
 
 
 def test_state_of_count_windows_of_another_size_is_refused():
@@ -159,10 +167,10 @@ def test_count_windows_without_keys_and_inputs():
     plan = harness.plan_for(
         plan_aggregates(WindowSpec(*CountWindows(2).parts), (agg.count().alias("n"),), {}, pa.schema([])), query(2).windowing
     )
-    plan, given = replace(plan, keys=(), key_schema=pa.schema([])), harness.GroupInput(end_of_input=True)
+    plan, group_input = replace(plan, keys=(), key_schema=pa.schema([])), harness.GroupInput(end_of_input=True)
     for kind, part in plan.operator.pack(plan, Chunk(np.arange(5), [], [])):
-        given.parts.setdefault(kind, []).append(part)
-    output = plan.operator.for_group(plan, MemoryState(), 0).process(given)
+        group_input.parts.setdefault(kind, []).append(part)
+    output = plan.operator.for_group(plan, MemoryState(), 0).process(group_input)
     assert output.tables[0][1]["n"].to_pylist() == [2, 2]
 
 
@@ -198,7 +206,7 @@ def test_count_window_consists_of_whole_panes(size, slide):
 def test_count_windows_that_need_the_row_operator(windowing, reason):
     operator = plan_aggregates(windowing, (agg.count().alias("n"),), {}, harness.KEYS)
     assert isinstance(operator, RowSpec)
-    assert any(reason in given for given in operator.reasons)
+    assert any(reason in other for other in operator.reasons)
 
 
 def test_function_after_count_windows_needs_the_row_operator():
@@ -225,7 +233,7 @@ def test_triggers_and_evictors_that_run_as_columnar_count_windows(trigger, evict
 
 
 def test_explain_describes_count_windows():
-    shown = explain_plan(query(100, 7).columnar(), streaming=True, chosen=None)
+    text = explain_plan(query(100, 7).columnar(), streaming=True, chosen=None)
     for words in (
         "counts",
         "at every 7 rows of a key the last 100",
@@ -233,5 +241,5 @@ def test_explain_describes_count_windows():
         "unreduced",
         "by hash of the key",
     ):
-        assert words in shown
+        assert words in text
     assert "every 5 rows of a key, each in one window" in explain_plan(query(5).columnar(), streaming=False, chosen=None)

@@ -14,7 +14,7 @@ from tests.comparison import intervals, joins
 from tests.comparison.joins import Row
 
 KEPT = [
-    # lower, upper, how, and how long a row of the left and of the right is kept operator_after its time
+    # lower, upper, how, and how long a row of the left and of the right is kept after its time
     (-2, 5, "inner", 5, 2),
     (-2, 5, "left", 5, 7),
     (-2, 5, "right", 7, 2),
@@ -61,16 +61,20 @@ def test_how_long_rows_of_each_side_are_kept(lower, upper, how, left, right):
 def test_expired_rows_are_deleted_from_state(lower, upper, how, left, right):
     """The watermark is 49. The rows of a micro-batch share a block, of which some rows may have expired."""
     state, plan = MemoryState(), plan_of(lower, upper, how)
-    came = range(30, 51)
-    found = times(operator_after(plan, state, [row for time in came for row in each(time)]).tables())
-    assert found == {side: [time for time in came if time >= 49 - kept] for side, kept in (("left", left), ("right", right))}
-    found = times(operator_after(plan, state, each(54)).tables())
-    later = [*came, 54]
-    assert found == {side: [time for time in later if time >= 53 - kept] for side, kept in (("left", left), ("right", right))}
+    times_of_rows = range(30, 51)
+    actual = times(operator_after(plan, state, [row for time in times_of_rows for row in each(time)]).tables())
+    assert actual == {
+        side: [time for time in times_of_rows if time >= 49 - duration] for side, duration in (("left", left), ("right", right))
+    }
+    actual = times(operator_after(plan, state, each(54)).tables())
+    later = [*times_of_rows, 54]
+    assert actual == {
+        side: [time for time in later if time >= 53 - duration] for side, duration in (("left", left), ("right", right))
+    }
     # Blocks of expired rows are deleted as a whole.
     operator_after(plan, state, each(1000))
     assert {space for space, _ in state.values if space in ("left", "right")} == {
-        side for side, kept in (("left", left), ("right", right)) if kept >= -1
+        side for side, duration in (("left", left), ("right", right)) if duration >= -1
     }
 
 
@@ -106,8 +110,8 @@ def test_views_show_kept_rows_on_their_side():
     def at(number):
         return dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(microseconds=number)
 
-    shown = [(row["key"], row["time"], row["element"], row["key_group"]) for row in views.elements.to_pylist()]
-    assert shown == [
+    elements = [(row["key"], row["time"], row["element"], row["key_group"]) for row in views.elements.to_pylist()]
+    assert elements == [
         ({"key": "a"}, at(11), {"left": {"n": 5, "name": None}, "right": None}, 6),
         ({"key": "b"}, at(12), {"left": {"n": 2, "name": "row 2"}, "right": None}, 6),
         ({"key": None}, at(13), {"left": None, "right": {"m": 3}}, 6),
@@ -139,7 +143,7 @@ def test_explain_shows_how_long_rows_are_kept():
     plan = plan_of(-2_000_000, 5_000_000, "left")
     assert explain_sections(plan) == {
         "interval": [
-            "left join: a row of the right from -2 seconds to 5 seconds operator_after the time of one of the left, both included",
+            "left join: a row of the right from -2 seconds to 5 seconds after the time of one of the left, both included",
         ],
         "exchange": ["rows cross the shuffle, of each side the columns that results have"],
         "state": ["rows of the left until the watermark is 5 seconds past them, of the right 7 seconds"],
@@ -167,8 +171,8 @@ def test_sides_cross_separately_and_whole_rows_only_for_a_late_output(late):
     }
 
     def row(key, time):
-        kept = {name: value for name, value in whole[key].items() if name != "key"}
-        return {"key 0": key, "pane": time, "row": kept, **({"whole": whole[key]} if late else {})}
+        columns = {name: value for name, value in whole[key].items() if name != "key"}
+        return {"key 0": key, "pane": time, "row": columns, **({"whole": whole[key]} if late else {})}
 
     assert crossed == {"left": [[row("a", 1), row("c", 3)]], "right": [[row("b", 2)], [row("d", 4)]]}
 
@@ -194,7 +198,7 @@ def test_rows_of_a_key_match_from_one_before_to_two_after(left, right, counts, o
             [time for _, time in rows], pa.int64()
         ).to_numpy()
 
-    (ours, ours_at), (theirs, theirs_at) = columns(left), columns(right)
-    found = Matches.of(ours, theirs, (ours_at, theirs_at), (-1, 2))
-    assert found.counts.tolist() == counts
-    assert found.of_rows(pa.array(range(len(left))).to_numpy()).tolist() == of_all
+    (left_keys, left_times), (right_keys, right_times) = columns(left), columns(right)
+    matches = Matches.of(left_keys, right_keys, (left_times, right_times), (-1, 2))
+    assert matches.counts.tolist() == counts
+    assert matches.of_rows(pa.array(range(len(left))).to_numpy()).tolist() == of_all

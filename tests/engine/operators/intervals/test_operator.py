@@ -23,9 +23,9 @@ def rows(side, times, key="a", first=1):
     return [Row(side, key, time, 10 * (first + place) + 1) for place, time in enumerate(times)]
 
 
-def pairs(one, other):
+def pairs(left, right):
     """Return the row that the join emits for a left and a right row."""
-    return (one.key, *one.values, *other.values)
+    return (left.key, *left.values, *right.values)
 
 
 def rows_emitted(plan, *batches):
@@ -40,13 +40,13 @@ def test_left_row_matches_only_kept_right_rows_within_its_bounds(lower, upper):
     around = [[time + shift for shift in (lower - 1, lower, upper, upper + 1)] for time in (100, 130)]
     right = [rows("right", times, first=10 * place) for place, times in enumerate(around, 1)]
     others = rows("right", [100 + lower, 130 + upper], key="b", first=50)
-    expected = Counter(pairs(one, other) for one, near in zip(left, right, strict=True) for other in near[1:3])
+    expected = Counter(pairs(left_row, right_row) for left_row, near in zip(left, right, strict=True) for right_row in near[1:3])
     # Also in reverse order, because stored rows are sorted by time.
-    for kept in ([*right[0], *right[1], *others], [*others, *right[1][::-1], *right[0][::-1]]):
-        assert rows_emitted(plan, kept, left) == [Counter(), expected]
-        assert rows_emitted(plan, kept, left[::-1]) == [Counter(), expected]
-        assert rows_emitted(plan, *[[row] for row in kept], left) == [Counter()] * len(kept) + [expected]
-        assert rows_emitted(plan, [*kept, *left]) == [expected]
+    for kept_rows in ([*right[0], *right[1], *others], [*others, *right[1][::-1], *right[0][::-1]]):
+        assert rows_emitted(plan, kept_rows, left) == [Counter(), expected]
+        assert rows_emitted(plan, kept_rows, left[::-1]) == [Counter(), expected]
+        assert rows_emitted(plan, *[[row] for row in kept_rows], left) == [Counter()] * len(kept_rows) + [expected]
+        assert rows_emitted(plan, [*kept_rows, *left]) == [expected]
 
 
 @pytest.mark.parametrize(("lower", "upper"), BOUNDS)
@@ -55,11 +55,11 @@ def test_right_row_matches_only_kept_left_rows_whose_bounds_contain_it(lower, up
     right = rows("right", [100, 130])
     around = [[time - shift for shift in (upper + 1, upper, lower, lower - 1)] for time in (100, 130)]
     left = [rows("left", times, first=10 * place) for place, times in enumerate(around, 1)]
-    expected = Counter(pairs(one, other) for other, near in zip(right, left, strict=True) for one in near[1:3])
-    for kept in ([*left[0], *left[1]], [*left[1][::-1], *left[0][::-1]]):
-        assert rows_emitted(plan, kept, right) == [Counter(), expected]
-        assert rows_emitted(plan, kept, right[::-1]) == [Counter(), expected]
-        assert rows_emitted(plan, [*kept, *right]) == [expected]
+    expected = Counter(pairs(left_row, right_row) for right_row, near in zip(right, left, strict=True) for left_row in near[1:3])
+    for kept_rows in ([*left[0], *left[1]], [*left[1][::-1], *left[0][::-1]]):
+        assert rows_emitted(plan, kept_rows, right) == [Counter(), expected]
+        assert rows_emitted(plan, kept_rows, right[::-1]) == [Counter(), expected]
+        assert rows_emitted(plan, [*kept_rows, *right]) == [expected]
 
 
 @pytest.mark.parametrize("how", intervals.HOWS)
@@ -83,7 +83,7 @@ def test_row_without_partner_is_emitted_as_soon_as_none_can_come(how):
 
 
 @pytest.mark.parametrize(
-    ("given", "places"),
+    ("times_of_parts", "places"),
     [
         ([[]], []),
         ([[3]], [0]),
@@ -94,19 +94,19 @@ def test_row_without_partner_is_emitted_as_soon_as_none_can_come(how):
         ([[5], [], [5], [4, 5]], [2, 0, 1, 3]),
     ],
 )
-def test_rows_are_sorted_by_time_and_equal_times_keep_their_order(given, places):
+def test_rows_are_sorted_by_time_and_equal_times_keep_their_order(times_of_parts, places):
     numbers = iter(range(100))
     tables = [
         pa.table({"pane": pa.array(times, pa.int64()), "row": pa.array([next(numbers) for _ in times], pa.int64())})
-        for times in given
+        for times in times_of_parts
     ]
-    found = by_time(tables)
-    assert found["row"].to_pylist() == places
-    assert found["pane"].to_pylist() == sorted(time for times in given for time in times)
+    actual = by_time(tables)
+    assert actual["row"].to_pylist() == places
+    assert actual["pane"].to_pylist() == sorted(time for times in times_of_parts for time in times)
 
 
 def test_many_rows_of_equal_time_keep_their_order():
     """With few rows, even an unstable sort keeps their order."""
     times = np.random.default_rng(7).integers(0, 5, 1000)
-    found = by_time([pa.table({"pane": times, "row": np.arange(1000)})])
-    assert found["row"].to_pylist() == [place for time in range(5) for place in np.flatnonzero(times == time).tolist()]
+    actual = by_time([pa.table({"pane": times, "row": np.arange(1000)})])
+    assert actual["row"].to_pylist() == [place for time in range(5) for place in np.flatnonzero(times == time).tolist()]

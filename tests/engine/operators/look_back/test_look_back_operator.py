@@ -23,8 +23,8 @@ COUNT = (agg.count().alias("n"), agg.sum("v").alias("s"))
 
 
 def process(plan, state, rows, **more):
-    given = harness.group_input(plan, harness.MicroBatch([rows], **more))
-    return plan.operator.for_group(plan, state, 0).process(given)
+    group_input = harness.group_input(plan, harness.MicroBatch([rows], **more))
+    return plan.operator.for_group(plan, state, 0).process(group_input)
 
 
 def micros(instant):
@@ -59,16 +59,16 @@ def test_history_of_other_keys_does_not_count_for_the_memory_limit():
         process(limited, MemoryState(dict(state.values)), minute(5))
     # The history of a single key fits into the limit.
     process(plan, state, [("a", 400, 1, None, 1)])
-    found = process(limited, state, [("a", 402, 1, None, 2)])
-    assert [row for _, table in found.tables for row in harness.rows_of(plan, table)] == [(("a",), (400, 301, 301))]
+    output = process(limited, state, [("a", 402, 1, None, 2)])
+    assert [row for _, table in output.tables for row in harness.rows_of(plan, table)] == [(("a",), (400, 301, 301))]
 
 
 def test_oldest_row_that_the_next_row_can_look_back_to_is_kept():
     """The watermark is 9. The next row may have the time 10, and looks back to 0."""
     plan, state = look_backs.plan_of(LookBackWindows(10), COUNT, ("ts",)), MemoryState()
     process(plan, state, [("a", 0, 1, None, 1), ("b", 10, 1, None, 1)])
-    found = process(plan, state, [("a", 10, 1, None, 2), ("b", 30, 1, None, 2)])
-    assert (("a",), (10, 2, 2)) in [row for _, table in found.tables for row in harness.rows_of(plan, table)]
+    output = process(plan, state, [("a", 10, 1, None, 2), ("b", 30, 1, None, 2)])
+    assert (("a",), (10, 2, 2)) in [row for _, table in output.tables for row in harness.rows_of(plan, table)]
 
 
 def test_row_just_above_the_watermark_waits_while_blocks_are_merged():
@@ -77,8 +77,8 @@ def test_row_just_above_the_watermark_waits_while_blocks_are_merged():
     process(plan, state, [("b", 10, 1, None, 1)])
     for number in range(20):
         assert not process(plan, state, [("a", 10, 1, None, number)]).tables
-    found = process(plan, state, [("b", 30, 1, None, 2)])
-    rows = [row for _, table in found.tables for row in harness.rows_of(plan, table)]
+    output = process(plan, state, [("b", 30, 1, None, 2)])
+    rows = [row for _, table in output.tables for row in harness.rows_of(plan, table)]
     assert rows.count((("a",), (10, 20, 20))) == 20
 
 
@@ -88,8 +88,8 @@ def test_waiting_row_is_emitted_once_when_the_watermark_reaches_it(watermark, em
     process(plan, state, [("a", 20, 1, None, 1), ("a", 21, 1, None, 2)])
 
     def times(newest):
-        found = process(plan, state, [("b", newest, 1, None, 3)])
-        return [row[1][0] for _, table in found.tables for row in harness.rows_of(plan, table)]
+        output = process(plan, state, [("b", newest, 1, None, 3)])
+        return [row[1][0] for _, table in output.tables for row in harness.rows_of(plan, table)]
 
     # The watermark is the newest time minus the delay minus one.
     assert times(watermark + 101) == emitted
@@ -101,17 +101,17 @@ def test_views_show_waiting_rows_in_order_of_arrival():
     process(plan, state, [("a", 5, 1, None, 7), ("b", 3, 2, None, 8)])
     process(plan, state, [("a", 4, None, None, 9)])
     saved = plan.operator.for_group(plan, state, 0).tables()
-    found = plan.operator.views(plan, saved, 0).elements.to_pylist()
-    shown = {
+    elements = plan.operator.views(plan, saved, 0).elements.to_pylist()
+    by_place = {
         row["place"]: (
             row["key"]["key"],
             micros(row["time"]),
-            [(micros(held["start"]), micros(held["end"])) for held in row["windows"]],
+            [(micros(window["start"]), micros(window["end"])) for window in row["windows"]],
             row["element"],
         )
-        for row in found
+        for row in elements
     }
-    assert shown == {
+    assert by_place == {
         0: ("a", 5, [(-5, 11)], {"u": 7, "v": 1}),
         1: ("b", 3, [(-7, 9)], {"u": 8, "v": 2}),
         2: ("a", 4, [(-6, 10)], {"u": 9, "v": None}),
@@ -123,15 +123,15 @@ def test_views_show_waiting_rows_in_order_of_arrival():
 def test_slices_at_window_bounds_are_found_for_random_rows(seed):
     """Rows lie in several slices. The slice of each row, and those in which its window begins and ends, are read row by row."""
     rng = np.random.default_rng(seed)
-    windows = [LookBackWindows(*(int(each) for each in rng.integers(0, 300, 2))) for _ in range(rng.integers(1, 3))]
+    windows = [LookBackWindows(*(int(number) for number in rng.integers(0, 300, 2))) for _ in range(rng.integers(1, 3))]
     plan = look_backs.plan_of(windows[0], NARROW, ())
     read = history.RowsByTime(SealedState(MemoryState(), 0, plan.operator.name), plan.operator.keyed, HOUR)
     read._length = length = int(rng.integers(2, 90))
     times = rng.integers(-500, 500, rng.integers(1, 6))
     edges = set(read._edges(times, windows).tolist())
     for time in times.tolist():
-        wanted = {time // length, *((time + shift) // length for one in windows for shift in (-one.size, one.following))}
-        assert wanted <= edges, (seed, time, windows, length)
+        needed = {time // length, *((time + shift) // length for window in windows for shift in (-window.size, window.following))}
+        assert needed <= edges, (seed, time, windows, length)
 
 
 SECOND = 20
@@ -155,15 +155,15 @@ def after_an_hour(aggregates):
 
 def test_micro_batch_of_a_second_reads_a_few_slices_of_an_hour():
     plan, state = after_an_hour(NARROW)
-    read, kept = [], 0
+    read, stored = [], 0
     for number in range(3660, 3660 + 130):  # more than two slices settle
         metrics = process(plan, state, seconds(number)).metrics
         read.append(metrics.bytes_read)
-        kept = max(kept, metrics.state_bytes)
-    a_slice = kept / history._IN_A_LOOK_BACK
+        stored = max(stored, metrics.state_bytes)
+    a_slice = stored / history._IN_A_LOOK_BACK
     assert max(read) < 6 * a_slice, (
         max(read),
-        kept,
+        stored,
     )  # the maximum includes the micro-batches in which a slice settles and runs are merged
     assert sum(read) / len(read) < 4 * a_slice
     assert metrics.state_calls < 60
@@ -204,26 +204,26 @@ def test_slices_with_and_without_partials_may_alternate():
     """Every micro-batch has a new operator, so the list of slices without partials must come from state. A slice has a length
     of 10.
     """
-    plan, state, taken = look_backs.plan_of(LookBackWindows(640), NARROW, ("ts",)), MemoryState(), []
+    plan, state, all_rows = look_backs.plan_of(LookBackWindows(640), NARROW, ("ts",)), MemoryState(), []
     assert history.slice_length(plan.operator.keyed, 640) == 10
     # One key has a row per slice, the other has ten. Then they swap, and so on.
     for number in range(12):
         begin = number * 30
         full, single = ("a", "b") if number % 2 else ("b", "a")
-        came = [(full, begin + second, 1 + number, None, second) for second in range(10)]
-        came += [(single, begin + 15, 100 + number, None, 15)]
-        taken += came
-        process(plan, state, came)
+        rows = [(full, begin + second, 1 + number, None, second) for second in range(10)]
+        rows += [(single, begin + 15, 100 + number, None, 15)]
+        all_rows += rows
+        process(plan, state, rows)
     at_rest = plan.operator.for_group(plan, state, 0)._history
     assert at_rest._slices.index
     assert at_rest.kept() == {"slice": 10, "settled": 340, "plain": [1 + 3 * number for number in range(11)]}
     last = [("a", 400, 7, None, 0), ("b", 600, 8, None, 0), ("c", 700, 9, None, 0), ("d", 900, 0, None, 0)]
-    found = dict(row for _, table in process(plan, state, last).tables for row in harness.rows_of(plan, table))
-    values = {key: [row[2] for row in taken if row[0] == key] for key in "ab"}
+    results = dict(row for _, table in process(plan, state, last).tables for row in harness.rows_of(plan, table))
+    values = {key: [row[2] for row in all_rows if row[0] == key] for key in "ab"}
     assert (len(values["a"]), len(values["b"])) == (66, 66)
-    assert found[("a",)] == (400, 67, sum(values["a"]) + 7, 110, 7)
-    assert found[("b",)] == (600, 67, sum(values["b"]) + 8, 111, 8)
-    assert found[("c",)] == (700, 1, 9, 9, 9)
+    assert results[("a",)] == (400, 67, sum(values["a"]) + 7, 110, 7)
+    assert results[("b",)] == (600, 67, sum(values["b"]) + 8, 111, 8)
+    assert results[("c",)] == (700, 1, 9, 9, 9)
 
 
 def test_explain_shows_which_slices_are_read_row_by_row():

@@ -67,15 +67,17 @@ def test_column_used_by_results_and_aggregates_crosses_once(late):
     row = pa.table([["a"], [5], [1], [0.5], [7]], schema=harness.ROWS)
     values = [row[name].chunk(0) for name in operator.inputs]
     chunk = Chunk(row["ts"].to_numpy(), [row["key"].chunk(0)], values, row if plan.carries_rows else None)
-    ((kind, packed),) = operator.pack(plan, chunk)
-    assert (kind, packed.schema) == ("rows", operator.part_schema(plan, "rows"))
-    (crossed,) = zip(*(column.to_pylist() for column in packed.set_column(1, "1", [[5]]).columns), strict=True)
-    assert crossed == ("a", 5, 1, 0.5, 7, *(("a", 5, 1, 0.5, 7) if late else ()))
+    ((kind, part),) = operator.pack(plan, chunk)
+    assert (kind, part.schema) == ("rows", operator.part_schema(plan, "rows"))
+    (values_sent,) = zip(*(column.to_pylist() for column in part.set_column(1, "1", [[5]]).columns), strict=True)
+    assert values_sent == ("a", 5, 1, 0.5, 7, *(("a", 5, 1, 0.5, 7) if late else ()))
 
 
 def test_explain_describes_look_backs():
     plan = look_backs.plan_of(SEVERAL, SUM, late=True)
-    kept = "partials of each key and instant for as long as a look-back reaches, in blocks; rows that wait for the watermark"
+    state_line = (
+        "partials of each key and instant for as long as a look-back reaches, in blocks; rows that wait for the watermark"
+    )
     edges = "the slices of 2 microseconds in which windows begin and end"
     assert explain_sections(plan) == {
         "look-backs": [
@@ -89,7 +91,7 @@ def test_explain_describes_look_backs():
             "whole rows cross beside them, for the late output",
         ],
         "state": [
-            kept,
+            state_line,
             f"a small micro-batch reads {edges}, and one partial for each key and slice between",
         ],
     }
@@ -113,18 +115,18 @@ def test_explain_describes_look_backs():
     ],
 )
 def test_explain_mentions_slices_only_if_look_backs_use_them(size, column, read):
-    kept, *more = explain_sections(look_backs.plan_of(LookBackWindows(size), (agg.sum(column).alias("s"),)))["state"]
-    assert kept.endswith("rows that wait for the watermark")
-    assert [read in one for one in more] == ([] if read is None else [True])
+    state_line, *more = explain_sections(look_backs.plan_of(LookBackWindows(size), (agg.sum(column).alias("s"),)))["state"]
+    assert state_line.endswith("rows that wait for the watermark")
+    assert [read in line for line in more] == ([] if read is None else [True])
 
 
 def test_look_back_rule_ignores_other_windows_and_refuses_allowed_lateness():
-    asked = DeclaredAggregates(SUM, {"v": pa.int64()}, harness.KEYS)
-    assert look_back_rule(WindowSpec(TumblingEventTimeWindows(10)), asked) is None
+    request = DeclaredAggregates(SUM, {"v": pa.int64()}, harness.KEYS)
+    assert look_back_rule(WindowSpec(TumblingEventTimeWindows(10)), request) is None
     with pytest.raises(InvalidPlanError, match="look-backs"):
-        look_back_rule(WindowSpec(LookBackWindows(10), allowed_lateness=5), asked)
+        look_back_rule(WindowSpec(LookBackWindows(10), allowed_lateness=5), request)
 
 
 def test_results_without_row_columns_are_the_aggregates_alone():
-    found = look_back_rule(WindowSpec(LookBackWindows(10)), DeclaredAggregates(SUM, {"v": pa.int64()}, harness.KEYS))
-    assert found.operator.result_schema == pa.schema([("s", pa.int64())])
+    verdict = look_back_rule(WindowSpec(LookBackWindows(10)), DeclaredAggregates(SUM, {"v": pa.int64()}, harness.KEYS))
+    assert verdict.operator.result_schema == pa.schema([("s", pa.int64())])

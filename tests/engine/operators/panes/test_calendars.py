@@ -92,9 +92,9 @@ def micros(text):
 def test_calendar_windows_of_an_instant_equal_those_of_the_assigner(assigner, at, expected):
     time = micros(at)
     windows, instant = calendar_windows(assigner), np.array([time])
-    found = windows.over(instant, instant, -BEYOND_ALL, BEYOND_ALL)
-    assert (np.diff(found) > 0).all()
-    spans = list(zip(windows.start_of(found).tolist(), windows.end_of(found).tolist(), strict=True))
+    numbers = windows.over(instant, instant, -BEYOND_ALL, BEYOND_ALL)
+    assert (np.diff(numbers) > 0).all()
+    spans = list(zip(windows.start_of(numbers).tolist(), windows.end_of(numbers).tolist(), strict=True))
     assert sorted(spans) == sorted((window.start, window.end) for window in assigner.assign_windows(None, time, time))
     if expected is not None:
         assert spans == [tuple(map(micros, span.split("/"))) for span in expected]

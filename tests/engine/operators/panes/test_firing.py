@@ -95,5 +95,5 @@ def test_row_numbers_continue_over_micro_batches():
 def test_fired_windows_can_be_filtered():
     fired = FiredWindows(1, np.array([4, 5, 6]), pa.table({"n": [1, 2, 3]}))
     assert fired.filter(np.array([True] * 3)) is fired
-    some = fired.filter(np.array([True, False, True]))
-    assert (some.kind, some.windows.tolist(), some.rows.to_pydict()) == (1, [4, 6], {"n": [1, 3]})
+    remaining = fired.filter(np.array([True, False, True]))
+    assert (remaining.kind, remaining.windows.tolist(), remaining.rows.to_pydict()) == (1, [4, 6], {"n": [1, 3]})

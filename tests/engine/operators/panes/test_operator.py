@@ -91,10 +91,10 @@ class Definition:
         late = []
         for row in rows:
             windows = self.plan.assigner.assign_windows(None, row[1], 0)
-            taken = [window for window in windows if window.max_timestamp() > self.watermark]
-            for window in taken:
+            open_windows = [window for window in windows if window.max_timestamp() > self.watermark]
+            for window in open_windows:
                 self.contents[window, row[0]].append(row)
-            if not taken and row[1] <= self.watermark:
+            if not open_windows and row[1] <= self.watermark:
                 late.append(row)
         if rows:
             self.watermark = max(self.watermark, max(row[1] for row in rows) - self.plan.watermark.delay - 1)
@@ -115,7 +115,7 @@ class Definition:
 
 
 def fired(output):
-    found = {}
+    results = {}
     for tag, table in output.tables:
         if tag == MAIN:
             for row in table.to_pylist():
@@ -124,9 +124,9 @@ def fired(output):
                     for name in ("window_start", "window_end")
                 )
                 place = row["key"], start, end
-                assert place not in found, "a window fired twice for one key"
-                found[place] = row["n"], row["total"], row["top"], row["all"]
-    return found
+                assert place not in results, "a window fired twice for one key"
+                results[place] = row["n"], row["total"], row["top"], row["all"]
+    return results
 
 
 assigners = st.one_of(
@@ -179,13 +179,13 @@ def test_batch_fires_all_windows(assigner, stream):
 
 def assert_only_open_panes_are_kept(plan, state, definition):
     grid = plan.operator.grid
-    (one,) = grid.windows
+    (windows,) = grid.windows
     live = -(2**62)
     if definition.watermark != MIN_TIMESTAMP:
-        live = grid.pane_of(one.start_of(one.first_ending_after(definition.watermark + 1)))
+        live = grid.pane_of(windows.start_of(windows.first_ending_after(definition.watermark + 1)))
     stores = plan.operator.for_group(plan, state, 0)._storage.stores
-    kept = {("meta", 0), ("meta", 1)} | {(store.space, block.key) for store in stores for block in store.index}
-    assert set(state.values) == kept, "state and index disagree"
+    expected_places = {("meta", 0), ("meta", 1)} | {(store.space, block.key) for store in stores for block in store.index}
+    assert set(state.values) == expected_places, "state and index disagree"
     assert all(block.high >= live for store in stores if store.space in ("panes", "settled 0") for block in store.index)
 
 
@@ -241,16 +241,16 @@ def test_top_emits_the_largest_rows_of_each_window():
 
 
 @pytest.mark.parametrize(
-    ("changed", "named"),
+    ("changes", "named"),
     [
         ({"assigner": TumblingEventTimeWindows(20)}, "windows: TumblingEventTimeWindows.of"),
         ({"aggregates": (agg.count().alias("n"),)}, "aggregates"),
     ],
 )
-def test_state_of_other_panes_is_refused(changed, named):
+def test_state_of_other_panes_is_refused(changes, named):
     state = MemoryState()
     run(plan_of(TumblingEventTimeWindows(10)), state, [("a", 1, 1)])
-    other = plan_of(**{"assigner": TumblingEventTimeWindows(10), **changed})
+    other = plan_of(**{"assigner": TumblingEventTimeWindows(10), **changes})
     with pytest.raises(PlanMismatchError, match=named):
         other.operator.for_group(other, state, 0)
 
@@ -310,10 +310,10 @@ def test_repeated_micro_batch_writes_the_same_bytes():
     for number in range(60):
         rows = [(key, int(4 * number - rng.integers(0, 30)), int(rng.integers(0, 9))) for key in ("a", "b", None)]
         other = MemoryState(dict(state.values))
-        outputs = [run(plan, one, rows).tables for one in (state, other)]
+        outputs = [run(plan, store, rows).tables for store in (state, other)]
         assert state.values == other.values
         assert [tag for tag, _ in outputs[0]] == [tag for tag, _ in outputs[1]]
-        assert all(one.equals(two) for (_, one), (_, two) in zip(*outputs, strict=True))
+        assert all(first.equals(second) for (_, first), (_, second) in zip(*outputs, strict=True))
 
 
 def test_processing_time_window_wakes_the_query_at_its_last_instant():
@@ -323,9 +323,9 @@ def test_processing_time_window_wakes_the_query_at_its_last_instant():
     emitted = harness.run(
         plan, [harness.MicroBatch(rows, clock=15), harness.MicroBatch([], clock=19), harness.MicroBatch([], clock=20)]
     )
-    assert [one.wake_up for one in emitted] == [19, 19, None]
+    assert [output.wake_up for output in emitted] == [19, 19, None]
     assert plan.wakes_up
-    assert [len(one.fired) for one in emitted] == [0, 0, 1]
+    assert [len(output.fired) for output in emitted] == [0, 0, 1]
 
 
 def test_first_arrival_wins_among_equal_event_times_in_long_processing_time_windows():
@@ -336,8 +336,8 @@ def test_first_arrival_wins_among_equal_event_times_in_long_processing_time_wind
     assert plan.operator.levels > 1
     # All rows have the same event time and equal values to compare, so only the order of arrival distinguishes them.
     batches = [harness.MicroBatch([[(key, 5, clock, 1.0, clock) for key in "ab"]], clock=clock) for clock in range(120)]
-    found = [row for one in harness.run(plan, batches) for row in one.fired]
-    assert found == [
+    actual = [row for output in harness.run(plan, batches) for row in output.fired]
+    assert actual == [
         ((key, end - 64, end), (max(end - 64, 0), end - 1, max(end - 64, 0))) for end in range(2, 120, 2) for key in "ab"
     ]
 
@@ -371,8 +371,8 @@ def test_explain_describes_the_panes(assigner, description):
 def test_earliest_end_of_several_processing_time_windows_wakes_the_query(clock, wakes):
     several = SeveralWindows.of({"short": TumblingProcessingTimeWindows(10), "long": TumblingProcessingTimeWindows(60)})
     plan = harness.Query(WindowSpec(several), (agg.count().alias("n"),)).columnar()
-    (one,) = harness.run(plan, [harness.MicroBatch([[("a", 0, None, None, 1)]], clock=clock)])
-    assert one.wake_up == wakes
+    (output,) = harness.run(plan, [harness.MicroBatch([[("a", 0, None, None, 1)]], clock=clock)])
+    assert output.wake_up == wakes
 
 
 def test_ended_processing_time_window_does_not_wake_the_query_again():
@@ -380,9 +380,9 @@ def test_ended_processing_time_window_does_not_wake_the_query_again():
     windowing = WindowSpec(SlidingProcessingTimeWindows(20, 5))
     plan, rows = harness.Query(windowing, (agg.count().alias("n"),)).columnar(), [[("a", 0, None, None, 1)]]
     clocks = [(11, rows), (14, []), (15, []), (26, rows), (29, []), (30, []), (44, []), (45, [])]
-    emitted = harness.run(plan, [harness.MicroBatch(given, clock=clock) for clock, given in clocks])
-    assert [one.wake_up for one in emitted] == [14, 14, 19, 29, 29, 34, 44, None]
-    assert [[place[1:] for place, _ in one.fired] for one in emitted] == [
+    emitted = harness.run(plan, [harness.MicroBatch(rows_at_clock, clock=clock) for clock, rows_at_clock in clocks])
+    assert [output.wake_up for output in emitted] == [14, 14, 19, 29, 29, 34, 44, None]
+    assert [[place[1:] for place, _ in output.fired] for output in emitted] == [
         [],
         [],
         [(-5, 15)],
@@ -394,15 +394,15 @@ def test_ended_processing_time_window_does_not_wake_the_query_again():
     ]
     # The window [0, 20) has number 0.
     spans = [(-1, 2), (-1, 2), (0, 2), (2, 5), (2, 5), (3, 5), (5, 5), None]
-    assert [one.metrics.open_windows for one in emitted] == spans
+    assert [output.metrics.open_windows for output in emitted] == spans
 
 
 def test_query_is_not_woken_for_event_time_windows_or_at_the_end_of_input():
     rows, counted = [[("a", 5, None, None, 1)]], (agg.count().alias("n"),)
     plan = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), counted, delay=100).columnar()
     for more, spans in (([], (0, 0)), ([("a", 45, None, None, 1)], (0, 4))):
-        (one,) = harness.run(plan, [harness.MicroBatch([[*rows[0], *more]], clock=15)])
-        assert (one.wake_up, one.metrics.open_windows, one.fired) == (None, spans, [])
+        (output,) = harness.run(plan, [harness.MicroBatch([[*rows[0], *more]], clock=15)])
+        assert (output.wake_up, output.metrics.open_windows, output.fired) == (None, spans, [])
     plan = harness.Query(WindowSpec(TumblingProcessingTimeWindows(10)), counted).columnar()
     first, last = harness.run(plan, [harness.MicroBatch(rows, clock=15), harness.MicroBatch(rows, clock=16, end=True)])
     assert (first.wake_up, last.wake_up, last.fired) == (19, None, [(("a", 10, 20), (2,))])
@@ -413,26 +413,26 @@ def test_continuous_trigger_wakes_the_query_before_the_window_ends():
     plan = harness.Query(windowing, (agg.count().alias("n"),)).columnar()
     rows = [[("a", 0, None, None, 1)]]
     emitted = harness.run(plan, [harness.MicroBatch(rows, clock=15), harness.MicroBatch([], clock=31)])
-    assert [one.wake_up for one in emitted] == [30, 60]
-    assert [one.fired for one in emitted] == [[], [(("a", 0, 100), (1,))]]
+    assert [output.wake_up for output in emitted] == [30, 60]
+    assert [output.fired for output in emitted] == [[], [(("a", 0, 100), (1,))]]
 
 
 def test_overdue_window_that_has_fired_does_not_fire_again_after_a_restore():
     """Each window stores the number of the row that opened it. Rows since the last step of time have numbers from 0."""
     windowing = WindowSpec(TumblingEventTimeWindows(40), ContinuousEventTimeTrigger(10))
     plan, state = harness.Query(windowing, (agg.count().alias("n"),)).columnar(), MemoryState()
-    came = [("a", 23), ("b", 3), ("a", 25), ("d", 4)]
-    emitted = harness.run(plan, [harness.MicroBatch([[(key, ts, None, None, 1)]]) for key, ts in came], state)
+    rows = [("a", 23), ("b", 3), ("a", 25), ("d", 4)]
+    emitted = harness.run(plan, [harness.MicroBatch([[(key, ts, None, None, 1)]]) for key, ts in rows], state)
     # The windows of b and d are overdue since 10. They fire with the next step of time, which for b is the second row of a.
-    assert [one.fired for one in emitted] == [[], [], [(("b", 0, 40), (1,))], []]
+    assert [output.fired for output in emitted] == [[], [], [(("b", 0, 40), (1,))], []]
     saved = plan.operator.for_group(plan, state, 0).tables()
     panes = saved.tables["panes"]
     opened_by = dict(zip(panes["key 0"].to_pylist(), panes["#1.min"].to_pylist(), strict=True))
     assert opened_by == {"a": -3, "b": -2, "d": 0}
     again = MemoryState()
     plan.operator.for_group(plan, again, 0).restore(saved)
-    for one in (state, again):
-        (next_,) = harness.run(plan, [harness.MicroBatch([[("c", 27, None, None, 1)]])], one)
+    for store in (state, again):
+        (next_,) = harness.run(plan, [harness.MicroBatch([[("c", 27, None, None, 1)]])], store)
         assert next_.fired == [(("d", 0, 40), (1,))]
 
 
@@ -494,9 +494,9 @@ def test_state_of_a_purging_trigger_is_refused_without_purging_and_vice_versa():
         harness.Query(WindowSpec(TumblingEventTimeWindows(10), trigger), (agg.count().alias("n"),)).columnar()
         for trigger in (EARLY, PurgingTrigger(EARLY))
     ]
-    for one, other in (plans, plans[::-1]):
+    for plan, other in (plans, plans[::-1]):
         state = MemoryState()
-        harness.run(one, [batch], state)
-        harness.run(one, [batch], state)
+        harness.run(plan, [batch], state)
+        harness.run(plan, [batch], state)
         with pytest.raises(PlanMismatchError, match="purges: "):
             harness.run(other, [batch], state)

@@ -54,18 +54,18 @@ def test_number_of_resolutions_does_not_change():
 
 @pytest.mark.parametrize("seed", range(6))
 def test_rollups_return_the_rows_of_any_span(seed):
-    rng, rollups, came, settled = random.Random(seed), new_rollups(), [], 0
+    rng, rollups, all_panes, settled = random.Random(seed), new_rollups(), [], 0
     for _ in range(12):
         fresh = {rng.randrange(settled, settled + 150) for _ in range(rng.randint(0, 90))}
-        behind = {rng.randrange(max(0, settled - 60), settled) for _ in range(rng.randint(0, 4))} if settled else set()
-        came += [*behind, *fresh]
+        late = {rng.randrange(max(0, settled - 60), settled) for _ in range(rng.randint(0, 4))} if settled else set()
+        all_panes += [*late, *fresh]
         settled += rng.choice([0, 1, 37, 120])
-        rollups.roll_up(partials([*behind, *fresh]), settled, max(0, settled - LONGEST))
+        rollups.roll_up(partials([*late, *fresh]), settled, max(0, settled - LONGEST))
         oldest = max(0, settled - LONGEST)
         for _ in range(20):
             low = rng.randrange(oldest, settled + 150)
             end = rng.randrange(low + 1, settled + 200)
-            assert read(rollups, low, end)[0] == expected(came, low, end)
+            assert read(rollups, low, end)[0] == expected(all_panes, low, end)
 
 
 def test_long_span_of_settled_panes_is_read_as_few_partials():

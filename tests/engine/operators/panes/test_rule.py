@@ -174,17 +174,17 @@ def test_panes_rule_derives_clock_and_refiring_from_the_windows(window, expected
 
 def test_python_functions_do_not_run_on_panes():
     function = KeepRows(applied(lambda key, window, rows: []))
-    for asked in (FunctionOfRows(function, KEYS, KEYS, "mine"), declared(then=applied(lambda key, window, rows: []))):
-        assert panes_rule(WindowSpec(EVENT), asked) == Unsupported([PYTHON])
+    for request_ in (FunctionOfRows(function, KEYS, KEYS, "mine"), declared(then=applied(lambda key, window, rows: []))):
+        assert panes_rule(WindowSpec(EVENT), request_) == Unsupported([PYTHON])
     assert panes_rule(WindowSpec(EVENT, CountTrigger(2)), FunctionOfRows(function, KEYS, KEYS, "mine")) == Unsupported(
         [*reason_single_rows(CountTrigger(2)), PYTHON]
     )
 
 
 @pytest.mark.parametrize(
-    "asked", [declared(keys=pa.schema([("window", pa.string())])), declared(agg.sum("v"), agg.count().alias("window"))]
+    "request_", [declared(keys=pa.schema([("window", pa.string())])), declared(agg.sum("v"), agg.count().alias("window"))]
 )
-def test_results_of_several_windows_cannot_have_a_column_named_window(asked):
-    assert isinstance(panes_rule(WindowSpec(EVENT), asked), Supported)
+def test_results_of_several_windows_cannot_have_a_column_named_window(request_):
+    assert isinstance(panes_rule(WindowSpec(EVENT), request_), Supported)
     with pytest.raises(InvalidPlanError, match="results of several windows have a column 'window' with the label"):
-        panes_rule(WindowSpec(SeveralWindows.of({"a": EVENT, "b": SlidingEventTimeWindows(20, 10)})), asked)
+        panes_rule(WindowSpec(SeveralWindows.of({"a": EVENT, "b": SlidingEventTimeWindows(20, 10)})), request_)

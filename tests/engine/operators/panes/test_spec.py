@@ -108,8 +108,8 @@ def test_explain_shows_what_crosses_the_shuffle(plan, rows):
 )
 def test_explain_describes_the_panes_of_several_windows(assigners, beginning):
     plan = plan_of(SeveralWindows.of(dict(zip("ab", assigners, strict=True))))
-    (found,) = plan.operator.explain(plan, streaming=True)["panes"]
-    assert found.startswith(beginning)
+    (line,) = plan.operator.explain(plan, streaming=True)["panes"]
+    assert line.startswith(beginning)
 
 
 def pack_times(plan, *times):
@@ -125,7 +125,8 @@ def partials(panes, rows, sums):
 
 def shown(parts):
     return [
-        (kind, tuple(found[name] for name in ("pane", "rows", "#0.sum")) if kind == PARTIALS else found) for kind, found in parts
+        (kind, tuple(columns[name] for name in ("pane", "rows", "#0.sum")) if kind == PARTIALS else columns)
+        for kind, columns in parts
     ]
 
 
@@ -136,15 +137,15 @@ def test_rows_cross_as_partials_of_panes():
 
 def test_partials_include_the_time_if_an_aggregate_needs_it():
     plan = harness.Query(WindowSpec(TUMBLING), (agg.first("v").alias("first"),)).columnar()
-    ((_, found),) = pack_times(plan, 7, 12, 5)
-    assert (found["#0.value"], found["#0.by"]) == ([2, 1], [5, 12])
+    ((_, columns),) = pack_times(plan, 7, 12, 5)
+    assert (columns["#0.value"], columns["#0.by"]) == ([2, 1], [5, 12])
 
 
 def test_partials_include_the_first_row_for_a_continuous_trigger():
     """Partials store its time and its number within the chunk. Neither needs an input column."""
     plan = plan_of(TUMBLING, EARLY)
-    ((_, found),) = pack_times(plan, 7, 12, 5)
-    assert (found["#2.value"], found["#2.by"], found["#3.min"]) == ([7, 12], [0, 1], [0, 1])
+    ((_, columns),) = pack_times(plan, 7, 12, 5)
+    assert (columns["#2.value"], columns["#2.by"], columns["#3.min"]) == ([7, 12], [0, 1], [0, 1])
     assert plan.operator.inputs == plan_of(TUMBLING).operator.inputs == ("v",)
 
 

@@ -41,7 +41,8 @@ def pa_rows(tables):
 
 def restart(before, *labels, forget=()):
     saved = [
-        replace(one, header={name: each for name, each in one.header.items() if name not in forget}) for one in before.tables()
+        replace(tables, header={name: value for name, value in tables.header.items() if name not in forget})
+        for tables in before.tables()
     ]
     again = query(*labels)
     again.restore(rescaled(saved, again.plan, placement, 1))

@@ -20,7 +20,7 @@ def windows(assigner, steps, reached=1000):
 
 
 @pytest.mark.parametrize(
-    ("assigner", "steps", "found"),
+    ("assigner", "steps", "expected"),
     [
         (PredicateWindows("s", "e"), [(0, 1, 0), (0, 4, STARTS), (0, 5, 0), (0, 7, ENDS), (0, 9, 0)], [(4, 8)]),
         (PredicateWindows("s", "e"), [(0, 4, STARTS), (0, 7, BOTH), (0, 9, ENDS)], [(4, 7), (7, 8)]),
@@ -32,8 +32,8 @@ def windows(assigner, steps, reached=1000):
         (PredicateWindows("s", "e"), [(0, 4, OPEN), (0, 7, ENDS), (1, 4, OPEN), (1, 7, STARTS)], [(4, 8), (4, 7), (7, None)]),
     ],
 )
-def test_predicates_cut_steps_into_windows(assigner, steps, found):
-    assert windows(assigner, steps) == found
+def test_predicates_cut_steps_into_windows(assigner, steps, expected):
+    assert windows(assigner, steps) == expected
 
 
 def test_gap_ends_a_window_once_no_row_can_extend_it():
@@ -43,7 +43,7 @@ def test_gap_ends_a_window_once_no_row_can_extend_it():
 
 
 @pytest.mark.parametrize(
-    ("assigner", "steps", "reached", "found"),
+    ("assigner", "steps", "reached", "expected"),
     [
         # A row exactly one gap after the last one is still in the window. A row one unit later is in no window.
         (PredicateWindows("s", gap=3), [(0, 4, STARTS), (0, 7, 0)], 9, [(4, None)]),
@@ -62,8 +62,8 @@ def test_gap_ends_a_window_once_no_row_can_extend_it():
         (PredicateWindows("s", "e"), [(0, 4, OPEN | ENDS), (0, 6, OPEN)], 99, [(4, 5), (6, None)]),
     ],
 )
-def test_predicate_windows_at_exact_bounds(assigner, steps, reached, found):
-    assert windows(assigner, steps, reached) == found
+def test_predicate_windows_at_exact_bounds(assigner, steps, reached, expected):
+    assert windows(assigner, steps, reached) == expected
 
 
 def test_runs_know_their_first_and_last_steps():

@@ -20,11 +20,11 @@ def batch(*rows, end=False):
 
 def run(plan, state, *rows):
     """Run a micro-batch. Return the results, and from state (key, start, time, flags, rows, sum)."""
-    (one,) = harness.run(plan, [batch(*rows)], state)
+    (output,) = harness.run(plan, [batch(*rows)], state)
     steps = plan.operator.for_group(plan, state, 0).tables().tables["steps"]
-    assert one.metrics.kept_windows == steps.num_rows
+    assert output.metrics.kept_windows == steps.num_rows
     names = ("key 0", "start", "time", "flags", "rows", "#0.sum")
-    return one.fired, sorted(tuple(row[name] for name in names) for row in steps.to_pylist())
+    return output.fired, sorted(tuple(row[name] for name in names) for row in steps.to_pylist())
 
 
 def test_open_window_is_stored_as_one_entry_and_later_rows_wait():
@@ -55,8 +55,8 @@ def test_window_that_ends_by_a_gap_is_stored_until_the_watermark_reaches_its_end
 def test_only_ended_predicate_windows_fire_at_the_end_of_input():
     plan = predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1"), AGGREGATES)
     rows = [("a", 1, BEGINS), ("a", 4, LAST), ("b", 2, BEGINS), ("b", 3, NEITHER)]
-    (one,) = harness.run(plan, [batch(*rows, end=True)])
-    assert one.fired == [(("a", 1, 5), (2, 7))]
+    (output,) = harness.run(plan, [batch(*rows, end=True)])
+    assert output.fired == [(("a", 1, 5), (2, 7))]
     first, last = harness.run(plan, [batch(*rows[:1], *rows[2:]), batch(rows[1], end=True)])
     assert (first.fired, last.fired) == ([], [(("a", 1, 5), (2, 7))])
 
@@ -65,5 +65,8 @@ def test_open_window_is_merged_whatever_its_first_aggregate():
     aggregates = (agg.sum("x").alias("total"), agg.max("v").alias("most"), agg.count().alias("n"))
     plan, state = predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1"), aggregates), MemoryState()
     rows = [[("a", 1, 1, 0.5, BEGINS), ("a", 2, 0, 0.25, NEITHER)], [("a", 5, 0, 2.0, NEITHER)], [("a", 7, 0, 4.0, LAST)]]
-    fired = [one.fired for one in harness.run(plan, [*(harness.MicroBatch([some]) for some in rows), batch(end=True)], state)]
+    fired = [
+        output.fired
+        for output in harness.run(plan, [*(harness.MicroBatch([batch_rows]) for batch_rows in rows), batch(end=True)], state)
+    ]
     assert fired == [[], [], [], [(("a", 1, 8), (6.75, 1, 4))]]

@@ -74,13 +74,13 @@ def is_killed(mutant: tuple[str, str, str], folder: Path) -> str | None:
     first = f"{HERE}/test_declared.py" if name.startswith(AGGREGATES) else FIRST.get(name, TESTS[0])
     files = [first, *(file for file in TESTS if file != first)]
     try:
-        found = run(folder, files)
+        result = run(folder, files)
     except subprocess.TimeoutExpired:
         return "does not end"
     finally:
         path.write_text(text)
-    failed = [line for line in found.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return None if found.returncode == 0 else (failed or [found.stdout[-200:] + found.stderr[-200:]])[0]
+    failed = [line for line in result.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return None if result.returncode == 0 else (failed or [result.stdout[-200:] + result.stderr[-200:]])[0]
 
 
 def run(folder: Path, files: list[str]) -> subprocess.CompletedProcess[str]:
@@ -100,9 +100,9 @@ def main(words: list[str]) -> int:
     """Run the mutants. Return 0 if at least 95 % were killed."""
     parts = [tuple(map(int, word.split("/"))) for word in words if re.fullmatch(r"\d+/\d+", word)]
     words = [word for word in words if not re.fullmatch(r"\d+/\d+", word)]
-    chosen = [mutant for mutant in MUTANTS if not words or any(word in " ".join(mutant) for word in words)]
+    mutants = [mutant for mutant in MUTANTS if not words or any(word in " ".join(mutant) for word in words)]
     for part, parts_in_all in parts:
-        chosen = chosen[part - 1 :: parts_in_all]
+        mutants = mutants[part - 1 :: parts_in_all]
     survivors = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -110,15 +110,15 @@ def main(words: list[str]) -> int:
         if run(folder, list(TESTS)).returncode:
             print("the tests fail without any fault")
             return 2
-        for at, mutant in enumerate(chosen):
+        for at, mutant in enumerate(mutants):
             killer = is_killed(mutant, folder)
             if killer is None or killer.startswith("NOT"):
                 survivors.append(mutant)
-            print(f"{at + 1}/{len(chosen)} {mutant[0]}: {mutant[2][:60]!r}: {killer or 'SURVIVED'}"[:220], flush=True)
-    print(f"{len(chosen) - len(survivors)} of {len(chosen)} killed")
+            print(f"{at + 1}/{len(mutants)} {mutant[0]}: {mutant[2][:60]!r}: {killer or 'SURVIVED'}"[:220], flush=True)
+    print(f"{len(mutants) - len(survivors)} of {len(mutants)} killed")
     for survivor in survivors:
         print("survivor:", *survivor, sep="\n    ")
-    return 1 if len(survivors) > len(chosen) * 0.05 else 0
+    return 1 if len(survivors) > len(mutants) * 0.05 else 0
 
 
 if __name__ == "__main__":

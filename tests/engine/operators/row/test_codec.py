@@ -131,8 +131,8 @@ def exact_text(value):
 
 @pytest.mark.parametrize("case", PLAIN)
 def test_plain_values_are_stored_as_columns(case):
-    found, pickled = roundtrip(PLAIN[case])
-    assert list(map(exact_text, found)) == list(map(exact_text, PLAIN[case]))
+    values_read, pickled = roundtrip(PLAIN[case])
+    assert list(map(exact_text, values_read)) == list(map(exact_text, PLAIN[case]))
     assert pickled == []
 
 
@@ -146,17 +146,17 @@ def test_long_tuples_and_dicts_are_stored_in_one_column():
 
 
 def test_time_zones_are_equal_after_reading_and_utc_is_identical():
-    found, _ = roundtrip([NOON.replace(tzinfo=zone) for zone in (UTC, BERLIN, HALF)])
-    assert [one.tzinfo for one in found] == [UTC, BERLIN, HALF]
-    assert found[0].tzinfo is UTC
+    values_read, _ = roundtrip([NOON.replace(tzinfo=zone) for zone in (UTC, BERLIN, HALF)])
+    assert [value.tzinfo for value in values_read] == [UTC, BERLIN, HALF]
+    assert values_read[0].tzinfo is UTC
 
 
 @pytest.mark.parametrize("dtype", ["?", "i2", ">i4", "u8", "f4", "f8"])
 def test_numpy_arrays_are_stored_as_columns(dtype):
     values = [np.arange(6).reshape(2, 3).astype(dtype), np.array([], dtype), None, np.array(7, dtype)]
-    found, pickled = roundtrip(values)
+    values_read, pickled = roundtrip(values)
     assert pickled == []
-    for before, after in zip(values, found, strict=True):
+    for before, after in zip(values, values_read, strict=True):
         assert (after is None) == (before is None)
         if before is not None:
             assert (after.dtype, after.shape, after.tolist()) == (before.dtype, before.shape, before.tolist())
@@ -177,23 +177,23 @@ NOT_PLAIN = {
 @pytest.mark.parametrize("case", NOT_PLAIN)
 def test_error_names_type_and_place_of_a_value_that_needs_a_pickle(case):
     values, name, place = NOT_PLAIN[case]
-    with pytest.raises(InvalidPlanError) as found:
+    with pytest.raises(InvalidPlanError) as raised:
         roundtrip(values)
-    assert f"an element holds a {name if '.' in name else f'{__name__}.{name}'}{place}, which" in str(found.value)
-    assert ".options(allow_pickled_state=True)" in str(found.value)
+    assert f"an element holds a {name if '.' in name else f'{__name__}.{name}'}{place}, which" in str(raised.value)
+    assert ".options(allow_pickled_state=True)" in str(raised.value)
 
 
 @pytest.mark.parametrize("case", NOT_PLAIN)
 def test_value_without_columns_is_pickled_if_allowed(case):
     values, _, _ = NOT_PLAIN[case]
-    found, pickled = roundtrip(values, pickled=True)
-    assert list(map(repr, found)) == list(map(repr, values))
+    values_read, pickled = roundtrip(values, pickled=True)
+    assert list(map(repr, values_read)) == list(map(repr, values))
     assert len(pickled) == 1
 
 
 def test_only_the_part_of_a_value_that_needs_it_is_pickled():
-    found, pickled = roundtrip([(1, Point(2)), (3, Point(4))], pickled=True)
-    assert (found, pickled) == ([(1, Point(2)), (3, Point(4))], ["value.1"])
+    values_read, pickled = roundtrip([(1, Point(2)), (3, Point(4))], pickled=True)
+    assert (values_read, pickled) == ([(1, Point(2)), (3, Point(4))], ["value.1"])
     assert roundtrip([{"a": 1, "b": Point(2)}], pickled=True)[1] == ["value.b"]
 
 
@@ -276,8 +276,8 @@ ANYTHING = st.recursive(
 
 @given(st.lists(ANYTHING))
 def test_random_values_are_read_back_exactly(values):
-    found, pickled = roundtrip(values)
-    assert list(map(exact_text, found)) == list(map(exact_text, values))
+    values_read, pickled = roundtrip(values)
+    assert list(map(exact_text, values_read)) == list(map(exact_text, values))
     assert pickled == []
 
 
@@ -405,10 +405,10 @@ def test_error_says_whether_element_accumulator_or_state_holds_the_value(place):
     if "per-" in place:  # otherwise the trigger's state would be refused first
         for window_state in operator.store.all_window_states():
             window_state.trigger_values.clear()
-    with pytest.raises(InvalidPlanError) as found:
+    with pytest.raises(InvalidPlanError) as raised:
         operator.commit()
-    assert str(found.value).startswith(place.format(point=f"{__name__}.Point"))
-    assert ("create_accumulator" in str(found.value)) == ("accumulator" in place)
+    assert str(raised.value).startswith(place.format(point=f"{__name__}.Point"))
+    assert ("create_accumulator" in str(raised.value)) == ("accumulator" in place)
 
 
 def test_accumulators_of_any_class_are_stored_if_pickles_are_allowed():
@@ -427,6 +427,6 @@ def test_accumulators_of_any_class_are_stored_if_pickles_are_allowed():
 def test_rows_with_a_schema_are_read_back_as_rows():
     row_type = RowType(pa.schema([("user", pa.string()), ("at", pa.timestamp("us", "UTC")), ("price", pa.decimal128(10, 2))]))
     rows = [row_type.make(("ann", NOON.replace(tzinfo=UTC), D("1.50"))), row_type.make((None, None, None)), None]
-    found, pickled = roundtrip(rows, row_type.element)
-    assert (found, pickled) == (rows, [])
-    assert type(found[0]) is row_type.element
+    values_read, pickled = roundtrip(rows, row_type.element)
+    assert (values_read, pickled) == (rows, [])
+    assert type(values_read[0]) is row_type.element

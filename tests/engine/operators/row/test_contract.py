@@ -96,7 +96,7 @@ class FixedAssigner(WindowAssigner):
 
 @dataclass
 class RecordingFunction(ProcessWindowFunction):
-    """A holder that emits the elements and records every call."""
+    """A function that emits the elements and records every call."""
 
     calls: list = field(default_factory=list)
     then: object = None
@@ -115,15 +115,15 @@ W1, W2 = TimeWindow(0, 10), TimeWindow(5, 15)
 
 
 @pytest.fixture(params=["reduce", "aggregate", "elements", "evictor"])
-def holder(request):
+def function(request):
     """Return one of the four ways to hold the contents of a window. The protocol around them is the same."""
-    made = {
+    holders = {
         "reduce": (ReduceRows(lambda a, b: a + b), None),
         "aggregate": (AggregateRows(Sum()), None),
         "elements": (KeepRows(SumOfElements()), None),
         "evictor": (ReduceRows(lambda a, b: a + b), Evictor()),
     }
-    return made[request.param]
+    return holders[request.param]
 
 
 class Sum(AggregateFunction):
@@ -145,27 +145,27 @@ class SumOfElements(WindowFunction):
         yield sum(inputs)
 
 
-def harness_of(assigner, holder, trigger, allowed_lateness=0, **options):
-    parts, evictor = holder
+def harness_of(assigner, function, trigger, allowed_lateness=0, **options):
+    parts, evictor = function
     return WindowTestHarness.of_plan(RowPlan(WindowSpec(assigner, trigger, evictor, allowed_lateness), parts, **options))
 
 
 def values(harness):
-    return [(one.window, one.value) for one in harness.extract_output()]
+    return [(result.window, result.value) for result in harness.extract_output()]
 
 
-def test_assigner_is_called_once_per_element(holder):
+def test_assigner_is_called_once_per_element(function):
     assigner = FixedAssigner([W1])
-    harness = harness_of(assigner, holder, ScriptedTrigger())
+    harness = harness_of(assigner, function, ScriptedTrigger())
     harness.set_processing_time(77)
     harness.process_element(5, 3, "k")
     harness.process_element(6, 4, "k")
     assert assigner.calls == [(5, 3, 77), (6, 4, 77)]
 
 
-def test_windows_of_one_element_do_not_interfere(holder):
+def test_windows_of_one_element_do_not_interfere(function):
     trigger = ScriptedTrigger(element=lambda window: FIRE if window == W1 else CONTINUE)
-    harness = harness_of(FixedAssigner([W1, W2]), holder, trigger)
+    harness = harness_of(FixedAssigner([W1, W2]), function, trigger)
     harness.process_element(1, 6, "k")
     harness.process_element(2, 7, "k")
     assert values(harness) == [(W1, 1), (W1, 3)]
@@ -174,22 +174,22 @@ def test_windows_of_one_element_do_not_interfere(holder):
     assert values(harness) == [(W1, 7), (W2, 7)]
 
 
-def test_element_without_window_leaves_no_state(holder):
-    harness = harness_of(FixedAssigner([]), holder, trigger := ScriptedTrigger())
+def test_element_without_window_leaves_no_state(function):
+    harness = harness_of(FixedAssigner([]), function, trigger := ScriptedTrigger())
     harness.process_element(5, 3, "k")
     assert (trigger.calls, harness.num_timers(), harness.num_state_entries(), harness.late_dropped) == ([], 0, 0, 0)
 
 
-def test_on_element_is_called_once_per_window_after_the_element_is_added(holder):
+def test_on_element_is_called_once_per_window_after_the_element_is_added(function):
     trigger = ScriptedTrigger(element=FIRE)
-    harness = harness_of(FixedAssigner([W2, W1]), holder, trigger)
+    harness = harness_of(FixedAssigner([W2, W1]), function, trigger)
     harness.process_element(1, 6, "k")
     assert trigger.calls_of("element") == [(W2, 1, 6), (W1, 1, 6)]
     assert values(harness) == [(W2, 1), (W1, 1)]
 
 
-def test_keys_do_not_interfere(holder):
-    harness = harness_of(FixedAssigner([W1]), holder, ScriptedTrigger(event=FIRE))
+def test_keys_do_not_interfere(function):
+    harness = harness_of(FixedAssigner([W1]), function, ScriptedTrigger(event=FIRE))
     harness.process_element(1, 1, "a")
     harness.process_element(2, 1, "b")
     harness.process_element(3, 1, "a")
@@ -201,8 +201,8 @@ RESULTS = {CONTINUE: (0, 1), FIRE: (1, 1), PURGE: (0, 0), BOTH: (1, 0)}
 
 
 @pytest.mark.parametrize("result", RESULTS)
-def test_each_trigger_result_of_on_element(holder, result):
-    harness = harness_of(FixedAssigner([W1]), holder, ScriptedTrigger(element=result))
+def test_each_trigger_result_of_on_element(function, result):
+    harness = harness_of(FixedAssigner([W1]), function, ScriptedTrigger(element=result))
     harness.process_element(7, 1, "k")
     fired, entries = RESULTS[result]
     assert (len(harness.extract_output()), harness.num_state_entries()) == (fired, entries)
@@ -210,9 +210,9 @@ def test_each_trigger_result_of_on_element(holder, result):
 
 
 @pytest.mark.parametrize("result", RESULTS)
-def test_each_trigger_result_of_an_event_time_timer(holder, result):
+def test_each_trigger_result_of_an_event_time_timer(function, result):
     trigger = ScriptedTrigger(event=result, on={"element": lambda window, ctx: ctx.register_event_time_timer(4)})
-    harness = harness_of(FixedAssigner([W1]), holder, trigger)
+    harness = harness_of(FixedAssigner([W1]), function, trigger)
     harness.process_element(7, 1, "k")
     assert harness.num_timers() == 2
     harness.process_watermark(4)
@@ -222,9 +222,9 @@ def test_each_trigger_result_of_an_event_time_timer(holder, result):
 
 
 @pytest.mark.parametrize("result", RESULTS)
-def test_each_trigger_result_of_a_processing_time_timer(holder, result):
+def test_each_trigger_result_of_a_processing_time_timer(function, result):
     trigger = ScriptedTrigger(clock=result, on={"element": lambda window, ctx: ctx.register_processing_time_timer(4)})
-    harness = harness_of(FixedAssigner([W1]), holder, trigger)
+    harness = harness_of(FixedAssigner([W1]), function, trigger)
     harness.process_element(7, 1, "k")
     harness.set_processing_time(4)
     assert not trigger.calls_of("clock"), "a timer for 4 runs when the clock is past 4"
@@ -234,35 +234,35 @@ def test_each_trigger_result_of_a_processing_time_timer(holder, result):
     assert trigger.calls_of("clock") == [(W1, 4)]
 
 
-def test_purging_trigger_purges_only_when_it_fires(holder):
+def test_purging_trigger_purges_only_when_it_fires(function):
     trigger = ScriptedTrigger()
-    harness = harness_of(FixedAssigner([W1]), holder, PurgingTrigger(trigger))
+    harness = harness_of(FixedAssigner([W1]), function, PurgingTrigger(trigger))
     for result, entries, fired in ((CONTINUE, 1, 0), (PURGE, 0, 0), (FIRE, 0, 1), (CONTINUE, 1, 0), (BOTH, 0, 1)):
         trigger.element = result
         harness.process_element(7, 1, "k")
         assert (harness.num_state_entries(), len(harness.extract_output())) == (entries, fired)
 
 
-def test_purged_window_fires_only_later_elements(holder):
+def test_purged_window_fires_only_later_elements(function):
     trigger = ScriptedTrigger(element=PURGE)
-    harness = harness_of(FixedAssigner([W1]), holder, trigger)
+    harness = harness_of(FixedAssigner([W1]), function, trigger)
     harness.process_element(7, 1, "k")
     trigger.element = FIRE
     harness.process_element(8, 2, "k")
     assert values(harness) == [(W1, 8)]
 
 
-def test_empty_window_does_not_fire(holder):
+def test_empty_window_does_not_fire(function):
     trigger = ScriptedTrigger(element=PURGE, event=FIRE, on={"element": lambda window, ctx: ctx.register_event_time_timer(4)})
-    harness = harness_of(FixedAssigner([W1]), holder, trigger)
+    harness = harness_of(FixedAssigner([W1]), function, trigger)
     harness.process_element(7, 1, "k")
     harness.process_watermark(100)
     assert harness.extract_output() == []
     assert trigger.calls_of("event") == [(W1, 4), (W1, 9)]
 
 
-def test_cleanup_timer_calls_the_trigger_then_clears_it_once(holder):
-    harness = harness_of(FixedAssigner([W1]), holder, trigger := ScriptedTrigger(), allowed_lateness=5)
+def test_cleanup_timer_calls_the_trigger_then_clears_it_once(function):
+    harness = harness_of(FixedAssigner([W1]), function, trigger := ScriptedTrigger(), allowed_lateness=5)
     harness.process_element(7, 1, "k")
     harness.process_element(7, 2, "k")
     harness.process_watermark(13)
@@ -272,9 +272,9 @@ def test_cleanup_timer_calls_the_trigger_then_clears_it_once(holder):
     assert (harness.num_state_entries(), harness.num_timers()) == (0, 0)
 
 
-def test_processing_time_window_is_cleaned_up_by_the_clock(holder):
+def test_processing_time_window_is_cleaned_up_by_the_clock(function):
     harness = harness_of(
-        FixedAssigner([W1], is_event_time=False), holder, trigger := ScriptedTrigger(clock=FIRE), allowed_lateness=1000
+        FixedAssigner([W1], is_event_time=False), function, trigger := ScriptedTrigger(clock=FIRE), allowed_lateness=1000
     )
     harness.process_element(7, -500, "k")
     harness.process_watermark(10_000)
@@ -284,13 +284,13 @@ def test_processing_time_window_is_cleaned_up_by_the_clock(holder):
     assert (values(harness), harness.num_state_entries(), harness.num_timers()) == ([(W1, 7)], 0, 0)
 
 
-def test_timers_run_once_in_order_and_past_ones_at_the_next_watermark(holder):
+def test_timers_run_once_in_order_and_past_ones_at_the_next_watermark(function):
     def register(window, ctx):
         for time in (8, 3, 5, 3, 4):
             ctx.register_event_time_timer(time)
         ctx.delete_event_time_timer(4)
 
-    harness = harness_of(FixedAssigner([W1]), holder, trigger := ScriptedTrigger(on={"element": register}))
+    harness = harness_of(FixedAssigner([W1]), function, trigger := ScriptedTrigger(on={"element": register}))
     harness.process_watermark(4)
     harness.process_element(7, 1, "k")
     assert trigger.calls_of("event") == []
@@ -302,58 +302,58 @@ def test_timers_run_once_in_order_and_past_ones_at_the_next_watermark(holder):
     assert [time for _, time in trigger.calls_of("event")] == [3, 5, 8]
 
 
-def test_watermark_and_clock_never_go_back(holder):
-    harness = harness_of(FixedAssigner([W1]), holder, ScriptedTrigger())
-    for move, seen in (
+def test_watermark_and_clock_never_go_back(function):
+    harness = harness_of(FixedAssigner([W1]), function, ScriptedTrigger())
+    for move, current in (
         (harness.process_watermark, lambda: harness.current_watermark),
         (harness.set_processing_time, lambda: harness.current_processing_time),
     ):
         move(5)
         move(3)
-        assert seen() == 5
+        assert current() == 5
 
 
-def test_timers_registered_by_a_timer_run_at_the_same_watermark(holder):
+def test_timers_registered_by_a_timer_run_at_the_same_watermark(function):
     def again(window, ctx):
         if len(trigger.calls_of("event")) < 4:
             ctx.register_event_time_timer(trigger.calls_of("event")[-1][1] + 1)
 
     trigger = ScriptedTrigger(on={"element": lambda window, ctx: ctx.register_event_time_timer(2), "event": again})
-    harness = harness_of(FixedAssigner([W1]), holder, trigger)
+    harness = harness_of(FixedAssigner([W1]), function, trigger)
     harness.process_element(7, 1, "k")
     harness.process_watermark(8)
     assert [time for _, time in trigger.calls_of("event")] == [2, 3, 4, 5]
 
 
-def test_timers_of_different_keys_and_windows_run_in_time_order(holder):
+def test_timers_of_different_keys_and_windows_run_in_time_order(function):
     trigger = ScriptedTrigger(on={"element": lambda window, ctx: ctx.register_event_time_timer(window.start + 1)})
-    harness = harness_of(TumblingEventTimeWindows(10), holder, trigger)
+    harness = harness_of(TumblingEventTimeWindows(10), function, trigger)
     for ts, key in ((21, "a"), (1, "b"), (11, "c")):
         harness.process_element(1, ts, key)
     harness.process_watermark(25)
     assert [time for _, time in trigger.calls_of("event")] == [1, 9, 11, 19, 21]
 
 
-def test_past_processing_time_timer_runs_in_the_same_step(holder):
+def test_past_processing_time_timer_runs_in_the_same_step(function):
     trigger = ScriptedTrigger(clock=FIRE, on={"element": lambda window, ctx: ctx.register_processing_time_timer(4)})
-    harness = harness_of(FixedAssigner([W1]), holder, trigger)
+    harness = harness_of(FixedAssigner([W1]), function, trigger)
     harness.set_processing_time(5)
     harness.process_element(7, 1, "k")
     assert values(harness) == [(W1, 7)]
 
 
-def test_trigger_state_belongs_to_one_window_and_is_deleted_with_it(holder):
-    seen = []
+def test_trigger_state_belongs_to_one_window_and_is_deleted_with_it(function):
+    counts = []
 
     def count(window, ctx):
         state = ctx.get_partitioned_state(SEEN)
         state.add(1)
-        seen.append((window, state.get()))
+        counts.append((window, state.get()))
 
-    harness = harness_of(FixedAssigner([W1, W2]), holder, ScriptedTrigger(element=PURGE, on={"element": count}))
+    harness = harness_of(FixedAssigner([W1, W2]), function, ScriptedTrigger(element=PURGE, on={"element": count}))
     harness.process_element(7, 6, "k")
     harness.process_element(7, 6, "k")
-    assert seen == [(W1, 1), (W2, 1), (W1, 2), (W2, 2)], "a purge leaves it alone"
+    assert counts == [(W1, 1), (W2, 1), (W1, 2), (W2, 2)], "a purge leaves it alone"
     assert harness.num_state_entries() == 2
     harness.process_watermark(9)
     assert harness.num_state_entries() == 1
@@ -361,23 +361,23 @@ def test_trigger_state_belongs_to_one_window_and_is_deleted_with_it(holder):
     assert harness.num_state_entries() == 0, "even though this trigger never clears it"
 
 
-def test_trigger_sees_watermark_and_clock(holder):
-    seen = []
-    look = {"element": lambda window, ctx: seen.append((ctx.get_current_watermark(), ctx.get_current_processing_time()))}
-    harness = harness_of(FixedAssigner([W1]), holder, ScriptedTrigger(on=look))
+def test_trigger_sees_watermark_and_clock(function):
+    times = []
+    look = {"element": lambda window, ctx: times.append((ctx.get_current_watermark(), ctx.get_current_processing_time()))}
+    harness = harness_of(FixedAssigner([W1]), function, ScriptedTrigger(on=look))
     harness.process_element(7, 1, "k")
     harness.process_watermark(3)
     harness.set_processing_time(8)
     harness.process_element(7, 1, "k")
-    assert seen == [(MIN_TIMESTAMP, 0), (3, 8)]
+    assert times == [(MIN_TIMESTAMP, 0), (3, 8)]
 
 
-def test_state_is_cleared_though_the_trigger_deletes_the_cleanup_timer(holder):
+def test_state_is_cleared_though_the_trigger_deletes_the_cleanup_timer(function):
     delete = {
         "event": lambda window, ctx: ctx.delete_event_time_timer(9),
         "element": lambda w, ctx: ctx.register_event_time_timer(4),
     }
-    harness = harness_of(FixedAssigner([W1]), holder, trigger := ScriptedTrigger(on=delete))
+    harness = harness_of(FixedAssigner([W1]), function, trigger := ScriptedTrigger(on=delete))
     harness.process_element(7, 1, "k")
     harness.process_watermark(20)
     assert trigger.calls_of("event") == [(W1, 4)]
@@ -385,8 +385,8 @@ def test_state_is_cleared_though_the_trigger_deletes_the_cleanup_timer(holder):
     assert (harness.num_state_entries(), harness.num_timers()) == (0, 0)
 
 
-def test_window_with_lateness_beyond_the_end_of_time_is_cleared_without_firing(holder):
-    harness = harness_of(FixedAssigner([W1]), holder, trigger := ScriptedTrigger(), allowed_lateness=2**63)
+def test_window_with_lateness_beyond_the_end_of_time_is_cleared_without_firing(function):
+    harness = harness_of(FixedAssigner([W1]), function, trigger := ScriptedTrigger(), allowed_lateness=2**63)
     harness.process_element(7, 1, "k")
     harness.process_watermark(2**62)
     assert harness.num_state_entries() == 1
@@ -398,8 +398,8 @@ def test_window_with_lateness_beyond_the_end_of_time_is_cleared_without_firing(h
 # -------------------------------------------------------------------- lateness
 
 
-def test_lateness_is_checked_for_each_window_of_an_element(holder):
-    harness = harness_of(SlidingEventTimeWindows(10, 5), holder, EventTimeTrigger(), allowed_lateness=2, late_output="late")
+def test_lateness_is_checked_for_each_window_of_an_element(function):
+    harness = harness_of(SlidingEventTimeWindows(10, 5), function, EventTimeTrigger(), allowed_lateness=2, late_output="late")
     harness.process_watermark(10)  # [0, 10) closes at 11
     harness.process_element(1, 6, "k")
     assert values(harness) == [(TimeWindow(0, 10), 1)]
@@ -412,8 +412,8 @@ def test_lateness_is_checked_for_each_window_of_an_element(holder):
     assert values(harness) == [(TimeWindow(5, 15), 3)]
 
 
-def test_late_elements_without_a_late_output_are_counted(holder):
-    harness = harness_of(TumblingEventTimeWindows(10), holder, EventTimeTrigger())
+def test_late_elements_without_a_late_output_are_counted(function):
+    harness = harness_of(TumblingEventTimeWindows(10), function, EventTimeTrigger())
     harness.process_watermark(9)
     harness.process_element(1, 9, "k")
     harness.process_element(1, 10, "k")
@@ -422,15 +422,15 @@ def test_late_elements_without_a_late_output_are_counted(holder):
     assert harness.late_dropped == 1
 
 
-def test_late_element_does_not_reopen_a_closed_window(holder):
-    harness = harness_of(FixedAssigner([W1]), holder, trigger := ScriptedTrigger(), allowed_lateness=3)
+def test_late_element_does_not_reopen_a_closed_window(function):
+    harness = harness_of(FixedAssigner([W1]), function, trigger := ScriptedTrigger(), allowed_lateness=3)
     harness.process_watermark(12)
     harness.process_element(7, 1, "k")
     assert (trigger.calls, harness.num_state_entries(), harness.num_timers(), harness.late_dropped) == ([], 0, 0, 1)
 
 
-def test_nothing_is_late_without_event_time(holder):
-    harness = harness_of(GlobalWindows.create(), holder, ScriptedTrigger(element=FIRE))
+def test_nothing_is_late_without_event_time(function):
+    harness = harness_of(GlobalWindows.create(), function, ScriptedTrigger(element=FIRE))
     harness.process_watermark(1000)
     harness.process_element(7, 1, "k")
     assert values(harness) == [(GlobalWindow(), 7)]
@@ -440,8 +440,8 @@ def test_nothing_is_late_without_event_time(holder):
 # -------------------------------------------------------------------- merging
 
 
-def test_on_merge_comes_before_on_element_and_the_old_windows_are_cleared(holder):
-    harness = harness_of(EventTimeSessionWindows(10), holder, trigger := ScriptedTrigger(element=FIRE))
+def test_on_merge_comes_before_on_element_and_the_old_windows_are_cleared(function):
+    harness = harness_of(EventTimeSessionWindows(10), function, trigger := ScriptedTrigger(element=FIRE))
     harness.process_element(1, 0, "k")
     harness.process_element(2, 20, "k")
     trigger.calls.clear()
@@ -458,8 +458,8 @@ def test_on_merge_comes_before_on_element_and_the_old_windows_are_cleared(holder
     assert harness.num_state_entries() == 2, "the contents, and the session's place"
 
 
-def test_element_inside_a_session_merges_nothing(holder):
-    harness = harness_of(EventTimeSessionWindows(10), holder, trigger := ScriptedTrigger())
+def test_element_inside_a_session_merges_nothing(function):
+    harness = harness_of(EventTimeSessionWindows(10), function, trigger := ScriptedTrigger())
     harness.process_element(1, 0, "k")
     harness.process_element(2, 5, "k")
     trigger.calls.clear()
@@ -468,31 +468,31 @@ def test_element_inside_a_session_merges_nothing(holder):
     assert [call[0] for call in trigger.calls] == ["element", "element"]
 
 
-def test_trigger_state_of_merged_windows_is_lost_unless_the_trigger_merges_it(holder):
-    seen = []
+def test_trigger_state_of_merged_windows_is_lost_unless_the_trigger_merges_it(function):
+    counts = []
     actions = {
         "element": lambda window, ctx: (
             ctx.get_partitioned_state(SEEN).add(1),
-            seen.append(ctx.get_partitioned_state(SEEN).get()),
+            counts.append(ctx.get_partitioned_state(SEEN).get()),
         ),
         "merge": lambda window, ctx: ctx.merge_partitioned_state(SEEN),
     }
     for times, expected in (((0, 20, 10), [1, 1, 3]), ((0, 5, 8), [1, 2, 3])):
-        seen.clear()
-        harness = harness_of(EventTimeSessionWindows(10), holder, ScriptedTrigger(on=actions))
+        counts.clear()
+        harness = harness_of(EventTimeSessionWindows(10), function, ScriptedTrigger(on=actions))
         for ts in times:
             harness.process_element(1, ts, "k")
-        assert seen == expected
+        assert counts == expected
     del actions["merge"]
-    seen.clear()
-    harness = harness_of(EventTimeSessionWindows(10), holder, ScriptedTrigger(on=actions))
+    counts.clear()
+    harness = harness_of(EventTimeSessionWindows(10), function, ScriptedTrigger(on=actions))
     for ts in (0, 20, 10):
         harness.process_element(1, ts, "k")
-    assert seen == [1, 1, 1]
+    assert counts == [1, 1, 1]
 
 
-def test_merged_session_keeps_no_timers_of_the_old_windows(holder):
-    harness = harness_of(EventTimeSessionWindows(10), holder, trigger := ScriptedTrigger(event=FIRE))
+def test_merged_session_keeps_no_timers_of_the_old_windows(function):
+    harness = harness_of(EventTimeSessionWindows(10), function, trigger := ScriptedTrigger(event=FIRE))
     for ts in (0, 5, 9):
         harness.process_element(1, ts, "k")
     harness.process_watermark(17)
@@ -516,16 +516,16 @@ def test_fast_session_loop_and_general_protocol_can_alternate():
 
 
 @pytest.mark.parametrize("times", [(0, 5, 9), (9, 5, 0), (0, 20, 10)])
-def test_growing_session_has_at_most_two_timers(holder, times):
-    harness = harness_of(EventTimeSessionWindows(10), holder, EventTimeTrigger(), allowed_lateness=3)
+def test_growing_session_has_at_most_two_timers(function, times):
+    harness = harness_of(EventTimeSessionWindows(10), function, EventTimeTrigger(), allowed_lateness=3)
     for ts in times:
         harness.process_element(1, ts, "k")
     assert harness.num_timers() == 2, "its end and its cleanup"
 
 
-def test_purged_session_keeps_its_bounds(holder):
+def test_purged_session_keeps_its_bounds(function):
     trigger = ScriptedTrigger(element=BOTH)
-    harness = harness_of(EventTimeSessionWindows(10), holder, trigger)
+    harness = harness_of(EventTimeSessionWindows(10), function, trigger)
     harness.process_element(1, 0, "k")
     assert harness.num_state_entries() == 1
     harness.restore(harness.snapshot())
@@ -551,8 +551,8 @@ class Blocks(MergingWindowAssigner):
                 yield TimeWindow(block * 100, block * 100 + 100), members
 
 
-def test_user_assigner_may_merge_windows(holder):
-    harness = harness_of(Blocks(), holder, EventTimeTrigger())
+def test_user_assigner_may_merge_windows(function):
+    harness = harness_of(Blocks(), function, EventTimeTrigger())
     for ts in (110, 20, 150, 120, 30):
         harness.process_element(ts, ts, "k")
     harness.process_watermark(1000)
@@ -560,7 +560,7 @@ def test_user_assigner_may_merge_windows(holder):
     assert (harness.num_state_entries(), harness.num_timers()) == (0, 0)
 
 
-def test_wrong_merge_of_a_user_assigner_is_refused(holder):
+def test_wrong_merge_of_a_user_assigner_is_refused(function):
     @dataclass(frozen=True)
     class Wrong(EventTimeSessionWindows):
         answer: object = None
@@ -573,7 +573,7 @@ def test_wrong_merge_of_a_user_assigner_is_refused(holder):
         (lambda windows: [(TimeWindow(-5, 99), [TimeWindow(1, 2)])], "was not given"),
         (lambda windows: [(TimeWindow(3, 4), windows)], "closed at watermark 5"),
     ):
-        harness = harness_of(Wrong(10, answer), holder, EventTimeTrigger())
+        harness = harness_of(Wrong(10, answer), function, EventTimeTrigger())
         harness.process_watermark(5)
         harness.process_element(1, 0, "k")
         with pytest.raises(InvalidWindowError, match=message):
@@ -591,7 +591,7 @@ def test_wrong_merge_of_a_user_assigner_is_refused(holder):
         (TimeWindow(0, 10), "the assigner raised TypeError: 'TimeWindow' object is not iterable"),
     ],
 )
-def test_assigner_that_returns_other_than_windows_is_refused(holder, answer, message):
+def test_assigner_that_returns_other_than_windows_is_refused(function, answer, message):
     @dataclass(frozen=True)
     class Assigns(WindowAssigner):
         answer: object
@@ -600,26 +600,26 @@ def test_assigner_that_returns_other_than_windows_is_refused(holder, answer, mes
         def assign_windows(self, element, timestamp, processing_time):
             return self.answer
 
-    harness = harness_of(Assigns(answer), holder, EventTimeTrigger())
+    harness = harness_of(Assigns(answer), function, EventTimeTrigger())
     with pytest.raises((InvalidWindowError, WindowFunctionError), match=message):
         harness.process_element(1, 0, "k")
 
 
 @pytest.mark.parametrize("kind", ["event", "processing"])
 @pytest.mark.parametrize("time", [4.5, "4 seconds", None])
-def test_timer_that_is_not_an_integer_is_refused_when_registered(holder, kind, time):
+def test_timer_that_is_not_an_integer_is_refused_when_registered(function, kind, time):
     trigger = ScriptedTrigger(on={"element": lambda window, ctx: getattr(ctx, f"register_{kind}_time_timer")(time)})
-    harness = harness_of(TumblingEventTimeWindows(10), holder, trigger)
+    harness = harness_of(TumblingEventTimeWindows(10), function, trigger)
     with pytest.raises(WindowFunctionError, match=r"on_element of the trigger raised TypeError: .* as an integer"):
         harness.process_element(7, 1, "k")
 
 
-def test_error_of_merge_windows_names_the_key(holder):
+def test_error_of_merge_windows_names_the_key(function):
     class Broken(Blocks):
         def merge_windows(self, windows):
             raise ValueError("of mine")
 
-    harness = harness_of(Broken(), holder, EventTimeTrigger())
+    harness = harness_of(Broken(), function, EventTimeTrigger())
     harness.process_element(1, 20, "k")
     with pytest.raises(WindowFunctionError, match=r"merge_windows of the assigner raised ValueError: of mine \(at key 'k'\)"):
         harness.process_element(1, 30, "k")
@@ -635,10 +635,10 @@ def test_error_of_merge_windows_names_the_key(holder):
         (lambda elements: 1 // 0, r"of the evictor raised ZeroDivisionError: .* \(at key 'k', window TimeWindow"),
     ],
 )
-def test_error_of_an_evictor_names_its_method(holder, method, answer, message):
+def test_error_of_an_evictor_names_its_method(function, method, answer, message):
     evictor = type("Mine", (Evictor,), {method: lambda self, elements, size, window, ctx: answer(elements)})()
     window = WindowSpec(TumblingEventTimeWindows(10), ScriptedTrigger(element=FIRE), evictor)
-    harness = WindowTestHarness.of_plan(RowPlan(window, holder[0]))
+    harness = WindowTestHarness.of_plan(RowPlan(window, function[0]))
     with pytest.raises((InvalidPlanError, WindowFunctionError), match=f"{method} .*{message}"):
         harness.process_element(7, 1, "k")
 
@@ -647,26 +647,26 @@ def test_error_of_an_evictor_names_its_method(holder, method, answer, message):
 
 
 def test_process_function_is_called_per_firing_and_cleared_only_at_cleanup():
-    holder = RecordingFunction()
+    function = RecordingFunction()
     trigger = ScriptedTrigger(element=BOTH)
-    harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(FixedAssigner([W1]), trigger=trigger), KeepRows(holder)))
+    harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(FixedAssigner([W1]), trigger=trigger), KeepRows(function)))
     harness.process_element(7, 1, "k")
     harness.process_element(8, 1, "k")
-    assert holder.calls == [("process", "k", W1, [7]), ("process", "k", W1, [8])]
+    assert function.calls == [("process", "k", W1, [7]), ("process", "k", W1, [8])]
     harness.process_watermark(9)
-    assert holder.calls[2:] == [("clear", W1)]
+    assert function.calls[2:] == [("clear", W1)]
 
 
 def test_function_after_reduce_or_aggregate_gets_one_result():
     for part in (
-        ReduceRows(lambda a, b: a + b, holder := RecordingFunction()),
+        ReduceRows(lambda a, b: a + b, function := RecordingFunction()),
         AggregateRows(Sum(), function_2 := RecordingFunction()),
     ):
         harness = WindowTestHarness.of_plan(RowPlan(WindowSpec(FixedAssigner([W1])), part))
         harness.process_element(7, 1, "k")
         harness.process_element(8, 1, "k")
         harness.process_watermark(9)
-    assert holder.calls == function_2.calls == [("process", "k", W1, [15]), ("clear", W1)]
+    assert function.calls == function_2.calls == [("process", "k", W1, [15]), ("clear", W1)]
 
 
 def test_process_function_has_window_and_global_state_side_outputs_and_time():
@@ -676,8 +676,8 @@ def test_process_function_has_window_and_global_state_side_outputs_and_time():
         state = context.window_state().get_state(count)
         state.update((state.value() or 0) + 1)
         context.global_state().get_list_state(log).add(context.window().start)
-        seen = (state.value(), context.global_state().get_list_state(log).get())
-        context.output("side", (*seen, context.current_watermark(), context.current_processing_time()))
+        states = (state.value(), context.global_state().get_list_state(log).get())
+        context.output("side", (*states, context.current_watermark(), context.current_processing_time()))
 
     trigger = ScriptedTrigger(element=FIRE)
     harness = WindowTestHarness.of_plan(
@@ -717,10 +717,10 @@ def test_error_of_a_function_names_key_window_and_number_of_elements():
     harness.process_element(7, 2, "shop")
     with pytest.raises(
         WindowFunctionError, match=r"key 'shop', window TimeWindow\(start=0, end=10\), which holds 2 elements"
-    ) as found:
+    ) as raised:
         harness.process_watermark(9)
-    assert isinstance(found.value.__cause__, KeyError)
-    assert (found.value.key, found.value.window, found.value.elements) == ("shop", W1, 2)
+    assert isinstance(raised.value.__cause__, KeyError)
+    assert (raised.value.key, raised.value.window, raised.value.elements) == ("shop", W1, 2)
 
 
 @pytest.mark.parametrize("trigger", [None, ScriptedTrigger()], ids=["fast loop", "general"])
@@ -733,8 +733,8 @@ def test_error_of_a_reduce_function_names_key_and_window(trigger):
         harness.process_element(0, 2, "shop")
 
 
-def test_trigger_that_returns_none_is_refused(holder):
-    harness = harness_of(FixedAssigner([W1]), holder, ScriptedTrigger(element=None))
+def test_trigger_that_returns_none_is_refused(function):
+    harness = harness_of(FixedAssigner([W1]), function, ScriptedTrigger(element=None))
     with pytest.raises(InvalidPlanError, match="return a TriggerResult"):
         harness.process_element(7, 1, "k")
 
@@ -747,19 +747,19 @@ class RecordingEvictor(Evictor):
     calls: list = field(default_factory=list)
 
     def evict_before(self, elements, size, window, ctx):
-        self.calls.append(("before", [tuple(one) for one in elements], size, window, ctx.get_current_watermark()))
-        return [one for one in elements if one.value > 0]
+        self.calls.append(("before", [tuple(element) for element in elements], size, window, ctx.get_current_watermark()))
+        return [element for element in elements if element.value > 0]
 
     def evict_after(self, elements, size, window, ctx):
-        self.calls.append(("after", [tuple(one) for one in elements], size))
-        return [one for one in elements if one.value % 2]
+        self.calls.append(("after", [tuple(element) for element in elements], size))
+        return [element for element in elements if element.value % 2]
 
 
 def test_evictor_runs_before_and_after_the_function_and_deletes_elements():
-    holder, evictor = RecordingFunction(), RecordingEvictor()
+    function, evictor = RecordingFunction(), RecordingEvictor()
     trigger = ScriptedTrigger()
     harness = WindowTestHarness.of_plan(
-        RowPlan(WindowSpec(FixedAssigner([W1]), trigger=trigger, evictor=evictor), KeepRows(holder))
+        RowPlan(WindowSpec(FixedAssigner([W1]), trigger=trigger, evictor=evictor), KeepRows(function))
     )
     for value in (1, -2, 4, 5):
         harness.process_element(value, value, "k")
@@ -767,14 +767,14 @@ def test_evictor_runs_before_and_after_the_function_and_deletes_elements():
     harness.process_element(6, 9, "k")
     assert evictor.calls[0] == ("before", [(1, 1), (-2, -2), (4, 4), (5, 5), (6, 9)], 5, W1, MIN_TIMESTAMP)
     assert evictor.calls[1] == ("after", [(1, 1), (4, 4), (5, 5), (6, 9)], 4)
-    assert holder.calls == [("process", "k", W1, [1, 4, 5, 6])]
+    assert function.calls == [("process", "k", W1, [1, 4, 5, 6])]
     harness.restore(harness.snapshot())
     harness.process_element(7, 9, "k")
-    assert holder.calls[1:] == [("process", "k", W1, [1, 5, 7])]
+    assert function.calls[1:] == [("process", "k", W1, [1, 5, 7])]
 
 
 def test_function_gets_an_empty_list_once_if_all_elements_were_evicted():
-    holder = RecordingFunction()
+    function = RecordingFunction()
 
     class Nothing(Evictor):
         def evict_before(self, elements, size, window, ctx):
@@ -782,13 +782,13 @@ def test_function_gets_an_empty_list_once_if_all_elements_were_evicted():
 
     trigger = ScriptedTrigger(element=FIRE, event=FIRE)
     harness = WindowTestHarness.of_plan(
-        RowPlan(WindowSpec(FixedAssigner([W1]), trigger=trigger, evictor=Nothing()), KeepRows(holder))
+        RowPlan(WindowSpec(FixedAssigner([W1]), trigger=trigger, evictor=Nothing()), KeepRows(function))
     )
     harness.process_element(1, 1, "k")
-    assert holder.calls == [("process", "k", W1, [])]
+    assert function.calls == [("process", "k", W1, [])]
     assert harness.num_state_entries() == 0
     harness.process_watermark(9)
-    assert holder.calls[1:] == [("clear", W1)]
+    assert function.calls[1:] == [("clear", W1)]
 
 
 # -------------------------------------------------------------------- plans
@@ -813,8 +813,8 @@ def test_invalid_plan_is_refused_when_it_is_built():
         RowPlan(WindowSpec(TumblingEventTimeWindows(5), allowed_lateness=-1), Sum())
 
 
-def test_continuous_trigger_on_a_global_window_is_refused_at_the_end_of_time(holder):
-    harness = harness_of(GlobalWindows.create(), holder, ContinuousEventTimeTrigger(5))
+def test_continuous_trigger_on_a_global_window_is_refused_at_the_end_of_time(function):
+    harness = harness_of(GlobalWindows.create(), function, ContinuousEventTimeTrigger(5))
     harness.process_element(7, 1, "k")
     harness.process_watermark(11)
     assert [value for _, value in values(harness)] == [7, 7]
@@ -822,8 +822,8 @@ def test_continuous_trigger_on_a_global_window_is_refused_at_the_end_of_time(hol
         harness.end_of_input()
 
 
-def test_open_processing_time_window_does_not_fire_at_the_end_of_input(holder):
-    harness = harness_of(TumblingProcessingTimeWindows(10), holder, None)
+def test_open_processing_time_window_does_not_fire_at_the_end_of_input(function):
+    harness = harness_of(TumblingProcessingTimeWindows(10), function, None)
     harness.process_element(7, 1, "k")
     harness.end_of_input()
     assert harness.extract_output() == []
@@ -837,8 +837,8 @@ class UserPurgingTrigger(PurgingTrigger):
     """A user subclass of the purging trigger."""
 
 
-def test_subclass_of_the_purging_trigger_purges(holder):
-    harness = harness_of(TumblingEventTimeWindows(10), holder, UserPurgingTrigger(EventTimeTrigger()), allowed_lateness=10)
+def test_subclass_of_the_purging_trigger_purges(function):
+    harness = harness_of(TumblingEventTimeWindows(10), function, UserPurgingTrigger(EventTimeTrigger()), allowed_lateness=10)
     harness.process_element(1, 1, "k")
     harness.process_watermark(9)
     harness.process_element(2, 2, "k")

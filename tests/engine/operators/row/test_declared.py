@@ -32,8 +32,8 @@ from tests.engine.aggregates.test_against_naive import TYPES, VALUES, recipes
 
 @st.composite
 def cases(draw):
-    chosen = draw(st.lists(recipes(), min_size=1, max_size=6, unique_by=lambda recipe: recipe.name))
-    inputs = Aggregation.build(chosen, TYPES, pa.schema([])).inputs
+    recipes_ = draw(st.lists(recipes(), min_size=1, max_size=6, unique_by=lambda recipe: recipe.name))
+    inputs = Aggregation.build(recipes_, TYPES, pa.schema([])).inputs
     nullable = {expr: draw(st.booleans()) for expr in inputs}
     rows = [
         (
@@ -42,12 +42,12 @@ def cases(draw):
         )
         for _ in range(draw(st.integers(1, 12)))
     ]
-    return chosen, rows, sorted(draw(st.lists(st.integers(0, len(rows)), max_size=3)))
+    return recipes_, rows, sorted(draw(st.lists(st.integers(0, len(rows)), max_size=3)))
 
 
-def by_kernel(chosen, rows):
+def by_kernel(aggregates, rows):
     """Return the columnar results over all rows as Python values."""
-    aggregation = Aggregation.build(chosen, TYPES, pa.schema([]))
+    aggregation = Aggregation.build(aggregates, TYPES, pa.schema([]))
     *columns, times = zip(*rows, strict=True)
     values = [pa.array(column, TYPES[expr]) for column, expr in zip(columns, aggregation.inputs, strict=True)]
     partials = aggregation.partials([], np.zeros(len(rows), np.int64), values, np.array(times, np.int64))
@@ -67,20 +67,20 @@ def after_restart(accumulator):
 @settings(max_examples=random_cases(200), suppress_health_check=list(HealthCheck))
 @given(case=cases(), merged=st.booleans())
 def test_declared_aggregates_row_by_row_equal_the_kernels(case, merged):
-    chosen, rows, cuts = case
-    function = DeclaredFunction(chosen, TYPES)
+    aggregates, rows, cuts = case
+    function = DeclaredFunction(aggregates, TYPES)
     whole = function.create_accumulator()
     for begin, until in zip([0, *cuts], [*cuts, len(rows)], strict=True):
         part = function.create_accumulator() if merged else whole
         for row in rows[begin:until]:
             part = function.add(row, part)
         whole = after_restart(function.merge(whole, part) if merged else part)
-    found = function.get_result(whole)
-    assert type(found) is tuple
-    for recipe, one, expected in zip(chosen, found, by_kernel(chosen, rows), strict=True):
-        assert naive.same(one, expected, scale_of(recipe, rows, function)), (recipe, one, expected)
+    results = function.get_result(whole)
+    assert type(results) is tuple
+    for recipe, result, expected in zip(aggregates, results, by_kernel(aggregates, rows), strict=True):
+        assert naive.same(result, expected, scale_of(recipe, rows, function)), (recipe, result, expected)
     again = function.get_result(whole)
-    assert repr(again) == repr(found), "asking changes nothing"
+    assert repr(again) == repr(results), "asking changes nothing"
 
 
 def scale_of(recipe, rows, function):
@@ -89,8 +89,8 @@ def scale_of(recipe, rows, function):
     return largest * largest if isinstance(recipe, agg.Var) else largest
 
 
-def aggregate_of(chosen, rows):
-    function = DeclaredFunction(chosen, TYPES)
+def aggregate_of(aggregates, rows):
+    function = DeclaredFunction(aggregates, TYPES)
     accumulator = function.create_accumulator()
     for row in rows:
         accumulator = function.add(row, accumulator)
@@ -134,11 +134,24 @@ def test_decimal_sum_beyond_38_digits_is_an_error():
 
 def test_results_of_no_rows():
     """This happens after an evictor that removed all rows."""
-    chosen = [agg.count(), agg.sum("int"), agg.mean("dec"), agg.min("text"), agg.var("int"), agg.last("int"), agg.top_k("int", 2)]
-    chosen += [agg.arg_max("int", "text"), agg.histogram("int", [0]), agg.weighted_mean("int", "weight"), agg.collect_list("int")]
-    chosen += [agg.count_distinct("int"), agg.approx_count_distinct("int"), agg.approx_quantile("int", 0.5)]
-    found = aggregate_of(chosen, [])
-    assert found == (0, None, None, None, None, None, [], None, [0, 0], None, [], 0, 0, None)
+    aggregates = [
+        agg.count(),
+        agg.sum("int"),
+        agg.mean("dec"),
+        agg.min("text"),
+        agg.var("int"),
+        agg.last("int"),
+        agg.top_k("int", 2),
+    ]
+    aggregates += [
+        agg.arg_max("int", "text"),
+        agg.histogram("int", [0]),
+        agg.weighted_mean("int", "weight"),
+        agg.collect_list("int"),
+    ]
+    aggregates += [agg.count_distinct("int"), agg.approx_count_distinct("int"), agg.approx_quantile("int", 0.5)]
+    results = aggregate_of(aggregates, [])
+    assert results == (0, None, None, None, None, None, [], None, [0, 0], None, [], 0, 0, None)
 
 
 def test_changing_a_result_does_not_change_the_accumulator():
@@ -150,7 +163,7 @@ def test_changing_a_result_does_not_change_the_accumulator():
 
 
 def test_declared_aggregates_in_merging_sessions_with_restarts():
-    chosen = [
+    aggregates = [
         agg.first("int"),
         agg.last("int"),
         agg.count_distinct("int"),
@@ -159,7 +172,7 @@ def test_declared_aggregates_in_merging_sessions_with_restarts():
     ]
     row_type = RowType(pa.schema([("int", pa.int32()), ("__time", pa.int64())]))
     plan = RowPlan(
-        WindowSpec(EventTimeSessionWindows(10)), AggregateRows(DeclaredFunction(chosen, TYPES)), element_type=row_type.element
+        WindowSpec(EventTimeSessionWindows(10)), AggregateRows(DeclaredFunction(aggregates, TYPES)), element_type=row_type.element
     )
     state, fired = MemoryState(), []
     for value, time in ((1, 20), (2, 0), (3, 40), (4, 30), (5, 10), (1, 12)):
@@ -205,5 +218,5 @@ def test_nan_is_larger_than_all_numbers_and_counts_as_one_value():
 
 
 def test_value_at_an_edge_of_a_histogram_belongs_to_the_upper_bin():
-    chosen, rows = [agg.histogram("long", [0, 10])], column_values("long", [-1, 0, 9, 10, 11])
-    assert list(aggregate_of(chosen, rows)) == by_kernel(chosen, rows) == [[1, 2, 2]]
+    aggregates, rows = [agg.histogram("long", [0, 10])], column_values("long", [-1, 0, 9, 10, 11])
+    assert list(aggregate_of(aggregates, rows)) == by_kernel(aggregates, rows) == [[1, 2, 2]]

@@ -39,14 +39,14 @@ class EarlyAndAtEndTrigger(EventTimeTrigger):
 
 def firings(plan: RowPlan, *steps) -> list[list[tuple]]:
     """Return (value, *firing) for each step (rows, watermark, clock). Each step has a new operator."""
-    state, found = MemoryState(), []
+    state, firings_by_step = MemoryState(), []
     for rows, watermark, clock in steps:
         operator = RowOperator(plan, state)
         output = operator.process([("k", time, time) for time in rows], watermark, clock)
         operator.commit()
         assert len(output.fired) == len(output.firings)
-        found.append([(one[2], *firing) for one, firing in zip(output.fired, output.firings, strict=True)])
-    return found
+        firings_by_step.append([(result[2], *firing) for result, firing in zip(output.fired, output.firings, strict=True)])
+    return firings_by_step
 
 
 def test_firings_are_early_on_time_or_late():
@@ -68,21 +68,21 @@ def test_firing_without_results_is_not_numbered():
 @pytest.mark.parametrize("trigger", [None, PurgingTrigger.of(EventTimeTrigger.create())])
 def test_last_firing_is_marked_when_the_window_closes(trigger):
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger, allowed_lateness=5), TWICE, numbers_firings=True)
-    assert [one[1:] for one in firings(plan, ([1], 20, None))[0]] == [("on_time", 0, True)] * 2
+    assert [firing[1:] for firing in firings(plan, ([1], 20, None))[0]] == [("on_time", 0, True)] * 2
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), TWICE, numbers_firings=True)
-    assert [one[1:] for one in firings(plan, ([1], 9, None))[0]] == [("on_time", 0, True)] * 2
+    assert [firing[1:] for firing in firings(plan, ([1], 9, None))[0]] == [("on_time", 0, True)] * 2
 
 
 def test_firing_numbers_restart_when_a_session_grows():
     plan = RowPlan(WindowSpec(EventTimeSessionWindows(10), trigger=CountTrigger.of(1)), TWICE, numbers_firings=True)
-    assert [[one[1:] for one in step[::2]] for step in firings(plan, ([1], None, None), ([1], None, None), ([3], None, None))] == [
+    assert [[firing[1:] for firing in step[::2]] for step in firings(plan, ([1], None, None), ([1], None, None), ([3], None, None))] == [
         [("early", 0, False)], [("early", 1, False)], [],
     ]  # fmt: skip
 
 
 def test_firings_of_processing_time_windows():
     plan = RowPlan(WindowSpec(TumblingProcessingTimeWindows(10)), TWICE, numbers_firings=True)
-    assert [one[1:] for one in firings(plan, ([1], None, 5), ([], None, 10))[1]] == [("on_time", 0, True)] * 2
+    assert [firing[1:] for firing in firings(plan, ([1], None, 5), ([], None, 10))[1]] == [("on_time", 0, True)] * 2
 
 
 def test_firings_of_a_global_window_are_early_and_numbered_across_purges():
@@ -127,4 +127,4 @@ def test_event_time_decides_whether_a_clock_timer_fires_early_or_late():
         WindowSpec(TumblingEventTimeWindows(10), trigger=ClockTrigger(), allowed_lateness=100), TWICE, numbers_firings=True
     )
     steps = firings(plan, ([1], 3, 2), ([], None, 5), ([2], 20, 6), ([], None, 9))
-    assert [[one[1:] for one in step[:1]] for step in steps] == [[], [("early", 0, False)], [], [("late", 1, False)]]
+    assert [[firing[1:] for firing in step[:1]] for step in steps] == [[], [("early", 0, False)], [], [("late", 1, False)]]

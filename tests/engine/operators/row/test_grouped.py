@@ -64,14 +64,14 @@ def plan_of(key_type):
 @pytest.mark.parametrize("name", KEYS)
 def test_keys_of_every_type_are_unchanged_after_state(name):
     key_type, keys = KEYS[name]
-    plan, state, found = plan_of(key_type), MemoryState(), []
+    plan, state, results = plan_of(key_type), MemoryState(), []
     for batch, newest_time in enumerate((3, 5, 100)):
         rows = pa.table({"value": pa.array([1, 10, 100], pa.int64())})
         chunk = Chunk(np.array([batch] * 3, np.int64), [pa.array(keys, key_type)], [], rows)
         parts = {kind: [table] for kind, table in plan.operator.pack(plan, chunk)} if batch < 2 else {}
-        output = plan.operator.for_group(plan, state, 0).process(GroupInput(parts, newest_time={"": newest_time}))
-        found += [row for _, table in output.tables for row in table.to_pylist()]
-    assert sorted((row["value"], repr(row["key"])) for row in found) == [
+        output = plan.operator.for_group(plan, state, 0).process(GroupInput(parts, seen={"": newest_time}))
+        results += [row for _, table in output.tables for row in table.to_pylist()]
+    assert sorted((row["value"], repr(row["key"])) for row in results) == [
         (total, repr(pa.array([key], key_type).to_pylist()[0])) for total, key in zip((2, 20, 200), keys, strict=True)
     ]
 
@@ -108,11 +108,11 @@ def test_rows_are_interleaved_by_event_time_for_each_key_alone(parts, expected):
     plan = replace(
         plan, operator=plan_functions(windowing, KeepRows(AsText()), pa.schema([("value", pa.string())]), rows, "values")
     )
-    packed = []
+    tables = []
     for keys, numbers in parts:
         chunk = Chunk(np.array(numbers, np.int64), [pa.array(keys)], [], pa.table({"value": pa.array(numbers, pa.int64())}))
-        packed += [table for _, table in plan.operator.pack(plan, chunk)]
-    batch = GroupInput({"inputs": packed}, {"inputs": [0, 1]}, end_of_input=True)
+        tables += [table for _, table in plan.operator.pack(plan, chunk)]
+    batch = GroupInput({"inputs": tables}, {"inputs": [0, 1]}, end_of_input=True)
     ((_, fired),) = plan.operator.for_group(plan, MemoryState(), 0).process(batch).tables
     # If the 30 of the other key counted, 1 and 9 would come after 4.
     assert sorted(fired.column("value").to_pylist()) == expected
@@ -130,23 +130,23 @@ def test_elements_of_several_parts_and_batches_are_stored_with_their_values():
     plan = replace(
         plan, operator=plan_functions(windowing, KeepRows(AsText()), pa.schema([("value", pa.string())]), rows, "values")
     )
-    state, found = MemoryState(), []
+    state, results = MemoryState(), []
 
     def batch(parts, newest_time):
         tables = []
         for times in parts:
             table = pa.table({"value": pa.array(times, pa.int64()), "name": pa.array([str(time) for time in times])})
             chunk = Chunk(np.array(times, np.int64), [pa.array([7] * len(times))], [], table)
-            tables += [packed for _, packed in plan.operator.pack(plan, chunk)]
-        output = plan.operator.for_group(plan, state, 0).process(GroupInput({"inputs": tables}, newest_time={"": newest_time}))
-        found.extend(row["value"] for _, table in output.tables for row in table.to_pylist())
+            tables += [part for _, part in plan.operator.pack(plan, chunk)]
+        output = plan.operator.for_group(plan, state, 0).process(GroupInput({"inputs": tables}, seen={"": newest_time}))
+        results.extend(row["value"] for _, table in output.tables for row in table.to_pylist())
 
     batch([[0, 1, 2, 3, 4], [10, 5, 6, 7, 8, 9, 11]], 9)
     # The first window had most of the stored elements. The others are rewritten together with the new ones.
     batch([[12], [13, 20]], 11)
     batch([[14]], 15)
     batch([[30]], 40)
-    assert found == [str(list(range(10))), str([10, 11, 12, 13, 14]), "[20]", "[30]"]
+    assert results == [str(list(range(10))), str([10, 11, 12, 13, 14]), "[20]", "[30]"]
 
 
 def late_plan(key_schema):
@@ -186,12 +186,14 @@ def test_processing_rows_key_by_key_keeps_their_order(width):
             chunk = Chunk(times[part], keys, [], pa.table({"value": pa.array(first + part)}))
             tables += [table for _, table in plan.operator.pack(plan, chunk)]
         return plan.operator.for_group(plan, state, 0).process(
-            GroupInput({"inputs": tables}, input_rows=len(times), newest_time={"": newest_time})
+            GroupInput({"inputs": tables}, input_rows=len(times), seen={"": newest_time})
         )
 
     output = batch_of(0, rng.integers(0, 100, 60), 99)
     output = batch_of(60, rng.integers(0, 200, 60), 1_000)
-    main, late = (pa.concat_tables([table for told, table in output.tables if told == tag]) for tag in ("main", "late"))
+    main, late = (
+        pa.concat_tables([table for output_tag, table in output.tables if output_tag == tag]) for tag in ("main", "late")
+    )
     values = late.column("value").to_pylist()
     assert len(values) > 10
     assert values == sorted(values)
@@ -199,7 +201,7 @@ def test_processing_rows_key_by_key_keeps_their_order(width):
     for row in main.to_pylist():
         windows.setdefault((*(row[name] for name in schema.names), row["window_start"]), []).append(row["value"])
     assert sum(map(len, windows.values())) > 10
-    assert all(found == sorted(found) for found in windows.values())
+    assert all(of_window == sorted(of_window) for of_window in windows.values())
 
 
 @pytest.mark.parametrize(
@@ -229,8 +231,8 @@ def test_open_processing_time_windows_fire_at_the_end_of_input(windowing, before
         plan,
         [harness.MicroBatch([rows], clock=15), harness.MicroBatch([[("a", 4, 1, None, 4)]], clock=22, end=True)],
     )
-    assert [[(*place, *values) for place, values in one.fired] for one in emitted] == [before, at_the_end]
-    assert [one.metrics.firings for one in emitted] == [
+    assert [[(*place, *values) for place, values in output.fired] for output in emitted] == [before, at_the_end]
+    assert [output.metrics.firings for output in emitted] == [
         {"early": len(before)} if before else {},
         {"on_time": len(at_the_end)} if at_the_end else {},
     ]

@@ -28,9 +28,9 @@ class EmitAll(ProcessWindowFunction):
     """Emits the elements and how often the key was seen."""
 
     def process(self, key, context, elements):
-        seen = context.global_state().get_state(ValueStateDescriptor("seen"))
-        seen.update((seen.value() or 0) + 1)
-        yield seen.value(), list(elements)
+        times_seen = context.global_state().get_state(ValueStateDescriptor("seen"))
+        times_seen.update((times_seen.value() or 0) + 1)
+        yield times_seen.value(), list(elements)
 
 
 PLANS = {
@@ -74,11 +74,11 @@ def pages_of(state):
 
 def check_pages(state):
     """Check that each key is in the one page that its hash selects, and that each chunk belongs to one page."""
-    known = PageIndex(1)
+    index_ = PageIndex(1)
     reader = ColumnReader(state.get("meta", 0))
-    known.read(reader, reader.header["pages"])
-    assert {number for space, number in state.values if space == "pages"} == set(known.entries)
-    assert all(entry.size == len(state.get("pages", number)) for number, entry in known.entries.items())
+    index_.read(reader, reader.header["pages"])
+    assert {number for space, number in state.values if space == "pages"} == set(index_.entries)
+    assert all(entry.size == len(state.get("pages", number)) for number, entry in index_.entries.items())
 
 
 @pytest.mark.parametrize("plan", PLANS)
@@ -99,8 +99,8 @@ def test_any_initial_number_of_pages_gives_the_same_results(pages, monkeypatch):
     fixed, _, _ = run(PLANS["elements"])
     monkeypatch.setattr(index, "PAGE_BYTES", 200)
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(40)), KeepRows(EmitAll()), pages=pages)
-    found, sizes, _ = run(plan)
-    assert found == fixed
+    results, sizes, _ = run(plan)
+    assert results == fixed
     assert all(size % pages == 0 for size in sizes)
 
 

@@ -16,5 +16,5 @@ def test_kept_windows_metric_counts_open_windows_of_all_keys():
     plan = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), (agg.count().alias("n"),)).row()
     batches = [batch(("a", 1), ("a", 12), ("b", 1)), batch(("a", 13), ("c", 12)), batch(("b", 25))]
     emitted = harness.run(plan, batches)
-    assert [one.metrics.kept_windows for one in emitted] == [1, 2, 1]
-    assert [len(one.fired) for one in emitted] == [2, 0, 2]
+    assert [output.metrics.kept_windows for output in emitted] == [1, 2, 1]
+    assert [len(output.fired) for output in emitted] == [2, 0, 2]

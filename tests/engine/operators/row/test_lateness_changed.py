@@ -68,5 +68,5 @@ def test_clock_does_not_fire_a_window_that_a_lower_lateness_closed():
         after.restore(before.snapshot())
         after.process_watermark(20)
         after.set_processing_time(40)
-        assert [one.value for one in after.extract_output()] == expected
+        assert [result.value for result in after.extract_output()] == expected
     assert (after.num_timers(), after.num_state_entries()) == (0, 0)

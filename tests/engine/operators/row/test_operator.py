@@ -89,8 +89,8 @@ def test_each_row_is_counted_once_as_windowed_late_or_outside(late):
         metrics = emitted.metrics
         counted.append((metrics.windowed_rows, metrics.late_rows, metrics.outside_rows, [row[2] for row in emitted.late]))
     # A row outside of all windows is late if it is behind the watermark by more than the lateness.
-    assert [one[:3] for one in counted] == [(3, 0, 1), (2, 3, 2), (0, 0, 0), (0, 1, 0)]
-    assert [one[3] for one in counted] == ([[], [5, 6, 7], [], [12]] if late else [[], [], [], []])
+    assert [counts[:3] for counts in counted] == [(3, 0, 1), (2, 3, 2), (0, 0, 0), (0, 1, 0)]
+    assert [counts[3] for counts in counted] == ([[], [5, 6, 7], [], [12]] if late else [[], [], [], []])
 
 
 def test_late_rows_are_emitted_in_order_of_arrival_with_all_columns():
@@ -123,14 +123,14 @@ def test_side_output_rows_have_declared_columns_key_and_window():
 
 
 @pytest.mark.parametrize(
-    ("sent", "result"),
+    ("side_value", "result"),
     [(Decimal("2.7"), (1,)), (1, (Decimal("2.7"),)), (1, ([Fraction(1, 2)],)), (1, ("ab",)), (1, ({"v": 1},))],
     ids=repr,
 )
 @pytest.mark.parametrize("stateless", [False, True])
-def test_error_about_a_lossy_result_or_side_output_names_key_and_window(sent, result, stateless):
+def test_error_about_a_lossy_result_or_side_output_names_key_and_window(side_value, result, stateless):
     def process(key, context, elements):
-        context.output("one", sent)
+        context.output("one", side_value)
         yield result if isinstance(result[0], list) or not isinstance(result[0], int) else ([1],)
 
     window = WindowSpec(TEN)
@@ -162,8 +162,8 @@ def test_memory_limit_of_window_elements_is_exact_to_the_byte(values):
         """Return whether the window fires if the limit is ``limit`` bytes above the size of its elements."""
         state = MemoryState()
         outputs_of(plan, state, batch(*(("a", time, time) for time in values)))
-        taken = plan.operator.for_group(plan, state, 0)._operator.store.bytes_of_elements
-        limited = replace(plan, most_bytes=taken + limit)
+        size = plan.operator.for_group(plan, state, 0)._operator.store.bytes_of_elements
+        limited = replace(plan, most_bytes=size + limit)
         try:
             sent_rows, _ = outputs_of(limited, state, batch(("b", 11, 1)))
         except MemoryLimitError:
@@ -190,7 +190,7 @@ def test_memory_is_freed_without_the_garbage_collector():
 
 def keys_and_windows_in_memory():
     """Return the number of keys and windows in memory."""
-    return sum(isinstance(one, (KeyState, WindowState)) for one in gc.get_objects())
+    return sum(isinstance(object_, (KeyState, WindowState)) for object_ in gc.get_objects())
 
 
 def test_key_codes_number_keys_in_order_of_arrival():

@@ -66,7 +66,7 @@ def test_results_do_not_depend_on_the_cut_into_micro_batches(chunk):
         spec = with_answer(seed)
         read = scenario_of(spec)
         fired, late, dropped = in_micro_batches(read)
-        flat = {key: [[one for step in spec["expected"][key] for one in step]] for key in ("steps", "late")}
+        flat = {key: [[entry for step in spec["expected"][key] for entry in step]] for key in ("steps", "late")}
         whole = scenario_of({**spec, "expected": {**flat, "late_dropped": spec["expected"]["late_dropped"]}})
         assert not differences(whole, Observed([fired], [late], dropped)), seed
 
@@ -91,6 +91,6 @@ def in_micro_batches(read):
             batch(rows, new_watermark=step.time)
         rows = []
     batch(rows, new_watermark=MAX_TIMESTAMP if read.end_of_input else None)
-    fired = [_as_json(*one[:3]) for output in outputs for one in output.fired]
-    late = [_late_as_json(one[2]) for output in outputs for one in output.late]
+    fired = [_as_json(*result[:3]) for output in outputs for result in output.fired]
+    late = [_late_as_json(result[2]) for output in outputs for result in output.late]
     return fired, late, sum(output.late_dropped for output in outputs)

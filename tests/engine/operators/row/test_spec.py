@@ -116,10 +116,10 @@ def test_explain_shows_why_the_row_operator_runs_and_what_it_keeps():
         ],
     }
     assert explain_operator(declared(), streaming=False)["state"] == ["in memory: a batch"]
-    kept = explain_operator(over_rows(KeepRows(NOTHING), replace(EXACT, evictor=CountEvictor(3), pickled_state=True)))
+    sections = explain_operator(over_rows(KeepRows(NOTHING), replace(EXACT, evictor=CountEvictor(3), pickled_state=True)))
     in_pages = "in 2 pages per key group or more, as it grows; touched and due pages are read and written"
-    assert kept["state"] == [f"all elements of each window, {in_pages}; what has no columns is pickled"]
-    assert (kept["evictor"], kept["function"]) == (["CountEvictor.of(3)"], ["'it'"])
+    assert sections["state"] == [f"all elements of each window, {in_pages}; what has no columns is pickled"]
+    assert (sections["evictor"], sections["function"]) == (["CountEvictor.of(3)"], ["'it'"])
     advised = over_rows(AggregateRows(Mean()), WindowSpec(TumblingEventTimeWindows(10)))
     assert explain_operator(advised)["exchange"] == ["rows cross the shuffle unreduced, in columns", advised.advice]
 

@@ -129,15 +129,15 @@ def test_equal_input_gives_equal_bytes_of_state():
 def test_elements_are_written_once_and_not_read_before_they_fire():
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), KeepRows(AsList()), pages=1)
     rows = [("k", 5, "x" * 1000 + str(n)) for n in range(50)]
-    memory, written = MemoryState(), []
+    memory, bytes_written = MemoryState(), []
     for _ in range(20):
         counting = CountingState(memory)
         operator = RowOperator(plan, counting)
         operator.process(rows)
         operator.commit()
-        written.append(counting.bytes_written)
-        assert counting.gets == (1 if len(written) == 1 else 2), "old elements are not read"
-    assert written[-1] < written[0] * 1.1
+        bytes_written.append(counting.bytes_written)
+        assert counting.gets == (1 if len(bytes_written) == 1 else 2), "old elements are not read"
+    assert bytes_written[-1] < bytes_written[0] * 1.1
     operator = RowOperator(plan, memory)
     ((_, _, value, _),) = operator.process([], new_watermark=999).fired
     assert value == [element for _, _, element in rows] * 20
@@ -202,8 +202,10 @@ class ReplacingEvictor(Evictor):
     """Replaces the rows by other rows."""
 
     def evict_before(self, elements, size, window, ctx):
-        made = [one._replace(value=one.value.replace(price=1.5)) for one in elements if type(one.value) is not tuple]
-        return [*made[:2], TimestampedValue(("a", "tuple"), 7)]
+        replaced = [
+            element._replace(value=element.value.replace(price=1.5)) for element in elements if type(element.value) is not tuple
+        ]
+        return [*replaced[:2], TimestampedValue(("a", "tuple"), 7)]
 
 
 def test_rows_created_by_an_evictor_are_stored_unchanged():
@@ -310,7 +312,9 @@ def test_timers_are_written_only_if_they_differ_from_the_default_one(windowing, 
         [event is None], event or [[]], processing or [[]]
     ]  # fmt: skip
     # The timers are the same whether they were written or not.
-    (before,), (after,) = (list(one.store.all_window_states()) for one in (operator, RowOperator(plan, state)))
+    (before,), (after,) = (
+        list(each_operator.store.all_window_states()) for each_operator in (operator, RowOperator(plan, state))
+    )
     assert timers_of(after) == timers_of(before)
 
 
@@ -380,18 +384,18 @@ def test_cleanup_time_is_due_once_even_if_its_timer_was_deleted():
 
 @given(st.lists(st.tuples(st.sampled_from("rdD"), st.integers(0, 3), st.integers(0, 30)), max_size=60))
 def test_timer_queue_equals_a_sorted_list(script):
-    queue, known = TimerQueue(), [WindowTimers(n, n) for n in range(4)]
+    queue, timers_of_windows = TimerQueue(), [WindowTimers(n, n) for n in range(4)]
     expected, now = set(), -1
     for what, who, time in script:
         if what == "r":
-            queue.register(known[who], time)
+            queue.register(timers_of_windows[who], time)
             expected.add((time, who))
         elif what == "d":
-            known[who].times.discard(time)
+            timers_of_windows[who].times.discard(time)
             expected.discard((time, who))
         else:
             now = max(now, time)
-            due = sorted(one for one in expected if one[0] <= now)
+            due = sorted(entry for entry in expected if entry[0] <= now)
             assert [(at, timers.owner) for at, timers, _ in queue.due(now)] == due
             expected -= set(due)
         assert queue.first() <= min((at for at, _ in expected), default=NEVER)
@@ -445,7 +449,7 @@ def test_released_operator_leaves_no_reference_cycles():
     try:
         one_batch(100)
         kinds = (KeyState, WindowState, KeyPage)
-        assert not [held for held in gc.get_objects() if type(held) in kinds]
+        assert not [object_ for object_ in gc.get_objects() if type(object_) in kinds]
     finally:
         gc.enable()
 
@@ -462,8 +466,8 @@ def test_released_operator_leaves_no_reference_cycles():
 def test_windows_closed_by_a_lowered_lateness_take_no_rows(assigner, watermark):
     state = MemoryState()
     patient = RowOperator(RowPlan(WindowSpec(assigner, allowed_lateness=100), SUM, late_output="late"), state)
-    assert [one[2] for one in patient.process([("k", 3, 1)], new_watermark=watermark).fired] == [1]
-    assert [one[2] for one in patient.process([("k", 4, 1)]).fired] == [2]
+    assert [result[2] for result in patient.process([("k", 3, 1)], new_watermark=watermark).fired] == [1]
+    assert [result[2] for result in patient.process([("k", 4, 1)]).fired] == [2]
     patient.commit()
     strict = RowOperator(RowPlan(WindowSpec(assigner), SUM, late_output="late"), state)
     output = strict.process([("k", 4, 1)])

@@ -166,7 +166,7 @@ def test_stagger_of_windows_is_restored():
     (saved,) = query.tables()
     assert saved.header["counters"] == {"total": {"late_dropped": 0}, "equal": {"stagger": 34}}
     plan.operator.for_group(plan, again, 0).restore(saved)
-    fired = [one.fired for one in harness.run(plan, [batch(("a", 2, 2), clock=1290), batch(clock=1334)], again)]
+    fired = [output.fired for output in harness.run(plan, [batch(("a", 2, 2), clock=1290), batch(clock=1334)], again)]
     assert fired == [[], [(("a", 1234, 1334), (2,))]]
 
 

@@ -17,8 +17,8 @@ def texts(*, pickled=False):
 
 @pytest.mark.parametrize("case", PLAIN)
 def test_every_value_is_read_back_exactly(case):
-    written = texts().write(PLAIN[case], "contents")
-    assert list(map(exact_text, texts().read(written))) == list(map(exact_text, PLAIN[case]))
+    texts_written = texts().write(PLAIN[case], "contents")
+    assert list(map(exact_text, texts().read(texts_written))) == list(map(exact_text, PLAIN[case]))
 
 
 @pytest.mark.parametrize(
@@ -51,10 +51,10 @@ def test_values_that_json_lacks_are_written_as_valid_json():
 def test_texts_of_pickled_values_need_the_permission_to_pickle():
     with pytest.raises(InvalidPlanError, match="allow_pickled_state"):
         texts().write([Fixed(1)], "contents")
-    written = texts(pickled=True).write([Fixed(1), [Fixed(2)]], "contents")
-    assert texts(pickled=True).read(written) == [Fixed(1), [Fixed(2)]]
+    texts_written = texts(pickled=True).write([Fixed(1), [Fixed(2)]], "contents")
+    assert texts(pickled=True).read(texts_written) == [Fixed(1), [Fixed(2)]]
     with pytest.raises(InvalidPlanError, match="allow_pickled_state"):
-        texts().read(written)
+        texts().read(texts_written)
 
 
 def test_error_names_an_unknown_tag():

@@ -14,11 +14,11 @@ def one_by_one(units, starts, ends, closed):
     """
     alive, late = {}, []
     for unit, start, end in zip(units, starts, ends, strict=True):
-        known = alive.setdefault(unit, [])
-        touched = [one for one in known if one[0] <= end and one[1] >= start]
+        open_spans = alive.setdefault(unit, [])
+        touched = [span for span in open_spans if span[0] <= end and span[1] >= start]
         late.append(not touched and end - 1 <= closed)
         if not late[-1]:
-            rest = [one for one in known if one not in touched]
+            rest = [span for span in open_spans if span not in touched]
             alive[unit] = [*rest, (min([start, *(s for s, _ in touched)]), max([end, *(e for _, e in touched)]))]
     return late
 
@@ -40,9 +40,9 @@ def test_late_rows_equal_those_of_taking_rows_one_by_one(fixed):
         opened = np.flatnonzero(ends - 1 > closed)[: int(rng.integers(0, 3))]
         at = np.concatenate([opened, np.setdiff1d(np.arange(rows), opened)])
         units, starts, ends = units[at], starts[at], ends[at]
-        found = late_rows(units, starts, ends, closed)
-        assert found.tolist() == one_by_one(units.tolist(), starts.tolist(), ends.tolist(), closed)
-        mixed += bool(found.any()) and bool((~found & (ends - 1 <= closed)).any())
+        late = late_rows(units, starts, ends, closed)
+        assert late.tolist() == one_by_one(units.tolist(), starts.tolist(), ends.tolist(), closed)
+        mixed += bool(late.any()) and bool((~late & (ends - 1 <= closed)).any())
     assert mixed > 100
 
 

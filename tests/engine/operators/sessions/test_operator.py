@@ -49,14 +49,14 @@ def fired(emitted):
 
 
 def test_rows_exactly_one_gap_apart_form_one_session():
-    (one,) = harness.run(query().columnar(), [batch(("a", 0), ("a", 10), ("a", 21), end=True)])
-    assert fired(one) == [("a", 0, 20, 2), ("a", 21, 31, 1)]
+    (output,) = harness.run(query().columnar(), [batch(("a", 0), ("a", 10), ("a", 21), end=True)])
+    assert fired(output) == [("a", 0, 20, 2), ("a", 21, 31, 1)]
 
 
 def test_late_row_between_two_sessions_merges_them():
     plan = query(lateness=100).columnar()
     emitted = harness.run(plan, [batch(("a", 0), ("a", 15), ("b", 40)), batch(("a", 8)), batch(end=True)])
-    assert [fired(one) for one in emitted] == [
+    assert [fired(output) for output in emitted] == [
         [("a", 0, 10, 1), ("a", 15, 25, 1)],
         [("a", 0, 25, 3)],
         [("b", 40, 50, 1)],
@@ -111,8 +111,8 @@ def test_late_row_joins_only_a_session_on_its_side_of_the_maximum_duration():
 
 def test_sessions_fire_in_the_order_of_their_ends():
     rows = batch(("a", 50), ("a", 20), ("b", 0), ("b", 30), ("c", 10), end=True)
-    (one,) = harness.run(query().columnar(), [rows])
-    assert [row[:2] for row in fired(one)] == [("b", 0), ("c", 10), ("a", 20), ("b", 30), ("a", 50)]
+    (output,) = harness.run(query().columnar(), [rows])
+    assert [row[:2] for row in fired(output)] == [("b", 0), ("c", 10), ("a", 20), ("b", 30), ("a", 50)]
 
 
 def test_rows_are_not_unpacked_if_none_can_be_late(monkeypatch):
@@ -130,17 +130,17 @@ def test_only_touched_session_pages_are_read(monkeypatch):
     plan, state = query(EventTimeSessionWindows(1000)).columnar(), MemoryState()
     harness.run(plan, [batch(*((f"k{number}", number) for number in range(60)))], state)
     # The meta record and its witness are read and written, and one of about twenty pages.
-    (one,) = harness.run(plan, [batch(("k7", 60))], state)
-    assert one.metrics.blocks > 15
-    assert one.metrics.state_calls == 6
-    (one,) = harness.run(plan, [batch()], state)
-    assert one.metrics.state_calls == 4
+    (output,) = harness.run(plan, [batch(("k7", 60))], state)
+    assert output.metrics.blocks > 15
+    assert output.metrics.state_calls == 6
+    (output,) = harness.run(plan, [batch()], state)
+    assert output.metrics.state_calls == 4
 
 
 def test_sessions_that_open_and_close_in_one_micro_batch_are_not_stored():
     state = MemoryState()
-    (one,) = harness.run(query().columnar(), [batch(("a", 0), ("b", 5), ("c", 100))], state)
-    assert len(fired(one)) == 2
+    (output,) = harness.run(query().columnar(), [batch(("a", 0), ("b", 5), ("c", 100))], state)
+    assert len(fired(output)) == 2
     assert sorted(state.values) == [("meta", 0), ("meta", 1), ("pages", 0)]
     assert harness.run(query().columnar(), [batch(("z", 200))], state)[0].metrics.blocks == 1
 
@@ -152,8 +152,8 @@ def test_key_group_without_rows_reads_sessions_only_when_they_are_due():
         plan, state = query(lateness=5, more=more).columnar(), MemoryState()
         harness.run(plan, [batch(("a", 0))], state)
         for newest in (9, 10, 11, 14, 15, 16):
-            given = harness.GroupInput(seen={"": newest}, input_rows=1)
-            output = plan.operator.for_group(plan, state, 0).process(given)
+            group_input = harness.GroupInput(seen={"": newest}, input_rows=1)
+            output = plan.operator.for_group(plan, state, 0).process(group_input)
             metrics = output.metrics
             counted.append((newest, metrics.fired_rows, metrics.kept_windows, metrics.state_calls))
     # The meta record and its witness are read and written. The page is read if a session is due, and written if it changed.
@@ -166,8 +166,8 @@ def test_key_group_without_rows_reads_sessions_only_when_they_are_due():
 def test_unchanged_page_is_not_written():
     plan, state = query(lateness=5).columnar(), MemoryState()
     harness.run(plan, [batch(("a", 100))], state)
-    (one,) = harness.run(plan, [batch(("b", 0))], state)
-    assert (one.metrics.late_rows, one.metrics.kept_windows, one.metrics.state_calls) == (1, 1, 5)
+    (output,) = harness.run(plan, [batch(("b", 0))], state)
+    assert (output.metrics.late_rows, output.metrics.kept_windows, output.metrics.state_calls) == (1, 1, 5)
 
 
 def test_closed_sessions_are_deleted_from_state():
@@ -209,10 +209,10 @@ def test_lateness_of_sessions_may_change_on_restart():
     state = MemoryState()
     harness.run(query(lateness=1000).columnar(), [batch(("a", 0), ("b", 100))], state)
     late = query(lateness=0).columnar()
-    (one,) = harness.run(late, [batch(("a", 5))], state)
-    assert (fired(one), one.metrics.late_rows) == ([], 1)
-    (one,) = harness.run(query(lateness=1000).columnar(), [batch(("a", 5))], state)
-    assert (fired(one), one.metrics.late_rows) == ([], 1)  # closed sessions stay closed
+    (output,) = harness.run(late, [batch(("a", 5))], state)
+    assert (fired(output), output.metrics.late_rows) == ([], 1)
+    (output,) = harness.run(query(lateness=1000).columnar(), [batch(("a", 5))], state)
+    assert (fired(output), output.metrics.late_rows) == ([], 1)  # closed sessions stay closed
 
 
 def test_state_of_sessions_of_another_gap_or_aggregate_is_refused():
@@ -234,10 +234,10 @@ class GapInU(GapColumn):
 
 def test_each_row_may_have_its_own_session_gap():
     plan = query(EventTimeSessionWindows(GapInU("u", "microseconds"))).columnar()
-    (one,) = harness.run(
+    (output,) = harness.run(
         plan, [batch(("a", 0, None, 100), ("a", 5, None, 1), ("a", 100, None, 3), ("a", 104, None, 1), end=True)]
     )
-    assert fired(one) == [("a", 0, 103, 3), ("a", 104, 105, 1)]
+    assert fired(output) == [("a", 0, 103, 3), ("a", 104, 105, 1)]
 
 
 @pytest.mark.parametrize("gap", [0, -1, None, 2**62])
@@ -287,14 +287,14 @@ def test_gap_column_can_be_called_on_rows():
 
 def test_max_duration_cuts_a_long_session():
     plan = query(EventTimeSessionWindows(10).max_duration("100 us")).columnar()
-    (one,) = harness.run(plan, [batch(*(("a", time) for time in range(-20, 210, 5)), end=True)])
-    assert fired(one) == [("a", -20, 0, 4), ("a", 0, 100, 20), ("a", 100, 200, 20), ("a", 200, 215, 2)]
+    (output,) = harness.run(plan, [batch(*(("a", time) for time in range(-20, 210, 5)), end=True)])
+    assert fired(output) == [("a", -20, 0, 4), ("a", 0, 100, 20), ("a", 100, 200, 20), ("a", 200, 215, 2)]
 
 
 def test_cut_session_fires_while_rows_continue():
     plan = query(EventTimeSessionWindows(10).max_duration("100 us")).columnar()
     emitted = harness.run(plan, [batch(("a", 90)), batch(("a", 99)), batch(("a", 100)), batch(("a", 105))])
-    assert [fired(one) for one in emitted] == [[], [], [("a", 90, 100, 2)], []]
+    assert [fired(output) for output in emitted] == [[], [], [("a", 90, 100, 2)], []]
 
 
 def test_sessions_with_max_duration_have_a_repr_and_check_arguments():
@@ -332,7 +332,7 @@ def planned_operator(windowing):
 def test_sessions_that_need_the_row_operator(windowing, reason):
     operator = planned_operator(windowing)
     assert isinstance(operator, RowSpec)
-    assert any(reason in given for given in operator.reasons)
+    assert any(reason in other for other in operator.reasons)
 
 
 def test_function_after_sessions_needs_the_row_operator():
@@ -347,7 +347,7 @@ def test_sessions_accept_an_explicit_default_trigger():
 
 
 def test_explain_describes_sessions():
-    windows_in_view = explain_plan(query(late=True).columnar(), streaming=True, planned_operator=None)
+    windows_in_view = explain_plan(query(late=True).columnar(), streaming=True, chosen=None)
     for words in (
         "sessions",
         "of event time, gap 10 microseconds",
@@ -356,13 +356,13 @@ def test_explain_describes_sessions():
     ):
         assert words in windows_in_view
     before = "local sessions are built before the shuffle: one row for each key and session of a chunk"
-    beside = "cross the shuffle beside them, packed up; opened where one may be late"
-    for asked, lines in (
-        (query(late=True), [f"whole rows, for the late output {beside}"]),
-        (query(), [f"rows {beside}"]),
+    packed_rows = "cross the shuffle beside them, packed up; opened where one may be late"
+    for query_, lines in (
+        (query(late=True), [f"whole rows, for the late output {packed_rows}"]),
+        (query(), [f"rows {packed_rows}"]),
         (query(ProcessingTimeSessionWindows(10), late=True), []),
     ):
-        plan = asked.columnar()
+        plan = query_.columnar()
         assert plan.operator.explain(plan, streaming=True)["exchange"] == [before, *lines]
     gap = EventTimeSessionWindows.with_gap_column("wait", "seconds").max_duration("1 day")
     operator = plan_aggregates(WindowSpec(gap), COUNT, {}, harness.KEYS)
@@ -383,36 +383,36 @@ def test_processing_time_session_ends_before_rows_at_its_end():
         harness.MicroBatch([[(key, 3, None, None, 1) for key in keys]] if keys else [], clock)
         for keys, clock in (("ab", 100), ("a", 109), ("b", 110), ("", 118), ("", 119), ("", 120))
     ]
-    results_later = harness.run(plan, clocked)
-    assert [fired(one) for one in results_later] == [[], [], [("b", 100, 110, 1)], [], [("a", 100, 119, 2)], [("b", 110, 120, 1)]]
-    assert [one.wake_up for one in results_later] == [109, 109, 118, 118, 119, None]
-    assert [one.metrics.windowed_rows for one in results_later] == [2, 1, 1, 0, 0, 0]
-    assert [one.metrics.kept_windows for one in results_later] == [2, 2, 2, 2, 1, 0]
-    assert [one.metrics.firings.get("on_time", 0) for one in results_later] == [0, 0, 1, 0, 1, 1]
+    emitted = harness.run(plan, clocked)
+    assert [fired(output) for output in emitted] == [[], [], [("b", 100, 110, 1)], [], [("a", 100, 119, 2)], [("b", 110, 120, 1)]]
+    assert [output.wake_up for output in emitted] == [109, 109, 118, 118, 119, None]
+    assert [output.metrics.windowed_rows for output in emitted] == [2, 1, 1, 0, 0, 0]
+    assert [output.metrics.kept_windows for output in emitted] == [2, 2, 2, 2, 1, 0]
+    assert [output.metrics.firings.get("on_time", 0) for output in emitted] == [0, 0, 1, 0, 1, 1]
 
 
 def test_earliest_session_of_all_pages_wakes_the_key_group(monkeypatch):
     monkeypatch.setattr(pages, "MOST_ROWS", 1)
     plan, state = query(ProcessingTimeSessionWindows(10)).columnar(), MemoryState()
-    results_later = [replace(batch((key, 3)), clock=clock) for key, clock in (("a", 100), ("b", 103), ("c", 106))]
-    assert [one.wake_up for one in harness.run(plan, results_later, state)] == [109, 109, 109]
-    (one,) = harness.run(plan, [harness.MicroBatch([], 110)], state)
-    assert (fired(one), one.wake_up) == ([("a", 100, 110, 1)], 112)
+    batches = [replace(batch((key, 3)), clock=clock) for key, clock in (("a", 100), ("b", 103), ("c", 106))]
+    assert [output.wake_up for output in harness.run(plan, batches, state)] == [109, 109, 109]
+    (output,) = harness.run(plan, [harness.MicroBatch([], 110)], state)
+    assert (fired(output), output.wake_up) == ([("a", 100, 110, 1)], 112)
 
 
 def test_end_of_input_closes_processing_time_sessions():
-    (one,) = harness.run(query(ProcessingTimeSessionWindows(10)).columnar(), [replace(batch(("a", 3), end=True), clock=100)])
-    assert (fired(one), one.wake_up) == ([("a", 100, 110, 1)], None)
+    (output,) = harness.run(query(ProcessingTimeSessionWindows(10)).columnar(), [replace(batch(("a", 3), end=True), clock=100)])
+    assert (fired(output), output.wake_up) == ([("a", 100, 110, 1)], None)
 
 
 def test_sessions_without_keys():
     plan = harness.plan_for(plan_aggregates(query().windowing, COUNT, {}, pa.schema([])), query().windowing)
     plan = replace(plan, keys=(), key_schema=pa.schema([]))
     state = MemoryState()
-    given = harness.GroupInput(seen={"": 5})
+    group_input = harness.GroupInput(seen={"": 5})
     for kind, part in plan.operator.pack(plan, Chunk(pa.array([0, 5, 30]).to_numpy(), [], [])):
-        given.parts.setdefault(kind, []).append(part)
-    plan.operator.for_group(plan, state, 0).process(given)
+        group_input.parts.setdefault(kind, []).append(part)
+    plan.operator.for_group(plan, state, 0).process(group_input)
     output = plan.operator.for_group(plan, state, 0).process(harness.GroupInput(end_of_input=True))
     assert output.tables[0][1]["n"].to_pylist() == [2, 1]
 
@@ -433,10 +433,10 @@ def test_packed_rows_are_unpacked_with_their_inputs_in_order(whole):
     stamps, ends = np.array([5, 1, 30]), np.array([15, 11, 41])
     local = SimpleNamespace(ids=np.array([1, 0, 2]))
     packed = pack_rows(local, stamps, ends, [numbers, texts], None if whole is None else rows)
-    found = unpack_rows(packed, [pa.int64(), pa.string()], whole)
-    assert [found.sessions.tolist(), found.stamps.tolist(), found.ends.tolist()] == [[1, 0, 2], [5, 1, 30], [15, 11, 41]]
-    assert [value.to_pylist() for value in found.values] == [numbers.to_pylist(), texts.to_pylist()]
-    assert found.whole.to_pylist() == ([] if whole is None else rows.to_pylist())
+    unpacked = unpack_rows(packed, [pa.int64(), pa.string()], whole)
+    assert [unpacked.sessions.tolist(), unpacked.stamps.tolist(), unpacked.ends.tolist()] == [[1, 0, 2], [5, 1, 30], [15, 11, 41]]
+    assert [value.to_pylist() for value in unpacked.values] == [numbers.to_pylist(), texts.to_pylist()]
+    assert unpacked.whole.to_pylist() == ([] if whole is None else rows.to_pylist())
 
 
 def test_changelog_delete_comes_right_before_its_replacement():
@@ -444,11 +444,11 @@ def test_changelog_delete_comes_right_before_its_replacement():
     state, keys = MemoryState(), "abcdefgh"
     rows = [(key, time) for key in keys for time in (0, 5)]
     _, again = harness.run(plan, [batch(*rows, ("z", 50)), batch(*((key, 3) for key in keys))], state)
-    results_later = [(place[0], dict(zip(plan.main_schema.names[3:], values, strict=True))) for place, values in again.fired]
-    results_later = [(key, row["op"], row["firing_number"]) for key, row in results_later]
-    assert {key for key, *_ in results_later} == set(keys)
-    assert list(zip(results_later[::2], results_later[1::2], strict=True)) == [
-        ((key, "update_before", 0), (key, "update_after", 1)) for key, *_ in results_later[::2]
+    changes = [(place[0], dict(zip(plan.main_schema.names[3:], values, strict=True))) for place, values in again.fired]
+    changes = [(key, row["op"], row["firing_number"]) for key, row in changes]
+    assert {key for key, *_ in changes} == set(keys)
+    assert list(zip(changes[::2], changes[1::2], strict=True)) == [
+        ((key, "update_before", 0), (key, "update_after", 1)) for key, *_ in changes[::2]
     ]
 
 
@@ -460,7 +460,7 @@ def test_changelog_of_merged_sessions_takes_back_only_what_fired():
         batch(("a", 0), ("c", 70)),
         batch(("d", 200)),
     ]
-    assert [fired(one) for one in harness.run(plan, batches)] == [
+    assert [fired(output) for output in harness.run(plan, batches)] == [
         [
             ("a", 0, 10, 1, "on_time", 0, False, "insert"),
             ("b", 0, 10, 1, "on_time", 0, False, "insert"),
@@ -479,12 +479,12 @@ def test_changelog_of_merged_sessions_takes_back_only_what_fired():
     ]
 
 
-@pytest.mark.parametrize(("time", "kept", "last"), [(13, 2, False), (14, 2, False), (15, 1, True), (16, 1, True)])
-def test_session_is_kept_until_the_lateness_is_over(time, kept, last):
+@pytest.mark.parametrize(("time", "windows", "last"), [(13, 2, False), (14, 2, False), (15, 1, True), (16, 1, True)])
+def test_session_is_kept_until_the_lateness_is_over(time, windows, last):
     """The session ends at 10, so its last instant is 9. The watermark is the newest time minus one."""
-    (one,) = harness.run(query(lateness=5, more={"with_firing": True}).columnar(), [batch(("a", 0), ("b", time))])
-    assert fired(one) == [("a", 0, 10, 1, "on_time", 0, last)]
-    assert one.metrics.kept_windows == kept
+    (output,) = harness.run(query(lateness=5, more={"with_firing": True}).columnar(), [batch(("a", 0), ("b", time))])
+    assert fired(output) == [("a", 0, 10, 1, "on_time", 0, last)]
+    assert output.metrics.kept_windows == windows
 
 
 @pytest.mark.parametrize(("time", "first", "second"), [(9, [], "on_time"), (10, [1], "late"), (11, [1], "late")])
@@ -492,24 +492,22 @@ def test_firing_is_late_if_the_watermark_had_reached_the_last_instant_before(tim
     plan = query(lateness=100, more={"with_firing": True}).columnar()
     *_, untouched = harness.run(plan, [batch(("a", 0), ("b", time)), batch(("b", 12))])
     assert len(untouched.fired) == 1 - len(first)
-    results_later = harness.run(plan, [batch(("a", 0), ("b", time)), batch(("a", 0), ("b", 12)), batch(("b", 13))])
-    assert [values[0] for _, values in results_later[0].fired] == first
-    assert fired(results_later[1]) == [("a", 0, 10, 2, second, len(first), False)]
-    assert results_later[1].metrics.firings == {"late": int(second == "late"), "on_time": int(second == "on_time")}
-    assert fired(results_later[2]) == [], "no row came to it"
+    emitted = harness.run(plan, [batch(("a", 0), ("b", time)), batch(("a", 0), ("b", 12)), batch(("b", 13))])
+    assert [values[0] for _, values in emitted[0].fired] == first
+    assert fired(emitted[1]) == [("a", 0, 10, 2, second, len(first), False)]
+    assert emitted[1].metrics.firings == {"late": int(second == "late"), "on_time": int(second == "on_time")}
+    assert fired(emitted[2]) == [], "no row came to it"
 
 
 def test_firing_numbers_of_sessions_are_stored():
     plan = query(lateness=100, more={"with_firing": True}).columnar()
     state = MemoryState()
     emitted = harness.run(plan, [batch(("a", 0), ("b", 40)), batch(("a", 5)), batch(("a", 3))], state)
-    emitted_as = [table_row for one in emitted for _, table_row in one.fired]
+    emitted_as = [table_row for output in emitted for _, table_row in output.fired]
     names = [name for name in plan.main_schema.names if name not in ("key", "window_start", "window_end")]
-    results_later = [
-        tuple(dict(zip(names, row, strict=True))[name] for name in ("n", "firing", "firing_number")) for row in emitted_as
-    ]
+    firings = [tuple(dict(zip(names, row, strict=True))[name] for name in ("n", "firing", "firing_number")) for row in emitted_as]
     # The second row extends the session, which restarts its firing numbers. The third row does not extend it.
-    assert results_later == [(1, "on_time", 0), (2, "late", 0), (3, "late", 1)]
+    assert firings == [(1, "on_time", 0), (2, "late", 0), (3, "late", 1)]
 
 
 # ------------------------------------------------------------------------------------------------ as tables
@@ -519,10 +517,10 @@ SUMS = (agg.count().alias("n"), agg.sum("v").alias("total"))
 
 
 def saved_after(plan, *batches):
-    asked = savepoints.Query(plan, 1)
-    for one in batches:
-        asked.run(one)
-    (saved,) = asked.tables()
+    query_ = savepoints.Query(plan, 1)
+    for batch_ in batches:
+        query_.run(batch_)
+    (saved,) = query_.tables()
     return saved
 
 
@@ -547,28 +545,26 @@ def test_open_sessions_are_saved_shown_and_restored():
     ]
     assert (saved.header["closed"], saved.header["counters"], len(saved.header["partials"])) == (-51, {}, 2)
     windows, timers = windows_in_view(plan, saved)
-    results_later = ("window_end", "rows", "firings", "last_firing", "due", "closes")
-    assert {place: tuple(row[name] for name in results_later) for place, row in windows.items()} == {
+    columns = ("window_end", "rows", "firings", "last_firing", "due", "closes")
+    assert {place: tuple(row[name] for name in columns) for place, row in windows.items()} == {
         ("a", 0): (15, 2, 1, "on_time", None, 114),
         ("a", 50): (60, 1, 0, None, 59, 159),
         ("b", 12): (23, 2, 1, "late", None, 122),
     }
     assert [tuple(windows[place]["results"].values()) for place in sorted(windows)] == [(2, 3), (1, 3), (2, 9)]
-    each = saved.table("sessions").nbytes // 5
-    assert [windows[place]["bytes"] for place in sorted(windows)] == [2 * each, each, 2 * each]
+    bytes_each = saved.table("sessions").nbytes // 5
+    assert [windows[place]["bytes"] for place in sorted(windows)] == [2 * bytes_each, bytes_each, 2 * bytes_each]
     assert timers == 1
     started = savepoints.Query(plan, 1)
     started.restore([saved])
     assert started.tables()[0].table("sessions").sort_by([("key 0", "ascending"), ("start", "ascending")]).equals(sessions_stored)
     # A late row makes its session fire again, a row in time does not. The third session fires at its end.
-    results_later = [
-        harness.run(plan, [one], started.states[0])[0] for one in (batch(("a", 3, 7), ("b", 49, 1)), batch(("z", 60)))
-    ]
+    emitted = [harness.run(plan, [rows], started.states[0])[0] for rows in (batch(("a", 3, 7), ("b", 49, 1)), batch(("z", 60)))]
     names = ("n", "total", "firing", "firing_number")
     rows = [
         [(key, start, *(dict(zip(plan.main_schema.names[3:], values, strict=True))[name] for name in names))
-         for (key, start, _), values in one.fired]
-        for one in results_later
+         for (key, start, _), values in output.fired]
+        for output in emitted
     ]  # fmt: skip
     assert rows == [[("a", 0, 3, 10, "late", 1)], [("b", 49, 1, 1, "on_time", 0), ("a", 50, 1, 3, "on_time", 0)]]
 
@@ -596,9 +592,9 @@ def test_views_show_when_processing_time_sessions_close():
     started = savepoints.Query(plan, 1)
     started.restore([saved])
     assert started.wake_ups == [114]
-    results_later = started.run(harness.MicroBatch([], clock=115))
-    assert results_later.fired == {"a": [((100, 115), (2, 8))], "b": [((105, 115), (1, 8))]}
-    assert results_later.wake_up is None
+    output = started.run(harness.MicroBatch([], clock=115))
+    assert output.fired == {"a": [((100, 115), (2, 8))], "b": [((105, 115), (1, 8))]}
+    assert output.wake_up is None
 
 
 def test_sessions_may_change_aggregates_on_restore():

@@ -13,11 +13,11 @@ SECOND, YEAR = 1_000_000, 366 * 86_400 * 1_000_000
 def test_coarse_numbers_keep_order_and_distances(unit, span):
     rng = np.random.default_rng(5)
     starts = rng.integers(-span // unit, span // unit, 1_000) * unit
-    found = coarse(starts)
-    assert (found >= 0).all()
-    assert (np.argsort(found, kind="stable") == np.argsort(starts, kind="stable")).all()
+    numbers = coarse(starts)
+    assert (numbers >= 0).all()
+    assert (np.argsort(numbers, kind="stable") == np.argsort(starts, kind="stable")).all()
     if unit > 1:
-        assert int(found.max()) == int(starts.max() - starts.min()) // unit
+        assert int(numbers.max()) == int(starts.max() - starts.min()) // unit
 
 
 def test_small_numbers_are_counted_from_the_smallest():
