@@ -240,7 +240,7 @@ def test_explain_of_window_joins(how):
         "which pairs there are does not depend on the order of arrival; how they are ordered does, and that is Spark's",
         "1 key group, one per state partition",
     ]
-    # With allowed lateness, a window emits the pairs so far, so the order of arrival matters.
+    # With allowed lateness, a window emits its current pairs, so the order of arrival matters.
     again = joins.Join(WindowSpec(TumblingEventTimeWindows(60), allowed_lateness=5), how, (0, 0), late=False).plan()
     assert sections_of(again)["exchange"][-2] == "results depend on the order of arrival, which is Spark's"
 

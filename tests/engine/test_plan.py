@@ -270,7 +270,7 @@ def test_identity_of_a_plan():
 
 
 def test_state_of_another_operator_is_refused():
-    """Whatever the form of its meta record."""
+    """Even if its meta record has another form."""
     state, panes = MemoryState(), harness.Query(WindowSpec(FIVE), COUNT).columnar()
     batch = harness.MicroBatch([[("a", 1, 1, None, 1)]])
     harness.run(panes, [batch], state)

@@ -1,4 +1,4 @@
-"""Which operator runs a query, and the error if none can, or only the row operator."""
+"""The choice of the operator of a query, and the errors if no suitable operator exists."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_table_function_runs_on_the_row_operator_if_every_firing_is_required():
 def test_two_phase_functions_run_on_columnar_operators():
     assert plan_function(WindowSpec(TEN), AggregateRows(Mean()), ACCUMULATOR).name == "aligned panes"
     assert plan_function(WindowSpec(EventTimeSessionWindows(5)), AggregateRows(Mean()), ACCUMULATOR).name == "sessions"
-    # A composed trigger that reduces to the default one makes no difference.
+    # A composed trigger may be used if it reduces to the default one.
     assert plan_function(WindowSpec(TEN, AfterWatermark()), AggregateRows(Mean()), ACCUMULATOR).name == "aligned panes"
 
 

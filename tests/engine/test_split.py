@@ -1,4 +1,4 @@
-"""Which queries can be split by distinct values, and how the results of their parts are combined."""
+"""Splitting queries by distinct values, and combining the results of the parts."""
 
 from __future__ import annotations
 

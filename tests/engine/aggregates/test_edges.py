@@ -104,7 +104,7 @@ def test_decimal_sum_beyond_38_digits_is_an_error(layout, sign):
 @pytest.mark.parametrize("digits", [18, 19, 38])
 @pytest.mark.parametrize("total", ["0.00", "0.04", "-0.04"])
 def test_decimals_that_cancel_out_leave_the_exact_rest(digits, total):
-    """Decimals of up to 18 digits are summed in one word with a sign, longer ones in several words. Zero has no sign."""
+    """Decimals of up to 18 digits are summed in one word with a sign, longer ones in several words. Zero is unsigned."""
     values = [Decimal("1.50"), Decimal("-1.50"), Decimal(total), Decimal("0.00")]
     aggregation, tables = one_key([agg.sum("x"), agg.mean("x")], pa.decimal128(digits, 2), [0, 0, 1, 1], values)
     expected = {"sum(x)": Decimal(total), "mean(x)": Decimal(total) / 4}
@@ -384,7 +384,7 @@ def test_variance_of_finite_values_is_defined_however_large_they_are(layout, val
 
 
 def halves(values):
-    """Return the sums that Spark computes: of the upper and of the lower half of each number, or None if there are no numbers."""
+    """Return the two sums that Spark computes, for the upper and lower halves of the numbers, or None if there are no numbers."""
     upper, lower = sum(value >> 32 for value in values), sum(value & 0xFFFFFFFF for value in values)
     return [upper if values else None, lower if values else None]
 

@@ -1,4 +1,4 @@
-"""Sketches: hashes equal those of the library, errors stay within bounds, and order and batches do not change a distinct
+"""Sketches: hashes equal the hashes of the library, errors stay within bounds, and order and batches do not change a distinct
 count.
 """
 

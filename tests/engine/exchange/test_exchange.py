@@ -117,7 +117,7 @@ def test_latest_of_several_processing_times_is_used(monkeypatch, chunk_rows, clo
 
 
 def pack_report(origin: int, times: list[int], partition: str, clock: int, run: str, plan: WindowPlan) -> list[PayloadPart]:
-    """Return the parts that a source partition sends for rows of one key. An event time of -1 stands for an unusable one."""
+    """Return the parts that a source partition sends for rows of one key. An event time of -1 means that it is unusable."""
     rows = pa.table([pa.array([origin] * len(times)), pa.array(times)], schema=ROWS)
     columns = {
         "time": pa.array([None if time < 0 else time for time in times], pa.int64()),
@@ -194,7 +194,7 @@ def test_duplicate_part_is_an_error(monkeypatch, part_bytes):
 
 
 def test_missing_part_in_the_middle_is_an_error():
-    """Otherwise Arrow would read the next payload as the rest of this one."""
+    """Otherwise Arrow would read the next payload as the rest of the incomplete one."""
     parts = [PayloadPart(0, 1, 2, b"a"), PayloadPart(0, 2, 1, b"b"), PayloadPart(0, 3, 0, b"c"), PayloadPart(1, 1, 0, b"d")]
     assert list(payload.joined(reversed(parts))) == [(0, b"abc"), (1, b"d")]
     for lost in (1, 2):

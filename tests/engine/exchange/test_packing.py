@@ -1,4 +1,4 @@
-"""What a source partition sends: key groups, refused rows, reports and errors."""
+"""The payloads of a source partition: key groups, refused rows, reports and errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What functions over tables get, and what happens to their results. It must not matter whether windows are handled one by one
+"""The arguments and results of functions over tables. It must not matter whether windows are handled one by one
 or together.
 """
 

@@ -35,9 +35,9 @@ class Step:
     Attributes:
         clock: its time.
         run: the run of the query.
-        rows: its rows. If there are none, the source had no data.
+        rows: its rows. An empty tuple means that the source was read and lacked data.
         broken: whether it is interrupted at its end, so that the next run repeats it.
-        end: whether it reports that no more input is available.
+        end: whether it reports the end of the available input.
     """
 
     clock: int
@@ -159,7 +159,7 @@ class Definition:
 
     Attributes:
         query: the query.
-        looks: the micro-batches that count as a look at the source: those with rows, and those without rows that were due.
+        looks: the micro-batches that count as a look at the source, because they have rows or were due.
         mark: the current watermark.
         rows: the rows that windows took.
     """
@@ -188,7 +188,7 @@ class Definition:
         return self.up(len(self.looks) - 1) - self.up(with_rows[-1]) if with_rows else None
 
     def due(self) -> int | None:
-        """Return the clock of the next look without rows, or None if there is none."""
+        """Return the clock of the next look without rows, or None if no look is planned."""
         if not self.looks:
             return None
         after, silent = self.query.watermark.closes_after, self.silent() or 0
@@ -219,7 +219,7 @@ class Definition:
         return max(self.mark, min(self._reached(name) + self.silent(name) for name in names))
 
     def at_end(self) -> int:
-        """Return the watermark once no more input is available."""
+        """Return the watermark at the end of the available input."""
         times = [row[1] for look in self.looks for row in look.rows]
         if not times:
             return self.mark
@@ -245,7 +245,7 @@ class Definition:
             if open_:
                 self.rows.append(row)
                 fresh |= set(open_)
-            elif row[1] <= before - self.query.lateness:  # otherwise it lies between two windows
+            elif row[1] <= before - self.query.lateness:  # otherwise the row is between two windows
                 late.append(row)
         for row in self.rows:
             for window in self._windows(row):

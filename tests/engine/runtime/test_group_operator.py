@@ -283,5 +283,5 @@ def test_watermark_is_restored_with_saved_state():
     header = plan.operator.for_group(plan, state, 0).header()
     assert header == plan.operator.for_group(plan, before, 0).header()
     assert (header["watermarks"]["watermark"], header["closed"]) == (69, 69)
-    # A row behind the restored watermark is late.
+    # A row below the restored watermark is late.
     assert harness.run(plan, [batch(("a", 40))], state)[0].metrics.late_rows == 1

@@ -169,7 +169,7 @@ def test_each_side_becomes_idle_after_its_own_timeout():
     # timeout.
     watermarks = [tracker.advance({"left": time}, clock, run="r") for time, clock in [(20, 1), (30, 6), (40, 12), (50, 13)]]
     assert watermarks == [9, 9, 39, 49]
-    # The other side has no timeout, so it holds the watermark back without end.
+    # The other side lacks a timeout, so it holds the watermark back without end.
     tracker = tracker_of(WatermarkStrategy(0), WatermarkStrategy(0).with_idleness("10 us"))
     tracker.advance({"left": 10, "right": 10}, 0, run="r")
     for clock in range(1, 100, 5):

@@ -242,7 +242,7 @@ def test_rows_without_event_time_end_the_silence():
     for clock in range(1020, 1200, 20):
         invalid = GroupInput(input_rows=3, invalid_rows=3, batch_time=clock, run="1", planned_in="1")
         assert tracker.take_in(invalid) == 999
-    # The rows have no event time to continue from, so the watermark continues from the last known event time.
+    # The rows lack an event time, so the watermark continues from the last known one.
     assert tracker.take_in(nothing(1209)) == 999
     assert tracker.take_in(nothing(1210)) == 999 + 210
 

@@ -29,7 +29,7 @@ def rows_shown(strategy, tracker, closed=MIN_TIMESTAMP, clock=0):
 def test_source_partitions_are_shown_in_order_of_their_watermarks():
     strategy = WatermarkStrategy(delay=5).per_partition("p", ["0", "1"]).with_idleness("10 seconds")
     tracker = WatermarkTracker(strategy)
-    # Partition 1 is expected and has no rows for 15 seconds while the source is read. Only this time counts as silence.
+    # Partition 1 is expected and stays empty for 15 seconds while the source is read. Only this time counts as silence.
     for second in (1000, 1005, 1010, 1015):
         tracker.advance({"0": second, "2": second + 7}, second * SECOND, run="first")
     rows = rows_shown(strategy, tracker, closed=900, clock=1015 * SECOND)

@@ -93,7 +93,8 @@ def test_expected_partitions_may_change_on_restart():
     saved = expecting("0").to_json()
     tracker = expecting("0", "1", saved=saved)
     tracker.advance({"0": 100}, 0)
-    # A partition that is no longer expected before its first row does not hold the watermark back. A new expected one does not
+    # A partition that was removed from the expected ones before its first row does not hold the watermark back. A new expected
+    # one does not
     # move it back.
     tracker = expecting("0", saved=tracker.to_json())
     assert tracker.advance({"0": 101}, 0) == 100
@@ -334,8 +335,8 @@ TWENTY_EVERY_TEN = SlidingWindows(20, 10)
     ],
 )
 def test_last_ended_window_and_first_live_and_open_panes(time, ended, live, open_):
-    """Windows are ``[10 * n, 10 * n + 20)`` over panes of 10. Expected are the last ended window, and the first panes of the
-    next window and of what is not over.
+    """Windows are ``[10 * n, 10 * n + 20)`` over panes of 10. The test expects the last ended window, its first live pane, and
+    its first open pane.
     """
     policy = LatenessPolicy(PaneGrid.of(TWENTY_EVERY_TEN), ClosedWindows())
     actual = last_ended(TWENTY_EVERY_TEN, time), policy.first_live_pane(time), policy.first_open_pane(time)

@@ -1,4 +1,4 @@
-"""Aggregates that saved state does not have: which of them lack earlier rows without any column that shows it."""
+"""Aggregates that saved state lacks: they miss earlier rows, and an ``agg.complete`` column must show it."""
 
 import pytest
 

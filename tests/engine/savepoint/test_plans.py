@@ -280,7 +280,7 @@ def test_changed_plan_is_refused_with_the_cause(broken):
 
 
 def test_plans_of_every_operator_can_be_read():
-    # No rule chooses these two: the row operator runs everything else, and interval joins have no windows.
+    # These two are not chosen by a rule: the row operator runs everything else, and interval joins do not have windows.
     operators = {rule.__module__.split(".")[-2] for rule in (*COLUMNS_ONLY, *RULES)} | {"row", "intervals"}
     assert {kind.__module__.split(".")[-2] for kind in plans.SPECS} == operators
 

@@ -143,7 +143,7 @@ def test_views_show_a_reduced_row_as_contents():
 
 
 def test_views_show_the_number_of_firings_and_the_last_one():
-    """The first kind of firing, "early", is not confused with none: a window that never fired has no last firing."""
+    """A window that never fired has a null as its last firing, which differs from "early", the first kind of firing."""
     early = ContinuousEventTimeTrigger(10)
     query = harness.Query(
         WindowSpec(TumblingEventTimeWindows(40), early, allowed_lateness=100),

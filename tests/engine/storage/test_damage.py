@@ -406,7 +406,7 @@ def test_restarts_and_empty_micro_batches_are_not_reported_as_damage(name):
 
 def exchanged_groups(groups):
     if (groups.age.state_of or -1) < 0:
-        return False  # according to the checkpoint, there is no state yet
+        return False  # the checkpoint knows of no state yet
     # Spark finds no value of one key group in the folder of the other.
     groups.states[0].values, groups.states[1].values = {}, {}
     return True

@@ -1,4 +1,4 @@
-"""Answers as of an instant: which rows they include, in which order, and what is refused."""
+"""Answers as of an instant: the rows that they include, the order of rows, and errors."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SLICES = pane_grid(TumblingEventTimeWindows(10))
 A = [("a", time) for time in range(100)]
 B = [("b", time) for time in (7, 8, 30, 59, 60, 61, 70)]
 UNTIL = 60
-"""Later rows have no tiles."""
+"""Later rows are not in tiles."""
 
 
 def rows_of(aggregation, all_rows):
@@ -68,7 +68,7 @@ def answer_of(times):
         (44, 3, 41),  # the window is within a slice
         (44, 4, 40),
         (59, 58, 1),
-        (70, 10, 60),  # the slice has no tile yet
+        (70, 10, 60),  # the slice lacks a tile
         (95, 94, 1),
         (99, 69, 30),
     ],

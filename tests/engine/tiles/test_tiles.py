@@ -1,4 +1,4 @@
-"""Stored tiles: which of several tiles is used, and what is refused."""
+"""Reading stored tiles: choosing one of several tiles for a slice, and errors."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ COUNT_PARTIAL, MAX_PARTIAL = pa.struct([("n", pa.int64())]), pa.struct([("max", 
 
 
 def tiles_of(*stored):
-    """Return tiles of slices of ten. Each has a key, start, rows, and its two partials, where None stands for a missing one."""
+    """Return tiles of slices of ten. Each has a key, start, rows, and two partials, either of which may be None."""
     keys, starts, rows, counted, largest = zip(*stored, strict=True)
     columns = [pa.array(starts), pa.array([start + 10 for start in starts]), pa.array(rows)]
     columns.append(pa.array([None if n is None else {"n": n} for n in counted], COUNT_PARTIAL))

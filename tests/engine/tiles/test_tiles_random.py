@@ -169,7 +169,7 @@ def windows(rng: random.Random, seed: int) -> None:
     columns_of_tiles = stored(rng, aggregates, slices, rows)
     tiles, later = Tiles.of(columns_of_tiles[:1], columns_of_tiles[1:], aggregation), None
     if rng.random() < 0.4:
-        # The last slices have no tiles. Their rows are passed as rows.
+        # The last slices lack tiles. Their rows are passed as rows.
         until = slices.start_of(offset // slice_ + rng.randint(-12, 16))
         tiles = tiles.take(np.flatnonzero(tiles.starts < until))
         columns_ = columns(aggregation, [row for row in rows if row.time >= until])

@@ -46,7 +46,7 @@ def times(saved):
 
 
 def each(time):
-    """Return a row of each side that has no partner."""
+    """Return a row of each side without a partner."""
     return [Row("left", f"left {time}", time, 1), Row("right", f"right {time}", time, 1)]
 
 
@@ -59,7 +59,7 @@ def test_how_long_rows_of_each_side_are_kept(lower, upper, how, left, right):
 
 @pytest.mark.parametrize(("lower", "upper", "how", "left", "right"), KEPT)
 def test_expired_rows_are_deleted_from_state(lower, upper, how, left, right):
-    """The watermark is 49. The rows of a micro-batch share a block, of which some rows may have expired."""
+    """The watermark is 49. The rows of a micro-batch share a block. Some of its rows may have expired."""
     state, plan = MemoryState(), plan_of(lower, upper, how)
     times_of_rows = range(30, 51)
     actual = times(operator_after(plan, state, [row for time in times_of_rows for row in each(time)]).tables())
@@ -186,7 +186,7 @@ def test_sides_cross_separately_and_whole_rows_only_for_a_late_output(late):
         # Different keys do not match, however near their times are. The last time of a key does not affect the next key.
         ([("a", 9), ("b", 5)], [("a", 9), ("b", 9), ("b", 5)], [1, 1], [0, 2]),
         ([("b", 1), ("a", 9)], [("a", 1), ("b", 9)], [0, 0], []),
-        # A key with a null in any column has no matches and does not hide those of other keys.
+        # A key with a null in any column matches nothing and does not hide the matches of other keys.
         ([(None, 5), ("a", 5)], [(None, 5), ("a", 5)], [0, 1], [1]),
         ([(None, 5)], [(None, 5), ("a", 5)], [0], []),
         ([("a", 5)], [], [0], []),

@@ -1,4 +1,4 @@
-"""Interval joins at the bounds of their intervals: which rows match, and when a row has no partner."""
+"""Interval joins at the bounds of their intervals: matching rows, and rows without a partner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOUNDS = [(-2, 5), (3, 7), (-7, -3), (0, 0), (-4, 0), (0, 4)]
 
 
 def rows(side, times, key="a", first=1):
-    """Return numbered rows. Some rows have no name."""
+    """Return numbered rows. Some rows have a null name."""
     return [Row(side, key, time, 10 * (first + place) + 1) for place, time in enumerate(times)]
 
 

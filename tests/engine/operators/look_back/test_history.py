@@ -65,7 +65,7 @@ def test_slice_length_splits_a_look_back_into_at_most_64_slices(keyed, longest, 
         (0, 28, 20),
         (0, 29, 30),
         (0, 39, 40),
-        (-100, 58, 50),  # still small compared with the look-back, of which a quarter is 160
+        (-100, 58, 50),  # still small compared with a quarter of the look-back, which is 160
         (-100, 59, 60),
         (-100, 60, None),
         (MIN_TIMESTAMP, 29, None),
@@ -85,7 +85,7 @@ def test_settled_slice_has_merged_partials_if_they_are_far_fewer_than_its_rows()
     rows_by_time.add(partials(1, 3, 14, 21, 22, 25), 0, 24, -100)
     assert blocks_in(rows_by_time) == [[(21, 25, 3)], [(1, 14, 3)], [(0, 0, 1)]]
     assert rows_by_time.kept() == {"slice": 10, "settled": 20, "plain": [1]}
-    # The rest of the third slice settles with the next rows. The fourth slice has no rows.
+    # The rest of the third slice settles with the next rows. The fourth slice is empty.
     rows_by_time.add(partials(28, 41), 24, 41, -100)
     assert blocks_in(rows_by_time) == [[(41, 41, 1)], [(1, 14, 3), (21, 28, 4)], [(0, 0, 1), (20, 20, 1)]]
     assert rows_by_time.kept() == {"slice": 10, "settled": 40, "plain": [1]}

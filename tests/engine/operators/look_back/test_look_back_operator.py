@@ -1,4 +1,4 @@
-"""The look-back operator: what it stores and for how long, what it reads for a few rows, and its memory limit."""
+"""The look-back operator: its state and how long it is kept, the reads for a few rows, and the memory limit."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_views_show_waiting_rows_in_order_of_arrival():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_slices_at_window_bounds_are_found_for_random_rows(seed):
-    """Rows lie in several slices. The slice of each row, and those in which its window begins and ends, are read row by row."""
+    """The rows are in several slices. The slice of each row, and those in which its window begins and ends, are read row by row."""
     rng = np.random.default_rng(seed)
     windows = [LookBackWindows(*(int(number) for number in rng.integers(0, 300, 2))) for _ in range(rng.integers(1, 3))]
     plan = look_backs.plan_of(windows[0], NARROW, ())

@@ -1,4 +1,4 @@
-"""Calendar windows as aligned windows, tested by dates: they equal those of the assigner, and their numbers grow with time."""
+"""Calendar windows as aligned windows, tested by dates. They equal the windows of the assigner, and their numbers grow with time."""
 
 from __future__ import annotations
 

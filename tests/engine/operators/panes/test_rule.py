@@ -1,4 +1,4 @@
-"""Which queries run as aligned panes, why others do not, and the settings that the operator gets."""
+"""The rule for aligned panes: the queries that run on them, the reasons against others, and the settings of the operator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where predicates cut the steps of keys: all ways to begin and to end a window, and which of two cuts comes first."""
+"""Cutting the steps of keys by predicates: all ways to begin and to end a window, and the order of two cuts."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ def test_open_window_is_stored_as_one_entry_and_later_rows_wait():
     fired, steps_stored = run(plan, state, ("a", 5, LAST), ("b", 8, NEITHER), ("b", 10, BEGINS), ("c", 10, NEITHER))
     assert fired == [(("a", 1, 6), (3, 10))]
     assert steps_stored == [("b", 3, 8, OPEN, 3, 8), ("b", 10, 10, STARTS, 1, 2), ("c", 10, 10, 0, 1, 3)]
-    # A row of "b" has begun another window. The row of "c" was in no window and was deleted.
+    # A row of "b" has started another window. The row of "c" was in no window and was deleted.
     fired, steps_stored = run(plan, state, ("b", 13, LAST), ("c", 13, BEGINS))
     assert fired == [(("b", 3, 10), (3, 8))]
     assert steps_stored == [("b", 10, 10, OPEN, 1, 2), ("b", 13, 13, ENDS, 1, 5), ("c", 13, 13, STARTS, 1, 2)]

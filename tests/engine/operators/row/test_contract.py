@@ -1,4 +1,4 @@
-"""Which calls the row operator makes, when and how often, and what state is left. Modelled on Flink's
+"""The calls that the row operator makes, their order and number, and the state that is left. Modelled on Flink's
 WindowOperatorContractTest.
 """
 

@@ -107,7 +107,7 @@ def test_columns_of_new_elements_are_reused_for_writing():
         return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
     assert rows_written(old[1], old[0]) == [(2, "y"), (1, "x")], "nothing has come yet"
-    # The columns differ from the elements, which shows which of them a value comes from.
+    # The columns differ from the elements, which shows the source of each value.
     arrivals.add(early, [pa.array([40, 50, 60]), pa.array(["X", "Y", None])])
     assert rows_written(early[2], early[0], early[2]) == [(60, None), (40, "X"), (60, None)]
     assert rows_written(old[2], old[0]) == [(3, "z"), (1, "x")], "none of these has just come"

@@ -117,7 +117,7 @@ def test_side_output_rows_have_declared_columns_key_and_window():
     assert output.metrics.outputs == {MAIN: 2, "one": 1, "other": 1}
     sent_rows, output = outputs_of(plan, state, batch(("b", 25, 1)))
     assert [(tag, len(rows)) for tag, rows in sent_rows] == [(MAIN, 1), ("one", 1)]
-    # There is no table if nothing was sent.
+    # An output without rows has no table.
     sent_rows, output = outputs_of(plan, state, batch(("b", 26, 1)))
     assert (sent_rows, output.metrics.outputs) == ([], {})
 

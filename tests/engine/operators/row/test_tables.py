@@ -45,7 +45,7 @@ class CountingByWindowAndKey(ProcessWindowFunction):
 
 
 class CountingByKey(ProcessWindowFunction):
-    """The same for merging windows, which have no state of their own."""
+    """The same for merging windows, which lack a window state."""
 
     def process(self, key, context, elements):
         every = context.global_state().get_state(ValueStateDescriptor("all"))

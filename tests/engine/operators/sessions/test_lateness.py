@@ -1,4 +1,4 @@
-"""Which rows sessions take, compared with taking the rows one by one."""
+"""Late rows of sessions, compared with taking the rows one by one."""
 
 import numpy as np
 import pytest
@@ -9,8 +9,8 @@ from panestream.engine.operators.sessions.spans import merge_touching
 
 
 def one_by_one(units, starts, ends, closed):
-    """Return which spans are late, as Flink decides: a span merges with the live ones it touches, and one that touches none
-    must be open.
+    """Return which spans are late, as Flink decides. A span merges with the live spans that it touches. A span that touches
+    nothing must be open.
     """
     alive, late = {}, []
     for unit, start, end in zip(units, starts, ends, strict=True):
