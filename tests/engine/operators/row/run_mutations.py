@@ -47,7 +47,7 @@ TESTS = (
     "tests/conformance/test_runner.py",
     f"{HERE}/test_codec.py",
     f"{HERE}/test_grouped.py",
-    f"{HERE}/test_elements_at_rest.py",
+    f"{HERE}/test_stored_elements.py",
     f"{HERE}/test_firings.py",
 )
 FIRST = {
