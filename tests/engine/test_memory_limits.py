@@ -136,12 +136,12 @@ def test_windows_that_fire_together_are_read_in_portions(monkeypatch, of, most):
     monkeypatch.setattr(accumulating, of, most)
     calls = []
 
-    def counted(rows: pa.Table) -> pa.Table:
+    def record_and_count(rows: pa.Table) -> pa.Table:
         calls.append(rows.nbytes)
         return sizes_of_windows(rows)
 
     windows = WindowSpec(TumblingEventTimeWindows(10 * SECOND))
-    plan = replace(plan_of("tables"), operator=plan_table_function(windows, AllWindows(counted), RESULT, ROWS, KEYS))
+    plan = replace(plan_of("tables"), operator=plan_table_function(windows, AllWindows(record_and_count), RESULT, ROWS, KEYS))
     state = MemoryState()
     times = [number * 10 * SECOND for number in range(8)]
     results = run(plan, state, [*times, 100 * SECOND], 20_000)

@@ -42,7 +42,7 @@ def test_steady_rows_over_years_and_a_single_row_are_never_too_far_ahead():
     assert not ahead_of_rows(np.asarray([YEAR_9999]), DAY).any()
 
 
-def packed(strategy, times, clock=None, tag="invalid"):
+def pack_times(strategy, times, clock=None, tag="invalid"):
     recipe = replace(plan(), watermark=strategy, invalid_tag=tag)
     row = pa.table([pa.array(range(len(times))), pa.array(range(len(times)))], schema=ROWS)
     columns = {"time": pa.array(times, pa.int64()), "key": row["key"], "row": row.to_struct_array()}
@@ -59,11 +59,11 @@ BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")
 @pytest.mark.parametrize("of", ["clock", "rows"])
 def test_row_too_far_ahead_is_invalid_and_does_not_move_the_watermark(of):
     times = [HOUR, YEAR_9999, None, 2 * HOUR]
-    batch = packed(BOUNDED.max_ahead("1 hour", of=of), times, HOUR if of == "clock" else None)
+    batch = pack_times(BOUNDED.max_ahead("1 hour", of=of), times, HOUR if of == "clock" else None)
     assert batch.seen == {"": 2 * HOUR}
     assert (batch.input_rows, batch.invalid_rows) == (4, 2)
     assert sorted(pa.concat_tables(batch.invalid)["value"].to_pylist()) == [1, 2]
-    assert packed(BOUNDED, times).seen == {"": YEAR_9999}
+    assert pack_times(BOUNDED, times).seen == {"": YEAR_9999}
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def test_row_too_far_ahead_is_invalid_and_does_not_move_the_watermark(of):
 )
 def test_row_too_far_ahead_is_an_error_without_a_side_output(strategy, times, message):
     with pytest.raises(InvalidEventTimeError, match=message + r".*side_output_invalid"):
-        packed(strategy, times, 5, tag=None)
+        pack_times(strategy, times, 5, tag=None)
 
 
 def test_error_ends_with_the_way_out_of_the_plan():

@@ -21,7 +21,7 @@ ARRIVAL = pa.schema([("file", pa.string()), ("place", pa.int64())])
 Given = list[tuple[str | None, int | None]]
 
 
-def numbered(partitions: list[Given]) -> list[Chunk]:
+def numbered_chunks(partitions: list[Given]) -> list[Chunk]:
     """Return a chunk for each source partition. Time, key and value of a row are its number, which shows its original place."""
     numbers, chunks = iter(range(10_000)), []
     for rows in partitions:
@@ -30,7 +30,7 @@ def numbered(partitions: list[Given]) -> list[Chunk]:
     return chunks
 
 
-def crossed(partitions: list[Given], chunks: list[Chunk]) -> list[pa.Table]:
+def tables_that_cross(partitions: list[Given], chunks: list[Chunk]) -> list[pa.Table]:
     """Return the tables that key groups receive."""
     orders = [[pa.array([row[column] for row in rows], kind) for column, kind in enumerate(ARRIVAL.types)] for rows in partitions]
     return [unordered(chunk, order) for chunk, order in zip(chunks, orders, strict=True)]
@@ -49,7 +49,7 @@ def crossed(partitions: list[Given], chunks: list[Chunk]) -> list[pa.Table]:
     ],
 )
 def test_rows_are_sorted_by_the_arrival_columns(partitions, places):
-    ((kind, rows),) = in_order(replace(plan(), arrival=ARRIVAL), crossed(partitions, numbered(partitions)))
+    ((kind, rows),) = in_order(replace(plan(), arrival=ARRIVAL), tables_that_cross(partitions, numbered_chunks(partitions)))
     assert kind == KEPT
     assert [rows[name].to_pylist() for name in ("row 0", "row 1")] == [places, places]
 
@@ -58,7 +58,7 @@ def test_many_equal_rows_keep_their_order():
     """With few rows, even an unstable sort keeps their order."""
     names = np.random.default_rng(3).integers(0, 4, 4_000)
     partitions = [[(f"file {name}", 0) for name in names[start : start + 1_000]] for start in range(0, 4_000, 1_000)]
-    ((_, rows),) = in_order(replace(plan(), arrival=ARRIVAL), crossed(partitions, numbered(partitions)))
+    ((_, rows),) = in_order(replace(plan(), arrival=ARRIVAL), tables_that_cross(partitions, numbered_chunks(partitions)))
     assert rows["row 1"].to_pylist() == [place for name in range(4) for place in np.flatnonzero(names == name).tolist()]
 
 

@@ -65,15 +65,15 @@ def test_instant_is_written_in_iso_format(micros, text):
     assert instant(micros) == text
 
 
-def chunked(values, kind):
+def in_two_chunks(values, kind):
     return pa.chunked_array([pa.array(values[:1], kind), pa.array(values[1:], kind)])
 
 
 def add_rows(times_seen, times, partitions=None, names=None):
     """Record rows with these times. A generator sees the names."""
-    column = None if partitions is None else chunked(partitions, pa.string())
+    column = None if partitions is None else in_two_chunks(partitions, pa.string())
     names_ = names or ["row"] * len(times)
-    times_seen.add(chunked(times, pa.int64()), column, lambda: pa.table({"name": names_, "n": list(range(len(times)))}))
+    times_seen.add(in_two_chunks(times, pa.int64()), column, lambda: pa.table({"name": names_, "n": list(range(len(times)))}))
     return times_seen
 
 
@@ -97,7 +97,7 @@ def test_whole_rows_are_built_only_for_a_generator():
         raise AssertionError("nobody needs them")
 
     times_seen = TimesSeen(None)
-    times_seen.add(chunked([1, 2], pa.int64()), None, none)
+    times_seen.add(in_two_chunks([1, 2], pa.int64()), None, none)
     assert times_seen.largest == {"": 2}
 
 

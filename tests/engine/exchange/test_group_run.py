@@ -126,13 +126,13 @@ def test_memory_limit_is_exact_to_the_byte():
 
 
 def test_history_is_refused_for_processing_time_windows():
-    def asked(assigner):
+    def plan_with(assigner):
         windowing = WindowSpec(assigner)
         operator = plan_functions(
             windowing, KeepRows(applied(lambda key, window, rows: [len(rows)])), RESULTS, ROWS, "count", KEYS
         )
         return replace(plan(), assigner=assigner, operator=operator)
 
-    check_history(asked(TumblingEventTimeWindows(1_000_000)))
+    check_history(plan_with(TumblingEventTimeWindows(1_000_000)))
     with pytest.raises(InvalidPlanError, match=r"^bootstrap: the windows or the trigger of this query go by the clock"):
-        check_history(asked(TumblingProcessingTimeWindows(1_000_000)))
+        check_history(plan_with(TumblingProcessingTimeWindows(1_000_000)))

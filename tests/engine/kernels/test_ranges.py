@@ -66,7 +66,7 @@ def test_each_key_and_window_combines_its_rows_in_order(dense, case, most, slab)
         actual = {}
         for part in parts:
             # The fold concatenates hexadecimal digits, so another order gives another number.
-            (digits, length) = part.fold((1 + np.arange(groups.size), np.ones(groups.size, np.int64)), (0, 0), joined)
+            (digits, length) = part.fold((1 + np.arange(groups.size), np.ones(groups.size, np.int64)), (0, 0), concatenate_digits)
             (least,) = part.fold((groups.panes + BIG,), (2 * BIG,), smaller, idempotent=True)
             sums = part.sums(groups.panes)
             columns = (part.windows, part.codes, part.rows, digits, length, least - BIG, sums)
@@ -77,7 +77,7 @@ def test_each_key_and_window_combines_its_rows_in_order(dense, case, most, slab)
     assert actual == naive(groups, counts, first, end)
 
 
-def joined(a, b):
+def concatenate_digits(a, b):
     return a[0] * 16 ** b[1] + b[0], a[1] + b[1]
 
 

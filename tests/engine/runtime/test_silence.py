@@ -29,7 +29,7 @@ def rows(clock, run="1", **seen):
     return GroupInput(seen=seen or {"": clock}, input_rows=1, batch_time=clock, run=run, planned_in=run)
 
 
-def nothing(clock, run="1"):
+def without_rows(clock, run="1"):
     return GroupInput(batch_time=clock, run=run, planned_in=run)
 
 
@@ -77,8 +77,8 @@ def test_first_looks_of_a_run_are_close_to_each_other():
 def test_watermark_stays_until_the_silence_is_long_enough():
     tracker = WatermarkTracker(strategy())
     tracker.take_in(rows(1000))
-    assert tracker.take_in(nothing(1030, "2")) == 999
-    assert tracker.take_in(nothing(1060, "2")) == 999 + 30
+    assert tracker.take_in(without_rows(1030, "2")) == 999
+    assert tracker.take_in(without_rows(1060, "2")) == 999 + 30
 
 
 @pytest.mark.parametrize(("timeout", "watermark"), [(29, 1029), (30, 1029), (31, 729)])
@@ -86,7 +86,7 @@ def test_partition_is_idle_from_its_timeout_on(timeout, watermark):
     """If all partitions are idle, the one furthest ahead sets the watermark."""
     tracker = WatermarkTracker(strategy(idle_timeout=timeout).per_partition("p"))
     tracker.take_in(rows(1000, a=1000, b=700))
-    assert tracker.take_in(nothing(1030)) == watermark
+    assert tracker.take_in(without_rows(1030)) == watermark
 
 
 def test_silence_of_a_partition_is_the_longer_of_two_counts():
@@ -94,7 +94,7 @@ def test_silence_of_a_partition_is_the_longer_of_two_counts():
     tracker.take_in(rows(1000, a=1000, b=700))
     assert [tracker.silent_for(name) for name in "ab"] == [0, 0]
     tracker.take_in(rows(1008, a=1008))
-    tracker.take_in(nothing(1040))
+    tracker.take_in(without_rows(1040))
     assert [tracker.silent_for(name) for name in "ab"] == [32, 40]
     tracker.partitions["b"].silent = 50
     assert [tracker.silent_for(name) for name in "ab"] == [32, 50]
@@ -104,39 +104,39 @@ def test_watermark_follows_the_clock_from_the_last_row():
     tracker = WatermarkTracker(strategy(delay=5))
     tracker.take_in(rows(1000))
     assert tracker.wake_up() == 1002, "all key groups look for the first time a tenth of the silence after the row"
-    assert tracker.take_in(nothing(1029)) == 994
-    assert tracker.take_in(nothing(1030)) == 994 + 30
+    assert tracker.take_in(without_rows(1029)) == 994
+    assert tracker.take_in(without_rows(1030)) == 994 + 30
     assert tracker.wake_up() == 1031
-    assert tracker.take_in(nothing(1031)) == 994 + 30  # a key group may be woken for other reasons, which does not move time
-    assert tracker.take_in(nothing(1041)) == 994 + 41
+    assert tracker.take_in(without_rows(1031)) == 994 + 30  # a key group may be woken for other reasons, which does not move time
+    assert tracker.take_in(without_rows(1041)) == 994 + 41
 
 
 def test_watermark_of_old_data_advances_at_the_pace_of_the_clock():
     tracker = WatermarkTracker(strategy())
     tracker.take_in(rows(10**6, **{"": 50}))
-    assert tracker.take_in(nothing(10**6 + 40)) == 49 + 40
+    assert tracker.take_in(without_rows(10**6 + 40)) == 49 + 40
 
 
 def test_rows_end_the_silence_and_the_watermark_does_not_go_back():
     tracker = WatermarkTracker(strategy())
     tracker.take_in(rows(1000))
-    assert tracker.take_in(nothing(1100)) == 1099
+    assert tracker.take_in(without_rows(1100)) == 1099
     assert tracker.take_in(rows(1101, **{"": 1001})) == 1099
-    assert tracker.take_in(nothing(1120)) == 1099
+    assert tracker.take_in(without_rows(1120)) == 1099
     # Counted from the last row, not from the watermark.
-    assert tracker.take_in(nothing(1131)) == 1099
-    assert tracker.take_in(nothing(1250)) == 1000 + 149
+    assert tracker.take_in(without_rows(1131)) == 1099
+    assert tracker.take_in(without_rows(1250)) == 1000 + 149
 
 
 @pytest.mark.parametrize("down", [0, 1, 10**6])
 def test_downtime_of_the_query_is_not_silence(down):
     tracker = WatermarkTracker(strategy())
     tracker.take_in(rows(1000))
-    assert tracker.take_in(nothing(1040)) == 1039
+    assert tracker.take_in(without_rows(1040)) == 1039
     again = WatermarkTracker.from_json(tracker.strategy, tracker.to_json())
     begin = 1043 + down
-    assert again.take_in(nothing(begin, "2")) == 1039
-    assert again.take_in(nothing(begin + 10, "2")) == 999 + 40 + 10
+    assert again.take_in(without_rows(begin, "2")) == 1039
+    assert again.take_in(without_rows(begin + 10, "2")) == 999 + 40 + 10
 
 
 def observe_silence(tracker, run_lengths, down=(1,)):
@@ -149,7 +149,7 @@ def observe_silence(tracker, run_lengths, down=(1,)):
         for number in range(length):
             clock += 1 if number or not run else down[run % len(down)]
             observed += bool(number) or not run
-            moved = tracker.take_in(nothing(clock, str(run))) - watermark
+            moved = tracker.take_in(without_rows(clock, str(run))) - watermark
             assert moved <= observed, "time goes on by no more than was observed"
             if moved:
                 return observed
@@ -178,29 +178,29 @@ def test_older_state_with_a_later_next_look_is_read():
     saved = tracker.to_json()
     saved["silence"]["due"] = 1030
     again = WatermarkTracker.from_json(tracker.strategy, saved)
-    assert again.take_in(nothing(1029)) == 999
-    assert again.take_in(nothing(1030)) == 999 + 30
+    assert again.take_in(without_rows(1029)) == 999
+    assert again.take_in(without_rows(1030)) == 999 + 30
 
 
 def test_repeated_micro_batch_gives_the_same_watermark():
     tracker = WatermarkTracker(strategy())
     tracker.take_in(rows(1000))
     saved = tracker.to_json()
-    assert tracker.take_in(nothing(1040)) == 1039
+    assert tracker.take_in(without_rows(1040)) == 1039
     again = WatermarkTracker.from_json(tracker.strategy, saved)
     assert again.take_in(GroupInput(batch_time=1040, run="2", planned_in="1")) == 1039
     # The time between it and the first micro-batch of the new run is not silence.
-    assert again.take_in(nothing(5000, "2")) == 1039
-    assert again.take_in(nothing(5003, "2")) == 1042
+    assert again.take_in(without_rows(5000, "2")) == 1039
+    assert again.take_in(without_rows(5003, "2")) == 1042
 
 
 def test_watermark_waits_if_the_clock_is_set_back():
     tracker = WatermarkTracker(strategy())
     tracker.take_in(rows(1000))
-    assert tracker.take_in(nothing(1035)) == 1034
+    assert tracker.take_in(without_rows(1035)) == 1034
     for clock in (900, 1036, 1037):
-        assert tracker.take_in(nothing(clock)) == 1034
-    assert tracker.take_in(nothing(1038)) == 1037
+        assert tracker.take_in(without_rows(clock)) == 1034
+    assert tracker.take_in(without_rows(1038)) == 1037
 
 
 def test_silent_partitions_advance_from_their_own_last_rows():
@@ -209,7 +209,7 @@ def test_silent_partitions_advance_from_their_own_last_rows():
     tracker.take_in(rows(1010, a=1010))
     assert tracker.watermark == 699
     # b has been silent for longer, so it keeps the lag that it had at its last row.
-    assert tracker.take_in(nothing(1040)) == 699 + 40
+    assert tracker.take_in(without_rows(1040)) == 699 + 40
 
 
 def test_idle_partitions_do_not_hold_the_watermark_back_in_silence():
@@ -217,22 +217,22 @@ def test_idle_partitions_do_not_hold_the_watermark_back_in_silence():
     tracker.take_in(rows(1000, a=1000, b=700))
     tracker.take_in(rows(1005, a=1005))
     # Both b and a are idle by now. The partition furthest ahead sets the watermark.
-    assert tracker.take_in(nothing(1035)) == 1034
+    assert tracker.take_in(without_rows(1035)) == 1034
     tracker = WatermarkTracker(strategy(idle_timeout=33).per_partition("p"))
     tracker.take_in(rows(1000, a=1000, b=700))
     tracker.take_in(rows(1005, a=1000))
-    assert tracker.take_in(nothing(1035)) == 999 + 30
+    assert tracker.take_in(without_rows(1035)) == 999 + 30
 
 
 def test_expected_partition_without_rows_does_not_stop_closing_on_silence():
     tracker = WatermarkTracker(strategy().per_partition("p", ["a", "b"]))
     assert tracker.take_in(rows(1000, a=1000)) == MIN_TIMESTAMP
-    assert tracker.take_in(nothing(1030)) == 999 + 30
+    assert tracker.take_in(without_rows(1030)) == 999 + 30
 
 
 def test_no_watermark_and_no_wake_up_before_the_first_row():
     tracker = WatermarkTracker(strategy())
-    assert tracker.take_in(nothing(10**6)) == MIN_TIMESTAMP
+    assert tracker.take_in(without_rows(10**6)) == MIN_TIMESTAMP
     assert tracker.wake_up() is None
 
 
@@ -243,8 +243,8 @@ def test_rows_without_event_time_end_the_silence():
         invalid = GroupInput(input_rows=3, invalid_rows=3, batch_time=clock, run="1", planned_in="1")
         assert tracker.take_in(invalid) == 999
     # The rows lack an event time, so the watermark continues from the last known one.
-    assert tracker.take_in(nothing(1209)) == 999
-    assert tracker.take_in(nothing(1210)) == 999 + 210
+    assert tracker.take_in(without_rows(1209)) == 999
+    assert tracker.take_in(without_rows(1210)) == 999 + 210
 
 
 def test_closing_after_added_to_an_old_checkpoint_starts_counting_then():
@@ -252,15 +252,15 @@ def test_closing_after_added_to_an_old_checkpoint_starts_counting_then():
     old.take_in(rows(1000))
     assert "silence" not in old.to_json()
     tracker = WatermarkTracker.from_json(strategy(), old.to_json())
-    assert tracker.take_in(nothing(10**6)) == 999
-    assert tracker.take_in(nothing(10**6 + 29)) == 999
-    assert tracker.take_in(nothing(10**6 + 30)) == 999 + 30
+    assert tracker.take_in(without_rows(10**6)) == 999
+    assert tracker.take_in(without_rows(10**6 + 29)) == 999
+    assert tracker.take_in(without_rows(10**6 + 30)) == 999 + 30
 
 
 def test_removing_closing_after_deletes_its_state():
     tracker = WatermarkTracker(strategy())
     tracker.take_in(rows(1000))
-    tracker.take_in(nothing(1050))
+    tracker.take_in(without_rows(1050))
     plain = WatermarkTracker.from_json(WatermarkStrategy(0), tracker.to_json())
     assert (plain.watermark, plain.wake_up(), "silence" in plain.to_json()) == (1049, None, False)
 
@@ -268,7 +268,7 @@ def test_removing_closing_after_deletes_its_state():
 def test_silence_survives_the_meta_record():
     tracker = WatermarkTracker(strategy().per_partition("p"))
     tracker.take_in(rows(1000, b=1000, a=7))
-    tracker.take_in(nothing(1031))
+    tracker.take_in(without_rows(1031))
     again = WatermarkTracker.from_json(tracker.strategy, tracker.to_json())
     assert again == tracker
     assert again.to_json() == tracker.to_json()

@@ -60,17 +60,17 @@ def test_new_slow_partition_does_not_move_the_watermark_back():
     assert tracker.advance({"0": 120, "1": 5}, 0) == 99
 
 
-def expecting(*names, timeout=None, saved=None):
+def tracker_expecting(*names, timeout=None, saved=None):
     strategy = WatermarkStrategy(delay=0).per_partition("p", names)
     strategy = strategy if timeout is None else strategy.with_idleness(timeout)
     return WatermarkTracker(strategy) if saved is None else WatermarkTracker.from_json(strategy, saved)
 
 
 def test_expected_partition_holds_the_watermark_before_its_first_row():
-    tracker = expecting("0", "1")
+    tracker = tracker_expecting("0", "1")
     assert tracker.advance({"0": 100}, 0) == MIN_TIMESTAMP
     assert tracker.by_partition() == [("1", None, None, False), ("0", 100, 99, False)]
-    tracker = expecting("0", "1", saved=tracker.to_json())
+    tracker = tracker_expecting("0", "1", saved=tracker.to_json())
     assert tracker.advance({"0": 200}, 0) == MIN_TIMESTAMP
     assert tracker.advance({"1": 10}, 0) == 9
     # An unexpected partition counts from its first row on.
@@ -78,7 +78,7 @@ def test_expected_partition_holds_the_watermark_before_its_first_row():
 
 
 def test_expected_partition_without_rows_becomes_idle():
-    tracker = expecting("0", "1", timeout="10 seconds")
+    tracker = tracker_expecting("0", "1", timeout="10 seconds")
     for second in (1000, 1005):
         assert tracker.advance({"0": second}, second * SECOND, run="first") == MIN_TIMESTAMP
     assert tracker.advance({"0": 1010}, 1010 * SECOND, run="first") == 1009
@@ -90,15 +90,15 @@ def test_expected_partition_without_rows_becomes_idle():
 
 
 def test_expected_partitions_may_change_on_restart():
-    saved = expecting("0").to_json()
-    tracker = expecting("0", "1", saved=saved)
+    saved = tracker_expecting("0").to_json()
+    tracker = tracker_expecting("0", "1", saved=saved)
     tracker.advance({"0": 100}, 0)
     # A partition that was removed from the expected ones before its first row does not hold the watermark back. A new expected
     # one does not
     # move it back.
-    tracker = expecting("0", saved=tracker.to_json())
+    tracker = tracker_expecting("0", saved=tracker.to_json())
     assert tracker.advance({"0": 101}, 0) == 100
-    tracker = expecting("0", "1", "2", saved=tracker.to_json())
+    tracker = tracker_expecting("0", "1", "2", saved=tracker.to_json())
     assert tracker.advance({"0": 200}, 0) == 100
     assert tracker.advance({"1": 150, "2": 170}, 0) == 149
 
@@ -116,7 +116,7 @@ def test_expected_partitions_must_be_a_list_of_strings():
 
 
 def test_metrics_have_no_event_time_for_partitions_without_rows():
-    tracker, metrics = expecting("0"), GroupMetrics()
+    tracker, metrics = tracker_expecting("0"), GroupMetrics()
     tracker.take_in(GroupInput(seen={}, input_rows=1, invalid_rows=1))
     tracker.measure(GroupInput(), metrics)
     assert (metrics.max_event_time, metrics.watermark, metrics.partition_count) == (None, None, 1)
@@ -262,16 +262,16 @@ def test_strategy_without_watermarks_has_none():
     assert tracker.advance({"": 100}, 0) == MIN_TIMESTAMP
 
 
-def bounded(column=None):
+def strategy_of(column=None):
     strategy = WatermarkStrategy(delay=0)
     return strategy if column is None else strategy.per_partition(column)
 
 
 @pytest.mark.parametrize(("before", "after"), [("p", None), (None, "p"), ("p", "q")])
 def test_saved_partitions_of_another_column_do_not_hold_the_watermark(before, after):
-    tracker = WatermarkTracker(bounded(before))
+    tracker = WatermarkTracker(strategy_of(before))
     tracker.advance({"" if before is None else "0": 100}, 0)
-    again = WatermarkTracker.from_json(bounded(after), tracker.to_json())
+    again = WatermarkTracker.from_json(strategy_of(after), tracker.to_json())
     assert again.watermark == 99
     name = "" if after is None else "1"
     assert again.advance({name: 50}, 0) == 99
@@ -279,9 +279,9 @@ def test_saved_partitions_of_another_column_do_not_hold_the_watermark(before, af
 
 
 def test_saved_partitions_of_the_same_column_in_another_case_are_kept():
-    tracker = WatermarkTracker(bounded("part"))
+    tracker = WatermarkTracker(strategy_of("part"))
     tracker.advance({"0": 100, "1": 10}, 0)
-    assert WatermarkTracker.from_json(bounded("Part"), tracker.to_json()).advance({"0": 5000}, 0) == 9
+    assert WatermarkTracker.from_json(strategy_of("Part"), tracker.to_json()).advance({"0": 5000}, 0) == 9
 
 
 def test_watermark_tracker_survives_the_meta_record():

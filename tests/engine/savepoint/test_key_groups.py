@@ -179,7 +179,7 @@ def test_newer_format_and_missing_table_are_refused():
 # -- other aggregates, other windows ----------------------------------------------------------------------------------------
 
 
-def fired(output):
+def fired_results(output):
     return {(key, *place): values for key, firings in output.fired.items() for place, values in firings}
 
 
@@ -188,7 +188,7 @@ def test_aggregates_may_be_added_removed_renamed_and_reordered(exact):
     before = plan_of(TUMBLING, agg.sum("v").alias("total"), agg.max("u"), agg.mean("x"), agg.count(), exact=exact)
     after = plan_of(TUMBLING, agg.count(), agg.max("u").alias("largest"), agg.min("u"), agg.sum("v"), exact=exact)
     query = restart(after, rescaled(saved_after(before, rows(3, 4, value=5)), before, placement, 2))
-    results = fired(query.run(MicroBatch([rows(8, 25, value=2)])))
+    results = fired_results(query.run(MicroBatch([rows(8, 25, value=2)])))
     # min(u) is new, so it includes only the row at 8.
     assert results == {(key, 0, 10): (3, 8, 8, 12) for key in "abcd"}
 
@@ -210,7 +210,7 @@ def test_aggregates_of_sessions_may_change():
     query = restart(
         plan_of(windowing, agg.count_distinct("u"), agg.sum("v")), saved_after(plan_of(windowing, agg.sum("v")), rows(3, 4))
     )
-    assert fired(query.run(MicroBatch([rows(8, 40)]))) == {(key, 3, 18): (1, 3) for key in "abcd"}
+    assert fired_results(query.run(MicroBatch([rows(8, 40)]))) == {(key, 3, 18): (1, 3) for key in "abcd"}
 
 
 def test_changelog_takes_back_null_for_a_new_aggregate():
@@ -229,10 +229,10 @@ def test_windows_may_become_fewer_and_shorter_if_their_panes_match():
     saved = saved_after(sliding(60, 10), early)
     never_stopped = {}
     for query in (Query(sliding(60, 20), 3), Query(sliding(20, 20), 3)):
-        results = {**fired(query.run(MicroBatch([early]))), **fired(query.run(MicroBatch([late])))}
+        results = {**fired_results(query.run(MicroBatch([early]))), **fired_results(query.run(MicroBatch([late])))}
         never_stopped[query.plan.operator.grid] = results
     for plan in (sliding(60, 20), sliding(20, 20)):
-        results = fired(restart(plan, saved).run(MicroBatch([late])))
+        results = fired_results(restart(plan, saved).run(MicroBatch([late])))
         ended_before = {place for place in never_stopped[plan.operator.grid] if place[2] <= 57}
         assert results == {
             place: values for place, values in never_stopped[plan.operator.grid].items() if place not in ended_before
@@ -242,11 +242,13 @@ def test_windows_may_become_fewer_and_shorter_if_their_panes_match():
 
 
 def of_rows(windowing):
-    operator = plan_table_function(windowing, TablePerWindow(counted), pa.schema([("n", pa.int64())]), harness.ROWS, harness.KEYS)
+    operator = plan_table_function(
+        windowing, TablePerWindow(count_rows), pa.schema([("n", pa.int64())]), harness.ROWS, harness.KEYS
+    )
     return harness.plan_for(operator, windowing)
 
 
-def counted(key, window, table):
+def count_rows(key, window, table):
     return pa.table({"n": [table.num_rows]})
 
 
@@ -259,7 +261,7 @@ def test_windows_that_begin_before_the_kept_rows_are_refused(planned):
             restart(planned(WindowSpec(TumblingEventTimeWindows(size))), saved)
     # A window that begins with the kept rows has all its rows.
     query = restart(planned(WindowSpec(TumblingEventTimeWindows(15))), saved)
-    assert fired(query.run(MicroBatch([rows(44, 60)]))) == {(key, 30, 45): (2,) for key in "abcd"}
+    assert fired_results(query.run(MicroBatch([rows(44, 60)]))) == {(key, 30, 45): (2,) for key in "abcd"}
 
 
 def test_each_key_group_gets_its_rows_in_order_or_an_empty_table():

@@ -53,7 +53,7 @@ RESULTS = pa.schema([("n", pa.int64()), ("vs", pa.list_(pa.int64()))])
 SUMS = (agg.count().alias("n"), agg.sum("v").alias("s"), agg.max_by("x", "u").alias("m"), agg.collect_list("v").alias("l"))
 
 
-def listed(key, window, rows):
+def list_rows(key, window, rows):
     return [(len(rows), [row.v for row in rows])]
 
 
@@ -71,13 +71,13 @@ class Counting(ProcessWindowFunction):
         context.window_state().get_state(ValueStateDescriptor("firings")).clear()
 
 
-def declared(windowing: WindowSpec, *, row: bool = False, **more) -> WindowPlan:
+def plan_declared(windowing: WindowSpec, *, row: bool = False, **more) -> WindowPlan:
     query = harness.Query(windowing, SUMS, 3, more=more)
     return query.row() if row else query.columnar()
 
 
-def function(windowing: WindowSpec, called=None) -> WindowPlan:
-    operator = plan_functions(windowing, KeepRows(called or applied(listed)), RESULTS, harness.ROWS, listed, harness.KEYS)
+def plan_function(windowing: WindowSpec, called=None) -> WindowPlan:
+    operator = plan_functions(windowing, KeepRows(called or applied(list_rows)), RESULTS, harness.ROWS, list_rows, harness.KEYS)
     return harness.plan_for(operator, windowing, 3)
 
 
@@ -92,24 +92,24 @@ def windows(assigner, trigger=None, evictor=None, *, exact: bool = False, latene
 
 SLIDING, TUMBLING, SESSIONS = SlidingEventTimeWindows(20, 5), TumblingEventTimeWindows(20), EventTimeSessionWindows(6)
 PLANS: dict[str, Callable[[], WindowPlan]] = {
-    "panes": lambda: declared(windows(SlidingEventTimeWindows(100, 1), lateness=0)),
-    "panes, late firings": lambda: declared(windows(SLIDING), with_firing=True, changelog=True),
-    "panes, purging": lambda: declared(windows(TUMBLING, PurgingTrigger.of(ContinuousEventTimeTrigger(7)), lateness=0)),
-    "panes by the clock": lambda: declared(windows(TumblingProcessingTimeWindows(20), lateness=0)),
-    "accumulating panes": lambda: function(windows(SLIDING)),
-    "sessions": lambda: declared(windows(SESSIONS)),
-    "sessions by the clock": lambda: declared(windows(ProcessingTimeSessionWindows(15), lateness=0)),
+    "panes": lambda: plan_declared(windows(SlidingEventTimeWindows(100, 1), lateness=0)),
+    "panes, late firings": lambda: plan_declared(windows(SLIDING), with_firing=True, changelog=True),
+    "panes, purging": lambda: plan_declared(windows(TUMBLING, PurgingTrigger.of(ContinuousEventTimeTrigger(7)), lateness=0)),
+    "panes by the clock": lambda: plan_declared(windows(TumblingProcessingTimeWindows(20), lateness=0)),
+    "accumulating panes": lambda: plan_function(windows(SLIDING)),
+    "sessions": lambda: plan_declared(windows(SESSIONS)),
+    "sessions by the clock": lambda: plan_declared(windows(ProcessingTimeSessionWindows(15), lateness=0)),
     "interval join": interval,
-    "counts": lambda: declared(windows(*CountWindows(7, 3).parts, lateness=0)),
+    "counts": lambda: plan_declared(windows(*CountWindows(7, 3).parts, lateness=0)),
     "look-backs": lambda: look_backs.plan_of(LookBackWindows(20), SUMS, ("u", "v"), 3),
     "look-backs with slices": lambda: look_backs.plan_of(LookBackWindows(20), SUMS[:3], ("u", "v"), 3),
     "predicates": lambda: predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1", 9), SUMS, 3),
-    "row, declared": lambda: declared(windows(SLIDING), row=True),
-    "row, sessions": lambda: declared(windows(SESSIONS), row=True),
-    "row, elements": lambda: function(windows(TUMBLING, exact=True)),
-    "row, state of triggers": lambda: function(windows(TUMBLING, CountTrigger.of(3))),
-    "row, state of functions": lambda: function(windows(TUMBLING, CountTrigger.of(2)), Counting()),
-    "row, evictor": lambda: function(windows(GlobalWindows.create(), CountTrigger.of(2), CountEvictor.of(5), lateness=0)),
+    "row, declared": lambda: plan_declared(windows(SLIDING), row=True),
+    "row, sessions": lambda: plan_declared(windows(SESSIONS), row=True),
+    "row, elements": lambda: plan_function(windows(TUMBLING, exact=True)),
+    "row, state of triggers": lambda: plan_function(windows(TUMBLING, CountTrigger.of(3))),
+    "row, state of functions": lambda: plan_function(windows(TUMBLING, CountTrigger.of(2)), Counting()),
+    "row, evictor": lambda: plan_function(windows(GlobalWindows.create(), CountTrigger.of(2), CountEvictor.of(5), lateness=0)),
 }
 BATCHES = 9
 
@@ -318,7 +318,7 @@ def test_damage_gives_wrong_output_without_the_checks(fault, monkeypatch):
     process.
     """
 
-    def unchecked(self, space, key):
+    def get_unchecked(self, space, key):
         value = self.counted.get(space, key)
         if value is None:
             return None
@@ -331,7 +331,7 @@ def test_damage_gives_wrong_output_without_the_checks(fault, monkeypatch):
     for name in PLANS:
         for seed in range(3):
             run_of(name, seed)  # cached for all tests, so these runs must be made with the checks
-    monkeypatch.setattr(seal.SealedState, "get", unchecked)
+    monkeypatch.setattr(seal.SealedState, "get", get_unchecked)
     monkeypatch.setitem(globals(), "FAULTS", (fault,))
     wrong = 0
     for seed in range(150):

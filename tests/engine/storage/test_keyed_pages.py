@@ -17,7 +17,7 @@ HASHES = [580728928124687442, 2342650109165156681, 2517853352170231506]
 SCHEMA = pa.schema([("key", pa.int64()), ("value", pa.int64())])
 
 
-def reopened(pages):
+def reopen(pages):
     """Return the pages as the next micro-batch loads them, from the state and the meta record."""
     pages.save({})
     again = KeyedPages(pages.state, SCHEMA)
@@ -40,7 +40,7 @@ def put(pages, rows, due=None):
     pages.write(read, changed_hashes, table, hashes, times)
 
 
-def everything(pages):
+def all_values(pages):
     return {row["key"]: row["value"] for row in pages.read(np.ones(len(pages.index), np.bool_)).to_pylist()}
 
 
@@ -53,8 +53,8 @@ def test_pages_equal_a_dict_on_random_changes(seed, monkeypatch):
         rows = {rng.randint(0, 400): None if deletes else step for _ in range(rng.randint(1, 60))}
         put(pages, rows)
         model = {key: value for key, value in (model | rows).items() if value is not None}
-        pages = reopened(pages)
-        assert everything(pages) == model
+        pages = reopen(pages)
+        assert all_values(pages) == model
         assert {key for space, key in pages.state.values if space == "pages"} == {page.key for page in pages.index if page.rows}
         assert all(page.rows <= 16 for page in pages.index)
         lows = [page.low for page in pages.index]
@@ -121,7 +121,7 @@ def test_small_neighbouring_pages_are_joined_when_written(monkeypatch):
     """
     monkeypatch.setattr(module, "MOST_ROWS", 16)
 
-    def joined(*drafts):
+    def join(*drafts):
         drafts_ = [
             module._Draft(PageEntry(100 + place, key), begin, end, dirty) for place, (key, begin, end, dirty) in enumerate(drafts)
         ]
@@ -130,19 +130,19 @@ def test_small_neighbouring_pages_are_joined_when_written(monkeypatch):
             for draft in module._joined(drafts_)
         ]
 
-    assert joined((5, 0, 2, True), (0, 2, 4, True), (9, 4, 5, True), (8, 5, 6, True), (7, 6, 8, True)) == [
+    assert join((5, 0, 2, True), (0, 2, 4, True), (9, 4, 5, True), (8, 5, 6, True), (7, 6, 8, True)) == [
         (100, 5, 0, 4, True, (0,)),
         (102, 9, 4, 8, True, (8, 7)),
     ]
-    assert joined((5, 0, 2, True), (6, 2, 5, True)) == [(100, 5, 0, 2, True, ()), (101, 6, 2, 5, True, ())]
-    assert joined((-1, 0, 1, True), (0, 1, 2, True), (-1, 2, 3, True), (1, 3, 4, True)) == [(100, 0, 0, 4, True, (1,))]
-    assert joined((-1, 0, 1, True), (-1, 1, 2, True)) == [(100, -1, 0, 2, True, ())]
-    assert joined((5, 0, 1, True), (6, 0, 0, False), (7, 1, 2, True)) == [
+    assert join((5, 0, 2, True), (6, 2, 5, True)) == [(100, 5, 0, 2, True, ()), (101, 6, 2, 5, True, ())]
+    assert join((-1, 0, 1, True), (0, 1, 2, True), (-1, 2, 3, True), (1, 3, 4, True)) == [(100, 0, 0, 4, True, (1,))]
+    assert join((-1, 0, 1, True), (-1, 1, 2, True)) == [(100, -1, 0, 2, True, ())]
+    assert join((5, 0, 1, True), (6, 0, 0, False), (7, 1, 2, True)) == [
         (100, 5, 0, 1, True, ()),
         (101, 6, 0, 0, False, ()),
         (102, 7, 1, 2, True, ()),
     ]
-    assert joined() == []
+    assert join() == []
 
 
 def test_pages_of_large_rows_are_cut_by_bytes(monkeypatch):
@@ -150,7 +150,7 @@ def test_pages_of_large_rows_are_cut_by_bytes(monkeypatch):
     pages = KeyedPages(MemoryState(), SCHEMA)
     put(pages, dict.fromkeys(range(20), 1))
     assert len(pages.index) > 3
-    assert everything(pages) == dict.fromkeys(range(20), 1)
+    assert all_values(pages) == dict.fromkeys(range(20), 1)
 
 
 def test_only_changed_pages_are_written(monkeypatch):
@@ -168,7 +168,7 @@ def test_index_finds_pages_that_are_due(monkeypatch):
     put(pages, dict.fromkeys(range(100), 1), due={3: 50, 4: 60})
     assert pages.due(49).sum() == 0
     assert {3} <= {row["key"] for row in pages.read(pages.due(50)).to_pylist()}
-    assert {3, 4} <= {row["key"] for row in reopened(pages).read(pages.due(60)).to_pylist()}
+    assert {3, 4} <= {row["key"] for row in reopen(pages).read(pages.due(60)).to_pylist()}
 
 
 def test_missing_page_is_an_error():
@@ -176,7 +176,7 @@ def test_missing_page_is_an_error():
     put(pages, {1: 1})
     pages.state.values.clear()
     with pytest.raises(StateDamagedError, match="page 0 of the index is missing"):
-        everything(pages)
+        all_values(pages)
 
 
 OF_TYPES = {

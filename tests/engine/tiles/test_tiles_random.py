@@ -103,7 +103,7 @@ def columns(aggregation: Aggregation, rows: list[Row]) -> AsOfRows:
     return AsOfRows(keys, np.asarray([row.time for row in rows], np.int64), values)
 
 
-def stored(rng: random.Random, aggregates: list[agg.Aggregate], slices, rows: list[Row]) -> list[pa.Array]:
+def stored_tiles(rng: random.Random, aggregates: list[agg.Aggregate], slices, rows: list[Row]) -> list[pa.Array]:
     """Return tiles as a store has them: key, start, end, rows, partials. Older tiles of the same slices are among them, in any
     order.
     """
@@ -141,12 +141,12 @@ def stored(rng: random.Random, aggregates: list[agg.Aggregate], slices, rows: li
     return [column.combine_chunks() for column in whole.take(pa.array(order, pa.int64())).columns]
 
 
-def expected(aggregates, rows: list[Row]) -> list:
+def expected_results(aggregates, rows: list[Row]) -> list:
     return [naive.aggregate(recipe, rows, TYPES) for recipe in aggregates]
 
 
 def check(aggregates, results: list, rows: list[Row], what: str) -> None:
-    for recipe, value, right in zip(aggregates, results, expected(aggregates, rows), strict=True):
+    for recipe, value, right in zip(aggregates, results, expected_results(aggregates, rows), strict=True):
         scale = 1e4 if isinstance(recipe, agg.Var) else 1e2
         assert naive.same(value, right, scale), f"{what}: {recipe!r} is {right!r}, found {value!r}"
 
@@ -166,7 +166,7 @@ def windows(rng: random.Random, seed: int) -> None:
     )
     aggregation, grid = Aggregation.build(aggregates, TYPES, KEYS), pane_grid(assigner)
     check_whole(slices, grid)
-    columns_of_tiles = stored(rng, aggregates, slices, rows)
+    columns_of_tiles = stored_tiles(rng, aggregates, slices, rows)
     tiles, later = Tiles.of(columns_of_tiles[:1], columns_of_tiles[1:], aggregation), None
     if rng.random() < 0.4:
         # The last slices lack tiles. Their rows are passed as rows.
@@ -203,7 +203,7 @@ def answers(rng: random.Random, seed: int) -> None:
     aggregates, slices = recipes(rng, ordered=True), pane_grid(TumblingEventTimeWindows(slice_, offset))
     rows = rows_of(rng, slice_, offset)
     aggregation = Aggregation.build(aggregates, TYPES, KEYS)
-    columns_of_tiles = stored(rng, aggregates, slices, rows)
+    columns_of_tiles = stored_tiles(rng, aggregates, slices, rows)
     tiles = Tiles.of(columns_of_tiles[:1], columns_of_tiles[1:], aggregation)
     alone, exact_start = rng.random() < 0.4, rng.random() < 0.7
     lengths = tuple(rng.randint(1, 9) * slice_ if alone else rng.randint(1, 9 * slice_) for _ in range(rng.randint(1, 2)))

@@ -24,11 +24,11 @@ from tests.comparison import harness
 RESULTS = pa.schema([("n", pa.int64()), ("vs", pa.list_(pa.int64()))])
 
 
-def listed(key, window, table):
+def list_rows(key, window, table):
     return pa.table({"n": [table.num_rows], "vs": pa.array([table["v"].to_pylist()], pa.list_(pa.int64()))})
 
 
-def plan_of(windows, function=listed, late=False, delay=0, **more):
+def plan_of(windows, function=list_rows, late=False, delay=0, **more):
     windowing = WindowSpec(windows, **more)
     spec = plan_table_function(windowing, TablePerWindow(function), RESULTS, harness.ROWS, harness.KEYS)
     return harness.plan_for(spec, windowing, delay, late=late)
@@ -117,17 +117,17 @@ def test_evictor_keeps_the_newest_rows_of_each_key(evictor, expected):
 
 @pytest.mark.parametrize("shape", [lambda table: table, lambda table: table.to_batches()[0]], ids=["table", "record batch"])
 def test_function_may_return_a_table_or_a_record_batch(shape):
-    plan = plan_of(TumblingEventTimeWindows(10), lambda *given: shape(listed(*given)))
+    plan = plan_of(TumblingEventTimeWindows(10), lambda *given: shape(list_rows(*given)))
     (output,) = harness.run(plan, [batch(("a", 1, 4), ("a", 30, 9))])
     assert output.fired == [(("a", 0, 10), (1, [4]))]
 
 
 def test_error_of_a_function_over_all_windows_shows_their_time_span():
-    def raising(table):
+    def fail(table):
         raise ValueError(f"seen {table.num_rows}")
 
     windowing = WindowSpec(SlidingEventTimeWindows(10, 5))
-    plan = harness.plan_for(plan_table_function(windowing, AllWindows(raising), RESULTS, harness.ROWS, harness.KEYS), windowing)
+    plan = harness.plan_for(plan_table_function(windowing, AllWindows(fail), RESULTS, harness.ROWS, harness.KEYS), windowing)
     with pytest.raises(WindowFunctionError) as limit_errors:
         harness.run(plan, [batch(("a", 6, 1), ("b", 12, 2), ("a", 40, 3))])
     where = "(at key 'all keys', window TimeWindow(start=0, end=20), which holds 4 elements)"
@@ -136,7 +136,7 @@ def test_error_of_a_function_over_all_windows_shows_their_time_span():
 
 def test_function_may_return_no_rows_or_many():
     def some(key, window, table):
-        return listed(key, window, table).slice(0, 0) if key == "a" else pa.concat_tables([listed(key, window, table)] * 3)
+        return list_rows(key, window, table).slice(0, 0) if key == "a" else pa.concat_tables([list_rows(key, window, table)] * 3)
 
     (output,) = harness.run(plan_of(TumblingEventTimeWindows(10), some), [batch(("a", 1, 4), ("b", 2, 5), ("c", 30, 9))])
     assert output.fired == [(("b", 0, 10), (1, [5]))] * 3
@@ -150,13 +150,13 @@ def test_window_beyond_the_memory_limit_by_one_byte_is_an_error(rows_stored):
     harness.run(plan, [batch(rows[0]), batch(*rows[1:])] if rows_stored else [], state)
     closing = [batch(*([] if rows_stored else rows), ("z", 42, 9))]
 
-    def limited(most):
+    def fire_with_limit(most):
         return harness.run(replace(plan, most_bytes=most), closing, MemoryState(dict(state.values)))[0].fired
 
     most, limit_errors = 1, []
     while True:
         try:
-            fired = limited(most)
+            fired = fire_with_limit(most)
             break
         except MemoryLimitError as error:
             text = str(error)
@@ -171,7 +171,7 @@ def test_window_beyond_the_memory_limit_by_one_byte_is_an_error(rows_stored):
     first, second = (repr(TimeWindow(-20, 10)), "'b'", "2"), (repr(TimeWindow(-10, 20)), "'b'", "3")
     assert [limit_error[:3] for limit_error in limit_errors] == ([first] if rows_stored else [first, second])
     with pytest.raises(MemoryLimitError, match=f"the limit is {most - 1:,} bytes"):
-        limited(most - 1)
+        fire_with_limit(most - 1)
     wholly = [(("a", start), (2, [1, 5])) for start in (-10, 0)] + [(("b", start), (3, [2, 3, 4])) for start in (-10, 0)]
     wholly += [(("c", start), (1, [6])) for start in (-10, 0)]
     partly = [(("a", -20), (1, [1])), (("b", -20), (2, [2, 3]))]

@@ -34,18 +34,18 @@ def batch(*values, end=False, key="a"):
     return harness.MicroBatch([[(key, number, value, None, 0) for number, value in enumerate(values)]], end=end)
 
 
-def fired(emitted):
+def fired_values(emitted):
     return [values[0] for _, values in emitted.fired]
 
 
 def test_tumbling_count_window_fires_at_every_n_rows():
     emitted = harness.run(query(3).columnar(), [batch(1, 2), batch(3, 4, 5, 6, 7), batch(8, end=True)])
-    assert [list(map(sorted, fired(output))) for output in emitted] == [[], [[1, 2, 3], [4, 5, 6]], []]
+    assert [list(map(sorted, fired_values(output))) for output in emitted] == [[], [[1, 2, 3], [4, 5, 6]], []]
 
 
 def test_sliding_count_window_fires_the_last_n_rows_at_every_slide():
     emitted = harness.run(query(5, 2).columnar(), [batch(1, 2, 3), batch(4, 5, 6), batch(7, 8)])
-    assert [list(map(sorted, fired(output))) for output in emitted] == [
+    assert [list(map(sorted, fired_values(output))) for output in emitted] == [
         [[1, 2]],
         [[1, 2, 3, 4], [2, 3, 4, 5, 6]],
         [[4, 5, 6, 7, 8]],
@@ -56,7 +56,7 @@ def test_count_trigger_without_purge_fires_all_rows_again():
     windowing = WindowSpec(GlobalWindows.create(), CountTrigger.of(2))
     plan = harness.Query(windowing, (agg.sum("v").alias("total"),)).columnar()
     emitted = harness.run(plan, [batch(1, 2, 3, 4, 5), batch(6), batch(7)])
-    assert [fired(output) for output in emitted] == [[10], [21], []]
+    assert [fired_values(output) for output in emitted] == [[10], [21], []]
 
 
 def of_keys(keys, first=0):
@@ -153,7 +153,7 @@ def test_only_open_panes_are_kept():
 
 def test_incomplete_count_window_does_not_fire_at_the_end_of_input():
     (output,) = harness.run(query(3).columnar(), [batch(1, 2, 3, 4, end=True)])
-    assert len(fired(output)) == 1
+    assert len(fired_values(output)) == 1
 
 
 def test_state_of_count_windows_of_another_size_is_refused():

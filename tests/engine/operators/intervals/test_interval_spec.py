@@ -45,7 +45,7 @@ def times(saved):
     return {side: saved.table(side).column("time").to_pylist() for side in ("left", "right")}
 
 
-def each(time):
+def row_of_each_side(time):
     """Return a row of each side without a partner."""
     return [Row("left", f"left {time}", time, 1), Row("right", f"right {time}", time, 1)]
 
@@ -62,17 +62,17 @@ def test_expired_rows_are_deleted_from_state(lower, upper, how, left, right):
     """The watermark is 49. The rows of a micro-batch share a block. Some of its rows may have expired."""
     state, plan = MemoryState(), plan_of(lower, upper, how)
     times_of_rows = range(30, 51)
-    actual = times(operator_after(plan, state, [row for time in times_of_rows for row in each(time)]).tables())
+    actual = times(operator_after(plan, state, [row for time in times_of_rows for row in row_of_each_side(time)]).tables())
     assert actual == {
         side: [time for time in times_of_rows if time >= 49 - duration] for side, duration in (("left", left), ("right", right))
     }
-    actual = times(operator_after(plan, state, each(54)).tables())
+    actual = times(operator_after(plan, state, row_of_each_side(54)).tables())
     later = [*times_of_rows, 54]
     assert actual == {
         side: [time for time in later if time >= 53 - duration] for side, duration in (("left", left), ("right", right))
     }
     # Blocks of expired rows are deleted as a whole.
-    operator_after(plan, state, each(1000))
+    operator_after(plan, state, row_of_each_side(1000))
     assert {space for space, _ in state.values if space in ("left", "right")} == {
         side for side, duration in (("left", left), ("right", right)) if duration >= -1
     }

@@ -29,7 +29,7 @@ def partials(*times, key="a"):
     return KEYED.partials([pa.array([key] * len(times), pa.string())], values, [pa.array(values)], None)
 
 
-def new(keyed=KEYED, longest=640):
+def new_history(keyed=KEYED, longest=640):
     return RowsByTime(SealedState(MemoryState(), 0, PLAN.operator.name), keyed, longest)
 
 
@@ -45,7 +45,7 @@ def spans(spans_):
 
 def settled_history(until, *times, needed=-(10**6)):
     """Return a history with rows at these times that is settled up to ``until``."""
-    rows_by_time = new()
+    rows_by_time = new_history()
     rows_by_time.add(partials(*times), until - 1, until - 1, needed)
     return rows_by_time
 
@@ -56,7 +56,7 @@ def settled_history(until, *times, needed=-(10**6)):
 )
 def test_slice_length_splits_a_look_back_into_at_most_64_slices(keyed, longest, length):
     assert slice_length(keyed, longest) == length
-    assert new(keyed, longest).kept() == {"slice": length, "settled": -BEYOND_ALL, "plain": []}
+    assert new_history(keyed, longest).kept() == {"slice": length, "settled": -BEYOND_ALL, "plain": []}
 
 
 @pytest.mark.parametrize(
@@ -74,14 +74,14 @@ def test_slice_length_splits_a_look_back_into_at_most_64_slices(keyed, longest, 
     ],
 )
 def test_whole_slices_settle_once_the_watermark_passes_them_in_small_steps(before, passed, until):
-    rows_by_time = new()
+    rows_by_time = new_history()
     rows_by_time.add(partials(), before, passed, -1000)
     assert rows_by_time.kept()["settled"] == (-BEYOND_ALL if until is None else until)
 
 
 def test_settled_slice_has_merged_partials_if_they_are_far_fewer_than_its_rows():
     """The first slice has two rows, twice as many as partials. The second slice has one row. The third is not over yet."""
-    rows_by_time = new()
+    rows_by_time = new_history()
     rows_by_time.add(partials(1, 3, 14, 21, 22, 25), 0, 24, -100)
     assert blocks_in(rows_by_time) == [[(21, 25, 3)], [(1, 14, 3)], [(0, 0, 1)]]
     assert rows_by_time.kept() == {"slice": 10, "settled": 20, "plain": [1]}
@@ -124,7 +124,7 @@ def test_list_of_slices_without_partials_drops_expired_slices():
 
 def test_history_resumes_from_saved_counters():
     rows_by_time = settled_history(40, 1, 3, 11)
-    again = new()
+    again = new_history()
     again.resume(rows_by_time.kept())
     assert again.kept() == rows_by_time.kept() == {"slice": 10, "settled": 40, "plain": [1]}
     again.add(partials(41, 45), 39, 59, 0)
@@ -164,7 +164,7 @@ def times(*instants):
 
 
 def test_unsettled_history_is_read_row_by_row():
-    rows_by_time = new()
+    rows_by_time = new_history()
     rows_by_time.put(partials(1, 14, 700))
     assert spans(rows_by_time.near(times(700, 660), [LookBackWindows(600, 5), LookBackWindows(640, 2)])) == [
         ("history", [20], [706])

@@ -77,16 +77,16 @@ def test_row_numbers_continue_over_micro_batches():
     arrivals = PaneArrivals()
     schema = pa.schema([("rows", pa.int64()), ("by", pa.int64()), ("min", pa.int64())])
 
-    def numbered(rows, by, names=("by", "min")):
+    def number(rows, by, names=("by", "min")):
         table = arrivals.number(pa.table([rows, by, by], schema=schema), names)
         assert table.schema == schema
         return table.select(["by", "min"]).to_pydict(), arrivals.next_number
 
-    assert numbered([2, 1], [0, 2]) == ({"by": [0, 2], "min": [0, 2]}, 3)
-    assert numbered([1, 4], [0, 1]) == ({"by": [3, 4], "min": [3, 4]}, 8)
-    assert numbered([], []) == ({"by": [], "min": []}, 8)
+    assert number([2, 1], [0, 2]) == ({"by": [0, 2], "min": [0, 2]}, 3)
+    assert number([1, 4], [0, 1]) == ({"by": [3, 4], "min": [3, 4]}, 8)
+    assert number([], []) == ({"by": [], "min": []}, 8)
     # Without columns to number, no rows are counted.
-    assert numbered([1], [0], ()) == ({"by": [0], "min": [0]}, 8)
+    assert number([1], [0], ()) == ({"by": [0], "min": [0]}, 8)
     arrivals.overdue = True
     arrivals.time_has_moved()
     assert (arrivals.next_number, arrivals.first_recent, arrivals.overdue) == (8, 8, False)

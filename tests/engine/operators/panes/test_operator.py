@@ -114,7 +114,7 @@ class Definition:
         return len(rows), sum(values) if values else None, max(values, default=None), in_time_order
 
 
-def fired(output):
+def results_by_place(output):
     results = {}
     for tag, table in output.tables:
         if tag == MAIN:
@@ -150,7 +150,7 @@ def test_aligned_panes_equal_the_definition_on_random_streams(assigner, delay, w
     for chunks in stream:
         expected, late = definition.process([row for rows in chunks for row in rows])
         output = plan.operator.for_group(plan, state, 0).process(batch_of(plan, chunks))
-        assert fired(output) == expected
+        assert results_by_place(output) == expected
         assert output.metrics.late_rows == len(late)
         assert output.metrics.fired_rows == len(expected)
         assert len(output.metrics.fired_windows) == len({place[1] for place in expected})
@@ -173,7 +173,7 @@ def test_batch_fires_all_windows(assigner, stream):
     batch.end_of_input = True
     state = MemoryState()
     output = plan.operator.for_group(plan, state, 0).process(batch)
-    assert fired(output) == definition.end()
+    assert results_by_place(output) == definition.end()
     assert not state.values
 
 
@@ -197,7 +197,7 @@ def test_panes_that_open_and_close_in_one_micro_batch_are_not_written():
     plan = plan_of(TumblingEventTimeWindows(10))
     state = MemoryState()
     output = run(plan, state, [("a", 1, 1), ("a", 11, 2), ("a", 20, 3)])
-    assert set(fired(output)) == {("a", 0, 10), ("a", 10, 20)}
+    assert set(results_by_place(output)) == {("a", 0, 10), ("a", 10, 20)}
     assert sorted(state.values) == [("meta", 0), ("meta", 1), ("panes", 0)]
     assert (
         output.metrics.state_calls == 5
@@ -219,7 +219,7 @@ def test_many_small_micro_batches_leave_few_blocks():
     for time in range(600):
         output = run(plan, state, [("a", time, 1)])
     assert output.metrics.blocks <= 24  # at most seven of each level
-    assert fired(run(plan, state, [("a", 10_001, 0)]))["a", 0, 10_000][:2] == (600, 600)
+    assert results_by_place(run(plan, state, [("a", 10_001, 0)]))["a", 0, 10_000][:2] == (600, 600)
 
 
 def test_gap_of_years_between_rows_is_skipped():
@@ -259,7 +259,7 @@ def test_watermark_strategy_may_change_on_restart():
     state = MemoryState()
     run(plan_of(TumblingEventTimeWindows(10)), state, [("a", 5, 1)])
     output = run(plan_of(TumblingEventTimeWindows(10), delay=3), state, [("a", 12, 1)])
-    assert fired(output) == {}
+    assert results_by_place(output) == {}
     assert np.array(output.metrics.watermark) == 8
 
 
@@ -284,24 +284,24 @@ def test_raising_the_lateness_does_not_reopen_closed_windows():
     patient = plan_of(TumblingEventTimeWindows(10), lateness=100)
     run(strict, state, [("a", 1, 1), ("a", 25, 2)])
     late = run(patient, state, [("a", 2, 9)])
-    assert fired(late) == {}
+    assert results_by_place(late) == {}
     assert late.metrics.late_rows == 1
-    assert fired(run(patient, state, [("a", 41, 1)])) == {("a", 20, 30): (1, 2, 2, [2])}
+    assert results_by_place(run(patient, state, [("a", 41, 1)])) == {("a", 20, 30): (1, 2, 2, [2])}
     again = run(patient, state, [("a", 22, 5)])
-    assert fired(again) == {("a", 20, 30): (2, 7, 5, [5, 2])}
+    assert results_by_place(again) == {("a", 20, 30): (2, 7, 5, [5, 2])}
 
 
 def test_lowering_the_lateness_closes_open_windows():
     state = MemoryState()
     run(plan_of(TumblingEventTimeWindows(10), lateness=100), state, [("a", 1, 1), ("a", 25, 2)])
     late = run(plan_of(TumblingEventTimeWindows(10)), state, [("a", 2, 9)])
-    assert (fired(late), late.metrics.late_rows) == ({}, 1)
+    assert (results_by_place(late), late.metrics.late_rows) == ({}, 1)
 
 
 def test_only_keys_with_late_rows_fire_again():
     plan, state = plan_of(SlidingEventTimeWindows(20, 10), lateness=50), MemoryState()
     run(plan, state, [("a", 1, 1), ("b", 1, 1), ("a", 12, 1), ("b", 12, 2), ("a", 45, 1)])
-    assert set(fired(run(plan, state, [("b", 13, 4)]))) == {("b", 0, 20), ("b", 10, 30)}
+    assert set(results_by_place(run(plan, state, [("b", 13, 4)]))) == {("b", 0, 20), ("b", 10, 30)}
 
 
 def test_repeated_micro_batch_writes_the_same_bytes():

@@ -34,7 +34,7 @@ def new_rollups():
     return Rollups.of(MemoryState(), COUNT, LONGEST, resolutions(LONGEST))
 
 
-def read(rollups, low, end):
+def read_rows(rollups, low, end):
     """Return the number of rows between two cuts and the number of partials that were read for it."""
     tables = rollups.read(np.array([low, (low + end) // 2, end]))
     panes = [pane for table in tables for pane in table.column("pane").to_pylist()]
@@ -42,7 +42,7 @@ def read(rollups, low, end):
     return sum(number for table in tables for number in table.column("rows").to_pylist()), len(panes)
 
 
-def expected(panes, low, end):
+def expected_rows(panes, low, end):
     return sum(weight(pane) for pane in panes if low <= pane < end)
 
 
@@ -65,15 +65,15 @@ def test_rollups_return_the_rows_of_any_span(seed):
         for _ in range(20):
             low = rng.randrange(oldest, settled + 150)
             end = rng.randrange(low + 1, settled + 200)
-            assert read(rollups, low, end)[0] == expected(all_panes, low, end)
+            assert read_rows(rollups, low, end)[0] == expected_rows(all_panes, low, end)
 
 
 def test_long_span_of_settled_panes_is_read_as_few_partials():
     rollups = new_rollups()
     for begin in range(0, 400, 40):
         rollups.roll_up(partials(range(begin, begin + 40)), begin + 40, 0)
-    total, rows = read(rollups, 0, 400)
-    assert total == expected(range(400), 0, 400)
+    total, rows = read_rows(rollups, 0, 400)
+    assert total == expected_rows(range(400), 0, 400)
     assert rows <= 2 * (FAN_OUT - 1) * len(rollups.levels) + LONGEST // FAN_OUT ** (len(rollups.levels) - 1)
     assert [len(store.index) > 0 for store in rollups.levels] == [True] * len(rollups.levels)
 
@@ -81,7 +81,7 @@ def test_long_span_of_settled_panes_is_read_as_few_partials():
 def test_panes_ahead_of_the_watermark_are_read_only_within_the_span():
     rollups = new_rollups()
     rollups.roll_up(partials([0, 5, 30, 31, 60]), 0, 0)
-    assert read(rollups, 30, 60) == (expected([30, 31], 30, 60), 2)
+    assert read_rows(rollups, 30, 60) == (expected_rows([30, 31], 30, 60), 2)
 
 
 def test_panes_are_deleted_once_no_window_needs_them():
@@ -95,7 +95,7 @@ def test_panes_are_deleted_once_no_window_needs_them():
         for block in store.index
     )
     assert rollups.spans()[1].max() == 1999
-    assert read(rollups, first, 2000)[0] == expected(range(first, 2000), first, 2000)
+    assert read_rows(rollups, first, 2000)[0] == expected_rows(range(first, 2000), first, 2000)
 
 
 def test_small_micro_batches_leave_few_blocks_at_each_resolution():

@@ -143,7 +143,7 @@ def test_pane_grid_of_sessions_is_an_error():
         pane_grid(EventTimeSessionWindows(7))
 
 
-def declared(*aggregates, keys=KEYS, then=None):
+def aggregates_request(*aggregates, keys=KEYS, then=None):
     return DeclaredAggregates(aggregates or (agg.count().alias("n"),), {"v": pa.int64()}, keys, then)
 
 
@@ -159,7 +159,7 @@ def declared(*aggregates, keys=KEYS, then=None):
     ],
 )
 def test_panes_rule_derives_clock_and_refiring_from_the_windows(window, expected):
-    verdict = panes_rule(window, declared())
+    verdict = panes_rule(window, aggregates_request())
     assert isinstance(verdict, Supported)
     spec = verdict.operator
     assert (spec.by_processing_time, spec.fires_again, spec.fires_at_rows) == expected
@@ -174,7 +174,10 @@ def test_panes_rule_derives_clock_and_refiring_from_the_windows(window, expected
 
 def test_python_functions_do_not_run_on_panes():
     function = KeepRows(applied(lambda key, window, rows: []))
-    for request_ in (FunctionOfRows(function, KEYS, KEYS, "mine"), declared(then=applied(lambda key, window, rows: []))):
+    for request_ in (
+        FunctionOfRows(function, KEYS, KEYS, "mine"),
+        aggregates_request(then=applied(lambda key, window, rows: [])),
+    ):
         assert panes_rule(WindowSpec(EVENT), request_) == Unsupported([PYTHON])
     assert panes_rule(WindowSpec(EVENT, CountTrigger(2)), FunctionOfRows(function, KEYS, KEYS, "mine")) == Unsupported(
         [*reason_single_rows(CountTrigger(2)), PYTHON]
@@ -182,7 +185,11 @@ def test_python_functions_do_not_run_on_panes():
 
 
 @pytest.mark.parametrize(
-    "request_", [declared(keys=pa.schema([("window", pa.string())])), declared(agg.sum("v"), agg.count().alias("window"))]
+    "request_",
+    [
+        aggregates_request(keys=pa.schema([("window", pa.string())])),
+        aggregates_request(agg.sum("v"), agg.count().alias("window")),
+    ],
 )
 def test_results_of_several_windows_cannot_have_a_column_named_window(request_):
     assert isinstance(panes_rule(WindowSpec(EVENT), request_), Supported)

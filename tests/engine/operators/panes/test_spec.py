@@ -123,7 +123,7 @@ def partials(panes, rows, sums):
     return PARTIALS, (panes, rows, sums)
 
 
-def shown(parts):
+def with_shown_columns(parts):
     return [
         (kind, tuple(columns[name] for name in ("pane", "rows", "#0.sum")) if kind == PARTIALS else columns)
         for kind, columns in parts
@@ -131,7 +131,7 @@ def shown(parts):
 
 
 def test_rows_cross_as_partials_of_panes():
-    assert shown(pack_times(plan_of(TUMBLING), 5, 12, 7, 19)) == [partials([0, 1], [2, 2], [2, 4])]
+    assert with_shown_columns(pack_times(plan_of(TUMBLING), 5, 12, 7, 19)) == [partials([0, 1], [2, 2], [2, 4])]
     assert pack_times(plan_of(TUMBLING)) == []
 
 
@@ -151,7 +151,7 @@ def test_partials_include_the_first_row_for_a_continuous_trigger():
 
 def test_only_times_cross_for_rows_between_windows():
     plan = plan_of(SlidingEventTimeWindows(2, 5))
-    (gaps, inside) = shown(pack_times(plan, 4, 0, 1, 3, 5))
+    (gaps, inside) = with_shown_columns(pack_times(plan, 4, 0, 1, 3, 5))
     assert gaps == (GAPS, {"time": [3, 4]})
     assert (inside[0], inside[1][1:]) == (PARTIALS, ([2, 1], [3, 4]))
     assert pack_times(plan, 3, 2) == [(GAPS, {"time": [2, 3]})]
@@ -166,7 +166,7 @@ def test_whole_rows_cross_with_pane_and_time_for_a_late_output():
 
 def test_rows_of_processing_time_windows_cross_as_one_pane():
     """The operator knows which pane it is, so no row is late."""
-    assert shown(pack_times(plan_of(BY_CLOCK, late=True), 5, 12)) == [partials([0], [2], [1])]
+    assert with_shown_columns(pack_times(plan_of(BY_CLOCK, late=True), 5, 12)) == [partials([0], [2], [1])]
     assert pack_times(plan_of(BY_CLOCK)) == []
 
 

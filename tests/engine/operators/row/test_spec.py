@@ -29,7 +29,7 @@ NOTHING = applied(lambda key, window, rows: [])
 ROWS = "key string, ts int64, v int64, x double, u int64"
 
 
-def declared(windowing=EXACT, aggregates=AGGREGATES):
+def plan_declared(windowing=EXACT, aggregates=AGGREGATES):
     return plan_aggregates(windowing, aggregates, TYPES, harness.KEYS)
 
 
@@ -41,13 +41,19 @@ def over_rows(function, windowing=EXACT, results=RESULT):
     ("operator", "function", "results", "elements", "evicts"),
     [
         (
-            declared(),
+            plan_declared(),
             "agg.sum('v').alias('total'), agg.last('x')",
             "total int64, last(x) double",
             "v int64, x double, __time int64",
             "False",
         ),
-        (declared(replace(EXACT, evictor=CountEvictor(3)), [agg.count()]), "agg.count()", "count int64", "__time int64", "True"),
+        (
+            plan_declared(replace(EXACT, evictor=CountEvictor(3)), [agg.count()]),
+            "agg.count()",
+            "count int64",
+            "__time int64",
+            "True",
+        ),
         (over_rows(ReduceRows(max)), "reduce", "mean double, n int64", ROWS, "False"),
         (over_rows(AggregateRows(Mean())), "aggregate with Mean", "mean double, n int64", ROWS, "False"),
         (over_rows(KeepRows(NOTHING)), "all elements", "mean double, n int64", ROWS, "False"),
@@ -60,8 +66,8 @@ def test_identity_of_the_row_operator(operator, function, results, elements, evi
 @pytest.mark.parametrize(
     ("operator", "changeable"),
     [
-        (declared(), {"results", "function", "elements"}),
-        (declared(replace(EXACT, evictor=CountEvictor(3))), {"results"}),
+        (plan_declared(), {"results", "function", "elements"}),
+        (plan_declared(replace(EXACT, evictor=CountEvictor(3))), {"results"}),
         (over_rows(AggregateRows(Mean())), {"results"}),
         (over_rows(KeepRows(NOTHING)), {"results"}),
     ],
@@ -72,24 +78,24 @@ def test_changeable_parts_of_the_row_operator(operator, changeable):
 
 
 def test_capabilities_of_the_row_operator():
-    operator = declared(replace(EXACT, trigger=CountTrigger.of(3), evictor=CountEvictor(3)))
+    operator = plan_declared(replace(EXACT, trigger=CountTrigger.of(3), evictor=CountEvictor(3)))
     assert operator.capabilities.no_firings is None
     assert operator.capabilities.no_changelog == (
         "the row operator's functions may return any number of rows, none of which takes the place of another; it runs the query for: "
         + "; ".join(operator.reasons)
     )
-    assert (operator.capabilities.evicts, declared().capabilities.evicts) == (True, False)
-    assert (operator.capabilities.fires_by_time, declared().capabilities.fires_by_time) == (False, True)
+    assert (operator.capabilities.evicts, plan_declared().capabilities.evicts) == (True, False)
+    assert (operator.capabilities.fires_by_time, plan_declared().capabilities.fires_by_time) == (False, True)
 
 
 @pytest.mark.parametrize(
     ("operator", "inputs", "takes_rows"),
     [
-        (declared(), ("v", "x"), False),
-        (declared(aggregates=[agg.count()]), (), False),
+        (plan_declared(), ("v", "x"), False),
+        (plan_declared(aggregates=[agg.count()]), (), False),
         (over_rows(ReduceRows(max)), (), True),
         (
-            declared(replace(EXACT, assigner=EventTimeSessionWindows.with_gap_column("u", "seconds")), [agg.sum("v")]),
+            plan_declared(replace(EXACT, assigner=EventTimeSessionWindows.with_gap_column("u", "seconds")), [agg.sum("v")]),
             None,
             False,
         ),
@@ -106,7 +112,7 @@ def explain_operator(operator, *, streaming=True):
 
 
 def test_explain_shows_why_the_row_operator_runs_and_what_it_keeps():
-    assert explain_operator(declared()) == {
+    assert explain_operator(plan_declared()) == {
         "operator": ["not columnar: every firing was asked for"],
         "trigger": ["EventTimeTrigger.create()"],
         "function": ["agg.sum('v').alias('total'), agg.last('x')"],
@@ -115,7 +121,7 @@ def test_explain_shows_why_the_row_operator_runs_and_what_it_keeps():
             "one accumulator per key and window, in 2 pages per key group or more, as it grows; touched and due pages are read and written"
         ],
     }
-    assert explain_operator(declared(), streaming=False)["state"] == ["in memory: a batch"]
+    assert explain_operator(plan_declared(), streaming=False)["state"] == ["in memory: a batch"]
     sections = explain_operator(over_rows(KeepRows(NOTHING), replace(EXACT, evictor=CountEvictor(3), pickled_state=True)))
     in_pages = "in 2 pages per key group or more, as it grows; touched and due pages are read and written"
     assert sections["state"] == [f"all elements of each window, {in_pages}; what has no columns is pickled"]
@@ -124,7 +130,7 @@ def test_explain_shows_why_the_row_operator_runs_and_what_it_keeps():
     assert explain_operator(advised)["exchange"] == ["rows cross the shuffle unreduced, in columns", advised.advice]
 
 
-def crossing(operator, *, late):
+def columns_that_cross(operator, *, late):
     """Return the columns that cross for two rows."""
     plan = harness.plan_for(operator, EXACT, late=late)
     table = pa.table([["a", None], [1, 2], [3, None], [0.5, None], [7, 8]], schema=harness.ROWS)
@@ -141,8 +147,8 @@ KEYS, TIMES, WHOLE = ["a", None], [1, 2], [["a", None], [1, 2], [3, None], [0.5,
 @pytest.mark.parametrize("late", [False, True])
 def test_whole_rows_cross_only_if_a_function_or_late_output_needs_them(late):
     of_inputs = [KEYS, TIMES, [3, None], [0.5, None], TIMES]
-    assert crossing(declared(), late=late) == of_inputs + (WHOLE if late else [])
-    assert crossing(over_rows(ReduceRows(max)), late=late) == [KEYS, TIMES, *WHOLE]
+    assert columns_that_cross(plan_declared(), late=late) == of_inputs + (WHOLE if late else [])
+    assert columns_that_cross(over_rows(ReduceRows(max)), late=late) == [KEYS, TIMES, *WHOLE]
 
 
 def test_reduced_row_is_emitted_without_its_key():
@@ -156,5 +162,8 @@ def test_reduced_row_is_emitted_without_its_key():
 
 
 def test_row_operator_uses_the_clock_only_if_windows_or_triggers_do():
-    assert (declared().capabilities.uses_processing_time, declared().capabilities.shows_processing_time) == (False, True)
-    assert declared(WindowSpec(GlobalWindows.create())).capabilities.uses_processing_time is False
+    assert (plan_declared().capabilities.uses_processing_time, plan_declared().capabilities.shows_processing_time) == (
+        False,
+        True,
+    )
+    assert plan_declared(WindowSpec(GlobalWindows.create())).capabilities.uses_processing_time is False

@@ -122,12 +122,12 @@ def test_saved_tables_have_the_key_columns_of_the_plan(width):
     state, again = MemoryState(), MemoryState()
     rows = pa.table([["k"] * 3, [1, 2, 3], [7, 8, 9], [None] * 3, [0] * 3], schema=harness.ROWS)
 
-    def given(*times):
+    def group_input(*times):
         columns = [pa.array(["p", "p", "q"]), pa.array([1, 1, 1])][:width]
         chunk = Chunk(np.array(times), [column.slice(0, len(times)) for column in columns], [], rows.slice(0, len(times)))
         return GroupInput({kind: [part] for kind, part in plan.operator.pack(plan, chunk)}, input_rows=len(times))
 
-    plan.operator.for_group(plan, state, 0).process(given(1, 2, 3))
+    plan.operator.for_group(plan, state, 0).process(group_input(1, 2, 3))
     saved = plan.operator.for_group(plan, state, 0).tables()
     assert saved.table("windows").num_rows == (2 if width else 1)
     own = [name for name in saved.table("windows").column_names if name.startswith("key ")]
@@ -135,7 +135,7 @@ def test_saved_tables_have_the_key_columns_of_the_plan(width):
     assert saved.table("elements").num_rows == 3
     plan.operator.for_group(plan, again, 0).restore(saved)
     assert plan.operator.for_group(plan, again, 0).tables().tables == saved.tables
-    ((_, rows_fired),) = plan.operator.for_group(plan, again, 0).process(given(5)).tables if not width else ((None, None),)
+    ((_, rows_fired),) = plan.operator.for_group(plan, again, 0).process(group_input(5)).tables if not width else ((None, None),)
     assert rows_fired is None or rows_fired["seen"].to_pylist() == [[7, 8, 9, 7]]
 
 
@@ -170,17 +170,19 @@ def test_stagger_of_windows_is_restored():
     assert fired == [[], [(("a", 1234, 1334), (2,))]]
 
 
-def counting(*aggregates):
+def plan_of_aggregates(*aggregates):
     return harness.Query(WindowSpec(TEN), aggregates).row()
 
 
 def test_restore_with_new_aggregates_keeps_the_accumulators_of_the_others():
-    before = counting(agg.sum("v").alias("s"), agg.count().alias("n"))
+    before = plan_of_aggregates(agg.sum("v").alias("s"), agg.count().alias("n"))
     query, again = savepoints.Query(before, 1), MemoryState()
     query.run(batch(("a", 1, 7), ("a", 2, 8)))
     (saved,) = query.tables()
     assert saved.header["accumulators"] == ["agg.sum('v')", "agg.count()"]
-    now = counting(agg.count().alias("rows"), agg.max("v").alias("most"), agg.complete("most").alias("all"), agg.sum("v"))
+    now = plan_of_aggregates(
+        agg.count().alias("rows"), agg.max("v").alias("most"), agg.complete("most").alias("all"), agg.sum("v")
+    )
     now.operator.for_group(now, again, 0).restore(saved)
     (rows_fired,) = harness.run(now, [batch(("a", 3, 5), ("a", 15, 6), ("a", 30, 1))], again)
     assert [(place[1], *values) for place, values in rows_fired.fired] == [(0, 3, 5, False, 20), (10, 1, 6, True, 6)]
@@ -188,7 +190,7 @@ def test_restore_with_new_aggregates_keeps_the_accumulators_of_the_others():
 
 @pytest.mark.parametrize("declared", [False, True])
 def test_accumulators_of_user_functions_and_declared_aggregates_are_not_exchanged(declared):
-    plans = counting(agg.count()), of_elements(WindowSpec(TEN))
+    plans = plan_of_aggregates(agg.count()), of_elements(WindowSpec(TEN))
     before, now = plans if declared else plans[::-1]
     query = savepoints.Query(before, 1)
     query.run(batch(("a", 1, 7)))

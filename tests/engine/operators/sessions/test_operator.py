@@ -44,19 +44,19 @@ def batch(*rows, end=False):
     return harness.MicroBatch([full] if full else [], end=end)
 
 
-def fired(emitted):
+def fired_rows(emitted):
     return [(*place, *values) for place, values in emitted.fired]
 
 
 def test_rows_exactly_one_gap_apart_form_one_session():
     (output,) = harness.run(query().columnar(), [batch(("a", 0), ("a", 10), ("a", 21), end=True)])
-    assert fired(output) == [("a", 0, 20, 2), ("a", 21, 31, 1)]
+    assert fired_rows(output) == [("a", 0, 20, 2), ("a", 21, 31, 1)]
 
 
 def test_late_row_between_two_sessions_merges_them():
     plan = query(lateness=100).columnar()
     emitted = harness.run(plan, [batch(("a", 0), ("a", 15), ("b", 40)), batch(("a", 8)), batch(end=True)])
-    assert [fired(output) for output in emitted] == [
+    assert [fired_rows(output) for output in emitted] == [
         [("a", 0, 10, 1), ("a", 15, 25, 1)],
         [("a", 0, 25, 3)],
         [("b", 40, 50, 1)],
@@ -72,7 +72,7 @@ def test_late_row_is_taken_only_if_it_touches_an_earlier_session():
     assert [row[:2] for row in second.late] == [("a", 3)]
     _, second, third = harness.run(plan, [batch(("b", 30)), batch(("a", 25), ("a", 15), ("a", 14), ("a", 5)), batch(end=True)])
     assert second.late == []
-    assert ("a", 5, 35, 4) in fired(third)
+    assert ("a", 5, 35, 4) in fired_rows(third)
 
 
 @pytest.mark.parametrize(("time", "late"), [(90, 1), (91, 0)])
@@ -89,7 +89,7 @@ def test_local_session_is_rebuilt_without_its_late_rows():
         plan, [batch(("b", 30)), batch(("a", 15, 9), ("a", 24, 2), ("a", 34, 1), ("a", 20, 5)), batch(end=True)]
     )
     assert second.metrics.late_rows == 1
-    assert ("a", 20, 44, [5, 2, 1], 5) in fired(third)
+    assert ("a", 20, 44, [5, 2, 1], 5) in fired_rows(third)
 
 
 def test_late_session_of_a_chunk_leaves_its_open_sessions():
@@ -97,8 +97,8 @@ def test_late_session_of_a_chunk_leaves_its_open_sessions():
     chunks = [[("a", 5, 1, None, 1), ("b", 100, 2, None, 1)], [("c", 101, 3, None, 1), ("a", 110, 4, None, 1)]]
     _, second, third = harness.run(plan, [batch(("b", 100)), harness.MicroBatch(chunks), batch(end=True)])
     assert ([row[:3] for row in second.late], second.metrics.late_rows, second.metrics.windowed_rows) == ([("a", 5, 1)], 1, 3)
-    assert fired(second) == [("b", 100, 110, 2)]
-    assert fired(third) == [("c", 101, 111, 1), ("a", 110, 120, 1)]
+    assert fired_rows(second) == [("b", 100, 110, 2)]
+    assert fired_rows(third) == [("c", 101, 111, 1), ("a", 110, 120, 1)]
 
 
 def test_late_row_joins_only_a_session_on_its_side_of_the_maximum_duration():
@@ -106,20 +106,20 @@ def test_late_row_joins_only_a_session_on_its_side_of_the_maximum_duration():
     late_rows = batch(("a", 118), ("a", 98))
     _, second, third = harness.run(plan, [batch(("a", 125), ("a", 102), ("b", 130)), late_rows, batch(end=True)])
     assert [row[:2] for row in second.late] == [("a", 98)]
-    assert fired(third) == [("a", 118, 135, 2), ("b", 130, 140, 1)]
+    assert fired_rows(third) == [("a", 118, 135, 2), ("b", 130, 140, 1)]
 
 
 def test_sessions_fire_in_the_order_of_their_ends():
     rows = batch(("a", 50), ("a", 20), ("b", 0), ("b", 30), ("c", 10), end=True)
     (output,) = harness.run(query().columnar(), [rows])
-    assert [row[:2] for row in fired(output)] == [("b", 0), ("c", 10), ("a", 20), ("b", 30), ("a", 50)]
+    assert [row[:2] for row in fired_rows(output)] == [("b", 0), ("c", 10), ("a", 20), ("b", 30), ("a", 50)]
 
 
 def test_rows_are_not_unpacked_if_none_can_be_late(monkeypatch):
-    def unpacked(*_):
+    def fail(*_):
         raise AssertionError("rows were unpacked though none can be late")
 
-    monkeypatch.setattr("panestream.engine.operators.sessions.arrivals.unpack_rows", unpacked)
+    monkeypatch.setattr("panestream.engine.operators.sessions.arrivals.unpack_rows", fail)
     harness.run(query(late=True).columnar(), [batch(("a", 0)), batch(("a", 5)), batch(("a", 50)), batch(("b", 41))])
     with pytest.raises(AssertionError, match="none can be late"):
         harness.run(query(late=True).columnar(), [batch(("a", 50)), batch(("a", 5))])
@@ -140,7 +140,7 @@ def test_only_touched_session_pages_are_read(monkeypatch):
 def test_sessions_that_open_and_close_in_one_micro_batch_are_not_stored():
     state = MemoryState()
     (output,) = harness.run(query().columnar(), [batch(("a", 0), ("b", 5), ("c", 100))], state)
-    assert len(fired(output)) == 2
+    assert len(fired_rows(output)) == 2
     assert sorted(state.values) == [("meta", 0), ("meta", 1), ("pages", 0)]
     assert harness.run(query().columnar(), [batch(("z", 200))], state)[0].metrics.blocks == 1
 
@@ -201,7 +201,7 @@ def test_sessions_closed_by_a_shorter_lateness_take_no_rows(time, start, rows):
     state = MemoryState()
     harness.run(query(lateness=100).columnar(), [batch(("a", 0), ("b", time))], state)
     _, last = harness.run(query().columnar(), [batch(("a", 5)), batch(("c", 50))], state)
-    assert ("a", start, 15, rows) in fired(last)
+    assert ("a", start, 15, rows) in fired_rows(last)
     assert last.metrics.kept_windows == 1
 
 
@@ -210,9 +210,9 @@ def test_lateness_of_sessions_may_change_on_restart():
     harness.run(query(lateness=1000).columnar(), [batch(("a", 0), ("b", 100))], state)
     late = query(lateness=0).columnar()
     (output,) = harness.run(late, [batch(("a", 5))], state)
-    assert (fired(output), output.metrics.late_rows) == ([], 1)
+    assert (fired_rows(output), output.metrics.late_rows) == ([], 1)
     (output,) = harness.run(query(lateness=1000).columnar(), [batch(("a", 5))], state)
-    assert (fired(output), output.metrics.late_rows) == ([], 1)  # closed sessions stay closed
+    assert (fired_rows(output), output.metrics.late_rows) == ([], 1)  # closed sessions stay closed
 
 
 def test_state_of_sessions_of_another_gap_or_aggregate_is_refused():
@@ -237,7 +237,7 @@ def test_each_row_may_have_its_own_session_gap():
     (output,) = harness.run(
         plan, [batch(("a", 0, None, 100), ("a", 5, None, 1), ("a", 100, None, 3), ("a", 104, None, 1), end=True)]
     )
-    assert fired(output) == [("a", 0, 103, 3), ("a", 104, 105, 1)]
+    assert fired_rows(output) == [("a", 0, 103, 3), ("a", 104, 105, 1)]
 
 
 @pytest.mark.parametrize("gap", [0, -1, None, 2**62])
@@ -288,13 +288,13 @@ def test_gap_column_can_be_called_on_rows():
 def test_max_duration_cuts_a_long_session():
     plan = query(EventTimeSessionWindows(10).max_duration("100 us")).columnar()
     (output,) = harness.run(plan, [batch(*(("a", time) for time in range(-20, 210, 5)), end=True)])
-    assert fired(output) == [("a", -20, 0, 4), ("a", 0, 100, 20), ("a", 100, 200, 20), ("a", 200, 215, 2)]
+    assert fired_rows(output) == [("a", -20, 0, 4), ("a", 0, 100, 20), ("a", 100, 200, 20), ("a", 200, 215, 2)]
 
 
 def test_cut_session_fires_while_rows_continue():
     plan = query(EventTimeSessionWindows(10).max_duration("100 us")).columnar()
     emitted = harness.run(plan, [batch(("a", 90)), batch(("a", 99)), batch(("a", 100)), batch(("a", 105))])
-    assert [fired(output) for output in emitted] == [[], [], [("a", 90, 100, 2)], []]
+    assert [fired_rows(output) for output in emitted] == [[], [], [("a", 90, 100, 2)], []]
 
 
 def test_sessions_with_max_duration_have_a_repr_and_check_arguments():
@@ -384,7 +384,14 @@ def test_processing_time_session_ends_before_rows_at_its_end():
         for keys, clock in (("ab", 100), ("a", 109), ("b", 110), ("", 118), ("", 119), ("", 120))
     ]
     emitted = harness.run(plan, clocked)
-    assert [fired(output) for output in emitted] == [[], [], [("b", 100, 110, 1)], [], [("a", 100, 119, 2)], [("b", 110, 120, 1)]]
+    assert [fired_rows(output) for output in emitted] == [
+        [],
+        [],
+        [("b", 100, 110, 1)],
+        [],
+        [("a", 100, 119, 2)],
+        [("b", 110, 120, 1)],
+    ]
     assert [output.wake_up for output in emitted] == [109, 109, 118, 118, 119, None]
     assert [output.metrics.windowed_rows for output in emitted] == [2, 1, 1, 0, 0, 0]
     assert [output.metrics.kept_windows for output in emitted] == [2, 2, 2, 2, 1, 0]
@@ -397,12 +404,12 @@ def test_earliest_session_of_all_pages_wakes_the_key_group(monkeypatch):
     batches = [replace(batch((key, 3)), clock=clock) for key, clock in (("a", 100), ("b", 103), ("c", 106))]
     assert [output.wake_up for output in harness.run(plan, batches, state)] == [109, 109, 109]
     (output,) = harness.run(plan, [harness.MicroBatch([], 110)], state)
-    assert (fired(output), output.wake_up) == ([("a", 100, 110, 1)], 112)
+    assert (fired_rows(output), output.wake_up) == ([("a", 100, 110, 1)], 112)
 
 
 def test_end_of_input_closes_processing_time_sessions():
     (output,) = harness.run(query(ProcessingTimeSessionWindows(10)).columnar(), [replace(batch(("a", 3), end=True), clock=100)])
-    assert (fired(output), output.wake_up) == ([("a", 100, 110, 1)], None)
+    assert (fired_rows(output), output.wake_up) == ([("a", 100, 110, 1)], None)
 
 
 def test_sessions_without_keys():
@@ -460,7 +467,7 @@ def test_changelog_of_merged_sessions_takes_back_only_what_fired():
         batch(("a", 0), ("c", 70)),
         batch(("d", 200)),
     ]
-    assert [fired(output) for output in harness.run(plan, batches)] == [
+    assert [fired_rows(output) for output in harness.run(plan, batches)] == [
         [
             ("a", 0, 10, 1, "on_time", 0, False, "insert"),
             ("b", 0, 10, 1, "on_time", 0, False, "insert"),
@@ -483,7 +490,7 @@ def test_changelog_of_merged_sessions_takes_back_only_what_fired():
 def test_session_is_kept_until_the_lateness_is_over(time, windows, last):
     """The session ends at 10, so its last instant is 9. The watermark is the newest time minus one."""
     (output,) = harness.run(query(lateness=5, more={"with_firing": True}).columnar(), [batch(("a", 0), ("b", time))])
-    assert fired(output) == [("a", 0, 10, 1, "on_time", 0, last)]
+    assert fired_rows(output) == [("a", 0, 10, 1, "on_time", 0, last)]
     assert output.metrics.kept_windows == windows
 
 
@@ -494,9 +501,9 @@ def test_firing_is_late_if_the_watermark_had_reached_the_last_instant_before(tim
     assert len(untouched.fired) == 1 - len(first)
     emitted = harness.run(plan, [batch(("a", 0), ("b", time)), batch(("a", 0), ("b", 12)), batch(("b", 13))])
     assert [values[0] for _, values in emitted[0].fired] == first
-    assert fired(emitted[1]) == [("a", 0, 10, 2, second, len(first), False)]
+    assert fired_rows(emitted[1]) == [("a", 0, 10, 2, second, len(first), False)]
     assert emitted[1].metrics.firings == {"late": int(second == "late"), "on_time": int(second == "on_time")}
-    assert fired(emitted[2]) == [], "no row came to it"
+    assert fired_rows(emitted[2]) == [], "no row came to it"
 
 
 def test_firing_numbers_of_sessions_are_stored():
