@@ -18,7 +18,7 @@ SCHEMA = "user string, ts timestamp, price bigint, wait int, at struct<x: int>, 
 
 
 def columns(df: DataFrame) -> dict[str, Column]:
-    """Return columns that the two clients print differently (literals, comparisons, items), and columns that they print alike."""
+    """Return columns that the two clients print differently (literals, comparisons, items) or equally."""
     return {
         "price": df.price,
         "(price * wait)": F.col("price") * F.col("wait"),

@@ -103,7 +103,7 @@ def once(seen, bought):
 
 
 def once_within(seen, bought):
-    # A batch has no watermark, so it uses dropDuplicates.
+    # A batch does not have a watermark, so it uses dropDuplicates.
     name = "dropDuplicatesWithinWatermark" if seen.isStreaming else "dropDuplicates"
     return getattr(seen.withWatermark("at", "10 seconds"), name)(["item", "at"])
 

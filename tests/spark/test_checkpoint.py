@@ -147,7 +147,7 @@ def test_age_of_state_is_unknown_after_commits_without_start(tmp_path):
 
 
 def test_unknown_age_of_state_stays_unknown_in_the_next_run(tmp_path):
-    """For example a run through Connect, which counts, and then a run whose only micro-batch has no rows.
+    """For example a run through Connect, which counts, and then a run whose only micro-batch is empty.
 
     The state is still as counted.
     """

@@ -139,7 +139,7 @@ def test_column_of_another_data_frame_is_refused(df, spark, build):
         build(df, other)
 
 
-def test_missing_column_is_refused_with_the_existing_ones(df):
+def test_missing_column_is_refused_with_a_suggestion(df):
     with pytest.raises(InvalidPlanError, match="'prize' is no Column over these columns; did you mean 'price'"):
         windowed(df).aggregate(agg.sum(F.col("prize")))
     with pytest.raises(InvalidPlanError, match="is no Column over these columns"):

@@ -48,7 +48,7 @@ def windowed(rows, groups=2):
 
 
 def rows_of(spark, columns=FLAT, number=8):
-    """Make rows. Every other row has no event time, every third one has nulls in all columns."""
+    """Make rows. Every other row lacks an event time, every third row has nulls in all columns."""
     given = [F.when(F.col("id") % 3 != 0, F.expr(text)).alias(name) for name, text in columns.items()]
     at = F.when(F.col("id") % 2 == 0, F.timestamp_seconds(F.col("id")))
     return spark.range(number).select((F.col("id") % 3).alias("k"), at.alias("at"), *given)

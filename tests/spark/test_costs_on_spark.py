@@ -77,7 +77,7 @@ def questions() -> Iterator[list[str]]:
 
 
 class Shop:
-    """A stream whose outputs have rows in each micro-batch. Two windows close, and one of 20 rows has no event time."""
+    """A stream whose outputs have rows in each micro-batch. Two windows close, and one of 20 rows lacks an event time."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder, self.added = spark, folder, 0

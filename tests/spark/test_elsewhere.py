@@ -89,7 +89,7 @@ def check(folder: Path, found: dict, taken) -> None:
     assert in_batch == windows(taken)
     assert (
         sum(row[2] for row in found["batch"] if row[0] == "late") == 4
-    )  # a batch has no late rows, and each of the two rows is in two windows
+    )  # a batch does not have late rows, and each of the two rows is in two windows
 
 
 @pytest.mark.skipif(

@@ -102,7 +102,7 @@ def test_restarted_stream_of_look_backs_agrees_with_the_batch(spark, clicks, tmp
     assert [tuple(row) for row in behind] == [(7777, "ann")]
 
 
-def test_lateness_report_of_look_backs_counts_rows_by_delay(clicks):
+def test_advised_delay_for_look_backs_equals_the_delay_without_windows(clicks):
     rows_ = clicks.batch()
     told_ = [pst.tools.lateness(rows_, "ts", "id", windows=windows) for windows in (None, pst.LookBackWindows.of("1 hour"))]
     assert told_[0].delay(1) == told_[1].delay(1)

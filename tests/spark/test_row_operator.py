@@ -254,7 +254,7 @@ def test_query_continues_after_a_function_raised_without_loss(spark, tmp_path):
 
 
 class Trailing(pst.functions.WatermarkGenerator):
-    """Periodic: five seconds before the largest time so far, which is that of one micro-batch."""
+    """Periodic: five seconds before the largest time so far. It only sees the times of one micro-batch."""
 
     def __init__(self):
         self.largest = None

@@ -85,7 +85,7 @@ def test_missing_setting_is_named_with_the_line_to_set():
     bare = slow_settings(Session({}), 7)
     assert bare[0] == f'spark.conf.set("{PARTITIONS}", "7")'
     assert len(bare) == len(all_of)
-    # A platform that does not report a setting gives no warning.
+    # A platform that does not report a setting does not give a warning.
     assert slow_settings(Session({**all_of, STATE_STORE: Conf}), 7) == []
 
 

@@ -135,7 +135,7 @@ def test_a_day_is_24_hours_on_every_operator(spark):
             assert row.length == 150 * 86_400_000_000
 
 
-# # ------------------------------------------------------------------------------------------------ random numbers
+# ------------------------------------------------------------------------------------------------ random numbers
 
 
 def operator_input(monkeypatch, result):

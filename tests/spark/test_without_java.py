@@ -1,4 +1,4 @@
-"""Errors that need no running Spark: Java without memory, or a Java process that has ended."""
+"""Errors that are visible without Spark: Java without memory, or a Java process that has ended."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ def test_query_from_savepoint_continues_in_the_folders_of_the_old_query(spark, t
         ran(counted(clicks, 3), out, tmp_path / "another", savepoint=saved.path)
     assert rows(spark, out) == rows(spark, whole)
 
-    # The savepoint is no longer needed, and read files are still skipped.
+    # The query does not need the savepoint, and still skips read files.
     shutil.rmtree(saved.path)
     clicks.add([("u1", 1, START + dt.timedelta(days=1))])
     ran(counted(clicks, 5), out, new)

@@ -104,7 +104,7 @@ def test_one_stream_of_a_join_may_have_no_history(spark, tmp_path):
     views, _ = history(spark)
     result = in_windows(*streams_in(spark, tmp_path / "rest", [45], HALF))
     first = pst.MemorySink()
-    # The smaller watermark counts. A stream without rows has no watermark, so nothing fires.
+    # The smaller watermark counts. A stream without rows does not have a watermark, so nothing fires.
     saved = result.bootstrap((views, spark.createDataFrame([], CLICKS)), str(tmp_path / "saved"), main=first)
     assert first.rows == []
     rest, _ = ran(result, tmp_path / "new", savepoint=saved.path)

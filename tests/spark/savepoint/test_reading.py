@@ -126,7 +126,7 @@ def test_micro_batch_that_spark_has_cleaned_is_refused(spark, tmp_path):
 
 
 def test_key_groups_that_share_a_partition_are_read_separately(spark, tmp_path):
-    """The query was not started by start(), so its checkpoint has no plan."""
+    """The query was not started by start(), so its checkpoint lacks a plan."""
     rows = [(f"user {number} " + "x" * 40, number, START) for number in range(3000)]
     clicks = MicroBatches(spark, tmp_path / "clicks", SCHEMA).add(rows)
     result = sums(clicks.stream())

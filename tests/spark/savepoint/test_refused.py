@@ -356,7 +356,7 @@ def test_savepoint_of_a_checkpoint_is_needed_until_its_first_commit(spark, tmp_p
     assert savepoint_for(spark, str(saved), cp).path == str(saved)
     files(tmp_path / "cp", "offsets/0", "commits/0")
     assert savepoint_for(spark, str(saved), cp) == born
-    # It has disappeared, from its place or from where it was moved. Another savepoint may be in its place.
+    # It has disappeared from its place, or from the place that it was moved to. Another savepoint may be in its place.
     saved.rename(tmp_path / "moved")
     assert savepoint_for(spark, str(saved), cp) == savepoint_for(spark, str(tmp_path / "moved"), cp) == born
     with pytest.raises(CheckpointError, match="elsewhere is no savepoint"):

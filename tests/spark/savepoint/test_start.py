@@ -1,4 +1,4 @@
-"""A query that starts from a savepoint gives the same results as one that never stopped."""
+"""A query that starts from a savepoint gives the same results as a query that never stopped."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_restarts_around_the_first_micro_batch_from_savepoint_agree(spark, old, 
         start(savepoint=other)
     sink.rows.clear()
     assert start(savepoint=str(saved)) == whole
-    # From here on the savepoint is no longer needed, but a different savepoint is still refused.
+    # Now the query does not need the savepoint, but a different savepoint is still refused.
     shutil.rmtree(saved)
     assert start(savepoint=str(saved)) == start() == whole
     with pytest.raises(CheckpointError, match="began with another savepoint"):

@@ -49,7 +49,7 @@ STORED = pa.schema(
 
 
 def state_of(group: int, keys: str) -> MemoryState:
-    """Return the state of a key group with a row of each of these keys, in second 3."""
+    """Return the state of a key group that has one row for each key, in second 3."""
     state = MemoryState()
     given = harness.group_input(PLAN, harness.MicroBatch([[(key, 3 * SECOND, 1, None, 1) for key in keys]]))
     PLAN.operator.for_group(PLAN, state, group).process(given)

@@ -20,7 +20,7 @@ PLAN = replace(harness.Query(WINDOWING, (agg.count().alias("n"),)).columnar(), g
 
 
 def header_after(group, seconds):
-    """Return the header of a key group with a row of each of these times."""
+    """Return the header of a key group that has one row for each time."""
     state = MemoryState()
     for time in seconds:
         given = harness.group_input(PLAN, harness.MicroBatch([[("ann", time * 1_000_000, 1, None, 1)]]))

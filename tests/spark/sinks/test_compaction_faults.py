@@ -24,7 +24,7 @@ class Steps:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, self.at, self.after = 0, -1, False
-        # Steps of other threads and of pytest do not count, only those below a folder of these tests.
+        # Only steps below a folder of these tests count, not steps of other threads and of pytest.
         self.below = "/nowhere"
         for module, name in (
             *((os, name) for name in ("rename", "link", "mkdir", "unlink", "rmdir", "fsync")),
@@ -240,7 +240,7 @@ def test_compaction_of_a_folder_for_each_micro_batch_is_refused(tmp_path):
         compaction.compact_folders(tmp_path, COLUMN, merge, file_bytes=1, grace=0)
 
 
-def test_compaction_refuses_and_keeps_broken_parquet(tmp_path):
+def test_compaction_refuses_and_keeps_orc_files(tmp_path):
     place = make_place(tmp_path / "place")
     for file in place.root.glob("batch_id=*/*.parquet"):
         file.rename(file.with_suffix(".orc"))
@@ -253,7 +253,7 @@ def test_compaction_refuses_and_keeps_broken_parquet(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".json", ".parquet.gz"])
-def test_compaction_ignores_other_formats(tmp_path, suffix):
+def test_compaction_refuses_files_with_another_suffix(tmp_path, suffix):
     place = make_place(tmp_path / "place")
     for file in place.root.glob("batch_id=0/*.parquet"):
         file.rename(file.with_name(file.name.removesuffix(".parquet") + suffix))

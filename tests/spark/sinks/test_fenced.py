@@ -43,7 +43,7 @@ def uncommit(checkpoint: Path, batch: int) -> None:
 
 
 def test_run_from_a_restored_checkpoint_withdraws_later_output(spark, tmp_path):
-    """An older copy of the checkpoint has newer output. Then a repeated micro-batch has no rows any more."""
+    """An older copy of the checkpoint has newer output. Then a repeated micro-batch is empty."""
     assert run(spark, tmp_path, FILES[:1]) == [[], []]
     shutil.copytree(tmp_path / "checkpoint", tmp_path / "older")
     all_rows = [[(1, "ann", 1), (2, "ann", 1), (2, "bob", 1)], [(2, "ann", 5)]]

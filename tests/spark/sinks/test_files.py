@@ -164,7 +164,7 @@ def test_withdrawn_output_is_deleted_once_the_repeated_micro_batch_is_committed(
         for batch in (3, 4):
             query.opened(batch, first=batch).write(Words("again"), batch)
         again = ["again"] * 3
-    # If micro-batches have no rows now, those of the other history do not return.
+    # If later micro-batches lack rows now, the old output of those numbers does not return.
     query.opened(5, first=5).write(Words("of 5 again"), 5)
     assert sorted(word for words in query.found().values() for word in words) == [*again, "of 0", "of 1", "of 5 again"]
 

@@ -321,7 +321,7 @@ def test_readers_during_writes_and_compaction_find_each_row_once(tmp_path):
 
 
 def test_overtaken_run_begins_and_writes_nothing(tmp_path):
-    """Also if there is nothing to withdraw."""
+    """Also without output to withdraw."""
 
     def overtaken() -> None:
         raise FencedError("run 2 was started later")

@@ -188,7 +188,7 @@ def test_micro_batch_of_the_old_query_after_the_savepoint_is_not_appended_again(
     else:
         assert sink.open(session, run).run == run
     assert asked == ([(session, "t", run)] if run.succeeds else [])
-    # A repeated merge changes nothing, and a missing table has no rows.
+    # A repeated merge changes nothing, and a missing table does not have rows.
     assert pst.MergeSink("t", ["user"]).open(session, run).run == sink.open(Session(), run).run == run
 
 
