@@ -8,7 +8,7 @@ import pytest
 
 import panestream as pst
 from panestream.testing import MicroBatches
-from tests.versions.carried import SCHEMA, START, USERS, queries, visiting
+from tests.versions.carried import SCHEMA, START, USERS, count_visits, queries
 
 # The ordinary run tests each operator separately. This test is for the matrix of versions.
 pytestmark = pytest.mark.spark
@@ -20,7 +20,7 @@ CLOSING = ("zed", START + timedelta(seconds=1000), 1)
 def every_operator():
     # Early firings of a stream are one firing in a batch, and a batch does not wait for processing time.
     chosen = {name: query for name, query in queries().items() if name not in ("row", "clock")}
-    return {**chosen, "row": visiting}
+    return {**chosen, "row": count_visits}
 
 
 def shown(rows):

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.connectors import components
-from tests.connectors.kills import Kill, Struck, strike
+from tests.connectors.kills import Kill, KillingSink, strike
 from tests.recovery.crashes.places import Place
 from tests.recovery.crashes.queries import QUERIES, ROWS, in_batch
 
@@ -73,7 +73,7 @@ def run_one(spark: SparkSession, folder: Path, cell: dict[str, Any]) -> None:
             sinks = place.sinks(spark, query)
             if cell.get("kill"):
                 kill = Kill(**cell["kill"])
-                sinks = {output: Struck(sink, kill.target, output, folder, (kill,)) for output, sink in sinks.items()}
+                sinks = {output: KillingSink(sink, kill.target, output, folder, (kill,)) for output, sink in sinks.items()}
             if cell.get("rename"):
                 strike_at_rename(folder, cell["rename"])
             result.start(checkpoint=cell["checkpoint"], fire_at_end=query.closing, **sinks).await_termination()
