@@ -60,7 +60,7 @@ def over_everything(rng: random.Random) -> Case:
     windowing = WindowSpec(GlobalWindows.create(), trigger, every_firing=True)
     function, pa = Sizes(), test_accumulating.pa
     results = pa.schema([("n", pa.int64()), ("seen", pa.int64()), ("last", pa.int64())])
-    operator = plan_functions(windowing, test_savepoints_random.Elements(function), results, harness.ROWS, function, harness.KEYS)
+    operator = plan_functions(windowing, test_savepoints_random.KeepRows(function), results, harness.ROWS, function, harness.KEYS)
     plan = harness.plan_for(operator, windowing, 3)
     return Case(plan, lambda windowed: windowed.process(function, "n bigint, seen bigint, last bigint"), 10, 3, windowing)
 

@@ -123,7 +123,7 @@ def remembering(rng: random.Random) -> Case:
     results = test_accumulating.pa.schema(
         [("n", test_accumulating.pa.int64()), ("seen", test_accumulating.pa.int64()), ("last", test_accumulating.pa.int64())]
     )
-    operator = plan_functions(windowing, test_savepoints_random.Elements(function), results, harness.ROWS, function, harness.KEYS)
+    operator = plan_functions(windowing, test_savepoints_random.KeepRows(function), results, harness.ROWS, function, harness.KEYS)
     plan = harness.plan_for(operator, windowing, 3)
     return Case(
         plan,
