@@ -36,7 +36,7 @@ def random_cases(number: int) -> int:
 
 @dataclass(frozen=True)
 class Costs:
-    """What one test, or a whole run, cost.
+    """The cost of one test or of a whole run.
 
     Args:
         seconds: setup, call and teardown.
@@ -91,7 +91,7 @@ class Counter:
 
     def _all_jobs(self) -> int:
         jobs = _jobs()
-        if jobs < self._jobs:  # another session has begun to count at 0
+        if jobs < self._jobs:  # another session started to count at 0
             self._jobs_of_stopped += self._jobs
         self._jobs = jobs
         return self._jobs_of_stopped + jobs
@@ -132,7 +132,7 @@ class Deadline:
 
 
 class Ledger:
-    """The pytest plugin: measures each test where it runs, and adds up where reports arrive."""
+    """The pytest plugin that measures each test in its process and adds up the reports."""
 
     def __init__(self, counter: Counter | None, budget: Costs | None = None, output: Path | None = None) -> None:
         self.tests: dict[str, Costs] = {}
@@ -199,7 +199,7 @@ class Ledger:
 
 
 def register(config: pytest.Config) -> None:
-    """Add the plugin: a worker of a parallel run counts, the process that hands out tests adds up; a plain run does both."""
+    """Add the plugin. A worker of a parallel run counts and the main process adds up. A plain run does both."""
     worker = hasattr(config, "workerinput")
     hands_out = not worker and bool(getattr(config.option, "numprocesses", None))
     counter: Counter | None = None

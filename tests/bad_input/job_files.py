@@ -1,4 +1,4 @@
-"""Job files that are not as they should be, each once: what is said of them stands in ``docs/reference/bad-input.md``."""
+"""Faulty job files. ``docs/reference/bad-input.md`` shows the error of each."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ class JobFile:
     """A job file with a mistake.
 
     Attributes:
-        name: what is wrong, as the page has it.
-        text: of the file; None: there is none.
-        called: the file's name.
+        name: the mistake, as named in the page.
+        text: the content, or None if there is no file.
+        called: the name of the file.
         beside: other files of its folder.
     """
 
@@ -59,7 +59,7 @@ class JobFile:
     beside: Mapping[str, str] = field(default_factory=dict)
 
     def said(self, folder: Path) -> str:
-        """What is said of it before Spark is started, each line a mistake; in an empty folder."""
+        """Return the errors before Spark starts, one a line, in an empty folder."""
         (folder / "in").mkdir()
         for name, text in self.beside.items():
             (folder / name).write_text(text)
@@ -79,7 +79,7 @@ class JobFile:
 
 
 def _shown(line: str, folder: Path) -> str:
-    """A mistake without the name of the file, which is the same in all."""
+    """Return an error without the file name that all errors share."""
     line = re.sub(r"^job\.\w+:(\d+): ", r"line \1: ", line.replace(f"{folder}/", ""))
     return plain(re.sub(r"^job\.\w+: ", "", line))
 
