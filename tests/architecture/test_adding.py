@@ -1,4 +1,4 @@
-"""What CONTRIBUTING says of adding a trigger and an assigner, followed: a module each, and they are planned, explained and run."""
+"""A trigger and an assigner are added as CONTRIBUTING describes. One module each is enough to plan, explain and run them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class DoublingWindows(WindowAssigner):
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Writes a module of somebody's and imports it; it is gone afterwards."""
+    """Write a user module, import it, and remove it at the end."""
     monkeypatch.syspath_prepend(str(tmp_path))
     written = []
 
@@ -86,19 +86,19 @@ def module(tmp_path, monkeypatch):
 
 
 def planned(window: WindowSpec) -> WindowPlan:
-    """The plan of the rows' number and sum over some windows, as the planner makes it."""
+    """Return the planner's plan of the number and sum of rows in some windows."""
     aggregates = [agg.count().alias("n"), agg.sum("v").alias("total")]
     return harness.plan_for(harness.plan_aggregates(window, aggregates, harness.TYPES, harness.KEYS), window)
 
 
 def emitted(plan: WindowPlan, *rows: tuple[int, int], end: bool = False) -> list[list[tuple]]:
-    """Bounds and results of what fires for rows of (time, value), each a micro-batch on the state of the one before."""
+    """Return the bounds and results of each firing. Rows are pairs (time, value), each a micro-batch after a restart."""
     batches = [harness.MicroBatch([[("k", time, value, None, number)]]) for number, (time, value) in enumerate(rows)]
     batches += [harness.MicroBatch([], end=True)] if end else []
     return [[(*place[1:], *values) for place, values in one.fired] for one in harness.run(plan, batches)]
 
 
-def test_a_trigger_of_one_module_is_planned_explained_and_run(module):
+def test_new_trigger_in_one_module_is_planned_explained_and_run(module):
     trigger = module("novel_trigger", TRIGGER).NewMaximum(2)
     plan = planned(WindowSpec(TumblingEventTimeWindows(100), trigger))
     explained = explain_plan(plan, streaming=True, chosen=None)
@@ -112,7 +112,7 @@ def test_a_trigger_of_one_module_is_planned_explained_and_run(module):
     assert driven.left == (0, 0)
 
 
-def test_an_assigner_of_one_module_is_planned_explained_and_run(module):
+def test_new_assigner_in_one_module_is_planned_explained_and_run(module):
     assigner = module("novel_assigner", ASSIGNER).DoublingWindows(10)
     plan = planned(WindowSpec(assigner))
     explained = explain_plan(plan, streaming=True, chosen=None)

@@ -1,4 +1,4 @@
-"""Settings that the pages on platforms name are settings that Spark reads: their names are in the classes of the PySpark at hand."""
+"""Spark reads the settings that the pages on platforms name: the classes of the installed PySpark contain them."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
 
 
 def settings(text: str) -> set[str]:
-    """The names of settings that a page writes."""
+    """Return the settings that a page names."""
     found = set(re.findall(r"(?<![\w.])spark\.[a-zA-Z][\w.-]*\w", text))
     return {name for name in found if not name.startswith((*NO_SETTINGS, NOT_OPEN_SOURCE))}
 
 
 def wanted(name: str) -> list[str]:
-    """The strings of which a name is made in Spark's classes."""
+    """Return the strings that make up a setting's name in Spark's classes."""
     for prefix, parts in FAMILIES.items():
         if name.startswith(prefix):
             rest = name.removeprefix(prefix)
             used = [part for part in parts if part in rest]
-            # Each part by itself, without the dot that binds it.
+            # Search each part without the dot that joins it.
             return [prefix, *(part.removeprefix(".") for part in used)] if used or not parts else [name]
     return [name]
 
 
 def absent(strings: set[str]) -> set[str]:
-    """Which of them no class of Spark's has."""
+    """Return the strings that no class of Spark contains."""
     jars = Path(pyspark.__file__).parent / "jars"
     missing = {string.encode() for string in strings}
     for jar in (path for part in JARS for path in jars.glob(f"spark-{part}_*.jar")):
@@ -62,7 +62,7 @@ def absent(strings: set[str]) -> set[str]:
     return {string.decode() for string in missing}
 
 
-def test_the_settings_of_the_pages_are_sparks():
+def test_settings_in_the_pages_exist_in_spark():
     named = {name for page in PAGES for name in settings(page.read_text("utf-8"))}
     assert len(named) > 15
     strings = {string for name in named for string in wanted(name)}
@@ -71,6 +71,6 @@ def test_the_settings_of_the_pages_are_sparks():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_each_page_says_what_was_run(page):
+def test_each_platform_page_lists_what_was_run_and_what_was_not(page):
     said = page.read_text("utf-8")
     assert all(f"**{word}" in said for word in ("Run:", "Not run:", "Looked up"))

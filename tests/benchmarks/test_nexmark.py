@@ -212,9 +212,7 @@ def test_processing_time_query_counts_every_bid_once(batch):
 
 
 @pytest.mark.spark
-@pytest.mark.filterwarnings(
-    "ignore::panestream.errors.PanestreamWarning"
-)  # There are few rows, so a warning about speed does not matter.
+@pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")  # few rows, so a warning about speed does not matter
 @pytest.mark.parametrize("name", ["q5", "q8"])
 def test_streaming_queries_give_the_right_answers(name, batch, tmp_path):
     from benchmarks.nexmark.measure import drain, through_start

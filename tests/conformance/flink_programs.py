@@ -1,9 +1,9 @@
-"""What Flink's test programs of windows say: rows, windows, and what comes before and after a restore.
+"""Flink's test programs of windows: rows, windows, and the output before and after a restore.
 
-From ``WindowAggregateTestPrograms``, ``GroupWindowAggregateTestPrograms``, ``WindowTableFunctionTestPrograms``, ``WindowRankTestPrograms``,
-``WindowDeduplicateTestPrograms``, ``WindowJoinTestPrograms`` and ``IntervalJoinTestPrograms`` (Flink 2.x). Every table has a watermark one
-second behind its newest row; Flink stops behind the first rows, and goes on with the others from a savepoint. Times are seconds after
-the first full minute, windows pairs of them.
+From ``WindowAggregateTestPrograms``, ``GroupWindowAggregateTestPrograms``, ``WindowTableFunctionTestPrograms``,
+``WindowRankTestPrograms``, ``WindowDeduplicateTestPrograms``, ``WindowJoinTestPrograms`` and ``IntervalJoinTestPrograms`` (Flink
+2.x). Every table has a watermark one second behind its newest row. Flink stops after the first rows, and resumes with the others
+from a savepoint. Times are seconds after the first full minute, and windows are pairs of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def at(second: int) -> dt.datetime:
 
 
 class Counted(NamedTuple):
-    """A row of those that are counted by name."""
+    """A row of the programs that count by name."""
 
     second: int
     number: int
@@ -33,7 +33,7 @@ class Counted(NamedTuple):
 
 
 class Bid(NamedTuple):
-    """A row of those that bid."""
+    """A row of the programs about bids."""
 
     second: int
     price: int
@@ -42,7 +42,7 @@ class Bid(NamedTuple):
 
 
 class Of(NamedTuple):
-    """A row of a side of a join."""
+    """A row of one side of a join."""
 
     second: int
     number: int
@@ -87,17 +87,17 @@ REPEATED: Rows = [Bid(*bid, *who) for bid, who in zip(_BID, zip("AAGADBEBD", _SU
 
 @dataclass(frozen=True)
 class Program:
-    """One query of Flink's; several programs where only settings differ.
+    """A query of Flink's test programs. Programs that differ only in settings share one.
 
     Attributes:
-        names: what Flink calls them.
-        rows: before and after the restore.
-        windows: of which kind.
-        what: what is asked of a window, a name of ``test_flink_programs.ASKED``.
-        before: what comes before the restore: window, then what was asked for.
-        after: what comes after it, with the end of the input.
-        key: a column; none: all rows together.
-        at_once: Flink emits a row when it comes, panestream when its window ends: only all together is compared.
+        names: Flink's names.
+        rows: the rows before and after the restore.
+        windows: the kind of windows.
+        what: the function of a window, a name in ``test_flink_programs.ASKED``.
+        before: the output before the restore: the window, then the results.
+        after: the output after it, with the end of the input.
+        key: a column, or empty if all rows are together.
+        at_once: Flink emits each row when it arrives, panestream when its window ends, so only the whole output is compared.
     """
 
     names: tuple[str, ...]
@@ -127,7 +127,7 @@ def session(gap: int) -> Any:
 
 
 def _three(name: str, offset: str = "") -> tuple[str, str, str]:
-    """One phase, two phases, two phases with distinct values split."""
+    """Return the names of three programs: one phase, two phases, and two phases with split distinct values."""
     return f"{name}{offset}", f"{name}-two-phase{offset}", f"{name}-two-phase{offset}-distinct-split"
 
 
@@ -137,7 +137,7 @@ A4, A8, A40, C43, D42 = (4, 10, 2), (1, 3, 1), (1, 10, 1), (1, 12, 1), (2, 24, 2
 
 
 def _in(start: int, end: int, **named: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-    """The rows of a window by name; ``none`` is null."""
+    """Yield the rows of a window by name. ``none`` is null."""
     return ((start, end, None if name == "none" else name, *found) for name, found in named.items())
 
 
@@ -260,7 +260,7 @@ GROUPS = [
 
 
 def _each(windows: dict[tuple[int, int], str]) -> list[tuple[Any, ...]]:
-    """The rows of ``TVF`` in each window, by their seconds."""
+    """Return the rows of ``TVF`` in each window, by their seconds."""
     rows = {row.second: row for row in [*TVF[0], *TVF[1]]}
     within = {window: [rows[int(second)] for second in seconds.split()] for window, seconds in windows.items()}
     return [(*window, row.second, row.price, row.item) for window, its in within.items() for row in its]
@@ -301,7 +301,7 @@ TABLE_FUNCTIONS = [
 
 
 def _of(rows: Rows, windows: dict[tuple[int, int], str], numbered: bool = True) -> list[tuple[Any, ...]]:
-    """Rows in each window, by their seconds, in order; with their numbers, if they are ranked."""
+    """Return the rows in each window in order, by their seconds, with their numbers if they are ranked."""
     known = {row.second: row for row in [*rows[0], *rows[1]]}
     found = []
     for window, seconds in windows.items():
@@ -311,7 +311,7 @@ def _of(rows: Rows, windows: dict[tuple[int, int], str], numbered: bool = True) 
 
 
 def _totals(windows: dict[tuple[int, int], str]) -> list[tuple[Any, ...]]:
-    """Suppliers with their totals and counts in each window, in order: ``supplier/total/count``."""
+    """Return the suppliers with totals and counts in each window, in order: ``supplier/total/count``."""
     found = []
     for window, said in windows.items():
         for rank, (who, total, count) in enumerate((one.split("/") for one in said.split()), 1):
@@ -392,7 +392,7 @@ DEDUPLICATED = [
 ]  # fmt: skip
 WINDOWED = [*AGGREGATES, *GROUPS, *TABLE_FUNCTIONS, *RANKS, *DEDUPLICATED]
 
-# -- WindowJoinTestPrograms: rows are known by the number in their id (L7: 7) ---------------------------------------------------------------
+# -- WindowJoinTestPrograms, with the number in a row's id as its name (L7 is 7) --------------------------------------------
 SIDES: dict[str, Rows] = {
     "left": (
         [
@@ -413,7 +413,9 @@ SIDES: dict[str, Rows] = {
 
 @dataclass(frozen=True)
 class Joins:
-    """A window join: its rows are window, name, and the numbers of the left and the right row. Flink has no window of right rows alone."""
+    """A window join. Its rows are window, name, and the numbers of the left and the right row. Flink has no window with only right
+    rows.
+    """
 
     name: str
     windows: Any
@@ -423,7 +425,7 @@ class Joins:
 
 
 def _met(start: int, end: int, name: str | None, lefts: str, rights: str = "-") -> list[tuple[Any, ...]]:
-    """Every left row with every right one; ``-``: none."""
+    """Pair every left row with every right row, or with none if a side is ``-``."""
 
     def numbers(said: str) -> list[int | None]:
         return [None if one == "-" else int(one) for one in said.split()]
@@ -472,7 +474,7 @@ JOINS = [
     ),
 ]  # fmt: skip
 
-# -- IntervalJoinTestPrograms: orders, and shipments from five seconds before to five after them: order, its second, the shipment's --------
+# -- IntervalJoinTestPrograms: shipments within five seconds of their order, as order, its second, and the shipment's -------
 ORDERS: Rows = [Of(1, 1, "1"), Of(2, 2, "2"), Of(4, 4, "4"), Of(5, 5, "5"), Of(3, 3, "3")], [Of(9, 7, "7"), Of(11, 10, "10")]
 SHIPMENTS: Rows = (
     [Of(2, 2, "1"), Of(5, 5, "2"), Of(6, 6, "5"), Of(15, 15, "4"), Of(15, 16, "6")],
@@ -495,7 +497,7 @@ NOT_READ = {
 
 
 def table() -> list[str]:
-    """What passes and what does not carry over, as lines of a page."""
+    """Return the table of programs, with those that do not carry over."""
     carried = (
         [name for program in WINDOWED for name in program.names] + [one.name for one in JOINS] + ["interval-join-event-time"]
     )

@@ -1,8 +1,8 @@
-"""What Flink's own tests of SQL windows say: rows, and the answers to them.
+"""Rows and expected answers of Flink's tests of SQL windows.
 
-From ``WindowAggregateITCase`` (Flink 1.18), whose table has a watermark one second behind the newest row. Times are seconds after the
-first of them; a row of ``ROWS`` is: second, bigdec, double, float, string, name. An answer is: name, the window's start and end, count,
-sum of bigdec, maximum of double, minimum of float, and the different strings.
+From ``WindowAggregateITCase`` (Flink 1.18), whose table has a watermark one second behind the newest row. Times are seconds after
+the first of them. A row of ``ROWS`` has second, bigdec, double, float, string and name. An answer has name, the window's start
+and end, count, sum of bigdec, maximum of double, minimum of float, and the distinct strings.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ TUMBLE_OF_ALL = [
 
 
 def _days(start: int, end: int) -> list[Row]:
-    """A window that holds all rows."""
+    """Return the answer for a window that has all rows."""
     return [
         _answer("a", start, end, 6, "19.98", 5.0, 1.0, _HI, _ONE, _TWO),
         _answer("b", start, end, 4, "14.43", 6.0, 3.0, _HELLO, _HI, _THREE),
@@ -125,7 +125,7 @@ FIRST_AND_LAST = [(5, 1, 4), (10, 6, 8), (20, 16, 16), (35, 32, 34)]
 CASCADE = [(0, -16 * HOUR, 8 * HOUR, 1), (3, -16 * HOUR, 8 * HOUR, 2)]
 """How many names have so many different strings."""
 
-# -- WindowJoinITCase, of windows of five seconds of LEFT and RIGHT: name, window, and how many different strings either side has ---------
+# -- WindowJoinITCase, windows of five seconds of LEFT and RIGHT: name, window, number of distinct strings on either side ------
 BOTH = [("b", 5, 10, 2, 2), ("b", 15, 20, 1, 1), ("b", 30, 35, 1, 1)]
 LEFT_ALONE = [("a", 0, 5, 2, None), ("a", 5, 10, 1, None)]
 RIGHT_ALONE = [("a1", 0, 5, None, 2), ("a1", 5, 10, None, 1)]

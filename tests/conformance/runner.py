@@ -1,11 +1,10 @@
 """Runs scenario files: ``python -m tests.conformance.runner [--executor harness] [--restore] FILE.json...``.
 
-Prints every difference between what was expected and what came, then ``N passed, M failed``; the exit status is 0 when none
-failed.
+Print every difference between expected and actual output, then ``N passed, M failed``. The exit status is 0 if none failed.
 
-The rule of comparison: within a step, per key and window, the *sequence* of values; the order between keys and windows that
-fire at the same time is nobody's business. Late elements of a step, the number of dropped ones, and whether there was an error
-must agree; where ``list_order`` is ``any``, lists are compared as multisets.
+The rule of comparison: within a step, the *sequence* of values of each key and window must agree. The order of keys and windows
+that fire at the same time does not matter. Late elements of a step, the number of dropped ones, and whether there was an error
+must agree. If ``list_order`` is ``any``, lists are compared as multisets.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from tests.conformance.scenario_format import Scenario, ScenarioError, read_scen
 
 
 def differences(scenario: Scenario, observed: Observed) -> list[str]:
-    """What disagrees, in words; empty where nothing does."""
+    """Return the disagreements in words."""
     expected, found = scenario.expected, list(observed.complaints)
     if (expected.error is None) != (observed.error is None):
         found.append(f"error: expected {expected.error!r}, got {observed.error!r}")
@@ -35,7 +34,7 @@ def differences(scenario: Scenario, observed: Observed) -> list[str]:
     if len(late) != len(observed.late):
         found.append(f"late: expected {len(late)} steps, got {len(observed.late)}")
     for at, (one, other) in enumerate(zip(late, observed.late, strict=False)):
-        # The late elements of a micro-batch come from several key groups: only each key's order means something.
+        # The late elements of a micro-batch come from several key groups. Only the order of each key matters.
         wanted, got = [dict(element) for element in one], list(other)
         if observed.cuts is not None:
             wanted.sort(key=_key_of)
@@ -48,7 +47,7 @@ def differences(scenario: Scenario, observed: Observed) -> list[str]:
 
 
 def _in_batches(steps: Sequence[Sequence[Mapping[str, Any]]], observed: Observed) -> list[list[Mapping[str, Any]]]:
-    """What is expected of each micro-batch, where steps went through in such; of those before the one that failed."""
+    """Return the expected output of each micro-batch, if steps ran in micro-batches, up to the one that failed."""
     if observed.cuts is None:
         return [list(step) for step in steps]
     left = iter(steps)
@@ -79,7 +78,7 @@ def _differing_windows(at: int, expected: dict[str, list[Any]], observed: dict[s
 
 
 def run_files(paths: Sequence[Path], executor: Executor) -> tuple[int, int]:
-    """Runs all scenarios of all files, prints what differs, and returns how many passed and failed."""
+    """Run all scenarios of all files, print the differences, and return how many passed and failed."""
     passed = failed = 0
     for path in paths:
         try:
@@ -104,7 +103,7 @@ def run_files(paths: Sequence[Path], executor: Executor) -> tuple[int, int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns the exit status."""
+    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.runner", description="Run window scenarios.")
     parser.add_argument("--executor", choices=sorted(EXECUTORS), default="harness", help="what runs them (default: %(default)s)")
     parser.add_argument("--restore", action="store_true", help="snapshot and restore after every step")

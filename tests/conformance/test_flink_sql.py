@@ -1,10 +1,11 @@
-"""Flink's tests of SQL windows, on Spark: a stream that breaks off and is started again, closed where its rows end.
+"""Flink's tests of SQL windows on Spark. The stream fails, starts again, and closes its windows at the end of the rows.
 
-``WindowAggregateITCase`` has 24 tests. 23 are here; of the last Flink itself looks at no answer (windows of the clock). Grouping sets,
-``CUBE`` and ``ROLLUP`` over one column are its groups and all rows together: two queries.
+``WindowAggregateITCase`` has 24 tests, and 23 are here. Flink does not check the answer of the last one (processing-time
+windows). Grouping sets, ``CUBE`` and ``ROLLUP`` over one column are two queries: its groups, and all rows together.
 
-``WindowJoinITCase`` has 20 tests. 18 are here, one as a stream and the others as batches, which have the same answers; the others are
-``NOT IN``, which is no join where there are nulls. Where Flink counts before it joins, here the joined rows are counted.
+``WindowJoinITCase`` has 20 tests, and 18 are here. One runs as a stream. The others run as batches, which give the same answers.
+The two missing tests are ``NOT IN``, which is not a join if there are nulls. Some of Flink's tests count before they join. Here
+the joined rows are counted.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def seconds(instant):
 
 
 class BrokenError(Exception):
-    """What a query is broken off with."""
+    """The error that stops the query."""
 
 
 def break_off(progress):
@@ -63,7 +64,7 @@ def break_off(progress):
 
 
 def run(spark, folder, build, rows=(flink.LEFT,)):
-    """The rows of ``main``: in the second micro-batch the query breaks off, and is started again."""
+    """Return the rows of ``main``. The query fails in its second micro-batch and starts again."""
     streams = [MicroBatches(spark, folder / str(number), flink.SCHEMA) for number in range(len(rows))]
     for batch in flink.BATCHES:
         for stream, its in zip(streams, rows, strict=True):
@@ -77,7 +78,7 @@ def run(spark, folder, build, rows=(flink.LEFT,)):
 
 
 def answers(rows):
-    """By window, in the form of Flink's."""
+    """Return the rows by window, in Flink's form."""
     found = {}
     for row in rows:
         strings = tuple(sorted(set(row.strings)))
@@ -124,7 +125,7 @@ def of_all(spark, tmp_path_factory):
         ("testEventTimeCumulateWindowWithNegativeOffset", "cumulate negative offset", flink.CUMULATE_NEGATIVE_OFFSET),
     ],
 )
-def test_windows_by_name(by_name, test, window, expected):
+def test_windows_by_name_give_flinks_answers(by_name, test, window, expected):
     alike(answers(by_name)[window], expected)
 
 
@@ -137,33 +138,33 @@ def test_windows_by_name(by_name, test, window, expected):
         ("cumulate", flink.CUMULATE, flink.CUMULATE_OF_ALL),
     ],
 )
-def test_grouping_sets(by_name, of_all, window, named, together, sets):
+def test_grouping_sets_give_flinks_answers(by_name, of_all, window, named, together, sets):
     alike([*answers(by_name)[window], *answers(of_all)[window]], [*named, *together])
 
 
-def test_of_all_rows(of_all):
-    """``testTumbleWindowGroupOnWindowOnly``, ``testTumbleWindowWithoutOutputWindowColumns``."""
+def test_windows_without_a_key_give_flinks_answers(of_all):
+    """Covers ``testTumbleWindowGroupOnWindowOnly`` and ``testTumbleWindowWithoutOutputWindowColumns``."""
     found = answers(of_all)["tumble"]
     alike(found, flink.TUMBLE_OF_ALL)
     alike([row[3:] for row in found], [row[3:] for row in flink.TUMBLE_OF_ALL])
 
 
-def test_window_time(by_name):
-    """``testTumbleWindowOutputWindowTime``: the last millisecond of a window, which is its end less one."""
+def test_window_time_is_the_last_millisecond_of_a_window(by_name):
+    """``testTumbleWindowOutputWindowTime``: the time of a window is its end less one millisecond."""
     found = [
         (row.key, seconds(row.window_end - dt.timedelta(milliseconds=1)), row.n) for row in by_name if row.window == "tumble"
     ]
     alike(found, [(name, end, count) for name, _start, end, count, *_ in flink.TUMBLE])
 
 
-def test_times_of_the_first_and_last_row(of_all):
+def test_first_and_last_times_of_a_window_give_flinks_answers(of_all):
     """``testFieldNameConflict``."""
     found = [(seconds(row.window_end), seconds(row.first), seconds(row.last)) for row in of_all if row.window == "tumble"]
     alike(found, flink.FIRST_AND_LAST)
 
 
-def test_windows_over_windows(spark):
-    """``testCascadeEventTimeTumbleWindowWithOffset``: of a batch, for in a stream only the last of two operators closes at the end."""
+def test_cascaded_windows_give_flinks_answers(spark):
+    """``testCascadeEventTimeTumbleWindowWithOffset`` as a batch. In a stream, only the last of two operators closes at the end."""
     ends, window = pst.WatermarkStrategy.for_monotonous_timestamps(), WINDOWS["tumble offset"]
     keyed = pst.stream(spark.createDataFrame(flink.LEFT, flink.SCHEMA)).assign_timestamps("ts", ends).key_by("name")
     first = keyed.window(window).aggregate(agg.count_distinct("string").alias("different"))
@@ -173,7 +174,7 @@ def test_windows_over_windows(spark):
 
 
 def sides_of(spark):
-    """Both streams, as batches, by name."""
+    """Return both streams as batches, keyed by name."""
     frames = [spark.createDataFrame(rows, flink.SCHEMA) for rows in (flink.LEFT, flink.RIGHT)]
     return [pst.stream(frame).assign_timestamps("ts", STRATEGY).key_by("name") for frame in frames]
 
@@ -185,7 +186,7 @@ def joined(spark, how, window="5 seconds", offset="0 seconds"):
 
 
 def counted(rows):
-    """How many different strings the rows of each side have, by name and window; None: no rows."""
+    """Count the distinct strings of each side by name and window. None means no rows."""
     found = {}
     for row in rows:
         here = row.ts is not None, row.ts_r is not None
@@ -211,12 +212,12 @@ def counted(rows):
         ),
     ],
 )
-def test_joins(spark, test, how, expected):
+def test_window_joins_give_flinks_counts(spark, test, how, expected):
     alike(counted(joined(spark, how)), expected)
 
 
-def test_a_join_of_streams(spark, tmp_path):
-    """``testOuterJoin``, broken off and started again."""
+def test_restarted_full_join_of_streams_gives_flinks_counts(spark, tmp_path):
+    """``testOuterJoin`` with a failure and a restart."""
 
     def full(left, right):
         windows = left.key_by("name").join(right.key_by("name")).window(WINDOWS["tumble"]).options(key_groups=2)
@@ -234,7 +235,7 @@ def test_a_join_of_streams(spark, tmp_path):
         ("testInnerJoinOnWTFWithNegativeOffset", "-1 second"),
     ],
 )
-def test_pairs_of_rows(spark, test, offset):
+def test_inner_join_gives_flinks_pairs(spark, test, offset):
     rows = joined(spark, "inner", offset=offset)
     alike([(seconds(row.ts), row.number_r) for row in rows], flink.PAIRS)
     shift = int(offset.split()[0])
@@ -242,8 +243,8 @@ def test_pairs_of_rows(spark, test, offset):
 
 
 @pytest.mark.parametrize("how", ["left_semi", "left_anti"])
-def test_rows_that_meet_one_or_none(spark, how):
-    """``testSemiJoinExists``, ``testSemiJoinIN``, ``testAntiJoinNotExists``, of rows (``WTF``) and of counts."""
+def test_semi_and_anti_joins_give_flinks_rows(spark, how):
+    """``testSemiJoinExists``, ``testSemiJoinIN``, ``testAntiJoinNotExists`` on rows (``WTF``) and on counts."""
     rows = [row for row in joined(spark, how) if row.float is not None]
     alike([seconds(row.ts) for row in rows], flink.MET if how == "left_semi" else flink.NOT_MET)
     strings = {}
@@ -262,8 +263,8 @@ def test_rows_that_meet_one_or_none(spark, how):
         ("testOuterJoinWithIsNotDistinctFrom", [*flink.BOTH, *flink.LEFT_ALONE, *flink.RIGHT_ALONE]),
     ],
 )
-def test_where_null_is_a_name(spark, test, expected):
-    """A co-group takes null for a key like others."""
+def test_co_group_counts_rows_with_a_null_key(spark, test, expected):
+    """A co-group treats a null key like any other key."""
     left, right = sides_of(spark)
     windows = left.co_group(right).window(WINDOWS["tumble"])
     counts = [agg.count(f"{side}.ts").alias(f"n_{side}") for side in ("left", "right")]
@@ -285,7 +286,7 @@ def test_where_null_is_a_name(spark, test, expected):
     alike(found, [*expected, flink.NULLS_MEET])
 
 
-def test_pairs_of_rows_where_null_is_a_name(spark):
+def test_co_group_pairs_rows_with_a_null_key(spark):
     """``testInnerJoinWithIsNotDistinctFromOnWTF``."""
 
     def meet(key, window, left, right):

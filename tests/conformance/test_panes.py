@@ -1,4 +1,4 @@
-"""Flink's recorded answers on aligned panes: every step is a micro-batch of its own, of whose firings the last counts.
+"""Flink's recorded answers on aligned panes. Every step is a micro-batch, and only its last firing of a window counts.
 
 Declared aggregates run on aggregating panes, lists also on accumulating ones. Lists are compared as multisets: ``collect_list``
 orders by event time, Flink by arrival.
@@ -27,7 +27,7 @@ def plan_over(operator, row) -> WindowPlan:
 
 
 def plans_of(scenario) -> list[WindowPlan]:
-    """The plans of a scenario on panes: none, one, or one for each kind of panes."""
+    """Return the plans of a scenario on panes: at most one for each kind of panes."""
     function = scenario.spec["function"]["type"]
     if function not in AGGREGATES:
         return []
@@ -54,7 +54,7 @@ CASES = [
 
 
 @pytest.mark.parametrize(("scenario", "plan"), CASES)
-def test_flinks_answers(scenario, plan):
+def test_panes_give_the_last_answer_of_flink_in_each_step(scenario, plan):
     steps, late, dropped = run(scenario, plan)
     for number, (theirs, ours) in enumerate(zip(scenario.expected.steps, steps, strict=True)):
         expected = {(one["key"], one["start"], one["end"]): plain(one["value"]) for one in theirs}
@@ -66,6 +66,6 @@ def test_flinks_answers(scenario, plan):
     assert plan.late_tag is not None or dropped == scenario.expected.late_dropped
 
 
-def test_how_many_there_are():
+def test_expected_number_of_scenarios_runs_on_panes():
     names = [case.values[1].operator.name for case in CASES]
     assert (names.count("aligned panes"), names.count("accumulating panes")) == (100, 61)

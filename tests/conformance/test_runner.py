@@ -1,4 +1,4 @@
-"""The runner is tested with scenarios that it must reject."""
+"""The runner rejects faulty scenarios."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ GOOD = {
 
 
 def changed(**changes):
-    """A copy of GOOD, with values put at dotted paths."""
+    """Return a copy of GOOD with other values at dotted paths."""
     made = copy.deepcopy(GOOD)
     for path, value in changes.items():
         *way, last = path.split("__")
@@ -46,7 +46,7 @@ def run(tmp_path, capsys, *scenarios, options=()):
 
 
 @pytest.mark.parametrize("options", [(), ("--restore",), ("--executor", "harness")])
-def test_a_right_one_passes(tmp_path, capsys, options):
+def test_right_scenario_passes(tmp_path, capsys, options):
     assert run(tmp_path, capsys, GOOD, options=options) == (0, "1 passed, 0 failed\n")
 
 
@@ -79,7 +79,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("case", WRONG)
-def test_a_wrong_one_is_rejected(tmp_path, capsys, case):
+def test_wrong_scenario_is_rejected(tmp_path, capsys, case):
     scenario, message = WRONG[case]
     status, printed = run(tmp_path, capsys, scenario)
     assert status == 1
@@ -87,20 +87,20 @@ def test_a_wrong_one_is_rejected(tmp_path, capsys, case):
     assert printed.endswith("0 passed, 1 failed\n")
 
 
-def test_one_wrong_one_among_right_ones_is_counted(tmp_path, capsys):
+def test_wrong_scenario_among_right_ones_is_counted(tmp_path, capsys):
     status, printed = run(tmp_path, capsys, GOOD, changed(expected__late_dropped=5), GOOD)
     assert status == 1
     assert printed.endswith("2 passed, 1 failed\n")
 
 
-def test_a_file_that_is_no_json_fails(tmp_path, capsys):
+def test_file_that_is_not_json_fails(tmp_path, capsys):
     path = tmp_path / "broken.json"
     path.write_text("[{")
     assert main([str(path)]) == 1
     assert "cannot be read" in capsys.readouterr().out
 
 
-def test_lists_are_ordered_unless_the_scenario_says_otherwise(tmp_path, capsys):
+def test_lists_are_compared_in_order_unless_list_order_is_any(tmp_path, capsys):
     two = changed(input__2={"element": {"key": "b", "ts": 12, "value": 4}}, expected__late_dropped=0)
     two["input"].append({"element": {"key": "b", "ts": 11, "value": 3}})
     two["expected"]["steps"] += [[{"key": "b", "start": 10, "end": 20, "value": [3, 4]}]]
@@ -109,14 +109,14 @@ def test_lists_are_ordered_unless_the_scenario_says_otherwise(tmp_path, capsys):
     assert run(tmp_path, capsys, {**two, "list_order": "any"})[0] == 0
 
 
-def test_the_order_of_windows_and_keys_of_one_step_does_not_matter(tmp_path, capsys):
+def test_order_of_windows_and_keys_within_a_step_does_not_matter(tmp_path, capsys):
     both = changed(input__2={"element": {"key": "b", "ts": 2, "value": 3}}, input__1={"watermark": -5})
     step = [{"key": "b", "start": 0, "end": 10, "value": [3]}, {"key": "a", "start": 0, "end": 10, "value": [1]}]
     both["expected"] = {"steps": [[], [], [], step], "late": [[], [], [], []], "late_dropped": 0}
     assert run(tmp_path, capsys, both)[0] == 0
 
 
-def test_a_scenario_that_leaves_state_behind_is_rejected(tmp_path, capsys, monkeypatch):
+def test_scenario_that_leaves_state_or_timers_is_rejected(tmp_path, capsys, monkeypatch):
     from panestream.testing.harness import WindowTestHarness
 
     monkeypatch.setattr(WindowTestHarness, "num_timers", lambda self: 1)
@@ -125,7 +125,7 @@ def test_a_scenario_that_leaves_state_behind_is_rejected(tmp_path, capsys, monke
     assert "0 state entries and 1 timers are left" in printed
 
 
-def test_flinks_accidents_are_corrected_only_where_they_are_expected(tmp_path, capsys):
-    """A scenario of that name that expects something else is compared as it is written."""
+def test_flinks_bug_is_corrected_only_in_a_scenario_that_expects_it(tmp_path, capsys):
+    """A scenario of that name with another expectation is compared as written."""
     status, _ = run(tmp_path, capsys, changed(name="quirk-session-merge-count-evictor", expected__late_dropped=7))
     assert status == 1

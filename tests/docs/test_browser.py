@@ -1,4 +1,4 @@
-"""The site in a real browser: search finds, nothing is wider than the window, and both light and dark can be read."""
+"""The site in a real browser: search works, no page is wider than the window, and text is readable in light and dark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = [
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args):
-        """Nothing on stderr."""
+        """Write nothing to stderr."""
 
 
 @pytest.fixture(scope="module")
@@ -52,7 +52,7 @@ def tab(browser, size, colours="light"):
     page = context.new_page()
     page.complaints = []
     page.on("pageerror", lambda error: page.complaints.append(str(error)))
-    # Whoever goes on to the next page breaks off what the last one was still loading: no page has failed by that.
+    # Loading the next page aborts requests of the last one. They are not failures.
     page.on(
         "requestfailed",
         lambda request: request.failure == "net::ERR_ABORTED" or page.complaints.append(f"failed: {request.url}"),
@@ -84,13 +84,13 @@ def test_search_finds_a_page(browser, served, language, words, wanted):
         page.fill(".sidebar-search", words)
         page.press(".sidebar-search", "Enter")
         page.wait_for_selector("ul.search li a")
-        page.wait_for_function("document.querySelector('.search-summary')?.innerText")  # said when all are listed
+        page.wait_for_function("document.querySelector('.search-summary')?.innerText")  # shown after all results are listed
         found = page.eval_on_selector_all("ul.search li a", "all => all.map(each => each.pathname)")
         assert f"/{wanted}" in found[:6]
         assert page.complaints == []
 
 
-def test_nothing_is_found_of_what_is_not_there(browser, served):
+def test_search_for_an_unknown_word_has_no_results(browser, served):
     with tab(browser, WIDE) as page:
         page.goto(f"{served}/search.html?q=xylophonequartz")
         page.wait_for_function("document.querySelector('.search-summary')?.textContent.includes('did not match')")
@@ -146,7 +146,7 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_words_can_be_read(browser, served, colours):
+def test_text_has_enough_contrast(browser, served, colours):
     with tab(browser, WIDE, colours) as page:
         for name in ("index", "reference/errors", "reference/api/streams", "how-to/kafka", "zh/index"):
             page.goto(f"{served}/{name}.html")

@@ -1,4 +1,4 @@
-"""Chinese pages are the English ones in other words: their code, outputs and drawings are the same, so what needs Spark runs once."""
+"""Chinese pages are translations of the English ones, with the same code, outputs and drawings, so code with Spark runs once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def english(page):
 
 
 def without_words(text):
-    """The code as a tree: no comments, no docstrings."""
+    """Return the syntax tree of code without comments and docstrings."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
@@ -26,7 +26,7 @@ def without_words(text):
 
 
 def told(block):
-    """What has to be the same of a block, beside its kind and argument."""
+    """Return the parts of a block that must be the same, in addition to its kind and argument."""
     if block.kind == "python":
         return without_words(block.text)
     if block.kind == "{timeline}":
@@ -35,7 +35,7 @@ def told(block):
 
 
 @pytest.mark.parametrize("page", CHINESE, ids=lambda page: page.name)
-def test_blocks_are_those_of_the_english_page(page):
+def test_chinese_page_has_the_blocks_of_the_english_page(page):
     original = english(page)
     assert page.front == original.front
     assert [(block.kind, block.argument, block.follows) for block in page.blocks] == [
@@ -46,8 +46,8 @@ def test_blocks_are_those_of_the_english_page(page):
 
 
 @pytest.mark.parametrize("page", CHINESE, ids=lambda page: page.name)
-def test_words_are_chinese(page):
-    """Also those of drawings, and comments in code: a page is not half translated."""
+def test_comments_and_drawings_are_translated(page):
+    """Check comments in code and words of drawings too, so that no page is half translated."""
     for block in page.blocks:
         said = block.text.splitlines()
         comments = [line for line in said if line.lstrip().startswith("# ") or "  # " in line] if block.kind == "python" else []
@@ -59,7 +59,7 @@ def test_words_are_chinese(page):
     assert [heading for heading in headings if not LETTERS.search(heading) and heading != "panestream"] == []
 
 
-def test_what_differs_is_found():
+def test_changed_code_in_a_translation_is_reported():
     assert without_words("def f():\n    '''Says.'''\n    return 1  # one") == without_words(
         "def f():\n    '''说。'''\n    return 1"
     )

@@ -1,4 +1,4 @@
-"""As much of JSON Schema as docs/reference/inspecting.schema.json uses; anything else in it is an error rather than passed over."""
+"""The part of JSON Schema that docs/reference/inspecting.schema.json uses. Other keywords are errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TYPES: dict[str, Any] = {
 
 
 def wrong(value: Any, schema: dict[str, Any], where: str = "") -> list[str]:
-    """What of a document is not as the schema says."""
+    """Return the parts of a document that violate the schema."""
     assert schema.keys() <= KNOWN, f"{where}: this reader does not know {schema.keys() - KNOWN}"
     if "anyOf" in schema:
         tried = [wrong(value, each, where) for each in schema["anyOf"]]

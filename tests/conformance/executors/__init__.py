@@ -1,4 +1,4 @@
-"""What can run a scenario: the engine alone, the stateful processor without Spark, and Spark."""
+"""The executors of scenarios: the engine alone, the stateful processor without Spark, and Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The demo without Spark: its folder, its job file, its ranking."""
+"""The folder, job file and ranking of the demo, without Spark."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def made(tmp_path):
     return make
 
 
-def test_it_writes_clicks_and_a_job_file_that_anybody_can_run(made, tmp_path):
+def test_demo_writes_clicks_and_a_valid_job_file(made, tmp_path):
     prepared = made()
     assert len(list((tmp_path / "out" / "clicks").iterdir())) == 4
     assert prepared.job_file == tmp_path / "out" / JOB_FILE
@@ -35,7 +35,7 @@ def test_it_writes_clicks_and_a_job_file_that_anybody_can_run(made, tmp_path):
     assert f"panestream run {tmp_path / 'out' / JOB_FILE}" in (tmp_path / "out" / JOB_FILE).read_text()
 
 
-def test_running_it_again_begins_anew_and_leaves_other_files_alone(made, tmp_path):
+def test_second_run_of_the_demo_starts_fresh_and_leaves_other_files(made, tmp_path):
     made()
     (tmp_path / "out" / "checkpoint").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
@@ -45,7 +45,7 @@ def test_running_it_again_begins_anew_and_leaves_other_files_alone(made, tmp_pat
     assert (tmp_path / "out" / "mine.txt").read_text() == "mine"
 
 
-def test_keep_goes_on_with_what_is_there(made, tmp_path):
+def test_keep_option_resumes_an_earlier_demo(made, tmp_path):
     first = made()
     (tmp_path / "out" / "checkpoint").mkdir()
     assert made(keep=True).expected == first.expected
@@ -54,7 +54,7 @@ def test_keep_goes_on_with_what_is_there(made, tmp_path):
         made(keep=True, rows=5_000)
 
 
-def test_keep_begins_anew_where_nothing_was_finished(made, tmp_path):
+def test_keep_option_starts_fresh_after_an_unfinished_preparation(made, tmp_path):
     made(keep=True)
     (tmp_path / "out" / MARKER).write_text(json.dumps({"finished": False}))
     (tmp_path / "out" / JOB_FILE).unlink()
@@ -62,7 +62,7 @@ def test_keep_begins_anew_where_nothing_was_finished(made, tmp_path):
     assert (tmp_path / "out" / JOB_FILE).exists()
 
 
-def test_a_folder_with_other_peoples_work_is_refused(made, tmp_path):
+def test_demo_refuses_a_folder_with_foreign_files(made, tmp_path):
     (tmp_path / "out" / "main").mkdir(parents=True)
     with pytest.raises(JobError, match="holds something that no demo made"):
         made()
@@ -72,14 +72,14 @@ def test_a_folder_with_other_peoples_work_is_refused(made, tmp_path):
         made(output=tmp_path / "file")
 
 
-def test_it_takes_somebody_elses_clicks(made, tmp_path):
+def test_demo_accepts_a_file_of_clicks(made, tmp_path):
     (tmp_path / "in.csv").write_text("".join(f"1,{item},3,pv,{1_511_658_000 + item}\n" for item in range(10)))
     prepared = made(input=tmp_path / "in.csv")
     assert prepared.expected == {}
     assert len(list((tmp_path / "out" / "clicks").iterdir())) == 4
 
 
-def test_the_ranking_has_a_line_for_each_window_that_fired(made, tmp_path):
+def test_ranking_has_a_line_for_each_fired_window(made, tmp_path):
     prepared = made()
     folder = tmp_path / "out" / "main" / "batch_id=5"
     folder.mkdir(parents=True)

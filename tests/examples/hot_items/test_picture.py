@@ -1,4 +1,4 @@
-"""The picture of hot items: which items get a line, and that any data make a readable picture."""
+"""The picture of hot items shows the hottest items, and any data make a readable picture."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def ranked(windows, items=4, every=timedelta(minutes=5)):
     return [Ranked(START + every * window, item, 10 * item + window) for window in range(windows) for item in range(1, items)]
 
 
-def test_the_hottest_are_those_with_the_highest_peak():
+def test_items_with_the_highest_peaks_are_hottest():
     rows = [Ranked(START, 1, 5), Ranked(START, 2, 9), Ranked(START, 3, 9), Ranked(START + timedelta(hours=1), 1, 20)]
     assert hottest(rows) == [1, 2, 3]
     assert hottest(rows, 2) == [1, 2]
