@@ -1,4 +1,4 @@
-"""Job files: what they may say, and how each mistake is answered: file, line, path, and the nearest right name."""
+"""The keys of job files, and the error for each mistake: file, line, path, and the nearest right name."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture
 def complaint(complaint):
-    """The same, line by line."""
+    """Return the errors line by line."""
     return lambda *given, **overrides: complaint(*given, **overrides).splitlines()
 
 
@@ -68,7 +68,7 @@ def added(section, line):
     return changed(f"[{section}]\n", f"[{section}]\n{line}\n")
 
 
-def test_a_plain_job_becomes_what_the_library_calls_it(job_of, tmp_path):
+def test_plain_job_file_becomes_a_job(job_of, tmp_path):
     job = job_of(JOB)
     assert job.name == "job"
     assert job.mode == "stream"
@@ -82,7 +82,7 @@ def test_a_plain_job_becomes_what_the_library_calls_it(job_of, tmp_path):
     assert job.source.path == str(tmp_path / "clicks")
 
 
-def test_paths_are_seen_from_the_job_file_and_shown_in_full(job_of, tmp_path):
+def test_relative_paths_start_at_the_job_file_and_become_absolute(job_of, tmp_path):
     job = job_of(changed('"out/main"', '"elsewhere/x/.././main"'))
     assert job.sinks.main.path == str(tmp_path / "elsewhere" / "main")
     job = job_of(changed('"out/main"', f'"{tmp_path}/../elsewhere/main"'))
@@ -90,18 +90,18 @@ def test_paths_are_seen_from_the_job_file_and_shown_in_full(job_of, tmp_path):
     assert job_of(changed('"out/main"', '"s3a://bucket/x/../y"')).sinks.main.path == "s3a://bucket/x/../y"
 
 
-def test_a_stream_has_a_checkpoint_beside_the_job_file_unless_it_names_one(job_of, tmp_path):
+def test_checkpoint_of_a_stream_is_next_to_the_job_file_by_default(job_of, tmp_path):
     assert job_of(JOB).checkpoint == str(tmp_path / "job.checkpoint")
     assert job_of('checkpoint = "here"\n' + JOB).checkpoint == str(tmp_path / "here")
     assert job_of('mode = "batch"\n' + JOB).checkpoint is None
 
 
-def test_without_a_key_there_is_one_window_for_all_rows(job_of):
+def test_key_is_optional_and_may_be_one_name(job_of):
     assert job_of(changed('key = ["item_id"]\n', "")).key == ()
     assert job_of(changed('["item_id"]', '"item_id"')).key == ("item_id",)
 
 
-def test_the_shop_day_in_utc_plus_8_is_an_offset(job_of):
+def test_day_in_utc_plus_8_is_a_window_with_an_offset(job_of):
     job = job_of(
         changed(
             'type = "sliding"\nsize = "1 hour"\nslide = "5 minutes"', 'type = "tumbling"\nsize = "1 day"\noffset = "-8 hours"'
@@ -121,11 +121,11 @@ def test_the_shop_day_in_utc_plus_8_is_an_offset(job_of):
         ),
     ],
 )
-def test_watermark_strategies(job_of, watermark, recipe):
+def test_job_file_can_have_every_watermark_strategy(job_of, watermark, recipe):
     assert job_of(changed('delay = "5 seconds"', watermark)).watermark.recipe == recipe
 
 
-def test_strings_become_event_time_by_their_format_and_zone(job_of):
+def test_event_time_is_parsed_from_strings_by_format_and_zone(job_of):
     text = changed('unit = "seconds"', "format = \"yyyy-MM-dd'T'HH:mm:ss\"")
     assert job_of(text).event_time.expression == "CAST(try_to_timestamp(`timestamp`, 'yyyy-MM-dd\\'T\\'HH:mm:ss') AS TIMESTAMP)"
     text = changed('unit = "seconds"', 'format = "HH:mm"\ntimezone = "Asia/Shanghai"')
@@ -135,7 +135,7 @@ def test_strings_become_event_time_by_their_format_and_zone(job_of):
     )
 
 
-def test_the_short_and_the_long_form_of_aggregates_say_the_same(job_of):
+def test_short_and_long_form_of_aggregates_are_equal(job_of):
     short = """
 [aggregate]
 views = "count"
@@ -161,24 +161,24 @@ def test_an_aggregate_without_alias_is_named_after_function_and_column(job_of):
     assert job.aggregate[0].name == "sum_price_2"
 
 
-def test_every_function_of_the_library_is_one_of_job_files():
+def test_every_aggregate_of_the_library_can_be_used_in_job_files():
     from panestream.windowing import aggregates
 
     of_the_library = {name for name in aggregates.__all__ if name.islower()}
-    assert of_the_library - set(FUNCTIONS) == {"user"}  # takes an object of Python's
+    assert of_the_library - set(FUNCTIONS) == {"user"}  # takes a Python object
     given = {"column": "price", "columns": ["page"], "by": "ts", "k": 20, "weight": "w", "edges": [1.5], "probability": 0.5}
     given |= {"probabilities": [0.5, 0.9], "ignore_nulls": True, "relative_sd": 0.1, "output": "revenue"}
     for function, takes in FUNCTIONS.items():
         every = AggregateSection(function=function, arguments={name: given[name] for name in takes})
         assert every.recipe.name == every.name
-        # Every argument that the library knows arrives: the recipe without it is another one.
+        # Every argument of the library function arrives: without it, the recipe would differ.
         for name, argument in takes.items():
             if not argument.required:
                 fewer = AggregateSection(function=function, arguments={each: given[each] for each in takes if each != name})
                 assert replace(fewer.recipe, output_name=None) != replace(every.recipe, output_name=None), (function, name)
 
 
-def test_a_function_with_an_argument_that_nothing_reads_is_refused_at_once():
+def test_aggregate_with_an_unsupported_argument_type_is_refused():
     def odd(expr: Any, edges: Iterable[float | Decimal] = (), *, how: bytes) -> Any:
         """Never called."""
 
@@ -188,7 +188,7 @@ def test_a_function_with_an_argument_that_nothing_reads_is_refused_at_once():
     assert list(arguments_of(odd)) == ["column", "edges", "how"]
 
 
-def test_new_functions_say_what_they_need(job_of):
+def test_sketch_and_ranking_functions_take_their_arguments(job_of):
     short = """
 [aggregate]
 users = { function = "approx_count_distinct", column = "user_id", relative_sd = 0.01 }
@@ -223,7 +223,7 @@ def test_a_schema_may_be_a_table_and_options_pass_through(job_of):
     assert source.options == {"sep": "\t", "mode": "FAILFAST", "n": "3", "x": "true"}
 
 
-def test_the_command_line_changes_input_output_mode_and_checkpoint(job_of, tmp_path, monkeypatch):
+def test_command_line_overrides_input_output_mode_and_checkpoint(job_of, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     job = job_of('checkpoint = "old"\n' + JOB, input=Path("in.csv"), output=Path("o"), mode="stream")
     assert job.source.path == str(tmp_path / "in.csv")
@@ -235,12 +235,12 @@ def test_the_command_line_changes_input_output_mode_and_checkpoint(job_of, tmp_p
     assert job_of(JOB + "[metrics]\nport = 1\njson_lines = 'm'\n", metrics_port=2).metrics.port == 2
 
 
-def test_metrics_listen_on_this_machine_unless_told_otherwise(job_of, tmp_path):
+def test_metrics_listen_on_localhost_by_default(job_of, tmp_path):
     metrics = job_of(JOB + "[metrics]\nport = 9464\njson_lines = 'm.jsonl'\n").metrics
     assert (metrics.address, metrics.json_lines) == ("127.0.0.1", str(tmp_path / "m.jsonl"))
 
 
-def test_metrics_that_cannot_be_had_are_told_with_their_line_before_spark_is_started(tmp_path):
+def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path):
     (tmp_path / "taken").mkdir()
     with PrometheusMetrics(0) as other:
         for text, told in (
@@ -253,7 +253,7 @@ def test_metrics_that_cannot_be_had_are_told_with_their_line_before_spark_is_sta
             assert not open_listeners(load_job(tmp_path / "job.toml", Overrides(mode="batch")))
 
 
-# --- mistakes: each is answered with its line, its path and a hint
+# --- mistakes, each with its line, path and a hint
 
 
 @pytest.mark.parametrize(
@@ -518,31 +518,31 @@ def test_metrics_that_cannot_be_had_are_told_with_their_line_before_spark_is_sta
         ("key = [\n", "job.toml:2: not valid TOML: Invalid value (column 1)"),
     ],
 )
-def test_a_mistake_is_answered_with_line_path_and_hint(complaint, text, answer):
-    if "not valid TOML" in answer:  # tomllib's own words differ between Python versions
+def test_mistake_is_reported_with_line_path_and_hint(complaint, text, answer):
+    if "not valid TOML" in answer:  # The messages of tomllib differ between Python versions.
         assert complaint(text)[0].startswith("job.toml")
         assert "not valid TOML: " in complaint(text)[0]
         return
     assert answer in complaint(text)
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(complaint):
+def test_all_mistakes_are_reported_together_in_file_order(complaint):
     text = changed('"csv"', "7").replace("delay =", "delai =").replace('"parquet"', '"parket"')
     assert [line.split(": ")[0] for line in complaint(text)] == ["job.toml:4", "job.toml:13", "job.toml:25"]
 
 
-def test_an_empty_job_names_what_it_needs(complaint):
+def test_empty_job_file_reports_required_sections(complaint):
     assert complaint("") == [
         f"job.toml: {section!r} is missing" for section in ("source", "event_time", "watermark", "window", "aggregate", "sinks")
     ]
 
 
-def test_output_needs_a_sink_that_writes_files(complaint):
+def test_output_option_needs_a_sink_that_writes_files(complaint):
     text = changed('"parquet"\npath = "out/main"', '"console"')
     assert complaint(text, output=Path("o")) == ["job.toml: --output is for sinks that write files, and this job has none"]
 
 
-def test_yaml_says_the_same_as_toml(job_of):
+def test_yaml_gives_the_same_job_as_toml(job_of):
     import yaml
 
     toml = job_of(JOB)
@@ -567,11 +567,11 @@ def test_yaml_says_the_same_as_toml(job_of):
         ("!!python/object/apply:os.system ['true']\n", "job.yml:1: not valid YAML: "),
     ],
 )
-def test_mistakes_in_yaml_have_their_line_too(complaint, text, answer):
+def test_mistake_in_yaml_is_reported_with_its_line(complaint, text, answer):
     assert any(line.startswith(answer) for line in complaint(text, "job.yml")), complaint(text, "job.yml")
 
 
-def test_files_that_are_no_job_files(tmp_path, complaint):
+def test_missing_unreadable_or_huge_job_files_are_refused(tmp_path, complaint):
     with pytest.raises(JobError, match="there is no such file"):
         load_job(tmp_path / "none.toml")
     assert complaint(JOB, "job.json") == ["job.json: a job file ends in .toml, .yaml or .yml"]
@@ -625,7 +625,7 @@ HUGE = {
     [(suffix, *case) for suffix, cases in HUGE.items() for case in cases],
     ids=[f"{suffix}-{place}" for suffix, cases in HUGE.items() for place in range(len(cases))],
 )
-def test_a_file_that_no_parser_ends_with_is_refused_shortly_with_its_line(complaint, suffix, text, answer):
+def test_file_that_breaks_the_parser_is_refused_with_its_line(complaint, suffix, text, answer):
     (line,) = complaint(text, f"job.{suffix}")
     assert line.startswith(answer)
     assert len(line) < 700
@@ -637,31 +637,31 @@ def test_only_the_first_hundred_problems_are_shown(complaint):
     assert lines[-1] == "job.toml: more than 100 problems, the rest is not shown"
 
 
-def test_python_calls_of_reading_grow_in_proportion_to_the_file():
+def test_calls_to_read_a_file_grow_linearly():
     few, many = (python_calls(lambda size=size: toml_lines("[a]\nb = [1]\n" * size))[0] for size in (50, 500))
     assert many <= 12 * few
 
 
 @pytest.mark.parametrize("path", ["file:../out", "file:out", "s3:bucket/out", "a:b"])
-def test_a_path_that_is_half_an_address_is_refused(complaint, path):
+def test_incomplete_address_as_a_path_is_refused(complaint, path):
     (line,) = complaint(JOB.replace("out/main", path))
     assert line.startswith(f"job.toml:26: sinks.main.path: is neither an address nor a path: '{path}'.")
 
 
 @pytest.mark.parametrize("path", ["~", "~/out", "~root/out", "~nobody-there/out"])
-def test_path_that_begins_with_a_tilde_is_refused(complaint, path):
-    """The home folder of whoever runs the job lies outside of the job's folder, as ``..`` does."""
+def test_path_that_starts_with_a_tilde_is_refused(complaint, path):
+    """The home folder of the user who runs the job is outside of the job's folder, as ``..`` is."""
     (line,) = complaint(JOB.replace("out/main", path))
     assert line.startswith(f"job.toml:26: sinks.main.path: begins with a tilde: '{path}'. Write the home folder in full")
     assert line.endswith(f"'./{path}'")
 
 
 @pytest.mark.parametrize("path", ["./~/out", "out/~root", "./~root"])
-def test_tilde_elsewhere_in_a_path_is_a_letter_as_any_other(job_of, tmp_path, path):
+def test_tilde_inside_a_path_is_an_ordinary_character(job_of, tmp_path, path):
     assert job_of(JOB.replace("out/main", path)).sinks.main.path == str(tmp_path / path)
 
 
-def test_lines_of_toml_survive_everything_toml_can_write():
+def test_line_numbers_are_right_for_all_toml_syntax():
     text = '''\
 a = 1 # x = 2
 "b.c".d = "x # \\" y"
@@ -695,7 +695,7 @@ p = 1'''.replace('""\\""" ""', '""\\""""')
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
 @pytest.mark.parametrize("mode", ["stream", "batch"])
-def test_the_examples_are_valid_in_both_modes(example, mode):
+def test_examples_are_valid_in_both_modes(example, mode):
     assert load_job(example, Overrides(mode=mode)).job.mode == mode
 
 
@@ -707,6 +707,6 @@ def test_the_examples_are_valid_in_both_modes(example, mode):
         ('"merge"\ntable = "views"\ntable_format = "iceberg"', pst.MergeSink("views", ["item_id"], "iceberg")),
     ],
 )
-def test_tables_of_delta_and_iceberg(job_of, sink, recipe):
+def test_sinks_can_be_delta_and_iceberg_tables(job_of, sink, recipe):
     job = job_of(changed('"parquet"\npath = "out/main"', sink))
     assert job.sinks.main.recipe(job.key) == recipe

@@ -1,4 +1,4 @@
-"""``panestream savepoint``: what it prints and how it ends."""
+"""The output and exit status of ``panestream savepoint``."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def typed(spark, monkeypatch):
     return lambda *arguments: CliRunner().invoke(cli.app, ["savepoint", *map(str, arguments)])
 
 
-def test_it_says_what_it_took_out(spark, tmp_path, typed):
+def test_savepoint_command_prints_what_it_saved(spark, tmp_path, typed):
     from tests.spark.savepoint.runs import ran
     from tests.spark.savepoint.test_start import ROWS, clicks_in, counted
 

@@ -1,4 +1,4 @@
-"""Prometheus itself reads the alerts and the dashboard's queries, and its own test runner says when each alert fires."""
+"""Prometheus reads the alerts and the dashboard's queries, and its test runner checks when each alert fires."""
 
 import json
 import shutil
@@ -68,7 +68,7 @@ def rules():
 
 
 def series(values):
-    """Named as they are scraped: with the labels of a query, unless they say otherwise."""
+    """Return series with the labels of a query, unless they have others."""
     shown = {}
     for name, told in values.items():
         bare, _, own = name.partition("{")
@@ -78,13 +78,13 @@ def series(values):
     return [{"series": name, "values": told} for name, told in shown.items()]
 
 
-def test_the_rules_are_as_prometheus_wants_them():
+def test_alert_rules_are_valid():
     done = promtool("check", "rules", pst.metrics.PROMETHEUS_RULES)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(FIRES)} rules found" in done.stdout
 
 
-def test_the_queries_of_the_dashboard_are_promql(tmp_path):
+def test_dashboard_queries_are_valid_promql(tmp_path):
     board = json.loads(pst.metrics.GRAFANA_DASHBOARD.read_text("utf-8"))
     queries = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
     for variable, value in VARIABLES.items():
@@ -97,12 +97,12 @@ def test_the_queries_of_the_dashboard_are_promql(tmp_path):
 
     done = checked(queries)
     assert done.returncode == 0, done.stdout + done.stderr
-    # It would have said so: a query that counts right in brackets and names, and is none.
+    # Check that promtool can fail: on an expression with balanced brackets and right names that is not a valid query.
     assert checked([*queries, "rate(panestream_rows_total)"]).returncode != 0
 
 
 def unexpected(folder, minutes, values, alerts):
-    """Runs the alerts over series, and expects that none fires."""
+    """Run the alerts over series, and expect that none fires."""
     cases = [{"eval_time": f"{minutes}m", "alertname": alert, "exp_alerts": []} for alert in alerts]
     test = {"interval": "1m", "input_series": series(values), "alert_rule_test": cases}
     rule_files = [str(pst.metrics.PROMETHEUS_RULES)]
@@ -110,16 +110,16 @@ def unexpected(folder, minutes, values, alerts):
 
 
 @pytest.mark.parametrize("alert", FIRES)
-def test_an_alert_fires(tmp_path, alert):
+def test_alert_fires_on_its_condition(tmp_path, alert):
     done = unexpected(tmp_path, *FIRES[alert], [alert])
     said = done.stdout + done.stderr
-    # The runner shows what it got: the alert, with its texts filled in.
+    # The runner prints the alert with its expanded texts.
     assert done.returncode == 1, f"{alert} does not fire:\n{said}"
     assert f'alertname="{alert}"' in said
     assert "<error" not in said
 
 
-def test_no_alert_fires_while_all_is_well(tmp_path):
+def test_no_alert_fires_for_a_healthy_query(tmp_path):
     assert {rule["alert"] for rule in rules()} == set(FIRES)
     done = unexpected(tmp_path, HOUR, WELL, FIRES)
     assert done.returncode == 0, done.stdout + done.stderr
