@@ -1,4 +1,4 @@
-"""The harness of windows that run on columns only: what goes in, what comes out, what it refuses."""
+"""The harness of windows that run only on columns: input, output and refusals."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def of(harness):
     return [(result.key, (result.window.start, result.window.end), result.value) for result in harness.extract_output()]
 
 
-def test_each_row_has_its_look_back():
+def test_each_row_gets_its_look_back():
     harness = looking_back()
     for time, v, key in [(70, 4, ("a", 1)), (10, 1, ("a", 1)), (10, 2, ("a", 1)), (70, 8, None), (131, 16, ("a", 1))]:
         harness.process_element({"v": v}, time, key)
@@ -40,7 +40,7 @@ def test_each_row_has_its_look_back():
     assert of(harness) == [(("a", 1), (71, 132), {"v": 16, "s": 16})]
 
 
-def test_rows_behind_the_watermark_are_late():
+def test_row_behind_the_watermark_is_late():
     harness = looking_back(following=5)
     harness.process_element({"v": 1}, 10)
     harness.process_watermark(12)
@@ -53,7 +53,7 @@ def test_rows_behind_the_watermark_are_late():
     assert [one.fate for one in harness.trace().elements] == ["taken", "late", "taken"]
 
 
-def test_windows_begin_and_end_with_rows_in_the_order_of_their_times():
+def test_predicate_windows_start_and_end_with_rows_in_time_order():
     harness = switched(start="on", end="off")
     rows = [(9, "off"), (1, ""), (3, "on"), (5, ""), (12, ""), (20, "on"), (25, "on"), (30, "")]
     for time, what in rows:
@@ -90,7 +90,7 @@ def test_sessions_closed_by_an_event_end_at_once():
     assert of(harness) == [(None, (73, 103), {"n": 1})]
 
 
-def test_what_it_refuses():
+def test_column_harness_refuses_unsupported_windows_and_columns():
     with pytest.raises(InvalidPlanError, match="take a WindowTestHarness"):
         ColumnTestHarness(pst.TumblingEventTimeWindows(5), aggregate=agg.count(), columns={"v": "int64"})
     with pytest.raises(InvalidPlanError, match="no column 'w'"):

@@ -1,4 +1,4 @@
-"""The simulator can fail: each planted fault is found, in a run of the kind that must show it, and made small."""
+"""The simulator can fail: it reveals each planted fault with the right kind of disturbance, and shrinks the case."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SCHEDULES = 40
 
 
 def found(fault):
-    """The first broken schedule, of those in which only what the fault is said to break is tried."""
+    """Return the first broken schedule, among runs with only the disturbances that must reveal the fault."""
     kinds = [kind for kind in KINDS if kind in fault.kinds]
     for number in range(SCHEDULES):
         schedule, change = schedule_of(3, number, fault.operators)
@@ -28,7 +28,7 @@ def found(fault):
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_planted_fault_is_found_and_made_small(fault):
+def test_planted_fault_is_revealed_and_shrunk(fault):
     with planted(fault):
         case = found(fault)
         assert case is not None, f"{fault.name}: not found in {SCHEDULES} schedules"
@@ -45,6 +45,6 @@ def test_a_planted_fault_is_found_and_made_small(fault):
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_the_same_schedules_are_not_broken_without_a_fault(operator):
+def test_same_schedules_pass_without_a_fault(operator):
     schedule, change = schedule_of(3, 0, (operator,))
     assert first_broken(ReferenceSubject.of(schedule), change, KINDS) is None
