@@ -11,7 +11,8 @@ ROOT = Path(__file__).resolve().parents[1]
 PATIENCE = 900
 """Seconds."""
 ANY_PORT = {"SPARK_TESTING": "1"}
-"""Environment of a script that starts a server of Spark Connect: on a free port, not on 15002, where another test may have its own."""
+"""Environment of a script that starts a Spark Connect server. It uses a free port instead of 15002, which another test may use.
+"""
 
 
 def ran(script: str | Path, *arguments: object, python: str | Path = sys.executable, **environment: str) -> str:

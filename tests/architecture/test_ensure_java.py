@@ -1,4 +1,4 @@
-"""scripts/ensure_java.sh finds a Java that suits Spark, skips one that does not, and names what to install in one line."""
+"""scripts/ensure_java.sh finds a Java that suits Spark, skips one that does not, and prints one line about what to install."""
 
 from __future__ import annotations
 

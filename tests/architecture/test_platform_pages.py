@@ -14,7 +14,7 @@ PAGES = [ROOT / "docs" / "how-to" / f"{name}.md" for name in ("databricks", "emr
 JARS = ("core", "common-utils", "catalyst", "sql-api", "sql", "kubernetes", "yarn")
 NOT_OPEN_SOURCE = "spark.emr-serverless"
 NO_SETTINGS = ("spark.conf", "spark.sql.execution.streaming.state.", "spark.internal.io.cloud.")
-"""A call, and classes whose name goes on behind ``org.apache.``."""
+"""A call, and classes whose full name starts with ``org.apache.``."""
 FAMILIES = {
     "spark.executorEnv.": (),
     "spark.yarn.appMasterEnv.": (),
@@ -27,9 +27,9 @@ FAMILIES = {
         ".trackTotalNumberOfRows",
     ),
 }
-"""Names that Spark puts together: how they begin, and what may stand in the rest (nothing said: names of the user's own)."""
+"""Names that Spark builds: how they start, and what the rest may contain. Without a rest, users choose the name."""
 SINCE = {"spark.python.unix.domain.socket.enabled": (4, 1)}
-"""Settings that not all versions have; the pages say so."""
+"""Settings that some versions lack, as the pages explain."""
 VERSION = tuple(map(int, pyspark.__version__.split(".")[:2]))
 
 

@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "decisions" not in page.parts]
 PAGES = [ROOT / "README.md", *DOCS, *sorted((ROOT / "examples").glob("*"))]
 MADE_BY_METHODS = {LimitedEventTimeSessionWindows, SeveralWindows}
-"""``max_duration``, and ``.window`` with several."""
+"""Results of ``max_duration``, and of ``.window`` with several windows."""
 
 
 NAMESPACES = {name: getattr(panestream, name) for name in panestream._NAMESPACES}
@@ -34,7 +34,7 @@ PUBLIC = {
     **{name: getattr(panestream, name) for name in panestream.__all__},
     **{f"{at}.{name}": getattr(namespace, name) for at, namespace in NAMESPACES.items() for name in namespace.__all__},
 }
-"""All public values by their names behind ``pst.``."""
+"""All public values by their names after ``pst.``."""
 NAMES = {name.rpartition(".")[2] for name in PUBLIC}
 
 

@@ -65,7 +65,7 @@ NAMES = {
     "key columns and event time, as they are written": {"key", "event time"},
     "the operator": {"operator"},
 }
-# These names are in the identity of these operators only.
+# Only these operators have these names in their identity.
 ONLY = {"purges": ("aligned panes",), "evicts": ("row operator, declared aggregates", "row operator, functions")}
 AGGREGATES = "aggregates left out, renamed, in another order, added (4)"
 

@@ -16,7 +16,7 @@ from tests.bad_input.room import Case
 T0 = "TIMESTAMP'2026-01-01 00:00:00Z'"
 MICROS = 1_767_225_600_000_000
 CLOSING = f"('z', {T0} + INTERVAL 1 HOUR, 0L)"
-"""A row that ends the windows of all others; its own waits."""
+"""A row that ends all other windows, while its own window waits."""
 INVALID_OPTION = "`.side_output_invalid(tag)`, `event_time.invalid` of a job file"
 
 

@@ -50,7 +50,7 @@ class JobFile:
         name: the mistake, as named in the page.
         text: the content, or None if there is no file.
         called: the name of the file.
-        beside: other files of its folder.
+        beside: other files in the same folder.
     """
 
     name: str

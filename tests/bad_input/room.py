@@ -18,7 +18,7 @@ from panestream import agg
 from panestream.errors import PanestreamError, PanestreamWarning
 
 HANGS = 120
-"""A stream that has not ended after so many seconds hangs."""
+"""A stream that takes longer than this many seconds hangs."""
 TAGS = ("main", "late", "invalid")
 
 

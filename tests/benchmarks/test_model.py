@@ -17,7 +17,7 @@ pytestmark = pytest.mark.full
 PRICES = np.array([300.0, 12.0, 20.0, 0.5, 4e-4, 2e-3, 1e-3, 0.4])
 """Milliseconds, in the order of the terms."""
 MACHINE = 2
-"""Its processors."""
+"""The number of its processors."""
 
 
 def points(noise=0.0):

@@ -18,7 +18,7 @@ from typing import Any
 import panestream as pst
 
 Firings = Mapping[tuple[int, int], list[str]]
-"""By window, what fired in order: the values, sorted, as one string. An empty pane is none."""
+"""The firings of each window in order: the sorted values as one string. An empty pane is left out."""
 
 
 Step = tuple[Any, ...]
@@ -180,7 +180,7 @@ REFUSED: list[tuple[str, tuple[Step, ...], Firings]] = [
     ("missing_output", (("watermark", 100), ("watermark", 200)), {}),
     ("missing_output_at_end", (("watermark", 100),), {}),
 ]
-"""Transcripts that Beam's checker must refuse: what comes after the rows, and the answer that is wrong."""
+"""Transcripts that Beam's checker must refuse: the steps after the rows, and the wrong answer."""
 MUST_FAIL = tuple(name for name, _, _ in REFUSED)
 _FIXED_25: Firings = {(0, 10): ["123"], (10, 20): ["45"], (20, 30): ["6"]}
 _ROWS_25 = (rows("123456", 1, 2, 3, 10, 11, 25), ("watermark", 100))

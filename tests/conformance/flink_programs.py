@@ -50,7 +50,7 @@ class Of(NamedTuple):
 
 
 Rows = tuple[list[Any], list[Any]]
-"""Before and after the restore."""
+"""The rows before and after the restore."""
 
 _COUNTED = [
     Counted(1, 1, "Hi", "a"),
@@ -65,7 +65,7 @@ _COUNTED = [
     Counted(32, 7, None, None),
     Counted(34, 1, "Comment#3", "b"),
 ]
-"""The eighth comes late: where a window ends at second 5 it is over."""
+"""The eighth row is late if its window ended at second 5."""
 _LATER = [Counted(42, 11, "Comment#5", "d"), Counted(43, 12, "Comment#6", "c"), Counted(44, 13, "Comment#7", "d")]
 COUNTED: Rows = _COUNTED, [Counted(40, 10, "Comment#4", "a"), *_LATER]
 COUNTED_41: Rows = _COUNTED, [Counted(41, 10, "Comment#4", "a"), *_LATER]
@@ -133,7 +133,7 @@ def _three(name: str, offset: str = "") -> tuple[str, str, str]:
 
 A6, B2, B16, N32, B34 = (6, 18, 3), (2, 9, 2), (1, 4, 1), (1, 7, 0), (1, 1, 1)
 A4, A8, A40, C43, D42 = (4, 10, 2), (1, 3, 1), (1, 10, 1), (1, 12, 1), (2, 24, 2)
-"""Count, sum of numbers and how many strings the rows of a name have."""
+"""Count, sum of numbers, and number of strings of the rows of a name."""
 
 
 def _in(start: int, end: int, **named: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
@@ -234,7 +234,9 @@ AGGREGATES = [
         key="name",
     ),
 ]  # fmt: skip
-"""Sessions without ``PARTITION BY`` are of all rows, counted by name; Flink emits these row by row, as a changelog: here is its end."""
+"""Sessions without ``PARTITION BY`` cover all rows, and are counted by name. Flink emits them row by row as a changelog, and this is
+its end.
+"""
 
 GROUPS = [
     Program(("group-window-aggregate-tumble-event-time",), COUNTED_41, tumble(5), "counts", *_TUMBLE, key="name"),
@@ -481,7 +483,7 @@ SHIPMENTS: Rows = (
     [Of(15, 7, "3"), Of(16, 11, "7"), Of(16, 13, "10")],
 )
 SHIPPED = [(1, 2), (2, 5), (5, 6)], [(10, 13)]
-"""Order and shipment."""
+"""Numbers of orders and their shipments."""
 
 CLOCK = "they use windows of Flink's clock. The rows in such a window depend on chance, and Flink's answer comes from a fast run"
 NOT_READ = {

@@ -66,7 +66,7 @@ ASKED = {
     "first": lambda rows: [min(rows, key=lambda row: row.second)],
     "last": lambda rows: [max(rows, key=lambda row: row.second)],
 }
-"""What is asked of the rows of a window."""
+"""The functions of a window's rows."""
 
 
 def answer(program, window, key, found):
@@ -221,7 +221,7 @@ def runs(folder, streams, build):
 
 
 FAR = 20 * 3600
-"""So many seconds after the first row all windows have ended."""
+"""Seconds after the first row at which all windows have ended."""
 
 
 def of_rows(spark, folder, rows, schema):

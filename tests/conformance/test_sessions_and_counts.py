@@ -78,7 +78,7 @@ def columnar_plan(scenario) -> WindowPlan | None:
 
 
 def run(scenario, plan):
-    """Return, per step, what fired as (key, start, end, value) and what was late, and the number of late elements."""
+    """Return, per step, the firings as (key, start, end, value) and the late elements. Also return the number of late elements."""
     state, clock, steps, late, dropped = MemoryState(), 0, [], [], 0
     for step in [*scenario.steps, *([None] if scenario.end_of_input else [])]:
         batch = GroupInput()

@@ -37,7 +37,7 @@ INSTEAD = {
     "left": [*ONE],
     "processing_time": ["event_time", "watermark", "sinks.invalid"],
 }
-"""Sections that a section of the example takes the place of, beside its own."""
+"""Sections that a section of the example replaces, in addition to the section with its name."""
 
 
 def whole_job(example: str) -> str:

@@ -137,4 +137,4 @@ EVERY = {
     "the end of all time": made(watermark=2**62, newest=-(2**62), ends=BinCounts(86_400 * 10**14, {-1: (1, 1), 1: (2, 1)})),
     "no key": made(plan=replace(PLAN, key=()), keys=(), most_rows=(KeyShown(None, 3, 3, 3),), clock=START),
 }
-"""By what is special about them."""
+"""Summaries by their special content."""

@@ -18,7 +18,7 @@ SERIES = {metric.shown: metric for metric in ALL}
 LEFT_OUT = {
     "panestream_partition_watermark_timestamp_seconds": "the lags say the same, in numbers that people can read",
 }
-"""Metrics that the dashboard does not show, and why."""
+"""Metrics that the dashboard does not show, with the reason."""
 
 
 def names(query):

@@ -14,10 +14,10 @@ PROMTOOL = shutil.which("promtool")
 pytestmark = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not on the PATH: apt-get install prometheus")
 
 VARIABLES = {"$__rate_interval": "5m", "$__range": "1h", "$query": ".+"}
-"""What Grafana puts into a query before Prometheus sees it."""
+"""The values that Grafana inserts into a query before Prometheus gets it."""
 LABELS = '{query="clicks", instance="a"}'
 STILL, GROWING, HOUR = "100+0x3000", "0+60x3000", 60
-"""Series of a value each minute: one that stands still, one that grows by 60."""
+"""Series with one value a minute. The first is constant, and the second grows by 60."""
 
 FIRES = {
     "PanestreamWatermarkStalls": (HOUR, {"watermark_timestamp_seconds": STILL, "rows_total": GROWING}),
@@ -32,7 +32,7 @@ FIRES = {
     "PanestreamQueryFailed": (HOUR, {"query_failures_total": "0x50 1x100"}),
     "PanestreamMetricsIncomplete": (HOUR, {"listener_errors_total{}": "0x50 1x100"}),
 }
-"""By alert: after how many minutes it fires, and of which series."""
+"""By alert: the minutes after which it fires, and its series."""
 WELL = {
     "watermark_timestamp_seconds": GROWING,
     "rows_total": GROWING,
@@ -49,7 +49,7 @@ WELL = {
     "query_failures_total": "0+0x3000",
     "listener_errors_total{}": "0+0x3000",
 }
-"""Series of a query that is well."""
+"""The series of a healthy query."""
 
 
 def promtool(*arguments):

@@ -40,7 +40,7 @@ _OTHER: dict[type[ast.AST], type[ast.AST]] = {
 }
 _NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum", "maximum": "minimum"}
 _WORDS = {"left": "right", "right": "left"}
-"""Sides of a search: texts that are no texts."""
+"""Sides of a search, as strings with a meaning."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -87,7 +87,7 @@ class _Change:
     do: Callable[[], None]
     undo: Callable[[], None]
     shown: ast.AST | None = None
-    """What takes the node's place, where it is another node."""
+    """The node that replaces this node, if it changes the type."""
 
 
 def faults_of(source: str, module: str) -> list[Fault]:
@@ -221,7 +221,7 @@ def _within(node: ast.AST) -> Iterator[_Change]:
         return  # the `strict` of `zip` only guards against our own mistakes
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "args") and not isinstance(node, ast.Call):
-            continue  # annotations have no effect, and defaults are evaluated at import (or with a nested function, which is rare)
+            continue  # annotations have no effect, and defaults are evaluated at import (rarely in nested functions)
         if isinstance(value, list):
             for at, each in enumerate(value):
                 if isinstance(each, ast.stmt):

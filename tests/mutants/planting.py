@@ -31,10 +31,11 @@ from tests.mutants.faults import Fault, planted
 PACKAGE = Path(panestream.__file__).parent
 KILLED, HUNG, SURVIVED, IMPOSSIBLE = "killed", "hung", "survived", "impossible"
 PATIENCE, PATIENCE_WITH_SPARK = 300.0, 60.0
-"""Seconds by the clock: for what waits and computes nothing. What computes is stopped by the processor's time, long before; where
-Spark computes, it is not this process's time."""
+"""Seconds by the clock for tests that wait without computing. A computing test reaches its limit of processor time long before. With
+Spark, the computation happens outside of this process.
+"""
 MEMORY = 12 << 30
-"""Bytes of address space: a fault that eats memory must not take the machine with it."""
+"""Bytes of address space. A fault that uses too much memory must not stop the machine."""
 
 
 @dataclass(frozen=True)

@@ -48,10 +48,10 @@ ROOMS = (
     "src/panestream/spark",
     "src/panestream/windowing",
 )
-"""Where the tests lie that are asked."""
+"""The folders of the tests to use."""
 MARKED = "not spark and not connectors and not full"
 SPARK_TESTS = ("tests/spark", "tests/datastream")
-"""Where those with Spark lie that ``--spark`` asks besides."""
+"""The folders of tests with Spark that ``--spark`` adds."""
 MARKED_WITH_SPARK = "not connectors and not full"
 LOOKED_AT = {
     1: "its survivors were looked at, and tests were written for them: before that, 56 of 66 were killed (84.8 %)",
@@ -64,7 +64,8 @@ LOOKED_AT = {
     12: "looked at while tests were written: before that, 357 of 423 were killed (84.4 %, those that change nothing not set apart)",
     13: "looked at in part while tests were written: of 53 on the Spark side, 46 were killed before that",
 }
-"""Seeds whose figure says how well that was done; how the tests stand with faults that nobody has looked at, the others say."""
+"""Seeds whose survivors led to new tests. Their figure shows the quality of that work. Other seeds measure the tests on new faults.
+"""
 # The number of random cases that a fault must survive. It is smaller than usual, since every fault costs that much.
 CASES = {"PANESTREAM_CASES": "8", "PANESTREAM_RANDOM_SCENARIOS": "30"}
 

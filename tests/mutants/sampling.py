@@ -36,9 +36,10 @@ PACKAGES = (
     "spark/progress",
     "spark/kafka",
 )
-"""What the table has a line for: each file counts for the longest of these that leads to it."""
+"""The lines of the table. Each file counts for the longest matching path."""
 DRIVER = "spark"
-"""Most of this side is reached only by tests that start Spark: faults are drawn from what the tests that run here reach."""
+"""Most of this package is reached only by tests that start Spark. Its faults are drawn from functions that the selected tests reach.
+"""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ KNOWN = {
     "benchmarks/flink/cluster.py": "hashes of what is downloaded",
     "tests/spark/sinks/test_kafka_told.py": "passwords that a test makes up, to see that they are not shown",
 }
-"""Files of which the baseline knows something, and what that is."""
+"""Files with findings in the baseline, and the reason why each finding is harmless."""
 
 
 def test_baseline_contains_only_reviewed_findings():

@@ -1,4 +1,4 @@
-"""The trace of a query over a batch DataFrame: the rows that Spark has, and the results that the query gives."""
+"""The trace of a query over a batch DataFrame has Spark's rows and the results of the query."""
 
 import datetime as dt
 from dataclasses import replace
@@ -30,7 +30,7 @@ def windowed(df, assigner=None, *, delay="10 minutes"):
     return stream.key_by("user").window(assigner or pst.TumblingEventTimeWindows.of("30 minutes"))
 
 
-def test_a_trace_has_the_rows_in_their_order_and_the_results(orders):
+def test_trace_of_a_batch_has_rows_in_order_and_results(orders):
     result = windowed(orders).aggregate(agg.count().alias("n"), agg.sum("price * 2").alias("twice")).top(1, by="n")
     trace = result.trace()
     assert [one.value.place for one in trace.elements] == [1, 2, 3, 4, 5, 6]
@@ -44,7 +44,7 @@ def test_a_trace_has_the_rows_in_their_order_and_the_results(orders):
     assert "since the watermark passed its end: 3 rows, gave {'n': 3, 'twice': 18}." in said
 
 
-def test_rows_of_one_key_are_asked_of_spark(orders):
+def test_trace_of_one_key_reads_only_its_rows(orders):
     result = windowed(orders).apply(lambda key, window, rows: [len(rows)], "n bigint")
     assert {one.key for one in result.trace(key="bob", most_rows=1).elements} == {"bob"}
     assert [one.value.price for one in result.trace(key=None).elements] == [7]
@@ -56,7 +56,7 @@ def test_rows_of_one_key_are_asked_of_spark(orders):
         result.trace(key=("ann", 1))
 
 
-def test_rows_as_a_stream_may_be_late(orders):
+def test_trace_of_a_batch_in_micro_batches_has_late_rows(orders):
     result = windowed(orders, delay="5 minutes").aggregate(agg.count())
     trace = result.trace(rows_per_batch=2)
     assert [one.value.price for one in trace.late] == [5, 7]
@@ -76,7 +76,7 @@ def test_rows_as_a_stream_may_be_late(orders):
         result.trace(key="ann", rows_per_batch=2)
 
 
-def test_a_stream_is_sent_to_its_checkpoint(spark):
+def test_trace_of_a_stream_refers_to_the_checkpoint(spark):
     clicks = (
         spark.readStream.format("rate").load().withColumnRenamed("timestamp", "ts").selectExpr("ts", "'a' AS user", "1 AS place")
     )
@@ -92,7 +92,7 @@ def test_a_stream_is_sent_to_its_checkpoint(spark):
         ("timestamp", dt.datetime(2026, 1, 1, 12)),
     ],
 )
-def test_rows_are_found_by_keys_that_python_does_not_call_equal(spark, kind, key):
+def test_why_finds_rows_by_keys_of_any_type(spark, kind, key):
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
     try:

@@ -1,4 +1,4 @@
-"""What is traced of every named scenario agrees with what Flink answered, not with what the operator emitted."""
+"""The trace of every named scenario agrees with Flink's answer, independently of the operator's output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FUNCTIONS = {
 
 
 def traced(scenario):
-    """The trace of a scenario, and what the operator made of it; None where it is refused before it begins."""
+    """Return the trace and the observed output of a scenario. The trace is None if the scenario is refused at the start."""
     made = []
 
     def make(plan):
@@ -41,7 +41,7 @@ def answer(key, start, end, value):
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_a_trace_tells_what_flink_did(scenario):
+def test_trace_of_a_scenario_has_the_firings_of_flink(scenario):
     trace, observed = traced(scenario)
     assert not differences(scenario, observed)
     if trace is None:
@@ -64,7 +64,7 @@ def test_a_trace_tells_what_flink_did(scenario):
         bounds = (window.window.start, window.window.end) if isinstance(window.window, TimeWindow) else (None, None)
         values = [trace.elements[number].value.value for number in firing.seen]
         function = FUNCTIONS.get(scenario.spec["function"]["type"])
-        # The value is worked out anew from the elements that the trace says the function saw.
+        # Compute the value again from the elements that the function saw according to the trace.
         results = firing.results if function is None else [function(values)]
         for value in results:
             told[
@@ -73,7 +73,7 @@ def test_a_trace_tells_what_flink_did(scenario):
     if observed.error is None:
         assert told == flinks
     else:
-        assert flinks <= told  # what fired in the step that failed is not in Flink's record
+        assert flinks <= told  # Flink's record does not contain firings of the step that failed
     late = [one.value for one in trace.late]
     if scenario.spec.get("late_output"):
         assert [(one.key, one.ts, one.value) for one in late] == [
@@ -84,7 +84,7 @@ def test_a_trace_tells_what_flink_did(scenario):
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_a_trace_holds_together(scenario):
+def test_trace_of_a_scenario_is_consistent(scenario):
     trace, observed = traced(scenario)
     if trace is None or observed.error is not None:
         return

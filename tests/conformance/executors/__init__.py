@@ -21,6 +21,6 @@ def _spark(restore: bool) -> Executor:
 
 
 EXECUTORS: dict[str, Callable[[bool], Executor]] = {"harness": HarnessExecutor, "processor": _processor, "spark": _spark}
-"""By name: what makes an executor, given whether to restore from a snapshot after every step (or micro-batch)."""
+"""Factories of executors by name. The argument says whether to restore from a snapshot after every step or micro-batch."""
 
 __all__ = ["EXECUTORS", "Executor", "HarnessExecutor", "Observed"]

@@ -37,9 +37,9 @@ from tests.conformance.scenario_format import LATE_TAG, Scenario, ScenarioError
 
 _SCHEMA = pa.schema([(name, pa.int64()) for name in ("ts", "value", "gap", "watermark", "clock")] + [("key", pa.string())])
 _HEARTBEAT = "\N{SYMBOL FOR SYNCHRONOUS IDLE}"
-"""The key of rows that only carry the watermark and the clock; what their windows emit is left out."""
+"""The key of rows that only carry the watermark and the clock. The output of their windows is ignored."""
 _FAR_AWAY = 2**60
-"""Their event time: never late."""
+"""Their event time, which is never late."""
 
 
 @dataclass(frozen=True)

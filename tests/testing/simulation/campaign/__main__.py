@@ -18,7 +18,7 @@ from tests.testing.simulation.campaign.campaign import Figures, campaign
 from tests.testing.simulation.campaign.random_schedules import OPERATORS
 
 PLAIN_EVERY = 10.0
-"""Seconds between two lines where the output is no terminal."""
+"""Seconds between two lines of plain output."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

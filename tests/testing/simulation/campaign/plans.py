@@ -54,12 +54,12 @@ ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64()), (
 KEYS = pa.schema([("key", pa.string())])
 LATE, INVALID = "late", "invalid"
 RESULTS = pa.schema([("n", pa.int64()), ("total", pa.int64()), ("ids", pa.list_(pa.int64())), ("code", pa.int64())])
-"""How many rows, the sum of their values, their numbers; and which version of the code said so."""
+"""The number of rows, the sum of their values, their numbers, and the version of the code that computed the result."""
 AGGREGATES = (agg.count().alias("n"), agg.sum("v").alias("total"), agg.collect_list("u").alias("ids"))
-"""The same, declared."""
+"""The same as declared aggregates."""
 TYPES = {"v": pa.int64(), "u": pa.int64()}
 KEPT = pa.schema([ROWS.field(name) for name in ("ts", "v", "u")])
-"""The columns of a row that results of look-backs have."""
+"""The columns of a row that results of look-backs contain."""
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from typing import Any
 from panestream.testing.simulation.schedule import MicroBatch, Row, Settings, with_closing_rows
 
 FAR = 1_000_000
-"""Beyond all windows."""
+"""An event time beyond all windows."""
 LEFT, RIGHT = SIDES = ("left", "right")
 """The two streams of a join."""
 HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
 """The kinds of joins."""
 TWO_STREAMS = ("joins", "co-groups", "intervals")
-"""The operators that have two."""
+"""The operators with two streams."""
 
 
 @dataclass(frozen=True)

@@ -23,9 +23,9 @@ OPERATORS = (
     "predicates",
     "tiles",
 )
-"""What is simulated: operators, and what runs on them that has a meaning of its own."""
+"""The simulated operators, and kinds of queries on them with a separate definition."""
 BY_OWN_TIME = ("intervals", "look-backs", "predicates")
-"""Those that know no lateness."""
+"""Operators without an allowed lateness."""
 
 
 @dataclass

@@ -15,7 +15,7 @@ from tests.testing.simulation.campaign.queries import SIDES, Query, QuerySchedul
 from tests.testing.simulation.campaign.subjects import ReferenceSubject
 
 TRIES = 300
-"""At most this many smaller schedules are tried."""
+"""The maximum number of smaller schedules to try."""
 QueryCase: TypeAlias = Case[QuerySchedule]
 
 

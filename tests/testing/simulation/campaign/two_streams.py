@@ -24,15 +24,15 @@ from tests.testing.simulation.campaign.plans import INVALID, KEYS, LATE, ROWS, Q
 from tests.testing.simulation.campaign.queries import Query, join_of
 
 FROM = "from"
-"""The column that says of which side a row is, and of which source partition there."""
+"""The column with the side of a row, and its source partition on that side."""
 WHOLE = pa.schema([(side, pa.struct(list(ROWS))) for side in SIDES])
 """A row of the two streams: its own row on one side, null on the other."""
 VALUES = pa.struct([("v", pa.int64()), ("u", pa.int64())])
-"""What a join keeps of a row of either side."""
+"""The columns of either side that a join stores."""
 PAIRED = (pa.schema([("v", pa.int64()), ("u", pa.int64())]), pa.schema([("w", pa.int64()), ("x", pa.int64())]))
-"""What of it the results have."""
+"""The columns of either side in the results."""
 NUMBERS = pa.schema([("lefts", pa.list_(pa.int64())), ("rights", pa.list_(pa.int64())), ("code", pa.int64())])
-"""The results of functions over both: which rows they saw, and which version of the code said so."""
+"""The results of functions over both sides: the rows that they saw, and the version of the code that computed the result."""
 COLUMNS = pa.schema(
     [*KEYS, ("ts", pa.int64()), (FROM, pa.string()), *((side, VALUES) for side in SIDES), ("row", pa.struct(list(WHOLE)))]
 )

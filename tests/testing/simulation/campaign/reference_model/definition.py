@@ -15,9 +15,9 @@ from typing import Any, TypeAlias
 
 MIN, MAX = -(2**63), 2**63 - 1
 Element: TypeAlias = Mapping[str, Any]
-"""``key``, ``ts``, ``value``; ``gap`` where sessions have one of their own."""
+"""``key``, ``ts``, ``value``, and ``gap`` for sessions with a dynamic gap."""
 Said: TypeAlias = tuple[bool, bool]
-"""What a trigger says: fire? purge?"""
+"""The result of a trigger: whether it fires, and whether it purges."""
 
 
 @dataclass(eq=False)

@@ -11,7 +11,7 @@ from tests.testing.simulation.campaign.reference_model.model import NearRowModel
 from tests.testing.simulation.campaign.reference_model.windows import WindowModel
 
 NOBODY = (None, None)
-"""Stands for the partner of a row that has none."""
+"""The placeholder for a missing partner."""
 
 
 class JoinModel(WindowModel):

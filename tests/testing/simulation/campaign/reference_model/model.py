@@ -67,7 +67,7 @@ class NearRowModel(ReferenceModel):
     """Queries whose results depend on the rows near a row. A row is late by its own time, and nothing is emitted twice."""
 
     late_at_watermark = True
-    """Whether a row is late whose time the watermark has just reached."""
+    """Whether a row is late if its time equals the watermark."""
 
     def __init__(self, schedule: QuerySchedule, settings: Sequence[Settings], restarts: Iterable[int] = ()) -> None:
         super().__init__(schedule, settings, restarts)
