@@ -1,8 +1,8 @@
-"""Where the time of a micro-batch goes: ``python -m benchmarks.breakdown --case sliding --rows 1000000``.
+"""Show the time of each part of a micro-batch: ``python -m benchmarks.breakdown --case sliding --rows 1000000``.
 
-Runs panestream once, with Spark's event log on, and takes apart what Spark itself reports: the phases of each micro-batch, the
-tasks of its two stages, and what each operator of the plan took in them. Medians over the micro-batches that count. Tasks of one
-stage run side by side and parts of a task overlap (Python works while the JVM reads), so parts do not add up to wall time.
+Run panestream once with Spark's event log, and read Spark's own reports: the phases of each micro-batch, the tasks of its two
+stages, and the time of each operator of the plan in them. Figures are medians over the steady micro-batches. Tasks of one stage
+run in parallel and parts of a task overlap (Python works while the JVM reads), so parts do not add up to wall time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from benchmarks.harness import Run, measure, warm_up_batches
 from benchmarks.run import machine
 
 PHASES = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
-"""Of a micro-batch, in order, as Spark calls them. ``addBatch`` is the job and its planning."""
+"""The phases of a micro-batch in order, with Spark's names. ``addBatch`` is the job and its planning."""
 OPERATORS = {
     ("MapInArrow", 0): "pack",
     ("TransformWithStateInPySpark", 1): "operate",
     ("MapInArrow", 1): "unpack",
 }
-"""Which of our three functions an operator of the plan is, by its name and the stage it runs in."""
+"""The function of ours that an operator of the plan runs, by the operator's name and stage."""
 PARTS = (
     "scan time",
     "time to start Python workers",
@@ -49,9 +49,9 @@ class Batch:
     """One micro-batch as the event log has it.
 
     Attributes:
-        stages: duration in ms, by step (0: pack, 1: operate).
+        stages: duration in ms by step. Step 0 is pack, and step 1 is operate.
         tasks: milliseconds of each task from launch to end, by stage.
-        metrics: by (stage, operator, metric): the tasks' values in ms.
+        metrics: the tasks' values in ms, by (stage, operator, metric).
     """
 
     stages: dict[int, float] = field(default_factory=dict)

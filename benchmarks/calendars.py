@@ -1,8 +1,8 @@
-"""Rows per second of calendar windows beside fixed ones, in turns: pack, process and state calls, without Spark.
+"""Rows per second of calendar windows compared with fixed windows, in turns: pack, process and state calls, without Spark.
 
-Run: ``python -m benchmarks.calendars [--rows 200000] [--rounds 5]``. Days of New York beside days of UTC, and others.
-Seconds are processor time of one core; of each kind the median of the rounds, which go in turns. Rows come at a rate at which a
-micro-batch has about an hour, over the days on which the clocks are changed.
+Run: ``python -m benchmarks.calendars [--rows 200000] [--rounds 5]``. It compares days of New York with days of UTC, and others.
+Seconds are processor time of one core, and the median of the rounds, in which all kinds take turns. A micro-batch has about an
+hour of event time. The rows span the days of the clock changes.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What is asked of every contestant, and what the right answer is."""
+"""The questions that every contestant must answer, and the right answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Checks:
-    """What must come out over all windows that end at a bound or before: rows, and over them the sum of totals and of counts."""
+    """The expected output of windows that end at a bound or before: number of rows, and sums of their totals and counts."""
 
     rows: int
     total: int
@@ -35,9 +35,9 @@ class Case(ABC):
     name: str
 
     contestants: ClassVar[Mapping[str, str]]
-    """Who takes part: a name for the figures, and a module with ``query``; panestream first."""
+    """The contestants, panestream first: a name for the figures, and a module with ``query``."""
     limits: ClassVar[Mapping[str, str]] = {}
-    """What no contestant can be faster than: a name, and a module with ``query``. Their answers are no answers."""
+    """Lower bounds for all contestants: a name, and a module with ``query``. Their answers are not checked."""
     rate: ClassVar[int] = 10_000
     """Events per second of event time, unless the command line says otherwise."""
 
@@ -47,7 +47,7 @@ class Case(ABC):
         """How much event time (ms) the state holds once it is as large as it ever will be."""
 
     def bound_ms(self, spec: EventSpec) -> int | None:
-        """The last window end (ms) that every contestant must have reached by the end of the input; None: they all end alike.
+        """Return the last window end (ms) that all contestants must reach by the end of the input, or None if all reach the same.
 
         Watermarks differ by a millisecond from engine to engine, and Spark's own lags a batch; but all have passed the largest
         event time less the disorder, and a window end before that.
@@ -64,8 +64,8 @@ class SumCount(Case):
     """Per key and window the sum of ``value`` and the count of rows, when the watermark closes it.
 
     Attributes:
-        size_ms: length of a window.
-        slide_ms: a window starts every so many ms; equal to the size: tumbling.
+        size_ms: the length of a window.
+        slide_ms: the distance of window starts in ms. It equals the size for tumbling windows.
     """
 
     size_ms: int
@@ -117,10 +117,10 @@ class SortedSessions:
     """The sessions of all keys, by sorting.
 
     Attributes:
-        value: of the events, in the order of key and time.
-        first: where each session begins among them.
-        count: how many events it has.
-        end: when it ends, in ms.
+        value: the values of the events, in the order of key and time.
+        first: the index of each session's first event.
+        count: the number of its events.
+        end: its end in ms.
     """
 
     value: Int64s
@@ -130,7 +130,10 @@ class SortedSessions:
 
     @classmethod
     def of(cls, spec: EventSpec, gap_ms: int) -> SortedSessions:
-        """A session ends where the next event of its key is further away than the gap, as in Flink: an equal gap is none."""
+        """Find the sessions.
+
+        As in Flink, a session ends if the key's next event is further away than the gap. An equal distance does not end it.
+        """
         events = all_events(spec)
         order = np.lexsort((events["ts"], events["key"]))
         key, ts, value = (events[name][order] for name in ("key", "ts", "value"))
@@ -139,7 +142,7 @@ class SortedSessions:
         return cls(value, first, count, ts[first + count - 1] + gap_ms)
 
     def closed(self, bound_ms: int | None) -> npt.NDArray[np.bool_]:
-        """Which have ended by then; None: all."""
+        """Return which sessions have ended by a time, or all for None."""
         return np.ones(len(self.first), bool) if bound_ms is None else self.end <= bound_ms
 
 

@@ -1,4 +1,4 @@
-"""What composed triggers cost beside plain ones, on panes and on the row operator, without Spark.
+"""The cost of composed triggers compared with plain ones, on panes and on the row operator, without Spark.
 
 Run: ``python -m benchmarks.composed [--rows 200000] [--keys 1000] [--rounds 5]``. Tumbling minutes, five seconds of event time a
 micro-batch, a tenth of the rows late within the allowed lateness. Seconds are processor time of one core; the contestants take

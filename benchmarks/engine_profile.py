@@ -36,10 +36,10 @@ class Case:
     """One workload.
 
     Attributes:
-        name: what it is called.
+        name: the name of the case.
         windowing: the windows.
         rate: rows per second of event time.
-        late: the share of rows that come a minute or more too late.
+        late: the share of rows that are a minute or more too late.
     """
 
     name: str

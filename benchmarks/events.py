@@ -9,11 +9,11 @@
     value = (r2 >>> 33) % 1000
     ts    = 1700000000000 + i*1000/rate - (r2 & 0xFFFFFF) % (disorder+1)      ms, integer division
 
-No event is ever late for a watermark that stays ``disorder`` behind the largest ``ts``, unless a share of late ones is asked for:
-then ``ts`` is less by ``(mix(3i+1) >>> 20) % late`` for those with ``(r2 >>> 24 & 0x1FF) * 100 < percent * 512``.
+No event is late for a watermark that is ``disorder`` behind the largest ``ts``, unless a share of late events is requested. Then
+``ts`` is less by ``(mix(3i+1) >>> 20) % late`` for events with ``(r2 >>> 24 & 0x1FF) * 100 < percent * 512``.
 
-Events are written to Parquet once, so that no contestant pays for making them. The files of a batch are as many as Spark reads in
-parallel, and have modification times of their own: a streaming source takes files in that order.
+Events are written to Parquet once, so that no contestant has the cost of making them. A batch has as many files as Spark reads in
+parallel. Their modification times differ, because a streaming source reads files in that order.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class EventSpec:
-    """Which events, and how they are cut into micro-batches.
+    """The events, and their cut into micro-batches.
 
     Attributes:
         rows_per_batch: rows of one micro-batch.
-        batches: how many micro-batches.
-        keys: number of distinct keys.
+        batches: the number of micro-batches.
+        keys: the number of distinct keys.
         rate: events per second of event time.
-        disorder_ms: how far event times are shuffled, in ms; the watermark's delay.
-        files_per_batch: into how many files a batch is cut (event ``i`` goes to file ``i % files_per_batch``).
-        late_percent: how many of a hundred are late beside that, about.
-        late_ms: less than how many ms.
+        disorder_ms: the maximum shuffle of event times in ms, which is the watermark's delay.
+        files_per_batch: the number of files of a batch. Event ``i`` goes to file ``i % files_per_batch``.
+        late_percent: the approximate percentage of late events.
+        late_ms: an exclusive upper bound of the lateness in ms.
     """
 
     rows_per_batch: int
@@ -129,12 +129,12 @@ def all_events(spec: EventSpec) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]
 
 
 def write(spec: EventSpec, folder: Path) -> Path:
-    """Writes the events as Parquet (``SCHEMA``) below ``folder``, unless they are there.
+    """Write the events as Parquet (``SCHEMA``) below ``folder``, unless they exist.
 
     Returns:
         the folder to read; its name tells the spec.
     """
-    # The number changes with what files hold, so that nobody reads those of an older version.
+    # Increase the number if the content of files changes, so that files of an older version are not read.
     target = folder / "-".join(["v2", *(f"{name}{value}" for name, value in sorted(asdict(spec).items()))])
     done = target / "_spec.json"
     if done.exists():

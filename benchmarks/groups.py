@@ -1,12 +1,12 @@
-"""What a key group costs in a micro-batch, and a micro-batch itself: ``python -m benchmarks.groups --write``.
+"""The cost of a key group, and of a micro-batch itself: ``python -m benchmarks.groups --write``.
 
-Sum and count of windows, panestream beside native ``window()``, in turns, each run in a process of its own (``run.py``). The
-native query has as many shuffle partitions as panestream has key groups. Milliseconds are of whole micro-batches
-(``triggerExecution``). Beside the median of the rounds stand the least and the most of them: on a machine that is busy with
-something else, distrust all of it.
+Sum and count of windows, panestream and native ``window()`` in turns, each run in a separate process (``run.py``). The native
+query has as many shuffle partitions as panestream has key groups. Milliseconds are for whole micro-batches
+(``triggerExecution``). The table shows the median, minimum and maximum of the rounds. Distrust all of them if the machine is busy
+with other work.
 
-``--write`` keeps every point in ``results/groups.json`` as soon as it is measured, in place of one of the same configuration, and
-draws ``results/groups.md`` from all that are there. ``model.py`` makes a model of them.
+``--write`` saves every point in ``results/groups.json`` as soon as it is measured, and replaces a point with the same
+configuration. It then makes ``results/groups.md`` from all saved points. ``model.py`` fits a model to them.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Configuration:
 
     Attributes:
         query: the name of a case.
-        rows: of a micro-batch.
-        keys: how many there are.
-        cores: of Spark.
-        files: into how many files a micro-batch is cut: so many tasks read it.
+        rows: the rows of a micro-batch.
+        keys: the number of keys.
+        cores: the cores of Spark.
+        files: the number of files of a micro-batch, and so the number of tasks that read it.
         rate: rows in a second of event time.
         groups: key groups, or shuffle partitions.
     """
@@ -63,7 +63,7 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Contestant:
-    """What the rounds of one contestant showed.
+    """The measurements of one contestant.
 
     Attributes:
         rounds: the median micro-batch of each, in milliseconds.
@@ -82,7 +82,7 @@ class Contestant:
 
     @classmethod
     def of(cls, rows: int, runs: Sequence[Measured]) -> Contestant:
-        """What they showed, each a round."""
+        """Collect the measurements of all rounds."""
         return cls(
             [round(1000 * rows / one.median, 1) for one in runs],
             round(statistics.median(one.cpu_seconds * rows / 1000 for one in runs), 1),
@@ -108,11 +108,11 @@ class Point:
 
     Attributes:
         of: the configuration.
-        panestream, native: what each showed; None: it did not run.
-        steady: how many micro-batches of a round count.
-        settings: of Spark, for both.
-        machine: where, and with which versions.
-        measured: when.
+        panestream, native: the measurements, or None if a contestant did not run.
+        steady: the number of micro-batches of a round that count.
+        settings: Spark's settings for both.
+        machine: the machine and versions.
+        measured: the time of the measurement.
     """
 
     of: Configuration
@@ -143,12 +143,12 @@ class Point:
 
 @dataclass
 class Kept:
-    """All that was measured so far.
+    """All measurements.
 
     Attributes:
-        points: by configuration.
-        driver: milliseconds of a job of so many tasks that do nothing: what Spark's driver needs to hand them out.
-        driver_machine: where that was.
+        points: the points by configuration.
+        driver: the milliseconds of a job with a number of empty tasks, which is the time of Spark's driver to start them.
+        driver_machine: the machine of that measurement.
     """
 
     points: dict[Configuration, Point] = field(default_factory=dict)
@@ -157,7 +157,7 @@ class Kept:
 
     @classmethod
     def read(cls, file: Path) -> Kept:
-        """What the file has; nothing where there is none."""
+        """Read the file, or return no points if there is no file."""
         if not file.exists():
             return cls()
         raw = json.loads(file.read_text())

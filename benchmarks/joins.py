@@ -1,9 +1,9 @@
-"""Window joins on Spark beside its own stream-stream join: the same files, the same windows, in turns.
+"""Window joins on Spark compared with Spark's own stream-stream join: the same files, the same windows, in turns.
 
-Run: ``python -m benchmarks.joins [--rows 200000] [--batches 8] [--how inner]``. Both read two folders of Parquet files, a file of
-each in a micro-batch, and join by key and tumbling window of 10 seconds, or (``--interval``) with the rows of 5 seconds before.
-Each micro-batch's pairs are counted and hashed by Spark, all columns: that takes them through, and both must come to the same.
-Seconds are of the clock, of the median round, without the first micro-batch of each run, which warms up.
+Run: ``python -m benchmarks.joins [--rows 200000] [--batches 8] [--how inner]``. Both read two folders of Parquet files, one file
+of each in a micro-batch. They join by key and tumbling window of 10 seconds, or (``--interval``) with the rows of 5 seconds
+before. Spark counts and hashes all columns of each micro-batch's pairs. This consumes the pairs, and both results must agree.
+Seconds are by the clock, for the median round, without the first micro-batch of each run, which is the warm-up.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read(spark: SparkSession, path: str, side: str) -> DataFrame:
 
 
 class Counting:
-    """What ``foreachBatch`` calls: how many pairs there were, what they come to, and when each micro-batch was done."""
+    """The ``foreachBatch`` function: it records the number of pairs, their hash, and the end of each micro-batch."""
 
     def __init__(self) -> None:
         self.pairs = self.hash = 0
@@ -93,7 +93,7 @@ def native(spark: SparkSession, paths: tuple[str, str], given: argparse.Namespac
         near = F.expr("user = r_user AND r_at >= l_at - INTERVAL 5 SECONDS AND r_at <= l_at")
         joined = left.join(right, near, given.how)
     else:
-        # A stream has one column of event time: the window, whose end tells Spark when rows can go. The time itself is plain.
+        # A stream has one event-time column: the window, whose end lets Spark drop rows. The time itself is a plain column.
         left, right = (
             one.withColumn("window", F.window(time, WINDOW)).withColumn(time, F.col(time) + F.expr("INTERVAL 0 SECONDS"))
             for one, time in ((left, "l_at"), (right, "r_at"))
@@ -119,7 +119,7 @@ def round_of(name: str, spark: SparkSession, paths: tuple[str, str], given: argp
 
 
 def main() -> None:
-    """Prints a line for each contestant, and what they come to as JSON."""
+    """Print a line for each contestant, and the hashes of their pairs as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000, help="rows of a micro-batch, of each side")
     parser.add_argument("--batches", type=int, default=8)

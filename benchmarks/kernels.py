@@ -65,7 +65,7 @@ def data(rows: int, keys: int, panes: int) -> tuple[pa.Array, np.ndarray, np.nda
 
 @dataclass(frozen=True)
 class Shape:
-    """What the rows and windows of one table look like; there is a window for every pane."""
+    """The shape of a table's rows and windows, with a window for every pane."""
 
     title: str
     rows: int

@@ -1,14 +1,14 @@
 """How long a small micro-batch takes with and without sinks: ``python -m benchmarks.latency --write``.
 
-Sum and count of sliding windows (10 s / 2 s), 1,000 keys; one window closes in each micro-batch, so that every sink has
-rows in each. panestream beside Spark's own ``window()``, in turns, each run in a process of its own:
+Sum and count of sliding windows (10 s / 2 s), 1,000 keys. One window closes in each micro-batch, so that every sink has rows in
+each. panestream and Spark's own ``window()`` run in turns, each in a separate process:
 
 - ``main``, ``native``: into the noop sink;
 - ``start``: ``result.start()`` with two Parquet sinks, the results and the rows without event time;
-- ``native file``: Spark's own Parquet sink, one output (it can have no second one);
-- ``native two``: two Parquet outputs by ``foreachBatch``, the results and a selection of them, written like the books say.
+- ``native file``: Spark's own Parquet sink, which supports one output only;
+- ``native two``: two Parquet outputs by ``foreachBatch``, the results and a selection of them, as Spark's guide describes.
 
-Milliseconds are of whole micro-batches (``triggerExecution``), those of the second half: the JVM compiles in the first.
+Milliseconds are for whole micro-batches (``triggerExecution``) in the second half of the run. The JVM compiles in the first half.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from panestream.spark.session import BIRTH_SETTINGS, STREAM_SETTINGS
 
 SIZE, SLIDE = "10 seconds", "2 seconds"
 NO_TIME = "value % 20 = 0"
-"""Which rows have no event time: a twentieth."""
+"""The condition of rows without event time, a twentieth of all."""
 RESULTS = Path(__file__).parent / "results"
 
 
@@ -100,7 +100,7 @@ PEERS = {"main": ("native",), "start": ("native two", "native file", "native")}
 
 
 def measure(way: str, groups: int, cores: int, spec: EventSpec, data: str) -> dict[str, Any]:
-    """One run, in this process: milliseconds of the micro-batches that count, and what came out."""
+    """Run once in this process. Return the milliseconds of the micro-batches that count, and the output."""
     source = write(spec, Path(data))
     settings = {**SETTINGS, **STREAM_SETTINGS, **BIRTH_SETTINGS, "spark.sql.shuffle.partitions": str(groups)}
     builder = SparkSession.builder.master(f"local[{cores}]").appName(way)
@@ -129,7 +129,7 @@ def measure(way: str, groups: int, cores: int, spec: EventSpec, data: str) -> di
 
 
 def run_once(way: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The same in a process of its own.
+    """Run once in a separate process.
 
     Raises:
         RuntimeError: it failed.
@@ -148,7 +148,7 @@ def run_once(way: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(rounds: dict[str, list[float]]) -> list[str]:
-    """What was measured, in Markdown."""
+    """Return the measurements in Markdown."""
     lines = ["| way | ms | rounds | ÷ its peer in the same round |", "|---|---:|---:|---|"]
     for way, each in rounds.items():
         beside = []

@@ -1,4 +1,4 @@
-"""Look-backs beside Spark's own range window over the same rows, as a batch on Spark, in turns.
+"""Look-backs compared with Spark's own range window over the same rows, as a batch on Spark, in turns.
 
 Run: ``python -m benchmarks.look_back [--rows 1000000] [--keys 1000] [--rounds 3]``. For each row the sum, the number and the
 largest of the values of its key in the time before it. How many rows a look-back has is what costs Spark, so that is what
@@ -6,9 +6,9 @@ changes from line to line; the last line has three look-backs in one pass. Secon
 turn for warming up, then they go in turns, and each line has the medians. Both answers are added up and must be the same.
 ``--json FILE`` keeps the figures.
 
-The floor is no contestant: the rows go from Spark into Python as Arrow and come back with as many columns as results have,
-without a shuffle, and nothing is computed. Whatever computes look-backs in Python takes longer than that, so Spark's time over
-that of the floor is a limit that no ratio passes.
+The floor is not a contestant. Rows go from Spark to Python as Arrow and come back with as many columns as results have, without a
+shuffle or any computation. Any computation of look-backs in Python takes longer, so the ratio of Spark's time to the floor's is
+an upper limit of the speed-up.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ class Line:
     """What was measured.
 
     Attributes:
-        look_backs: how many rows each has, on average.
-        rows: of the input.
-        spark, panestream, floor: seconds of each round.
+        look_backs: the average number of rows of each look-back.
+        rows: the number of input rows.
+        spark, panestream, floor: the seconds of each round.
     """
 
     look_backs: tuple[int, ...]
@@ -111,7 +111,7 @@ class Through:
 
 
 def floor(rows: DataFrame, lengths: dict[str, int]) -> DataFrame:
-    """What any way through Python takes: the same columns in, and the same out."""
+    """Send the input's columns to Python, and return the result's columns. Any way through Python takes at least this time."""
     names = tuple(f"{name}_{label}" for label in lengths for name in NAMED)
     schema = T.StructType([*rows.schema, *(T.StructField(name, T.LongType()) for name in names)])
     return rows.mapInArrow(Through(names).__call__, schema)
@@ -121,7 +121,7 @@ NAMED = {"total": "sum(value)", "n": "count(*)", "most": "max(value)"}
 
 
 def seconds(frame: DataFrame) -> float:
-    """How long it takes to compute all rows, which go nowhere."""
+    """Return the seconds to compute all rows, without writing them."""
     started = time.perf_counter()
     frame.write.format("noop").mode("overwrite").save()
     return time.perf_counter() - started

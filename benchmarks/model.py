@@ -1,7 +1,7 @@
-"""A model of what a micro-batch costs, from the points of ``groups.py``: ``python -m benchmarks.model --write``.
+"""A model of the cost of a micro-batch, fitted to the points of ``groups.py``: ``python -m benchmarks.model --write``.
 
-It says what each part of the work costs, how far off it is at points it has not seen, and what it would give on a cluster that
-nobody has measured. Seconds; measures nothing itself.
+It reports the cost of each part of the work, the error at points that it has not seen, and a prediction for an unmeasured
+cluster. It takes seconds, and measures nothing itself.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from benchmarks.scale import BLOCKS, BUSY, DISK, FILES, INTERVALS, NETWORK, Clus
 TARGET = 0.2
 """Errors at most, at points that the model has not seen."""
 ASSUMED_DRIVER = 1.0
-"""Milliseconds of the driver for a task, where nobody measured them."""
+"""The assumed milliseconds of the driver for a task, if there is no measurement."""
 MACHINE = ("cpu", "cores", "memory_gb", "python", "pyspark", "panestream")
 
 
@@ -58,7 +58,7 @@ def page(kept: Kept, options: argparse.Namespace) -> list[str]:
 
 
 def driver_price(kept: Kept) -> float | None:
-    """Milliseconds of one more task, by a line through those measured; None: nobody did."""
+    """Return the milliseconds of one more task, from a line through the measurements, or None if there are none."""
     if len(kept.driver) < 2:
         return None
     counts, took = np.array(list(kept.driver)), np.array(list(kept.driver.values()))
@@ -66,7 +66,7 @@ def driver_price(kept: Kept) -> float | None:
 
 
 def about(points: Sequence[Point], driver: float | None) -> list[str]:
-    """What it was made of."""
+    """Return a description of the model's points."""
     machines = {tuple(str(point.machine.get(name, "?")) for name in MACHINE) for point in points}
     lines = [f"- {len(points)} points of `benchmarks/groups.py` (panestream's medians). Machine: "]
     lines[0] += "; ".join(
@@ -133,7 +133,7 @@ def errors(of: Sequence[Configuration], ms: Sequence[float], model: Model, other
 
 
 def reach(of: Sequence[Configuration], ms: Sequence[float], processors: int, scenarios: Sequence[Scenario]) -> list[str]:
-    """How it does beyond what it saw, and how far beyond the questions are."""
+    """Return the errors of extrapolation, and how far the questions are outside of the measured range."""
     lines = [
         "## How far it has to reach",
         "",
@@ -174,7 +174,7 @@ _AMOUNTS = {
 
 
 def predicted(scenarios: Sequence[Scenario]) -> list[str]:
-    """What it gives for a cluster."""
+    """Return the predictions for a cluster."""
     cluster = scenarios[0].cluster
     lines = [
         f"## {cluster.rate:,.0f} rows/s on {cluster.cores:,} cores",
@@ -199,7 +199,7 @@ def predicted(scenarios: Sequence[Scenario]) -> list[str]:
 
 
 def breaking(model: Model, scenarios: Sequence[Scenario]) -> list[str]:
-    """What is full first, for the number of key groups that allows the shortest interval."""
+    """Return the resource that is exhausted first, for the number of key groups with the shortest interval."""
     lines = [
         "## What breaks first",
         "",
@@ -236,7 +236,7 @@ def breaking(model: Model, scenarios: Sequence[Scenario]) -> list[str]:
 
 
 def _first(found: Sequence[Resource]) -> str:
-    """Which is full first when more rows come, in words."""
+    """Return in words which resource is exhausted first as the rate grows."""
     growing = [one for one in found if one.full_at is not None]
     first = min(growing, key=lambda one: one.full_at or 0.0, default=None)
     full = ", ".join(one.name for one in found if one.share >= 1)

@@ -1,8 +1,8 @@
 """Rows per second of aligned panes alone, once the longest window is full: pack, process and state calls, without Spark.
 
-Run: ``python -m benchmarks.pane_profile [--rows 200000] [--keys 1000] [--rate 10000]``. One size (an hour), ever smaller slides;
-rolling windows alone and together; late rows; continuous triggers. Seconds are processor time of one core, the median of the
-micro-batches measured; compare only figures of one run. State is encoded and decoded as on Spark.
+Run: ``python -m benchmarks.pane_profile [--rows 200000] [--keys 1000] [--rate 10000]``. It measures one size (an hour) with ever
+smaller slides, rolling windows alone and together, late rows, and continuous triggers. Seconds are processor time of one core, as
+the median of the measured micro-batches. Compare only figures of one run. State is encoded and decoded as on Spark.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Case:
     """One workload.
 
     Attributes:
-        name: what it is called.
+        name: the name of the case.
         windowing: the windows.
-        fill: how long the longest window is.
-        aggregates: what is computed.
-        late: the share of rows behind the watermark, up to ten minutes.
+        fill: the length of the longest window.
+        aggregates: the aggregates to compute.
+        late: the share of rows that are late, by up to ten minutes.
     """
 
     name: str

@@ -11,7 +11,7 @@ from panestream import agg
 from panestream.spark.session import BIRTH_SETTINGS, STREAM_SETTINGS
 
 SETTINGS = {**STREAM_SETTINGS, **BIRTH_SETTINGS}
-"""What ``build_session`` and ``result.start`` set for every user."""
+"""The settings that ``build_session`` and ``result.start`` set for every user."""
 
 
 def query(events: DataFrame, case: SumCount, spec: EventSpec) -> DataFrame:

@@ -1,9 +1,9 @@
 """Contestant: what a competent user writes by hand today, ``transformWithState`` with one group per key.
 
-It is written to win: one state value per key, read once and written once per key and batch; panes (slices) instead of a sum per
-window; running sums, so that a window costs one addition and one subtraction; and an event-time timer only where it is needed.
-A key that gets rows fires its closed windows in the same call and moves its timer past the watermark; the timer only serves
-keys that fall silent. (``ALTERNATIVES`` has the plainer way, all firing by timers; it is slower.)
+It is written for speed. It has one state value per key, read and written once per key and batch. It stores panes (slices) instead
+of a sum per window. With running sums, a window costs one addition and one subtraction. An event-time timer exists only if it is
+needed. A key with new rows fires its closed windows in the same call and moves its timer past the watermark, so that the timer
+only serves keys that fall silent. (``ALTERNATIVES`` has a plainer and slower version in which timers do all the firing.)
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PaneProcessor(StatefulProcessor):
     def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo) -> Iterator[Row]:
         sums, counts, next_end, timer = self._load()
         fired, next_end = self._fire(key[0], sums, counts, next_end, timerValues.getCurrentWatermarkInMs())
-        timer = _NO_TIMER  # Spark removes the one that expired
+        timer = _NO_TIMER  # Spark removes an expired timer
         self._store(sums, counts, next_end, self._moved(timer, next_end if sums else _NO_TIMER))
         return iter(fired)
 
@@ -111,7 +111,7 @@ class PaneProcessor(StatefulProcessor):
 
 
 class TimerProcessor(PaneProcessor):
-    """The plainer way: rows only go into panes; a timer at the next window end does all the firing."""
+    """The plainer version: rows only go into panes, and a timer at the next window end does all the firing."""
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
         sums, counts, next_end, timer = self._load()

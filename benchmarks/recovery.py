@@ -4,11 +4,11 @@ From the start of the process (Python, Java, a session, the query, its state rea
 from outside by the file in ``commits``:
 
 ``new``
-    on a new checkpoint, without any state: what a start costs in itself.
+    A new checkpoint without any state. It shows the cost of a start itself.
 ``after a stop``
-    on a checkpoint of a run that ended in order, with a file of ten rows to read.
+    The checkpoint of a run that ended normally, with a file of ten rows to read.
 ``after a kill``
-    ``kill -9`` of everything when the next micro-batch was planned and not committed; then until that one is.
+    ``kill -9`` of all processes when the next micro-batch was planned and not committed. The time ends when it is committed.
 
 Beside panestream's tumbling windows runs native ``window()``: the same rows, the same aggregate (the largest of a text of 1 kB
 for each key and window), the same settings, so that both keep as many windows of the same content. No window closes.
@@ -68,7 +68,7 @@ def _session(options: argparse.Namespace) -> Any:
 
 
 def _write(options: argparse.Namespace, folder: Path, sizes: Sequence[int]) -> None:
-    """Files of so many rows each, of users of their own."""
+    """Write a file for each size, with separate users in each file."""
     from pyspark.sql import functions as F
 
     spark, first = _session(options), 0
@@ -82,7 +82,7 @@ def _write(options: argparse.Namespace, folder: Path, sizes: Sequence[int]) -> N
 
 
 def _live(options: argparse.Namespace) -> None:
-    """One life of a query, in this process: all that is there."""
+    """Run a query over all available input, in this process."""
     told = json.loads(options.life)
     work, spark = Path(told["work"]), _session(options)
     stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"{told['rows']}/*")
@@ -103,7 +103,7 @@ def _live(options: argparse.Namespace) -> None:
 
 
 def pst_settings() -> dict[str, str]:
-    """What ``result.start`` sets for its query, so that native Spark has it too."""
+    """Return the settings of a query under ``result.start``, so that native Spark gets them too."""
     from panestream.spark.session import STREAM_SETTINGS
 
     return dict(STREAM_SETTINGS)
@@ -136,7 +136,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 
 def _there(process: subprocess.Popen[bytes], file: Path, told: dict[str, str]) -> None:
-    """Until a file is there."""
+    """Wait until a file exists."""
     deadline = time.monotonic() + LONGEST_SECONDS
     while not file.exists():
         if time.monotonic() > deadline or (process.poll() is not None and not file.exists()):
@@ -197,7 +197,7 @@ def _measure(options: argparse.Namespace, contestant: str, megabytes: int) -> di
 
 
 def _report(options: argparse.Namespace, about: dict[str, Any], points: Sequence[dict[str, Any]]) -> list[str]:
-    """The table, with what it was measured on."""
+    """Return the table, with a description of the measurement."""
     settings = ", ".join(f"`{name}={value}`" for name, value in SETTINGS.items())
     lines = [
         "# Recovery time",
@@ -226,7 +226,7 @@ def _report(options: argparse.Namespace, about: dict[str, Any], points: Sequence
 
 
 def _save(options: argparse.Namespace, about: dict[str, Any], points: Sequence[dict[str, Any]]) -> None:
-    """What was measured so far: a run that is broken off has not been for nothing."""
+    """Save the measurements so far, so that an interrupted run is still useful."""
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "recovery.md").write_text("\n".join(_report(options, about, points)) + "\n")
     found = {"about": about, "rounds": options.rounds, "groups": options.groups, "settings": SETTINGS, "points": points}

@@ -16,7 +16,7 @@ from panestream import agg
 from panestream.spark.session import STREAM_SETTINGS
 
 SETTINGS = dict(STREAM_SETTINGS)
-"""What ``build_session`` and ``result.start`` set for every user."""
+"""The settings that ``build_session`` and ``result.start`` set for every user."""
 _HOUR_MS = 3_600_000
 
 

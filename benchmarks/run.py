@@ -58,10 +58,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def run_once(run: Run) -> Measured:
-    """Runs ``run`` in a process of its own.
+    """Run ``run`` in a separate process.
 
     Raises:
-        RuntimeError: it failed; the message has the end of what it said.
+        RuntimeError: the run failed. The message contains the end of its output.
     """
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), str(HERE.parent)])
@@ -126,7 +126,7 @@ def ratios(measured: Sequence[Measured], peer: str) -> list[float]:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Return a description of the machine and versions."""
     cpu = platform.processor()
     info = Path("/proc/cpuinfo")
     if info.exists():

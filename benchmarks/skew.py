@@ -1,9 +1,9 @@
-"""One key has most of the rows: what crosses the exchange, and what each key group's task costs. Counted, without Spark.
+"""One key has most of the rows. Count the rows and bytes of the exchange and the work of each key group's task, without Spark.
 
-Run: ``python -m benchmarks.skew [--rows 200000] [--write]``. Some source partitions pack their rows; some key groups each take in
-what came for them, micro-batch by micro-batch, with state in memory. Once with all keys alike, once with one key that has 90 % of
-the rows. Rows and bytes are those of the exchange; seconds are processor time of one core, so that load on the machine
-does not count. (A second is a second of this machine: compare the columns, not the machines.)
+Run: ``python -m benchmarks.skew [--rows 200000] [--write]``. Some source partitions pack their rows. Some key groups each process
+their input, micro-batch by micro-batch, with state in memory. One run has equally frequent keys, and another has a key with 90 %
+of the rows. Rows and bytes are those of the exchange. Seconds are processor time of one core, so other load on the machine does
+not count. (Compare only figures of one machine.)
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass
 class Counted:
-    """What one run of a case counted, over the micro-batches after the first.
+    """The counts of one run of a case, over the micro-batches after the first.
 
     Attributes:
-        rows, sent: of the exchange, by key group.
+        rows, sent: the rows and bytes of the exchange, by key group.
         packing: seconds of each source partition.
         grouping: seconds of each key group.
-        fired: rows of results.
+        fired: the number of result rows.
     """
 
     rows: list[int] = field(default_factory=lambda: [0] * GROUPS)
@@ -72,9 +72,9 @@ def rows_of(number: int, rows: int, share: float) -> pa.Table:
     """The rows of one micro-batch.
 
     Args:
-        number: of the micro-batch.
-        rows: how many.
-        share: of the rows that key 0 has; 0: all keys are alike.
+        number: the number of the micro-batch.
+        rows: the number of rows.
+        share: the share of rows with key 0, or 0 for equally frequent keys.
     """
     rng = np.random.default_rng(number)
     times = (number * rows + np.arange(rows)) * 1000 // PER_SECOND * 1000 - rng.integers(0, 500, rows) * 1000
@@ -85,7 +85,7 @@ def rows_of(number: int, rows: int, share: float) -> pa.Table:
 
 
 def given(plan: WindowPlan, table: pa.Table, *, split: bool = False) -> tuple[pa.Table, PackColumns]:
-    """The columns that Spark hands to ``pack``, and where they are."""
+    """Return the columns that Spark hands to ``pack``, and their places."""
     columns = {"time": table["ts"], **{f"key {name}": table[name] for name in plan.key_schema.names}}
     columns |= {f"value {text}": table[text] for text in plan.operator.inputs}
     types = tuple(ROWS.field(text).type for text in plan.operator.inputs)
@@ -154,7 +154,7 @@ def _add(total: Counted, more: Counted) -> None:
 
 
 def line_of(case: Case, even: Counted, skewed: Counted, rows: int) -> str:
-    """A line of the table: both runs, per micro-batch; key group 0 has the key."""
+    """Return a line of the table with both runs, per micro-batch. Key group 0 has the key."""
     total = rows * BATCHES
     hot, others = skewed.rows[0], sum(skewed.rows[1:]) / max(GROUPS - 1, 1)
     shares = f"{hot / BATCHES:,.0f} | {others / BATCHES:,.0f} | {sum(skewed.sent) / total:.2f}"

@@ -58,12 +58,12 @@ class Case:
     """One query.
 
     Attributes:
-        name: what the table calls it.
-        window: its windows.
-        operator: makes what runs it.
-        keyed: whether it has a key; without one all rows are of one group.
-        late: whether late rows go to an output, so that all cross whole.
-        split: whether the values of ``user`` say, beside the key, to which group a row goes.
+        name: the name in the table.
+        window: the windows.
+        operator: makes the operator.
+        keyed: whether it has a key. Without a key, all rows are in one group.
+        late: whether late rows go to an output, so that all rows cross completely.
+        split: whether a row's group depends on the value of ``user`` in addition to the key.
     """
 
     name: str
@@ -87,7 +87,7 @@ def own(
     results: pa.Schema = RESULT,
     accumulators: pa.Schema | None = None,
 ) -> Case:
-    """A function of the user's own over rows; in two phases where the columns of its accumulators are given."""
+    """A user function over rows. It has two phases if the columns of its accumulators are given."""
     return Case(name, window, lambda: plan_functions(window, function, results, ROWS, name, KEYS, accumulators))
 
 

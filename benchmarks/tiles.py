@@ -1,8 +1,8 @@
-"""Thirty days from stored tiles beside thirty days from rows, and features as of an instant beside a join of ranges, on Spark.
+"""Thirty days from stored tiles and from rows, and features as of an instant by look-up and by a range join, on Spark.
 
-Run: ``python -m benchmarks.tiles [--rows 60000000] [--keys 500] [--days 60] [--slice "1 hour"] [--join]``. Rows lie in
-Parquet files, and so do tiles. The contestants take turns in one session; each line has the median of the rounds, in seconds from
-the call until the last result is there, planning and small jobs included. Compare only figures of one run.
+Run: ``python -m benchmarks.tiles [--rows 60000000] [--keys 500] [--days 60] [--slice "1 hour"] [--join]``. Rows and tiles are in
+Parquet files. The contestants take turns in one session. Each line has the median of the rounds, in seconds from the call until
+the last result, including planning and small jobs. Compare only figures of one run.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def joined(rows: DataFrame, questions: DataFrame) -> DataFrame:
 
 
 def seconds(made: Callable[[], DataFrame]) -> float:
-    """From the call until the last row is there."""
+    """Return the seconds from the call until the last row."""
     started = time.perf_counter()
     made().write.format("noop").mode("overwrite").save()
     return time.perf_counter() - started

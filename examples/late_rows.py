@@ -1,8 +1,7 @@
-"""What becomes of late rows: a window that is over tells again, a window that is closed tells nobody, and nothing is lost.
+"""The fate of late rows: a fired window fires again, a closed window does not, and no row is lost.
 
-Bids on an auction, minute by minute. Rows may come ten seconds out of order: that is what the watermark allows for. A window that
-has fired stays open for one minute more, and fires again where rows still come (allowed lateness). What is later than that goes
-whole to an output of its own.
+Bids on an auction, minute by minute. Rows may arrive ten seconds out of order, which the watermark allows for. A window that has
+fired stays open for one minute more, and fires again if more rows arrive (allowed lateness). Later rows go to a separate output.
 
     python examples/late_rows.py
 """
@@ -33,9 +32,9 @@ BIDS_SCHEMA = "auction string, price bigint, at timestamp"
 BIDS = [
     [("vase", 10, at(5)), ("vase", 12, at(31)), ("clock", 90, at(40))],
     [("vase", 15, at(72)), ("clock", 95, at(58))],  # the watermark comes to 12:01:02: the first minute is over
-    [("vase", 14, at(45)), ("clock", 99, at(90))],  # 12:00:45 is late, its window tells again
+    [("vase", 14, at(45)), ("clock", 99, at(90))],  # 12:00:45 is late, and its window fires again
     [("vase", 30, at(140))],  # 12:02:10: the first minute is closed, the second over
-    [("clock", 91, at(59)), ("clock", 97, at(80))],  # too late for the first minute; the second tells again
+    [("clock", 91, at(59)), ("clock", 97, at(80))],  # too late for the first minute, but the second fires again
 ]
 
 
@@ -53,7 +52,7 @@ def highest_bids(bids: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def printed(title: str) -> Callable[[DataFrame, int], None]:
-    """What prints the rows of an output."""
+    """Return a function that prints the rows of an output."""
 
     def show(frame: DataFrame, batch: int) -> None:
         print(f"--- micro-batch {batch}: {title}")

@@ -1,4 +1,4 @@
-"""The day's page views, every five minutes: a window of a day that tells what it has so far, long before it is over.
+"""The day's page views, every five minutes: a window of a day emits early results long before its end.
 
 A ContinuousEventTimeTrigger fires a day's window every five minutes of event time and at midnight. The day is that of a shop at
 UTC+8, so the windows are shifted by eight hours; we look at the last minutes of one day and the first of the next.

@@ -1,7 +1,7 @@
-"""How fast a car was at the end of each minute: of a minute's window only the last ten seconds count.
+"""The speed of a car at the end of each minute: only the last ten seconds of a minute's window count.
 
-A TimeEvictor leaves out what is older than that before the window's newest row, and an aggregate of one's own runs over the rest.
-The windows slide by half a minute.
+A TimeEvictor removes rows that are older than that, compared with the window's newest row. A user-defined aggregate runs over the
+rest. The windows slide by half a minute.
 
     python examples/time_evictor.py
 """

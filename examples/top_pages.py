@@ -49,7 +49,7 @@ def top_pages(views: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def by_window(frame: DataFrame, batch: int) -> None:
-    """Prints the pages in their order. A sink of one's own: any function of a DataFrame and the batch's number."""
+    """Print the pages in order. Any function of a DataFrame and the batch's number can be a sink."""
     print(f"--- micro-batch {batch}")
     frame.orderBy("window_start", "rank").show(truncate=False)
 

@@ -1,7 +1,7 @@
 """How often each word came in the last ten seconds, every five seconds.
 
-Sliding windows with a process function: each word lies in two windows, and the function is called when one of them is over. Lines
-become words in Spark SQL, before the windows.
+Sliding windows with a process function. Each word is in two windows, and the function is called when one of them is over. Spark
+SQL splits lines into words before the windows.
 
     python examples/word_count.py
 """
@@ -58,7 +58,7 @@ def counts(lines: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def most_frequent(frame: DataFrame, batch: int) -> None:
-    """Prints the words that came more than once. A sink of one's own: any function of a DataFrame and the batch's number."""
+    """Print the words that occur more than once. Any function of a DataFrame and the batch's number can be a sink."""
     print(f"--- micro-batch {batch}")
     frame.where("n > 1").orderBy("window_start", F.desc("n"), "word").show(truncate=False)
 

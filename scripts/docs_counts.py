@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/docs_counts.py [--no-spark | --only-spark]
 
-Ends with 1 where a page does not do what it shows, or a link leads nowhere.
+Exit with 1 if a page's code does not give its shown output, or a link is broken.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def counted(spark: bool) -> tuple[dict[str, int], list[str]]:
-    """What there is, by name, and what is wrong."""
+    """Return the counts by name, and the faults."""
     every = [pages.read(path) for path in pages.all_pages()]
     decisions = len(list((pages.DOCS / "decisions").glob("[0-9]*.md")))
     chinese = sum(page.name.startswith("zh/") for page in every)
@@ -103,7 +103,7 @@ def _session() -> SparkSession:
 
 
 def _tidy(spark: SparkSession) -> None:
-    # What a page starts and does not stop would go on beside the next one.
+    # Stop queries that a page left running, before the next page runs.
     for query in spark.streams.active:
         query.stop()
     spark.catalog.clearCache()

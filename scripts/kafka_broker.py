@@ -26,7 +26,7 @@ from pathlib import Path
 
 VERSION = "4.1.2"
 PACKAGES = (("org.apache.kafka", "kafka_2.13", VERSION), ("org.slf4j", "slf4j-simple", "1.7.36"))
-"""The broker, and what it needs to say anything."""
+"""The broker, and the library that it needs for logging."""
 ROOT = Path(__file__).resolve().parent.parent
 JARS = ROOT / ".kafka" / f"jars-{VERSION}"
 START_SECONDS = 120
@@ -59,7 +59,7 @@ _LOGGING = {"defaultLogLevel": "warn", "log.kafka.server.KafkaRaftServer": "info
 
 
 class NoBrokerError(RuntimeError):
-    """A broker cannot be had on this machine; the message says why."""
+    """A broker is not available on this machine. The message has the reason."""
 
 
 def java() -> str:
@@ -72,7 +72,7 @@ def java() -> str:
 
 
 def jars() -> Path:
-    """The folder with all jars of the broker, fetched where it is not there yet.
+    """Return the folder with all jars of the broker, and fetch them if they are missing.
 
     Raises:
         NoBrokerError: Maven Central cannot be reached, or PySpark is not here.
@@ -84,7 +84,7 @@ def jars() -> Path:
     if not ivy:
         raise NoBrokerError("PySpark is not here, whose Ivy fetches the broker's jars")
     JARS.parent.mkdir(exist_ok=True)
-    # Moved into place when it is whole: a download that was broken off must not look like one that was not.
+    # Move the folder into place when it is complete, so that an interrupted download does not look like a complete one.
     with tempfile.TemporaryDirectory(dir=JARS.parent) as folder:
         for package in PACKAGES:
             command = [java(), "-jar", str(ivy[-1]), "-dependency", *package, "-types", "jar", "bundle", "-retrieve"]
@@ -112,12 +112,12 @@ def free_ports(count: int) -> list[int]:
 
 @dataclass
 class Broker:
-    """One broker. A killed one starts again on the same ports, with what it had written.
+    """A broker. After a kill it can start again on the same ports with its data.
 
     Attributes:
-        folder: where it keeps data and log.
-        port: where clients find it; 0: a free one.
-        memory: of its Java, as Java takes it.
+        folder: the folder of its data and log.
+        port: its port for clients, or 0 for a free port.
+        memory: the heap of its Java, in Java's syntax.
     """
 
     folder: Path
@@ -138,7 +138,7 @@ class Broker:
 
     @property
     def servers(self) -> str:
-        """What clients call ``bootstrap.servers``."""
+        """Return the address for ``bootstrap.servers`` of clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -150,12 +150,12 @@ class Broker:
         """Starts it, and waits until it takes requests.
 
         Raises:
-            RuntimeError: it ended, or was not ready in time; with its last words.
+            RuntimeError: it ended, or was not ready in time. The message has the end of its log.
         """
         known = self._times_started()
         with self.log.open("ab") as log:
             command = self._command("kafka.Kafka", str(self._settings))
-            # In a session of its own: Ctrl+C in a terminal is for whoever started it to hand on.
+            # Use a separate session, so that Ctrl+C in a terminal goes only to the caller.
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)  # noqa: S603
         deadline = time.monotonic() + START_SECONDS
         while self._times_started() == known:

@@ -1,8 +1,8 @@
 """Prints the oldest versions that pyproject.toml allows, one requirement a line, for pip: what `make test-floor` installs.
 
-Of panestream itself and of its extras spark, cli and sketches; those that name no lower bound are left to pip. The tools of the
-tests come as they are in `dev`. pandas is not among them: nothing but Spark Connect and the benchmarks may need it.
-With ``--as-is EXTRA`` the requirements of that extra, as they stand.
+They cover panestream itself and its extras spark, cli and sketches. Requirements without a lower bound are left to pip. The tools
+of the tests have their versions in `dev`. pandas is excluded, since only Spark Connect and the benchmarks may need it. With
+``--as-is EXTRA``, print the unchanged requirements of that extra.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def lowest(requirement: str) -> str:
 
 
 def project() -> dict[str, Any]:
-    """What pyproject.toml says of the project."""
+    """Return the `project` table of pyproject.toml."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:

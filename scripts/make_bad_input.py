@@ -1,12 +1,12 @@
 """Renews the tables of docs/reference/bad-input.md: runs every case of bad input, and writes what came of it.
 
-The cases are in tests/bad_input/cases.py and job_files.py; the rest of the page is written by hand. Takes some minutes, and needs
-Java, but for the job files. A test runs cases and compares what comes of them with the page.
+The cases are in tests/bad_input/cases.py and job_files.py. The rest of the page is written by hand. A run takes some minutes and
+needs Java, except for the job files. A test runs the cases and compares their outcome with the page.
 
     make bad-input                        all
     make bad-input ARGS="Keys Files"      some tables
-    make bad-input ARGS="--job-files"     the table of job files alone, at once
-    make bad-input ARGS="Keys --batches"  without the streams, which take most of the time; the page says that they were not run
+    make bad-input ARGS="--job-files"     only the table of job files, at once
+    make bad-input ARGS="Keys --batches"  without the streams, which take most of the time (the page notes that)
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def line_of(case: Case, batch: Outcome | None, stream: Outcome | None) -> str:
 
 
 def page_says(text: str, group: str, name: str) -> tuple[str, str]:
-    r"""What the page says of a case: as a batch, and as a stream.
+    r"""Return the page's text about a case, as a batch and as a stream.
 
     >>> page_says("<!-- made: Keys -->\n| null | no rows | the same |  |\n<!-- end -->", "Keys", "null")
     ('no rows', 'no rows')
@@ -62,7 +62,7 @@ def renewed(text: str, tables: dict[str, list[str]]) -> str:
 
 
 def ran(spark: Any, group: str, case: Case, *, streams: bool) -> str:
-    """Runs a case, and says what came of it."""
+    """Run a case, and describe its outcome."""
     with tempfile.TemporaryDirectory() as folder:
         room = Room(spark, Path(folder))
         batch = room.batch(case) if case.batch else None

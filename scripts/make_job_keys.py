@@ -1,4 +1,4 @@
-"""Renews the tables of docs/reference/job-files.md, all keys, from the model that checks them; the rest is written by hand.
+"""Update the tables of all keys in docs/reference/job-files.md from the model that checks them. The rest is written by hand.
 
 A test fails where the page is not as this script would leave it.
 
@@ -43,7 +43,7 @@ SECTIONS: dict[str, type] = {
 
 
 def keys(cls: type[Any]) -> list[str]:
-    """A line for each key of a section that holds a value; sections inside it have tables of their own."""
+    """Return a line for each key of a section that has a value. Nested sections have separate tables."""
     lines, said = ["| key | value | default | |", "|---|---|---|---|"], described(cls)
     for each in dataclasses.fields(cls):
         value = wants(each.metadata["reader"])

@@ -1,4 +1,4 @@
-"""Renews the table of docs/reference/metrics.md from the metrics that there are; the rest of the page is written by hand.
+"""Update the table in docs/reference/metrics.md from the existing metrics. The rest of the page is written by hand.
 
 A test fails where the page is not as this script would leave it.
 

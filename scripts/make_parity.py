@@ -1,8 +1,8 @@
-"""Renews the parts of docs/coming-from/flink-parity.md that come from the code, between its marks; the rest is written by hand.
+"""Update the parts of docs/coming-from/flink-parity.md that come from the code, between its marks. The rest is written by hand.
 
-The dictionary comes from the docstrings (``Flink: ...``), the counts from running the recorded scenarios of real Flink, the bugs
-that are not imitated from tests/conformance. A test fails where the page is not as this script would leave it, where a name
-in it does not exist, and where a test that it refers to is gone.
+The dictionary comes from the docstrings (``Flink: ...``). The counts come from running the recorded scenarios of Flink. The bugs
+that are not imitated come from tests/conformance. A test fails if the page is outdated, or names something that does not exist,
+or refers to a missing test.
 
     .venv/bin/python scripts/make_parity.py
 """
@@ -61,7 +61,7 @@ def _counterparts(body: list[ast.stmt], module: str, owner: str) -> Iterator[tup
 
 
 def _documented(node: ast.stmt, following: ast.stmt) -> tuple[str, str]:
-    """Name and docstring: of a class, a function, or an assignment with a string below it."""
+    """Return the name and docstring of a class, a function, or an assignment with a string below it."""
     if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
         return node.name, ast.get_docstring(node) or ""
     if isinstance(node, ast.Assign) and isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
@@ -86,7 +86,7 @@ def _shown(module: str, owner: str, name: str) -> str:
 
 
 def scenarios() -> list[str]:
-    """How many of Flink's recorded answers agree, by what they use."""
+    """Return how many of Flink's recorded answers agree, by the features that they use."""
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     everything = _scenarios()
     for scenario in everything:
@@ -153,14 +153,14 @@ def _exists(parts: list[str]) -> bool:
             try:
                 __import__(".".join(parts[: at + 1]))
             except ModuleNotFoundError:
-                # A field without a default is no attribute of its class.
+                # A field without a default is not an attribute of its class.
                 return part in getattr(home, "__annotations__", {})
         home = getattr(home, part)
     return True
 
 
 def lost_tests(text: str) -> list[str]:
-    """Tests that the page refers to and that are not where it says."""
+    """Return the tests in the page that are missing from the file it links to."""
     return [
         f"{file}::{name}"
         for name, file in re.findall(r"\[(test_\w+)\]\((\S+?)\)", text)

@@ -1,4 +1,4 @@
-"""Builds the wheel and the sdist, looks into them, and tries them where nothing else is: what `make package` and its kin run.
+"""Build the wheel and the sdist, inspect them, and try them in an empty environment, for `make package` and related targets.
 
 package.py build            dist/: wheel and sdist, checked
 package.py try              installs the wheel into an empty environment and runs the README's example and a job file from there
@@ -27,7 +27,7 @@ PACKAGE = ROOT / "src" / "panestream"
 DEMO = "examples/hot_items/"
 """The folder of the demo, which `make run` runs from a clone."""
 MUST = os.environ.get("PANESTREAM_AUDIT") == "required"
-"""Whether what cannot be looked at is an error: for a release."""
+"""Whether a check that cannot run is an error, as for a release."""
 _UNREACHABLE = re.compile(r"NewConnectionError|ConnectionError|ProxyError|Temporary failure|timed out|No matching distribution")
 _LARGEST = {".whl": 2_000_000, ".gz": 4_000_000}
 """Bytes of a distribution; data that slipped in would be larger."""
@@ -35,11 +35,11 @@ _UNWANTED = re.compile(r"(^|/)(\.venv|\.git/|__pycache__|\.data|node_modules)|\.
 
 
 class PackageError(Exception):
-    """What is wrong with a distribution."""
+    """A fault of a distribution."""
 
 
 class Skipped(Exception):  # noqa: N818 - it is no error
-    """What this machine cannot have."""
+    """A check that cannot run on this machine."""
 
 
 def main(arguments: list[str]) -> int:
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
 
 
 def build() -> None:
-    """Wheel and sdist in dist/: the same bytes for the same commit, and the wheel the same as the one that the sdist makes."""
+    """Build wheel and sdist in dist/. The same commit gives the same bytes, and the sdist gives the same wheel."""
     shutil.rmtree(DIST, ignore_errors=True)
     environment = {**os.environ, "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH") or _time_of_commit()}
     _build(ROOT, DIST, environment)
@@ -160,7 +160,7 @@ def _compare(file: Path, missing: set[str], surplus: set[str]) -> None:
 
 
 def try_it() -> None:
-    """Installs the wheel beside nothing, and runs the README's first example and the job file visits.toml in an empty folder."""
+    """Install the wheel alone, and run the README's first example and the job file visits.toml in an empty folder."""
     from readme_example import write_clicks
 
     python = empty_environment()
@@ -209,7 +209,7 @@ def empty_environment() -> Path:
 
 
 def sbom() -> None:
-    """What the environment with panestream[spark,cli] holds, as CycloneDX; and what of it is known to be vulnerable."""
+    """List the environment of panestream[spark,cli] as CycloneDX, and check it for known vulnerabilities."""
     python, wheel = empty_environment(), _only(DIST, "*.whl")
     bill = DIST / f"{'-'.join(wheel.name.split('-')[:2])}.cdx.json"
     tool = Path(sys.executable).with_name("cyclonedx-py")
@@ -220,12 +220,12 @@ def sbom() -> None:
 
 
 def audit(python: Path) -> None:
-    """Asks PyPI for known vulnerabilities of what is installed; says so where it cannot be asked.
+    """Query PyPI for known vulnerabilities of the installed packages, and report if it cannot be reached.
 
     PANESTREAM_AUDIT=required makes that an error.
 
     Raises:
-        PackageError: there are some, or they could not be asked for where they must.
+        PackageError: there are vulnerabilities, or a required check could not run.
     """
     ask = [python, "-c", "import site; print(site.getsitepackages()[0])"]
     said = subprocess.run(ask, capture_output=True, text=True, check=True)

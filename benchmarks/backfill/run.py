@@ -1,8 +1,8 @@
-"""A day of history at once, beside native Spark, DuckDB and Polars: ``python -m benchmarks.backfill.run --write``.
+"""A day of history in one batch, compared with native Spark, DuckDB and Polars: ``python -m benchmarks.backfill.run --write``.
 
-Each runs in a process of its own and adds up what comes out; that must be the answer found by sorting. Times are of the whole
-process: a backfill starts once. Memory is looked at several times a second: of the process itself (DuckDB, Polars), of the JVM,
-and of the largest Python worker.
+Each contestant runs in a separate process and adds up its output, which must equal an answer found by sorting. Times are for the
+whole process, since a backfill starts once. Memory is sampled several times a second: of the process itself (DuckDB, Polars), of
+the JVM, and of the largest Python worker.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Memory:
     """Largest resident sets in MB.
 
     Attributes:
-        own: of the process that was started.
-        jvm: of the JVM below it.
-        worker: of one Python worker, pages that it shares with others told in parts.
-        workers: of all of them at one moment.
+        own: the memory of the started process.
+        jvm: the memory of its JVM.
+        worker: the memory of one Python worker, with a share of its shared pages.
+        workers: the memory of all workers at one moment.
     """
 
     own: float = 0
@@ -78,16 +78,16 @@ def _share(process: psutil.Process) -> float:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run took.
+    """The cost of one run.
 
     Attributes:
-        contestant: who.
-        case: what.
-        rows: that went in.
-        keys: how many there were.
-        seconds: of the whole process; None: it did not end well.
-        memory: what it held.
-        failure: why it did not end well.
+        contestant: the name of the contestant.
+        case: the name of the case.
+        rows: the number of input rows.
+        keys: the number of keys.
+        seconds: the time of the whole process, or None if it failed.
+        memory: the peak memory.
+        failure: the reason of a failure.
     """
 
     contestant: str
@@ -106,7 +106,7 @@ def _answer(case: str, day: Day) -> Answer:
 
 
 def measure(run: Run, day: Day, limit: float) -> Measured:
-    """Runs it in a process of its own.
+    """Run a contestant in a separate process.
 
     Raises:
         AssertionError: its answer is not the right one.
@@ -189,7 +189,7 @@ def _rates(measured: Sequence[Measured], like: Measured) -> list[float]:
 
 
 def heading(options: argparse.Namespace) -> list[str]:
-    """What was measured on what, and how."""
+    """Return a description of the input, the machine and the method."""
     about = machine()
     groups = options.groups or "as many as panestream takes by itself"
     return [

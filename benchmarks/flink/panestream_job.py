@@ -1,4 +1,4 @@
-"""Contestant: panestream, where the windows are not those of ``benchmarks/panestream_job.py``."""
+"""Contestant: panestream, for windows that ``benchmarks/panestream_job.py`` does not have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from panestream import agg
 from panestream.spark.session import STREAM_SETTINGS
 
 SETTINGS = dict(STREAM_SETTINGS)
-"""What ``build_session`` and ``result.start`` set for every user."""
+"""The settings that ``build_session`` and ``result.start`` set for every user."""
 
 
 def sum_and_count(_key: Any, _window: Any, elements: Sequence[Any]) -> Iterator[tuple[int, int]]:

@@ -74,7 +74,7 @@ def table(results: Sequence[Result]) -> list[str]:
 
 
 def about_the_runs(options: argparse.Namespace) -> list[str]:
-    """What was measured on what, and how."""
+    """Return a description of the input, the machine and the method."""
     about = machine()
     return [
         f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']};",

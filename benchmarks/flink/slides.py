@@ -1,7 +1,7 @@
 """Sum and count over an hour, ever more often: slide 1 h down to 1 s. ``python -m benchmarks.flink.slides --help``.
 
-What a row costs an engine that keeps a sum per window grows with the number of windows the row is part of (3,600 at a slide of
-1 s); one that shares panes pays once. Each contestant gets as many events as it can take in about the same time.
+An engine with a sum per window has a cost per row that grows with the number of windows of the row (3,600 at a slide of 1 s). An
+engine that shares panes has a constant cost. Each contestant gets as many events as it can process in about the same time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Runs a workload on one Spark contestant several times in this process, as the Flink program does; a line of JSON each.
 
-The events are read from Parquet in micro-batches. A last file holds one row from the far future, of a key of its own: it moves
-the watermark past all windows, so that every engine gives everything, as Flink does at the end of its input. Time is what the
-wall clock shows from the start of the first micro-batch to the end of the last.
+The events are read from Parquet in micro-batches. A last file has one row in the far future, with another key. It moves the
+watermark past all windows, so that every engine emits all results, as Flink does at the end of its input. Time is wall-clock time
+from the start of the first micro-batch to the end of the last.
 
     python -m benchmarks.flink.spark_side '{"workload": "a", "contestant": "native", ...}'
 """
@@ -40,12 +40,12 @@ class Run:
 
     Attributes:
         workload: a name in ``WORKLOADS``, or a slide in ms of the slide sweep.
-        contestant: one of its case's, or a limit.
-        rows: at least so many events.
-        rows_per_batch: of a micro-batch.
-        repeats: how often.
-        data: folder in which event files are kept.
-        cores: of the local master; also the number of shuffle partitions.
+        contestant: a contestant of the case, or a limit.
+        rows: the minimum number of events.
+        rows_per_batch: the rows of a micro-batch.
+        repeats: the number of repeats.
+        data: the folder with event files.
+        cores: of the local master, and also the number of shuffle partitions.
     """
 
     workload: str

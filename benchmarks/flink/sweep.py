@@ -22,7 +22,7 @@ def slide_workload(slide_ms: int) -> Workload:
 
 
 def rows_for(contestant: str, slide_ms: int, seconds: float) -> int:
-    """How many events keep a contestant busy for about so many seconds, within limits."""
+    """Return the number of events that keep a contestant busy for about this many seconds, within limits."""
     copies = COPIES_PER_SECOND.get(contestant)
     if copies is None:
         return MOST_ROWS

@@ -1,7 +1,7 @@
-"""What carries a workload's columns between Spark and Python, and does nothing with them: the limits of any operator in Python.
+"""Carry a workload's columns between Spark and Python without any work on them. This is the limit of any operator in Python.
 
-They are no contestants: a row is not put into a window. ``transfer in`` sends every row to Python and gets back one row a task;
-``transfer there and back`` gets all of them back.
+These are not contestants, since they put no row into a window. ``transfer in`` sends every row to Python and returns one row per
+task. ``transfer there and back`` returns all rows.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def columns(events: DataFrame, case: Case) -> DataFrame:
 
 
 def there(events: DataFrame, case: Case) -> DataFrame:
-    """Columns ``key, window_end`` (null), ``total, events``: a row per task, of all its rows."""
+    """Return columns ``key, window_end`` (null), ``total, events``, with one row per task for all its rows."""
     sums = columns(events, case).mapInArrow(_added_up, "total bigint, events bigint")
     return sums.select(
         F.lit(None).cast("bigint").alias("key"), F.lit(None).cast("timestamp").alias("window_end"), "total", "events"

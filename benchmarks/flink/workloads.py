@@ -44,7 +44,7 @@ class Sessions(Case):
 
 @dataclass(frozen=True)
 class CountWindows(Case):
-    """Sum and count of every so many events of a key. Which ones these are depends on the order of arrival."""
+    """Sum and count of every n events of a key. The order of arrival decides which events these are."""
 
     every: int
 
@@ -65,9 +65,9 @@ class OverElements(SumCount):
     """Sum and count again, but by a function that is given all rows of the window.
 
     Attributes:
-        shape: how the function takes them: ``process`` (a list of rows and a context), ``stateless`` (the same, and it is said
-            that it keeps no state), ``apply`` (a list of rows) or ``apply_arrow`` (one Arrow table for all windows that fire).
-            Flink's is the first, and keeps no state.
+        shape: the input of the function. ``process`` gets a list of rows and a context. ``stateless`` gets the same, and declares
+            that it has no state. ``apply`` gets a list of rows. ``apply_arrow`` gets one Arrow table for all windows that fire.
+            Flink's function is like ``process``, without state.
     """
 
     shape: str = "apply"
@@ -80,13 +80,13 @@ class Workload:
     """One line of the comparison.
 
     Attributes:
-        name: as in the figures.
-        title: what it is.
+        name: the name in the figures.
+        title: a description.
         case: the windows.
         flink: arguments of the Flink program.
-        rows: who takes part, each with as many events as take it ten seconds or so: a rate does not depend on their number once
-            they are enough, and the slowest would take hours for what the fastest needs to get going.
-        keys: number of distinct keys.
+        rows: the contestants, with the number of events that each processes in about ten seconds. A rate does not depend on this
+            number if it is large enough, and the slowest contestant would take hours for the fastest one's events.
+        keys: the number of distinct keys.
         rate: events per second of event time.
     """
 
@@ -105,7 +105,7 @@ class Workload:
         return tuple(name for name in everybody if name in self.rows)
 
     def spec(self, rows: int, rows_per_batch: int, cores: int) -> EventSpec:
-        """At least so many events, in micro-batches of the same size."""
+        """Return the specification of at least this many events, in micro-batches of the same size."""
         batches = max(1, -(-rows // rows_per_batch))
         return EventSpec(-(-rows // batches), batches, self.keys, self.rate, files_per_batch=cores)
 

@@ -1,7 +1,8 @@
-"""Limit: the rows of a case into Python, and the function of the case called as often as its windows need it; nothing else.
+"""Limit: send the rows of a case to Python, and call its function as often as its windows need. Do nothing else.
 
-No contestant: there is no shuffle, no key is looked up, no window found, nothing kept. Rows are made Python objects and handed to
-the function in the numbers in which the windows of the case have them. Whatever runs the same function in Python takes that long.
+It is not a contestant: it has no shuffle, finds no key or window, and stores nothing. Rows become Python objects, and the
+function gets as many of them as the windows of the case contain. Any system that runs the same function in Python takes at least
+this time.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ SETTINGS = dict(STREAM_SETTINGS)
 """As panestream has them."""
 _RESULT = pa.schema([("total", pa.int64()), ("events", pa.int64())])
 _AT_ONCE = 1 << 13
-"""So many rows at a time are Python objects: the processor's cache holds them."""
+"""The number of rows that become Python objects together. They fit in the processor's cache."""
 
 Elements = Sequence[Any]
 
@@ -36,9 +37,9 @@ class Calls:
     """How rows are handed to a function.
 
     Attributes:
-        function: given rows; returns how many results it had.
-        apart: so many rows lie between the first rows of two calls.
-        rows: a call has.
+        function: gets rows, and returns the number of its results.
+        apart: the number of rows between the first rows of two calls.
+        rows: the number of rows of a call.
     """
 
     function: Callable[[Elements], int]

@@ -1,7 +1,7 @@
 """Contestant: the same function of each window's rows by hand, with Spark's ``applyInPandasWithState``.
 
-Written to win: all that a key holds are two arrays in the order of time, read once and written once per key and micro-batch;
-windows are slices that a search finds; the timer is that of the next window that ends. The function is panestream's.
+It is written for speed. The state of a key is two arrays in the order of time, read and written once per key and micro-batch. A
+search finds windows as slices. The timer is for the next window end. The function is panestream's.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SETTINGS = dict(STREAM_SETTINGS)
 """The same state store as panestream has."""
 _OUTPUT = "key bigint, end_ms bigint, total bigint, events bigint"
 _STATE = "times binary, values binary"
-"""Bytes: cheaper than arrays, which PySpark 4.3 does not take here besides."""
+"""The state as bytes, which are cheaper than arrays. PySpark 4.3 does not accept arrays here either."""
 
 
 def query(events: DataFrame, case: Frames, spec: EventSpec) -> DataFrame:

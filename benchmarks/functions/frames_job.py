@@ -14,7 +14,7 @@ from benchmarks.functions.cases import Frames
 from panestream.spark.session import STREAM_SETTINGS
 
 SETTINGS = dict(STREAM_SETTINGS)
-"""What ``build_session`` and ``result.start`` set for every user."""
+"""The settings that ``build_session`` and ``result.start`` set for every user."""
 
 
 def of_frame(_key: Any, _window: Any, rows: Any) -> Any:

@@ -25,7 +25,7 @@ from panestream.windowing.triggers import CountTrigger, PurgingTrigger
 from panestream.windowing.windows import Window
 
 SETTINGS = dict(STREAM_SETTINGS)
-"""What ``build_session`` and ``result.start`` set for every user."""
+"""The settings that ``build_session`` and ``result.start`` set for every user."""
 
 
 class BatchSum(AggregateFunction):
@@ -105,7 +105,7 @@ def evicted(events: DataFrame, case: Evicted, spec: EventSpec) -> DataFrame:
 
 
 def own_mean(events: DataFrame, case: OwnMean, spec: EventSpec) -> DataFrame:
-    """Tumbling windows with an aggregate function of the user's own."""
+    """Tumbling windows with a user-defined aggregate function."""
     windows = _keyed(events, spec).window(TumblingEventTimeWindows.of(case.size))
     result = windows.aggregate_with(Mean(), schema="mean double")
     total = (F.col("mean") * MICRO).cast("bigint").alias("total")

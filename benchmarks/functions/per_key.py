@@ -1,9 +1,9 @@
 """Contestant: what a competent user writes by hand today, ``transformWithState`` with one group per key.
 
-Written to win, as ``benchmarks/per_key.py``: all that a key holds is one value (arrays), read once and written once per key and
-batch, because a state call costs more than the bytes it moves; rows come as integers; a key that gets rows fires in the same call
-and moves its timer past the watermark, so that timers only serve keys that fall silent. Elements are kept in the order of time: a
-session is then a run without a gap, and what an evictor leaves of a window is a slice that two binary searches find.
+It is written for speed, as ``benchmarks/per_key.py``. The state of a key is one value (arrays), read and written once per key and
+batch, because a state call costs more than the bytes it moves. Rows arrive as integers. A key with new rows fires in the same
+call and moves its timer past the watermark, so that timers only serve keys that fall silent. Elements are stored in the order of
+time. So a session is a run without a gap, and two binary searches find the slice of a window that an evictor leaves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Mean = Row("key", "end_ms", "mean")
 
 
 class CountProcessor(StatefulProcessor):
-    """The sum of every so many rows of a key."""
+    """Emit the sum of every n rows of a key."""
 
     OUTPUT: ClassVar[str] = "key bigint, total bigint, events bigint"
 
@@ -58,7 +58,7 @@ class CountProcessor(StatefulProcessor):
 class WindowProcessor(StatefulProcessor):
     """Windows of one key that the watermark closes: load, add rows, fire, store, move the timer.
 
-    Subclasses say which columns a key holds (``STATE``, arrays), how rows are added to them, and what fires.
+    Subclasses define the stored columns of a key (``STATE``, arrays), how to add rows to them, and when to fire.
     """
 
     STATE: ClassVar[str]
@@ -101,7 +101,7 @@ class WindowProcessor(StatefulProcessor):
         return iter(fired)
 
     def empty(self) -> list[list[int]]:
-        """The columns of a key that holds nothing."""
+        """Return the columns of an empty key."""
         return [[] for _ in self.STATE.split(",")]
 
     @abstractmethod
@@ -153,7 +153,10 @@ class SessionProcessor(WindowProcessor):
 
 
 class EvictedProcessor(WindowProcessor):
-    """Sliding windows: sum and count of those values that are not too old for the newest. ``done``: ends up to it have fired."""
+    """Sliding windows: sum and count of the values that are not too old compared with the newest.
+
+    Windows that end up to ``done`` have fired.
+    """
 
     STATE = "times array<bigint>, values array<bigint>, done array<bigint>"
     OUTPUT = "key bigint, end_ms bigint, total bigint, events bigint"

@@ -1,7 +1,7 @@
 """Hot keys, long sessions, large rows, many columns: speed, memory, and the answer. ``python -m benchmarks.heavy.run --help``.
 
-Each case runs in a process of its own, with a JVM of its own. What it writes is compared with an answer that was computed from
-the numbers of the rows alone. A case that fails, or takes longer than it may, is in the table too.
+Each case runs in a separate process with its own JVM. Its output is compared with an answer computed from the row numbers alone.
+A case that fails or exceeds its time limit is in the table too.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
 
 
 def _found(folder: Path) -> dict[str, int]:
-    """How many results, and their sums; without those of the row that closes the windows."""
+    """Return the number of results and their sums, without the results of the row that closes the windows."""
     counted = {"results": 0, "n": 0, "total": 0}
     rows = ds.dataset(folder, partitioning="hive", format="parquet").scanner(["key", "n", "total"])
     for batch in rows.to_batches():
@@ -143,7 +143,10 @@ def _found(folder: Path) -> dict[str, int]:
 
 
 def _in_a_process(options: argparse.Namespace, name: str) -> dict[str, Any]:
-    """One case in a process of its own; what it told, or why it failed: never an error here, the other cases are to run."""
+    """Run one case in a separate process.
+
+    Return its report, or the reason of its failure without raising, so that the other cases still run.
+    """
     arguments = [f"--{each}={getattr(options, each)}" for each in ("scale", "groups", "data")]
     command = [*options.launcher, sys.executable, "-m", "benchmarks.heavy.run", "--case", name, *arguments]
     paths = [str(HERE.parent / "src"), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
@@ -168,7 +171,7 @@ def _in_a_process(options: argparse.Namespace, name: str) -> dict[str, Any]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Ends a process and all that it started: Spark's workers have a group of their own."""
+    """End a process and its descendants. Spark's workers have a separate process group."""
     try:
         below = psutil.Process(process.pid).children(recursive=True)
     except psutil.Error:
@@ -179,12 +182,12 @@ def _end(process: subprocess.Popen[str]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    # The next case shall find the memory free.
+    # Free the memory before the next case starts.
     psutil.wait_procs(below, timeout=10)
 
 
 def _told(log: str, status: int, *, in_time: bool, minutes: float) -> dict[str, Any]:
-    """What a case's process said at its end; where it failed, the error, and the end of what it wrote."""
+    """Return the final report of a case's process. For a failure, return the error and the end of the output."""
     lines = log.splitlines()
     marked = [line for line in lines if line.startswith(_MARK)]
     if in_time and not status and marked:
@@ -232,7 +235,7 @@ def page(options: argparse.Namespace, told: dict[str, dict[str, Any]]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the cases, adds them to what the results have of others, writes table and figures. 1: one failed or is wrong."""
+    """Run the cases, add them to saved results, and write table and figures. Return 1 if a case failed or is wrong."""
     options = parse(arguments)
     if options.case:
         print(_MARK + json.dumps(measure(options)))

@@ -1,11 +1,12 @@
 """From a row in Kafka to the row in the sink, another topic: ``python -m benchmarks.kafka.latency --write``.
 
-A producer writes events at a steady rate, with the clock as event time; counts of keys in windows of a second go to another topic
-in each micro-batch, while the windows are open (panestream: ``ContinuousEventTimeTrigger``; Spark's own windows: update mode), as
-fast as micro-batches follow one another. A consumer notes when each result came. An event has arrived with the first result of
-its key and window that counts it: a key's events are in one partition, so a count of n holds the first n of them.
+A producer writes events at a steady rate, with the clock as event time. Counts of keys in windows of a second go to another topic
+in each micro-batch while the windows are open. For this, panestream uses ``ContinuousEventTimeTrigger``, and Spark's own windows
+use update mode. Micro-batches follow one another without pause. A consumer notes the arrival of each result. The latency of an
+event ends with the first result of its key and window that counts it. A key's events are in one partition, so a count of n
+contains the first n of them.
 
-Broker, producer, consumer and Spark share the machine. All rows of the measured time must arrive, or there is no figure.
+Broker, producer, consumer and Spark share the machine. A figure is valid only if all rows of the measured time arrive.
 """
 
 from __future__ import annotations
@@ -122,7 +123,7 @@ class Consumer(threading.Thread):
 
 
 def latencies(keys: Any, times: Any, came: Sequence[tuple[int, bytes]], since: int, until: int) -> tuple[Any, int]:
-    """Microseconds from event to result, of the events between two moments; and how many of these never came."""
+    """Return the microseconds from event to result between two moments, and the number of events without a result."""
     events: dict[tuple[int, int], list[int]] = {}
     for key, at in zip(keys.tolist(), times.tolist(), strict=True):
         events.setdefault((key, at // 1_000_000), []).append(at)
@@ -152,7 +153,7 @@ def run_once(contestant: str, broker: Broker, rate: int, options: argparse.Names
     command = [sys.executable, "-m", "benchmarks.kafka.latency", "--run", contestant, broker.servers, *topics]
     command += [f"{folder}/checkpoint", str(options.cores)]
     consumer = Consumer(broker.servers, topics[1])
-    # Something to begin with: a query without any rows does not say that it is ready.
+    # Send a first row, because a query without rows does not report that it is ready.
     produce(broker.servers, topics[0], 1_000, 1)
     with Path(folder, "log").open("w") as log:
         running = subprocess.Popen(

@@ -26,7 +26,7 @@ from panestream.spark.session import STREAM_SETTINGS
 CLICK = "user BIGINT, item BIGINT, at BIGINT"
 SIZE, SLIDE = "1 hour", "5 minutes"
 BEHIND = 3600
-"""Seconds that the last partition is behind the others."""
+"""The delay of the last partition in seconds."""
 WARM_UP = 2
 """Micro-batches that do not count: compilers, and workers that start."""
 
@@ -36,10 +36,10 @@ class Run:
     """One run.
 
     Attributes:
-        contestant: ``panestream``, ``native``, or ``source``, which only reads and decodes: nobody can be faster.
-        servers, topic: where the clicks are.
-        records_per_batch: of a micro-batch.
-        until: seconds; windows that end up to then are what both must have in full.
+        contestant: ``panestream``, ``native``, or ``source``, which only reads and decodes and is the limit.
+        servers, topic: the location of the clicks.
+        records_per_batch: the records of a micro-batch.
+        until: seconds. Both must have all windows that end up to this time.
         cores: of the local master.
     """
 
@@ -53,11 +53,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run showed.
+    """The measurements of one run.
 
     Attributes:
         rows_per_second: of each micro-batch that counts.
-        rows, views: how many results there were of windows up to the bound, and their sum.
+        rows, views: the number and the sum of the results of windows up to the bound.
     """
 
     contestant: str
@@ -84,7 +84,7 @@ class Counted:
 
 
 def ours(spark: SparkSession, run: Run, counted: Counted, checkpoint: str) -> Any:
-    """On panestream: a watermark for each partition, a few seconds behind it."""
+    """Run panestream, with a watermark for each partition that is a few seconds late."""
     clicks = pst.from_kafka(spark, run.servers, run.topic, schema=CLICK, records_per_batch=run.records_per_batch)
     timed = clicks.assign_timestamps("at", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds"), unit="seconds")
     windows = timed.key_by("item").window(pst.SlidingEventTimeWindows.of(SIZE, SLIDE)).options(key_groups=run.cores)
@@ -137,7 +137,7 @@ def measure(run: Run) -> Measured:
         query.awaitTermination()
         batches = [one for one in query.recentProgress if one["numInputRows"]]
         rates = [one["numInputRows"] / one["durationMs"]["triggerExecution"] * 1000 for one in batches]
-        # The last one is what was left over.
+        # The last micro-batch has only the remaining rows.
         return Measured(run.contestant, rates[WARM_UP:-1], counted.rows, counted.views)
     finally:
         spark.stop()

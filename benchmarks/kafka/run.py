@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTESTANTS = ("panestream", "native", "source")
 PARTITIONS = 4
 COPY_SECONDS = 3 * 3600
-"""The clicks of two hours are written again and again, each time so much later."""
+"""The clicks of two hours are repeated, each time this much later."""
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -48,7 +48,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def clicks(options: argparse.Namespace) -> Iterator[tuple[int, bytes]]:
-    """Partition and value of each record; the last partition is an hour behind: its clicks are those of an hour ago."""
+    """Yield partition and value of each record. The last partition is late: its clicks are an hour old."""
     views = []
     with gzip.open(options.data / "taobao_userbehavior_2h_sorted.csv.gz", "rt") as lines:
         for line in lines:
@@ -84,7 +84,7 @@ def fill(broker: Broker, options: argparse.Namespace) -> tuple[int, int]:
 
 
 def run_once(run: Run) -> Measured:
-    """Runs it in a process of its own.
+    """Run one contestant in a separate process.
 
     Raises:
         RuntimeError: it failed.
@@ -99,7 +99,7 @@ def run_once(run: Run) -> Measured:
 
 
 def compare(measured: Sequence[Measured]) -> None:
-    """Whether panestream and Spark's own windows have the same results.
+    """Check that panestream and Spark's own windows have the same results.
 
     Raises:
         AssertionError: they have not.

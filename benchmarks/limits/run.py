@@ -1,7 +1,7 @@
 """Keys from few to very many, late rows from none to a third: ``python -m benchmarks.limits.run --help``.
 
-Sliding windows of 60 s every 10 s; late rows are up to a minute late and make their windows fire again, as a changelog. One run
-each, in a process of its own; what comes out is added up and must be the answer of all rows.
+Sliding windows of 60 s every 10 s. Late rows are up to a minute late and make their windows fire again, as a changelog. Each case
+runs once in a separate process. Its added-up output must be the answer for all rows.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def line(keys: int, late: int, one: Measured) -> str:
 
 
 def heading(options: argparse.Namespace) -> list[str]:
-    """What was measured on what, and how, and the head of the table."""
+    """Return a description of the input, the machine and the method, and the head of the table."""
     about = machine()
     return [
         "# Keys and late rows",

@@ -34,7 +34,7 @@ class Answer:
     what: Int64s
 
     def until(self, bound_ms: int | None) -> Answer:
-        """The rows of windows that end at the bound or before; None: all."""
+        """Return the rows of windows that end at the bound or before, or all for None."""
         if bound_ms is None:
             return self
         closed = self.end <= bound_ms
@@ -42,7 +42,7 @@ class Answer:
 
     @property
     def checks(self) -> dict[str, int]:
-        """Number of rows, sums, and a sum that tells which figure is whose."""
+        """Return the number of rows, sums, and a sum that depends on which figure belongs to whom."""
         crossed = (self.who % 1_000_003) * (self.what % 1_009) + self.end // 1_000 % 100_003 * (self.what % 997)
         return {"rows": len(self.end), "who": int(self.who.sum()), "what": int(self.what.sum()), "crossed": int(crossed.sum())}
 
@@ -50,7 +50,7 @@ class Answer:
 def bound_ms(spec: NexmarkSpec) -> int:
     """The last window end that all must have reached at the end of the input, whatever their kind of watermark.
 
-    A query sees the time of what it reads only: bids, or persons and auctions.
+    A query sees only the time of its own input: bids, or persons and auctions.
     """
     n = np.arange(max(0, spec.events - 1_000_000), spec.events)
     times, are_bids = time_ms(spec, n), kind_of(n) == BID
@@ -64,7 +64,7 @@ def _numbers(spec: NexmarkSpec, kind: int) -> Int64s:
 
 
 def _best(group: Int64s, figure: Int64s, then_smallest: Int64s) -> Int64s:
-    """The place of the row with the largest figure in each group; of equals the one with the smallest ``then_smallest``."""
+    """Return the index of each group's row with the largest figure. A tie goes to the smallest ``then_smallest``."""
     order = np.lexsort((then_smallest, -figure, group))
     return order[np.r_[True, np.diff(group[order]) != 0]]
 
@@ -88,7 +88,7 @@ def q7(spec: NexmarkSpec) -> Answer:
     """The largest price of each window.
 
     Raises:
-        ValueError: two bids of a window share it: who wins is not defined.
+        ValueError: two bids share the maximum of a window, so the winner is not defined.
     """
     n = _numbers(spec, BID)
     end, prices = (time_ms(spec, n) // SIZE_MS + 1) * SIZE_MS, price(spec, n)

@@ -27,7 +27,7 @@ class Chance:
 
     def below(self, n: Int64s, purpose: int, bound: Int64s | int) -> Int64s:
         """Integers from 0 up to, and without, ``bound``."""
-        # Half of the bits: bounds are small, and so is what the remainder favours.
+        # Use half of the bits. Bounds are small, and so is the bias of the remainder.
         return (self.bits(n, purpose) >> np.uint64(32)).astype(np.int64) % bound
 
     def uniform(self, n: Int64s, purpose: int) -> Floats:

@@ -1,6 +1,6 @@
 """The events, as Arrow columns made by numpy: a pure function of options and event number.
 
-Kinds, ids and skew are those of the reference generator (Apache-2.0; read, not copied), with these differences:
+Kinds, ids and skew follow the reference generator (Apache-2.0, read and not copied), with these differences:
 
 - Everything follows from the seed; the reference draws most fields unseeded.
 - The first event is number 0, a person; the reference begins with an auction whose seller never comes.
@@ -26,9 +26,9 @@ PROPORTIONS = (1, 3, 46)
 CYCLE = sum(PROPORTIONS)
 FIRST_ID, FIRST_CATEGORY, CATEGORIES = 1_000, 10, 5
 HOT_EVERY = 100
-"""Every so many persons or auctions there is a new hot one."""
+"""A new hot person or auction appears after this many."""
 ACTIVE_PERSONS, IN_FLIGHT, AHEAD = 1_000, 100, 10
-"""Who sells and bids, what is bid on; and how many of either are named before they come."""
+"""The number of active persons and of auctions open for bids, and how many of either may be referenced before they appear."""
 AVERAGE_BYTES = {"person": 200, "auction": 500, "bid": 100}
 INSTANT = pa.timestamp("us", tz="UTC")
 
@@ -38,12 +38,12 @@ class NexmarkSpec:
     """Which events.
 
     Attributes:
-        events: how many, of all kinds.
-        seed: of all chance.
+        events: the number of events of all kinds.
+        seed: the seed of all random choices.
         rate: events per second of event time.
         base_ms: event time of the first, in ms since the epoch.
-        disorder_ms: event times go back by up to so much: the delay of a watermark for which nothing is late.
-        delayed_percent, delay_ms: of so many events the time goes back further, by up to so much.
+        disorder_ms: the maximum step back of event times. No event is late for a watermark with this delay.
+        delayed_percent, delay_ms: the percentage of events with a larger step back, and its maximum.
     """
 
     events: int
@@ -113,7 +113,7 @@ def bidder(spec: NexmarkSpec, n: Int64s) -> Int64s:
 
 
 def price(spec: NexmarkSpec, n: Int64s, purpose: int = 7) -> Int64s:
-    """From 1.00 to 1,000,000.00, every order of magnitude alike, in cents."""
+    """Return prices from 1.00 to 1,000,000.00 in cents, with each order of magnitude equally frequent."""
     return np.round(100 * 10 ** (6 * spec.chance.uniform(n, purpose))).astype(np.int64)
 
 
@@ -194,7 +194,7 @@ COLUMNS: dict[str, dict[str, Column]] = {
         "extra": _extra("bid"),
     },
 }
-"""The columns of each kind; and ``n``, the event's number, for whoever asks for it."""
+"""The columns of each kind, and ``n``, the event's number, if requested."""
 HIDDEN: dict[str, Column] = {"n": _NUMBER}
 
 

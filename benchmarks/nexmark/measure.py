@@ -38,11 +38,11 @@ class Run:
     """One run.
 
     Attributes:
-        contestant: panestream; native; or source, which only makes the events: nobody can be faster.
+        contestant: panestream, native, or source, which only makes the events and is the limit.
         query: e.g. ``q5``.
         spec: the events.
-        events_per_batch: of a micro-batch, of all kinds.
-        cores: of the local master; also tasks of the source and shuffle partitions.
+        events_per_batch: the events of all kinds in a micro-batch.
+        cores: of the local master, and also tasks of the source and shuffle partitions.
     """
 
     contestant: str
@@ -58,14 +58,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run showed.
+    """The measurements of one run.
 
     Attributes:
-        events_per_second: of each micro-batch that counts, events of all kinds (also those the query does not read).
+        events_per_second: of each micro-batch that counts, events of all kinds, including kinds that the query does not read.
         rows_per_second: the same for the rows that the query reads.
-        seconds: of all micro-batches, the closing ones without data included.
-        checks: of the rows that came out, up to the bound.
-        right: what they had to be; None where the clock decides or nothing is asked.
+        seconds: of all micro-batches, including closing ones without data.
+        checks: of the output rows up to the bound.
+        right: the expected checks, or None if the clock decides or there is no check.
     """
 
     contestant: str

@@ -1,4 +1,4 @@
-"""The queries on Spark's own windows, where it has them: the peer in the same run."""
+"""The queries on Spark's own windows if Spark has them, as the rival in the same run."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The five windowed queries, as panestream's users would write them. Windows are those of Nexmark's Flink SQL edition.
+"""The five windowed queries, as users of panestream would write them. Windows follow Nexmark's Flink SQL edition.
 
-Each takes a stream or a batch of what ``SOURCES`` says it reads.
+Each takes a stream or a batch of its input in ``SOURCES``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ class Query:
 
     Attributes:
         name: e.g. ``q5``.
-        title: what it asks for.
+        title: a description of its question.
         source: options of the source: kind and columns.
         build: the query itself.
-        checked: two integer columns of each result row, by which answers are compared. The first names whom it is about.
-        keep: which rows of the windows' results are the answer; None: all.
-        by_processing_time: windows of processing time: only counts in all can be compared, and a stream never ends by itself.
+        checked: two integer columns of each result row for the comparison of answers. The first identifies the subject of the
+        row.
+        keep: a condition on rows of the windows' results that belong to the answer, or None for all.
+        by_processing_time: whether windows are in processing time. Then only total counts can be compared, and a stream never
+        ends
+            by itself.
     """
 
     name: str
@@ -58,7 +61,7 @@ def timed(events: DataFrame) -> pst.datastream.DataStream:
 
 
 def q5(bids: DataFrame) -> pst.datastream.WindowedResult:
-    """Hot items: of each window the auction with the most bids. (Nexmark returns ties too; here the smallest of them.)"""
+    """Hot items: the auction with the most bids of each window. (Nexmark returns all ties, this query the smallest.)"""
     windows = timed(bids).key_by("auction").window(pst.SlidingEventTimeWindows.of(SIZE, SLIDE))
     return windows.aggregate(agg.count().alias("bids")).top(1, by="bids")
 

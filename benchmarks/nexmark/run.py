@@ -45,7 +45,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def run_once(run: Run) -> Measured:
-    """Runs ``run`` in a process of its own.
+    """Run ``run`` in a separate process.
 
     Raises:
         RuntimeError: it failed.

@@ -40,7 +40,7 @@ _DDL = {pa.int64(): "bigint", pa.string(): "string", pa.timestamp("us", tz="UTC"
 
 @dataclass(frozen=True)
 class Request:
-    """What one reader was asked for.
+    """The request of one reader.
 
     Raises:
         ValueError: an option is missing, unknown or wrong.
@@ -103,7 +103,7 @@ class Request:
 
 
 def available(kinds: Sequence[str]) -> tuple[str, ...]:
-    """The columns that one kind, or a stream of several, has."""
+    """Return the columns of one kind, or of a stream of several kinds."""
     if len(kinds) == 1:
         return tuple(COLUMNS[kinds[0]])
     own = [f"{kind}_{name}" for kind in kinds for name in COLUMNS[kind] if name != "dateTime"]
@@ -172,7 +172,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"n": start["n"] + (left if isinstance(limit, ReadAllAvailable) else min(left, self.request.events_per_batch))}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """All events are there from the start."""
+        """Do nothing, since all events exist from the start."""
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         return self.request.cut(start["n"], end["n"])

@@ -1,4 +1,4 @@
-"""Pools of texts to choose from, made once per seed: choosing costs a row far less than writing a text of its own.
+"""Pools of texts, made once per seed. A row chooses a text, which costs far less than writing a new one.
 
 Every pool is a function of the seed, also those that do not depend on it.
 """
@@ -71,13 +71,13 @@ def states(_seed: int) -> pa.Array:
 
 @cache
 def items(seed: int) -> pa.Array:
-    """Names of what is sold."""
+    """Return names of auctioned items."""
     return pa.array(_letters(seed, 5, _POOL, 3, 19))
 
 
 @cache
 def descriptions(seed: int) -> pa.Array:
-    """Of what is sold."""
+    """Return descriptions of auctioned items."""
     return pa.array(_letters(seed, 7, _POOL, 3, 99))
 
 
@@ -89,7 +89,7 @@ def channels(_seed: int) -> pa.Array:
 
 @cache
 def urls(seed: int) -> pa.Array:
-    """One for each channel; nine in ten of those that are not hot name a channel id."""
+    """Return a URL for each channel. Nine in ten of those that are not hot name a channel id."""
     folders = _letters(seed, 9, 3 * (HOT_CHANNELS + _CHANNELS), 3, 5)
     named = _drawn(seed, 11, _CHANNELS, 1, 10)[:, 0] > 0
     tails = [""] * HOT_CHANNELS + [f"&channel_id={number}" if has else "" for number, has in enumerate(named)]

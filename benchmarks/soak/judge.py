@@ -38,7 +38,10 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Judged:
-    """One measure over the run; ``rise``: of the line through it, as a share of its median; None: too short a run to tell."""
+    """One measure over the run.
+
+    ``rise`` is the rise of the line through it, as a share of its median, or None if the run is too short.
+    """
 
     name: str
     median: float
@@ -58,7 +61,7 @@ class Judged:
 
 
 def judged(looks: Sequence[Mapping[str, Any]], batches: Sequence[Mapping[str, Any]], kept: int) -> list[Judged]:
-    """Each measure, from the looks and from what the query told of its micro-batches.
+    """Judge each measure, from the looks and from the query's reports of its micro-batches.
 
     Until the checkpoint holds as many micro-batches as are ``kept`` it grows, and is not judged.
     """
@@ -77,12 +80,12 @@ def judged(looks: Sequence[Mapping[str, Any]], batches: Sequence[Mapping[str, An
 def calmed(batches: Sequence[Mapping[str, Any]], looks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The micro-batches, each with how long it would have taken had the machine been as calm as in its calmest tenth.
 
-    A loop that always does the same is timed beside the query at each look: where other work takes the processors, or they run
-    slower, it takes longer by the same share as the micro-batch does. So what remains is the query's own.
+    Each look also times a fixed loop. If other work takes the processors, or they slow down, the loop takes longer by the same
+    share as the micro-batch. The rest is due to the query.
     """
     times = np.array([look["at"] for look in looks], float)
     loops = np.array([look["loop_ms"] for look in looks], float)
-    # Of one look chance decides: that of its neighbours is what the machine was like.
+    # A single look is noisy. The median of its neighbours shows the state of the machine.
     around = [float(np.median(loops[max(at - 3, 0) : at + 4])) for at in range(len(loops))]
     calm = float(np.quantile(around, 0.1))
     return [{**batch, "calm_ms": batch["ms"] * calm / float(np.interp(batch["at"], times, around))} for batch in batches]
@@ -90,12 +93,12 @@ def calmed(batches: Sequence[Mapping[str, Any]], looks: Sequence[Mapping[str, An
 
 def _judged(name: str, seen: Sequence[Mapping[str, Any]], since: float | None) -> Judged:
     begin, end = seen[0]["at"], seen[-1]["at"]
-    # What is not settled when half of the run is over says nothing of growth that goes on.
+    # A measure that has not settled after half of the run cannot show continued growth.
     enough = since is not None and since <= (begin + end) / 2
     first = max(begin + (end - begin) / 10, since) if enough and since is not None else begin
     settled = [one for one in seen if one["at"] >= first]
-    # Pairs grow with the square: a few hundred means of neighbours say the same. (Every so many-th would not, of what comes and
-    # goes in turns, as windows' state does: it would be seen in some of its turns only.)
+    # The number of pairs is quadratic, and a few hundred means of neighbours give the same answer. (Every n-th value would not: a
+    # cyclic measure, such as the state of windows, would be seen at some points of its cycle only.)
     parts = np.array_split(np.array([(one["at"], one[name]) for one in settled], float), min(len(settled), 400))
     at, values = np.array([part.mean(axis=0) for part in parts]).T
     median = statistics.median(one[name] for one in settled)
@@ -117,7 +120,7 @@ def theil_sen(at: Any, values: Any) -> float:
 
 
 def exactness(folders: Folders, rate: int) -> dict[str, Any]:
-    """The output beside the answer, of all windows up to the last one that fired."""
+    """Compare the output with the answer, for all windows up to the last one that fired."""
     rows = ds.dataset(folders.main, partitioning="hive", format="parquet").to_table(columns=["key", "window_end", "n", "total"])
     ends = rows["window_end"].cast("timestamp[ms]", safe=False).cast("int64").to_numpy()
     upto = int(ends.max())

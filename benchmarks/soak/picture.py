@@ -1,4 +1,4 @@
-"""What the soak test saw, over time."""
+"""The measurements of the soak test over time."""
 
 from __future__ import annotations
 

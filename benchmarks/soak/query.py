@@ -1,7 +1,7 @@
-"""The query of the soak test, as a process: ``python -m benchmarks.soak.query FOLDER RATE KEPT PACE``, which ends when told to.
+"""The query of the soak test as a process, which ends on a signal: ``python -m benchmarks.soak.query FOLDER RATE KEPT PACE``.
 
-Events are numbers from 0 on, so many a second; key and event time follow from the number alone, so that the answer is known
-without having seen the input. Event times come out of order, by less than the delay: no row may be late.
+Events are numbers from 0 at a fixed rate. Key and event time follow from the number alone, so that the answer is known without
+reading the input. Event times are out of order by less than the delay, so no row may be late.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Folders:
-    """Where the soak test leaves what."""
+    """The folders of the soak test."""
 
     root: Path
 
@@ -104,10 +104,10 @@ def main(folder: str, rate: int, kept: int, pace: str) -> None:
     """Runs the query until SIGTERM, or as long as its parent lives.
 
     Args:
-        folder: for all that it leaves.
+        folder: the folder for all files.
         rate: rows a second.
-        kept: of so many micro-batches Spark keeps its logs.
-        pace: one of ``PACES``.
+        kept: the number of micro-batches for which Spark keeps its logs.
+        pace: a name in ``PACES``.
     """
     folders, ended = Folders(Path(folder)), threading.Event()
     spark = pst.build_session("soak", {**SETTINGS, "spark.sql.streaming.minBatchesToRetain": str(kept)})
@@ -127,7 +127,7 @@ def main(folder: str, rate: int, kept: int, pace: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     seen, parent = -1, os.getppid()
     with folders.progress.open("a") as told:
-        # Whoever started it may be gone without a word: nobody would look at what it does then.
+        # The parent process may have died, and then nobody watches this one.
         while not ended.wait(1) and query.is_active and os.getppid() == parent:
             for one in query.recent_progress:
                 if one.batch_id > seen:

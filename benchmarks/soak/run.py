@@ -1,11 +1,10 @@
 """A query for hours, with restarts: right at the end, and does anything grow? ``python -m benchmarks.soak.run --help``.
 
-The query (``query.py``) is a process of its own. It is killed (``kill -9``) and stopped in turns and started again; its outputs
-are compacted beside it. What it uses is looked at every few seconds, from outside. At the end its output is compared with the
-answer that follows from the numbers alone, and each measure is judged: how much it grows over the run, against a stated bound.
+The query (``query.py``) is a separate process. It is killed (``kill -9``) and stopped in turns and started again, while its
+outputs are compacted. Its resources are sampled every few seconds from outside. At the end, its output is compared with the
+answer that follows from the numbers alone. The growth of each measure over the run is compared with a bound.
 
-What was seen is kept in the folder. ``--go-on`` goes on where a run was cut, by whatever cut it, as the query does; the time
-between does not count.
+All measurements are saved in the folder. ``--go-on`` resumes an interrupted run, as the query does. The pause does not count.
 """
 
 from __future__ import annotations
@@ -41,18 +40,18 @@ _KEEP_SECONDS = 30.0
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen of the query at one moment; memory in MB.
+    """A sample of the query's resources. Memory is in MB.
 
     Attributes:
-        at: seconds since the beginning.
+        at: seconds since the start.
         driver: the driver's Python.
         jvm: driver and executor in one.
         worker: the largest Python worker.
         open_files: of the driver's Python and the JVM.
-        checkpoint_mb, checkpoint_files: what lies in the checkpoint.
-        state_mb: what of it is the operator's state, and its changes.
-        sink_files, sink_folders: what readers of the output list.
-        loop_ms: how long the same piece of work took here, whatever the query does: of what else the machine had to do.
+        checkpoint_mb, checkpoint_files: the size of the checkpoint.
+        state_mb: the size of the operator's state in it, with its changes.
+        sink_files, sink_folders: the files and folders that readers of the output list.
+        loop_ms: the duration of a fixed piece of work, which shows other load on the machine.
     """
 
     at: float
@@ -90,10 +89,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 class Soak:
-    """One soak test: the query's process, and what was seen of it.
+    """One soak test: the query's process, and its measurements.
 
     Raises:
-        ValueError: it shall go on, and nothing was cut in its folder, or a run of other options.
+        ValueError: the test should resume, but its folder has no interrupted run, or a run with other options.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -103,7 +102,7 @@ class Soak:
         self.restarts: list[tuple[float, str]] = []
         self.compactions: list[dict[str, Any]] = []
         self.parts: list[tuple[float, float]] = []
-        """Of each part of the run, when it began: by the clock, and in seconds of the run."""
+        """The start of each part of the run: by the clock, and in seconds of the run."""
         before = 0.0
         if options.go_on:
             before = self._read()
@@ -131,7 +130,7 @@ class Soak:
         aside.replace(self.seen)
 
     def _read(self) -> float:
-        """What a run that was cut has seen; the seconds that it lasted."""
+        """Read the measurements of an interrupted run, and return its duration in seconds."""
         if not self.seen.exists():
             raise ValueError(f"there is no run in {self.folders.root} that could go on: begin one, without --go-on")
         told = json.loads(self.seen.read_text())
@@ -144,7 +143,7 @@ class Soak:
         return seconds
 
     def over(self) -> bool:
-        """Whether the hours are over, those of the clock or those whose events were taken, or nobody wants to wait for them."""
+        """Return whether the hours are over (by the clock, or of the processed events), or the user has interrupted the run."""
         if self.interrupted:
             return True
         seconds = self.now
@@ -205,7 +204,7 @@ class Soak:
         else:
             query.terminate()
         query.wait(300)
-        # What is left of its group (the JVM of a driver that was killed) must not write beside the next one.
+        # Remaining processes of its group (such as the JVM of a killed driver) must not write at the same time as the next one.
         for process in psutil.process_iter(["pid"]):
             try:
                 if os.getpgid(process.pid) == query.pid:
@@ -243,13 +242,13 @@ class Soak:
         shown = sum(len(list(folder.glob("[!._]*"))) for folder in folders)
         kept = (sum(sizes) / 2**20, len(sizes), state)
         look = Look(self.now, driver, jvm, worker, files, *kept, shown, len(folders), loop_ms())
-        # While Spark starts there is no query to be looked at.
+        # There is no query to sample while Spark starts.
         if jvm and worker and sizes:
             self.looks.append(look)
 
 
 def loop_ms() -> float:
-    """How long a piece of work takes that is always the same: some tens of milliseconds where nothing else runs."""
+    """Time a fixed piece of work, which takes some tens of milliseconds on an idle machine."""
     began = time.perf_counter()
     for _ in range(40):
         hashlib.sha256(_WORK).digest()
@@ -268,7 +267,7 @@ def _statuses(folder: Path) -> list[os.stat_result]:
 
 
 def progress(folders: Folders, at: Callable[[float], float]) -> list[dict[str, Any]]:
-    """What the query said of its micro-batches, at which second of the run; the last line before a kill may be cut off."""
+    """Read the query's reports of its micro-batches, with their second of the run. A kill may have cut the last line."""
     lines = []
     for line in folders.progress.read_text().splitlines():
         try:
@@ -328,7 +327,7 @@ def _pace(options: argparse.Namespace) -> str:
 
 
 def _given(options: argparse.Namespace) -> str:
-    """The options that say how it was run."""
+    """Return the options of the run."""
     given = {"hours": f"{options.hours:g}", "rate": options.rate, "restart-minutes": f"{options.restart_minutes:g}"}
     given |= {"compact-minutes": f"{options.compact_minutes:g}"} | ({} if options.keep == 100 else {"keep": options.keep})
     return " ".join(f"--{name} {value}" for name, value in given.items()) + (" --hurry" if options.hurry else "")
@@ -348,7 +347,7 @@ def _explained(looks: Sequence[Look], kept: int) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it, judges it, writes the page, the picture and what was seen. 1: something is wrong, or grows."""
+    """Run and judge the test, and write the page, the picture and the measurements. Return 1 if something is wrong or grows."""
     options = parse(arguments)
     soak = Soak(options)
     signal.signal(signal.SIGINT, lambda *_: setattr(soak, "interrupted", True))  # ends it, and judges what was until then

@@ -25,10 +25,10 @@ class Case:
     """A query, and the rows that its state is made of.
 
     Attributes:
-        name: of the case.
-        rows: of ``size`` and of the file with this number, none of whose windows closes.
-        query: of the rows and a number of key groups.
-        files: one for each micro-batch.
+        name: the name of the case.
+        rows: makes the rows of the file with a number, for a ``size``. None of their windows closes.
+        query: makes the query from the rows and a number of key groups.
+        files: the number of files, one for each micro-batch.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Which memory goes where: the driver (its Python and its JVM) apart from the executor (its JVM and its Python workers)."""
+"""Split memory into the driver (its Python and its JVM) and the executor (its JVM and its Python workers)."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Watcher(threading.Thread):
         super().__init__(daemon=True)
         self._halt = threading.Event()
 
-    # A thread is known by its identity; the dataclass would compare fields.
+    # Compare threads by identity. The dataclass would compare fields.
     __hash__ = threading.Thread.__hash__
 
     def run(self) -> None:

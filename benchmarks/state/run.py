@@ -1,7 +1,7 @@
 """Large states looked into, saved and started from: seconds and peak memory. ``python -m benchmarks.state.run --help``.
 
-Each step runs in a process of its own, on one executor beside the driver (``local-cluster``), so that the driver's memory can be
-told from the executor's. What comes out is checked: as many windows and rows as went in, before and after.
+Each step runs in a separate process, with one executor apart from the driver (``local-cluster``), so that their memory can be
+measured separately. The output is checked: it has as many windows and rows as the input, before and after.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Search for Chinese pages without a dictionary: text is cut into single characters and pairs, a query into pairs.
 
-What Sphinx has cuts text into words by a package that it does not bring, and queries at spaces: what is asked for without
-any is not found.
+Sphinx splits text into words with a package that it does not include, and queries at spaces. A query without spaces finds
+nothing.
 """
 
 from __future__ import annotations
@@ -48,5 +48,5 @@ var splitQuery = (query) =>
         return word.lower()
 
     def word_filter(self, word: str) -> bool:
-        """Whether a word is worth looking for."""
+        """Return whether a word is worth indexing."""
         return len(word) > 1 or word >= "\u3400"

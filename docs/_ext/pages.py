@@ -2,8 +2,9 @@
 
 Used by the site (docs/_ext/panestream_docs.py, for its drawings) and by tests/docs. It imports neither Sphinx nor Spark.
 
-Front matter says what a page needs: nothing for plain Python, ``panestream: spark`` for a session by the name ``spark``, or
-the test that runs the page in an environment of its own, ``panestream: tests/connectors/kafka/test_kafka_page.py``.
+Front matter declares the needs of a page. Without it, a page needs plain Python only. ``panestream: spark`` provides a session
+named ``spark``. A test that runs the page in its own environment is written as ``panestream:
+tests/connectors/kafka/test_kafka_page.py``.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ class Block:
 
     Attributes:
         kind: its language, or the name of a directive in braces.
-        argument: what stands behind it on the same line.
-        text: what is inside.
-        line: where the inside begins, from 1.
-        follows: whether nothing but empty lines lies between it and the block before.
+        argument: the rest of that line.
+        text: the content.
+        line: the first line of the content, from 1.
+        follows: whether only empty lines separate it from the block before.
     """
 
     kind: str
@@ -54,7 +55,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: where it is, what it needs, and its blocks."""
+    """A page: its path, its needs, and its blocks."""
 
     path: Path
     front: Mapping[str, str]
@@ -71,18 +72,18 @@ class Page:
         return self.front.get("panestream", "")
 
     def of(self, *kinds: str) -> list[Block]:
-        """The blocks of these kinds."""
+        """Return the blocks of these kinds."""
         return [block for block in self.blocks if block.kind in kinds]
 
     @property
     def runs(self) -> bool:
-        """Whether there is anything to run."""
+        """Return whether the page has code to run."""
         return any(block.argument != "fragment" for block in self.of("python")) or bool(self.of("{timeline}"))
 
 
 @dataclass
 class Outcome:
-    """What a run of a page made: the values of its drawings in order, and how many blocks ran and were compared."""
+    """The outcome of a run: the values of the page's drawings in order, and the number of blocks that ran and were compared."""
 
     drawn: list[Any] = field(default_factory=list)
     ran: int = 0
@@ -152,18 +153,19 @@ def run(
 
     Args:
         page: the page.
-        spark: the session it finds under this name, if it needs one.
-        draw: makes the drawing of an expression, given it and the namespace; default: the expression is only evaluated.
-        checked: compare what is printed with what the page shows.
+        spark: the session that the page finds under this name, if it needs one.
+        draw: makes the drawing of an expression in a namespace. By default, the expression is only evaluated.
+        checked: compare the printed output with the page.
         drawings_only: end with the last drawing.
-        folder: the one to run in, emptied afterwards; default: a new one. Spark's paths begin where its JVM was started:
-            who gives a session gives its folder.
+        folder: the folder to run in, which is emptied afterwards. By default, it is a new folder. Spark's relative paths start at
+        the
+            folder of its JVM, so pass that folder with a session.
 
     Returns:
         What was made.
 
     Raises:
-        PageError: a block raised, or printed something else; the message has the page's line.
+        PageError: a block raised an error, or printed another output. The message has the page's line.
     """
     outcome = Outcome()
     names: dict[str, Any] = {"__name__": "__main__"}

@@ -1,8 +1,8 @@
 """Made-up clicks of a shop, with the shape of real ones: popular and forgotten items, busy users, an evening peak, and faults.
 
-The rows are in the UserBehavior format of the Flink tutorials: ``user_id,item_id,category_id,behavior,timestamp`` (Unix seconds),
-in the order in which they *arrive*: a little out of order always, a few of them hours late, a few broken on the way. The same
-seed makes the same rows, however many files they are cut into.
+The rows are in the UserBehavior format of the Flink tutorials: ``user_id,item_id,category_id,behavior,timestamp`` (Unix seconds).
+They are in the order in which they *arrive*. All are a little out of order, a few are hours late, and a few are broken. The same
+seed makes the same rows, whatever the number of files.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ SHARES = (0.89, 0.06, 0.03, 0.02)
 """How often each of them."""
 
 GOOD, LATE, EMPTY_TIME, BROKEN = range(4)
-"""What a row is: fine, later than any bound, without a timestamp, or not readable at all."""
+"""The kinds of rows: fine, later than any bound, without a timestamp, or unreadable."""
 
 MAX_DISORDER_SECONDS = 5
-"""Good rows arrive at most so much later than a row with a larger timestamp."""
+"""A good row arrives at most this much later than a row with a larger timestamp."""
 LATE_SECONDS = (9_000, 12_600)
-"""Late rows arrive so much after they happened: the windows of the hour are long closed."""
+"""Late rows arrive this much after their event, when the windows of the hour are long closed."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[Any]
@@ -40,16 +40,16 @@ Floats = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What the clicks look like.
+    """The parameters of the clicks.
 
     Attributes:
-        rows: how many lines, broken ones included.
+        rows: the number of lines, including broken ones.
         seed: of the random numbers.
-        start: the first event time, Unix seconds; 2025-11-11 08:00 UTC, 16:00 on the shop's clock, a day of sales.
-        hours: how long.
-        utc_offset: the shop's clock, in hours from UTC; the peak is in its evening.
-        users, items, categories: how many of each there are.
-        flash_sales: items that are hot for less than an hour.
+        start: the first event time in Unix seconds. It is 2025-11-11 08:00 UTC, 16:00 on the shop's clock, on a day of sales.
+        hours: the duration.
+        utc_offset: the shop's clock, in hours from UTC. The peak is in its evening.
+        users, items, categories: their numbers.
+        flash_sales: the number of items that are hot for less than an hour.
         late, empty_time, broken: the shares of faulty rows.
     """
 
@@ -125,7 +125,7 @@ def make_clicks(shape: Shape | None = None) -> Clicks:
     items, categories = _items(shape, rng, sessions, happened)
     behaviors = rng.choice(len(BEHAVIORS), size=shape.rows, p=SHARES)
     users = _ids(rng, shape.users, 1_000_000)[_zipf(rng, shape.users, 0.4, 20.0, int(sessions[-1]) + 1)][sessions]
-    # Most rows are there at once, some after seconds; 4.9 because timestamps lose their fraction.
+    # Most rows arrive at once, some after seconds. The limit is 4.9 because timestamps lose their fraction.
     delays = np.minimum(rng.exponential(0.8, shape.rows), MAX_DISORDER_SECONDS - 0.1)
     kinds = _faults(shape, rng, happened)
     late = kinds == LATE
@@ -252,7 +252,7 @@ def _day_curve(hours: Floats) -> Floats:
 
 
 def _items(shape: Shape, rng: np.random.Generator, sessions: Ints, happened: Floats) -> tuple[Ints, Ints]:
-    """What each click is about: a popular item mostly, one on sale for an hour, or the one just looked at again."""
+    """Return the item of each click: mostly a popular item, or one on sale for an hour, or the last item again."""
     ranks = _zipf(rng, shape.items, 0.8, 10.0, shape.rows)
     centres = shape.start + 3600 * shape.hours * (np.arange(shape.flash_sales) + 1) / (shape.flash_sales + 1)
     for sale, centre in enumerate(centres):

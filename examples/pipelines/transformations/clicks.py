@@ -1,6 +1,6 @@
 """Clicks per user and ten seconds as a streaming table, the late ones in another, and a materialized view over the first.
 
-Run by `spark-pipelines run`; see the README beside.
+Run it with `spark-pipelines run`, as the README in this example describes.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def clicks_per_user() -> DataFrame:
 
 @dp.table
 def late_clicks() -> DataFrame:
-    """A query of its own: it computes the windows once more, and keeps a state of its own."""
+    """A separate query, which computes the windows once more with its own state."""
     return windows.output("late", clicks())
 
 
