@@ -155,7 +155,7 @@ class Frames(SumCount):
 
     Attributes:
         shape: the input of panestream's function: ``pandas`` (a frame) or ``arrow`` (a table). The hand-written version gets a
-        frame.
+            frame.
     """
 
     shape: str = "pandas"

@@ -31,11 +31,10 @@ class Query:
         source: options of the source: kind and columns.
         build: the query itself.
         checked: two integer columns of each result row for the comparison of answers. The first identifies the subject of the
-        row.
+            row.
         keep: a condition on rows of the windows' results that belong to the answer, or None for all.
         by_processing_time: whether windows are in processing time. Then only total counts can be compared, and a stream never
-        ends
-            by itself.
+            ends by itself.
     """
 
     name: str

@@ -158,8 +158,7 @@ def run(
         checked: compare the printed output with the page.
         drawings_only: end with the last drawing.
         folder: the folder to run in, which is emptied afterwards. By default, it is a new folder. Spark's relative paths start at
-        the
-            folder of its JVM, so pass that folder with a session.
+            the folder of its JVM, so pass that folder with a session.
 
     Returns:
         What was made.

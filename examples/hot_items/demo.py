@@ -135,7 +135,7 @@ def prepare(demo: Demo, console: Console) -> Prepared:
 
     Raises:
         JobError: the folder contains other things, or ``keep`` is set and it has a demo with other settings, or the input is
-        invalid.
+            invalid.
     """
     marker = _claim(demo)
     output = demo.output.resolve()

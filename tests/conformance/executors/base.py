@@ -19,8 +19,7 @@ class Observed:
         error: the refusal, or None.
         complaints: violations of invariants that hold in every scenario.
         cuts: the number of steps in each micro-batch, if steps ran in micro-batches. ``steps`` and ``late`` then have an entry
-        for
-            each micro-batch. A micro-batch that failed has no entry.
+            for each micro-batch. A micro-batch that failed has no entry.
     """
 
     steps: list[list[dict[str, Any]]] = field(default_factory=list)
