@@ -46,7 +46,7 @@ PARTS = (
 
 @dataclass(slots=True)
 class Batch:
-    """One micro-batch as the event log has it.
+    """One micro-batch in the event log.
 
     Attributes:
         stages: duration in ms by step. Step 0 is pack, and step 1 is operate.
@@ -60,14 +60,14 @@ class Batch:
 
 
 def events(folder: Path) -> Iterator[dict[str, Any]]:
-    """The lines of an event log, uncompressed."""
+    """Yield the lines of an event log, uncompressed."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name.startswith("events")):
         with path.open(encoding="utf-8") as lines:
             yield from map(json.loads, lines)
 
 
 def batches(folder: Path) -> list[Batch]:
-    """The micro-batches with data, in order."""
+    """Return the micro-batches with data, in order."""
     named: dict[int, tuple[str, str]] = {}
     stage_of: dict[int, tuple[int, int]] = {}
     found: dict[int, Batch] = {}
@@ -107,7 +107,7 @@ def _task(event: dict[str, Any], step: int, batch: Batch, named: dict[int, tuple
 
 
 def table(counted: Sequence[Batch], phases: Sequence[dict[str, int]]) -> list[str]:
-    """Markdown: phases, stages, parts."""
+    """Return phases, stages and parts in Markdown."""
 
     def median(values: Sequence[float]) -> str:
         return f"{statistics.median(values):,.0f}"
@@ -126,7 +126,7 @@ def table(counted: Sequence[Batch], phases: Sequence[dict[str, int]]) -> list[st
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it and prints the table."""
+    """Run it and print the table."""
     parser = argparse.ArgumentParser(prog="benchmarks.breakdown", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--case", choices=[*CASES, *WORKLOADS], default="sliding")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of a micro-batch (default: %(default)s)")

@@ -30,12 +30,12 @@ PAIRS: dict[str, tuple[WindowAssigner, WindowAssigner]] = {
     "the day so far, every hour": (CumulatingEventTimeWindows.of("1 day", "1 hour"), CalendarDays.of(1, zone=ZONE, step="hour")),
 }
 BEGIN = 1_741_392_000_000_000
-"""8 March 2025, 00:00 UTC: a day before the clocks of New York are put forward."""
+"""8 March 2025, 00:00 UTC, a day before the clocks of New York move forward."""
 _SECONDS = 3600
 
 
 def seconds(assigner: WindowAssigner, rows: int, keys: int, batches: int) -> float:
-    """Processor time of some micro-batches of an hour each."""
+    """Return the processor time of some micro-batches of an hour each."""
     case = Case("", WindowSpec(assigner))
     plan, state, total = plan_of(case), MemoryState(), 0.0
     for number in range(batches):
@@ -51,7 +51,7 @@ def seconds(assigner: WindowAssigner, rows: int, keys: int, batches: int) -> flo
 
 
 def main() -> None:
-    """Prints a line for each pair."""
+    """Print a line for each pair."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000, help="rows of a micro-batch")
     parser.add_argument("--keys", type=int, default=1000)

@@ -26,10 +26,10 @@ class Checks:
 
 @dataclass(frozen=True)
 class Case(ABC):
-    """One windowed query: for every contestant the same events, and columns ``key, window_end, total, events`` at least.
+    """One windowed query. Every contestant gets the same events, and has at least the columns ``key, window_end, total, events``.
 
     Attributes:
-        name: how figures call it.
+        name: the name in the figures.
     """
 
     name: str
@@ -44,7 +44,7 @@ class Case(ABC):
     @property
     @abstractmethod
     def span_ms(self) -> int:
-        """How much event time (ms) the state holds once it is as large as it ever will be."""
+        """The event time (ms) that the state spans at its largest."""
 
     def bound_ms(self, spec: EventSpec) -> int | None:
         """Return the last window end (ms) that all contestants must reach by the end of the input, or None if all reach the same.
@@ -56,7 +56,7 @@ class Case(ABC):
 
     @abstractmethod
     def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
-        """The answer for windows up to the bound, by counting and sorting: no window, no watermark, no Spark."""
+        """Return the answer for windows up to the bound, by counting and sorting, without windows, watermarks or Spark."""
 
 
 @dataclass(frozen=True)
@@ -93,7 +93,7 @@ class SumCount(Case):
         return (largest_ms(spec) - spec.disorder_ms - 2) // self.slide_ms * self.slide_ms
 
     def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
-        """By counting into a keys by slides table and adding up its columns."""
+        """Count into a table of keys by slides, and add up its columns."""
         if bound_ms is None:
             bound_ms = largest_ms(spec) // self.slide_ms * self.slide_ms + self.size_ms
         first = min(int(chunk["ts"].min()) for chunk in chunks(spec)) // self.slide_ms
@@ -105,7 +105,7 @@ class SumCount(Case):
             inside = slide < slides
             cell = chunk["key"][inside] * slides + slide[inside]
             counts += np.bincount(cell, minlength=counts.size).reshape(counts.shape)
-            # Exact: a float holds integers up to 2**53, and a cell's sum is far from it.
+            # This is exact, because a float holds integers up to 2**53, and a cell's sum is far smaller.
             sums += np.bincount(cell, chunk["value"][inside], counts.size).astype(np.int64).reshape(counts.shape)
         per_window = self.size_ms // self.slide_ms
         windows = _trailing(counts, per_window)
@@ -147,12 +147,12 @@ class SortedSessions:
 
 
 def largest_ms(spec: EventSpec) -> int:
-    """The largest event time."""
+    """Return the largest event time."""
     return max(int(chunk["ts"].max()) for chunk in chunks(spec))
 
 
 def _trailing(cells: Int64s, width: int) -> Int64s:
-    """For every column the sum of it and the ``width - 1`` columns before it."""
+    """Return, for every column, the sum of it and the ``width - 1`` columns before it."""
     running = np.cumsum(cells, axis=1)
     running[:, width:] -= running[:, :-width].copy()
     return running

@@ -43,7 +43,7 @@ def case_of(name: str, trigger: Trigger | None, *, exact: bool) -> Case:
 
 
 def seconds(case: Case, rows: int, keys: int, batches: int) -> tuple[float, int]:
-    """Processor time of some micro-batches, and how many rows fired."""
+    """Return the processor time of some micro-batches, and the number of fired rows."""
     plan, state, spent, fired = plan_of(case), MemoryState(), 0.0, 0
     for number in range(batches):
         chunk = chunk_of(case, plan, rows, keys, rows // 5, number)
@@ -58,10 +58,10 @@ def seconds(case: Case, rows: int, keys: int, batches: int) -> tuple[float, int]
 
 
 def compare(contestants: Mapping[str, Trigger | None], rows: int, keys: int, rounds: int, *, exact: bool) -> None:
-    """Prints a line for each; the first is the measure."""
+    """Print a line for each contestant, compared with the first."""
     cases = {name: case_of(name, trigger, exact=exact) for name, trigger in contestants.items()}
     for case in cases.values():
-        seconds(replace(case), rows // 10, keys, 5)  # what is done once
+        seconds(replace(case), rows // 10, keys, 5)  # the work that is done once
     taken: dict[str, list[tuple[float, int]]] = {name: [] for name in cases}
     for _ in range(rounds):
         for name, case in cases.items():

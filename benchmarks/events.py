@@ -74,7 +74,7 @@ class Event(NamedTuple):
 
 
 def reference_event(i: int, spec: EventSpec) -> Event:
-    """Event ``i`` by plain Python integers: slow, and plainly the formula above.
+    """Return event ``i`` with plain Python integers, which is slow and shows the formula above.
 
     >>> reference_event(0, EventSpec(1, 1))
     Event(key=3767, value=317, ts=1699999999878)
@@ -94,7 +94,7 @@ def _reference_mix(x: int) -> int:
 
 
 def mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """The generator's mixing function on arrays of unsigned 64-bit integers."""
+    """Apply the generator's mixing function to arrays of unsigned 64-bit integers."""
     z = x * np.uint64(0x9E3779B97F4A7C15)  # wraps, as it should
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -118,13 +118,13 @@ def events(first: int, stop: int, spec: EventSpec, step: int = 1) -> dict[str, n
 
 
 def chunks(spec: EventSpec) -> Iterator[dict[str, np.ndarray[Any, np.dtype[np.int64]]]]:
-    """All events of ``spec``, about a million at a time."""
+    """Yield all events of ``spec``, about a million at a time."""
     for first in range(0, spec.rows, _CHUNK):
         yield events(first, min(first + _CHUNK, spec.rows), spec)
 
 
 def all_events(spec: EventSpec) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
-    """All events of ``spec`` at once, for answers that need to sort them."""
+    """Return all events of ``spec`` at once, for answers that need to sort them."""
     return events(0, spec.rows, spec)
 
 
@@ -132,7 +132,7 @@ def write(spec: EventSpec, folder: Path) -> Path:
     """Write the events as Parquet (``SCHEMA``) below ``folder``, unless they exist.
 
     Returns:
-        the folder to read; its name tells the spec.
+        the folder to read. Its name identifies the spec.
     """
     # Increase the number if the content of files changes, so that files of an older version are not read.
     target = folder / "-".join(["v2", *(f"{name}{value}" for name, value in sorted(asdict(spec).items()))])
@@ -154,7 +154,7 @@ def write(spec: EventSpec, folder: Path) -> Path:
             )
             path = target / f"batch{batch:05d}-part{part:02d}.parquet"
             pq.write_table(table, path)
-            # A second apart: Spark orders files by modification time, and some file systems keep whole seconds only.
+            # Times are a second apart. Spark orders files by modification time, and some file systems store whole seconds only.
             order = 1_600_000_000 + batch * spec.files_per_batch + part
             os.utime(path, (order, order))
     done.write_text(json.dumps(asdict(spec)))  # "_…" is hidden from Spark

@@ -1,6 +1,6 @@
 """The cost of a micro-batch as a sum of terms, each a quantity of work times a price, with prices fitted to measurements.
 
-A price is never negative. Fitted are relative errors, so that a micro-batch of 400 ms counts like one of 40 s.
+A price is never negative. The fit minimizes relative errors, so that a micro-batch of 400 ms counts like one of 40 s.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from benchmarks.groups import Configuration
 
 Floats = npt.NDArray[np.float64]
 DISORDER = 1.0
-"""Seconds by which the benchmark's events are out of order."""
+"""The disorder of the benchmark's events in seconds."""
 
 
 @dataclass(frozen=True)
@@ -77,26 +77,26 @@ for serial work of a core, and others for work that all processors share.
 
 
 def terms(one: Configuration, processors: int = 1) -> Floats:
-    """How much of each a micro-batch has.
+    """Return the quantity of each term in a micro-batch.
 
     Args:
         one: the micro-batch.
         processors: the processors of the machines, at least the number of Spark's cores.
     """
     work, keeping = Work.of(one), min(one.cores, one.groups)
-    # Whole key groups: three on two cores take as long as four.
+    # Count whole key groups, because three on two cores take as long as four.
     turns, shared = math.ceil(one.groups / keeping), max(one.cores, processors)
     amounts = (one.groups, work.payloads, work.rows, work.cells, work.results)
     return np.array([1.0, turns, *(amount / shared for amount in amounts), turns * work.panes])
 
 
 def non_negative(matrix: Floats, wanted: Floats) -> Floats:
-    """Least squares without negative coefficients (Lawson and Hanson's active set).
+    """Solve least squares without negative coefficients (Lawson and Hanson's active set).
 
     >>> non_negative(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), np.array([2.0, -1.0, 1.0])).tolist()
     [1.5, 0.0]
     """
-    # Columns of like size: terms differ by nine orders of magnitude.
+    # Scale the columns, because terms differ by nine orders of magnitude.
     size = np.linalg.norm(matrix, axis=0)
     size[size == 0] = 1.0
     scaled = matrix / size
@@ -125,14 +125,14 @@ def non_negative(matrix: Floats, wanted: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Model:
-    """The prices of :data:`TERMS`, in milliseconds, and how many processors the machine had on which they were measured."""
+    """The prices of :data:`TERMS` in milliseconds, and the number of processors of the measured machine."""
 
     prices: Floats
     processors: int = 1
 
     @classmethod
     def fit(cls, of: Sequence[Configuration], ms: Sequence[float], processors: int = 1, free: Sequence[int] = ()) -> Model:
-        """The prices that give the measured milliseconds with the least squares of relative errors.
+        """Fit the prices to measured milliseconds by the least squares of relative errors.
 
         Args:
             of: the measured configurations.
@@ -146,20 +146,20 @@ class Model:
         return cls(non_negative(matrix, np.ones(len(wanted))), processors)
 
     def error(self, of: Sequence[Configuration], ms: Sequence[float]) -> float:
-        """Root of the mean square of relative errors."""
+        """Return the root of the mean square of relative errors."""
         return math.sqrt(sum((self.ms(one) / took - 1) ** 2 for one, took in zip(of, ms, strict=True)) / len(ms))
 
     def parts(self, of: Configuration) -> dict[str, float]:
-        """Milliseconds of a micro-batch, by term."""
+        """Return the milliseconds of a micro-batch, by term."""
         return dict(zip(TERMS, (terms(of, self.processors) * self.prices).tolist(), strict=True))
 
     def ms(self, of: Configuration) -> float:
-        """Milliseconds of a micro-batch."""
+        """The milliseconds of a micro-batch."""
         return sum(self.parts(of).values())
 
 
 def without_each(of: Sequence[Configuration], ms: Sequence[float], processors: int = 1) -> list[Model]:
-    """A model for each point, which was fitted to all others."""
+    """Return a model for each point, fitted to all other points."""
     return [Model.fit([*of[:at], *of[at + 1 :]], [*ms[:at], *ms[at + 1 :]], processors) for at in range(len(of))]
 
 

@@ -69,7 +69,7 @@ class Contestant:
         rounds: the median micro-batch of each, in milliseconds.
         cpu: milliseconds of processor time of a micro-batch.
         state_bytes: the largest that Spark reported.
-        checkpoint_bytes: what lay in the checkpoint's state in the end.
+        checkpoint_bytes: the final size of the checkpoint's state.
         jvm_mb, workers_mb: the largest memory.
     """
 
@@ -94,7 +94,7 @@ class Contestant:
 
     @property
     def median(self) -> float:
-        """Milliseconds of a micro-batch."""
+        """The milliseconds of a micro-batch."""
         return statistics.median(self.rounds)
 
     def cells(self) -> list[str]:
@@ -174,7 +174,7 @@ class Kept:
 
 
 def configurations(options: argparse.Namespace) -> Iterator[Configuration]:
-    """All that was asked for."""
+    """Yield the configurations of the command line."""
     of_all = (options.query, options.rows, options.keys, options.cores, options.groups)
     for query, rows, keys, cores, groups in product(*of_all):
         rate = round(rows / options.batch_seconds) if options.batch_seconds else CASES[query].rate
@@ -183,7 +183,7 @@ def configurations(options: argparse.Namespace) -> Iterator[Configuration]:
 
 
 def measured(of: Configuration, options: argparse.Namespace, about: dict[str, Any]) -> Point:
-    """One point; every answer is checked."""
+    """Measure one point, and check every answer."""
     case, spec = CASES[of.query], of.spec(options.steady)
     truth = case.expected(spec, case.bound_ms(spec))
     settings = dict(pair.split("=", 1) for pair in options.set)
@@ -201,7 +201,7 @@ def measured(of: Configuration, options: argparse.Namespace, about: dict[str, An
 
 
 def driver_ms(cores: int) -> dict[int, float]:
-    """Milliseconds of jobs of empty tasks, in a session of this process: the median of several, by their number."""
+    """Return the median milliseconds of jobs of empty tasks, by the number of tasks, in a session of this process."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(f"local[{cores}]")
@@ -222,7 +222,7 @@ def driver_ms(cores: int) -> dict[int, float]:
 
 
 def table(points: Sequence[Point]) -> list[str]:
-    """The curve over key groups in Markdown; the points have all else in common."""
+    """Return the curve over key groups in Markdown, for points that differ in nothing else."""
     of = points[0].of
     lines = [
         f"## {of.query}: {of.rows:,} rows a micro-batch, {of.keys:,} keys, {of.cores} cores",
@@ -245,7 +245,7 @@ def table(points: Sequence[Point]) -> list[str]:
 
 
 def page(kept: Kept) -> list[str]:
-    """All that is kept, in Markdown."""
+    """Return all saved points in Markdown."""
     lines = ["# What a key group costs", ""]
     runs = sorted(kept.points.values(), key=lambda point: (point.measured, astuple(point.of)))
     for about, same in groupby(runs, lambda point: (_machine(point.machine), point.steady, len(point.panestream.rounds))):
@@ -313,7 +313,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures, prints, and with ``--write`` keeps each point."""
+    """Measure, print, and with ``--write`` save each point."""
     options = parse(arguments)
     kept = Kept.read(options.results / "groups.json") if options.write else Kept()
     about = machine()

@@ -1,4 +1,4 @@
-"""Runs one contestant once, in this process, and measures it.
+"""Run one contestant once in this process, and measure it.
 
 The events are read from Parquet as micro-batches of the same rows (``maxFilesPerTrigger``, ``availableNow``) and go to the noop
 sink. ``DataFrame.observe`` adds up checksums as rows leave, at the same cost for all contestants. Every run has a separate
@@ -48,10 +48,10 @@ SETTINGS = {
 
 
 class Contestant(Protocol):
-    """A module that can take part. It may have ``SETTINGS``, a dict of Spark settings that its users would have too."""
+    """A module of a contestant. It may have ``SETTINGS``, a dict of Spark settings that its users would have too."""
 
     def query(self, events: DataFrame, case: Case, spec: EventSpec) -> DataFrame:
-        """Columns ``key, window_end, total, events``, one row per key and closed window; further columns are only compared."""
+        """Return columns ``key, window_end, total, events``, one row per key and closed window. Others are only compared."""
 
 
 @dataclass(frozen=True)
@@ -120,7 +120,7 @@ class Measured:
 
     @property
     def state_calls(self) -> int:
-        """Reads and writes of the state store in the last steady batch, as RocksDB counts them."""
+        """Return RocksDB's count of reads and writes of the state store in the last steady batch."""
         return sum(self.state_metrics.get(name, 0) for name in ("rocksdbGetCount", "rocksdbPutCount"))
 
     @property
@@ -130,7 +130,7 @@ class Measured:
 
 
 class MemorySampler(threading.Thread):
-    """Watches the JVM below this process and the Python workers below the JVM, several times a second."""
+    """Sample the JVM of this process and the Python workers of the JVM, several times a second."""
 
     def __init__(self, period: float = 0.25) -> None:
         super().__init__(daemon=True)
@@ -147,7 +147,7 @@ class MemorySampler(threading.Thread):
         self.join()
 
     def sample(self) -> None:
-        """Takes one look; processes may end while it looks."""
+        """Take one sample. Processes may end meanwhile."""
         for child in psutil.Process().children():
             try:
                 if "java" not in child.name():
@@ -160,7 +160,7 @@ class MemorySampler(threading.Thread):
                 continue
 
     def cpu_between(self, start: float, end: float) -> float:
-        """Seconds of processor time between two moments (seconds since the epoch), as near as the samples lie."""
+        """Return the seconds of processor time between two moments (seconds since the epoch), as exactly as the samples allow."""
         at = [min(self.cpu, key=lambda sample: abs(sample[0] - moment))[1] for moment in (start, end)]
         return at[1] - at[0]
 
@@ -183,7 +183,7 @@ def _memory(process: psutil.Process) -> int:
 
 
 def warm_up_batches(spec: EventSpec, case: Case) -> int:
-    """Batches not to count: those that the JVM compiles in, and until the state holds as much event time as it ever will.
+    """Return the number of warm-up batches, in which the JVM compiles and the state grows to its full span of event time.
 
     The JVM compiles for some twenty small batches, half a core long: a query that runs for weeks is not measured by its first
     half minute. Large batches are long, and two of them do.
@@ -194,7 +194,7 @@ def warm_up_batches(spec: EventSpec, case: Case) -> int:
 
 
 def measure(run: Run) -> Measured:
-    """Runs it; the session ends with it."""
+    """Run it, and stop the session."""
     case = case_of(run.case)
     if run.spec.batches <= warm_up_batches(run.spec, case):
         raise ValueError(f"{run.spec.batches} batches are too few: {warm_up_batches(run.spec, case)} are warm-up")
@@ -228,7 +228,7 @@ def _session(run: Run, settings: dict[str, str]) -> SparkSession:
 def observed(answer: DataFrame, bound_ms: int | None) -> DataFrame:
     """Add up checks of the windows that end at the bound or before (or of all for None) as rows leave."""
     closed = F.lit(True) if bound_ms is None else F.col("window_end") <= F.timestamp_millis(F.lit(bound_ms))
-    # Half of the hash: a sum of millions of them stays within 64 bits.
+    # Use half of the hash, so that a sum of millions stays within 64 bits.
     digest = F.shiftright(F.xxhash64(*sorted(answer.columns)), 32)
     return answer.observe(
         "checks",
@@ -240,7 +240,7 @@ def observed(answer: DataFrame, bound_ms: int | None) -> DataFrame:
 
 
 def _drain(answer: DataFrame, checkpoint: Path) -> list[dict[str, Any]]:
-    """Runs the stream until its input is used up; returns what Spark reports of each batch."""
+    """Run the stream to the end of its input, and return Spark's reports of each batch."""
     query = (
         answer.writeStream.format("noop")
         .outputMode("append")
@@ -287,7 +287,7 @@ def _measured(
 
 
 def _moment(batch: dict[str, Any]) -> float:
-    """When a batch began, in seconds since the epoch."""
+    """Return the start of a batch in seconds since the epoch."""
     return datetime.fromisoformat(batch["timestamp"].replace("Z", "+00:00")).timestamp()
 
 

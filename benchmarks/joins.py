@@ -31,12 +31,12 @@ _SECOND = 1_000_000
 
 
 def write(folder: Path, side: str, given: argparse.Namespace, seed: int) -> str:
-    """The files of one side: a micro-batch spans as many seconds as its rows take at the rate."""
+    """Write the files of one side. The rate decides the seconds of event time in a micro-batch."""
     rng, path = np.random.default_rng(seed), folder / side
     path.mkdir()
     for number in range(given.batches + 1):
         span = given.rows * _SECOND // given.rate
-        # The last file is one row far ahead: all windows before it are over.
+        # The last file has one row in the far future, so that all windows before it end.
         rows = given.rows if number < given.batches else 1
         times = BEGIN + number * span + (np.sort(rng.integers(0, span, rows)) if rows > 1 else np.asarray([3600 * _SECOND]))
         times = np.where(rng.random(rows) < 0.5, times, np.maximum(times - rng.integers(0, 2 * _SECOND, rows), BEGIN))
@@ -52,7 +52,7 @@ def write(folder: Path, side: str, given: argparse.Namespace, seed: int) -> str:
 
 
 def read(spark: SparkSession, path: str, side: str) -> DataFrame:
-    """One side, a file for each micro-batch."""
+    """Read one side, a file for each micro-batch."""
     schema = f"user bigint, {side}_at timestamp, {side}_value double"
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(path)
 
@@ -73,7 +73,7 @@ class Counting:
 
 
 def ours(spark: SparkSession, paths: tuple[str, str], given: argparse.Namespace, checkpoint: str, counting: Counting) -> None:
-    """The join of panestream."""
+    """Return the join of panestream."""
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness(DELAY)
     left, right = (
         pst.stream(read(spark, path, side)).assign_timestamps(f"{side}_at", strategy).key_by("user")
@@ -86,7 +86,7 @@ def ours(spark: SparkSession, paths: tuple[str, str], given: argparse.Namespace,
 
 
 def native(spark: SparkSession, paths: tuple[str, str], given: argparse.Namespace, checkpoint: str, counting: Counting) -> None:
-    """The join of Spark."""
+    """Return the join of Spark."""
     left, right = (read(spark, path, side).withWatermark(f"{side}_at", DELAY) for path, side in zip(paths, "lr", strict=True))
     if given.interval:
         right = right.withColumnRenamed("user", "r_user")
@@ -110,7 +110,7 @@ CONTESTANTS: dict[str, Callable[[SparkSession, tuple[str, str], argparse.Namespa
 
 
 def round_of(name: str, spark: SparkSession, paths: tuple[str, str], given: argparse.Namespace) -> dict[str, float]:
-    """Rows a second of both sides together, after the first micro-batch."""
+    """Return the rows a second of both sides together, after the first micro-batch."""
     counting = Counting()
     with tempfile.TemporaryDirectory() as folder:
         CONTESTANTS[name](spark, paths, given, f"{folder}/checkpoint", counting)

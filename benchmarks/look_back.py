@@ -33,7 +33,7 @@ import panestream as pst
 from panestream import agg
 
 _MILLI = 1000
-"""Rows lie a millisecond apart, over all keys, and come in this order."""
+"""The distance of rows in time, over all keys. They arrive in this order."""
 
 
 @dataclass(frozen=True)
@@ -54,17 +54,17 @@ class Line:
 
     @property
     def limit(self) -> float:
-        """How many times as fast it could be at most: what is left when nothing is computed."""
+        """The upper limit of the ratio, if the computation took no time."""
         return median(self.spark) / median(self.floor)
 
     @property
     def ratio(self) -> float:
-        """How many times as fast panestream is."""
+        """Spark's time divided by panestream's."""
         return median(self.spark) / median(self.panestream)
 
 
 def rows_of(spark: SparkSession, rows: int, keys: int) -> DataFrame:
-    """The rows, cached: what is measured begins with them."""
+    """Return cached rows, so that the measurement starts with them."""
     made = spark.range(rows, numPartitions=os.cpu_count() or 1)
     columns = (
         F.timestamp_millis(F.col("id")).alias("ts"),
@@ -86,7 +86,7 @@ def of_spark(rows: DataFrame, lengths: dict[str, int]) -> DataFrame:
 
 
 def of_panestream(rows: DataFrame, lengths: dict[str, int]) -> DataFrame:
-    """The same by look-backs."""
+    """Compute the results by look-backs."""
     timed = pst.stream(rows).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
     windows = {label: pst.LookBackWindows(micros) for label, micros in lengths.items()}
     recipes = agg.sum("value").alias("total"), agg.count().alias("n"), agg.max("value").alias("most")
@@ -95,16 +95,16 @@ def of_panestream(rows: DataFrame, lengths: dict[str, int]) -> DataFrame:
 
 @dataclass(frozen=True)
 class Through:
-    """Rows into Python and back, with columns of results that are the last column again.
+    """Send rows to Python and back. The last column replaces the results.
 
     Attributes:
-        names: of these.
+        names: the names of the result columns.
     """
 
     names: tuple[str, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function for ``mapInArrow``."""
+        """Return the rows, as a function for ``mapInArrow``."""
         for batch in batches:
             columns = [*batch.columns, *([batch.columns[-1]] * len(self.names))]
             yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, *self.names])
@@ -128,7 +128,7 @@ def seconds(frame: DataFrame) -> float:
 
 
 def sums(frame: DataFrame, lengths: dict[str, int]) -> list[Any]:
-    """The results added up."""
+    """Return the sums of the results."""
     return list(frame.agg(*(F.sum(f"{name}_{label}") for label in lengths for name in NAMED)).collect()[0])
 
 
@@ -141,7 +141,7 @@ def compare(rows: DataFrame, count: int, keys: int, look_backs: tuple[int, ...],
     lengths = {f"l{place}": per_window * keys * _MILLI for place, per_window in enumerate(look_backs)}
     makers: list[Callable[[], DataFrame]] = [lambda: of_spark(rows, lengths), lambda: of_panestream(rows, lengths)]
     makers.append(lambda: floor(rows, lengths))
-    *answers, _ = [sums(make(), lengths) for make in makers]  # all are warm now
+    *answers, _ = [sums(make(), lengths) for make in makers]  # all have warmed up
     if answers[0] != answers[1]:
         raise SystemExit(f"the answers differ: Spark {answers[0]}, panestream {answers[1]}")
     taken = [[seconds(make()) for make in makers] for _ in range(rounds)]
@@ -149,7 +149,7 @@ def compare(rows: DataFrame, count: int, keys: int, look_backs: tuple[int, ...],
 
 
 def main() -> None:
-    """Prints a line for each length."""
+    """Print a line for each length."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--keys", type=int, default=1000)

@@ -19,14 +19,14 @@ from benchmarks.groups import RESULTS, Configuration, Kept, Point
 from benchmarks.scale import BLOCKS, BUSY, DISK, FILES, INTERVALS, NETWORK, Cluster, Resource, Scenario, resources, sizes
 
 TARGET = 0.2
-"""Errors at most, at points that the model has not seen."""
+"""The maximum error at points that the model has not seen."""
 ASSUMED_DRIVER = 1.0
 """The assumed milliseconds of the driver for a task, if there is no measurement."""
 MACHINE = ("cpu", "cores", "memory_gb", "python", "pyspark", "panestream")
 
 
 def page(kept: Kept, options: argparse.Namespace) -> list[str]:
-    """All that there is to say, in Markdown.
+    """Return the page in Markdown.
 
     Raises:
         SystemExit: too few points.
@@ -109,7 +109,7 @@ def prices(model: Model, possible: Sequence[Model]) -> list[str]:
 
 
 def errors(of: Sequence[Configuration], ms: Sequence[float], model: Model, others: Sequence[Model]) -> list[str]:
-    """How far off it is at each point, by the model that lacks it."""
+    """Return the error at each point of the model without that point."""
     off = [other.ms(one) / took - 1 for other, one, took in zip(others, of, ms, strict=True)]
     within = sum(abs(one) <= TARGET for one in off)
     worst, middle = max(map(abs, off)), statistics.median(map(abs, off))
@@ -251,7 +251,7 @@ def _order(one: Scenario) -> tuple[float, float]:
 
 
 def _millions(value: float) -> str:
-    """No more digits than are known."""
+    """Format a number of millions with its significant digits."""
     return f"{float(f'{value:.2g}') / 1e6:,.10g} M"
 
 
@@ -272,7 +272,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Reads, fits, prints, and with ``--write`` keeps the page."""
+    """Read, fit, print, and with ``--write`` save the page."""
     options = parse(arguments)
     text = "\n".join(page(Kept.read(options.results / "groups.json"), options))
     print(text)

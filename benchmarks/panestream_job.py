@@ -15,7 +15,7 @@ SETTINGS = {**STREAM_SETTINGS, **BIRTH_SETTINGS}
 
 
 def query(events: DataFrame, case: SumCount, spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end, total, events``: one row per key and closed window."""
+    """Return columns ``key, window_end, total, events``, with one row per key and closed window."""
     windows = (
         pst.TumblingEventTimeWindows.of(case.size)
         if case.slide_ms == case.size_ms

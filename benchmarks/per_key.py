@@ -74,7 +74,7 @@ class PaneProcessor(StatefulProcessor):
             self.state.clear()
 
     def _add(self, rows: Iterator[Row], sums: dict[int, int], counts: dict[int, int], next_end: int, watermark: int) -> int:
-        """Adds the rows to their panes; returns the next window end to fire, which an early pane may bring forward."""
+        """Add the rows to their panes. Return the next window end to fire, which may move to an earlier pane."""
         slide = self.slide
         for _, value, ms in rows:
             pane = ms - ms % slide
@@ -89,7 +89,7 @@ class PaneProcessor(StatefulProcessor):
         return next_end
 
     def _fire(self, key: int, sums: dict[int, int], counts: dict[int, int], end: int, watermark: int) -> tuple[list[Row], int]:
-        """Fires the windows that end at the watermark or before, and drops panes that no later window needs."""
+        """Fire the windows that end at the watermark or before, and drop panes that no later window needs."""
         fired: list[Row] = []
         size, slide = self.size, self.slide
         if end > watermark:
@@ -124,10 +124,10 @@ ALTERNATIVES: dict[str, type[PaneProcessor]] = {"input": PaneProcessor, "timer":
 
 
 def query(events: DataFrame, case: SumCount, spec: EventSpec, firing: str = "input") -> DataFrame:
-    """Columns ``key, window_end, total, events``: one row per key and closed window."""
+    """Return columns ``key, window_end, total, events``, with one row per key and closed window."""
     processor = ALTERNATIVES[firing](case)
     rows = (
-        # Spark's watermark needs a timestamp; the processor an integer, which is much cheaper to hand over.
+        # Spark's watermark needs a timestamp. The processor gets an integer, which is much cheaper to transfer.
         events.withWatermark("ts", f"{spec.disorder_ms} milliseconds")
         .select("key", "value", F.unix_millis("ts").alias("ms"))
         .groupBy("key")

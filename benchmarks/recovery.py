@@ -1,4 +1,4 @@
-"""How long a killed query needs until it goes on, by the size of its state. ``python -m benchmarks.recovery --help``.
+"""The time until a killed query resumes, by the size of its state. ``python -m benchmarks.recovery --help``.
 
 From the start of the process (Python, Java, a session, the query, its state read) until the first micro-batch is committed, seen
 from outside by the file in ``commits``:
@@ -41,7 +41,7 @@ CONTESTANTS = ("panestream", "native")
 WAYS = ("new", "after a stop", "after a kill")
 SCHEMA = "user bigint, ts timestamp, text string"
 BUILDING = 4
-"""Micro-batches that make the state."""
+"""The number of micro-batches that make the state."""
 LONGEST_SECONDS = 600
 SETTINGS = {"spark.ui.enabled": "false", "spark.driver.memory": "4g", "spark.sql.session.timeZone": "UTC"}
 
@@ -120,7 +120,7 @@ def _start(options: argparse.Namespace, told: dict[str, str]) -> subprocess.Pope
 
 
 def _end(process: subprocess.Popen[bytes], told: dict[str, str]) -> None:
-    """Waits for the end."""
+    """Wait for the end."""
     if process.wait(LONGEST_SECONDS):
         raise RuntimeError(f"{told} ended with {process.returncode}: {(Path(told['work']) / 'log').read_text()[-2000:]}")
 
@@ -145,7 +145,7 @@ def _there(process: subprocess.Popen[bytes], file: Path, told: dict[str, str]) -
 
 
 def _seconds(options: argparse.Namespace, told: dict[str, str], batch: int) -> float:
-    """From the start of the process until this micro-batch is committed."""
+    """Return the seconds from the start of the process until this micro-batch is committed."""
     began = time.perf_counter()
     process = _start(options, told)
     _there(process, Path(told["work"]) / "checkpoint" / "commits" / str(batch), told)
@@ -155,7 +155,7 @@ def _seconds(options: argparse.Namespace, told: dict[str, str], batch: int) -> f
 
 
 def _killed(options: argparse.Namespace, told: dict[str, str], batch: int) -> None:
-    """A life that is killed when this micro-batch is planned and not committed."""
+    """Run a query that is killed when this micro-batch is planned and not committed."""
     process = _start(options, told)
     _there(process, Path(told["work"]) / "checkpoint" / "offsets" / str(batch), told)
     _kill(process)
@@ -164,12 +164,12 @@ def _killed(options: argparse.Namespace, told: dict[str, str], batch: int) -> No
 
 
 def _more(few: Path, rows: Path, batch: int) -> None:
-    """A file of ten rows more."""
+    """Add a file of ten rows."""
     shutil.copytree(few / f"{batch % 2:03}", rows / f"{batch:03}")
 
 
 def _measure(options: argparse.Namespace, contestant: str, megabytes: int) -> dict[str, Any]:
-    """All figures of one contestant with a state of this size."""
+    """Measure all figures of one contestant with a state of this size."""
     base, few = options.data, options.data / "few"
     work, rows = base / f"{contestant}-{megabytes}", base / f"rows-{contestant}-{megabytes}"
     for folder in (work, rows):
@@ -234,7 +234,7 @@ def _save(options: argparse.Namespace, about: dict[str, Any], points: Sequence[d
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures, prints and writes the table."""
+    """Measure, print and write the table."""
     options = parse(arguments)
     if options.life:
         _live(options)

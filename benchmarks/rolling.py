@@ -34,7 +34,7 @@ class Rolling(SumCount):
     rate = 100
 
     def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
-        """The answers of all sizes, added up."""
+        """Add up the answers of all sizes."""
         alone = [SumCount("", size, self.slide_ms).expected(spec, bound_ms) for size in (self.size_ms, *self.also_ms)]
         return Checks(sum(one.rows for one in alone), sum(one.total for one in alone), sum(one.events for one in alone))
 
@@ -49,7 +49,7 @@ ROLLING_CASES = {
 
 
 def query(events: DataFrame, case: Rolling, spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end, total, events``; with several sizes also ``window``, the label of the size."""
+    """Return columns ``key, window_end, total, events``, and ``window``, the label of the size, for several sizes."""
     keyed = (
         pst.stream(events)
         .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness(f"{spec.disorder_ms} milliseconds"))

@@ -1,4 +1,4 @@
-"""Runs the contestants in turn, A B C A B C …, and compares them: ``python -m benchmarks.run --help``.
+"""Run the contestants in turn, A B C A B C …, and compare them: ``python -m benchmarks.run --help``.
 
 Machines drift and neighbours disturb; figures of different runs do not compare, ratios within one round do. So each round runs
 every contestant once, ratios are taken within rounds, and their median and range over the rounds are what counts.
@@ -30,7 +30,7 @@ from benchmarks.harness import RESULT_MARK, SETTINGS, Measured, Run, warm_up_bat
 HERE = Path(__file__).resolve().parent
 SUBJECT = "panestream"
 REQUIRED = {("sliding", "native"): 12.0, ("sliding", "per_key"): 10.0, ("tumbling", "native"): 0.7, ("tumbling", "per_key"): 8.0}
-"""By how much panestream must beat the others at a million rows a batch (case, peer): a ratio of rows per second."""
+"""The ratio of rows per second by which panestream must beat the others at a million rows a batch (case, peer)."""
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -80,7 +80,7 @@ def run_once(run: Run) -> Measured:
 
 
 def check(measured: Sequence[Measured], truth: Checks) -> None:
-    """Every run must have given the right answer, and all of them the same rows.
+    """Check that every run gave the right answer, and the same rows.
 
     Raises:
         AssertionError: one did not.
@@ -95,7 +95,7 @@ def check(measured: Sequence[Measured], truth: Checks) -> None:
 
 
 def run_case(case: Case, options: argparse.Namespace) -> list[Measured]:
-    """All rounds of one case; prints a line per run."""
+    """Run all rounds of one case, and print a line per run."""
     bare = EventSpec(options.rows, 1, options.keys, options.rate or case.rate, options.disorder, options.cores)
     spec = EventSpec(**{**asdict(bare), "batches": warm_up_batches(bare, case) + options.steady})
     write(spec, Path(options.data))
@@ -120,7 +120,7 @@ def run_case(case: Case, options: argparse.Namespace) -> list[Measured]:
 
 
 def ratios(measured: Sequence[Measured], peer: str) -> list[float]:
-    """How many times faster the subject was than ``peer``, round by round."""
+    """Return the ratio of the subject's speed to that of ``peer``, round by round."""
     medians = {name: [one.median for one in measured if one.contestant == name] for name in (SUBJECT, peer)}
     return [mine / theirs for mine, theirs in zip(medians[SUBJECT], medians[peer], strict=True)]
 
@@ -145,7 +145,7 @@ def machine() -> dict[str, Any]:
 
 
 def table(case: str, measured: Sequence[Measured], rounds: int) -> list[str]:
-    """The result of one case in Markdown."""
+    """Return the result of one case in Markdown."""
     lines = [
         f"### {case}",
         "",
@@ -179,7 +179,7 @@ def table(case: str, measured: Sequence[Measured], rounds: int) -> list[str]:
 
 
 def report(results: dict[str, list[Measured]], options: argparse.Namespace, about: dict[str, Any]) -> str:
-    """The whole result in Markdown."""
+    """Return the whole result in Markdown."""
     java = next((one.java for runs in results.values() for one in runs), "?")
     settings = {**SETTINGS, **dict(pair.split("=", 1) for pair in options.set)}
     lines = [
@@ -214,7 +214,7 @@ def report(results: dict[str, list[Measured]], options: argparse.Namespace, abou
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it all, prints the tables, writes them as JSON and Markdown."""
+    """Run everything, print the tables, and write them as JSON and Markdown."""
     options = parse(arguments)
     about = machine()
     now = datetime.now(timezone.utc)

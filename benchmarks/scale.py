@@ -39,7 +39,7 @@ FILES = 3_500
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes, as the engine alone counts them: the same on every machine.
+    """Bytes counted by the engine alone, the same on every machine.
 
     Attributes:
         crossing: of a cell that crosses the shuffle.
@@ -57,10 +57,10 @@ class Sizes:
 
 
 def sizes(of: Configuration) -> Sizes:
-    """Counted for a key group of the configuration: with as many rows for a key, but fewer of both."""
+    """Count the bytes of a key group of the configuration, with as many rows for a key, but fewer keys and rows."""
     keys, rate = of.keys / of.groups, of.rate / of.groups
     less = min(1.0, MOST_RATE / rate)
-    # Keys as far apart as they are in a key group: how many bits an integer needs matters.
+    # Keys have the same range as in a key group, because the number of bits of an integer matters.
     return _counted(of.query, max(1, round(keys * less)), max(1, round(rate * less)), max(1, of.keys // round(keys * less + 1)))
 
 
@@ -110,7 +110,7 @@ class Cluster:
 
 
 def configuration(query: str, cluster: Cluster, keys: int, groups: int, interval: float) -> Configuration:
-    """A micro-batch of a trigger's interval."""
+    """Return a micro-batch of a trigger's interval."""
     rows, rate = round(cluster.rate * interval), round(cluster.rate)
     return Configuration(query, rows, keys, cluster.cores, cluster.cores, rate, groups)
 
@@ -121,7 +121,7 @@ def tasks(of: Configuration) -> int:
 
 
 def total_ms(model: Model, of: Configuration, cluster: Cluster) -> float:
-    """A micro-batch with the driver's part."""
+    """Return the milliseconds of a micro-batch with the driver's part."""
     return model.ms(of) + tasks(of) * cluster.driver
 
 
@@ -157,7 +157,7 @@ class Scenario:
 
     @classmethod
     def of_model(cls, model: Model, others: Sequence[Model], query: str, cluster: Cluster, keys: int, groups: int) -> Scenario:
-        """Asks the model, and for the spread others that are as good."""
+        """Predict with the model, and with other models that are as good for the range."""
 
         def at(interval: float) -> Configuration:
             return configuration(query, cluster, keys, groups, interval)
@@ -189,7 +189,7 @@ class Resource:
 
 
 def resources(model: Model, scenario: Scenario) -> list[Resource]:
-    """All of them, the fullest first."""
+    """Return all resources, the fullest first."""
     interval = scenario.of.rows / scenario.of.rate
     found = []
     for name, (known, share, needs) in _resources(model, scenario.cluster, scenario.of).items():
@@ -234,7 +234,7 @@ def _resources(model: Model, cluster: Cluster, asked: Configuration) -> dict[str
         return Work.of(of).results * each.result / of.cores / interval / NETWORK
 
     def rest(of: Configuration) -> float:
-        # Whole key groups of a core.
+        # Count whole key groups of a core.
         return Work.of(of).kept * each.kept / of.groups * math.ceil(of.groups / of.cores) / DISK
 
     def blocks(of: Configuration) -> float:

@@ -54,12 +54,12 @@ class Counted:
 
     @property
     def longest(self) -> float:
-        """Seconds that the query takes with a core for every task: the slowest packing task, then the slowest key group."""
+        """The seconds of the query with a core for every task: the slowest packing task, then the slowest key group."""
         return max(self.packing) + max(self.grouping)
 
 
 def plan_of(case: Case, operator: OperatorSpec) -> WindowPlan:
-    """The plan of a case."""
+    """Return the plan of a case."""
     keys = KEYS if case.keyed else pa.schema([])
     needs_rows = operator.capabilities.takes_rows or case.late
     return WindowPlan(
@@ -69,7 +69,7 @@ def plan_of(case: Case, operator: OperatorSpec) -> WindowPlan:
 
 
 def rows_of(number: int, rows: int, share: float) -> pa.Table:
-    """The rows of one micro-batch.
+    """Return the rows of one micro-batch.
 
     Args:
         number: the number of the micro-batch.
@@ -92,7 +92,7 @@ def given(plan: WindowPlan, table: pa.Table, *, split: bool = False) -> tuple[pa
     where = PackColumns(tuple(plan.key_schema.types), types)
     if plan.groups > 1:
         where = replace(where, group=len(columns))
-        # As a hash would, without leaving it to luck which groups the other keys come to.
+        # Spread the other keys evenly over groups, instead of by hash.
         part = table["user"].to_numpy() if split else 0
         columns["group"] = pa.array((table["key"].to_numpy() + part) % plan.groups)
     if plan.row_schema is not None:
@@ -102,7 +102,7 @@ def given(plan: WindowPlan, table: pa.Table, *, split: bool = False) -> tuple[pa
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of processor time, and the result."""
+    """Return the seconds of processor time, and the result."""
     started = time.process_time()
     result = call()
     return time.process_time() - started, result
@@ -117,7 +117,7 @@ def measure(case: Case, rows: int, share: float) -> Counted:
         parts: dict[int, list[PayloadPart]] = {group: [] for group in range(plan.groups)}
         took = Counted()
         for origin in range(PARTITIONS):
-            # Neighbouring rows go to different partitions, as in a source that is read in parallel.
+            # Adjacent rows go to different partitions, as in a source that is read in parallel.
             columns, where = given(
                 plan, table.take(pa.array(np.arange(origin, rows, PARTITIONS))).combine_chunks(), split=case.split
             )
@@ -141,7 +141,7 @@ def _packed(plan: WindowPlan, where: PackColumns, columns: pa.Table, origin: int
 
 
 def crossed(parts: list[PayloadPart]) -> Iterator[tuple[str, int, int]]:
-    """Kind, rows and bytes of each payload."""
+    """Yield kind, rows and bytes of each payload."""
     for _, body in joined(parts):
         table, header = payload.decode(body)
         yield header["kind"], table.num_rows, len(body)
@@ -178,7 +178,7 @@ core: of the slowest packing task, and of key groups' tasks. The last column is 
 
 
 def main() -> None:
-    """Prints a line for each case; with ``--write`` they go to the results."""
+    """Print a line for each case, and with ``--write`` save the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000, help="rows of a micro-batch")
     parser.add_argument("--only", default="", help="cases whose name contains this")

@@ -38,7 +38,7 @@ SUM = (agg.sum("price").alias("total"), agg.count().alias("n"))
 
 
 class Mean(AggregateFunction):
-    """A mean, as a user would write it."""
+    """A mean as users would write it."""
 
     def create_accumulator(self) -> Any:
         return 0, 0
@@ -75,7 +75,7 @@ class Case:
 
 
 def declared(name: str, window: WindowSpec, aggregates: Sequence[agg.Aggregate] = SUM, **more: bool) -> Case:
-    """Declared aggregates over windows."""
+    """Return a case of declared aggregates over windows."""
     keys = KEYS if more.get("keyed", True) else pa.schema([])
     return Case(name, window, lambda: plan_aggregates(window, aggregates, TYPES, keys), **more)
 
@@ -100,7 +100,7 @@ def _applied(key: Any, _: Any, rows: Sequence[Any]) -> list[float]:  # noqa: ARG
 
 
 def cases() -> Iterator[Case]:
-    """One or more for each operator."""
+    """Yield one or more cases for each operator."""
     yield declared("panes: tumbling 1 min, sum and count", TUMBLING)
     yield declared("panes: sliding 1 min / 5 s, sum and count", SLIDING)
     yield declared("panes: several windows, sum and count", SEVERAL)

@@ -23,7 +23,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
 
 
 def at(seconds: int) -> datetime:
-    """A moment after noon."""
+    """Return a time after noon."""
     return NOON + timedelta(seconds=seconds)
 
 
@@ -31,15 +31,15 @@ BIDS_SCHEMA = "auction string, price bigint, at timestamp"
 # Each list arrives as one micro-batch.
 BIDS = [
     [("vase", 10, at(5)), ("vase", 12, at(31)), ("clock", 90, at(40))],
-    [("vase", 15, at(72)), ("clock", 95, at(58))],  # the watermark comes to 12:01:02: the first minute is over
+    [("vase", 15, at(72)), ("clock", 95, at(58))],  # the watermark reaches 12:01:02, and the first minute is over
     [("vase", 14, at(45)), ("clock", 99, at(90))],  # 12:00:45 is late, and its window fires again
-    [("vase", 30, at(140))],  # 12:02:10: the first minute is closed, the second over
+    [("vase", 30, at(140))],  # it reaches 12:02:10, so the first minute is closed and the second is over
     [("clock", 91, at(59)), ("clock", 97, at(80))],  # too late for the first minute, but the second fires again
 ]
 
 
 def highest_bids(bids: DataFrame) -> pst.datastream.WindowedResult:
-    """A row for each auction and minute, and another where late rows change it; the rows that come too late."""
+    """Return a row for each auction and minute, and another if late rows change it, and the rows that are too late."""
     return (
         pst.stream(bids)
         .assign_timestamps("at", pst.WatermarkStrategy.for_bounded_out_of_orderness("10 seconds"))
@@ -62,7 +62,7 @@ def printed(title: str) -> Callable[[DataFrame, int], None]:
 
 
 def main() -> None:
-    """Streams the bids, and prints what each micro-batch brings."""
+    """Stream the bids, and print the results of each micro-batch."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     spark = pst.build_session("late rows", master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")

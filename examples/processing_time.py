@@ -1,4 +1,4 @@
-"""How many orders arrive every two seconds by the clock, whatever their own time is; and how to end such a query.
+"""Count the orders that arrive every two seconds by the clock, whatever their own time is, and end such a query.
 
 Windows of processing time fire when their time is over, even if no more rows arrive. So the query never ends by itself, and
 Spark's trigger `availableNow` is refused. Use `processingTime`, and stop the query when you have seen enough. Open windows stay
@@ -30,7 +30,7 @@ ORDERS = [
 
 
 def sales(orders: DataFrame) -> pst.datastream.WindowedResult:
-    """A row for each shop and two seconds of the clock. No event time is needed."""
+    """Return a row for each shop and two seconds of the clock. No event time is needed."""
     return (
         pst.stream(orders)
         .key_by("shop")
@@ -47,7 +47,7 @@ def wait_for_orders(found: pst.MemorySink, orders: int, seconds: float) -> None:
 
 
 def main() -> None:
-    """Lets orders arrive while the query runs, waits for their windows, and stops it."""
+    """Let orders arrive while the query runs, wait for their windows, and stop it."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     spark = pst.build_session("processing time", master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")

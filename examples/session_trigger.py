@@ -52,7 +52,7 @@ class SessionTrigger(pst.triggers.Trigger):
         ctx.get_partitioned_state(LAST_CLICK).clear()
 
     def _end(self, last_click: int) -> int:
-        """A window fires with the last instant that belongs to it."""
+        """Return the last instant of the window, at which it fires."""
         return last_click + self.gap - 1
 
 
@@ -77,7 +77,7 @@ def visits(clicks: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def main() -> None:
-    """Streams the clicks, and prints what each micro-batch brings."""
+    """Stream the clicks, and print the results of each micro-batch."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     spark = pst.build_session("session trigger", master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")

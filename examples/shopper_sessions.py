@@ -22,7 +22,7 @@ from panestream.testing import MicroBatches
 
 
 def at(time: str) -> datetime:
-    """A moment of the day on which all this happens."""
+    """Return a time of the example's day."""
     return datetime.fromisoformat(f"2026-03-02 {time}").replace(tzinfo=timezone.utc)
 
 
@@ -59,7 +59,7 @@ def visits(clicks: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def main() -> None:
-    """Streams the clicks, and prints what each micro-batch brings."""
+    """Stream the clicks, and print the results of each micro-batch."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     spark = pst.build_session("shopper sessions", master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")

@@ -1,4 +1,4 @@
-"""Keeps the classes that Spark loads in a file which Java maps when it starts: the tests start some seventy of them.
+"""Save the classes that Spark loads in a file that Java maps at its start. The tests start Java some seventy times.
 
     python scripts/class_archive.py        # makes SYS.PREFIX/spark-classes.jsa, once for each PySpark and Java
 
@@ -22,10 +22,10 @@ ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 OPTIONS = " ".join(
     [
         *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
-        # With one compiler Java keeps 48 MB of compiled code, throws away what was compiled, and compiles it again.
+        # With one compiler, Java limits compiled code to 48 MB, so it drops code and compiles it again.
         "-XX:ReservedCodeCacheSize=256m",
         "-Xmn256m",
-        # Hadoop starts a process for each file on a local file system; so Java starts it itself, without another in between.
+        # Hadoop starts a process for each file on a local file system. This option starts it without a helper process in between.
         *(["-Djdk.lang.Process.launchMechanism=VFORK"] if sys.platform == "linux" else []),
     ]
 )

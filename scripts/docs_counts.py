@@ -1,4 +1,4 @@
-"""How much of the documentation there is, and how much of it was run: builds the site, follows its links, runs its pages.
+"""Count the documentation, and how much of it was run. Build the site, follow its links, and run its pages.
 
     .venv/bin/python scripts/docs_counts.py [--no-spark | --only-spark]
 
@@ -71,13 +71,13 @@ def counted(spark: bool) -> tuple[dict[str, int], list[str]]:
 
 
 def on_spark(every: Sequence[pages.Page]) -> tuple[list[pages.Outcome], list[str]]:
-    """Runs the pages that need Spark with one session, in a folder that is emptied after each. Prints each page's seconds."""
+    """Run the pages that need Spark with one session, in a folder that is emptied after each. Print each page's seconds."""
     needing = pages.to_run_on_spark(every)
     outcomes: list[pages.Outcome] = []
     faults: list[str] = []
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="panestream-docs-") as folder:
-        os.chdir(folder)  # before the JVM starts: there Spark's relative paths begin
+        os.chdir(folder)  # before the JVM starts, since Spark's relative paths start at its folder
         spark = _session()
         try:
             for page in needing:

@@ -1,8 +1,8 @@
-"""A real Kafka broker of one node, from Maven Central: for the tests, the benchmarks, and to try things.
+"""A real Kafka broker of one node from Maven Central, for tests, benchmarks, and experiments.
 
     python scripts/kafka_broker.py [--port 9092] [--topic clicks:4 ...]
 
-Runs with any Python that has PySpark, whose Ivy fetches the jars (once, about 60 MB, into .kafka). It listens on this machine
+It runs with any Python that has PySpark, whose Ivy fetches the jars (once, about 60 MB, into .kafka). It listens on this machine
 only, keeps its data in a temporary folder, and ends with Ctrl+C.
 """
 
@@ -63,7 +63,7 @@ class NoBrokerError(RuntimeError):
 
 
 def java() -> str:
-    """The Java that runs the broker: Spark's."""
+    """Return the Java that runs the broker, which is Spark's."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if found is None:
@@ -99,7 +99,7 @@ def jars() -> Path:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on."""
+    """Return free ports of this machine."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for one in sockets:
@@ -132,7 +132,7 @@ class Broker:
         data = self.folder / "data"
         self._settings.write_text(_PROPERTIES.format(port=self.port, controller=controller, data=data))
         if not data.exists():
-            # One that begins with a dash would be an option.
+            # An id that starts with a dash would be an option.
             identity = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:].rstrip("=")
             self._run_tool("kafka.tools.StorageTool", "format", "-t", identity, "-c", str(self._settings))
 
@@ -147,7 +147,7 @@ class Broker:
         return self.folder / "broker.log"
 
     def start(self) -> None:
-        """Starts it, and waits until it takes requests.
+        """Start it, and wait until it accepts requests.
 
         Raises:
             RuntimeError: it ended, or was not ready in time. The message has the end of its log.
@@ -165,7 +165,7 @@ class Broker:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """Ends it in order."""
+        """Stop it normally."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -187,7 +187,7 @@ class Broker:
 
     def _command(self, program: str, *arguments: str) -> list[str]:
         logging = [f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in _LOGGING.items()]
-        # The first tier of the compiler alone: half the time to start, and nobody measures the broker.
+        # Use only the first tier of the compiler, which halves the start time. The broker's speed is not measured.
         tuning = [f"-Xmx{self.memory}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *logging]
         return [java(), *tuning, "-cp", f"{jars()}/*", program, *arguments]
 
@@ -198,7 +198,7 @@ class Broker:
 
 
 def make_topics(broker: Broker, topics: Sequence[str]) -> None:
-    """Makes topics, each ``NAME:PARTITIONS``; needs the package confluent-kafka."""
+    """Make topics, each ``NAME:PARTITIONS``. This needs the package confluent-kafka."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
     wanted = [NewTopic(name, int(count or 1), 1) for name, _, count in (one.partition(":") for one in topics)]
@@ -208,7 +208,7 @@ def make_topics(broker: Broker, topics: Sequence[str]) -> None:
 
 
 def main() -> None:
-    """Runs a broker until Ctrl+C."""
+    """Run a broker until Ctrl+C."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=0, help="where it listens (default: a free port)")
     parser.add_argument("--topic", action="append", default=[], metavar="NAME:PARTITIONS", help="a topic to make")
@@ -219,7 +219,7 @@ def main() -> None:
             broker.start()
         except RuntimeError as error:
             sys.exit(str(error))
-        # As by `kill`: the broker must not outlive us.
+        # React to `kill` in the same way, so that the broker ends with this process.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         try:
             if options.topic:

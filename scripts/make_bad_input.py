@@ -1,4 +1,4 @@
-"""Renews the tables of docs/reference/bad-input.md: runs every case of bad input, and writes what came of it.
+"""Update the tables of docs/reference/bad-input.md: run every case of bad input, and write its outcome.
 
 The cases are in tests/bad_input/cases.py and job_files.py. The rest of the page is written by hand. A run takes some minutes and
 needs Java, except for the job files. A test runs the cases and compares their outcome with the page.
@@ -25,13 +25,13 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "bad-inpu
 SAME, NOT_RUN = "the same", "not run"
 BATCHES, ALONE = "--batches", "--job-files"
 JOBS = "Job files"
-"""The table of job files, which are refused before there is a batch or a stream."""
+"""The title of the table of job files, which are refused before a batch or a stream starts."""
 _CELL = re.compile(r"(?<!\\)\|")
 _MARKED = re.compile(r"(<!-- made: (?P<group>[^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def line_of(case: Case, batch: Outcome | None, stream: Outcome | None) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     told = "" if batch is None else batch.text()
     streamed = NOT_RUN if stream is None else stream.text()
     return f"| {case.name} | {told} | {SAME if streamed == told else streamed} | {case.option} |"
@@ -50,7 +50,7 @@ def page_says(text: str, group: str, name: str) -> tuple[str, str]:
 
 
 def renewed(text: str, tables: dict[str, list[str]]) -> str:
-    """The page with the tables that are given."""
+    """Return the page with new tables."""
     of_input = ["| input | as a batch | as a stream | what changes it |", "|---|---|---|---|"]
     of_jobs = ["| job file | what is said, each mistake by itself |", "|---|---|"]
 
@@ -74,7 +74,7 @@ def ran(spark: Any, group: str, case: Case, *, streams: bool) -> str:
 
 
 def lines_of_jobs() -> list[str]:
-    """The table of job files."""
+    """Return the table of job files."""
     lines = []
     for job in JOB_FILES:
         with tempfile.TemporaryDirectory() as folder:
@@ -83,7 +83,7 @@ def lines_of_jobs() -> list[str]:
 
 
 def main(chosen: list[str]) -> None:
-    """Runs the cases of some groups, or of all."""
+    """Run the cases of some groups, or of all."""
     streams = BATCHES not in chosen
     if ALONE in chosen or not chosen:
         PAGE.write_text(renewed(PAGE.read_text("utf-8"), {JOBS: lines_of_jobs()}), encoding="utf-8")

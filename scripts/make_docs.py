@@ -2,7 +2,7 @@
 
     .venv/bin/python scripts/make_docs.py [FOLDER] [--serve PORT]
 
-Spark is not needed: a page is run as far as its last drawing.
+Spark is not needed, because a page runs only as far as its last drawing.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DOCS = ROOT / "docs"
 
 
 def build(target: Path, *, fresh: bool = False) -> int:
-    """Both languages; every warning is an error. Returns the exit status.
+    """Build both languages, with every warning as an error. Return the exit status.
 
     Args:
         target: the folder of the site. Sphinx keeps its cache next to it.
@@ -40,7 +40,7 @@ def build(target: Path, *, fresh: bool = False) -> int:
 
 
 def serve(target: Path, port: int) -> None:
-    """Shows the site on this machine, until Ctrl+C."""
+    """Serve the site on this machine until Ctrl+C."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(target))
     with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         print(f"http://127.0.0.1:{server.server_port}/", flush=True)

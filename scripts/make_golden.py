@@ -1,4 +1,4 @@
-"""Writes the checkpoints and savepoints that every later version must read: ``python -m scripts.make_golden [NAME …]``.
+"""Write the checkpoints and savepoints that every later version must read: ``python -m scripts.make_golden [NAME …]``.
 
 Each query of ``tests/golden/queries.py`` gets a file. It has a checkpoint after some micro-batches, the values of its state, how
 they are shown, and later rows. One query of each operator also gets a savepoint of that checkpoint. Existing files stay
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / f"state-{FORMAT_VERSION}"
 
-# Those in savepoint-1 are from before savepoints had checksums.
+# The savepoints in savepoint-1 are from before savepoints had checksums.
 SAVEPOINTS = FOLDER.parent / f"savepoint-{SAVEPOINT_FORMAT}-with-checksums"
 BEFORE_CHECKSUMS = ("panes", "sessions", "counts", "accumulating", "row")
 OF_EACH_OPERATOR = (*BEFORE_CHECKSUMS, "look backs", "predicates", "intervals", "join", "co group", "tiles")
@@ -66,7 +66,7 @@ def values_of(state: pst.state.CheckpointState) -> dict[str, Any]:
 
 
 def make(spark: SparkSession, name: str, file: Path) -> None:
-    """The file of one query."""
+    """Write the file of one query."""
     with tempfile.TemporaryDirectory() as scratch:
         rows, checkpoint = MicroBatches(spark, f"{scratch}/in", SCHEMA), f"{scratch}/checkpoint"
         for batch in ROWS[:KEPT]:

@@ -38,7 +38,7 @@ _MARKED = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def dictionary() -> list[str]:
-    """A line for each counterpart that a docstring of the vocabulary names."""
+    """Return a line for each counterpart in a docstring of the vocabulary."""
     found: set[tuple[str, str]] = set()
     for room in ("windowing/**/*.py", "datastream/*.py", "testing/*.py"):
         for path in sorted(PACKAGE.glob(room)):
@@ -102,7 +102,7 @@ def scenarios() -> list[str]:
 
 
 def bugs() -> list[str]:
-    """The scenarios where panestream gives another answer on purpose, and why."""
+    """Return the scenarios with a different answer on purpose, and the reasons."""
     lines = ["| scenario | what happens |", "|---|---|"]
     return lines + [f"| `{one.name}` | {one.on_purpose} |" for one in _scenarios() if one.on_purpose]
 
@@ -136,12 +136,12 @@ PARTS: dict[str, Callable[[], list[str]]] = {"dictionary": dictionary, "scenario
 
 
 def renewed(text: str) -> str:
-    """The page with its made parts as they are now."""
+    """Return the page with its generated parts updated."""
     return _MARKED.sub(lambda mark: mark[1] + "\n".join(PARTS[mark[2]]()) + "\n" + mark[3], text)
 
 
 def unknown_names(text: str) -> list[str]:
-    """Names of panestream's that the page speaks of and that do not exist."""
+    """Return the names of panestream in the page that do not exist."""
     found = re.findall(r"`(?:pst|panestream|agg)(?:\.\w+)+", text)
     return sorted({name for name in found if not _exists(name.strip("`").split("."))})
 

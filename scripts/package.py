@@ -30,7 +30,7 @@ MUST = os.environ.get("PANESTREAM_AUDIT") == "required"
 """Whether a check that cannot run is an error, as for a release."""
 _UNREACHABLE = re.compile(r"NewConnectionError|ConnectionError|ProxyError|Temporary failure|timed out|No matching distribution")
 _LARGEST = {".whl": 2_000_000, ".gz": 4_000_000}
-"""Bytes of a distribution; data that slipped in would be larger."""
+"""The maximum bytes of a distribution, to detect data files in it."""
 _UNWANTED = re.compile(r"(^|/)(\.venv|\.git/|__pycache__|\.data|node_modules)|\.(parquet|crc|pyc|png\.bak|csv\.gz)$")
 
 
@@ -88,12 +88,12 @@ def _build(source: Path, into: Path, environment: dict[str, str]) -> None:
 
 def _time_of_commit() -> str:
     done = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
-    # Not from a clone: any time will do, as long as it is the same.
+    # Outside of a clone, any constant time will do.
     return done.stdout.strip() or "315619200"
 
 
 def check_wheel(wheel: Path) -> None:
-    """The wheel has every file of the package, its metadata, and nothing else.
+    """Check that the wheel has exactly the files of the package and its metadata.
 
     Raises:
         PackageError: names the files.
@@ -120,13 +120,13 @@ def check_wheel(wheel: Path) -> None:
 
 
 def examples() -> set[str]:
-    """Return the files of examples/, as they are seen from the root: the sdist has them all, the wheel all but the demo."""
+    """Return the files of examples/, relative to the root. The sdist has all of them, and the wheel all except the demo."""
     files = (path for path in (ROOT / "examples").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     return {path.relative_to(ROOT).as_posix() for path in files}
 
 
 def check_sdist(sdist: Path) -> None:
-    """The sdist has what building and testing needs, and no data or caches.
+    """Check that the sdist has everything for building and testing, and no data or caches.
 
     Raises:
         PackageError: names the files.
@@ -190,7 +190,7 @@ def try_it() -> None:
 
 
 def empty_environment() -> Path:
-    """An environment with the wheel, panestream[spark,cli], and nothing else; its Python."""
+    """Make an environment with only the wheel and panestream[spark,cli], and return its Python."""
     wheel = _only(DIST, "*.whl")
     if not EMPTY.exists():
         venv.create(EMPTY, with_pip=True)
@@ -202,7 +202,7 @@ def empty_environment() -> Path:
         if _UNREACHABLE.search(done.stderr):
             raise Skipped(f"no package index has what the wheel needs: {done.stderr.strip().splitlines()[-1][:200]}")
         raise PackageError(f"the wheel cannot be installed:\n{done.stderr}")
-    # The same version may have been another wheel.
+    # An earlier wheel may have had the same version.
     _run([*pip, "install", "--force-reinstall", "--no-deps", wheel])
     _run([*pip, "check"])
     return python
@@ -234,7 +234,7 @@ def audit(python: Path) -> None:
     tool = Path(sys.executable).with_name("pip-audit")
     command = [tool, "--path", said.stdout.strip(), "--skip-editable", "--progress-spinner", "off", "--timeout", "10"]
     done = subprocess.run([*command, "--format", "json", "--output", report], capture_output=True, text=True, check=False)
-    # It ends with 1 when it found something and when it could not ask; only in the first case there is a report.
+    # pip-audit exits with 1 for findings and for failed requests. Only findings give a report.
     if not report.exists():
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         if MUST:

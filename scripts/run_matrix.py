@@ -1,4 +1,4 @@
-"""Runs the tests with each line of Spark, and writes what was run into docs/reference/versions.json and .md.
+"""Run the tests with each line of Spark, and write the results to docs/reference/versions.json and .md.
 
     python scripts/run_matrix.py                                        # everything, an hour or more
     python scripts/run_matrix.py --lines 4.0 4.1 --parts spark          # the rest of the table stays unchanged
@@ -67,7 +67,7 @@ def python_of(line: str, given: dict[str, str]) -> str | None:
 
 
 def java_17() -> str:
-    """The home of the Java that `make test` uses."""
+    """Return the home of the Java that `make test` uses."""
     return subprocess.run([ROOT / "scripts" / "ensure_java.sh"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()  # noqa: S603
 
 
@@ -103,7 +103,7 @@ def environment(python: str, java: str, more: dict[str, str]) -> dict[str, str]:
 
 
 def run(python: str, java: str, arguments: list[str], more: dict[str, str]) -> dict[str, Any]:
-    """Runs pytest, and counts."""
+    """Run pytest, and count its tests."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [python, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
@@ -135,17 +135,17 @@ def read() -> Results:
 
 
 def write(results: Results) -> None:
-    """Keeps what is known, and renews the pages."""
+    """Save the results, and update the pages."""
     RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     for page in PAGES:
         page.write_text(renewed(page.read_text("utf-8"), results), encoding="utf-8")
 
 
 def run_cell(line: str, name: str, python: str, java: str, parts: list[str], workers: str) -> None:
-    """Runs some parts with one line of Spark, and puts them into its cell."""
+    """Run some parts with one line of Spark, and store the results in its cell."""
     versions = json.loads(subprocess.run([python, "-c", _VERSIONS], capture_output=True, text=True, check=True).stdout)  # noqa: S603
     cell = {"line": line, **versions, "java": java_version(java)}
-    # Not those that judge the table while it is being filled.
+    # Leave out the tests of the table while it is being filled.
     arguments = {
         "pure": ["-m", "not spark and not connectors", "-n", workers, "--deselect", "tests/architecture/test_versions.py"],
         "spark": ["-m", "spark", *CORE],
@@ -162,7 +162,7 @@ def run_cell(line: str, name: str, python: str, java: str, parts: list[str], wor
 
 
 def run_carried(pythons: dict[str, str], java: str) -> None:
-    """Lets checkpoints go on from one version to the next."""
+    """Take checkpoints from one version to the next."""
     if set(pythons) != set(LINES):
         print("carried: skipped: not every version of Spark is here", file=sys.stderr)
         return
@@ -175,7 +175,7 @@ def run_carried(pythons: dict[str, str], java: str) -> None:
 
 
 def table(results: Results) -> str:
-    """All that was run."""
+    """Return the table of all runs."""
     lines = [
         "| Spark | Python | Java | pyarrow | numpy | protobuf | pandas | tests without Spark | tests with Spark | run on |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -198,7 +198,7 @@ def carried(results: Results) -> str:
 
 
 def shown(part: dict[str, Any] | None) -> str:
-    """E.g. ``900 passed, 2 skipped``."""
+    """Return the counts as text, e.g. ``900 passed, 2 skipped``."""
     if part is None:
         return "not run"
     return ", ".join(f"{part[what]} {what}" for what in ("passed", "failed", "skipped") if part[what] or what == "passed")

@@ -1,4 +1,4 @@
-"""Runs the tests in parts and prints how long each part took.
+"""Run the tests in parts, and print the time of each part.
 
     python scripts/run_tests.py test                          # as `make test`
     python scripts/run_tests.py all                           # as `make test-all`
@@ -40,7 +40,7 @@ class Part:
     """One run of pytest.
 
     Attributes:
-        name: how the part is called in the summary.
+        name: the name of the part in the summary.
         words: the arguments of pytest.
         environment: variables set for it.
         python: the interpreter.

@@ -59,7 +59,7 @@ TESTS_NEED = (
 
 
 def main() -> None:
-    """Prints what was asked for, an item a line."""
+    """Print the requested items, one a line."""
     parser = argparse.ArgumentParser(description=__doc__)
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--lines", action="store_true")

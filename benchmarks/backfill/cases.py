@@ -1,4 +1,4 @@
-"""Two queries over a day of events of many keys, and their right answers."""
+"""Two queries over a day of events with many keys, and the right answers."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Day:
     """The events.
 
     Attributes:
-        rows: how many there are.
-        keys: of how many keys.
+        rows: the number of events.
+        keys: the number of keys.
     """
 
     rows: int
@@ -33,7 +33,7 @@ class Day:
 
     @property
     def spec(self) -> EventSpec:
-        """At a rate that makes them a day's, in files of some million rows."""
+        """Return a specification whose rate spreads the events over a day, in files of some million rows."""
         files = max(1, self.rows // _FILE)
         return EventSpec(self.rows // files, files, self.keys, max(1, self.rows // _DAY_S), files_per_batch=1)
 
@@ -86,7 +86,7 @@ class Sorted:
 
     @classmethod
     def of(cls, day: Day) -> Sorted:
-        """By sorting one number for each event: 17 bits and more of key, 28 of time, 10 of value."""
+        """Sort one number for each event: at least 17 bits of key, 28 of time, 10 of value."""
         spec = day.spec
         packed = np.empty(spec.rows, np.int64)
         at = 0

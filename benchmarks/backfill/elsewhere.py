@@ -55,7 +55,7 @@ def duckdb(run: Run) -> Answer:
 
 
 def polars(run: Run) -> Answer:
-    """``group_by_dynamic`` per key; sessions by the distance to the row before."""
+    """Run ``group_by_dynamic`` per key. Sessions use the distance to the row before."""
     import polars as pl
 
     case = CASES[run.case]

@@ -57,7 +57,7 @@ class Memory:
     workers: float = 0
 
     def look(self, process: psutil.Process) -> None:
-        """Takes one look; processes may end while it looks."""
+        """Take one sample. Processes may end meanwhile."""
         try:
             self.own = max(self.own, process.memory_info().rss / _MB)
             for child in process.children():
@@ -164,7 +164,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def table(measured: Sequence[Measured]) -> list[str]:
-    """A line for each contestant and case."""
+    """Return a line for each contestant and case."""
     lines = [
         "| query | contestant | rows in | seconds | rows/s | panestream ÷ it | its process | JVM | largest worker | workers |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
@@ -207,7 +207,7 @@ def heading(options: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it all and prints the table."""
+    """Run everything and print the table."""
     options = parse(arguments)
     if options.one:
         run = Run(**json.loads(options.one))

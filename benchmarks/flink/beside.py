@@ -45,7 +45,7 @@ class Result:
 
     @property
     def rates(self) -> list[float]:
-        """Events per second of each repeat, with everything out."""
+        """The events per second of each repeat, until all results are out."""
         return [self.rows / seconds for seconds in self.total]
 
     @property
@@ -55,7 +55,7 @@ class Result:
 
     @property
     def ingest_median(self) -> float:
-        """The same until the last event is in."""
+        """The median events per second until the last event is in."""
         return statistics.median(self.rows / seconds for seconds in self.ingest)
 
 
@@ -121,7 +121,7 @@ def _spark(run: Run) -> list[dict[str, Any]]:
 
 
 def ratios(results: Sequence[Result], peer: str) -> list[float]:
-    """How many times the events per second of ``peer`` the subject has, round by round."""
+    """Return the ratio of the subject's events per second to those of ``peer``, round by round."""
     medians = {name: [one.median for one in results if one.contestant == name] for name in (SUBJECT, peer)}
     return [mine / theirs for mine, theirs in zip(medians[SUBJECT], medians[peer], strict=False)]
 

@@ -94,7 +94,7 @@ def _fetch(name: str, digest: str, target: Path) -> None:
 
 
 def java(program: str = "java") -> str:
-    """A program of the Java that ``JAVA_HOME`` or the PATH names.
+    """Return the path of a program of the Java in ``JAVA_HOME`` or on the PATH.
 
     Raises:
         RuntimeError: there is no such file.
@@ -107,7 +107,7 @@ def java(program: str = "java") -> str:
 
 
 def build(folder: Path) -> str:
-    """Compiles the program if it is newer than its classes; returns the class path."""
+    """Compile the program if it is newer than its classes, and return the class path."""
     path = os.pathsep.join(str(jar) for jar in jars(folder))
     classes = folder / "flink-classes"
     made = classes / "FlinkWorkload.class"
@@ -119,7 +119,7 @@ def build(folder: Path) -> str:
 
 
 def run(folder: Path, arguments: Mapping[str, object]) -> list[dict[str, Any]]:
-    """Runs the program; returns what each repeat printed.
+    """Run the program, and return the output of each repeat.
 
     Raises:
         RuntimeError: it failed.

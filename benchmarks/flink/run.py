@@ -1,4 +1,4 @@
-"""Runs panestream, native Spark and Flink on the same workloads in turn: ``python -m benchmarks.flink.run --help``."""
+"""Run panestream, native Spark and Flink on the same workloads in turn: ``python -m benchmarks.flink.run --help``."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def run_workload(name: str, options: argparse.Namespace) -> list[Result]:
-    """All rounds of one workload; prints a line per run."""
+    """Run all rounds of one workload, and print a line per run."""
     workload = WORKLOADS[name]
     results = []
     for number in range(options.rounds):
@@ -53,7 +53,7 @@ def run_workload(name: str, options: argparse.Namespace) -> list[Result]:
 
 
 def table(results: Sequence[Result]) -> list[str]:
-    """A line per workload and contestant."""
+    """Return a line per workload and contestant."""
     lines = [
         "| workload | contestant | events | events/s | repeats | until the last is in | panestream ÷ it | rows out |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
@@ -94,7 +94,7 @@ def about_the_runs(options: argparse.Namespace) -> list[str]:
 
 
 def save(text: str, results: Sequence[Result], options: argparse.Namespace, stem: str) -> Path:
-    """Writes Markdown and JSON; returns where, without the ending."""
+    """Write Markdown and JSON, and return their path without the suffix."""
     folder = Path(options.results)
     folder.mkdir(parents=True, exist_ok=True)
     now = datetime.now(timezone.utc)
@@ -107,7 +107,7 @@ def save(text: str, results: Sequence[Result], options: argparse.Namespace, stem
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it all, prints the table, writes it as JSON and Markdown."""
+    """Run everything, print the table, and write it as JSON and Markdown."""
     options = parse(arguments)
     heading = ["# Beside Flink", "", *about_the_runs(options)]
     results = [one for name in options.workloads for one in run_workload(name, options)]

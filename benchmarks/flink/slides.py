@@ -38,7 +38,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def table(results: Sequence[Result]) -> list[str]:
-    """A line per slide, a column per contestant: events per second, and the events that went in."""
+    """Return a line per slide and a column per contestant: events per second, and the number of input events."""
     names = list(dict.fromkeys(one.contestant for one in results))
     lines = ["| slide | windows of a row | " + " | ".join(names) + " |", "|---:|---:|" + "---:|" * len(names)]
     for slide in dict.fromkeys(one.workload for one in results):
@@ -51,7 +51,7 @@ def table(results: Sequence[Result]) -> list[str]:
 
 
 def plot(results: Sequence[Result], path: Path) -> None:
-    """Events per second over the number of windows a row is part of, both logarithmic."""
+    """Plot events per second over the number of windows of a row, both logarithmic."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -85,7 +85,7 @@ def plot(results: Sequence[Result], path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it all, prints the table, writes it with the plot."""
+    """Run everything, print the table, and write it with the plot."""
     options = parse(arguments)
     heading = ["# Slide sweep: sum and count over 1 h", "", *about_the_runs(options)]
     results = []

@@ -1,4 +1,4 @@
-"""Runs a workload on one Spark contestant several times in this process, as the Flink program does; a line of JSON each.
+"""Run a workload on one Spark contestant several times in this process, as the Flink program does, with a line of JSON each.
 
 The events are read from Parquet in micro-batches. A last file has one row in the far future, with another key. It moves the
 watermark past all windows, so that every engine emits all results, as Flink does at the end of its input. Time is wall-clock time
@@ -63,7 +63,7 @@ def workload_of(name: str) -> Workload:
 
 
 def write_with_end(spec: EventSpec, folder: Path) -> Path:
-    """The events of ``spec``, and the row that closes all windows."""
+    """Write the events of ``spec``, and the row that closes all windows."""
     target = write(spec, folder / "with-end")
     end = target / "end.parquet"
     if not end.exists():
@@ -85,7 +85,7 @@ def _session(run: Run, settings: dict[str, str]) -> SparkSession:
 
 
 def repeats(run: Run) -> Iterator[dict[str, Any]]:
-    """Seconds and checks of each repeat, by the names that the Flink program uses."""
+    """Yield seconds and checks of each repeat, with the names of the Flink program."""
     workload = workload_of(run.workload)
     spec = workload.spec(run.rows, run.rows_per_batch, run.cores)
     folder = write_with_end(spec, Path(run.data))

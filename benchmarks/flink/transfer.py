@@ -20,7 +20,7 @@ _SUMS = pa.schema([("total", pa.int64()), ("events", pa.int64())])
 
 
 def columns(events: DataFrame, case: Case) -> DataFrame:
-    """The columns that panestream's query of the case needs."""
+    """Return the columns that panestream's query of the case needs."""
     return events.select("key", "value") if isinstance(case, CountWindows) else events.select("key", "value", "ts")
 
 
@@ -33,7 +33,7 @@ def there(events: DataFrame, case: Case) -> DataFrame:
 
 
 def there_and_back(events: DataFrame, case: Case) -> DataFrame:
-    """The same columns: every row as it went in."""
+    """Return every row unchanged."""
     sent = columns(events, case)
     rows = sent.mapInArrow(_as_they_are, sent.schema)
     end = F.col("ts") if "ts" in sent.columns else F.lit(None).cast("timestamp")

@@ -75,7 +75,7 @@ class WindowProcessor(StatefulProcessor):
 
     def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo) -> Iterator[Row]:
         columns, _ = self._load()
-        # Spark removes the timer that expired.
+        # Spark removes an expired timer.
         return self._advance(key[0], columns, _NO_TIMER, timerValues.getCurrentWatermarkInMs())
 
     def close(self) -> None:
@@ -106,15 +106,15 @@ class WindowProcessor(StatefulProcessor):
 
     @abstractmethod
     def add(self, columns: list[list[int]], rows: Iterator[Row]) -> None:
-        """Takes in rows ``(key, value, ms)``."""
+        """Add rows ``(key, value, ms)``."""
 
     @abstractmethod
     def fire(self, key: int, columns: list[list[int]], watermark: int) -> tuple[list[Row], int]:
-        """Fires what ends at the watermark or before and forgets what no later window needs; and when the next window ends."""
+        """Fire windows that end up to the watermark, drop data that no later window needs, and return the next window end."""
 
 
 def _merge(columns: list[list[int]], rows: Iterator[Row]) -> None:
-    """Adds rows to columns of times and values, by time."""
+    """Add rows to columns of times and values, by time."""
     fresh = sorted((ms, value) for _, value, ms in rows)
     if columns[0] and fresh[0][0] < columns[0][-1]:
         fresh = sorted((*zip(*columns, strict=True), *fresh))
@@ -143,7 +143,7 @@ class SessionProcessor(WindowProcessor):
                 continue
             closes = times[end - 1] + gap
             if closes > watermark:
-                due = closes  # sessions follow one another: all later ones are open too
+                due = closes  # sessions are in order, so all later ones are open too
                 break
             fired.append(_Session(key, times[begin], closes, end - begin, median(values[begin:end])))
             begin = end
@@ -189,7 +189,7 @@ class EvictedProcessor(WindowProcessor):
         return fired, end
 
     def _next_end(self, times: list[int], first: int, done: int) -> int:
-        """The end of the next window that holds an element from ``first`` on."""
+        """Return the end of the next window with an element from ``first`` on."""
         return max(done, times[first] - times[first] % self.slide) + self.slide if first < len(times) else _NO_TIMER
 
 
@@ -226,16 +226,16 @@ class MeanProcessor(WindowProcessor):
 
 
 def counted(events: DataFrame, case: Counted) -> DataFrame:
-    """No event time, no timers."""
+    """Run the case without event time and timers."""
     fired = events.select("key", "batch").groupBy("key")
     rows = fired.transformWithState(CountProcessor(case), CountProcessor.OUTPUT, "append", "none")
     return rows.select("key", F.lit(None).cast("timestamp").alias("window_end"), "total", "events")
 
 
 def closed_by_watermark(events: DataFrame, processor: StatefulProcessor, output: str, spec: EventSpec) -> DataFrame:
-    """Runs a processor per key."""
+    """Run a processor per key."""
     return (
-        # Spark's watermark needs a timestamp; the processor an integer, which is much cheaper to hand over.
+        # Spark's watermark needs a timestamp. The processor gets an integer, which is much cheaper to transfer.
         events.withWatermark("ts", f"{spec.disorder_ms} milliseconds")
         .select("key", "value", F.unix_millis("ts").alias("ms"))
         .groupBy("key")
@@ -244,7 +244,7 @@ def closed_by_watermark(events: DataFrame, processor: StatefulProcessor, output:
 
 
 def query(events: DataFrame, case: Case, spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end, total, events`` at least."""
+    """Return at least columns ``key, window_end, total, events``."""
     end = F.timestamp_millis("end_ms").alias("window_end")
     if isinstance(case, Counted):
         return counted(events, case)

@@ -20,7 +20,7 @@ START_US = 1_767_225_600_000_000
 HOUR_US = 3_600_000_000
 SCHEMA = "key BIGINT, value BIGINT, ts TIMESTAMP"
 Answer = Mapping[str, int]
-"""How many results, and the sums of their columns ``n`` and ``total``."""
+"""The number of results, and the sums of their columns ``n`` and ``total``."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Case:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def tables(self, rows: int) -> Iterator[pa.Table]:
-        """The files; a last one closes every window with a row of key -1."""
+        """Yield the files. The last one closes every window with a row of key -1."""
         size = min(self.files, rows)
         for first in range(0, rows, size):
             yield self.make(first, min(first + size, rows), rows)
@@ -57,12 +57,12 @@ class Case:
 
 
 def table(keys: Any, values: Any, times_us: Any) -> pa.Table:
-    """Rows of the common schema."""
+    """Return rows of the common schema."""
     return pa.table({"key": keys, "value": values, "ts": pa.array(times_us, pa.timestamp("us", "UTC"))})
 
 
 def closing(row: pa.Table) -> pa.Table:
-    """One row far ahead, that no case counts."""
+    """Return one row in the far future, which no case counts."""
     named = {"key": pa.array([-1]), "ts": pa.array([START_US + 10_000 * HOUR_US], pa.timestamp("us", "UTC"))}
     return pa.table({name: named.get(name, row.column(name)) for name in row.column_names}).cast(row.schema)
 

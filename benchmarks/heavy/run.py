@@ -80,7 +80,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _write(case: Case, rows: int, folder: Path, burst: bool) -> int:
-    """Writes the files, a second apart: Spark takes them in the order of their times. Returns how many."""
+    """Write the files with times a second apart, since Spark reads them in this order. Return their number."""
     tables = list(case.tables(rows)) if burst else case.tables(rows)
     if burst:
         whole, last = tables
@@ -95,7 +95,7 @@ def _write(case: Case, rows: int, folder: Path, burst: bool) -> int:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """One case, in this process."""
+    """Run one case in this process."""
     case, folder = CASES[options.case], Path(options.data) / options.case
     rows = max(int(case.rows * options.scale), 100)
     shutil.rmtree(folder, ignore_errors=True)
@@ -152,7 +152,7 @@ def _in_a_process(options: argparse.Namespace, name: str) -> dict[str, Any]:
     paths = [str(HERE.parent / "src"), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     began = time.monotonic()
-    # Into a file: a pipe stays open as long as some worker of a query that was killed has it.
+    # Write to a file, because a pipe stays open while a worker of a killed query has it.
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True

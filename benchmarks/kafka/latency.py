@@ -48,7 +48,7 @@ READY = "the first micro-batch is done"
 
 
 def query(contestant: str, servers: str, topics: Sequence[str], folder: str, cores: int) -> None:
-    """Runs the query in this process until it is killed."""
+    """Run the query in this process until it is killed."""
     settings = {**SETTINGS, **STREAM_SETTINGS, **BIRTH_SETTINGS, "spark.sql.shuffle.partitions": str(cores)}
     settings["spark.jars.packages"] = f"{PACKAGE}:{pyspark.__version__}"
     builder = SparkSession.builder.master(f"local[{cores}]").appName("latency")
@@ -84,7 +84,7 @@ def query(contestant: str, servers: str, topics: Sequence[str], folder: str, cor
 
 
 def produce(servers: str, topic: str, rate: int, seconds: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Writes events at that rate; their keys and times (microseconds)."""
+    """Write events at that rate, and return their keys and times (microseconds)."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 2, "queue.buffering.max.messages": 1_000_000})
@@ -103,7 +103,7 @@ def produce(servers: str, topic: str, rate: int, seconds: float) -> tuple[np.nda
 
 
 class Consumer(threading.Thread):
-    """Notes what comes to a topic, and when (microseconds)."""
+    """Record the messages of a topic with their arrival in microseconds."""
 
     def __init__(self, servers: str, topic: str) -> None:
         super().__init__(daemon=True)
@@ -141,7 +141,7 @@ def latencies(keys: Any, times: Any, came: Sequence[tuple[int, bytes]], since: i
 
 
 def run_once(contestant: str, broker: Broker, rate: int, options: argparse.Namespace, number: int) -> dict[str, float]:
-    """One run: milliseconds from event to result.
+    """Run once, and return the milliseconds from event to result.
 
     Raises:
         RuntimeError: the query failed, or events did not arrive.
@@ -174,7 +174,7 @@ def run_once(contestant: str, broker: Broker, rate: int, options: argparse.Names
             running.wait()
             consumer.over.set()
             consumer.join()
-    # The very last ones wait for time to go on.
+    # The last results wait for time to advance.
     span = int((begun + WARM_UP_SECONDS) * 1e6), int(times.max()) - 1_000_000
     found, missing = latencies(keys, times, consumer.came, *span)
     shutil.rmtree(folder, ignore_errors=True)
@@ -185,7 +185,7 @@ def run_once(contestant: str, broker: Broker, rate: int, options: argparse.Names
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures, prints, and with ``--write`` keeps the table."""
+    """Measure, print, and with ``--write`` save the table."""
     parser = argparse.ArgumentParser(prog="benchmarks.kafka.latency", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rates", type=int, nargs="+", default=[1_000, 50_000], help="events a second")
     parser.add_argument("--seconds", type=int, default=30, help="that count (default: %(default)s)")

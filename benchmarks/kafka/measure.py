@@ -1,4 +1,4 @@
-"""Runs the query once, on one contestant, in this process; prints a line of JSON at the end.
+"""Run the query once on one contestant in this process, and print a line of JSON at the end.
 
 Started by :mod:`benchmarks.kafka.run`.
 """
@@ -28,7 +28,7 @@ SIZE, SLIDE = "1 hour", "5 minutes"
 BEHIND = 3600
 """The delay of the last partition in seconds."""
 WARM_UP = 2
-"""Micro-batches that do not count: compilers, and workers that start."""
+"""Warm-up micro-batches, in which the JVM compiles and workers start."""
 
 
 @dataclass(frozen=True)
@@ -72,7 +72,7 @@ class Measured:
 
 
 class Counted:
-    """Adds up what comes out, at the same price for both."""
+    """Add up the output, at the same cost for both."""
 
     def __init__(self, until: int) -> None:
         self.until, self.rows, self.views = until, 0, 0
@@ -93,7 +93,7 @@ def ours(spark: SparkSession, run: Run, counted: Counted, checkpoint: str) -> An
 
 
 def native(spark: SparkSession, run: Run, counted: Counted, checkpoint: str) -> Any:
-    """On Spark's own windows. One watermark for all: it must be as far behind as the slowest partition, or that is late."""
+    """Run Spark's own windows. Their single watermark must be as late as the slowest partition, or its rows are late."""
     clicks = decoded(spark, run).withWatermark("time", f"{BEHIND + 5} seconds")
     views = clicks.groupBy("item", F.window("time", SIZE, SLIDE)).agg(F.count(F.lit(1)).alias("views"))
     results = views.select("item", F.col("window.end").alias("window_end"), "views")
@@ -101,13 +101,13 @@ def native(spark: SparkSession, run: Run, counted: Counted, checkpoint: str) -> 
 
 
 def source(spark: SparkSession, run: Run, counted: Counted, checkpoint: str) -> Any:
-    """Only reads and decodes."""
+    """Only read and decode."""
     read = decoded(spark, run).select(F.col("time").alias("window_end"), F.lit(1).alias("views"), "item")
     return started(read, counted, checkpoint, "append")
 
 
 def decoded(spark: SparkSession, run: Run) -> DataFrame:
-    """The clicks as Spark's users read them."""
+    """Return the clicks as Spark's users read them."""
     given = {"kafka.bootstrap.servers": run.servers, "subscribe": run.topic, "startingOffsets": "earliest"}
     records = spark.readStream.format("kafka").options(**given, maxOffsetsPerTrigger=str(run.records_per_batch)).load()
     fields = records.select(F.from_json(F.col("value").cast("string"), CLICK).alias("click")).select("click.*")
@@ -115,7 +115,7 @@ def decoded(spark: SparkSession, run: Run) -> DataFrame:
 
 
 def started(results: DataFrame, counted: Counted, checkpoint: str, mode: str) -> Any:
-    """A query of Spark's own."""
+    """Start a Spark query."""
     writer = results.writeStream.foreachBatch(counted.__call__).outputMode(mode)
     return writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
 

@@ -63,7 +63,7 @@ def clicks(options: argparse.Namespace) -> Iterator[tuple[int, bytes]]:
 
 
 def fill(broker: Broker, options: argparse.Namespace) -> tuple[int, int]:
-    """Writes the topic; returns how many records it has, and the second up to which every contestant has all windows."""
+    """Write the topic. Return its number of records, and the second up to which every contestant has all windows."""
     from confluent_kafka import Producer
 
     make_topics(broker, [f"clicks:{PARTITIONS}"])
@@ -79,7 +79,7 @@ def fill(broker: Broker, options: argparse.Namespace) -> tuple[int, int]:
         count += 1
         last = max(last, int(value.rpartition(b":")[2].rstrip(b"}")))
     producer.flush()
-    # The slowest watermark is that of the partition that is behind; the other contestant's is as far back.
+    # The late partition has the slowest watermark, and the other contestant's watermark has the same delay.
     return count, last - BEHIND - 3600
 
 
@@ -110,7 +110,7 @@ def compare(measured: Sequence[Measured]) -> None:
 
 
 def report(measured: Sequence[Measured], count: int, options: argparse.Namespace, load: float) -> str:
-    """The whole result in Markdown."""
+    """Return the whole result in Markdown."""
     lines = [
         "# Clicks through Kafka",
         "",
@@ -141,7 +141,7 @@ def report(measured: Sequence[Measured], count: int, options: argparse.Namespace
 
 
 def main() -> None:
-    """Fills a topic, runs all contestants by turns, writes ``kafka.md`` and ``kafka.json``."""
+    """Fill a topic, run all contestants in turn, and write ``kafka.md`` and ``kafka.json``."""
     options, load = parse(), round(os.getloadavg()[0], 2)
     measured: list[Measured] = []
     with tempfile.TemporaryDirectory(prefix="kafka-", ignore_cleanup_errors=True) as folder:

@@ -16,7 +16,7 @@ SETTINGS = dict(STREAM_SETTINGS)
 
 
 def query(events: DataFrame, case: Refired, spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end, total, events``: changes, taken back ones with a minus."""
+    """Return columns ``key, window_end, total, events`` of changes. Retracted ones are negative."""
     result = (
         pst.stream(events)
         .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness(f"{spec.disorder_ms} milliseconds"))

@@ -39,7 +39,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def run_one(keys: int, late: int, options: argparse.Namespace) -> Measured:
-    """Runs one, and checks what came out.
+    """Run one case, and check its output.
 
     Raises:
         AssertionError: the changes do not add up to the answer.
@@ -56,7 +56,7 @@ def run_one(keys: int, late: int, options: argparse.Namespace) -> Measured:
 
 
 def line(keys: int, late: int, one: Measured) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     rates = one.rows_per_second
     return (
         f"| {keys:,} | {late} % | {one.median:,.0f} | {min(rates):,.0f} to {max(rates):,.0f} | {one.cpu_seconds:.2f} s"
@@ -86,7 +86,7 @@ def heading(options: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it all, prints the table, writes it as JSON and Markdown."""
+    """Run everything, print the table, and write it as JSON and Markdown."""
     options = parse(arguments)
     lines = heading(options)
     print("\n".join(lines), flush=True)

@@ -27,7 +27,7 @@ from benchmarks.nexmark.queries import GAP_MS, SIZE_MS, SLIDE_MS, WATERMARK_DELA
 
 @dataclass(frozen=True)
 class Answer:
-    """Result rows as columns: end of the window (ms), whom it is about, and the figure."""
+    """Result rows as columns: window end (ms), subject, and figure."""
 
     end: Int64s
     who: Int64s
@@ -48,7 +48,7 @@ class Answer:
 
 
 def bound_ms(spec: NexmarkSpec) -> int:
-    """The last window end that all must have reached at the end of the input, whatever their kind of watermark.
+    """Return the last window end that all must reach at the end of the input, with any kind of watermark.
 
     A query sees only the time of its own input: bids, or persons and auctions.
     """
@@ -70,7 +70,7 @@ def _best(group: Int64s, figure: Int64s, then_smallest: Int64s) -> Int64s:
 
 
 def q5(spec: NexmarkSpec) -> Answer:
-    """Bids counted per slide and auction, and every count added to the windows that the slide is part of."""
+    """Count bids per slide and auction, and add each count to the windows of the slide."""
     n = _numbers(spec, BID)
     slide, auction = time_ms(spec, n) // SLIDE_MS, bid_auction(spec, n)
     width = int(auction.max()) + 1
@@ -85,7 +85,7 @@ def q5(spec: NexmarkSpec) -> Answer:
 
 
 def q7(spec: NexmarkSpec) -> Answer:
-    """The largest price of each window.
+    """Return the largest price of each window.
 
     Raises:
         ValueError: two bids share the maximum of a window, so the winner is not defined.
@@ -101,7 +101,7 @@ def q7(spec: NexmarkSpec) -> Answer:
 
 
 def q8(spec: NexmarkSpec) -> Answer:
-    """Persons whose id is among the sellers of the window in which they registered."""
+    """Return the persons who are among the sellers of the window in which they registered."""
     persons, auctions = _numbers(spec, PERSON), _numbers(spec, AUCTION)
     width = FIRST_ID + int(last_person(np.array(spec.events))) + 1_000
     cells, counts = np.unique(time_ms(spec, auctions) // SIZE_MS * width + seller(spec, auctions), return_counts=True)
@@ -112,7 +112,7 @@ def q8(spec: NexmarkSpec) -> Answer:
 
 
 def q11(spec: NexmarkSpec) -> Answer:
-    """Bids in the order of bidder and time; a session ends where the next bid is further away than the gap."""
+    """Sort bids by bidder and time. A session ends if the next bid is further away than the gap."""
     n = _numbers(spec, BID)
     who, times = bidder(spec, n), time_ms(spec, n)
     order = np.lexsort((times, who))

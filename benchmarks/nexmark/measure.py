@@ -1,4 +1,4 @@
-"""Runs one query of one contestant as a stream, once, in this process; prints a line of JSON at the end.
+"""Run one query of one contestant as a stream once in this process, and print a line of JSON at the end.
 
 python -m benchmarks.nexmark.measure '{"contestant": "panestream", "query": "q5", "spec": {"events": 1000000}, ...}'
 """
@@ -28,9 +28,9 @@ from panestream import ForeachBatchSink
 from panestream.spark.session import STREAM_SETTINGS
 
 WARM_UP = 2
-"""Micro-batches that do not count: compilers, and workers that start."""
+"""Warm-up micro-batches, in which the JVM compiles and workers start."""
 _CLOCK_LIMIT_S = 120
-"""How long to wait for windows of processing time to close."""
+"""The time limit for processing-time windows to close."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Measured:
 
 
 def load(spark: SparkSession, query: Query, run: Run, *, streaming: bool = True) -> DataFrame:
-    """The events that the query reads."""
+    """Return the events that the query reads."""
     source.register(spark)
     options = {**query.source, **{name: str(value) for name, value in run.spec.items()}, "partitions": str(run.cores)}
     if streaming:
@@ -93,7 +93,7 @@ def load(spark: SparkSession, query: Query, run: Run, *, streaming: bool = True)
 
 
 def checks(bound: int | None) -> list[Column]:
-    """The sums of :attr:`Answer.checks` over columns ``window_end, who, what``."""
+    """Return the sums of :attr:`Answer.checks` over columns ``window_end, who, what``."""
     end, who, what = F.unix_millis("window_end"), F.col("who"), F.col("what")
     crossed = who % 1_000_003 * (what % 1_009) + F.floor(end / 1_000).cast("bigint") % 100_003 * (what % 997)
     closed = F.lit(True) if bound is None else end <= bound
@@ -107,7 +107,7 @@ def checks(bound: int | None) -> list[Column]:
 
 @dataclass
 class Collected:
-    """Checks of a stream whose rows go through ``foreachBatch``."""
+    """The checks of a stream whose rows go through ``foreachBatch``."""
 
     query: Query
     bound: int | None
@@ -120,7 +120,7 @@ class Collected:
             self.add({} if found is None else found.asDict())
 
     def add(self, found: dict[str, int | None]) -> None:
-        """Adds the sums of one micro-batch."""
+        """Add the sums of one micro-batch."""
         for name, value in found.items():
             self.sums[name] = self.sums.get(name, 0) + (value or 0)
 
@@ -128,7 +128,7 @@ class Collected:
 def drain(
     rows: DataFrame, query: Query, bound: int | None, checkpoint: Path, *, checked: bool
 ) -> tuple[list[Any], dict[str, int]]:
-    """Runs a plain stream into the noop sink until its input is used up; returns Spark's progress and the checks."""
+    """Run a plain stream into the noop sink to the end of its input. Return Spark's progress and the checks."""
     if checked:
         rows = query.answer(rows).observe("checks", *checks(bound))
     writer = rows.writeStream.format("noop").outputMode("append").option("checkpointLocation", str(checkpoint))
@@ -144,7 +144,7 @@ def drain(
 def through_start(
     query: Query, events: DataFrame, bound: int | None, checkpoint: Path, rows: int
 ) -> tuple[list[Any], dict[str, int]]:
-    """Runs panestream's ``start``: for ``top``, and for windows of processing time, which somebody has to stop."""
+    """Run panestream's ``start`` for ``top``, and for processing-time windows, whose query must be stopped."""
     collected = Collected(query, bound)
     trigger = {"processingTime": "0 seconds"} if query.by_processing_time else {"availableNow": True}
     running = query.build(events).start(
@@ -163,7 +163,7 @@ def through_start(
 
 
 def measure(run: Run) -> Measured:
-    """Runs it; the session ends with it."""
+    """Run it, and stop the session."""
     query, spec = QUERIES[run.query], run.events
     own = STREAM_SETTINGS if run.contestant == "panestream" else {}
     builder = SparkSession.builder.master(f"local[{run.cores}]").appName(f"nexmark {run.query}")

@@ -46,14 +46,14 @@ class Query:
     by_processing_time: bool = False
 
     def answer(self, rows: DataFrame) -> DataFrame:
-        """The rows that count, as columns ``window_end, who, what``."""
+        """Return the rows of the answer as columns ``window_end, who, what``."""
         kept = rows if self.keep is None else rows.where(self.keep())
         who, what = self.checked()
         return kept.select("window_end", who.cast("bigint").alias("who"), what.cast("bigint").alias("what"))
 
 
 def timed(events: DataFrame) -> pst.datastream.DataStream:
-    """Nexmark's watermark: four seconds behind."""
+    """Assign Nexmark's watermark, with a delay of four seconds."""
     return pst.stream(events).assign_timestamps(
         "dateTime", WatermarkStrategy.for_bounded_out_of_orderness(f"{WATERMARK_DELAY_MS} milliseconds")
     )
@@ -66,7 +66,7 @@ def q5(bids: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def q7(bids: DataFrame) -> pst.datastream.WindowedResult:
-    """Highest bid: the largest price of each window, who bid it on what."""
+    """Highest bid: the largest price of each window, its bidder and its auction."""
     return (
         timed(bids)
         .window_all(pst.TumblingEventTimeWindows.of(SIZE))
@@ -79,7 +79,7 @@ def q7(bids: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def q8(persons_and_auctions: DataFrame) -> pst.datastream.WindowedResult:
-    """New users: who registered and was a seller in the same window. A join of windows on their key, as one window of both."""
+    """New users: persons who registered and sold in the same window. The join of windows on their key is one window of both."""
     return (
         timed(persons_and_auctions)
         .key_by("coalesce(person_id, auction_seller) AS id")
@@ -89,12 +89,12 @@ def q8(persons_and_auctions: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def q11(bids: DataFrame) -> pst.datastream.WindowedResult:
-    """User sessions: how many bids each bidder makes without a pause of ten seconds."""
+    """User sessions: the number of bids of each bidder without a pause of ten seconds."""
     return timed(bids).key_by("bidder").window(pst.EventTimeSessionWindows.with_gap(GAP)).aggregate(agg.count().alias("bids"))
 
 
 def q12(bids: DataFrame) -> pst.datastream.WindowedResult:
-    """How many bids of each bidder arrive in ten seconds of processing time."""
+    """Count the bids of each bidder that arrive in ten seconds of processing time."""
     return (
         pst.stream(bids).key_by("bidder").window(pst.TumblingProcessingTimeWindows.of(SIZE)).aggregate(agg.count().alias("bids"))
     )

@@ -1,4 +1,4 @@
-"""Runs Nexmark's windowed queries on panestream and on native Spark in turn: ``python -m benchmarks.nexmark.run --help``."""
+"""Run Nexmark's windowed queries on panestream and on native Spark in turn: ``python -m benchmarks.nexmark.run --help``."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def run_once(run: Run) -> Measured:
 
 
 def run_query(name: str, options: argparse.Namespace) -> list[Measured]:
-    """All rounds of one query; prints a line per run."""
+    """Run all rounds of one query, and print a line per run."""
     spec = {
         "events": options.events_per_batch * (WARM_UP + options.steady),
         "seed": options.seed,
@@ -86,7 +86,7 @@ def run_query(name: str, options: argparse.Namespace) -> list[Measured]:
 
 
 def table(measured: Sequence[Measured], options: argparse.Namespace) -> list[str]:
-    """A line per query and contestant."""
+    """Return a line per query and contestant."""
     lines = [
         "| query | contestant | events/s | rounds | batches | events/s, core | rows read/s | panestream ÷ it | rows out |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|",
@@ -110,7 +110,7 @@ def table(measured: Sequence[Measured], options: argparse.Namespace) -> list[str
 
 
 def report(measured: Sequence[Measured], options: argparse.Namespace) -> str:
-    """The whole result in Markdown."""
+    """Return the whole result in Markdown."""
     about = machine()
     published = ", ".join(f"{name} {PUBLISHED[name]:,}" for name in options.queries)
     lines = [
@@ -132,7 +132,7 @@ def report(measured: Sequence[Measured], options: argparse.Namespace) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it all, prints the table, writes it as JSON and Markdown."""
+    """Run everything, print the table, and write it as JSON and Markdown."""
     options = parse(arguments)
     now = datetime.now(timezone.utc)
     measured = [one for name in options.queries for one in run_query(name, options)]

@@ -23,7 +23,7 @@ BOUNDS: Mapping[str, float] = {
     "calm_ms": 0.25,
     "state": 0.05,
 }
-"""By how much of its median a measure may rise over the run: what the noise of a busy machine takes, not growth that goes on."""
+"""The maximum rise of a measure over the run, as a share of its median. It allows for noise, but not for growth."""
 NAMES = {
     "driver": "driver's Python, MB",
     "jvm": "JVM (driver and executor), MB",
@@ -54,7 +54,7 @@ class Judged:
         return self.rise is None or self.rise <= self.bound
 
     def line(self) -> str:
-        """The line of the table."""
+        """Return the line of the table."""
         rise = "" if self.rise is None else f"{self.rise:+.1%}"
         verdict = "too short to tell" if self.rise is None else "flat" if self.flat else "**grows**"
         return f"| {NAMES[self.name]} | {self.median:,.0f} | {self.most:,.0f} | {rise} | {self.bound:.0%} | {verdict} |"
@@ -63,7 +63,7 @@ class Judged:
 def judged(looks: Sequence[Mapping[str, Any]], batches: Sequence[Mapping[str, Any]], kept: int) -> list[Judged]:
     """Judge each measure, from the looks and from the query's reports of its micro-batches.
 
-    Until the checkpoint holds as many micro-batches as are ``kept`` it grows, and is not judged.
+    The checkpoint grows until it has ``kept`` micro-batches, and is not judged before.
     """
     batches = calmed(batches, looks)
     full = next((batch["at"] for batch in batches if batch["batch"] > kept), None)
@@ -78,7 +78,7 @@ def judged(looks: Sequence[Mapping[str, Any]], batches: Sequence[Mapping[str, An
 
 
 def calmed(batches: Sequence[Mapping[str, Any]], looks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The micro-batches, each with how long it would have taken had the machine been as calm as in its calmest tenth.
+    """Return the micro-batches with their estimated durations on a machine as calm as in its calmest tenth.
 
     Each look also times a fixed loop. If other work takes the processors, or they slow down, the loop takes longer by the same
     share as the micro-batch. The rest is due to the query.
@@ -107,7 +107,7 @@ def _judged(name: str, seen: Sequence[Mapping[str, Any]], since: float | None) -
 
 
 def theil_sen(at: Any, values: Any) -> float:
-    """The median of the slopes between all pairs.
+    """Return the median of the slopes between all pairs.
 
     >>> theil_sen(np.array([0.0, 1, 2, 3]), np.array([1.0, 3, 5, 100]))
     2.0
@@ -126,7 +126,7 @@ def exactness(folders: Folders, rate: int) -> dict[str, Any]:
     upto = int(ends.max())
     shape = (KEYS, (upto - START_MS) // SLIDE_MS)
     where = rows["key"].to_numpy() * shape[1] + (ends - START_MS) // SLIDE_MS - 1
-    # The first windows of all end at START_MS; they hold the few events before it, and are not compared.
+    # The first windows end at START_MS. They contain the few events before it, and are not compared.
     inside = ends > START_MS
     where = where[inside]
     seen = np.bincount(where, minlength=shape[0] * shape[1])

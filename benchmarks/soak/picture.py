@@ -22,7 +22,7 @@ def plot(
     restarts: Sequence[tuple[float, str]],
     path: Path,
 ) -> None:
-    """A panel for each unit, one below the other; restarts as lines, dashed where the query was killed or cut off."""
+    """Plot a panel for each unit, one below the other, with restarts as lines, dashed if the query was killed or interrupted."""
     import matplotlib as mpl
 
     mpl.use("Agg")

@@ -29,7 +29,7 @@ PACES = {
     "clock": ("rate", "rowsPerSecond", "1 second"),
     "hurried": ("rate-micro-batch", "rowsPerBatch", "0 seconds"),
 }
-"""By which source, with which option for the rate, and how often: by the clock, or the micro-batch of the next second at once."""
+"""The source, its option for the rate, and the trigger: by the clock, or the micro-batch of the next second at once."""
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
@@ -59,17 +59,17 @@ class Folders:
 
     @property
     def progress(self) -> Path:
-        """A line of JSON for each look at the query."""
+        """The file with a line of JSON for each look at the query."""
         return self.root / "progress.jsonl"
 
 
 def event_time_ms(numbers: Any, rate: int) -> Any:
-    """When event ``number`` happened, in milliseconds since the epoch: in order, and then up to four seconds too early."""
+    """Return the time of event ``number`` in milliseconds since the epoch: in order, but up to four seconds too early."""
     return START_MS + numbers * 1000 // rate - numbers * 7919 % 4001
 
 
 def expected(upto_ms: int, rate: int) -> tuple[Any, Any]:
-    """Counts and sums: a row for each key, a column for each end of a window, ``START_MS + SLIDE_MS`` first, ``upto_ms`` last."""
+    """Return counts and sums: a row for each key, a column for each window end from ``START_MS + SLIDE_MS`` to ``upto_ms``."""
     panes = (upto_ms - START_MS) // SLIDE_MS + 1
     counts, sums = np.zeros((KEYS, panes), np.int64), np.zeros((KEYS, panes), np.int64)
     last = (upto_ms - START_MS + 4001) * rate // 1000 + 1
@@ -77,17 +77,17 @@ def expected(upto_ms: int, rate: int) -> tuple[Any, Any]:
         numbers = np.arange(first, min(first + 5_000_000, last), dtype=np.int64)
         times = event_time_ms(numbers, rate)
         inside = times < upto_ms
-        # The first pane is the one before START_MS: some events are too early.
+        # The first pane is before START_MS, because some events are too early.
         where = ((numbers % KEYS) * panes + (times - START_MS) // SLIDE_MS + 1)[inside]
         counts += np.bincount(where, minlength=KEYS * panes).reshape(KEYS, panes)
         for part, shift in ((numbers[inside] & 0xFFFFF, 0), (numbers[inside] >> 20, 20)):
-            # A sum of doubles is exact as long as it is below 2**53.
+            # A sum of doubles is exact below 2**53.
             sums += np.bincount(where, weights=part, minlength=KEYS * panes).reshape(KEYS, panes).astype(np.int64) << shift
     return _windows(counts), _windows(sums)
 
 
 def _windows(panes: Any) -> Any:
-    """The sum of each pane and those before it that are in one window with it, from the window on that ends behind START_MS."""
+    """Return the sum of each pane and earlier panes in the same window, from the first window that ends after START_MS."""
     whole = np.cumsum(panes, axis=1)
     reach = SIZE_MS // SLIDE_MS
     whole[:, reach:] -= whole[:, :-reach].copy()
@@ -101,7 +101,7 @@ def _events(spark: Any, rate: int, pace: str) -> Any:
 
 
 def main(folder: str, rate: int, kept: int, pace: str) -> None:
-    """Runs the query until SIGTERM, or as long as its parent lives.
+    """Run the query until SIGTERM, or until its parent process ends.
 
     Args:
         folder: the folder for all files.

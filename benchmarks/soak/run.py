@@ -1,4 +1,4 @@
-"""A query for hours, with restarts: right at the end, and does anything grow? ``python -m benchmarks.soak.run --help``.
+"""A query for hours, with restarts: is its output right, and does anything grow? ``python -m benchmarks.soak.run --help``.
 
 The query (``query.py``) is a separate process. It is killed (``kill -9``) and stopped in turns and started again, while its
 outputs are compacted. Its resources are sampled every few seconds from outside. At the end, its output is compared with the
@@ -35,7 +35,7 @@ from benchmarks.soak.query import PER_FOLDER, SETTINGS, Folders
 ROOT = HERE.parent
 _WORK = bytes(1 << 20)
 _KEEP_SECONDS = 30.0
-"""As much of a run is not known of when it is cut."""
+"""The seconds between two saves, which an interrupted run can lose."""
 
 
 @dataclass(frozen=True)
@@ -117,12 +117,12 @@ class Soak:
         return self.at(time.time())
 
     def at(self, clock: float) -> float:
-        """Seconds of the run at an instant of the clock: while nothing ran, they stand still."""
+        """Return the seconds of the run at an instant of the clock. Pauses do not count."""
         began, before = max((part for part in self.parts if part[0] <= clock), default=self.parts[0])
         return before + clock - began
 
     def keep(self) -> None:
-        """Writes down what was seen: the next part begins with it."""
+        """Save the measurements, with which the next part starts."""
         told = {"given": _given(self.options), "seconds": self.now, "parts": self.parts, "restarts": self.restarts}
         told |= {"compactions": self.compactions, "looks": [asdict(look) for look in self.looks]}
         aside = self.seen.with_suffix(".new")
@@ -147,13 +147,13 @@ class Soak:
         if self.interrupted:
             return True
         seconds = self.now
-        if self.options.hurry:  # a micro-batch is a second of them
+        if self.options.hurry:  # a micro-batch has one second of events
             committed = (self.folders.checkpoint / "commits").glob("[0-9]*")
             seconds = max((int(path.name) + 1 for path in committed), default=0)
         return bool(seconds >= self.options.hours * 3600)
 
     def run(self) -> None:
-        """Until the hours are over."""
+        """Run until the hours are over."""
         number, over = len(self.restarts), False
         compact_at = self.now + self.options.compact_minutes * 60
         while not over:
@@ -198,7 +198,7 @@ class Soak:
         return self._process("-m", "benchmarks.soak.query", given.folder, str(given.rate), str(given.keep), pace)
 
     def _end(self, query: subprocess.Popen[str], killed: bool) -> None:
-        """Kills the driver, JVM and workers at once, or asks it to stop."""
+        """Kill driver, JVM and workers at once, or signal the query to stop."""
         if killed:
             os.killpg(query.pid, signal.SIGKILL)
         else:
@@ -334,7 +334,7 @@ def _given(options: argparse.Namespace) -> str:
 
 
 def _explained(looks: Sequence[Look], kept: int) -> list[str]:
-    """How the table is made."""
+    """Return an explanation of the table."""
     loops = sorted(look.loop_ms for look in looks)
     calm, median = loops[len(loops) // 10], statistics.median(loops)
     return [
@@ -350,7 +350,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run and judge the test, and write the page, the picture and the measurements. Return 1 if something is wrong or grows."""
     options = parse(arguments)
     soak = Soak(options)
-    signal.signal(signal.SIGINT, lambda *_: setattr(soak, "interrupted", True))  # ends it, and judges what was until then
+    signal.signal(signal.SIGINT, lambda *_: setattr(soak, "interrupted", True))  # end the run, and judge it up to this point
     soak.run()
     soak.keep()
     batches = progress(soak.folders, soak.at)

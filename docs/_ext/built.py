@@ -51,7 +51,7 @@ class _Page(HTMLParser):
 
 
 def look(folder: Path) -> Found:
-    """Counts, and finds what is wrong with, a site in a folder."""
+    """Count the parts of a site in a folder, and find its faults."""
     pages = {path.resolve(): _read(path) for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts}
     found = Found(pages=len(pages))
     for path, page in pages.items():

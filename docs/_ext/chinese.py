@@ -14,7 +14,7 @@ _RUN = re.compile(r"[\u3400-\u9fff]+|[a-zA-Z0-9_]+")
 
 
 def pieces(text: str, *, singles: bool) -> list[str]:
-    """Latin words as they are, and of Chinese the pairs of neighbours; with ``singles`` each character too."""
+    """Return Latin words unchanged and adjacent pairs of Chinese characters. With ``singles``, include single characters."""
     found = []
     for run in _RUN.findall(text):
         if run[0] < "\u3400":
@@ -27,7 +27,7 @@ def pieces(text: str, *, singles: bool) -> list[str]:
 
 
 class PairsOfCharacters(SearchLanguage):
-    """Words of Chinese pages for the search index, and the same rule for queries in the browser. No word is changed."""
+    """The splitter of Chinese pages for the search index, with the same rule for queries in the browser."""
 
     lang = "zh"
     language_name = "Chinese"
@@ -40,11 +40,11 @@ var splitQuery = (query) =>
 """
 
     def split(self, input: str) -> list[str]:  # noqa: A002 - Sphinx's name
-        """The words of a text."""
+        """Return the words of a text."""
         return pieces(input, singles=True)
 
     def stem(self, word: str) -> str:
-        """The word as it is looked for."""
+        """Return the word unchanged."""
         return word.lower()
 
     def word_filter(self, word: str) -> bool:

@@ -52,7 +52,7 @@ class Command:
 
 @cache
 def all_commands() -> tuple[Command, ...]:
-    """Every command that does something; the first is ``panestream`` itself, with its own options."""
+    """Return every command that does something. The first is ``panestream`` itself, with its own options."""
     from panestream.jobs.cli import app
 
     return tuple(_commands(app, ("panestream",)))
@@ -82,7 +82,7 @@ def _given(each: Parameter, hint: Any) -> Given | None:
         return None
     kind = typing.get_args(hint)[0]
     positional = isinstance(said, ArgumentInfo)
-    # In an annotation the first name stands where a default would.
+    # In an annotation, the first name is in the place of a default.
     first = (said.default,) if isinstance(said.default, str) else ()
     names = tuple(part for name in (*first, *(said.param_decls or ())) for part in name.split("/"))
     if not names:

@@ -1,4 +1,4 @@
-"""The pages as programs: their blocks of code, in order, run and compared with the output that the page shows.
+"""Run the pages as programs: their blocks of code in order, with a comparison of the printed and the shown output.
 
 Used by the site (docs/_ext/panestream_docs.py, for its drawings) and by tests/docs. It imports neither Sphinx nor Spark.
 
@@ -63,12 +63,12 @@ class Page:
 
     @property
     def name(self) -> str:
-        """Its path below docs/."""
+        """The path below docs/."""
         return self.path.relative_to(DOCS).as_posix()
 
     @property
     def needs(self) -> str:
-        """``""``, ``"spark"``, or the path of the test that runs it."""
+        """The need of the page: ``""``, ``"spark"``, or the path of the test that runs it."""
         return self.front.get("panestream", "")
 
     def of(self, *kinds: str) -> list[Block]:
@@ -91,13 +91,13 @@ class Outcome:
 
 
 def all_pages(folder: Path = DOCS) -> list[Path]:
-    """The pages of the site, but for the decisions."""
+    """Return the pages of the site except the decisions."""
     found = sorted(folder.rglob("*.md"))
     return [path for path in found if not set(path.relative_to(folder).parts) & set(NOT_PAGES)]
 
 
 def read(path: Path, text: str | None = None) -> Page:
-    """A page, as its file or ``text`` has it."""
+    """Return a page from its file or from ``text``."""
     text = path.read_text("utf-8") if text is None else text
     front: dict[str, str] = {}
     head = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
@@ -107,7 +107,7 @@ def read(path: Path, text: str | None = None) -> Page:
 
 
 def to_run_on_spark(every: Iterable[Page]) -> list[Page]:
-    """Those that a run with a session is for. A Chinese page has the code of the English one, which tests compare."""
+    """Return the pages to run with a session. A Chinese page has the code of the English one, which tests compare."""
     return [page for page in every if page.needs == "spark" and page.runs and not page.name.startswith("zh/")]
 
 
@@ -128,7 +128,7 @@ def _blocks(text: str) -> Iterator[Block]:
         while at < len(lines) and lines[at].strip() != fence:
             at += 1
         inside = "\n".join(line[indent:] if not line[:indent].strip() else line for line in lines[begins:at])
-        if fence.startswith(":"):  # what a container holds are blocks of the page
+        if fence.startswith(":"):  # blocks in a container are blocks of the page
             inner = ["", *lines[begins:at]]
             yield from (
                 Block(block.kind, block.argument, block.text, block.line + begins - 1, block.follows)
@@ -149,7 +149,7 @@ def run(
     drawings_only: bool = False,
     folder: Path | None = None,
 ) -> Outcome:
-    """Runs the blocks of a page from top to bottom, in one namespace and an empty folder.
+    """Run the blocks of a page from top to bottom, in one namespace and an empty folder.
 
     Args:
         page: the page.
@@ -161,7 +161,7 @@ def run(
             the folder of its JVM, so pass that folder with a session.
 
     Returns:
-        What was made.
+        The outcome.
 
     Raises:
         PageError: a block raised an error, or printed another output. The message has the page's line.
@@ -190,7 +190,7 @@ def run(
 
 
 def _run_block(block: Block, where: str, names: dict[str, Any]) -> str:
-    # Lines as the page has them, so that a traceback and inspect.getsource show the page's own.
+    # Keep the page's line numbers, so that a traceback and inspect.getsource show the page's lines.
     source = "\n" * (block.line - 1) + block.text
     linecache.cache[where] = (len(source), None, source.splitlines(keepends=True), where)
     out = io.StringIO()

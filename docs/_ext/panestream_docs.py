@@ -37,7 +37,7 @@ _copied: set[Path] = set()
 
 
 def run_page(app: Sphinx, docname: str, content: list[str]) -> None:
-    """Runs a page that has drawings, before it is parsed, and keeps them for the directive."""
+    """Run a page with drawings before it is parsed, and store them for the directive."""
     path = Path(app.env.doc2path(docname))
     if path.suffix != ".md":
         return
@@ -45,7 +45,7 @@ def run_page(app: Sphinx, docname: str, content: list[str]) -> None:
     content[0] = with_links(app, docname, content[0]) + table_of_contents(app, docname, content[0])
     if not page.of("{timeline}"):
         return
-    # Without Spark: what a page draws it makes before it asks for a session.
+    # Run without Spark, because a page makes its drawings before it uses a session.
     _drawn[docname] = pages.run(page, draw=_svg, drawings_only=True).drawn
 
 
@@ -73,7 +73,7 @@ class Timeline(SphinxDirective):
             raise self.error("a drawing needs :alt:, what it shows in words")
         drawing = waiting.pop(0)
         drawing = re.sub(r"^<\?xml.*?\?>\s*|<!DOCTYPE.*?>\s*", "", drawing, flags=re.DOTALL)
-        # Names of parts are of this drawing alone, whatever others the page has.
+        # Ids are unique to this drawing, whatever other drawings the page has.
         drawing = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>drawing-{len(waiting)}-", drawing)
         said = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
         label = html.escape(alt, quote=True)
@@ -85,7 +85,7 @@ class Timeline(SphinxDirective):
 
 
 class PublicNames(SphinxDirective):
-    """``public-names:: PAGE`` (in ``eval-rst``): everything public that belongs to that page, from the docstrings."""
+    """``public-names:: PAGE`` (in ``eval-rst``): all public names of that page, from the docstrings."""
 
     required_arguments = 1
 
@@ -168,9 +168,9 @@ def with_links(app: Sphinx, docname: str, text: str) -> str:
 
 
 def table_of_contents(app: Sphinx, docname: str, text: str) -> str:
-    """The navigation: what an index page links to below its folder, in that order, so that nothing is listed twice.
+    """Make the navigation from an index page's links below its folder, in that order, so that nothing is listed twice.
 
-    The first page has the indexes below it; ``why`` has the decisions too.
+    The first page contains the indexes below it. ``why`` also contains the decisions.
     """
     folder, _, name = docname.rpartition("/")
     if name != "index" and docname != "decisions/README":
@@ -212,7 +212,7 @@ def _place(app: Sphinx, docname: str, real: Path) -> str | None:
 
 
 def copy_files(app: Sphinx, exception: Exception | None) -> None:
-    """Files of the repository that pages link to are part of the site."""
+    """Copy files of the repository that pages link to into the site."""
     if exception or app.builder.format != "html":
         return
     top = Path(app.outdir).parent if app.config.language.startswith("zh") else Path(app.outdir)

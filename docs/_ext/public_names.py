@@ -8,7 +8,7 @@ from types import ModuleType
 import panestream
 from panestream.lazy_names import LazyNames
 
-# The beginning of the module that a name is from -> the page. The longest one counts.
+# The page by the start of a name's module. The longest match counts.
 ROOMS: dict[str, str] = {
     "panestream.datastream": "streams",
     "panestream.datastream.kafka": "kafka",
@@ -78,13 +78,13 @@ NOT_SHOWN = {"did_you_mean"}
 
 
 def page_of(home: str) -> str | None:
-    """The page of a name from this module."""
+    """Return the page of a name from this module."""
     fitting = [room for room in ROOMS if home == room or home.startswith(room + ".")]
     return ROOMS[max(fitting, key=len)] if fitting else None
 
 
 def names_by_page() -> dict[str, list[str]]:
-    """The dotted names behind ``panestream.`` that each page has, in the order of the one list."""
+    """Return the dotted names after ``panestream.`` of each page, in the order of the public list."""
     found: dict[str, list[str]] = {}
     for name, page in OF_MODULES.items():
         found.setdefault(page, []).extend(f"{name}.{each}" for each in _of_module(getattr(panestream, name)))

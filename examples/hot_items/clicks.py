@@ -22,9 +22,9 @@ import numpy.typing as npt
 from panestream.errors import JobError
 
 BEHAVIORS = ("pv", "cart", "fav", "buy")
-"""Page view, into the cart, favourite, bought."""
+"""Page view, add to cart, favourite, buy."""
 SHARES = (0.89, 0.06, 0.03, 0.02)
-"""How often each of them."""
+"""The share of each behavior."""
 
 GOOD, LATE, EMPTY_TIME, BROKEN = range(4)
 """The kinds of rows: fine, later than any bound, without a timestamp, or unreadable."""
@@ -95,14 +95,14 @@ class Clicks:
         return len(self.kinds)
 
     def count(self, kind: int, *, behavior: str | None = None) -> int:
-        """How many rows are of ``kind`` (and of ``behavior``)."""
+        """Return the number of rows of ``kind`` (and of ``behavior``)."""
         which = self.kinds == kind
         if behavior is not None:
             which &= self.behaviors == BEHAVIORS.index(behavior)
         return int(which.sum())
 
     def lines(self, first: int = 0, last: int | None = None) -> Iterator[str]:
-        """The rows from ``first`` to before ``last`` as CSV lines, faults included."""
+        """Yield the rows from ``first`` to ``last - 1`` as CSV lines, with their faults."""
         part = slice(first, last)
         columns = (self.users, self.items, self.categories, self.behaviors, self.timestamps, self.kinds)
         for user, item, category, behavior, timestamp, kind in zip(*(each[part].tolist() for each in columns), strict=True):
@@ -114,7 +114,7 @@ class Clicks:
 
 
 def make_clicks(shape: Shape | None = None) -> Clicks:
-    """Makes clicks; the same shape makes the same rows.
+    """Make clicks. The same shape makes the same rows.
 
     >>> len(make_clicks(Shape(rows=1000)))
     1000
@@ -137,9 +137,9 @@ def make_clicks(shape: Shape | None = None) -> Clicks:
 
 
 def write_clicks(clicks: Clicks, folder: Path, files: int) -> list[Path]:
-    """Writes the rows into ``files`` CSV files of equal size, in the order of arrival.
+    """Write the rows into ``files`` CSV files of equal size, in the order of arrival.
 
-    A stream of files is read in the order of their modification times, so these are set, a second apart.
+    A stream reads files in the order of their modification times, so these are set a second apart.
     """
     folder.mkdir(parents=True, exist_ok=True)
     edges = np.linspace(0, len(clicks), files + 1).astype(int).tolist()
@@ -153,7 +153,7 @@ def write_clicks(clicks: Clicks, folder: Path, files: int) -> list[Path]:
 
 
 def split_file(source: Path, folder: Path, files: int) -> tuple[list[Path], int]:
-    """Cuts a UserBehavior file (``.gz`` too) into ``files`` files of about as many lines, keeping the order.
+    """Split a UserBehavior file (also ``.gz``) into ``files`` files with about the same number of lines, in order.
 
     Returns:
         The files, and the number of lines.
@@ -186,7 +186,7 @@ def split_file(source: Path, folder: Path, files: int) -> tuple[list[Path], int]
 
 
 def set_order(paths: list[Path]) -> None:
-    """Gives files modification times a second apart, in this order, all in the past."""
+    """Set the modification times of files a second apart, in this order, all in the past."""
     newest = 1_762_900_000
     for number, path in enumerate(paths):
         when = newest - len(paths) + number
@@ -204,18 +204,18 @@ def _opened(path: Path) -> Generator[Iterator[bytes]]:
 
 
 def _ids(rng: np.random.Generator, number: int, below: int) -> Ints:
-    """``number`` different ids, in no order."""
+    """Return ``number`` different ids in random order."""
     return rng.permutation(below)[:number].astype(np.int64) + 1
 
 
 def _zipf(rng: np.random.Generator, number: int, exponent: float, flat: float, size: int) -> Ints:
-    """Draws ranks from 0 to ``number`` - 1, the n-th with a weight of (n + ``flat``) ** -``exponent`` (Zipf-Mandelbrot)."""
+    """Draw ranks from 0 to ``number`` - 1, the n-th with a weight of (n + ``flat``) ** -``exponent`` (Zipf-Mandelbrot)."""
     weights = (np.arange(1, number + 1) + flat) ** -exponent
     return _draw(rng, weights, size)
 
 
 def _draw(rng: np.random.Generator, weights: Floats, size: int) -> Ints:
-    """Draws positions with the given weights."""
+    """Draw positions with the given weights."""
     cumulated = np.cumsum(weights)
     drawn = np.searchsorted(cumulated, rng.random(size) * cumulated[-1], side="right")
     positions: Ints = np.minimum(drawn, len(weights) - 1).astype(np.int64)
@@ -223,7 +223,7 @@ def _draw(rng: np.random.Generator, weights: Floats, size: int) -> Ints:
 
 
 def _sessions(shape: Shape, rng: np.random.Generator) -> tuple[Ints, Floats]:
-    """Cuts the rows into sessions of some clicks each; returns the session and the event time of each row."""
+    """Split the rows into sessions of some clicks each. Return the session and the event time of each row."""
     lengths = rng.geometric(0.2, size=shape.rows)  # as many sessions as rows are always enough
     enough = int(np.searchsorted(np.cumsum(lengths), shape.rows)) + 1
     lengths = lengths[:enough]
@@ -242,7 +242,7 @@ def _sessions(shape: Shape, rng: np.random.Generator) -> tuple[Ints, Floats]:
 
 
 def _day_curve(hours: Floats) -> Floats:
-    """How busy the shop is at an hour of its day: little at night, a bump at noon, a peak at nine in the evening."""
+    """Return how busy the shop is at an hour of its day: little at night, more at noon, most at nine in the evening."""
 
     def bump(centre: float, width: float) -> Floats:
         away = (hours - centre + 12) % 24 - 12
@@ -258,7 +258,9 @@ def _items(shape: Shape, rng: np.random.Generator, sessions: Ints, happened: Flo
     for sale, centre in enumerate(centres):
         width = rng.uniform(10, 25) * 60
         wanted = rng.uniform(0.008, 0.016) * np.exp(-0.5 * ((happened - centre) / width) ** 2)
-        ranks[rng.random(shape.rows) < wanted] = shape.items - 1 - sale  # from the end: nobody wants them otherwise
+        ranks[rng.random(shape.rows) < wanted] = (
+            shape.items - 1 - sale
+        )  # from the end, because these items are otherwise unpopular
     again = rng.random(shape.rows) < 0.15
     again[0] = False
     again[1:] &= sessions[1:] == sessions[:-1]
@@ -270,10 +272,10 @@ def _items(shape: Shape, rng: np.random.Generator, sessions: Ints, happened: Flo
 
 
 def _faults(shape: Shape, rng: np.random.Generator, happened: Floats) -> Ints:
-    """Chooses the rows that are late, without timestamp or broken: at least one of each."""
+    """Choose the rows that are late, without timestamp or broken, at least one of each."""
     kinds = np.full(shape.rows, GOOD, dtype=np.int64)
     order = rng.permutation(shape.rows)
-    # Late ones must still arrive before the others end, or nothing would show that they are late.
+    # Late rows must arrive before the end of the others, which show that they are late.
     end = shape.start + shape.hours * 3600
     early = order[happened[order] < end - LATE_SECONDS[1]]
     late = early[: max(1, round(shape.rows * shape.late))]
@@ -286,7 +288,7 @@ def _faults(shape: Shape, rng: np.random.Generator, happened: Floats) -> Ints:
 
 
 def _broken(line: str, user: int, timestamp: int) -> str:
-    """One of the ways in which lines break: cut off, not a row at all, a letter among the digits."""
+    """Return a broken line: cut off, not a row, or with a letter among the digits."""
     way = (user + timestamp) % 3
     if way == 0:
         return line[: len(line) // 2].rstrip(",")

@@ -27,10 +27,10 @@ JOB_FILE = "hot_items.toml"
 _OWN = ("clicks", "main", "late", "invalid", "checkpoint", JOB_FILE, PICTURE)
 
 ENOUGH_FILES = 10
-"""With fewer, a micro-batch takes in hours at once, and late rows may come before the watermark has closed their windows."""
+"""With fewer files, a micro-batch spans hours, and late rows may arrive before the watermark has closed their windows."""
 
 SHOWN = 3
-"""How many items of each window are printed; the picture and the Parquet files have more."""
+"""The number of printed items of each window. The picture and the Parquet files have more."""
 
 JOB_TEXT = """\
 # What `make run` runs. Run it yourself:  {again}
@@ -119,7 +119,7 @@ class Prepared:
     expected: dict[str, int]
 
     def ranking(self, progress: BatchProgress) -> Iterable[RenderableType]:
-        """The hottest items of each window that the micro-batch fired, a line each."""
+        """Return the hottest items of each window that the micro-batch fired, a line each."""
         if not progress.fired_rows:
             return
         rows = read_output(self.demo.output / "main" / f"batch_id={progress.batch_id}")
@@ -129,9 +129,9 @@ class Prepared:
 
 
 def prepare(demo: Demo, console: Console) -> Prepared:
-    """Makes the folder, the clicks and the job file.
+    """Make the folder, the clicks and the job file.
 
-    Without ``keep`` what an earlier demo made is replaced; a folder with anything else in it is left alone.
+    Without ``keep``, files of an earlier demo are replaced. A folder with other files is refused.
 
     Raises:
         JobError: the folder contains other things, or ``keep`` is set and it has a demo with other settings, or the input is
@@ -212,7 +212,7 @@ def _introduce(demo: Demo, marker: dict[str, Any], console: Console) -> None:
 
 
 def ranking_line(end: datetime, items: list[tuple[int, int]], utc_offset: float) -> Text:
-    """One window's ranking: when it ended, the hottest items and their views.
+    """Return one window's ranking: its end, and the hottest items with their views.
 
     >>> ranking_line(datetime(2025, 11, 11, 9, tzinfo=timezone.utc), [(7, 120), (12, 30)], 8).plain
     'to 17:00   1.       7    120   2.      12     30'

@@ -1,4 +1,4 @@
-"""The picture of hot items: how often the hottest were viewed, window by window, and when the late rows should have come."""
+"""The picture of hot items: the views of the hottest items, window by window, and the event times of late rows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Ranked:
     Attributes:
         window_end: when the window ended, with a time zone.
         item: its id.
-        count: how often it was viewed.
+        count: the number of views.
     """
 
     window_end: datetime
@@ -47,7 +47,7 @@ def hot_items_picture(
     utc_offset: float = 0,
     late_bin: timedelta = timedelta(minutes=10),
 ) -> Path:
-    """Draws the ranking over time as a PNG.
+    """Draw the ranking over time as a PNG.
 
     Each of the hottest items is a line over the ends of the windows, with gaps for windows without it in the ranking. Below, on
     the same axis, bars show the number of late rows by event time. The lines above lack these rows.
@@ -64,7 +64,7 @@ def hot_items_picture(
     Returns:
         ``path``.
     """
-    # The object interface, and with it the Agg canvas: pyplot would look for a screen, and keep figures alive.
+    # Use the object interface with the Agg canvas, because pyplot would look for a screen, and keep figures alive.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
