@@ -48,7 +48,7 @@ def test_java_on_the_path_is_used_if_java_home_has_a_wrong_version(tmp_path, ver
     assert ensure(java_home=wrong, on_path=right).stdout.strip() == str(right)
 
 
-def test_usual_folders_are_searched(tmp_path):
+def test_java_is_searched_in_the_usual_folders(tmp_path):
     home = fake_java(tmp_path / "jvm" / "java-17-openjdk", "17.0.9")
     assert ensure(roots=str(tmp_path / "jvm")).stdout.strip() == str(home)
 

@@ -249,7 +249,7 @@ def test_missing_input_is_reported_before_spark_starts(job):
     assert "job.toml:15: source.path: there is nothing at" in result.stderr
 
 
-def test_wrong_options_are_refused(job, spark):
+def test_wrong_command_line_options_are_refused(job, spark):
     assert invoke("run", job, "--mode", "steam").exit_code == 2
     assert invoke("run").exit_code == 2
     assert invoke("run", job, "--metrics-port", "70000").exit_code == 2

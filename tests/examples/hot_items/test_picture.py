@@ -32,7 +32,7 @@ def test_items_with_the_highest_peaks_are_hottest():
     ],
     ids=["nothing", "one window", "a day", "a month with many bins of late rows"],
 )
-def test_any_data_make_a_picture(rows, late, tmp_path):
+def test_picture_can_be_drawn_from_any_data(rows, late, tmp_path):
     path = hot_items_picture(rows, late, tmp_path / "hot.png", utc_offset=8)
     assert path.read_bytes().startswith(b"\x89PNG")
     assert path.stat().st_size > 10_000

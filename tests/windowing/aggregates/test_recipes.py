@@ -46,7 +46,7 @@ ALL = [
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=repr)
-def test_repr_rebuilds_a_recipe(recipe):
+def test_repr_rebuilds_an_aggregate(recipe):
     assert eval(repr(recipe), {"agg": agg}) == recipe
     named = recipe.alias("it's")
     assert eval(repr(named), {"agg": agg}) == named != recipe
@@ -290,7 +290,7 @@ def test_unsupported_input_type_is_named_in_the_error(recipe, type_):
         assert part in str(raised.value)
 
 
-def test_other_mistakes_are_explained():
+def test_unknown_columns_unsupported_keys_and_empty_aggregates_are_refused():
     with pytest.raises(InvalidPlanError, match="nothing to aggregate"):
         Aggregation.build([], {}, KEYS)
     with pytest.raises(InvalidPlanError, match="did you mean 'price'"):
