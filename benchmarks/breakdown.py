@@ -99,11 +99,11 @@ def _name(plan: dict[str, Any], named: dict[int, tuple[str, str]]) -> None:
 def _task(event: dict[str, Any], step: int, batch: Batch, named: dict[int, tuple[str, str]]) -> None:
     info = event["Task Info"]
     batch.tasks[step].append(info["Finish Time"] - info["Launch Time"])
-    for one in info.get("Accumulables", ()):
-        if one.get("Name") in PARTS and one["ID"] in named:
-            operator, kind = named[one["ID"]]
+    for each in info.get("Accumulables", ()):
+        if each.get("Name") in PARTS and each["ID"] in named:
+            operator, kind = named[each["ID"]]
             scale = 1e-6 if kind == "nsTiming" else 1
-            batch.metrics[step, OPERATORS.get((operator, step), operator), one["Name"]].append(float(one["Update"]) * scale)
+            batch.metrics[step, OPERATORS.get((operator, step), operator), each["Name"]].append(float(each["Update"]) * scale)
 
 
 def table(counted: Sequence[Batch], phases: Sequence[dict[str, int]]) -> list[str]:

@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     for name, pair in PAIRS.items():
-        found = [[seconds(one, given.rows, given.keys, given.batches) for one in pair] for _ in range(given.rounds)]
+        found = [[seconds(each, given.rows, given.keys, given.batches) for each in pair] for _ in range(given.rounds)]
         fixed, calendar = (statistics.median(column) for column in zip(*found, strict=True))
         rows = given.rows * given.batches / 1e6
         speed = f"fixed {rows / fixed:6.2f} M rows/s   calendar {rows / calendar:6.2f} M rows/s"

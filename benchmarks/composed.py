@@ -68,7 +68,7 @@ def compare(contestants: Mapping[str, Trigger | None], rows: int, keys: int, rou
             taken[name].append(seconds(case, rows, keys, 30))
     first = median(spent for spent, _ in next(iter(taken.values())))
     for name, found in taken.items():
-        spent = median(one for one, _ in found)
+        spent = median(each for each, _ in found)
         speed, fired = 30 * rows / spent / 1e6, found[0][1]
         print(f"{name:56} {speed:7.3f} M rows/s   {first / spent:5.2f} x the first   {fired:>9,} rows fired", flush=True)
 

@@ -141,13 +141,13 @@ class Model:
             free: the indices of terms with a price of 0.
         """
         wanted = np.asarray(ms, np.float64)
-        matrix = np.array([terms(one, processors) for one in of]) / wanted[:, None]
+        matrix = np.array([terms(each, processors) for each in of]) / wanted[:, None]
         matrix[:, list(free)] = 0.0
         return cls(non_negative(matrix, np.ones(len(wanted))), processors)
 
     def error(self, of: Sequence[Configuration], ms: Sequence[float]) -> float:
         """Return the root of the mean square of relative errors."""
-        return math.sqrt(sum((self.ms(one) / took - 1) ** 2 for one, took in zip(of, ms, strict=True)) / len(ms))
+        return math.sqrt(sum((self.ms(each) / took - 1) ** 2 for each, took in zip(of, ms, strict=True)) / len(ms))
 
     def parts(self, of: Configuration) -> dict[str, float]:
         """Return the milliseconds of a micro-batch, by term."""
@@ -190,9 +190,11 @@ def beyond(
     Returns:
         how many points the model saw, and of each that it did not the error: by how much of itself it was off.
     """
-    most = max(getattr(one, what) for one in of)
-    seen = [at for at, one in enumerate(of) if getattr(one, what) < most]
+    most = max(getattr(each, what) for each in of)
+    seen = [at for at, each in enumerate(of) if getattr(each, what) < most]
     if len(seen) < len(TERMS):
         return len(seen), []
     model = Model.fit([of[at] for at in seen], [ms[at] for at in seen], processors)
-    return len(seen), [(one, model.ms(one) / took - 1) for one, took in zip(of, ms, strict=True) if getattr(one, what) == most]
+    return len(seen), [
+        (each, model.ms(each) / took - 1) for each, took in zip(of, ms, strict=True) if getattr(each, what) == most
+    ]

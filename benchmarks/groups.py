@@ -84,12 +84,12 @@ class Contestant:
     def of(cls, rows: int, runs: Sequence[Measured]) -> Contestant:
         """Collect the measurements of all rounds."""
         return cls(
-            [round(1000 * rows / one.median, 1) for one in runs],
-            round(statistics.median(one.cpu_seconds * rows / 1000 for one in runs), 1),
-            max(one.state_bytes for one in runs),
-            max(one.checkpoint_bytes for one in runs),
-            max(one.jvm_peak_mb for one in runs),
-            max(one.workers_peak_mb for one in runs),
+            [round(1000 * rows / run.median, 1) for run in runs],
+            round(statistics.median(run.cpu_seconds * rows / 1000 for run in runs), 1),
+            max(run.state_bytes for run in runs),
+            max(run.checkpoint_bytes for run in runs),
+            max(run.jvm_peak_mb for run in runs),
+            max(run.workers_peak_mb for run in runs),
         )
 
     @property
@@ -161,7 +161,7 @@ class Kept:
         if not file.exists():
             return cls()
         raw = json.loads(file.read_text())
-        points = [Point.from_json(one) for one in raw["points"]]
+        points = [Point.from_json(each) for each in raw["points"]]
         driver = {int(tasks): ms for tasks, ms in raw["driver"].items()}
         return cls({point.of: point for point in points}, driver, raw["driver_machine"])
 

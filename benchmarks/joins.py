@@ -95,8 +95,8 @@ def native(spark: SparkSession, paths: tuple[str, str], given: argparse.Namespac
     else:
         # A stream has one event-time column: the window, whose end lets Spark drop rows. The time itself is a plain column.
         left, right = (
-            one.withColumn("window", F.window(time, WINDOW)).withColumn(time, F.col(time) + F.expr("INTERVAL 0 SECONDS"))
-            for one, time in ((left, "l_at"), (right, "r_at"))
+            each.withColumn("window", F.window(time, WINDOW)).withColumn(time, F.col(time) + F.expr("INTERVAL 0 SECONDS"))
+            for each, time in ((left, "l_at"), (right, "r_at"))
         )
         joined = left.join(right, ["user", "window"], given.how)
     query = joined.writeStream.foreachBatch(counting).option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
@@ -135,10 +135,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = write(Path(folder), "l", given, 1), write(Path(folder), "r", given, 2)
         rounds = [{name: round_of(name, spark, paths, given) for name in CONTESTANTS} for _ in range(given.rounds)]
-    found = {(one[name]["pairs"], one[name]["hash"]) for one in rounds for name in CONTESTANTS}
+    found = {(each[name]["pairs"], each[name]["hash"]) for each in rounds for name in CONTESTANTS}
     if len(found) != 1:
         raise SystemExit(f"the contestants do not come to the same: {rounds}")
-    medians = {name: statistics.median(one[name]["rows_per_second"] for one in rounds) for name in CONTESTANTS}
+    medians = {name: statistics.median(each[name]["rows_per_second"] for each in rounds) for name in CONTESTANTS}
     for name, speed in medians.items():
         print(f"{name:12} {speed:12,.0f} rows/s")
     print(

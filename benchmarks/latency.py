@@ -113,10 +113,10 @@ def measure(way: str, groups: int, cores: int, spec: EventSpec, data: str) -> di
         read = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", spec.files_per_batch).parquet(str(source))
         query = WAYS[way](read.withColumn("ts", F.when(F.expr(f"not ({NO_TIME})"), F.col("ts"))), folder)
         query.awaitTermination()
-        full = [one["durationMs"] for one in query.recentProgress if one["numInputRows"] == spec.rows_per_batch]
+        full = [each["durationMs"] for each in query.recentProgress if each["numInputRows"] == spec.rows_per_batch]
         if len(full) != spec.batches:
             raise RuntimeError(f"{len(full)} micro-batches, not {spec.batches}: files were cut otherwise")
-        found: dict[str, Any] = {"ms": [one["triggerExecution"] for one in full[len(full) // 2 :]]}
+        found: dict[str, Any] = {"ms": [each["triggerExecution"] for each in full[len(full) // 2 :]]}
         if Path(folder, "main").is_dir():
             # All contestants have these windows, although the others' watermark lags by a micro-batch.
             last = EPOCH_MS + 1000 * spec.rows // spec.rate - 20_000

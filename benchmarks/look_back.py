@@ -161,7 +161,7 @@ def main() -> None:
     spark = pst.build_session("look_back", master=f"local[{cores}]")
     rows = rows_of(spark, given.rows, given.keys)
     lines = []
-    for look_backs in [*((one,) for one in given.look_backs), tuple(given.look_backs[-3:])]:
+    for look_backs in [*((look_back,) for look_back in given.look_backs), tuple(given.look_backs[-3:])]:
         line = compare(rows, given.rows, given.keys, look_backs, given.rounds)
         lines.append(line)
         own, theirs = given.rows / median(line.panestream) / 1e3, given.rows / median(line.spark) / 1e3

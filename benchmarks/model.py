@@ -40,7 +40,9 @@ def page(kept: Kept, options: argparse.Namespace) -> list[str]:
     possible = [*others, *as_good(of, ms, processors)]
     driver = driver_price(kept)
     cluster = Cluster(options.cores, options.rate, ASSUMED_DRIVER if driver is None else driver)
-    queries = [name for name in ("sliding", "sliding-10-2", "tumbling") if any(one.query == name for one in of)]
+    queries = [
+        name for name in ("sliding", "sliding-10-2", "tumbling") if any(configuration.query == name for configuration in of)
+    ]
     scenarios = [
         Scenario.of_model(model, possible, query, cluster, keys, options.cores * each)
         for query, keys, each in product(queries, options.keys, options.per_core)
@@ -110,8 +112,8 @@ def prices(model: Model, possible: Sequence[Model]) -> list[str]:
 
 def errors(of: Sequence[Configuration], ms: Sequence[float], model: Model, others: Sequence[Model]) -> list[str]:
     """Return the error at each point of the model without that point."""
-    off = [other.ms(one) / took - 1 for other, one, took in zip(others, of, ms, strict=True)]
-    within = sum(abs(one) <= TARGET for one in off)
+    off = [other.ms(each) / took - 1 for other, each, took in zip(others, of, ms, strict=True)]
+    within = sum(abs(each) <= TARGET for each in off)
     worst, middle = max(map(abs, off)), statistics.median(map(abs, off))
     verdict = "met" if worst <= TARGET else "missed"
     lines = [
@@ -123,11 +125,11 @@ def errors(of: Sequence[Configuration], ms: Sequence[float], model: Model, other
         "| query | rows | keys | cores | files | rate | key groups | measured ms | without it | error | with it |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for one, took, other, error in zip(of, ms, others, off, strict=True):
+    for each, took, other, error in zip(of, ms, others, off, strict=True):
         told = f"**{error:+.0%}**" if abs(error) > TARGET else f"{error:+.0%}"
         lines.append(
-            f"| {one.query} | {one.rows:,} | {one.keys:,} | {one.cores} | {one.files} | {one.rate:,} | {one.groups} | {took:,.0f}"
-            f" | {other.ms(one):,.0f} | {told} | {model.ms(one):,.0f} |"
+            f"| {each.query} | {each.rows:,} | {each.keys:,} | {each.cores} | {each.files} | {each.rate:,} | {each.groups}"
+            f" | {took:,.0f} | {other.ms(each):,.0f} | {told} | {model.ms(each):,.0f} |"
         )
     return [*lines, ""]
 
@@ -186,14 +188,14 @@ def predicted(scenarios: Sequence[Scenario]) -> list[str]:
         "| query | keys | key groups | trigger | micro-batch, s | spread | largest parts |",
         "|---|---:|---:|---:|---:|---:|---|",
     ]
-    for one in scenarios:
-        largest = sorted(one.parts.items(), key=lambda part: -part[1])[:3]
-        said = ", ".join(f"{name} {part / one.ms:.0%}" for name, part in largest)
-        unknown = " **?**" if one.most > 2 * one.least else ""
-        interval = "*none*" if one.interval is None else f"{one.interval} s"
+    for scenario in scenarios:
+        largest = sorted(scenario.parts.items(), key=lambda part: -part[1])[:3]
+        said = ", ".join(f"{name} {part / scenario.ms:.0%}" for name, part in largest)
+        unknown = " **?**" if scenario.most > 2 * scenario.least else ""
+        interval = "*none*" if scenario.interval is None else f"{scenario.interval} s"
         lines.append(
-            f"| {one.of.query} | {one.of.keys:,} | {one.of.groups:,} | {interval} | {one.ms / 1000:,.1f}"
-            f" | {one.least / 1000:,.1f} to {one.most / 1000:,.1f}{unknown} | {said} |"
+            f"| {scenario.of.query} | {scenario.of.keys:,} | {scenario.of.groups:,} | {interval} | {scenario.ms / 1000:,.1f}"
+            f" | {scenario.least / 1000:,.1f} to {scenario.most / 1000:,.1f}{unknown} | {said} |"
         )
     return [*lines, ""]
 
@@ -210,18 +212,18 @@ def breaking(model: Model, scenarios: Sequence[Scenario]) -> list[str]:
         "",
     ]
     best: dict[tuple[str, int], Scenario] = {}
-    for one in scenarios:
-        place = (one.of.query, one.of.keys)
-        if place not in best or _order(one) < _order(best[place]):
-            best[place] = one
-    for (query, keys), one in best.items():
-        of = sizes(one.of)
-        interval = f"every {one.interval} s" if one.interval else f"every {INTERVALS[-1]} s, and yet too slow"
-        found = resources(model, one)
+    for scenario in scenarios:
+        place = (scenario.of.query, scenario.of.keys)
+        if place not in best or _order(scenario) < _order(best[place]):
+            best[place] = scenario
+    for (query, keys), scenario in best.items():
+        of = sizes(scenario.of)
+        interval = f"every {scenario.interval} s" if scenario.interval else f"every {INTERVALS[-1]} s, and yet too slow"
+        found = resources(model, scenario)
         lines += [
             f"### {query}, {keys:,} keys: {found[0].name}",
             "",
-            f"{one.of.groups:,} key groups, {interval}. Bytes, counted: {of.crossing:.1f} for a cell over the shuffle and",
+            f"{scenario.of.groups:,} key groups, {interval}. Bytes, counted: {of.crossing:.1f} for a cell over the shuffle and",
             f"{of.piece:,.0f} for each task that reads and key group, {of.kept:.1f} for a cell at rest, {of.written:.1f} written",
             f"for one that comes, {of.result:.1f} for a result. {_first(found)}",
             "",
@@ -237,9 +239,9 @@ def breaking(model: Model, scenarios: Sequence[Scenario]) -> list[str]:
 
 def _first(found: Sequence[Resource]) -> str:
     """Return in words which resource is exhausted first as the rate grows."""
-    growing = [one for one in found if one.full_at is not None]
+    growing = [each for each in found if each.full_at is not None]
     first = min(growing, key=lambda one: one.full_at or 0.0, default=None)
-    full = ", ".join(one.name for one in found if one.share >= 1)
+    full = ", ".join(each.name for each in found if each.share >= 1)
     said = f"**Full: {full}.**" if full else "Nothing is full."
     return (
         said if first is None else f"{said} With more rows {first.name} come first, at {_millions(first.full_at or 0.0)} rows/s."

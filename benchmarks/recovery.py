@@ -127,9 +127,9 @@ def _end(process: subprocess.Popen[bytes], told: dict[str, str]) -> None:
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     everyone = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
-    for one in everyone:
+    for each in everyone:
         try:
-            one.send_signal(signal.SIGKILL)
+            each.send_signal(signal.SIGKILL)
         except psutil.NoSuchProcess:
             continue
     process.wait(60)
@@ -190,7 +190,7 @@ def _measure(options: argparse.Namespace, contestant: str, megabytes: int) -> di
         shutil.rmtree(fresh["work"], ignore_errors=True)
         found["new"].append(_seconds(options, fresh, 0))
         shutil.rmtree(fresh["work"])
-    state = sum(one.stat().st_size for one in (work / "checkpoint" / "state").rglob("*") if one.is_file()) / 1e6
+    state = sum(each.stat().st_size for each in (work / "checkpoint" / "state").rglob("*") if each.is_file()) / 1e6
     for folder in (work, rows):
         shutil.rmtree(folder)
     return {"contestant": contestant, "megabytes": megabytes, "state_mb": round(state, 1), "seconds": found}
@@ -217,7 +217,7 @@ def _report(options: argparse.Namespace, about: dict[str, Any], points: Sequence
     ]
     for point in points:
         told = [
-            f"{statistics.median(seconds):.1f} ({', '.join(f'{one:.1f}' for one in seconds)})"
+            f"{statistics.median(seconds):.1f} ({', '.join(f'{second:.1f}' for second in seconds)})"
             for seconds in (point["seconds"][way] for way in WAYS)
         ]
         windows, state = point["megabytes"] * 1000, point["state_mb"]

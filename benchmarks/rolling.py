@@ -36,7 +36,7 @@ class Rolling(SumCount):
     def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
         """Add up the answers of all sizes."""
         alone = [SumCount("", size, self.slide_ms).expected(spec, bound_ms) for size in (self.size_ms, *self.also_ms)]
-        return Checks(sum(one.rows for one in alone), sum(one.total for one in alone), sum(one.events for one in alone))
+        return Checks(sum(each.rows for each in alone), sum(each.total for each in alone), sum(each.events for each in alone))
 
 
 ROLLING_CASES = {

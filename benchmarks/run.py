@@ -83,14 +83,14 @@ def check(measured: Sequence[Measured], truth: Checks) -> None:
     """Check that every run gave the right answer, and the same rows.
 
     Raises:
-        AssertionError: one did not.
+        AssertionError: a run did not.
     """
-    for one in measured:
-        got = Checks(one.checks["rows"], one.checks["total"], one.checks["events"])
+    for run in measured:
+        got = Checks(run.checks["rows"], run.checks["total"], run.checks["events"])
         if got != truth:
-            raise AssertionError(f"{one.contestant} / {one.case}: got {got}, right is {truth}")
-    digests = {one.contestant: one.checks["digest"] for one in measured}
-    if len({one.checks["digest"] for one in measured}) > 1:
+            raise AssertionError(f"{run.contestant} / {run.case}: got {got}, right is {truth}")
+    digests = {each.contestant: each.checks["digest"] for each in measured}
+    if len({each.checks["digest"] for each in measured}) > 1:
         raise AssertionError(f"same sums, but other rows: digests {digests}")
 
 
@@ -121,7 +121,7 @@ def run_case(case: Case, options: argparse.Namespace) -> list[Measured]:
 
 def ratios(measured: Sequence[Measured], peer: str) -> list[float]:
     """Return the ratio of the subject's speed to that of ``peer``, round by round."""
-    medians = {name: [one.median for one in measured if one.contestant == name] for name in (SUBJECT, peer)}
+    medians = {name: [each.median for each in measured if each.contestant == name] for name in (SUBJECT, peer)}
     return [mine / theirs for mine, theirs in zip(medians[SUBJECT], medians[peer], strict=True)]
 
 
@@ -152,21 +152,21 @@ def table(case: str, measured: Sequence[Measured], rounds: int) -> list[str]:
         "| contestant | rows/s | rounds | batches | CPU | state calls | reported | written | JVM peak | workers peak |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for name in dict.fromkeys(one.contestant for one in measured):
-        runs = [one for one in measured if one.contestant == name]
-        medians = [one.median for one in runs]
-        batches = [rate for one in runs for rate in one.rows_per_second]
+    for name in dict.fromkeys(each.contestant for each in measured):
+        runs = [each for each in measured if each.contestant == name]
+        medians = [run.median for run in runs]
+        batches = [rate for run in runs for rate in run.rows_per_second]
         lines.append(
             f"| {name} | {statistics.median(medians):,.0f} | {min(medians):,.0f} to {max(medians):,.0f}"
-            f" | {min(batches):,.0f} to {max(batches):,.0f} | {statistics.median(one.cpu_seconds for one in runs):.2f} s"
-            f" | {max(one.state_calls for one in runs):,}"
-            f" | {max(one.state_bytes for one in runs) / 1e6:,.1f} MB"
-            f" | {max(one.checkpoint_bytes for one in runs) / 1e6:,.1f} MB"
-            f" | {max(one.jvm_peak_mb for one in runs):,.0f} MB | {max(one.workers_peak_mb for one in runs):,.0f} MB |"
+            f" | {min(batches):,.0f} to {max(batches):,.0f} | {statistics.median(run.cpu_seconds for run in runs):.2f} s"
+            f" | {max(run.state_calls for run in runs):,}"
+            f" | {max(run.state_bytes for run in runs) / 1e6:,.1f} MB"
+            f" | {max(run.checkpoint_bytes for run in runs) / 1e6:,.1f} MB"
+            f" | {max(run.jvm_peak_mb for run in runs):,.0f} MB | {max(run.workers_peak_mb for run in runs):,.0f} MB |"
         )
     lines.append("")
-    for peer in dict.fromkeys(one.contestant for one in measured):
-        if peer != SUBJECT and any(one.contestant == SUBJECT for one in measured):
+    for peer in dict.fromkeys(each.contestant for each in measured):
+        if peer != SUBJECT and any(each.contestant == SUBJECT for each in measured):
             by_round = ratios(measured, peer)
             cpu = {name: statistics.median(o.cpu_seconds for o in measured if o.contestant == name) for name in (SUBJECT, peer)}
             wanted = f"; wanted at 1 M rows a batch: {REQUIRED[case, peer]}" if (case, peer) in REQUIRED else ""
@@ -180,7 +180,7 @@ def table(case: str, measured: Sequence[Measured], rounds: int) -> list[str]:
 
 def report(results: dict[str, list[Measured]], options: argparse.Namespace, about: dict[str, Any]) -> str:
     """Return the whole result in Markdown."""
-    java = next((one.java for runs in results.values() for one in runs), "?")
+    java = next((run.java for runs in results.values() for run in runs), "?")
     settings = {**SETTINGS, **dict(pair.split("=", 1) for pair in options.set)}
     lines = [
         f"# {options.rows:,} rows a batch, {options.keys:,} keys: {', '.join(results)}",
@@ -231,7 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "machine": about,
         "options": settings,
         "settings": SETTINGS,
-        "runs": [asdict(one) for runs in results.values() for one in runs],
+        "runs": [asdict(run) for runs in results.values() for run in runs],
     }
     (folder / f"{stem}.json").write_text(json.dumps(document, indent=1) + "\n")
     print(f"written: {folder / stem}.md and .json")

@@ -102,12 +102,12 @@ def free_ports(count: int) -> list[int]:
     """Return free ports of this machine."""
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
     finally:
-        for one in sockets:
-            one.close()
+        for each in sockets:
+            each.close()
 
 
 @dataclass
@@ -201,7 +201,7 @@ def make_topics(broker: Broker, topics: Sequence[str]) -> None:
     """Make topics, each ``NAME:PARTITIONS``. This needs the package confluent-kafka."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    wanted = [NewTopic(name, int(count or 1), 1) for name, _, count in (one.partition(":") for one in topics)]
+    wanted = [NewTopic(name, int(count or 1), 1) for name, _, count in (topic.partition(":") for topic in topics)]
     admin = AdminClient({"bootstrap.servers": broker.servers})
     for made in admin.create_topics(wanted).values():
         made.result(timeout=60)

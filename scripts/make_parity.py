@@ -104,11 +104,11 @@ def scenarios() -> list[str]:
 def bugs() -> list[str]:
     """Return the scenarios with a different answer on purpose, and the reasons."""
     lines = ["| scenario | what happens |", "|---|---|"]
-    return lines + [f"| `{one.name}` | {one.on_purpose} |" for one in _scenarios() if one.on_purpose]
+    return lines + [f"| `{scenario.name}` | {scenario.on_purpose} |" for scenario in _scenarios() if scenario.on_purpose]
 
 
 def _scenarios() -> list[Scenario]:
-    return [one for path in sorted(CONFORMANCE.glob("*.json")) for one in read_scenarios(path)]
+    return [scenario for path in sorted(CONFORMANCE.glob("*.json")) for scenario in read_scenarios(path)]
 
 
 def _kinds(scenario: Scenario) -> Iterator[tuple[str, str]]:

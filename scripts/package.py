@@ -73,9 +73,9 @@ def build() -> None:
             archive.extractall(folder, filter="data")
         again = Path(folder) / "again"
         _build(_only(Path(folder), "panestream-*"), again, environment)
-        for one in (wheel, sdist):
-            if one.read_bytes() != (again / one.name).read_bytes():
-                raise PackageError(f"{one.name} is another one when it is built from the sdist")
+        for each in (wheel, sdist):
+            if each.read_bytes() != (again / each.name).read_bytes():
+                raise PackageError(f"{each.name} is another one when it is built from the sdist")
     check_wheel(wheel)
     check_sdist(sdist)
     _run([sys.executable, "-m", "twine", "check", "--strict", wheel, sdist])

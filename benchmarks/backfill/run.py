@@ -123,8 +123,8 @@ def measure(run: Run, day: Day, limit: float) -> Measured:
         seconds = time.perf_counter() - started
         late = process.poll() is None
         if late:
-            for one in [*watched.children(recursive=True), watched]:
-                one.kill()
+            for each in [*watched.children(recursive=True), watched]:
+                each.kill()
         out, errors = process.communicate()
     told = [line.removeprefix(_MARK) for line in out.splitlines() if line.startswith(_MARK)]
     if late or process.returncode or not told:
@@ -169,23 +169,23 @@ def table(measured: Sequence[Measured]) -> list[str]:
         "| query | contestant | rows in | seconds | rows/s | panestream ÷ it | its process | JVM | largest worker | workers |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    rates = {(one.case, one.contestant): _rates(measured, one) for one in measured}
+    rates = {(each.case, each.contestant): _rates(measured, each) for each in measured}
     for (case, contestant), rate in rates.items():
-        runs = [one for one in measured if (one.case, one.contestant) == (case, contestant)]
+        runs = [each for each in measured if (each.case, each.contestant) == (case, contestant)]
         mine = rates.get((case, SUBJECT), [])
-        seconds = [one.seconds for one in runs if one.seconds is not None]
+        seconds = [run.seconds for run in runs if run.seconds is not None]
         took = f"{statistics.median(seconds):,.0f}" if seconds else runs[0].failure
         shown = f"{statistics.median(rate):,.0f}" if rate else ""
         times = f"**{statistics.median(mine) / statistics.median(rate):.2f}**" if rate and mine and contestant != SUBJECT else ""
-        most = [max(getattr(one.memory, name) for one in runs) for name in ("own", "jvm", "worker", "workers")]
+        most = [max(getattr(run.memory, name) for run in runs) for name in ("own", "jvm", "worker", "workers")]
         held = " | ".join(f"{figure:,.0f} MB" if figure else "" for figure in most)
         lines.append(f"| {CASES[case].title} | {contestant} | {runs[0].rows:,} | {took} | {shown} | {times} | {held} |")
     return lines
 
 
 def _rates(measured: Sequence[Measured], like: Measured) -> list[float]:
-    runs = [one for one in measured if (one.case, one.contestant) == (like.case, like.contestant)]
-    return [one.rows / one.seconds for one in runs if one.seconds is not None]
+    runs = [each for each in measured if (each.case, each.contestant) == (like.case, like.contestant)]
+    return [run.rows / run.seconds for run in runs if run.seconds is not None]
 
 
 def heading(options: argparse.Namespace) -> list[str]:
@@ -214,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(_MARK + json.dumps(asdict(CONTESTANTS[run.contestant](run))), flush=True)
         return
     lines = heading(options)
-    fewer = {(name, case): int(rows) for name, case, rows in (one.split("=") for one in options.fewer)}
+    fewer = {(name, case): int(rows) for name, case, rows in (each.split("=") for each in options.fewer)}
     measured = []
     for case in options.cases:
         for _ in range(options.rounds):
@@ -229,7 +229,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.write:
         target = Path(options.results) / "backfill"
         target.with_suffix(".md").write_text(text)
-        document = {"ended": datetime.now(timezone.utc).isoformat(timespec="seconds"), "runs": [asdict(one) for one in measured]}
+        document = {
+            "ended": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "runs": [asdict(each) for each in measured],
+        }
         target.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
         print(f"written: {target}.md and .json")
 

@@ -122,7 +122,7 @@ def _spark(run: Run) -> list[dict[str, Any]]:
 
 def ratios(results: Sequence[Result], peer: str) -> list[float]:
     """Return the ratio of the subject's events per second to those of ``peer``, round by round."""
-    medians = {name: [one.median for one in results if one.contestant == name] for name in (SUBJECT, peer)}
+    medians = {name: [result.median for result in results if result.contestant == name] for name in (SUBJECT, peer)}
     return [mine / theirs for mine, theirs in zip(medians[SUBJECT], medians[peer], strict=False)]
 
 

@@ -39,13 +39,13 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 def table(results: Sequence[Result]) -> list[str]:
     """Return a line per slide and a column per contestant: events per second, and the number of input events."""
-    names = list(dict.fromkeys(one.contestant for one in results))
+    names = list(dict.fromkeys(result.contestant for result in results))
     lines = ["| slide | windows of a row | " + " | ".join(names) + " |", "|---:|---:|" + "---:|" * len(names)]
-    for slide in dict.fromkeys(one.workload for one in results):
+    for slide in dict.fromkeys(result.workload for result in results):
         cells = []
         for name in names:
-            runs = [one for one in results if (one.workload, one.contestant) == (slide, name)]
-            cells.append(f"{statistics.median(one.median for one in runs):,.0f} ({runs[0].rows:,} rows)" if runs else "")
+            runs = [result for result in results if (result.workload, result.contestant) == (slide, name)]
+            cells.append(f"{statistics.median(run.median for run in runs):,.0f} ({runs[0].rows:,} rows)" if runs else "")
         lines.append(f"| {int(slide) // 1000:,} s | {SIZE_MS // int(slide):,} | " + " | ".join(cells) + " |")
     return lines
 
@@ -58,12 +58,12 @@ def plot(results: Sequence[Result], path: Path) -> None:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 5))
-    for name in dict.fromkeys(one.contestant for one in results):
-        runs = sorted((one for one in results if one.contestant == name), key=lambda one: SIZE_MS // int(one.workload))
-        windows = [SIZE_MS // int(one.workload) for one in runs]
+    for name in dict.fromkeys(result.contestant for result in results):
+        runs = sorted((result for result in results if result.contestant == name), key=lambda one: SIZE_MS // int(one.workload))
+        windows = [SIZE_MS // int(run.workload) for run in runs]
         axes.plot(
             windows,
-            [one.median for one in runs],
+            [run.median for run in runs],
             "o-",
             color=COLOURS[name],
             label=name,
@@ -71,7 +71,7 @@ def plot(results: Sequence[Result], path: Path) -> None:
         )
     axes.set_xscale("log")
     axes.set_yscale("log")
-    ticks = sorted({SIZE_MS // int(one.workload) for one in results})
+    ticks = sorted({SIZE_MS // int(result.workload) for result in results})
     axes.set_xticks(ticks, [f"{tick:,}\n{SIZE_MS // tick // 1000:,} s" for tick in ticks])
     axes.set_xlabel("windows that a row is part of, and the slide; size 1 h")
     axes.set_ylabel("events per second")

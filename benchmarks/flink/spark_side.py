@@ -99,22 +99,22 @@ def repeats(run: Run) -> Iterator[dict[str, Any]]:
             writer = answer.writeStream.format("noop").outputMode("append").option("checkpointLocation", checkpoint)
             query = writer.trigger(availableNow=True).start()
             query.awaitTermination()
-            yield _seconds_and_checks([json.loads(one.json) for one in query.recentProgress], spec)
+            yield _seconds_and_checks([json.loads(each.json) for each in query.recentProgress], spec)
         finally:
             shutil.rmtree(checkpoint, ignore_errors=True)
     spark.stop()
 
 
 def _seconds_and_checks(progress: list[dict[str, Any]], spec: EventSpec) -> dict[str, Any]:
-    read = sum(one["numInputRows"] for one in progress)
+    read = sum(each["numInputRows"] for each in progress)
     if read != spec.rows + 1:
         raise RuntimeError(f"{read} rows were read, not {spec.rows + 1}")
     sums = dict.fromkeys(("rows", "total", "events"), 0)
-    for one in progress:
+    for batch in progress:
         for name in sums:
-            sums[name] += one.get("observedMetrics", {}).get("checks", {}).get(name) or 0
+            sums[name] += batch.get("observedMetrics", {}).get("checks", {}).get(name) or 0
     start = _start(progress[0])
-    ends = [_start(one) + one["durationMs"]["triggerExecution"] / 1000 for one in progress]
+    ends = [_start(each) + each["durationMs"]["triggerExecution"] / 1000 for each in progress]
     return {
         "total": ends[-1] - start,
         "ingest": ends[spec.batches - 1] - start,

@@ -124,7 +124,7 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "rows_per_second": round(rows / seconds),
         **peaks.mb,
-        "state_mb": max((one.state_bytes for one in batches), default=0) >> 20,
+        "state_mb": max((batch.state_bytes for batch in batches), default=0) >> 20,
         "right": {name: found[name] for name in wanted} == dict(wanted),
     }
     return told | ({} if told["right"] else {"found": found, "wanted": dict(wanted)})
@@ -229,7 +229,7 @@ def page(options: argparse.Namespace, told: dict[str, dict[str, Any]]) -> str:
         "",
         "| case | | rows | seconds | rows/s | driver | JVM | worker | state | answer |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---|",
-        *(_line(name, one) for name, one in told.items()),
+        *(_line(name, each) for name, each in told.items()),
     ]
     return "\n".join(lines) + "\n"
 
@@ -251,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told = {each: {**before, **ours}[each] for each in CASES if each in {**before, **ours}}
         kept.write_text(json.dumps(told, indent=1) + "\n")
         (results / "heavy.md").write_text(page(options, told))
-    return int(not all(one.get("right") for one in ours.values()))
+    return int(not all(each.get("right") for each in ours.values()))
 
 
 __all__ = ["closing", "main", "measure"]

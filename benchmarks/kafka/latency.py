@@ -227,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 for name, each in rounds.items():
                     cells = []
                     for what in ("p50", "p99"):
-                        values = sorted(one[what] for one in each)
+                        values = sorted(figures[what] for figures in each)
                         cells.append(f"{values[len(values) // 2]:,.0f} ({values[0]:,.0f} to {values[-1]:,.0f})")
                     lines.append(f"| {rate:,} | {name} | {' | '.join(cells)} |")
         finally:

@@ -135,8 +135,8 @@ def measure(run: Run) -> Measured:
             spark, run, counted, f"{folder}/checkpoint"
         )
         query.awaitTermination()
-        batches = [one for one in query.recentProgress if one["numInputRows"]]
-        rates = [one["numInputRows"] / one["durationMs"]["triggerExecution"] * 1000 for one in batches]
+        batches = [each for each in query.recentProgress if each["numInputRows"]]
+        rates = [batch["numInputRows"] / batch["durationMs"]["triggerExecution"] * 1000 for batch in batches]
         # The last micro-batch has only the remaining rows.
         return Measured(run.contestant, rates[WARM_UP:-1], counted.rows, counted.views)
     finally:

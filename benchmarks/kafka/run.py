@@ -104,7 +104,7 @@ def compare(measured: Sequence[Measured]) -> None:
     Raises:
         AssertionError: they have not.
     """
-    answers = {(one.contestant, one.rows, one.views) for one in measured if one.contestant != "source"}
+    answers = {(each.contestant, each.rows, each.views) for each in measured if each.contestant != "source"}
     if len({answer[1:] for answer in answers}) > 1:
         raise AssertionError(f"the contestants differ: {sorted(answers)}")
 
@@ -125,13 +125,13 @@ def report(measured: Sequence[Measured], count: int, options: argparse.Namespace
         "| contestant | records/s | rounds | panestream ÷ it |",
         "|---|---:|---:|---:|",
     ]
-    rates = {name: [one.median for one in measured if one.contestant == name] for name in options.contestants}
+    rates = {name: [each.median for each in measured if each.contestant == name] for name in options.contestants}
     for name, medians in rates.items():
         ratio = ""
         if name != "panestream" and "panestream" in rates:
             ratio = f"{statistics.median(rates['panestream']) / statistics.median(medians):.2f}"
         lines.append(f"| {name} | {statistics.median(medians):,.0f} | {min(medians):,.0f} to {max(medians):,.0f} | {ratio} |")
-    answer: Any = next((one for one in measured if one.contestant != "source"), None)
+    answer: Any = next((each for each in measured if each.contestant != "source"), None)
     if answer is not None:
         lines += [
             "",
@@ -160,7 +160,7 @@ def main() -> None:
     compare(measured)
     text = report(measured, count, options, load)
     (options.results / "kafka.md").write_text(text)
-    (options.results / "kafka.json").write_text(json.dumps([asdict(one) for one in measured], indent=1) + "\n")
+    (options.results / "kafka.json").write_text(json.dumps([asdict(each) for each in measured], indent=1) + "\n")
     print(text)
 
 

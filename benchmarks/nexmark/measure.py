@@ -135,9 +135,9 @@ def drain(
     running = writer.trigger(availableNow=True).start()
     running.awaitTermination()
     collected = Collected(query, bound)
-    progress = [json.loads(one.json) for one in running.recentProgress]
-    for one in progress:
-        collected.add(one.get("observedMetrics", {}).get("checks", {}))
+    progress = [json.loads(each.json) for each in running.recentProgress]
+    for batch in progress:
+        collected.add(batch.get("observedMetrics", {}).get("checks", {}))
     return progress, collected.sums
 
 
@@ -154,11 +154,11 @@ def through_start(
         limit = time.monotonic() + _CLOCK_LIMIT_S
         while collected.sums.get("what", 0) < rows and time.monotonic() < limit and not running.await_termination(1):
             pass
-        progress = [json.loads(one.json) for one in running.query.recentProgress]
+        progress = [json.loads(each.json) for each in running.query.recentProgress]
         running.stop()
     else:
         running.await_termination()
-        progress = [json.loads(one.json) for one in running.query.recentProgress]
+        progress = [json.loads(each.json) for each in running.query.recentProgress]
     return progress, collected.sums
 
 
@@ -177,8 +177,8 @@ def measure(run: Run) -> Measured:
     finally:
         spark.stop()
         shutil.rmtree(checkpoint, ignore_errors=True)
-    full = [one for one in progress if one["numInputRows"]]
-    times = [one["durationMs"]["triggerExecution"] / 1000 for one in full]
+    full = [each for each in progress if each["numInputRows"]]
+    times = [each["durationMs"]["triggerExecution"] / 1000 for each in full]
     steady = range(min(WARM_UP, len(full) - 1), spec.events // run.events_per_batch)
     right = None
     if run.contestant != "source" and not query.by_processing_time:
@@ -188,7 +188,7 @@ def measure(run: Run) -> Measured:
         run.query,
         [run.events_per_batch / times[at] for at in steady],
         [full[at]["numInputRows"] / times[at] for at in steady],
-        [one["durationMs"]["triggerExecution"] / 1000 for one in progress],
+        [each["durationMs"]["triggerExecution"] / 1000 for each in progress],
         sums,
         right,
     )

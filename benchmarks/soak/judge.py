@@ -96,14 +96,14 @@ def _judged(name: str, seen: Sequence[Mapping[str, Any]], since: float | None) -
     # A measure that has not settled after half of the run cannot show continued growth.
     enough = since is not None and since <= (begin + end) / 2
     first = max(begin + (end - begin) / 10, since) if enough and since is not None else begin
-    settled = [one for one in seen if one["at"] >= first]
+    settled = [each for each in seen if each["at"] >= first]
     # The number of pairs is quadratic, and a few hundred means of neighbours give the same answer. (Every n-th value would not: a
     # cyclic measure, such as the state of windows, would be seen at some points of its cycle only.)
-    parts = np.array_split(np.array([(one["at"], one[name]) for one in settled], float), min(len(settled), 400))
+    parts = np.array_split(np.array([(each["at"], each[name]) for each in settled], float), min(len(settled), 400))
     at, values = np.array([part.mean(axis=0) for part in parts]).T
-    median = statistics.median(one[name] for one in settled)
+    median = statistics.median(each[name] for each in settled)
     rise = theil_sen(at, values) * (settled[-1]["at"] - settled[0]["at"]) / max(median, 1e-9)
-    return Judged(name, float(median), float(max(one[name] for one in settled)), float(rise) if enough else None, BOUNDS[name])
+    return Judged(name, float(median), float(max(each[name] for each in settled)), float(rise) if enough else None, BOUNDS[name])
 
 
 def theil_sen(at: Any, values: Any) -> float:

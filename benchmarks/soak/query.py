@@ -129,11 +129,11 @@ def main(folder: str, rate: int, kept: int, pace: str) -> None:
     with folders.progress.open("a") as told:
         # The parent process may have died, and then nobody watches this one.
         while not ended.wait(1) and query.is_active and os.getppid() == parent:
-            for one in query.recent_progress:
-                if one.batch_id > seen:
-                    seen = one.batch_id
-                    line = {"at": time.time(), "batch": seen, "rows": one.rows, "ms": one.duration_ms, "late": one.late_rows}
-                    told.write(json.dumps(line | {"state": one.state_bytes}) + "\n")
+            for each in query.recent_progress:
+                if each.batch_id > seen:
+                    seen = each.batch_id
+                    line = {"at": time.time(), "batch": seen, "rows": each.rows, "ms": each.duration_ms, "late": each.late_rows}
+                    told.write(json.dumps(line | {"state": each.state_bytes}) + "\n")
             told.flush()
     query.stop()
     spark.stop()

@@ -310,7 +310,7 @@ def report(soak: Soak, batches: Sequence[dict[str, Any]], exact: dict[str, Any],
         f"The output at the end: {last.sink_files:,} files in {last.sink_folders:,} folders, of {batches[-1]['batch'] + 1:,} "
         f"micro-batches. Compactions beside the query: {len(soak.compactions)}.",
         "",
-        *(f"- after {one['at'] / 60:,.0f} minutes: {one['told']}" for one in soak.compactions),
+        *(f"- after {compaction['at'] / 60:,.0f} minutes: {compaction['told']}" for compaction in soak.compactions),
         "",
         f"![The same over time]({options.name}.png)",
     ]

@@ -88,7 +88,7 @@ def _step(options: argparse.Namespace) -> dict[str, Any]:
         _go(spark, case, options.groups, folder, "checkpoint")
         return {
             "state_mb": round(
-                sum(one.stat().st_size for one in (folder / "checkpoint" / "state").rglob("*") if one.is_file()) / 1e6
+                sum(each.stat().st_size for each in (folder / "checkpoint" / "state").rglob("*") if each.is_file()) / 1e6
             )
         }
     told: dict[str, Any] = {}
@@ -110,7 +110,7 @@ def _step(options: argparse.Namespace) -> dict[str, Any]:
         _go(spark, case, groups, folder, step.replace(" ", "_"), savepoint=str(folder / "savepoint"))
     told |= {"seconds": round(time.perf_counter() - began, 1), **watcher.stop().megabytes()}
     if step == "savepoint":
-        told["mb"] = round(sum(one.stat().st_size for one in (folder / "savepoint").rglob("*") if one.is_file()) / 1e6)
+        told["mb"] = round(sum(each.stat().st_size for each in (folder / "savepoint").rglob("*") if each.is_file()) / 1e6)
     if step.startswith("start"):
         found = pst.state.read_checkpoint(spark, str(folder / step.replace(" ", "_"))).summary()
         told["windows"], told["rows"] = found.windows, found.rows

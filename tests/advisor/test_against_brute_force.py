@@ -27,7 +27,8 @@ def chunks_of_rows(draw):
     at_once = draw(st.booleans())
     groups = draw(st.lists(st.lists(row, min_size=1, max_size=5), min_size=1, max_size=12))
     numbered = [
-        [Row(one.time, one.partition, place if at_once else None, one.key) for one in group] for place, group in enumerate(groups)
+        [Row(each.time, each.partition, place if at_once else None, each.key) for each in group]
+        for place, group in enumerate(groups)
     ]
     cuts = draw(st.lists(st.booleans(), min_size=len(groups), max_size=len(groups)))
     chunks = [[]]
@@ -89,7 +90,7 @@ def test_late_rows_match_definition_for_random_chunks(given_chunks, windows, lat
 def test_open_rows_match_definition_for_random_chunks(given_chunks, windows, lateness):
     chunks, size = given_chunks
     rows = [row for chunk in chunks for group in chunk for row in group]
-    every, judge, reached = judged(chunks, size, Closes(tuple(SlidingWindows(*one) for one in windows), lateness))
+    every, judge, reached = judged(chunks, size, Closes(tuple(SlidingWindows(*window) for window in windows), lateness))
     end = min(reached.values())
     first = min([each for each in frontiers(rows) if each is not None] + [end])
     delays = (0, 3, 11, 40)
@@ -137,10 +138,10 @@ def test_chunk_without_event_times_counts_rows_as_invalid_only():
     batch = pa.RecordBatch.from_pydict(
         {"chunk": pa.array([0, 0], pa.int32()), "time": pa.array([None, None], pa.int64())},
     )
-    assert [row for one in Maxima()([batch]) for row in one.to_pylist()] == [
+    assert [row for each in Maxima()([batch]) for row in each.to_pylist()] == [
         {"chunk": 0, "name": None, "largest": None, "rows": 2, "invalid": 2}
     ]
-    assert not [row for one in CountRows({0: {}}, Closes())([batch]) for row in one.to_pylist()]
+    assert not [row for each in CountRows({0: {}}, Closes())([batch]) for row in each.to_pylist()]
 
 
 def test_windows_of_a_key_equals_the_maximum_over_all_frontiers():

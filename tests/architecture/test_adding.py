@@ -95,7 +95,7 @@ def emitted(plan: WindowPlan, *rows: tuple[int, int], end: bool = False) -> list
     """Return the bounds and results of each firing. Rows are pairs (time, value), each a micro-batch after a restart."""
     batches = [harness.MicroBatch([[("k", time, value, None, number)]]) for number, (time, value) in enumerate(rows)]
     batches += [harness.MicroBatch([], end=True)] if end else []
-    return [[(*place[1:], *values) for place, values in one.fired] for one in harness.run(plan, batches)]
+    return [[(*place[1:], *values) for place, values in each.fired] for each in harness.run(plan, batches)]
 
 
 def test_new_trigger_in_one_module_is_planned_explained_and_run(module):

@@ -21,7 +21,7 @@ def point(of=OF, ms=100.0, native=50.0):
 
 def keep(folder, *points):
     kept = Kept.read(folder / "groups.json")
-    kept.points |= {one.of: one for one in points}
+    kept.points |= {point.of: point for point in points}
     kept.write(folder)
 
 
@@ -30,7 +30,7 @@ def test_later_run_replaces_only_its_own_points(tmp_path):
     keep(tmp_path, point(), point(other, 400.0))
     keep(tmp_path, point(ms=90.0), point(replace(OF, keys=7), native=None))
     kept = Kept.read(tmp_path / "groups.json")
-    assert {of: one.panestream.median for of, one in kept.points.items()} == {OF: 135, other: 600, replace(OF, keys=7): 150}
+    assert {of: each.panestream.median for of, each in kept.points.items()} == {OF: 135, other: 600, replace(OF, keys=7): 150}
     assert kept.points[other] == point(other, 400.0)
     assert kept.points[replace(OF, keys=7)].native is None
 
@@ -59,5 +59,5 @@ def test_command_line_options_give_all_combinations():
     given = ["--query", "sliding", "tumbling", "--rows", "10", "20", "--cores", "1", "2", "--groups", "3", "--keys", "4", "5"]
     found = list(configurations(parse([*given, "--batch-seconds", "2"])))
     assert len(found) == len(set(found)) == 16
-    assert {(one.files, one.rate) for one in found if one.cores == 1} == {(1, 5), (1, 10)}
-    assert {one.rate for one in configurations(parse([]))} == {10_000}
+    assert {(each.files, each.rate) for each in found if each.cores == 1} == {(1, 5), (1, 10)}
+    assert {configuration.rate for configuration in configurations(parse([]))} == {10_000}

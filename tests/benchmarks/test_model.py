@@ -29,7 +29,7 @@ def points(noise=0.0):
             ("sliding", "sliding-10-2", "tumbling"), (1_000, 1_000_000), (1_000, 100_000), (1, 2), (1, 8, 128)
         )
     ]
-    return found, [float(terms(one, MACHINE) @ PRICES) * (1 + rng.uniform(-noise, noise)) for one in found]
+    return found, [float(terms(each, MACHINE) @ PRICES) * (1 + rng.uniform(-noise, noise)) for each in found]
 
 
 def test_fit_recovers_the_prices():
@@ -39,14 +39,14 @@ def test_fit_recovers_the_prices():
 
 def test_fit_recovers_prices_from_noisy_points_with_errors_of_that_size():
     of, ms = points(noise=0.1)
-    errors = [abs(model.ms(one) / took - 1) for model, one, took in zip(without_each(of, ms, MACHINE), of, ms, strict=True)]
+    errors = [abs(model.ms(each) / took - 1) for model, each, took in zip(without_each(of, ms, MACHINE), of, ms, strict=True)]
     assert max(errors) < 0.2
     assert Model.fit(of, ms, MACHINE).prices[0] == pytest.approx(PRICES[0], rel=0.1)
 
 
 def test_fitted_prices_are_never_negative():
     of, ms = points(noise=0.3)
-    cheap = [took - 0.9 * 300.0 - terms(one, MACHINE)[1] * 12.0 for one, took in zip(of, ms, strict=True)]
+    cheap = [took - 0.9 * 300.0 - terms(each, MACHINE)[1] * 12.0 for each, took in zip(of, ms, strict=True)]
     assert (Model.fit(of, [max(took, 1.0) for took in cheap], MACHINE).prices >= 0).all()
 
 
@@ -81,7 +81,7 @@ def test_work_per_processor_does_not_depend_on_spark_cores():
 def test_extrapolation_error_shows_a_bent_curve():
     of, ms = points()
     assert max(abs(error) for _, error in beyond(of, ms, "groups", MACHINE)[1]) < 1e-6
-    bent = [took * (2 if one.groups == 128 else 1) for one, took in zip(of, ms, strict=True)]
+    bent = [took * (2 if each.groups == 128 else 1) for each, took in zip(of, ms, strict=True)]
     assert max(abs(error) for _, error in beyond(of, bent, "groups", MACHINE)[1]) > 0.3
     assert beyond(of[:3], ms[:3], "rows") == (0, [])
 
@@ -95,7 +95,7 @@ def test_prices_have_wide_bounds_if_points_cannot_separate_them():
     assert high < 2 * low
     # On one core, a key group's own work grows like the machine's work, and each group has a payload. Their prices cannot be
     # separated.
-    alone = [(one, took) for one, took in zip(of, ms, strict=True) if one.cores == 1]
+    alone = [(each, took) for each, took in zip(of, ms, strict=True) if each.cores == 1]
     low, high = groups_of(as_good(*map(list, zip(*alone, strict=True)), MACHINE))
     assert low == 0
     assert high > 10
@@ -104,8 +104,8 @@ def test_prices_have_wide_bounds_if_points_cannot_separate_them():
 def kept(noise=0.05):
     of, ms = points(noise)
     each = [
-        Point(one, Contestant([took], 1, 1, 1, 1, 1), None, 20, {}, {"cpu": "c", "cores": MACHINE}, "2026")
-        for one, took in zip(of, ms, strict=True)
+        Point(configuration, Contestant([took], 1, 1, 1, 1, 1), None, 20, {}, {"cpu": "c", "cores": MACHINE}, "2026")
+        for configuration, took in zip(of, ms, strict=True)
     ]
     return Kept({point.of: point for point in each}, {1: 30.0, 1_001: 630.0}, {"cpu": "c"})
 

@@ -223,7 +223,7 @@ def test_streaming_queries_give_the_right_answers(name, batch, tmp_path):
     else:
         progress, found = drain(query.build(batch(name, streaming=True)).main, query, bound, tmp_path, checked=True)
     assert found == ANSWERS[name](SPEC).until(bound).checks
-    assert sum(one["numInputRows"] for one in progress) == SPEC.events // CYCLE * (46 if name == "q5" else 4)
+    assert sum(each["numInputRows"] for each in progress) == SPEC.events // CYCLE * (46 if name == "q5" else 4)
 
 
 def test_bound_is_reached_by_the_events_of_each_query():

@@ -316,7 +316,7 @@ def _totals(windows: dict[tuple[int, int], str]) -> list[tuple[Any, ...]]:
     """Return the suppliers with totals and counts in each window, in order: ``supplier/total/count``."""
     found = []
     for window, said in windows.items():
-        for rank, (who, total, count) in enumerate((one.split("/") for one in said.split()), 1):
+        for rank, (who, total, count) in enumerate((each.split("/") for each in said.split()), 1):
             found.append((*window, f"supplier{who}", int(total), int(count), rank))
     return found
 
@@ -430,7 +430,7 @@ def _met(start: int, end: int, name: str | None, lefts: str, rights: str = "-") 
     """Pair every left row with every right row, or with none if a side is ``-``."""
 
     def numbers(said: str) -> list[int | None]:
-        return [None if one == "-" else int(one) for one in said.split()]
+        return [None if each == "-" else int(each) for each in said.split()]
 
     return [(start, end, name, left, right) for left in numbers(lefts) for right in numbers(rights)]
 
@@ -501,7 +501,7 @@ NOT_READ = {
 def table() -> list[str]:
     """Return the table of programs, with those that do not carry over."""
     carried = (
-        [name for program in WINDOWED for name in program.names] + [one.name for one in JOINS] + ["interval-join-event-time"]
+        [name for program in WINDOWED for name in program.names] + [join.name for join in JOINS] + ["interval-join-event-time"]
     )
     families = {
         "WindowAggregateTestPrograms": "window-aggregate",

@@ -29,18 +29,18 @@ def differences(scenario: Scenario, observed: Observed) -> list[str]:
     steps, late = _in_batches(expected.steps, observed), _in_batches(expected.late, observed)
     if len(steps) != len(observed.steps):
         found.append(f"steps: expected {len(steps)}, got {len(observed.steps)}")
-    for at, (one, other) in enumerate(zip(steps, observed.steps, strict=False)):
-        found += _differing_windows(at, _by_window(one, scenario), _by_window(other, scenario))
+    for at, (each, other) in enumerate(zip(steps, observed.steps, strict=False)):
+        found += _differing_windows(at, _by_window(each, scenario), _by_window(other, scenario))
     if len(late) != len(observed.late):
         found.append(f"late: expected {len(late)} steps, got {len(observed.late)}")
-    for at, (one, other) in enumerate(zip(late, observed.late, strict=False)):
+    for at, (each, other) in enumerate(zip(late, observed.late, strict=False)):
         # The late elements of a micro-batch come from several key groups. Only the order of each key matters.
-        wanted, got = [dict(element) for element in one], list(other)
+        wanted, got = [dict(element) for element in each], list(other)
         if observed.cuts is not None:
             wanted.sort(key=_key_of)
             got.sort(key=_key_of)
         if wanted != got:
-            found.append(f"step {at}: late: expected {json.dumps(one)}, got {json.dumps(other)}")
+            found.append(f"step {at}: late: expected {json.dumps(each)}, got {json.dumps(other)}")
     if expected.late_dropped != observed.late_dropped and (observed.cuts is None or observed.error is None):
         found.append(f"late_dropped: expected {expected.late_dropped}, got {observed.late_dropped}")
     return found
@@ -51,7 +51,7 @@ def _in_batches(steps: Sequence[Sequence[Mapping[str, Any]]], observed: Observed
     if observed.cuts is None:
         return [list(step) for step in steps]
     left = iter(steps)
-    batches = [[one for step in islice(left, count) for one in step] for count in observed.cuts]
+    batches = [[each for step in islice(left, count) for each in step] for count in observed.cuts]
     return batches if observed.error is None else batches[: len(observed.steps)]
 
 
@@ -61,11 +61,11 @@ def _key_of(element: Mapping[str, Any]) -> str:
 
 def _by_window(step: Sequence[Mapping[str, Any]], scenario: Scenario) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
-    for one in step:
-        value = one["value"]
+    for each in step:
+        value = each["value"]
         if scenario.any_list_order and isinstance(value, list):
             value = sorted(value)
-        found.setdefault(json.dumps([one["key"], one["start"], one["end"]]), []).append(value)
+        found.setdefault(json.dumps([each["key"], each["start"], each["end"]]), []).append(value)
     return found
 
 

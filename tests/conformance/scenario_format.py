@@ -106,7 +106,7 @@ def read_scenarios(path: Path) -> list[Scenario]:
         raise ScenarioError(f"{path}: cannot be read: {error}") from error
     if not isinstance(found, list):
         raise ScenarioError(f"{path}: a scenario file is a JSON array of scenarios")
-    return [scenario_of(one) for one in found]
+    return [scenario_of(each) for each in found]
 
 
 def scenario_of(found: Mapping[str, Any]) -> Scenario:
@@ -119,7 +119,7 @@ def scenario_of(found: Mapping[str, Any]) -> Scenario:
     _check(name, "scenario", found, (*_NEEDED, *_OPTIONAL), _NEEDED)
     expected, on_purpose = sane_answer(name, found["expected"])
     _check(name, "expected", expected, ("steps", "late", "late_dropped", "error"), ("steps", "late", "late_dropped"))
-    for fired in (one for step in expected["steps"] for one in step):
+    for fired in (each for step in expected["steps"] for each in step):
         _check(name, "expected output", fired, ("key", "start", "end", "value"), ("key", "start", "end", "value"))
     order = found.get("list_order")
     if order not in (None, "any"):

@@ -44,7 +44,7 @@ def played(case: Case, *, backwards: bool = False, restarts: bool) -> tuple[list
             else:
                 harness.set_processing_time(given)
             fired_now: list[Any] = harness.extract_output()
-            found += [((one.window.start, one.window.end), one.value) for one in fired_now]
+            found += [((each.window.start, each.window.end), each.value) for each in fired_now]
             if restarts:
                 harness.restore(harness.snapshot())
     return found, harness
@@ -57,7 +57,7 @@ def test_triggers_give_the_answers_of_beam(case: Case) -> None:
     if case.backwards:
         assert fired(case, backwards=True) == answer
     if case.which:
-        assert tuple(one.which for one in played(case, restarts=False)[1].trace().firings) == case.which
+        assert tuple(firing.which for firing in played(case, restarts=False)[1].trace().firings) == case.which
 
 
 @pytest.mark.parametrize("case", [case for case in TRANSCRIPTS if case.name in MUST_FAIL], ids=lambda case: case.name)

@@ -28,7 +28,7 @@ def join(lower, lower_included, upper, upper_included, delay=-1):
 
 
 def met(found):
-    return sorted((row[1], row[3]) for one in found for row in one.rows.elements())
+    return sorted((row[1], row[3]) for each in found for row in each.rows.elements())
 
 
 FROM_1_TO_4 = [
@@ -55,7 +55,7 @@ def test_interval_join_meets_rows_within_its_bounds(bounds, expected, first):
     batches = [[[row]] for side in (first, second) for row in rows(side, 1, 2, 3, 4)]
     found = intervals.found(join(*bounds), batches)
     assert met(found) == expected
-    assert not any(one.late[side] for one in found for side in SIDES)
+    assert not any(each.late[side] for each in found for side in SIDES)
 
 
 def test_late_rows_are_not_joined():

@@ -101,7 +101,7 @@ def test_row_operator_gives_the_answers_of_flinks_programs(program):
         harness.restore(harness.snapshot())
     harness.end_of_input()
     found[1] += harness.extract_output()
-    alike(program, *([shown(program, one.window, one.key, one.value) for one in part] for part in found))
+    alike(program, *([shown(program, each.window, each.key, each.value) for each in part] for part in found))
 
 
 def shown(program, window, key, value):
@@ -129,7 +129,7 @@ DECLARED = {
 }
 
 
-@pytest.mark.parametrize("program", [one for one in PROGRAMS if one.values[0].what in DECLARED])
+@pytest.mark.parametrize("program", [each for each in PROGRAMS if each.values[0].what in DECLARED])
 def test_columnar_operators_give_the_answers_of_flinks_programs(program):
     operator = plan_aggregates(WindowSpec(program.windows), DECLARED[program.what], TYPES, KEYS)
     assert not isinstance(operator, RowSpec)
@@ -155,7 +155,7 @@ def came(program, plan, state, row):
     for tag, table in plan.operator.for_group(plan, state, 0).process(batch).tables:
         assert tag == MAIN
         starts, ends = (table[name].cast(pa.int64()).to_numpy() // SECOND for name in ("window_start", "window_end"))
-        values = zip(*(table[one.name].to_pylist() for one in DECLARED[program.what]), strict=True)
+        values = zip(*(table[each.name].to_pylist() for each in DECLARED[program.what]), strict=True)
         for start, end, key, value in zip(starts, ends, table["key"].to_pylist(), values, strict=True):
             found.append(answer(program, (start, end), key, value))
     return found
@@ -198,7 +198,7 @@ def test_interval_join_gives_the_answers_of_flinks_programs():
     state, sides = MemoryState(), {"left": flink.ORDERS, "right": flink.SHIPMENTS}
     for later, expected in enumerate(flink.SHIPPED):
         met = intervals.found(plan, one_by_one(sides, later), state=state)
-        assert sorted((row[1], row[3]) for one in met for row in one.rows.elements()) == sorted(expected)
+        assert sorted((row[1], row[3]) for each in met for row in each.rows.elements()) == sorted(expected)
 
 
 # ------------------------------------------------------------------------------------------------------------------------------ on Spark
@@ -233,7 +233,7 @@ def of_rows(spark, folder, rows, schema):
 
 def bounds(row):
     return tuple(
-        round((one.replace(tzinfo=flink.UTC) - flink.MIDNIGHT).total_seconds()) for one in (row.window_start, row.window_end)
+        round((each.replace(tzinfo=flink.UTC) - flink.MIDNIGHT).total_seconds()) for each in (row.window_start, row.window_end)
     )
 
 

@@ -191,10 +191,10 @@ def counted(rows):
     for row in rows:
         here = row.ts is not None, row.ts_r is not None
         strings = found.setdefault((row.name, seconds(row.window_start), seconds(row.window_end), here), (set(), set()))
-        for one, string in zip(strings, (row.string, row.string_r), strict=True):
-            one.update({string} - {None})
+        for different, string in zip(strings, (row.string, row.string_r), strict=True):
+            different.update({string} - {None})
     return [
-        (*place, *(len(one) if there else None for one, there in zip(strings, here, strict=True)))
+        (*place, *(len(each) if there else None for each, there in zip(strings, here, strict=True)))
         for (*place, here), strings in found.items()
     ]
 
@@ -251,7 +251,7 @@ def test_semi_and_anti_joins_give_flinks_rows(spark, how):
     for row in rows:
         strings.setdefault((row.name, seconds(row.window_start), seconds(row.window_end)), set()).update({row.string} - {None})
     expected = flink.BOTH if how == "left_semi" else [*flink.LEFT_ALONE, flink.NULL_OF_LEFT]
-    alike([(*place, len(one)) for place, one in strings.items()], [row[:4] for row in expected])
+    alike([(*place, len(each)) for place, each in strings.items()], [row[:4] for row in expected])
 
 
 @pytest.mark.parametrize(
@@ -290,7 +290,7 @@ def test_co_group_pairs_rows_with_a_null_key(spark):
     """``testInnerJoinWithIsNotDistinctFromOnWTF``."""
 
     def meet(key, window, left, right):
-        return [(one.ts, other.number) for one in left for other in right]
+        return [(each.ts, other.number) for each in left for other in right]
 
     left, right = sides_of(spark)
     rows = left.co_group(right).window(WINDOWS["tumble"]).apply(meet, "ts timestamp, number int").main.collect()

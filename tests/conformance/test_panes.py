@@ -38,7 +38,7 @@ def plans_of(scenario) -> list[WindowPlan]:
         types = dict(zip(ROWS.names, ROWS.types, strict=True))
         found.append(plan_over(plan_aggregates(windowing, [AGGREGATES[function].alias("r")], types, KEYS), row))
     if function == "list" and not why_not_rows(windowing):
-        listed = KeepRows(applied(lambda key, window, rows: [([one.value for one in rows],)]))
+        listed = KeepRows(applied(lambda key, window, rows: [([each.value for each in rows],)]))
         results = pa.schema([("r", pa.list_(pa.int64()))])
         found.append(plan_over(plan_functions(windowing, listed, results, ROWS, listed, KEYS), row))
     return found
@@ -57,9 +57,9 @@ CASES = [
 def test_panes_give_the_last_answer_of_flink_in_each_step(scenario, plan):
     steps, late, dropped = run(scenario, plan)
     for number, (theirs, ours) in enumerate(zip(scenario.expected.steps, steps, strict=True)):
-        expected = {(one["key"], one["start"], one["end"]): plain(one["value"]) for one in theirs}
-        assert len({one[:3] for one in ours}) == len(ours), f"step {number}: a window fired twice"
-        found = {one[:3]: one[3] for one in ours}
+        expected = {(row["key"], row["start"], row["end"]): plain(row["value"]) for row in theirs}
+        assert len({row[:3] for row in ours}) == len(ours), f"step {number}: a window fired twice"
+        found = {row[:3]: row[3] for row in ours}
         assert expected == found, f"step {number}"
     for theirs, ours in zip(scenario.expected.late, late, strict=True):
         assert [{"gap": None, **element} for element in theirs] == ours

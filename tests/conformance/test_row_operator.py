@@ -39,7 +39,7 @@ def test_set_of_scenarios_is_complete():
 def test_row_operator_gives_flinks_recorded_answers(path, executor, restore):
     """The executors also report state or timers that remain after the end of input."""
     run = EXECUTORS[executor](restore).run
-    failed = {one.name: found for one in read_scenarios(path) if (found := differences(one, run(one)))}
+    failed = {scenario.name: found for scenario in read_scenarios(path) if (found := differences(scenario, run(scenario)))}
     assert not failed
 
 

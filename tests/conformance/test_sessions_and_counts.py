@@ -118,7 +118,7 @@ def plain(value):
 
 
 def expected_of(step):
-    return [(one["key"], one["start"], one["end"], plain(one["value"])) for one in step]
+    return [(each["key"], each["start"], each["end"], plain(each["value"])) for each in step]
 
 
 SCENARIOS = [

@@ -46,8 +46,8 @@ def test_notebook_runs_without_warnings_and_shows_the_expected_output(name, tmp_
     monkeypatch.setenv("PYTHONPATH", os.environ["PYTHONPATH"])
     NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    assert [one.text for one in outputs if one.output_type == "stream" and one.name == "stderr"] == []
-    shown = "\n".join(one.get("text", "") + "\n".join(map(str, one.get("data", {}).values())) for one in outputs)
+    assert [each.text for each in outputs if each.output_type == "stream" and each.name == "stderr"] == []
+    shown = "\n".join(each.get("text", "") + "\n".join(map(str, each.get("data", {}).values())) for each in outputs)
     missing = [pattern for pattern in SHOWN[name] if not re.search(pattern, shown)]
     assert not missing, shown[:5_000]
     if os.environ.get("PANESTREAM_KEEP_NOTEBOOKS"):

@@ -23,7 +23,7 @@ def wrong(value: Any, schema: dict[str, Any], where: str = "") -> list[str]:
     if not any(isinstance(value, TYPES[kind]) and (kind == "boolean") == is_bool for kind in kinds):
         return [f"{where}: {value!r} is no {' or '.join(kinds)}"]
     if isinstance(value, list):
-        return [each for place, one in enumerate(value) for each in wrong(one, schema["items"], f"{where}[{place}]")]
+        return [each for place, element in enumerate(value) for each in wrong(element, schema["items"], f"{where}[{place}]")]
     return _wrong_in_object(value, schema, where) if isinstance(value, dict) and "properties" in schema else []
 
 

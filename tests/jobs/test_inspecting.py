@@ -135,7 +135,7 @@ def test_inspect_of_a_savepoint_equals_that_of_its_checkpoint(checkpoint, inspec
     saved = pst.savepoint(spark, str(checkpoint), str(tmp_path / "saved"))
     found, before = document(inspect, saved.path), document(inspect, checkpoint)
     same = ("batch_id", "plan", "sources", "by_end", "listed")
-    without_clock = [[{**each, "behind_clock": 0} for each in one["sources"]] for one in (found, before)]
+    without_clock = [[{**each, "behind_clock": 0} for each in summary["sources"]] for summary in (found, before)]
     assert without_clock[0] == without_clock[1]
     assert {name: found[name] for name in same if name != "sources"} == {name: before[name] for name in same if name != "sources"}
     assert {**found["totals"], "bytes": 0} == {**before["totals"], "bytes": 0}

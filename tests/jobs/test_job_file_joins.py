@@ -61,8 +61,8 @@ def test_job_file_can_have_every_kind_of_join(loaded_of, how):
     assert (job.join.how, job.join.suffixes) == (how, ("_view", ""))
     assert job.window.assigner == TumblingEventTimeWindows.of("1 hour")
     assert [where for where, _ in job.streams] == [("left",), ("right",)]
-    assert [one.source.path.rpartition("/")[2] for _, one in job.streams] == ["views", "clicks"]
-    assert [one.watermark.delay for _, one in job.streams] == ["5 seconds", "10 seconds"]
+    assert [each.source.path.rpartition("/")[2] for _, each in job.streams] == ["views", "clicks"]
+    assert [each.watermark.delay for _, each in job.streams] == ["5 seconds", "10 seconds"]
     assert job.keys == ("user",)
 
 
@@ -111,7 +111,7 @@ def test_processing_time_of_a_join_comes_from_a_column_of_each_side(loaded_of):
     clock = '[{0}.processing_time]\ncolumn = "ts"\n'
     window = WINDOW + 'time = "processing"\n'
     text = text_of(clock.format("left"), clock.format("right"), window=window)
-    assert [one.processing_time.column for _, one in loaded_of(text).job.streams] == ["ts", "ts"]
+    assert [each.processing_time.column for _, each in loaded_of(text).job.streams] == ["ts", "ts"]
 
 
 def test_missing_input_of_both_sides_is_reported(loaded_of, tmp_path):
@@ -223,7 +223,7 @@ def test_input_option_is_refused_for_two_streams(complaint, tmp_path):
 
 def test_output_option_moves_all_outputs_of_a_join(loaded_of, tmp_path):
     job = loaded_of(text_of(sink("late_left")), output=tmp_path / "there").job
-    assert [one.path for _, one in job.sinks.items()] == [str(tmp_path / "there" / tag) for tag in ("main", "late_left")]
+    assert [each.path for _, each in job.sinks.items()] == [str(tmp_path / "there" / tag) for tag in ("main", "late_left")]
 
 
 def test_source_can_select_columns(loaded_of, complaint):

@@ -147,8 +147,8 @@ def test_late_and_invalid_rows_go_to_the_outputs_of_their_side(ran, tmp_path, pa
         f'[sinks.{tag}]\nformat = "json"\npath = "{tag}"\n'
         for tag in ("late_left", "late_right", "invalid_left", "invalid_right")
     )
-    sides = [one.replace('delay = "1 minute"', 'delay = "0 seconds"') for one in (LEFT, RIGHT)]
-    sides = [one.replace('unit = "seconds"', 'unit = "seconds"\ninvalid = "side_output"') for one in sides]
+    sides = [each.replace('delay = "1 minute"', 'delay = "0 seconds"') for each in (LEFT, RIGHT)]
+    sides = [side.replace('unit = "seconds"', 'unit = "seconds"\ninvalid = "side_output"') for side in sides]
     VIEWS.append([("late", 2, "late one"), ("bad", "", "no time")])
     CLICKS.append([("bad", "", "7")])
     try:

@@ -63,14 +63,14 @@ def test_why_explains_a_late_row_as_text_and_json(ask, checkpoint):
     found = json.loads(ask(checkpoint, *KEY, "--time", "2026-01-01T10:08", "--json"))
     assert (found["late_now"], found["late_rows_go_to"], found["watermark"]) == (True, "late", "2026-01-01T10:13:59.999999Z")
     assert found["missing_lateness"] == pytest.approx(240.000001)
-    assert [one["open"] for one in found["windows"]] == [False]
+    assert [each["open"] for each in found["windows"]] == [False]
 
 
 @pytest.mark.spark
 def test_why_explains_an_open_window(ask, checkpoint):
     found = json.loads(ask(checkpoint, "--window", "2026-01-01T10:10", "--json"))
     (window,) = found["windows"]
-    assert {tuple(one["key"]): one["results"] for one in window["state"]} == {
+    assert {tuple(each["key"]): each["results"] for each in window["state"]} == {
         ("ann", "north"): {"total": 75},
         ("bob", "north"): {"total": 70},
     }

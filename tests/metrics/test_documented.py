@@ -39,7 +39,7 @@ def unknown(query):
 def dashboard_queries():
     board = json.loads(pst.metrics.GRAFANA_DASHBOARD.read_text("utf-8"))
     panels = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
-    variables = [one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"]
+    variables = [each["query"]["query"] for each in board["templating"]["list"] if each["type"] == "query"]
     assert len(panels) > 25
     return panels + variables
 

@@ -50,7 +50,7 @@ def test_open_telemetry_exports_the_same_numbers():
     metrics.onQueryProgress(progress(1))
     (of_resource,) = reader.get_metrics_data().resource_metrics
     (of_scope,) = of_resource.scope_metrics
-    found = {one.name: one for one in of_scope.metrics}
+    found = {each.name: each for each in of_scope.metrics}
     assert set(found) == {metric.name for metric in ALL}
     (rows,) = found["panestream_rows"].data.data_points
     assert (rows.value, dict(rows.attributes)) == (20, {"query": "clicks"})

@@ -14,7 +14,7 @@ TAKES = ("duration_ms", "rows_per_second", "stages")
 
 def counts(progress):
     """Return the counts, which do not depend on duration or machine."""
-    partitions = [list(one.values()) if isinstance(one, dict) else one for one in progress["partitions"]]
+    partitions = [list(each.values()) if isinstance(each, dict) else each for each in progress["partitions"]]
     return {**{name: value for name, value in progress.items() if name not in TAKES}, "partitions": partitions}
 
 

@@ -30,8 +30,8 @@ def test_drawing_of_a_scenario_agrees_with_flinks_answer(scenario):
     if drawn.windows is not None:
         counted = {kind: sum(cells.values()) for kind, cells in drawn.windows.cells.items()}
         assert counted == {
-            "window": sum(one.merged_into is None for one in trace.windows),
-            **Counter(one.which for one in trace.firings),
+            "window": sum(window.merged_into is None for window in trace.windows),
+            **Counter(each.which for each in trace.firings),
         }
         assert sum(len(firing.results) for firing in trace.firings) == sum(map(len, expected.steps))
         return
@@ -42,7 +42,7 @@ def test_drawing_of_a_scenario_agrees_with_flinks_answer(scenario):
     for mark in drawn.marks:
         firing = trace.windows[mark.window].firings[mark.number]
         marks[(keys[mark.lane], *bounds(trace.windows[mark.window]))] += len(firing.results)
-    assert marks == Counter((one["key"], one["start"], one["end"]) for step in expected.steps for one in step)
+    assert marks == Counter((each["key"], each["start"], each["end"]) for step in expected.steps for each in step)
     # Each row appears once, and there are as many red ones as Flink called late.
     assert sorted(point.number for point in drawn.points) == list(range(len(trace.elements)))
     assert sum(point.fate == "late" for point in drawn.points) == (

@@ -80,11 +80,11 @@ def test_points_of_a_long_run_are_bounded_and_keep_all_counts():
         assert len(points.points) <= MOST
     assert len(points.points) > MOST // 4
     for name, theirs in (("rows", "rows"), ("late", "late_rows"), ("busy_ms", "duration_ms"), ("on_time", "on_time_firings")):
-        assert getattr(points.total, name) == sum(getattr(one, theirs) for one in every)
+        assert getattr(points.total, name) == sum(getattr(each, theirs) for each in every)
         assert sum(getattr(point, name) for point in points.points) == getattr(points.total, name)
     assert sum(point.batches for point in points.points) == points.total.batches == 20_000
-    assert points.total.peak_bytes == max(one.state_bytes for one in every)
-    assert [took for _, took, _ in points.slowest] == sorted((one.duration_ms for one in every), reverse=True)[:5]
+    assert points.total.peak_bytes == max(each.state_bytes for each in every)
+    assert [took for _, took, _ in points.slowest] == sorted((each.duration_ms for each in every), reverse=True)[:5]
     assert len({point.batches for point in points.points[:-1]}) == 1, "all points but the last are of as many micro-batches"
     assert sum(times for times, _ in points.heaviest.values()) == 20_000
 

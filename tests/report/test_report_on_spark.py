@@ -66,7 +66,7 @@ def test_report_describes_a_run_without_changing_it(spark, folder, tmp_path):
     finally:
         spark.streams.removeListener(report)
     assert watched.plan.identity() == result.plan.identity()
-    late = sum(one.late_rows for one in heard)
+    late = sum(progress.late_rows for progress in heard)
     assert late > 0
     assert report.run.points.total.late == late
     assert report.run.points.total.rows == report.run.times.rows == FILES * ROWS

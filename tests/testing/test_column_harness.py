@@ -50,7 +50,7 @@ def test_row_behind_the_watermark_is_late():
     harness.process_watermark(15)
     assert [(result.timestamp, result.value) for result in harness.extract_output()] == [(10, {"v": 1, "s": 5})]
     assert [(late.timestamp, late.value) for late in harness.extract_late_elements()] == [(12, {"v": 2})]
-    assert [one.fate for one in harness.trace().elements] == ["taken", "late", "taken"]
+    assert [element.fate for element in harness.trace().elements] == ["taken", "late", "taken"]
 
 
 def test_predicate_windows_start_and_end_with_rows_in_time_order():
@@ -64,7 +64,7 @@ def test_predicate_windows_start_and_end_with_rows_in_time_order():
     assert of(harness) == [("a", (20, 25), {"n": 1})]
     harness.end_of_input()
     assert of(harness) == []
-    assert [one.fate for one in harness.trace().elements] == [
+    assert [element.fate for element in harness.trace().elements] == [
         "taken",
         "outside",
         "taken",

@@ -324,7 +324,7 @@ def test_repr_of_results_shows_times_but_fields_are_integers():
     assert late == LateElement("ann", start, 8)
     assert hash(result) == hash(tuple(result))
     assert repr(result._replace(key="bob")).startswith("WindowResult(key='bob', window=[10:00:00, 10:05:00)")
-    assert [type(pickle.loads(pickle.dumps(one))) for one in (result, late)] == [type(result), type(late)]
+    assert [type(pickle.loads(pickle.dumps(each))) for each in (result, late)] == [type(result), type(late)]
 
 
 def test_repr_of_results_shows_integers_for_integer_times():

@@ -33,8 +33,8 @@ def windowed(df, assigner=None, *, delay="10 minutes"):
 def test_trace_of_a_batch_has_rows_in_order_and_results(orders):
     result = windowed(orders).aggregate(agg.count().alias("n"), agg.sum("price * 2").alias("twice")).top(1, by="n")
     trace = result.trace()
-    assert [one.value.place for one in trace.elements] == [1, 2, 3, 4, 5, 6]
-    gave = {(trace.windows[one.window].key, *one.results[0].values()) for one in trace.firings}
+    assert [element.value.place for element in trace.elements] == [1, 2, 3, 4, 5, 6]
+    gave = {(trace.windows[firing.window].key, *firing.results[0].values()) for firing in trace.firings}
     every = windowed(orders).aggregate(agg.count().alias("n"), agg.sum("price * 2").alias("twice")).main.collect()
     assert (
         gave == {(row.user, row.n, row.twice) for row in every} == {("ann", 3, 18), ("ann", 1, 18), ("bob", 1, 4), (None, 1, 14)}
@@ -46,8 +46,8 @@ def test_trace_of_a_batch_has_rows_in_order_and_results(orders):
 
 def test_trace_of_one_key_reads_only_its_rows(orders):
     result = windowed(orders).apply(lambda key, window, rows: [len(rows)], "n bigint")
-    assert {one.key for one in result.trace(key="bob", most_rows=1).elements} == {"bob"}
-    assert [one.value.price for one in result.trace(key=None).elements] == [7]
+    assert {element.key for element in result.trace(key="bob", most_rows=1).elements} == {"bob"}
+    assert [element.value.price for element in result.trace(key=None).elements] == [7]
     with pytest.raises(InvalidPlanError, match=r"more than 3 rows of the key 'ann', too many to trace: ask for"):
         result.trace(key="ann", most_rows=3)
     with pytest.raises(InvalidPlanError, match="more than 5 rows, too many to trace"):
@@ -59,7 +59,7 @@ def test_trace_of_one_key_reads_only_its_rows(orders):
 def test_trace_of_a_batch_in_micro_batches_has_late_rows(orders):
     result = windowed(orders, delay="5 minutes").aggregate(agg.count())
     trace = result.trace(rows_per_batch=2)
-    assert [one.value.price for one in trace.late] == [5, 7]
+    assert [each.value.price for each in trace.late] == [5, 7]
     assert "It was late: its window, [2026-01-01 10:00:00, 2026-01-01 10:30:00), had closed" in str(
         pst.tools.why(trace, row={"price": 5})
     )
@@ -98,6 +98,6 @@ def test_why_finds_rows_by_keys_of_any_type(spark, kind, key):
     try:
         rows = spark.createDataFrame([(key, 1, at(0)), (None, 2, at(0))], f"user {kind}, price bigint, ts timestamp")
         result = windowed(rows.withColumn("place", rows.price)).aggregate(agg.count().alias("n"))
-        assert [one.element.value.price for one in pst.tools.why(result, key=key).facts] == [1]
+        assert [fact.element.value.price for fact in pst.tools.why(result, key=key).facts] == [1]
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)

@@ -50,13 +50,13 @@ def test_trace_of_a_scenario_has_the_firings_of_flink(scenario):
     expected = scenario.expected
     flinks = Counter(
         answer(
-            one["key"],
-            one["start"],
-            one["end"],
-            sorted(one["value"]) if scenario.any_list_order and isinstance(one["value"], list) else one["value"],
+            each["key"],
+            each["start"],
+            each["end"],
+            sorted(each["value"]) if scenario.any_list_order and isinstance(each["value"], list) else each["value"],
         )
         for step in expected.steps
-        for one in step
+        for each in step
     )
     told = Counter()
     for firing in trace.firings:
@@ -74,10 +74,10 @@ def test_trace_of_a_scenario_has_the_firings_of_flink(scenario):
         assert told == flinks
     else:
         assert flinks <= told  # Flink's record does not contain firings of the step that failed
-    late = [one.value for one in trace.late]
+    late = [each.value for each in trace.late]
     if scenario.spec.get("late_output"):
-        assert [(one.key, one.ts, one.value) for one in late] == [
-            (one["key"], one["ts"], one["value"]) for step in expected.late for one in step
+        assert [(each.key, each.ts, each.value) for each in late] == [
+            (each["key"], each["ts"], each["value"]) for step in expected.late for each in step
         ]
     else:
         assert len(late) == expected.late_dropped
@@ -88,11 +88,15 @@ def test_trace_of_a_scenario_is_consistent(scenario):
     trace, observed = traced(scenario)
     if trace is None or observed.error is not None:
         return
-    assert [one.number for one in trace.elements] == list(range(len(trace.elements)))
-    assert [one.number for one in trace.windows] == list(range(len(trace.windows)))
-    steps = [*(one.step for one in trace.elements), *(one.opened for one in trace.windows), *(one.step for one in trace.firings)]
-    steps += [one.step for one in (*trace.watermarks, *trace.clocks)] + [
-        one.cleared for one in trace.windows if one.cleared is not None
+    assert [each.number for each in trace.elements] == list(range(len(trace.elements)))
+    assert [each.number for each in trace.windows] == list(range(len(trace.windows)))
+    steps = [
+        *(each.step for each in trace.elements),
+        *(each.opened for each in trace.windows),
+        *(each.step for each in trace.firings),
+    ]
+    steps += [each.step for each in (*trace.watermarks, *trace.clocks)] + [
+        each.cleared for each in trace.windows if each.cleared is not None
     ]
     assert len(set(steps)) == len(steps)
     for element in trace.elements:
@@ -102,9 +106,9 @@ def test_trace_of_a_scenario_is_consistent(scenario):
             assert element.timestamp <= element.closed
             assert all(window.max_timestamp() <= element.closed for window in element.refused)
     for window in trace.windows:
-        assert all(trace.windows[one].merged_into == window.number for one in window.merged_from)
+        assert all(trace.windows[each].merged_into == window.number for each in window.merged_from)
         assert all(firing.window == window.number and set(firing.elements) <= set(window.elements) for firing in window.firings)
-        assert {trace.elements[one].key for one in window.elements} <= {window.key}
+        assert {trace.elements[each].key for each in window.elements} <= {window.key}
         assert all((firing.cause.kind == "element") == (firing.cause.element is not None) for firing in window.firings)
         for firing in window.firings:
             assert firing.cause.element is None or firing.cause.element in window.elements

@@ -34,8 +34,8 @@ def told_and_newest(seed):
         window = trace.windows[firing.window].window
         # Without lateness, a window is removed after the firing at its end.
         rows.append((window.start, window.end, number, firing.which == "on_time"))
-    whole = [one for one in trace.windows if one.merged_into is None and one.firings]
-    return rows, {(one.window.start, one.window.end, one.firings[-1].results) for one in whole}, trace
+    whole = [each for each in trace.windows if each.merged_into is None and each.firings]
+    return rows, {(each.window.start, each.window.end, each.firings[-1].results) for each in whole}, trace
 
 
 def newest(rows):

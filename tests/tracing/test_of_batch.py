@@ -120,12 +120,12 @@ def test_trace_of_declared_aggregates_equals_their_operator(assigner, rows):
     window = WindowSpec(assigner)
     trace = trace_of(window, DECLARED, rows)
     assert told(trace) == emitted(window, DECLARED, rows)
-    assert [tuple(one.value) for one in trace.elements] == rows
+    assert [tuple(element.value) for element in trace.elements] == rows
     for firing in trace.firings:
         seen = [trace.elements[number].value.v for number in firing.seen]
         assert (firing.results[0]["n"], firing.results[0]["total"]) == (len(seen), sum(seen))
     # In a batch, no row is late, and every window fires.
-    assert {one.fate for one in trace.elements} <= {"taken", "outside"}
+    assert {element.fate for element in trace.elements} <= {"taken", "outside"}
     assert all(window.cleared is not None or window.merged_into is not None for window in trace.windows)
 
 
@@ -146,8 +146,8 @@ def test_traced_row_is_judged_by_the_watermark_before_its_micro_batch(assigner, 
         # As in Flink, the watermark is just before the largest event time less the delay.
         expected = max(before) - delay * SECOND - 1 if before else None
         assert (element.watermark == expected) if before else (element.watermark < -(2**60))
-    late = [one for one in trace.late if one.refused]
-    assert all(max(w.max_timestamp() for w in one.refused) + lateness * SECOND <= one.watermark for one in late)
+    late = [each for each in trace.late if each.refused]
+    assert all(max(w.max_timestamp() for w in each.refused) + lateness * SECOND <= each.watermark for each in late)
 
 
 def test_why_explains_a_row_without_event_time():
@@ -246,5 +246,5 @@ def test_traced_harness_gives_the_output_of_an_untraced_one(assigner, trigger, e
     assert traced.extract_output() == output
     assert traced.extract_late_elements() == late
     assert (traced.num_timers(), traced.num_state_entries()) == (plain.num_timers(), plain.num_state_entries())
-    assert [value for firing in trace.firings for value in firing.results] == [one.value for one in output]
-    assert [one.value for one in trace.late] == [one.value for one in late]
+    assert [value for firing in trace.firings for value in firing.results] == [each.value for each in output]
+    assert [each.value for each in trace.late] == [each.value for each in late]

@@ -47,7 +47,7 @@ def fate(assigner, lateness, before, watermark, time):
     harness = WindowTestHarness(assigner, reduce=max, allowed_lateness=lateness, traced=True)
     harness.process_element(1, before)
     harness.process_watermark(watermark)
-    open_now = [one.window for one in harness.trace().windows if one.cleared is None and one.merged_into is None]
+    open_now = [window.window for window in harness.trace().windows if window.cleared is None and window.merged_into is None]
     harness.process_element(2, time)
     return harness.trace().elements[1].fate, open_now
 
@@ -136,7 +136,7 @@ def test_explanation_shows_where_late_rows_go():
 
 def test_explanation_of_a_missing_window():
     tumbling = state(ASSIGNERS[0], watermark=0)
-    assert [one.is_open for one in windows_now(tumbling, (0, MINUTE))] == [True]
+    assert [each.is_open for each in windows_now(tumbling, (0, MINUTE))] == [True]
     assert windows_now(tumbling, (1, MINUTE)) == ()
     assert "the plan has none there" in str(explain_state(tumbling, window=(1, MINUTE)))
     assert windows_now(state(ASSIGNERS[2]), 0) == ()

@@ -21,7 +21,7 @@ MINUTE = 60_000_000
 
 
 @pytest.mark.parametrize(
-    "scenario", [one for one in SCENARIOS if one.spec["function"] == {"type": "list"}], ids=lambda one: one.name
+    "scenario", [each for each in SCENARIOS if each.spec["function"] == {"type": "list"}], ids=lambda one: one.name
 )
 def test_why_lists_the_firings_of_a_row_as_flink_does(scenario):
     """Compare, by window bounds and value, the number of occurrences in Flink's lists with the number of firings in the explanation."""
@@ -29,10 +29,10 @@ def test_why_lists_the_firings_of_a_row_as_flink_does(scenario):
     if trace is None or observed.error is not None:
         return
     flinks = Counter(
-        (one["key"], one["start"], one["end"], value)
+        (each["key"], each["start"], each["end"], value)
         for step in scenario.expected.steps
-        for one in step
-        for value in one["value"]
+        for each in step
+        for value in each["value"]
     )
     told = Counter()
     for element in trace.elements:
@@ -93,8 +93,8 @@ def test_suggested_lateness_is_the_smallest_that_keeps_the_row(scenario):
 def test_scenarios_have_enough_late_rows():
     late = [
         facts
-        for one in SCENARIOS
-        if (trace := traced(one)[0])
+        for scenario in SCENARIOS
+        if (trace := traced(scenario)[0])
         for element in trace.late
         if (facts := row_facts(trace, element)).closed_at
     ]
@@ -197,7 +197,7 @@ def test_text_of_why_is_shortened_but_facts_are_complete():
 
 
 def test_why_follows_merged_sessions_to_the_final_one():
-    scenario = next(one for path in [FOLDER / "session.json"] for one in read_scenarios(path))
+    scenario = next(each for path in [FOLDER / "session.json"] for each in read_scenarios(path))
     assert isinstance(pst.EventTimeSessionWindows.with_gap("1 minute"), MergingWindowAssigner)
     trace, _ = traced(scenario)
     chains = [part.windows for element in trace.elements for part in row_facts(trace, element).windows]

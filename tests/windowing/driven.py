@@ -38,14 +38,14 @@ class Driven:
         self.harness.restore(self.harness.snapshot())
 
     def fired(self):
-        return [one.value for one in self.harness.extract_output()]
+        return [each.value for each in self.harness.extract_output()]
 
     def windows(self, *times):
         """Return the bounds of the windows that fire for rows at these times, after the end of the input."""
         for time in times:
             self.harness.process_element(time, time, "k")
         self.harness.end_of_input()
-        return {(one.window.start, one.window.end): one.value for one in self.harness.extract_output()}
+        return {(each.window.start, each.window.end): each.value for each in self.harness.extract_output()}
 
     @property
     def left(self):

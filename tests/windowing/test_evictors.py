@@ -16,7 +16,7 @@ def elements(*values):
 def kept(evictor, *values, after=False):
     found = elements(*values)
     call = evictor.evict_after if after else evictor.evict_before
-    return [one.value for one in call(found, len(found), GlobalWindow(), None)]
+    return [each.value for each in call(found, len(found), GlobalWindow(), None)]
 
 
 def test_count_evictor_keeps_the_last_elements():

@@ -70,12 +70,12 @@ class HarnessExecutor:
     @staticmethod
     def _record(harness: WindowTestHarness, observed: Observed) -> None:
         fired = harness.extract_output()
-        observed.steps.append([_as_json(one.key, one.window, one.value) for one in fired])
-        observed.late.append([_late_as_json(one.value) for one in harness.extract_late_elements()])
+        observed.steps.append([_as_json(each.key, each.window, each.value) for each in fired])
+        observed.late.append([_late_as_json(element.value) for element in harness.extract_late_elements()])
         observed.complaints += [
-            f"step {len(observed.steps) - 1}: a result of {one.window} carries the timestamp {one.timestamp}"
-            for one in fired
-            if one.timestamp != one.window.max_timestamp()
+            f"step {len(observed.steps) - 1}: a result of {each.window} carries the timestamp {each.timestamp}"
+            for each in fired
+            if each.timestamp != each.window.max_timestamp()
         ]
 
     @staticmethod

@@ -160,7 +160,7 @@ class _Run:
             whole = pa.Table.from_pylist(rows, schema=_ROWS)
             arrays = [whole["ts"], whole["key"], whole.to_struct_array(), pa.array([self.clock] * len(rows), pa.int64())]
             table = pa.Table.from_arrays(
-                [pa.chunked_array([_array(one)]) for one in arrays], names=["time", "key", "row", "processing_time"]
+                [pa.chunked_array([_array(array)]) for array in arrays], names=["time", "key", "row", "processing_time"]
             )
             pack = Pack(self.plan, PackColumns((pa.string(),), (), row=2, processing_time=3))
             packed += [row for out in pack(table.to_batches()) for row in out.to_pylist()]

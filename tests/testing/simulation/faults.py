@@ -224,24 +224,26 @@ def numbers_begin_anew_after_a_savepoint():
 # Faults of joins, of queries about rows near a row, and of tiles.
 
 for_each = ("joins", "co-groups", "intervals", "look-backs", "predicates", "tiles")
-FAULTS += [Fault(f"a state write is lost, of {one}", a_state_write_is_lost, frozenset({"nothing"}), (one,)) for one in for_each]
 FAULTS += [
-    Fault(f"late rows are not counted, of {one}", late_rows_are_not_counted, frozenset({"nothing"}), (one,))
-    for one in for_each
-    if one != "co-groups"
+    Fault(f"a state write is lost, of {each}", a_state_write_is_lost, frozenset({"nothing"}), (each,)) for each in for_each
+]
+FAULTS += [
+    Fault(f"late rows are not counted, of {each}", late_rows_are_not_counted, frozenset({"nothing"}), (each,))
+    for each in for_each
+    if each != "co-groups"
 ]
 FAULTS += [
     Fault(
-        f"a savepoint loses the rows of a key group, of {one}",
+        f"a savepoint loses the rows of a key group, of {each}",
         a_savepoint_loses_the_rows_of_a_key_group,
         frozenset({"savepoint"}),
-        (one,),
+        (each,),
     )
-    for one in for_each
+    for each in for_each
 ]
 FAULTS += [
-    Fault(f"a timer of the clock is forgotten, of {one}", a_timer_of_the_clock_is_forgotten, frozenset({"nothing"}), (one,))
-    for one in ("joins", "co-groups")
+    Fault(f"a timer of the clock is forgotten, of {each}", a_timer_of_the_clock_is_forgotten, frozenset({"nothing"}), (each,))
+    for each in ("joins", "co-groups")
 ]
 
 
@@ -250,8 +252,8 @@ def what_rests_rests_twice():
 
 
 FAULTS += [
-    Fault(f"{what} rest twice", what_rests_rests_twice, frozenset({"nothing"}), (one,))
-    for what, one in (
+    Fault(f"{what} rest twice", what_rests_rests_twice, frozenset({"nothing"}), (each,))
+    for what, each in (
         ("rows of an interval join", "intervals"),
         ("rows that are looked back at", "look-backs"),
         ("rows of a join", "joins"),

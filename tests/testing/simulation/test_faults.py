@@ -35,7 +35,7 @@ def test_planted_fault_is_revealed_and_shrunk(fault):
         assert case.error.disturbance.kind in fault.kinds
         small = shrunk_case(case, tries=25)
         assert small.error.disturbance.kind == case.error.disturbance.kind
-        rows = [sum(len(batch.rows) for batch in one.schedule.batches) for one in (case, small)]
+        rows = [sum(len(batch.rows) for batch in each.schedule.batches) for each in (case, small)]
         assert rows[1] <= min(rows[0], 6), small.schedule
         said = failure_of(small, "seed 3")
         assert str(small.error.disturbance) in said

@@ -21,7 +21,7 @@ from panestream.windowing.assigners import EventTimeSessionWindows, PredicateWin
 def test_repr_rebuilds_predicate_windows(windows):
     assert eval(repr(windows)) == windows
     assert windows.is_event_time
-    assert windows.predicates == tuple(one for one in (windows.start, windows.end) if one is not None)
+    assert windows.predicates == tuple(each for each in (windows.start, windows.end) if each is not None)
 
 
 @pytest.mark.parametrize(

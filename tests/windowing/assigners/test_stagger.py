@@ -35,7 +35,7 @@ def test_stagger_is_shorter_than_the_window():
     shifts = [WindowStagger.NATURAL.get_stagger_offset(clock, 100, 3) for clock in (-1, 0, 99, 100, 1234)]
     assert shifts == [99, 0, 99, 0, 34]
     assert [WindowStagger.ALIGNED.get_stagger_offset(clock, 100, group) for clock in (0, 1234) for group in (0, 3)] == [0] * 4
-    assert [one.get_stagger_offset(1234, 1, 5) for one in WindowStagger] == [0, 0, 0]
+    assert [each.get_stagger_offset(1234, 1, 5) for each in WindowStagger] == [0, 0, 0]
 
 
 @pytest.mark.parametrize("time", [TumblingProcessingTimeWindows, TumblingEventTimeWindows])

@@ -11,7 +11,7 @@ from panestream.windowing.windows import TimeWindow
 
 
 def test_trigger_results_fire_purge_both_or_neither():
-    assert [(one.is_fire(), one.is_purge()) for one in TriggerResult] == [
+    assert [(each.is_fire(), each.is_purge()) for each in TriggerResult] == [
         (False, False),
         (True, False),
         (False, True),

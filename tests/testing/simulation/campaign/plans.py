@@ -241,7 +241,7 @@ def look_back_engine(query: Query, settings: Settings, groups: int) -> QueryEngi
     several = [LookBackWindows(size, following) for size, following in query.assigner["of"]]
     assigner: WindowAssigner = several[0]
     if len(several) > 1:
-        assigner = SeveralWindows.of({f"w{place}": one for place, one in enumerate(several)})
+        assigner = SeveralWindows.of({f"w{place}": each for place, each in enumerate(several)})
     asked = DeclaredAggregates(AGGREGATES, {**TYPES, "ts": pa.int64()}, KEYS, columns=tuple(KEPT.names), kept=KEPT)
     return QueryEngine(plan_with(query, settings, groups, assigner, choose(WindowSpec(assigner), asked)))
 

@@ -91,7 +91,7 @@ class ReferenceSubject:
         known = tuple(settings), starts
         if known not in self._answers:
             expected = self.kind.model(self.schedule, settings, starts).all()
-            self._answers[known] = [(self._answer_of(one), one.counts) for one in expected]
+            self._answers[known] = [(self._answer_of(each), each.counts) for each in expected]
         found: list[tuple[Answer, Mapping[str, int]]] = self._answers[known]
         return found
 
@@ -153,7 +153,9 @@ class ReferenceSubject:
         if self._tiles is None:
             return
         late = {
-            number for one in self.kind.model(self.schedule, [self.settings] * len(self.job.batches)).all() for number in one.late
+            number
+            for each in self.kind.model(self.schedule, [self.settings] * len(self.job.batches)).all()
+            for number in each.late
         }
         every = [row for batch in self.schedule.batches for row in batch.rows]
         self._tiles.check_whole(

@@ -113,8 +113,8 @@ class TileReader:
 
     def _tiles(self, rows: Sequence[OutputRow]) -> Tiles:
         columns = [[_plain(row[place]) for row in rows] for place in range(len(self.columns))]
-        fields = [one.with_type(pa.int64()) if pa.types.is_timestamp(one.type) else one for one in self.columns]
-        arrays = [pa.array(column, one.type) for column, one in zip(columns, fields, strict=True)]
+        fields = [each.with_type(pa.int64()) if pa.types.is_timestamp(each.type) else each for each in self.columns]
+        arrays = [pa.array(column, each.type) for column, each in zip(columns, fields, strict=True)]
         return Tiles.of(arrays[:1], arrays[1:], OF_TILES)
 
 

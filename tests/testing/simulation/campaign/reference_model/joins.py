@@ -42,9 +42,9 @@ def paired(how: str, rows: Sequence[Row]) -> list[OutputRow]:
         return left if right else []
     if how == "left_anti":
         return [] if right else left
-    pairs: list[OutputRow] = [(*one, *other) for one in left for other in right]
+    pairs: list[OutputRow] = [(*each, *other) for each in left for other in right]
     if how in ("left", "full") and not right:
-        pairs += [(*one, *NOBODY) for one in left]
+        pairs += [(*each, *NOBODY) for each in left]
     if how in ("right", "full") and not left:
         pairs += [(*NOBODY, *other) for other in right]
     return pairs

@@ -58,7 +58,7 @@ class LookBackModel(NearRowModel):
             if self._is_over(row, watermark) and self.first_time(row.number):
                 results: OutputRow = ()
                 for size, following in self.query.assigner["of"]:
-                    near = [one for one in self.taken if one.key == row.key and -size <= one.at - row.at <= following]
+                    near = [each for each in self.taken if each.key == row.key and -size <= each.at - row.at <= following]
                     results += summed(near)
                 yield row.key, (row.at, row.value, row.number, *results)
 

@@ -58,14 +58,14 @@ class WindowModel(ReferenceModel):
 
     def _main(self, fired: Sequence[Mapping[str, Any]], before: int, alive: set[Any], settings: Settings) -> dict[Any, Any]:
         query, found = self.query, dict[Any, list[OutputRow]]()
-        for place, one in enumerate(fired):
-            key = one["key"]
+        for place, each in enumerate(fired):
+            key = each["key"]
             self.firings[key] += 1
             # A columnar operator emits a session that grows within a micro-batch only in its final form.
-            if query.of_growing_columns and place < before and (key, one["start"], one["end"]) not in alive:
+            if query.of_growing_columns and place < before and (key, each["start"], each["end"]) not in alive:
                 continue
-            told = self.told(key, [self.rows[id_] for id_ in one["value"]], settings)
-            found.setdefault(key, []).append((one["start"], one["end"], *told))
+            told = self.told(key, [self.rows[id_] for id_ in each["value"]], settings)
+            found.setdefault(key, []).append((each["start"], each["end"], *told))
         emitted = {key: self.emitted(as_emitted(query, firings)) for key, firings in found.items()}
         return {key: rows for key, rows in emitted.items() if rows}
 
