@@ -84,7 +84,7 @@ def rows_of(number: int, rows: int, share: float) -> pa.Table:
     return pa.Table.from_arrays([pa.array(column) for column in columns], schema=ROWS)
 
 
-def given(plan: WindowPlan, table: pa.Table, *, split: bool = False) -> tuple[pa.Table, PackColumns]:
+def exchange_input(plan: WindowPlan, table: pa.Table, *, split: bool = False) -> tuple[pa.Table, PackColumns]:
     """Return the columns that Spark hands to ``pack``, and their places."""
     columns = {"time": table["ts"], **{f"key {name}": table[name] for name in plan.key_schema.names}}
     columns |= {f"value {text}": table[text] for text in plan.operator.inputs}
@@ -118,7 +118,7 @@ def measure(case: Case, rows: int, share: float) -> Counted:
         took = Counted()
         for origin in range(PARTITIONS):
             # Adjacent rows go to different partitions, as in a source that is read in parallel.
-            columns, where = given(
+            columns, where = exchange_input(
                 plan, table.take(pa.array(np.arange(origin, rows, PARTITIONS))).combine_chunks(), split=case.split
             )
             took.packing[origin], packed = timed(partial(_packed, plan, where, columns, origin))

@@ -78,7 +78,7 @@ def lines_of_jobs() -> list[str]:
     lines = []
     for job in JOB_FILES:
         with tempfile.TemporaryDirectory() as folder:
-            lines.append(f"| {job.name} | {job.said(Path(folder))} |")
+            lines.append(f"| {job.name} | {job.errors_in(Path(folder))} |")
     return lines
 
 

@@ -39,7 +39,7 @@ def settings(text: str) -> set[str]:
     return {name for name in found if not name.startswith((*NO_SETTINGS, NOT_OPEN_SOURCE))}
 
 
-def wanted(name: str) -> list[str]:
+def strings_of(name: str) -> list[str]:
     """Return the strings that make up a setting's name in Spark's classes."""
     for prefix, parts in FAMILIES.items():
         if name.startswith(prefix):
@@ -65,7 +65,7 @@ def absent(strings: set[str]) -> set[str]:
 def test_settings_in_the_pages_exist_in_spark():
     named = {name for page in PAGES for name in settings(page.read_text("utf-8"))}
     assert len(named) > 15
-    strings = {string for name in named for string in wanted(name)}
+    strings = {string for name in named for string in strings_of(name)}
     later = {name for name, since in SINCE.items() if since > VERSION}
     assert absent({*strings, "spark.sql.shuffle.partitionz"}) == {"spark.sql.shuffle.partitionz", *later}
 

@@ -29,7 +29,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "savepoints.md"
 TUMBLING = TumblingEventTimeWindows(10)
 
 
-def declared(windowing: WindowSpec, *, on_rows: bool = False) -> WindowPlan:
+def plan_of_aggregates(windowing: WindowSpec, *, on_rows: bool = False) -> WindowPlan:
     query = harness.Query(windowing, (agg.count().alias("n"), agg.sum("v").alias("total")))
     return query.row() if on_rows else query.columnar()
 
@@ -42,13 +42,13 @@ def functions() -> WindowPlan:
 
 
 PLANS = {
-    "aligned panes": lambda: declared(WindowSpec(TUMBLING)),
+    "aligned panes": lambda: plan_of_aggregates(WindowSpec(TUMBLING)),
     "accumulating panes": lambda: test_accumulating.plans(WindowSpec(TUMBLING), "rows", False, 0)[1],
-    "sessions": lambda: declared(WindowSpec(EventTimeSessionWindows(5))),
-    "count windows": lambda: declared(WindowSpec(GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(3)))),
+    "sessions": lambda: plan_of_aggregates(WindowSpec(EventTimeSessionWindows(5))),
+    "count windows": lambda: plan_of_aggregates(WindowSpec(GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(3)))),
     "look-backs": lambda: look_backs.plan_of(LookBackWindows(5), (agg.count().alias("n"),)),
     "windows by predicates": lambda: predicates.plan_of(PredicateWindows("v > 0"), (agg.count().alias("n"),)),
-    "row operator, declared aggregates": lambda: declared(WindowSpec(TUMBLING), on_rows=True),
+    "row operator, declared aggregates": lambda: plan_of_aggregates(WindowSpec(TUMBLING), on_rows=True),
     "row operator, functions": functions,
 }
 # The names of the table's rows in the identity of a plan. The identity does not contain rows without an entry.

@@ -18,7 +18,7 @@ QUICK = [param for param in EVERY if param.values[1].quick]
 SLOW = [param for param in EVERY if not param.values[1].quick]
 
 
-def said(group: str, case: Case, place: int) -> str:
+def documented_outcome(group: str, case: Case, place: int) -> str:
     """Return the page's text about a case, as a batch or as a stream."""
     text = page_says(PAGE.read_text("utf-8"), group, case.name)[place]
     if text == NOT_RUN:
@@ -36,19 +36,19 @@ def check(case: Case, outcome: Outcome, expected: str) -> None:
 @pytest.mark.spark
 @pytest.mark.parametrize(("group", "case"), BATCHES)
 def test_bad_input_as_a_batch_has_the_documented_outcome(spark, tmp_path, group, case):
-    check(case, Room(spark, tmp_path).batch(case), said(group, case, 0))
+    check(case, Room(spark, tmp_path).batch(case), documented_outcome(group, case, 0))
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("group", "case"), QUICK)
 def test_bad_input_as_a_stream_has_the_documented_outcome(spark, tmp_path, group, case):
-    check(case, Room(spark, tmp_path).stream(case), said(group, case, 1))
+    check(case, Room(spark, tmp_path).stream(case), documented_outcome(group, case, 1))
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("group", "case"), SLOW)
 def test_further_bad_input_as_a_stream_has_the_documented_outcome(spark, tmp_path, group, case):
-    check(case, Room(spark, tmp_path).stream(case), said(group, case, 1))
+    check(case, Room(spark, tmp_path).stream(case), documented_outcome(group, case, 1))
 
 
 def test_page_lists_exactly_the_cases():
@@ -64,13 +64,13 @@ def test_page_lists_exactly_the_cases():
 
 @pytest.mark.parametrize("job", JOB_FILES, ids=lambda job: job.name)
 def test_faulty_job_file_is_refused_before_spark_starts(job, tmp_path):
-    said = job.said(tmp_path)
+    said = job.errors_in(tmp_path)
     assert said != "nothing"
     assert f"| {job.name} | {said} |" in PAGE.read_text("utf-8")
 
 
 def test_original_job_file_is_valid(tmp_path):
-    assert JobFile("", JOB).said(tmp_path) == "nothing"
+    assert JobFile("", JOB).errors_in(tmp_path) == "nothing"
 
 
 def test_case_names_are_unique_and_each_group_has_a_quick_stream():

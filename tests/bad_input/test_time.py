@@ -35,7 +35,7 @@ def query(assigner):
     return Query(WindowSpec(assigner), (agg.count().alias("n"),))
 
 
-def stepped(clocks, rng):
+def micro_batches_at(clocks, rng):
     """Return micro-batches of three rows at these clock times, and an end long after all of them."""
     numbers = iter(range(10**6))
     batches = [[(rng.choice("ab"), n, n, None, n) for n in (next(numbers), next(numbers), next(numbers))] for _ in clocks]
@@ -44,7 +44,7 @@ def stepped(clocks, rng):
 
 
 def check(plan, clocks, overlaps, rng):
-    emitted = run(plan, stepped(clocks, rng))
+    emitted = run(plan, micro_batches_at(clocks, rng))
     fired = sum(values[0] for each in emitted for _, values in each.fired)
     assert fired == 3 * len(clocks) * overlaps
     assert emitted[-1].wake_up is None, "something was left behind"

@@ -101,7 +101,7 @@ def test_prices_have_wide_bounds_if_points_cannot_separate_them():
     assert high > 10
 
 
-def kept(noise=0.05):
+def measured_points(noise=0.05):
     of, ms = points(noise)
     each = [
         Point(configuration, Contestant([took], 1, 1, 1, 1, 1), None, 20, {}, {"cpu": "c", "cores": MACHINE}, "2026")
@@ -111,7 +111,7 @@ def kept(noise=0.05):
 
 
 def test_page_shows_errors_prediction_and_the_first_bottleneck():
-    text = "\n".join(pages.page(kept(), pages.parse([])))
+    text = "\n".join(pages.page(measured_points(), pages.parse([])))
     assert "**Target met**" in text
     assert "extrapolat" in text
     assert "What breaks first" in text
@@ -121,7 +121,7 @@ def test_page_shows_errors_prediction_and_the_first_bottleneck():
 
 
 def test_too_few_points_are_refused():
-    few = kept()
+    few = measured_points()
     few.points = dict(list(few.points.items())[:5])
     with pytest.raises(SystemExit, match="5 points"):
         pages.page(few, pages.parse([]))

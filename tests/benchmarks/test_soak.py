@@ -29,7 +29,7 @@ def answer():
     return rows
 
 
-def written(folder, rows):
+def written_output(folder, rows):
     columns = list(zip(*rows, strict=True))
     ends = pa.array(columns[1], pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
     target = folder / "main" / "batch_id=0"
@@ -47,7 +47,7 @@ def test_expected_answer_equals_a_loop_over_events():
 
 
 def test_complete_output_has_no_faults(tmp_path):
-    found = exactness(written(tmp_path, answer()), RATE)
+    found = exactness(written_output(tmp_path, answer()), RATE)
     assert {name: found[name] for name in ("missing", "twice", "wrong", "late")} == dict.fromkeys(
         ("missing", "twice", "wrong", "late"), 0
     )
@@ -64,7 +64,7 @@ def test_complete_output_has_no_faults(tmp_path):
     ],
 )
 def test_missing_repeated_or_wrong_row_is_counted(tmp_path, what, change):
-    found = exactness(written(tmp_path, change(answer())), RATE)
+    found = exactness(written_output(tmp_path, change(answer())), RATE)
     assert {name: found[name] for name in ("missing", "twice", "wrong")} == {"missing": 0, "twice": 0, "wrong": 0, what: 1}
 
 
@@ -82,13 +82,13 @@ def looks(grow):
     ]
 
 
-def ran(duration, number=1500):
+def micro_batches(duration, number=1500):
     """Return micro-batches one second apart, each with a duration that is a function of its number."""
     return [{"at": at * 1.0, "batch": at, "ms": duration(at), "state": 1000} for at in range(number)]
 
 
 def test_noise_is_judged_flat_and_growth_is_reported():
-    batches = [{**batch, "state": 1000 + batch["batch"]} for batch in ran(lambda at: 500 + at % 7)]
+    batches = [{**batch, "state": 1000 + batch["batch"]} for batch in micro_batches(lambda at: 500 + at % 7)]
     flat = {row.name: row.flat for row in judged(looks(0), batches, 100)}
     assert flat == {**dict.fromkeys(BOUNDS, True), "state": False}
     grows = [row for row in judged(looks(1), batches, 100) if row.name == "worker"]
@@ -102,7 +102,7 @@ def test_slower_query_is_reported_unless_the_machine_itself_is_slower():
     busy = [{**look, "loop_ms": 40 * load(look["at"])} for look in looks(0)]
 
     def durations(seen, duration):
-        return next(row for row in judged(seen, ran(duration), 100) if row.name == "calm_ms")
+        return next(row for row in judged(seen, micro_batches(duration), 100) if row.name == "calm_ms")
 
     others = durations(busy, lambda at: 500 * load(at))
     assert others.flat
@@ -113,7 +113,7 @@ def test_slower_query_is_reported_unless_the_machine_itself_is_slower():
 
 def test_cyclic_state_is_flat_unless_it_grows():
     """Judge every micro-batch. Every fortieth would show a moving part of a cycle of about ten, which looks like growth."""
-    turns = [{**batch, "state": 36_000 + 82_000 * (batch["at"] * 0.10002 % 1)} for batch in ran(lambda _: 500, 18_000)]
+    turns = [{**batch, "state": 36_000 + 82_000 * (batch["at"] * 0.10002 % 1)} for batch in micro_batches(lambda _: 500, 18_000)]
     found = {row.name: row for row in judged(looks(0), turns, 100)}["state"]
     assert found.rise == pytest.approx(0, abs=0.02)
     grows = [{**batch, "state": batch["state"] * (1 + batch["at"] / 90_000)} for batch in turns]

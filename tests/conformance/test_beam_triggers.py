@@ -15,24 +15,28 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "coming-from" / "beam-trig
 CARRIED = [case for case in [*UNIT_TESTS, *TRANSCRIPTS] if case.published is not None and case.name not in MUST_FAIL]
 
 
-def joined(key: Any, window: Any, elements: Any) -> list[str]:
+def sorted_values(key: Any, window: Any, elements: Any) -> list[str]:
     """Return the elements of a window, sorted."""
     return ["".join(sorted(elements))]
 
 
-def fired(case: Case, *, backwards: bool = False) -> dict[tuple[int, int], list[str]]:
+def firings_by_window(case: Case, *, backwards: bool = False) -> dict[tuple[int, int], list[str]]:
     """Return the firings of each window."""
     found: dict[tuple[int, int], list[str]] = {}
-    for window, values in played(case, backwards=backwards, restarts=True)[0]:
+    for window, values in firings_in_order(case, backwards=backwards, restarts=True)[0]:
         found.setdefault(window, []).append(values)
     return found
 
 
-def played(case: Case, *, backwards: bool = False, restarts: bool) -> tuple[list[tuple[tuple[int, int], str]], WindowTestHarness]:
+def firings_in_order(
+    case: Case, *, backwards: bool = False, restarts: bool
+) -> tuple[list[tuple[tuple[int, int], str]], WindowTestHarness]:
     """Return all firings in order, and the harness."""
     trigger = pst.PurgingTrigger.of(case.trigger) if case.discards and case.trigger is not None else case.trigger
     assert case.windows is not None
-    harness = WindowTestHarness(case.windows, trigger=trigger, allowed_lateness=case.lateness, traced=not restarts, apply=joined)
+    harness = WindowTestHarness(
+        case.windows, trigger=trigger, allowed_lateness=case.lateness, traced=not restarts, apply=sorted_values
+    )
     found: list[tuple[tuple[int, int], str]] = []
     for kind, given, *values in case.steps:
         rows: list[Any] = list(zip(given, *values, strict=True)) if kind == "rows" else [None]
@@ -53,16 +57,16 @@ def played(case: Case, *, backwards: bool = False, restarts: bool) -> tuple[list
 @pytest.mark.parametrize("case", CARRIED, ids=lambda case: case.name)
 def test_triggers_give_the_answers_of_beam(case: Case) -> None:
     answer = case.published if case.one_by_one is None else case.one_by_one
-    assert fired(case) == answer
+    assert firings_by_window(case) == answer
     if case.backwards:
-        assert fired(case, backwards=True) == answer
+        assert firings_by_window(case, backwards=True) == answer
     if case.which:
-        assert tuple(firing.which for firing in played(case, restarts=False)[1].trace().firings) == case.which
+        assert tuple(firing.which for firing in firings_in_order(case, restarts=False)[1].trace().firings) == case.which
 
 
 @pytest.mark.parametrize("case", [case for case in TRANSCRIPTS if case.name in MUST_FAIL], ids=lambda case: case.name)
 def test_cases_that_do_not_carry_over_give_another_answer(case: Case) -> None:
-    assert fired(case) != case.published
+    assert firings_by_window(case) != case.published
 
 
 def test_answer_for_bundles_of_one_row_is_listed_only_if_it_differs() -> None:

@@ -27,7 +27,7 @@ def join(lower, lower_included, upper, upper_included, delay=-1):
     return intervals.Interval(lower, upper, "inner", (delay, delay)).plan()
 
 
-def met(found):
+def pairs_of(found):
     return sorted((row[1], row[3]) for each in found for row in each.rows.elements())
 
 
@@ -54,7 +54,7 @@ def test_interval_join_meets_rows_within_its_bounds(bounds, expected, first):
     second = "right" if first == "left" else "left"
     batches = [[[row]] for side in (first, second) for row in rows(side, 1, 2, 3, 4)]
     found = intervals.found(join(*bounds), batches)
-    assert met(found) == expected
+    assert pairs_of(found) == expected
     assert not any(each.late[side] for each in found for side in SIDES)
 
 
@@ -62,22 +62,22 @@ def test_late_rows_are_not_joined():
     begin = [rows("left", 1, 2, 3) + rows("right", 1, 2, 3)]
     later = [rows("left", 1), rows("left", 4), rows("right", 4), rows("left", 5), rows("right", 5)]
     expected = [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 3), (3, 4), (4, 3), (4, 4), (4, 5), (5, 4), (5, 5)]
-    assert met(intervals.found(join(-1, True, 1, True), [begin, later])) == expected
+    assert pairs_of(intervals.found(join(-1, True, 1, True), [begin, later])) == expected
 
 
 def test_late_rows_of_each_side_go_to_the_late_output():
     later = [rows("left", 4), rows("right", 4), rows("left", 1), rows("right", 2), rows("left", 5), rows("right", 5)]
     found = intervals.found(join(-1, True, 1, True), [[rows("left", 3) + rows("right", 3)], later])
-    assert met(found) == [(3, 3), (3, 4), (4, 3), (4, 4), (4, 5), (5, 4), (5, 5)]
+    assert pairs_of(found) == [(3, 3), (3, 4), (4, 3), (4, 4), (4, 5), (5, 4), (5, 5)]
     assert {side: [row[1] for row in found[1].late[side]] for side in SIDES} == {"left": [1], "right": [2]}
 
 
 def test_restarted_interval_join_keeps_its_rows():
     plan, state = join(-1, True, 1, True), MemoryState()
     begin = [[rows(side, time)] for time in (1, 2, 3) for side in SIDES]
-    assert met(intervals.found(plan, begin, state=state)) == [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 3)]
+    assert pairs_of(intervals.found(plan, begin, state=state)) == [(1, 1), (1, 2), (2, 1), (2, 2), (2, 3), (3, 2), (3, 3)]
     again = MemoryState(dict(state.values))
-    assert met(intervals.found(plan, [[rows(side, 4)] for side in SIDES], state=again)) == [(3, 4), (4, 3), (4, 4)]
+    assert pairs_of(intervals.found(plan, [[rows(side, 4)] for side in SIDES], state=again)) == [(3, 4), (4, 3), (4, 4)]
 
 
 @pytest.mark.parametrize(

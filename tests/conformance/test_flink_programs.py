@@ -44,7 +44,7 @@ def by(column, rows):
     return found
 
 
-def ranked(rows, price, most):
+def first_three(rows, price, most):
     """Return the first three rows. Equal rows keep the order of arrival."""
     return [(*row, rank) for rank, row in enumerate(sorted(rows, key=price, reverse=most)[:3], 1)]
 
@@ -59,10 +59,10 @@ ASKED = {
     "rows of a name": lambda rows: [(len(rows),)],
     "rows": lambda rows: [(row.second, row.price, row.item) for row in rows],
     "total": lambda rows: [(sum(row.price for row in rows),)],
-    "least": lambda rows: ranked(rows, lambda row: row.price, False),
-    "most": lambda rows: ranked(rows, lambda row: row.price, True),
-    "least totals": lambda rows: ranked(totals(rows), lambda row: row[1], False),
-    "most totals": lambda rows: ranked(totals(rows), lambda row: row[1], True),
+    "least": lambda rows: first_three(rows, lambda row: row.price, False),
+    "most": lambda rows: first_three(rows, lambda row: row.price, True),
+    "least totals": lambda rows: first_three(totals(rows), lambda row: row[1], False),
+    "most totals": lambda rows: first_three(totals(rows), lambda row: row[1], True),
     "first": lambda rows: [min(rows, key=lambda row: row.second)],
     "last": lambda rows: [max(rows, key=lambda row: row.second)],
 }
@@ -137,12 +137,12 @@ def test_columnar_operators_give_the_answers_of_flinks_programs(program):
     state, found = MemoryState(), [[], []]
     for later, rows in enumerate(program.rows):
         for row in rows:
-            found[later] += came(program, plan, state, row)
-    found[1] += came(program, plan, state, None)
+            found[later] += output_of(program, plan, state, row)
+    found[1] += output_of(program, plan, state, None)
     alike(program, *found)
 
 
-def came(program, plan, state, row):
+def output_of(program, plan, state, row):
     """Return the output of a micro-batch of one row, or of the end of the input, from a new operator."""
     batch = GroupInput(end_of_input=row is None)
     if row is not None:
@@ -175,14 +175,14 @@ def one_by_one(sides, later):
 def test_window_joins_give_the_answers_of_flinks_programs(program):
     plan = joins.Join(WindowSpec(program.windows), program.how, (SECOND, SECOND)).plan()
     state = MemoryState()
-    before = joined(joins.found(plan, one_by_one(flink.SIDES, 0), state=state), program.how)
+    before = joined_rows(joins.found(plan, one_by_one(flink.SIDES, 0), state=state), program.how)
     later = joins.found(plan, one_by_one(flink.SIDES, 1), state=state)
     later += joins.found(plan, [], end=True, state=state)
     assert before == Counter(program.before)
-    assert joined(later, program.how) == Counter(program.after)
+    assert joined_rows(later, program.how) == Counter(program.after)
 
 
-def joined(batches, how):
+def joined_rows(batches, how):
     """Return window, key, and the numbers of the left and the right row."""
     found = Counter()
     for batch in batches:

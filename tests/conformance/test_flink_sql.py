@@ -88,7 +88,7 @@ def answers(rows):
     return found
 
 
-def alike(found, expected):
+def assert_same_rows(found, expected):
     assert sorted(found, key=repr) == sorted(expected, key=repr)
 
 
@@ -126,7 +126,7 @@ def of_all(spark, tmp_path_factory):
     ],
 )
 def test_windows_by_name_give_flinks_answers(by_name, test, window, expected):
-    alike(answers(by_name)[window], expected)
+    assert_same_rows(answers(by_name)[window], expected)
 
 
 @pytest.mark.parametrize("sets", ["GroupingSets", "Cube", "Rollup"])
@@ -139,14 +139,14 @@ def test_windows_by_name_give_flinks_answers(by_name, test, window, expected):
     ],
 )
 def test_grouping_sets_give_flinks_answers(by_name, of_all, window, named, together, sets):
-    alike([*answers(by_name)[window], *answers(of_all)[window]], [*named, *together])
+    assert_same_rows([*answers(by_name)[window], *answers(of_all)[window]], [*named, *together])
 
 
 def test_windows_without_a_key_give_flinks_answers(of_all):
     """Covers ``testTumbleWindowGroupOnWindowOnly`` and ``testTumbleWindowWithoutOutputWindowColumns``."""
     found = answers(of_all)["tumble"]
-    alike(found, flink.TUMBLE_OF_ALL)
-    alike([row[3:] for row in found], [row[3:] for row in flink.TUMBLE_OF_ALL])
+    assert_same_rows(found, flink.TUMBLE_OF_ALL)
+    assert_same_rows([row[3:] for row in found], [row[3:] for row in flink.TUMBLE_OF_ALL])
 
 
 def test_window_time_is_the_last_millisecond_of_a_window(by_name):
@@ -154,13 +154,13 @@ def test_window_time_is_the_last_millisecond_of_a_window(by_name):
     found = [
         (row.key, seconds(row.window_end - dt.timedelta(milliseconds=1)), row.n) for row in by_name if row.window == "tumble"
     ]
-    alike(found, [(name, end, count) for name, _start, end, count, *_ in flink.TUMBLE])
+    assert_same_rows(found, [(name, end, count) for name, _start, end, count, *_ in flink.TUMBLE])
 
 
 def test_first_and_last_times_of_a_window_give_flinks_answers(of_all):
     """``testFieldNameConflict``."""
     found = [(seconds(row.window_end), seconds(row.first), seconds(row.last)) for row in of_all if row.window == "tumble"]
-    alike(found, flink.FIRST_AND_LAST)
+    assert_same_rows(found, flink.FIRST_AND_LAST)
 
 
 def test_cascaded_windows_give_flinks_answers(spark):
@@ -170,7 +170,7 @@ def test_cascaded_windows_give_flinks_answers(spark):
     first = keyed.window(window).aggregate(agg.count_distinct("string").alias("different"))
     counted = pst.stream(first.main).assign_timestamps("window_end - INTERVAL 1 MICROSECOND", ends).key_by("different AS key")
     rows = counted.window(window).aggregate(agg.count().alias("n")).main.collect()
-    alike([(row.key, seconds(row.window_start), seconds(row.window_end), row.n) for row in rows], flink.CASCADE)
+    assert_same_rows([(row.key, seconds(row.window_start), seconds(row.window_end), row.n) for row in rows], flink.CASCADE)
 
 
 def sides_of(spark):
@@ -179,13 +179,13 @@ def sides_of(spark):
     return [pst.stream(frame).assign_timestamps("ts", STRATEGY).key_by("name") for frame in frames]
 
 
-def joined(spark, how, window="5 seconds", offset="0 seconds"):
+def joined_rows(spark, how, window="5 seconds", offset="0 seconds"):
     left, right = sides_of(spark)
     windows = left.join(right).window(pst.TumblingEventTimeWindows.of(window, offset))
     return windows.pairs(how, suffixes=("", "_r")).main.collect()
 
 
-def counted(rows):
+def count_strings(rows):
     """Count the distinct strings of each side by name and window. None means no rows."""
     found = {}
     for row in rows:
@@ -213,7 +213,7 @@ def counted(rows):
     ],
 )
 def test_window_joins_give_flinks_counts(spark, test, how, expected):
-    alike(counted(joined(spark, how)), expected)
+    assert_same_rows(count_strings(joined_rows(spark, how)), expected)
 
 
 def test_restarted_full_join_of_streams_gives_flinks_counts(spark, tmp_path):
@@ -224,7 +224,7 @@ def test_restarted_full_join_of_streams_gives_flinks_counts(spark, tmp_path):
         return windows.pairs("full", suffixes=("", "_r"))
 
     alone = [*flink.LEFT_ALONE, *flink.RIGHT_ALONE, flink.NULL_OF_LEFT, flink.NULL_OF_RIGHT]
-    alike(counted(run(spark, tmp_path, full, (flink.LEFT, flink.RIGHT))), [*flink.BOTH, *alone])
+    assert_same_rows(count_strings(run(spark, tmp_path, full, (flink.LEFT, flink.RIGHT))), [*flink.BOTH, *alone])
 
 
 @pytest.mark.parametrize(
@@ -236,8 +236,8 @@ def test_restarted_full_join_of_streams_gives_flinks_counts(spark, tmp_path):
     ],
 )
 def test_inner_join_gives_flinks_pairs(spark, test, offset):
-    rows = joined(spark, "inner", offset=offset)
-    alike([(seconds(row.ts), row.number_r) for row in rows], flink.PAIRS)
+    rows = joined_rows(spark, "inner", offset=offset)
+    assert_same_rows([(seconds(row.ts), row.number_r) for row in rows], flink.PAIRS)
     shift = int(offset.split()[0])
     assert all((seconds(row.window_start) - shift) % 5 == 0 for row in rows)
 
@@ -245,13 +245,13 @@ def test_inner_join_gives_flinks_pairs(spark, test, offset):
 @pytest.mark.parametrize("how", ["left_semi", "left_anti"])
 def test_semi_and_anti_joins_give_flinks_rows(spark, how):
     """``testSemiJoinExists``, ``testSemiJoinIN``, ``testAntiJoinNotExists`` on rows (``WTF``) and on counts."""
-    rows = [row for row in joined(spark, how) if row.float is not None]
-    alike([seconds(row.ts) for row in rows], flink.MET if how == "left_semi" else flink.NOT_MET)
+    rows = [row for row in joined_rows(spark, how) if row.float is not None]
+    assert_same_rows([seconds(row.ts) for row in rows], flink.MET if how == "left_semi" else flink.NOT_MET)
     strings = {}
     for row in rows:
         strings.setdefault((row.name, seconds(row.window_start), seconds(row.window_end)), set()).update({row.string} - {None})
     expected = flink.BOTH if how == "left_semi" else [*flink.LEFT_ALONE, flink.NULL_OF_LEFT]
-    alike([(*place, len(each)) for place, each in strings.items()], [row[:4] for row in expected])
+    assert_same_rows([(*place, len(each)) for place, each in strings.items()], [row[:4] for row in expected])
 
 
 @pytest.mark.parametrize(
@@ -283,7 +283,7 @@ def test_co_group_counts_rows_with_a_null_key(spark, test, expected):
     wanted = {"Inner": (True, True), "Left": (True, False), "Right": (False, True), "Outer": (False, False)}
     (needs,) = [needs for name, needs in wanted.items() if name in test]
     found = [row for row in found if all(value is not None or not needed for value, needed in zip(row[3:], needs, strict=True))]
-    alike(found, [*expected, flink.NULLS_MEET])
+    assert_same_rows(found, [*expected, flink.NULLS_MEET])
 
 
 def test_co_group_pairs_rows_with_a_null_key(spark):
@@ -294,4 +294,4 @@ def test_co_group_pairs_rows_with_a_null_key(spark):
 
     left, right = sides_of(spark)
     rows = left.co_group(right).window(WINDOWS["tumble"]).apply(meet, "ts timestamp, number int").main.collect()
-    alike([(seconds(row.ts), row.number) for row in rows], [*flink.PAIRS, flink.NULL_PAIR])
+    assert_same_rows([(seconds(row.ts), row.number) for row in rows], [*flink.PAIRS, flink.NULL_PAIR])

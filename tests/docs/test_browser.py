@@ -28,7 +28,7 @@ class Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 @pytest.fixture(scope="module")
-def served(built_site):
+def site_address(built_site):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(built_site))) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -78,9 +78,9 @@ def tab(browser, size, colours="light"):
         ("zh/", "会话窗口", "zh/ideas/session.html"),
     ],
 )
-def test_search_finds_a_page(browser, served, language, words, wanted):
+def test_search_finds_a_page(browser, site_address, language, words, wanted):
     with tab(browser, WIDE) as page:
-        page.goto(f"{served}/{language}index.html")
+        page.goto(f"{site_address}/{language}index.html")
         page.fill(".sidebar-search", words)
         page.press(".sidebar-search", "Enter")
         page.wait_for_selector("ul.search li a")
@@ -90,9 +90,9 @@ def test_search_finds_a_page(browser, served, language, words, wanted):
         assert page.complaints == []
 
 
-def test_search_for_an_unknown_word_has_no_results(browser, served):
+def test_search_for_an_unknown_word_has_no_results(browser, site_address):
     with tab(browser, WIDE) as page:
-        page.goto(f"{served}/search.html?q=xylophonequartz")
+        page.goto(f"{site_address}/search.html?q=xylophonequartz")
         page.wait_for_function("document.querySelector('.search-summary')?.textContent.includes('did not match')")
         assert page.query_selector_all("ul.search li a") == []
 
@@ -107,12 +107,12 @@ OVERFLOW = """() => {
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_no_page_is_wider_than_the_window(browser, served, size):
+def test_no_page_is_wider_than_the_window(browser, site_address, size):
     wrong = {}
     with tab(browser, size) as page:
         for path in pages.all_pages():
             name = path.relative_to(pages.DOCS).with_suffix(".html").as_posix()
-            page.goto(f"{served}/{name}", wait_until="domcontentloaded")
+            page.goto(f"{site_address}/{name}", wait_until="domcontentloaded")
             if over := page.evaluate(OVERFLOW):
                 wrong[name] = over
         assert page.complaints == []
@@ -146,18 +146,18 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_text_has_enough_contrast(browser, served, colours):
+def test_text_has_enough_contrast(browser, site_address, colours):
     with tab(browser, WIDE, colours) as page:
         for name in ("index", "reference/errors", "reference/api/streams", "how-to/kafka", "zh/index"):
-            page.goto(f"{served}/{name}.html")
+            page.goto(f"{site_address}/{name}.html")
             poor, paper = page.evaluate(CONTRAST)
             assert poor == [], name
             assert (paper > 0.5) == (colours == "light"), name
 
 
-def test_the_other_language_is_one_click_away(browser, served):
+def test_the_other_language_is_one_click_away(browser, site_address):
     with tab(browser, WIDE) as page:
-        page.goto(f"{served}/index.html")
+        page.goto(f"{site_address}/index.html")
         page.click(".language-switch a")
         page.wait_for_url("**/zh/index.html")
         assert page.get_attribute("html", "lang").startswith("zh")

@@ -16,7 +16,7 @@ def english(page):
     return pages.read(pages.DOCS / page.name.removeprefix("zh/"))
 
 
-def without_words(text):
+def code_tree(text):
     """Return the syntax tree of code without comments and docstrings."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
@@ -25,10 +25,10 @@ def without_words(text):
     return ast.dump(tree)
 
 
-def told(block):
+def fixed_parts(block):
     """Return the parts of a block that must be the same, in addition to its kind and argument."""
     if block.kind == "python":
-        return without_words(block.text)
+        return code_tree(block.text)
     if block.kind == "{timeline}":
         return re.findall(r"^:(\w+):", block.text, re.MULTILINE)  # the words are translated
     return block.text
@@ -42,7 +42,7 @@ def test_chinese_page_has_the_blocks_of_the_english_page(page):
         (block.kind, block.argument, block.follows) for block in original.blocks
     ]
     for block, its in zip(page.blocks, original.blocks, strict=True):
-        assert told(block) == told(its), f"{page.name}:{block.line} is not what {original.name}:{its.line} is"
+        assert fixed_parts(block) == fixed_parts(its), f"{page.name}:{block.line} is not what {original.name}:{its.line} is"
 
 
 @pytest.mark.parametrize("page", CHINESE, ids=lambda page: page.name)
@@ -60,10 +60,8 @@ def test_comments_and_drawings_are_translated(page):
 
 
 def test_changed_code_in_a_translation_is_reported():
-    assert without_words("def f():\n    '''Says.'''\n    return 1  # one") == without_words(
-        "def f():\n    '''说。'''\n    return 1"
-    )
-    assert without_words("print('late')") != without_words("print('迟到')")
+    assert code_tree("def f():\n    '''Says.'''\n    return 1  # one") == code_tree("def f():\n    '''说。'''\n    return 1")
+    assert code_tree("print('late')") != code_tree("print('迟到')")
 
 
 def test_chinese_pages_on_spark_are_not_run_again():

@@ -27,7 +27,7 @@ SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 
 @pytest.fixture
-def played(spark, tmp_path):
+def run_example(spark, tmp_path):
     """Run an example's query as a stream. Return the rows of each output as sets of tuples by micro-batch."""
 
     def play(query, schema, batches, tags=("main",)):
@@ -47,14 +47,14 @@ def values(row):
     return tuple(value.astimezone(timezone.utc) if isinstance(value, datetime) else value for value in row)
 
 
-def all_of(by_batch):
+def all_rows(by_batch):
     return set().union(*by_batch.values())
 
 
 @pytest.mark.spark
-def test_shopper_sessions_example_gives_the_expected_visits(played):
+def test_shopper_sessions_example_gives_the_expected_visits(run_example):
     at = shopper_sessions.at
-    found, batch = played(shopper_sessions.visits, shopper_sessions.CLICKS_SCHEMA, shopper_sessions.CLICKS)
+    found, batch = run_example(shopper_sessions.visits, shopper_sessions.CLICKS_SCHEMA, shopper_sessions.CLICKS)
     assert found == {
         2: {
             ("ann", at("09:00"), at("10:01"), at("09:00"), at("09:31"), 4, "shoes > socks > boots > laces"),
@@ -67,13 +67,13 @@ def test_shopper_sessions_example_gives_the_expected_visits(played):
         },
     }
     still_open = ("dan", at("12:00"), at("12:30"), at("12:00"), at("12:00"), 1, "pen")
-    assert set(map(values, shopper_sessions.visits(batch).main.collect())) == all_of(found) | {still_open}
+    assert set(map(values, shopper_sessions.visits(batch).main.collect())) == all_rows(found) | {still_open}
 
 
 @pytest.mark.spark
-def test_session_trigger_finds_the_same_visits(played):
+def test_session_trigger_finds_the_same_visits(run_example):
     at = shopper_sessions.at
-    found, batch = played(session_trigger.visits, shopper_sessions.CLICKS_SCHEMA, shopper_sessions.CLICKS)
+    found, batch = run_example(session_trigger.visits, shopper_sessions.CLICKS_SCHEMA, shopper_sessions.CLICKS)
     assert found == {
         2: {
             ("ann", None, None, at("09:00"), at("09:31"), 4, "shoes > socks > boots > laces"),
@@ -91,8 +91,8 @@ def test_session_trigger_finds_the_same_visits(played):
 
 
 @pytest.mark.spark
-def test_word_count_example_gives_the_expected_counts(played):
-    found, batch = played(word_count.counts, word_count.LINES_SCHEMA, word_count.LINES)
+def test_word_count_example_gives_the_expected_counts(run_example):
+    found, batch = run_example(word_count.counts, word_count.LINES_SCHEMA, word_count.LINES)
     counts = Counter(
         (word, start)
         for line, time in (row for rows in word_count.LINES for row in rows)
@@ -103,14 +103,14 @@ def test_word_count_example_gives_the_expected_counts(played):
     everything = {(word, word_count.at(start), word_count.at(start + 10), n) for (word, start), n in counts.items()}
     assert set(map(values, word_count.counts(batch).main.collect())) == everything
     # The last line has the time 27 s, and the watermark is 2 s behind.
-    assert all_of(found) == {row for row in everything if row[2] <= word_count.at(25)}
+    assert all_rows(found) == {row for row in everything if row[2] <= word_count.at(25)}
     assert ("to", word_count.at(0), word_count.at(10), 3) in found[2]
     assert ("to", word_count.at(5), word_count.at(15), 3) in found[3]
 
 
 @pytest.mark.spark
-def test_page_views_example_gives_the_expected_views(played):
-    found, batch = played(page_views.views_today, page_views.VIEWS_SCHEMA, page_views.VIEWS)
+def test_page_views_example_gives_the_expected_views(run_example):
+    found, batch = run_example(page_views.views_today, page_views.VIEWS_SCHEMA, page_views.VIEWS)
     at, day = page_views.at, 24 * 60
     assert found == {
         1: {("/sale", at(-day), at(0), 3, 2, at(-12)), ("/home", at(-day), at(0), 2, 2, at(-9.5))},
@@ -123,13 +123,13 @@ def test_page_views_example_gives_the_expected_views(played):
 
 
 @pytest.mark.spark
-def test_time_evictor_example_gives_the_expected_speeds(played):
-    found, batch = played(time_evictor.final_speeds, time_evictor.SPEEDS_SCHEMA, time_evictor.SPEEDS)
+def test_time_evictor_example_gives_the_expected_speeds(run_example):
+    found, batch = run_example(time_evictor.final_speeds, time_evictor.SPEEDS_SCHEMA, time_evictor.SPEEDS)
 
     def window(car, start, speed, readings):
         return car, time_evictor.at(start), time_evictor.at(start + 60), speed, readings
 
-    assert all_of(found) == {
+    assert all_rows(found) == {
         window("red", -30, 75.0, 2),
         window("blue", -30, 30.0, 1),
         window("red", 0, 90.0, 1),
@@ -139,12 +139,12 @@ def test_time_evictor_example_gives_the_expected_speeds(played):
         window("red", 60, 115.0, 2),
     }
     still_open = {window("blue", 120, 20.0, 1), window("blue", 150, 20.0, 1)}
-    assert set(map(values, time_evictor.final_speeds(batch).main.collect())) == all_of(found) | still_open
+    assert set(map(values, time_evictor.final_speeds(batch).main.collect())) == all_rows(found) | still_open
 
 
 @pytest.mark.spark
-def test_late_rows_example_gives_the_expected_bids(played):
-    (main, too_late), _ = played(late_rows.highest_bids, late_rows.BIDS_SCHEMA, late_rows.BIDS, tags=("main", "too_late"))
+def test_late_rows_example_gives_the_expected_bids(run_example):
+    (main, too_late), _ = run_example(late_rows.highest_bids, late_rows.BIDS_SCHEMA, late_rows.BIDS, tags=("main", "too_late"))
     at = late_rows.at
     assert main == {
         1: {("vase", at(0), at(60), 2, 12), ("clock", at(0), at(60), 2, 95)},
@@ -156,10 +156,10 @@ def test_late_rows_example_gives_the_expected_bids(played):
 
 
 @pytest.mark.spark
-def test_top_pages_example_gives_the_expected_ranking(played):
-    found, batch = played(top_pages.top_pages, top_pages.VIEWS_SCHEMA, top_pages.VIEWS)
+def test_top_pages_example_gives_the_expected_ranking(run_example):
+    found, batch = run_example(top_pages.top_pages, top_pages.VIEWS_SCHEMA, top_pages.VIEWS)
     at = top_pages.at
-    assert all_of(found) == {
+    assert all_rows(found) == {
         ("/sale", at(-5), at(5), 2, 1),
         ("/help", at(-5), at(5), 1, 2),
         ("/help", at(0), at(10), 3, 1),
@@ -170,7 +170,7 @@ def test_top_pages_example_gives_the_expected_ranking(played):
         ("/cart", at(10), at(20), 1, 2),
     }
     still_open = {("/home", at(20), at(30), 1, 1), ("/home", at(25), at(35), 1, 1)}
-    assert set(map(values, top_pages.top_pages(batch).main.collect())) == all_of(found) | still_open
+    assert set(map(values, top_pages.top_pages(batch).main.collect())) == all_rows(found) | still_open
 
 
 @pytest.mark.spark

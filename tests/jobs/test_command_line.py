@@ -328,7 +328,7 @@ def test_lines_above_the_live_line_appear_after_each_micro_batch():
 # --- a closed output
 
 
-def ended(arguments, app=cli.app):
+def exit_status(arguments, app=cli.app):
     """Return the exit status of a command whose standard output is a closed pipe, as after `head`."""
     reader, writer = os.pipe()
     os.close(reader)
@@ -355,21 +355,21 @@ def test_a_closed_output_stops_the_query_that_prints_from_another_thread(job, sp
         return spark
 
     monkeypatch.setattr(spark, "start", start, raising=False)
-    assert ended(["run", job]) == 141
+    assert exit_status(["run", job]) == 141
     assert raised == []
     assert spark.stopped
     assert capfd.readouterr().err == ""
 
 
 def test_a_closed_output_ends_the_command_before_spark_is_started(job, spark, tmp_path):
-    assert ended(["--rows", 1000, "--output", tmp_path / "o"], demo.app) == 141
+    assert exit_status(["--rows", 1000, "--output", tmp_path / "o"], demo.app) == 141
     assert spark.loaded is None
 
 
 def test_a_sink_that_finds_the_output_closed_ends_the_command_quietly(job, spark, capfd):
     spark.error = SinkError("the sink of the output 'main' (console) failed")
     spark.error.__context__ = BrokenPipeError(32, "Broken pipe")
-    assert ended(["run", job]) == 141
+    assert exit_status(["run", job]) == 141
     assert capfd.readouterr().err == ""
 
 

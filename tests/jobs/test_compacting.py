@@ -21,7 +21,7 @@ ROWS = [[("ann", at(20 * number), 1)] + [("ann", at(0), number)] * (number > 1) 
 
 
 @pytest.fixture
-def typed(request, monkeypatch):
+def run_command(request, monkeypatch):
     spark = request.getfixturevalue("spark")
     monkeypatch.setattr(state_commands, "make_session", lambda name, settings: nullcontext(spark))
     return lambda *arguments: CliRunner().invoke(cli.app, ["compact", *map(str, arguments)])
@@ -56,7 +56,7 @@ def run(spark, folder: Path, upto: int, size: int, place: str | None = None):
 
 
 @pytest.mark.spark
-def test_query_restarts_correctly_during_and_after_compaction(spark, tmp_path, typed):
+def test_query_restarts_correctly_during_and_after_compaction(spark, tmp_path, run_command):
     place, plain = (
         tmp_path,
         [[(int(at(20 * number).timestamp()), 1) for number in range(7)], [(number,) for number in range(2, 8)]],
@@ -65,7 +65,7 @@ def test_query_restarts_correctly_during_and_after_compaction(spark, tmp_path, t
     shutil.copytree(place / "checkpoint", tmp_path / "older")
     assert run(spark, place, 8, 3) == plain
     small = files(place / "main")
-    done = typed(place / "main", "--grace", "0")
+    done = run_command(place / "main", "--grace", "0")
     assert done.exit_code == 0, done.output
     lines = dict(line.split(maxsplit=1) for line in done.output.splitlines())
     assert (lines["folders"], lines["files"]) == ("2", f"{small - 2} -> 2")
@@ -78,7 +78,7 @@ def test_query_restarts_correctly_during_and_after_compaction(spark, tmp_path, t
     shutil.rmtree(place / "checkpoint")
     shutil.move(tmp_path / "older", place / "checkpoint")
     assert run(spark, place, 8, 3) == plain
-    strange = typed(tmp_path)
+    strange = run_command(tmp_path)
     assert (strange.exit_code, "is no file sink's folder" in strange.output) == (cli.EXIT_ERROR, True)
 
 

@@ -479,7 +479,7 @@ number = 5
 
 
 @pytest.fixture
-def found(tmp_path, monkeypatch):
+def load_function(tmp_path, monkeypatch):
     """Load a function from a job file. Modules that it imports are forgotten after the test."""
     for name in ("visits_of_a_test", "shop_of_a_test", "shop_of_a_test.visits"):
         monkeypatch.setitem(sys.modules, name, None)
@@ -498,22 +498,22 @@ def found(tmp_path, monkeypatch):
     return look
 
 
-def test_function_is_loaded_from_the_folder_of_the_job_file(found, tmp_path):
+def test_function_is_loaded_from_the_folder_of_the_job_file(load_function, tmp_path):
     before = list(sys.path)
-    one = found("visits_of_a_test:items")
+    one = load_function("visits_of_a_test:items")
     assert one.value.__name__ == "items"
     assert one.home == tmp_path / "visits_of_a_test.py"
-    made = found("visits_of_a_test:Items")
+    made = load_function("visits_of_a_test:Items")
     assert type(made.value).__name__ == "Items"
     assert sys.path == before
 
 
-def test_function_is_loaded_from_a_package_or_the_python_path(found, tmp_path):
+def test_function_is_loaded_from_a_package_or_the_python_path(load_function, tmp_path):
     (tmp_path / "shop_of_a_test").mkdir()
     (tmp_path / "shop_of_a_test" / "__init__.py").touch()
-    one = found("shop_of_a_test.visits:items", module="shop_of_a_test.visits")
+    one = load_function("shop_of_a_test.visits:items", module="shop_of_a_test.visits")
     assert one.home == tmp_path / "shop_of_a_test"
-    elsewhere = found("panestream.windowing.aggregates:count")
+    elsewhere = load_function("panestream.windowing.aggregates:count")
     assert elsewhere.value is agg.count
     assert elsewhere.home is None
 
@@ -530,9 +530,9 @@ def test_function_is_loaded_from_a_package_or_the_python_path(found, tmp_path):
         ("visits_of_a_test:Needy", "visits_of_a_test:Needy() fails, and a class must be made without arguments: TypeError: "),
     ],
 )
-def test_missing_function_is_reported(found, tmp_path, function, answer):
+def test_missing_function_is_reported(load_function, tmp_path, function, answer):
     with pytest.raises(JobError) as error:
-        found(function)
+        load_function(function)
     assert f"{tmp_path}/job.toml:14: process.function: {answer.format(folder=tmp_path)}" in str(error.value)
 
 
@@ -545,7 +545,7 @@ def test_missing_function_is_reported(found, tmp_path, function, answer):
         ("json", "", "json.py beside the job file has the name of a module that is loaded already, from "),
     ],
 )
-def test_module_that_cannot_be_imported_is_reported(found, module, text, answer):
+def test_module_that_cannot_be_imported_is_reported(load_function, module, text, answer):
     with pytest.raises(JobError) as error:
-        found(f"{module}:f", module=module, text=text)
+        load_function(f"{module}:f", module=module, text=text)
     assert answer in str(error.value)

@@ -59,13 +59,13 @@ def complaint(complaint):
     return lambda *given, **overrides: complaint(*given, **overrides).splitlines()
 
 
-def changed(old, new):
+def changed_job(old, new):
     assert JOB.count(old) == 1, old
     return JOB.replace(old, new)
 
 
-def added(section, line):
-    return changed(f"[{section}]\n", f"[{section}]\n{line}\n")
+def job_with(section, line):
+    return changed_job(f"[{section}]\n", f"[{section}]\n{line}\n")
 
 
 def test_plain_job_file_becomes_a_job(job_of, tmp_path):
@@ -83,11 +83,11 @@ def test_plain_job_file_becomes_a_job(job_of, tmp_path):
 
 
 def test_relative_paths_start_at_the_job_file_and_become_absolute(job_of, tmp_path):
-    job = job_of(changed('"out/main"', '"elsewhere/x/.././main"'))
+    job = job_of(changed_job('"out/main"', '"elsewhere/x/.././main"'))
     assert job.sinks.main.path == str(tmp_path / "elsewhere" / "main")
-    job = job_of(changed('"out/main"', f'"{tmp_path}/../elsewhere/main"'))
+    job = job_of(changed_job('"out/main"', f'"{tmp_path}/../elsewhere/main"'))
     assert job.sinks.main.path == str(tmp_path.parent / "elsewhere" / "main")
-    assert job_of(changed('"out/main"', '"s3a://bucket/x/../y"')).sinks.main.path == "s3a://bucket/x/../y"
+    assert job_of(changed_job('"out/main"', '"s3a://bucket/x/../y"')).sinks.main.path == "s3a://bucket/x/../y"
 
 
 def test_checkpoint_of_a_stream_is_next_to_the_job_file_by_default(job_of, tmp_path):
@@ -97,13 +97,13 @@ def test_checkpoint_of_a_stream_is_next_to_the_job_file_by_default(job_of, tmp_p
 
 
 def test_key_is_optional_and_may_be_one_name(job_of):
-    assert job_of(changed('key = ["item_id"]\n', "")).key == ()
-    assert job_of(changed('["item_id"]', '"item_id"')).key == ("item_id",)
+    assert job_of(changed_job('key = ["item_id"]\n', "")).key == ()
+    assert job_of(changed_job('["item_id"]', '"item_id"')).key == ("item_id",)
 
 
 def test_day_in_utc_plus_8_is_a_window_with_an_offset(job_of):
     job = job_of(
-        changed(
+        changed_job(
             'type = "sliding"\nsize = "1 hour"\nslide = "5 minutes"', 'type = "tumbling"\nsize = "1 day"\noffset = "-8 hours"'
         )
     )
@@ -122,13 +122,13 @@ def test_day_in_utc_plus_8_is_a_window_with_an_offset(job_of):
     ],
 )
 def test_job_file_can_have_every_watermark_strategy(job_of, watermark, recipe):
-    assert job_of(changed('delay = "5 seconds"', watermark)).watermark.recipe == recipe
+    assert job_of(changed_job('delay = "5 seconds"', watermark)).watermark.recipe == recipe
 
 
 def test_event_time_is_parsed_from_strings_by_format_and_zone(job_of):
-    text = changed('unit = "seconds"', "format = \"yyyy-MM-dd'T'HH:mm:ss\"")
+    text = changed_job('unit = "seconds"', "format = \"yyyy-MM-dd'T'HH:mm:ss\"")
     assert job_of(text).event_time.expression == "CAST(try_to_timestamp(`timestamp`, 'yyyy-MM-dd\\'T\\'HH:mm:ss') AS TIMESTAMP)"
-    text = changed('unit = "seconds"', 'format = "HH:mm"\ntimezone = "Asia/Shanghai"')
+    text = changed_job('unit = "seconds"', 'format = "HH:mm"\ntimezone = "Asia/Shanghai"')
     assert (
         job_of(text).event_time.expression
         == "CAST(try_to_timestamp(concat(`timestamp`, ' Asia/Shanghai'), 'HH:mm VV') AS TIMESTAMP)"
@@ -145,7 +145,7 @@ best = { function = "max_by", column = "item_id", by = "price" }
 three = { function = "top_k", column = "price", k = 3 }
 whole = "complete(three)"
 """
-    got = job_of(changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', short)).aggregate
+    got = job_of(changed_job('[[aggregate]]\nfunction = "count"\nalias = "views"\n', short)).aggregate
     assert [(each.name, each.function, each.arguments) for each in got] == [
         ("views", "count", {}),
         ("all", "count", {}),
@@ -157,7 +157,7 @@ whole = "complete(three)"
 
 
 def test_an_aggregate_without_alias_is_named_after_function_and_column(job_of):
-    job = job_of(changed('function = "count"\nalias = "views"', 'function = "sum"\ncolumn = "price * 2"'))
+    job = job_of(changed_job('function = "count"\nalias = "views"', 'function = "sum"\ncolumn = "price * 2"'))
     assert job.aggregate[0].name == "sum_price_2"
 
 
@@ -197,7 +197,7 @@ slower = { function = "approx_quantile", column = "latency", probability = 0.99,
 bins = { function = "histogram", column = "latency", edges = [10, 100.5] }
 latest = { function = "arg_max", columns = ["page", "price"], by = "ts" }
 """
-    got = job_of(changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', short)).aggregate
+    got = job_of(changed_job('[[aggregate]]\nfunction = "count"\nalias = "views"\n', short)).aggregate
     assert [repr(each.recipe) for each in got] == [
         "agg.approx_count_distinct('user_id', 0.01).alias('users')",
         "agg.approx_quantiles('latency', (0.5, 0.99)).alias('slow')",
@@ -213,7 +213,7 @@ def test_spark_settings_may_be_nested_quoted_or_without_their_first_word(job_of)
 
 
 def test_a_schema_may_be_a_table_and_options_pass_through(job_of):
-    text = changed(
+    text = changed_job(
         'schema = "item_id BIGINT, behavior STRING, timestamp BIGINT"',
         'options = { sep = "\\t", mode = "FAILFAST", n = 3, x = true }',
     )
@@ -263,193 +263,195 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ("delay = '5 s'\n" + JOB, "job.toml:1: delay: unknown key here; it belongs into [watermark]"),
         ("mode = 'strem'\n" + JOB, "job.toml:1: mode: 'strem' is not known; did you mean 'stream'?"),
         ('name = "a\\u0007b"\n' + JOB, "job.toml:1: name: has control characters: 'a\\x07b'"),
-        (changed('["item_id"]', '["item_id", 5]'), "job.toml:1: key[1]: must be a string, not an integer: 5"),
-        (changed('["item_id"]', '["a", "a"]'), "job.toml:1: key[1]: 'a' is given twice"),
-        (changed('["item_id"]', "3"), "job.toml:1: key: must be an array, not an integer: 3"),
-        (added("source", "pth = 'x'"), "job.toml:4: source.pth: unknown key; did you mean 'path'?"),
-        (added("source", "header = 'yes'"), "job.toml:4: source.header: must be true or false, not a string: 'yes'"),
-        (added("source", "files_per_batch = 0"), "job.toml:4: source.files_per_batch: must be at least 1, not 0"),
+        (changed_job('["item_id"]', '["item_id", 5]'), "job.toml:1: key[1]: must be a string, not an integer: 5"),
+        (changed_job('["item_id"]', '["a", "a"]'), "job.toml:1: key[1]: 'a' is given twice"),
+        (changed_job('["item_id"]', "3"), "job.toml:1: key: must be an array, not an integer: 3"),
+        (job_with("source", "pth = 'x'"), "job.toml:4: source.pth: unknown key; did you mean 'path'?"),
+        (job_with("source", "header = 'yes'"), "job.toml:4: source.header: must be true or false, not a string: 'yes'"),
+        (job_with("source", "files_per_batch = 0"), "job.toml:4: source.files_per_batch: must be at least 1, not 0"),
         (
-            added("source", "files_per_batch = true"),
+            job_with("source", "files_per_batch = true"),
             "job.toml:4: source.files_per_batch: must be an integer, not a boolean: true",
         ),
-        (added("source", "where = 1"), "job.toml:4: source.where: must be a SQL expression in a string, not an integer: 1"),
+        (job_with("source", "where = 1"), "job.toml:4: source.where: must be a SQL expression in a string, not an integer: 1"),
         (
-            added("source", "columns = { '2x' = 'a' }"),
+            job_with("source", "columns = { '2x' = 'a' }"),
             "job.toml:4: source.columns.2x: must be a name of letters, digits and underscores that does not begin with a digit, not '2x'",
         ),
         (
-            added("source", "options.x = [1]"),
+            job_with("source", "options.x = [1]"),
             "job.toml:4: source.options.x: must be a string, a number or a boolean, not an array: [1]",
         ),
         (
-            added("source", "header = true\noptions = { Header = false }"),
+            job_with("source", "header = true\noptions = { Header = false }"),
             "job.toml:5: source.options: 'header' and source.header say the same: keep one of them",
         ),
-        (changed('path = "clicks"\n', ""), "job.toml:3: source: 'path' is missing: format 'csv' reads files"),
-        (changed('path = "clicks"', 'path = "a\\u0000b"'), "job.toml:5: source.path: has control characters: 'a\\x00b'"),
+        (changed_job('path = "clicks"\n', ""), "job.toml:3: source: 'path' is missing: format 'csv' reads files"),
+        (changed_job('path = "clicks"', 'path = "a\\u0000b"'), "job.toml:5: source.path: has control characters: 'a\\x00b'"),
         (
-            changed('schema = "item_id BIGINT, behavior STRING, timestamp BIGINT"\n', ""),
+            changed_job('schema = "item_id BIGINT, behavior STRING, timestamp BIGINT"\n', ""),
             "job.toml:3: source: 'schema' is missing: csv files do not say the types of their columns",
         ),
         (
-            changed('"csv"\npath = "clicks"', '"rate"\nheader = true'),
+            changed_job('"csv"\npath = "clicks"', '"rate"\nheader = true'),
             "job.toml:5: source.header: is for format 'csv', not for 'rate'",
         ),
         (
-            changed('"csv"\npath = "clicks"', '"rate"\nfiles_per_batch = 1'),
+            changed_job('"csv"\npath = "clicks"', '"rate"\nfiles_per_batch = 1'),
             "job.toml:5: source.files_per_batch: is for files (csv, json, parquet, orc, text, delta, iceberg), not for format 'rate'",
         ),
         (
-            changed('"csv"\npath = "clicks"', '"iceberg"\ntable = "a.b"'),
+            changed_job('"csv"\npath = "clicks"', '"iceberg"\ntable = "a.b"'),
             "job.toml:6: source.schema: format 'iceberg' takes no 'schema': the table says its columns",
         ),
         (
-            changed('"csv"\npath = "clicks"', '"delta"\npath = "x"\ntable = "a.b"'),
+            changed_job('"csv"\npath = "clicks"', '"delta"\npath = "x"\ntable = "a.b"'),
             "job.toml:5: source.path: 'table' and 'path' exclude each other: keep one of them",
         ),
         (
-            changed('"csv"\npath = "clicks"', '"delta"'),
+            changed_job('"csv"\npath = "clicks"', '"delta"'),
             "job.toml:3: source: 'table' is missing: format 'delta' needs it, or a path",
         ),
-        (changed('"csv"\npath = "clicks"', '"table"'), "job.toml:3: source: 'table' is missing: format 'table' needs it"),
+        (changed_job('"csv"\npath = "clicks"', '"table"'), "job.toml:3: source: 'table' is missing: format 'table' needs it"),
         (
-            changed('"csv"', '"table"'),
+            changed_job('"csv"', '"table"'),
             "job.toml:5: source.path: format 'table' takes no 'path': a table of the catalog has a name",
         ),
         (
-            added("source", "table = 't'"),
+            job_with("source", "table = 't'"),
             "job.toml:4: source.table: is for formats 'delta', 'iceberg', 'table', not for 'csv'",
         ),
         (
-            changed('"csv"\npath = "clicks"', '"iceberg"\ntable = "a.b"\noptions = { maxFilesPerTrigger = 1 }'),
+            changed_job('"csv"\npath = "clicks"', '"iceberg"\ntable = "a.b"\noptions = { maxFilesPerTrigger = 1 }'),
             "job.toml:6: source.options: Iceberg takes no 'maxFilesPerTrigger': write files_per_batch",
         ),
         (
-            changed('"csv"\npath = "clicks"', '"delta"\ntable = "t"\nfiles_per_batch = 1\noptions = { maxFilesPerTrigger = 1 }'),
+            changed_job(
+                '"csv"\npath = "clicks"', '"delta"\ntable = "t"\nfiles_per_batch = 1\noptions = { maxFilesPerTrigger = 1 }'
+            ),
             "job.toml:7: source.options: 'maxFilesPerTrigger' and source.files_per_batch say the same: keep one of them",
         ),
-        (changed('column = "timestamp"\n', ""), "job.toml:8: event_time: 'column' is missing"),
+        (changed_job('column = "timestamp"\n', ""), "job.toml:8: event_time: 'column' is missing"),
         (
-            changed('"seconds"', '"second"'),
+            changed_job('"seconds"', '"second"'),
             "job.toml:10: event_time.unit: 'second' is not known; did you mean 'seconds' or 'milliseconds'?",
         ),
         (
-            added("event_time", "format = 'yyyy'"),
+            job_with("event_time", "format = 'yyyy'"),
             "job.toml:11: event_time.unit: 'unit' is for numbers and 'format' for strings: keep one of them",
         ),
-        (added("event_time", "timezone = 'UTC'"), "job.toml:9: event_time.timezone: is for strings: it needs 'format'"),
+        (job_with("event_time", "timezone = 'UTC'"), "job.toml:9: event_time.timezone: is for strings: it needs 'format'"),
         (
-            changed('unit = "seconds"', "format = 'HH'\ntimezone = 'Asia/Shangai'"),
+            changed_job('unit = "seconds"', "format = 'HH'\ntimezone = 'Asia/Shangai'"),
             "job.toml:11: event_time.timezone: there is no time zone 'Asia/Shangai'; did you mean 'Asia/Shanghai'?",
         ),
         (
-            added("event_time", "invalid = 'drop'"),
+            job_with("event_time", "invalid = 'drop'"),
             "job.toml:9: event_time.invalid: 'drop' is not known; known here: fail, side_output",
         ),
         (
-            added("event_time", "invalid = 'side_output'"),
+            job_with("event_time", "invalid = 'side_output'"),
             "job.toml:9: event_time.invalid: 'side_output' needs a [sinks.invalid] to put the rows",
         ),
         (
             JOB + "[sinks.invalid]\nformat = 'console'\n",
             "job.toml:27: sinks.invalid: would stay empty: set event_time.invalid = 'side_output'",
         ),
-        (changed("delay =", "delai ="), "job.toml:13: watermark.delai: unknown key; did you mean 'delay'?"),
+        (changed_job("delay =", "delai ="), "job.toml:13: watermark.delai: unknown key; did you mean 'delay'?"),
         (
-            changed('delay = "5 seconds"\n', ""),
+            changed_job('delay = "5 seconds"\n', ""),
             "job.toml:12: watermark: 'delay' is missing: strategy 'bounded' must know how far rows may be behind, e.g. delay = '5 seconds'",
         ),
         (
-            changed('delay = "5 seconds"', "delay = 5"),
+            changed_job('delay = "5 seconds"', "delay = 5"),
             "job.toml:13: watermark.delay: must be a string such as '90 seconds', not 5",
         ),
         (
-            changed('"5 seconds"', '"5 secnds"'),
+            changed_job('"5 seconds"', '"5 secnds"'),
             "job.toml:13: watermark.delay: the duration '5 secnds': unknown unit 'secnds'; did you mean 'second'?",
         ),
-        (changed('"5 seconds"', '"-5 seconds"'), "job.toml:13: watermark.delay: must not be negative, not '-5 seconds'"),
+        (changed_job('"5 seconds"', '"-5 seconds"'), "job.toml:13: watermark.delay: must not be negative, not '-5 seconds'"),
         (
-            added("watermark", "strategy = 'monotonous'"),
+            job_with("watermark", "strategy = 'monotonous'"),
             "job.toml:14: watermark.delay: is for strategy 'bounded', not for 'monotonous'",
         ),
         (
-            changed('delay = "5 seconds"', "strategy = 'none'\nidleness = '1 s'"),
+            changed_job('delay = "5 seconds"', "strategy = 'none'\nidleness = '1 s'"),
             "job.toml:13: watermark.strategy: 'none' makes no watermarks: 'per_partition' and 'idleness' have no meaning",
         ),
         (
-            changed('type = "sliding"', 'type = "sliding"\nallowed_lateness = "1 h"'),
+            changed_job('type = "sliding"', 'type = "sliding"\nallowed_lateness = "1 h"'),
             "job.toml:17: window.allowed_lateness: is a key of the whole job: write allowed_lateness before the first [section]",
         ),
-        (changed('"sliding"', '"sesion"'), "job.toml:16: window.type: 'sesion' is not known; did you mean 'session'?"),
+        (changed_job('"sliding"', '"sesion"'), "job.toml:16: window.type: 'sesion' is not known; did you mean 'session'?"),
         (
-            changed('slide = "5 minutes"\n', ""),
+            changed_job('slide = "5 minutes"\n', ""),
             "job.toml:15: window: 'slide' is missing: every how long does a sliding window begin?",
         ),
         (
-            changed('"sliding"', '"tumbling"'),
+            changed_job('"sliding"', '"tumbling"'),
             "job.toml:18: window.slide: a tumbling window has no slide; did you mean type = 'sliding'?",
         ),
-        (changed('"1 hour"', '"0 hours"'), "job.toml:17: window.size: must be positive, not '0 hours'"),
+        (changed_job('"1 hour"', '"0 hours"'), "job.toml:17: window.size: must be positive, not '0 hours'"),
         (
-            added("window", 'offset = "10 minutes"'),
+            job_with("window", 'offset = "10 minutes"'),
             "job.toml:15: window: the offset of a sliding window must be smaller than its slide: offset '10 minutes', slide '5 minutes'",
         ),
-        (changed('"count"', '"cont"'), "job.toml:21: aggregate[0].function: 'cont' is not known; did you mean 'count'?"),
-        (changed('"count"', '"sum"'), "job.toml:20: aggregate[0]: 'column' is missing: sum needs it"),
+        (changed_job('"count"', '"cont"'), "job.toml:21: aggregate[0].function: 'cont' is not known; did you mean 'count'?"),
+        (changed_job('"count"', '"sum"'), "job.toml:20: aggregate[0]: 'column' is missing: sum needs it"),
         (
-            changed('"count"', '"count"\nk = 3'),
+            changed_job('"count"', '"count"\nk = 3'),
             "job.toml:22: aggregate[0].k: count takes no 'k' (it is for approx_quantile, approx_quantiles, top_k)",
         ),
-        (changed('"count"', '"sum"\ncolum = "x"'), "job.toml:22: aggregate[0].colum: unknown key; did you mean 'column'?"),
+        (changed_job('"count"', '"sum"\ncolum = "x"'), "job.toml:22: aggregate[0].colum: unknown key; did you mean 'column'?"),
         (
-            changed('"count"', '"histogram"\ncolumn = "x"\nedges = [2, 1]'),
+            changed_job('"count"', '"histogram"\ncolumn = "x"\nedges = [2, 1]'),
             "job.toml:20: aggregate[0]: agg.histogram: edges must be finite numbers, at least one, each larger than the one before, got (2, 1); write agg.histogram('x', [0, 10, 100])",
         ),
         (
-            changed('"count"', '"approx_quantile"\ncolumn = "x"\nprobability = "half"'),
+            changed_job('"count"', '"approx_quantile"\ncolumn = "x"\nprobability = "half"'),
             "job.toml:23: aggregate[0].probability: must be a number, not a string: 'half'",
         ),
         (
-            changed('"views"', '"my views"'),
+            changed_job('"views"', '"my views"'),
             "job.toml:22: aggregate[0].alias: must be a name of letters, digits and underscores that does not begin with a digit, not 'my views'",
         ),
         (
-            changed('"views"', '"item_id"'),
+            changed_job('"views"', '"item_id"'),
             "job.toml:20: aggregate: the output has a column 'item_id' of its own; give the aggregate another 'alias'",
         ),
         (
-            changed('alias = "views"\n', 'alias = "views"\n[[aggregate]]\nfunction = "count"\nalias = "views"\n'),
+            changed_job('alias = "views"\n', 'alias = "views"\n[[aggregate]]\nfunction = "count"\nalias = "views"\n'),
             "job.toml:23: aggregate[1]: there are two output columns 'views'; set 'alias'",
         ),
         (
-            changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', '[aggregate]\nviews = "summ(price)"\n'),
+            changed_job('[[aggregate]]\nfunction = "count"\nalias = "views"\n', '[aggregate]\nviews = "summ(price)"\n'),
             "job.toml:21: aggregate.views.function: 'summ' is not known; did you mean 'sum'?",
         ),
         (
-            changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', '[aggregate]\nviews = "sum(price"\n'),
+            changed_job('[[aggregate]]\nfunction = "count"\nalias = "views"\n', '[aggregate]\nviews = "sum(price"\n'),
             "job.toml:21: aggregate.views: must be a function or function(column), not 'sum(price'",
         ),
         (
-            changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', "[aggregate]\n"),
+            changed_job('[[aggregate]]\nfunction = "count"\nalias = "views"\n', "[aggregate]\n"),
             'job.toml:20: aggregate: is empty: give at least one, e.g. clicks = "count"',
         ),
         (JOB + "[top]\nn = 0\nby = 'views'\n", "job.toml:28: top.n: must be at least 1, not 0"),
         (JOB + "[top]\nn = 3\nby = 'view'\n", "job.toml:29: top.by: there is no output column 'view'; did you mean 'views'?"),
-        (changed('"parquet"', '"parket"'), "job.toml:25: sinks.main.format: 'parket' is not known; did you mean 'parquet'?"),
-        (changed('path = "out/main"\n', ""), "job.toml:24: sinks.main: 'path' is missing: format 'parquet' needs it"),
+        (changed_job('"parquet"', '"parket"'), "job.toml:25: sinks.main.format: 'parket' is not known; did you mean 'parquet'?"),
+        (changed_job('path = "out/main"\n', ""), "job.toml:24: sinks.main: 'path' is missing: format 'parquet' needs it"),
         (
-            changed('"parquet"\npath = "out/main"', '"table"\ntable = "db..t"'),
+            changed_job('"parquet"\npath = "out/main"', '"table"\ntable = "db..t"'),
             "job.toml:26: sinks.main.table: must be table, db.table or catalog.db.table in plain names, not 'db..t'",
         ),
         (
-            changed('"parquet"\npath = "out/main"', '"table"\ntable = "../t"'),
+            changed_job('"parquet"\npath = "out/main"', '"table"\ntable = "../t"'),
             "job.toml:26: sinks.main.table: must be table, db.table or catalog.db.table in plain names, not '../t'",
         ),
-        (changed('"parquet"', '"console"'), "job.toml:26: sinks.main.path: format 'console' takes no 'path'"),
-        (changed('"parquet"', '"iceberg"'), "job.toml:24: sinks.main: 'table' is missing: format 'iceberg' needs it"),
+        (changed_job('"parquet"', '"console"'), "job.toml:26: sinks.main.path: format 'console' takes no 'path'"),
+        (changed_job('"parquet"', '"iceberg"'), "job.toml:24: sinks.main: 'table' is missing: format 'iceberg' needs it"),
         (
-            changed('"parquet"\npath = "out/main"', '"delta"\ntable = "t"\ntable_format = "iceberg"'),
+            changed_job('"parquet"\npath = "out/main"', '"delta"\ntable = "t"\ntable_format = "iceberg"'),
             "job.toml:27: sinks.main.table_format: is for formats 'table' and 'merge', not for 'delta'",
         ),
         (
@@ -457,21 +459,21 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
             "job.toml:27: sinks.late: writes to the same place as sinks.main",
         ),
         (
-            changed('"out/main"', '"clicks/out"'),
+            changed_job('"out/main"', '"clicks/out"'),
             (
                 "job.toml:24: sinks.main: lies in what source reads (clicks): the job would read what it writes. "
                 "Put them side by side"
             ),
         ),
         (
-            changed('"out/main"', '"out"').replace('path = "clicks"', 'path = "out/in/*.csv"'),
+            changed_job('"out/main"', '"out"').replace('path = "clicks"', 'path = "out/in/*.csv"'),
             (
                 "job.toml:24: sinks.main: is a folder in which source lies (out/in/*.csv): whoever reads the one would find the "
                 "other's files. Put them side by side"
             ),
         ),
         (
-            changed('"out/main"', '"out"').replace('path = "clicks"', 'path = "out/*.csv"'),
+            changed_job('"out/main"', '"out"').replace('path = "clicks"', 'path = "out/*.csv"'),
             (
                 "job.toml:24: sinks.main: is a folder in which source lies (out/*.csv): whoever reads the one would find the "
                 "other's files. Put them side by side"
@@ -492,7 +494,7 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
             ),
         ),
         (JOB + "[sinks.lat]\nformat = 'console'\n", "job.toml:27: sinks.lat: unknown key; did you mean 'late'?"),
-        (changed("[sinks.main]", "[sinks.man]"), "job.toml:24: sinks.man: unknown key; did you mean 'main'?"),
+        (changed_job("[sinks.main]", "[sinks.man]"), "job.toml:24: sinks.man: unknown key; did you mean 'main'?"),
         (
             JOB + "[trigger]\nevery = '10 s'\navailable_now = true\n",
             "job.toml:28: trigger.every: 'available_now' and 'every' exclude each other: keep one of them",
@@ -503,7 +505,7 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ),
         (JOB + "[spark]\nsql.x = [1]\n", "job.toml:28: spark.sql.x: must be a string, a number or a boolean, not an array: [1]"),
         (
-            changed("[window]\n", "[window]\n[window.size]\nx = 1\n[w]\n"),
+            changed_job("[window]\n", "[window]\n[window.size]\nx = 1\n[w]\n"),
             "job.toml:16: window.size: must be a string such as '90 seconds', not {'x': 1}",
         ),
         (
@@ -527,7 +529,7 @@ def test_mistake_is_reported_with_line_path_and_hint(complaint, text, answer):
 
 
 def test_all_mistakes_are_reported_together_in_file_order(complaint):
-    text = changed('"csv"', "7").replace("delay =", "delai =").replace('"parquet"', '"parket"')
+    text = changed_job('"csv"', "7").replace("delay =", "delai =").replace('"parquet"', '"parket"')
     assert [line.split(": ")[0] for line in complaint(text)] == ["job.toml:4", "job.toml:13", "job.toml:25"]
 
 
@@ -538,7 +540,7 @@ def test_empty_job_file_reports_required_sections(complaint):
 
 
 def test_output_option_needs_a_sink_that_writes_files(complaint):
-    text = changed('"parquet"\npath = "out/main"', '"console"')
+    text = changed_job('"parquet"\npath = "out/main"', '"console"')
     assert complaint(text, output=Path("o")) == ["job.toml: --output is for sinks that write files, and this job has none"]
 
 
@@ -708,5 +710,5 @@ def test_examples_are_valid_in_both_modes(example, mode):
     ],
 )
 def test_sinks_can_be_delta_and_iceberg_tables(job_of, sink, recipe):
-    job = job_of(changed('"parquet"\npath = "out/main"', sink))
+    job = job_of(changed_job('"parquet"\npath = "out/main"', sink))
     assert job.sinks.main.recipe(job.key) == recipe

@@ -51,7 +51,7 @@ VERSION = '{"sourceVersion":1,"reservoirId":"r","reservoirVersion":7,"index":%d,
 
 
 @pytest.fixture
-def begun(tmp_path, monkeypatch):
+def start_job(tmp_path, monkeypatch):
     """Return a function that starts a job with such a source from a savepoint with such a position. It returns the job and the start
     options.
     """
@@ -67,23 +67,23 @@ def begun(tmp_path, monkeypatch):
     return begin
 
 
-def test_kafka_source_starts_at_the_offsets_of_the_savepoint(begun):
-    loaded, how = begun(KAFKA, SourcePosition(0, "kafka", '{"clicks":{"0":23}}'))
+def test_kafka_source_starts_at_the_offsets_of_the_savepoint(start_job):
+    loaded, how = start_job(KAFKA, SourcePosition(0, "kafka", '{"clicks":{"0":23}}'))
     assert loaded.job.source.kafka.starting == '{"clicks":{"0":23}}'
     assert how == {"savepoint": "saved"}  # start checks whether the source started there
 
 
-def test_delta_source_starts_at_the_version_of_the_savepoint(begun):
-    loaded, how = begun(DELTA, SourcePosition(0, "delta", VERSION % -1))
+def test_delta_source_starts_at_the_version_of_the_savepoint(start_job):
+    loaded, how = start_job(DELTA, SourcePosition(0, "delta", VERSION % -1))
     assert loaded.job.source.options == {"startingVersion": "7", "ignoreDeletes": "true"}
     assert how == {"savepoint": "saved", "source_offsets": "job"}
     with pytest.raises(CheckpointError, match="midst of version 7"):
-        begun(DELTA, SourcePosition(0, "delta", VERSION % 3))
+        start_job(DELTA, SourcePosition(0, "delta", VERSION % 3))
 
 
-def test_source_is_unchanged_without_a_position_or_after_a_checkpoint(begun, tmp_path, monkeypatch):
+def test_source_is_unchanged_without_a_position_or_after_a_checkpoint(start_job, tmp_path, monkeypatch):
     for source, position in ((FILES, SourcePosition(0, "files", '{"logOffset":3}', 4)), (KAFKA, None)):
-        loaded, how = begun(source, position)
+        loaded, how = start_job(source, position)
         assert loaded.job == load_job(tmp_path / "job.toml").job
         assert how == {"savepoint": "saved"}
     # The checkpoint is newer, so the savepoint is not read.
@@ -94,6 +94,6 @@ def test_source_is_unchanged_without_a_position_or_after_a_checkpoint(begun, tmp
     assert from_savepoint(without, None) == (without, {})
 
 
-def test_batch_job_refuses_a_savepoint(begun):
+def test_batch_job_refuses_a_savepoint(start_job):
     with pytest.raises(JobError, match="--savepoint is for streams"):
-        begun(FILES, None, mode="batch")
+        start_job(FILES, None, mode="batch")

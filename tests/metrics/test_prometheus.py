@@ -21,7 +21,7 @@ def metrics():
         yield made
 
 
-def parsed(text):
+def values_of(text):
     """Return the values by name and label values, in the order of the table."""
     order = {metric.shown: metric.all_labels for metric in ALL}
     return {
@@ -31,10 +31,10 @@ def parsed(text):
     }
 
 
-def scraped(metrics):
+def scrape(metrics):
     with urllib.request.urlopen(metrics.url, timeout=30) as answer:
         assert answer.status == 200
-        return parsed(answer.read().decode())
+        return values_of(answer.read().decode())
 
 
 def check_sum(values, query="clicks"):
@@ -44,7 +44,7 @@ def check_sum(values, query="clicks"):
 
 def test_endpoint_shows_all_metrics_of_a_micro_batch(metrics):
     metrics.onQueryProgress(progress())
-    values = scraped(metrics)
+    values = scrape(metrics)
     check_sum(values)
     said = {(name.removeprefix("panestream_"), *labels[1:]): value for (name, *labels), value in values.items() if labels}
     assert said["rows_total",] == 10
@@ -84,7 +84,7 @@ def test_counters_add_up_and_gauges_show_the_last_micro_batch(metrics):
     metrics.onQueryStarted(started())
     for number in range(3):
         metrics.onQueryProgress(progress(number, state_bytes=1000 * number))
-    values = scraped(metrics)
+    values = scrape(metrics)
     check_sum(values)
     assert values["panestream_rows_total", "clicks"] == 30
     assert values["panestream_micro_batches_total", "clicks"] == 3
@@ -95,13 +95,13 @@ def test_counters_add_up_and_gauges_show_the_last_micro_batch(metrics):
 def test_counters_survive_the_end_and_restart_of_a_query(metrics):
     metrics.onQueryProgress(progress())
     metrics.onQueryTerminated(terminated("java.lang.Error: no"))
-    values = scraped(metrics)
+    values = scrape(metrics)
     assert (values["panestream_query_active", "clicks"], values["panestream_query_failures_total", "clicks"]) == (0, 1)
     assert ("panestream_open_windows", "clicks") not in values
     assert values["panestream_rows_total", "clicks"] == 10
     metrics.onQueryProgress(progress(1, run="another run"))
     metrics.onQueryTerminated(terminated())  # The first run ends again, although it is already over.
-    values = scraped(metrics)
+    values = scrape(metrics)
     assert (values["panestream_query_active", "clicks"], values["panestream_query_failures_total", "clicks"]) == (1, 1)
     assert values["panestream_rows_total", "clicks"] == 20
 
@@ -109,7 +109,7 @@ def test_counters_survive_the_end_and_restart_of_a_query(metrics):
 def test_each_query_has_separate_series_under_its_name_or_id(metrics):
     metrics.onQueryProgress(progress())
     metrics.onQueryProgress(progress(name=None, run="another run", input_rows=6, windowed_rows=2))
-    values = scraped(metrics)
+    values = scrape(metrics)
     check_sum(values)
     check_sum(values, ID)
     assert (values["panestream_rows_total", "clicks"], values["panestream_rows_total", ID]) == (10, 6)
@@ -122,7 +122,7 @@ def test_only_the_last_ended_queries_are_kept():
             if name != "four":
                 metrics.onQueryTerminated(terminated(run=name))
         metrics.onQueryTerminated(terminated(run="four"))
-        assert {key[1] for key in scraped(metrics) if key[0] == "panestream_rows_total"} == {"three", "four"}
+        assert {key[1] for key in scrape(metrics) if key[0] == "panestream_rows_total"} == {"three", "four"}
 
 
 def test_queries_are_forgotten_in_the_order_of_their_end():
@@ -132,7 +132,7 @@ def test_queries_are_forgotten_in_the_order_of_their_end():
             metrics.onQueryProgress(progress(name=name, run=name))
             metrics.onQueryTerminated(terminated(run=name))
         metrics.onQueryTerminated(terminated("java.lang.Error: no", run="old"))
-        values = scraped(metrics)
+        values = scrape(metrics)
         assert {key[1] for key in values if key[0] == "panestream_rows_total"} == {"three", "old"}
         assert values["panestream_query_failures_total", "old"] == 1
 
@@ -149,7 +149,7 @@ def test_runs_that_fail_before_their_first_micro_batch_are_counted(metrics):
     other = terminated("java.lang.Error: no", run="other")
     other.id = "33333333-3333-3333-3333-333333333333"
     metrics.onQueryTerminated(other)
-    values = scraped(metrics)
+    values = scrape(metrics)
     assert {key[1]: value for key, value in values.items() if key[0] == "panestream_query_failures_total"} == {"clicks": 3}
     assert values["panestream_query_active", "clicks"] == 0
 
@@ -159,7 +159,7 @@ def test_user_observations_are_ignored(metrics):
     event.progress["observedMetrics"]["panestream_of_mine"] = Row(rows=7)
     event.progress["observedMetrics"]["panestream_2"] = event.progress["observedMetrics"]["panestream"]
     metrics.onQueryProgress(event)
-    values = scraped(metrics)
+    values = scrape(metrics)
     assert {key[1] for key in values if key[0] == "panestream_rows_total"} == {"clicks", "clicks_2"}
     assert values["panestream_listener_errors_total",] == 0
 
@@ -167,9 +167,9 @@ def test_user_observations_are_ignored(metrics):
 def test_only_the_slowest_source_partitions_have_series():
     with pst.metrics.PrometheusMetrics(port=0, most_partitions=1) as metrics:
         metrics.onQueryProgress(progress())
-        assert [key[2] for key in scraped(metrics) if key[0] == "panestream_partition_idle"] == ["a"]
+        assert [key[2] for key in scrape(metrics) if key[0] == "panestream_partition_idle"] == ["a"]
         metrics.onQueryProgress(progress(1, partitions=f'[["b",{HOUR},{HOUR},false]]'))
-        values = scraped(metrics)
+        values = scrape(metrics)
         assert [key[2] for key in values if key[0] == "panestream_partition_idle"] == ["b"]
         assert values["panestream_partitions", "clicks"] == 2
 
@@ -179,14 +179,14 @@ def test_gauges_stay_if_only_some_key_groups_report(metrics):
     metrics.onQueryProgress(
         progress(1, input_rows=0, windowed_rows=0, late_rows=0, invalid_rows=0, outside_rows=0, groups_reporting=1, state_bytes=7)
     )
-    values = scraped(metrics)
+    values = scrape(metrics)
     assert values["panestream_state_bytes", "clicks"] == 4000
     assert values["panestream_micro_batches_total", "clicks"] == 2
 
 
 def test_unknown_values_have_no_series(metrics):
     metrics.onQueryProgress(progress(open_windows=None, watermark=None, max_event_time=None, partitions="[]"))
-    values = scraped(metrics)
+    values = scrape(metrics)
     for name in ("open_windows", "watermark_timestamp_seconds", "watermark_clock_lag_seconds", "newest_event_timestamp_seconds"):
         assert (f"panestream_{name}", "clicks") not in values
 
@@ -198,7 +198,7 @@ def test_foreign_queries_and_triggers_without_a_micro_batch_are_ignored(metrics)
     event = progress()
     del event.progress["durationMs"]["addBatch"]
     metrics.onQueryProgress(event)
-    assert set(scraped(metrics)) == {("panestream_listener_errors_total",)}
+    assert set(scrape(metrics)) == {("panestream_listener_errors_total",)}
 
 
 def test_error_in_the_listener_is_logged_and_counted(metrics, caplog):
@@ -208,7 +208,7 @@ def test_error_in_the_listener_is_logged_and_counted(metrics, caplog):
         metrics.onQueryProgress(event)
     assert "PrometheusMetrics could not take in an event" in caplog.text
     metrics.onQueryProgress(progress(1))
-    values = scraped(metrics)
+    values = scrape(metrics)
     assert values["panestream_listener_errors_total",] == 1
     assert values["panestream_rows_total", "clicks"] == 10
 
@@ -225,13 +225,13 @@ def test_concurrent_scrape_sees_whole_micro_batches():
         thread.start()
     seen = set()
     while any(thread.is_alive() for thread in threads):
-        values = parsed(generate_latest(metrics.registry).decode())
+        values = values_of(generate_latest(metrics.registry).decode())
         for name in {key[1] for key in values if key[0] == "panestream_rows_total"}:
             check_sum(values, name)
             seen.add(name)
     for thread in threads:
         thread.join()
-    values = parsed(generate_latest(metrics.registry).decode())
+    values = values_of(generate_latest(metrics.registry).decode())
     assert [values["panestream_rows_total", name] for name in ("one", "two", "three")] == [500, 500, 500]
     assert metrics.errors == 0
 
@@ -270,10 +270,10 @@ def test_closed_endpoint_refuses_connections():
 
 def test_gauges_stay_if_spark_dropped_all_rows_of_a_micro_batch(metrics):
     metrics.onQueryProgress(progress())
-    before = scraped(metrics)
+    before = scrape(metrics)
     # No row reached a key group, so no group reported anything.
     metrics.onQueryProgress(progress(1, **dict.fromkeys(counters())))
-    after = scraped(metrics)
+    after = scrape(metrics)
     assert after["panestream_spark_dropped_rows_total", "clicks"] == 2 * before["panestream_spark_dropped_rows_total", "clicks"]
     assert after["panestream_rows_total", "clicks"] == before["panestream_rows_total", "clicks"]
     for gauge in ("watermark_timestamp_seconds", "state_bytes", "key_groups"):
@@ -282,11 +282,11 @@ def test_gauges_stay_if_spark_dropped_all_rows_of_a_micro_batch(metrics):
 
 def test_micro_batch_without_rows_in_windows_is_counted(metrics):
     metrics.onQueryProgress(progress())
-    before = scraped(metrics)
+    before = scrape(metrics)
     event = progress(1, **dict.fromkeys(counters()))
     event.progress |= {"stateOperators": [], "timestamp": "1970-01-01T04:00:00.000Z"}
     metrics.onQueryProgress(event)
-    after = scraped(metrics)
+    after = scrape(metrics)
     assert after["panestream_micro_batches_total", "clicks"] == before["panestream_micro_batches_total", "clicks"] + 1
     # An alert needs this timestamp to see that the query is alive.
     assert after["panestream_micro_batch_timestamp_seconds", "clicks"] == 4 * 3600

@@ -56,7 +56,7 @@ def promtool(*arguments):
     return subprocess.run([PROMTOOL, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120)
 
 
-def written(folder, name, content):
+def write_file(folder, name, content):
     path = folder / name
     path.write_text(yaml.safe_dump(content), "utf-8")
     return path
@@ -93,7 +93,7 @@ def test_dashboard_queries_are_valid_promql(tmp_path):
 
     def checked(some):
         groups = [{"name": "dashboard", "rules": [{"record": f"q{number}", "expr": query} for number, query in enumerate(some)]}]
-        return promtool("check", "rules", written(tmp_path, "queries.yml", {"groups": groups}))
+        return promtool("check", "rules", write_file(tmp_path, "queries.yml", {"groups": groups}))
 
     done = checked(queries)
     assert done.returncode == 0, done.stdout + done.stderr
@@ -106,7 +106,7 @@ def unexpected(folder, minutes, values, alerts):
     cases = [{"eval_time": f"{minutes}m", "alertname": alert, "exp_alerts": []} for alert in alerts]
     test = {"interval": "1m", "input_series": series(values), "alert_rule_test": cases}
     rule_files = [str(pst.metrics.PROMETHEUS_RULES)]
-    return promtool("test", "rules", written(folder, "test.yml", {"rule_files": rule_files, "tests": [test]}))
+    return promtool("test", "rules", write_file(folder, "test.yml", {"rule_files": rule_files, "tests": [test]}))
 
 
 @pytest.mark.parametrize("alert", FIRES)

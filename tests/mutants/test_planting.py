@@ -37,7 +37,7 @@ def fault(module, text):
 
 
 @pytest.fixture(scope="module")
-def judged(tmp_path_factory):
+def judged_faults(tmp_path_factory):
     """Judge all faults in one pytest."""
     folder = tmp_path_factory.mktemp("planted")
     jobs = [Job(fault(module, text), [TimedTest(f"tests/{test}", 0, 1, slack=2)]) for module, text, test, _ in PLANTED]
@@ -45,8 +45,8 @@ def judged(tmp_path_factory):
     return run_jobs(jobs, folder), folder
 
 
-def test_each_planted_fault_has_the_expected_verdict(judged):
-    verdicts, folder = judged
+def test_each_planted_fault_has_the_expected_verdict(judged_faults):
+    verdicts, folder = judged_faults
     assert [verdict.became for verdict in verdicts[:-1]] == [became for *_, became in PLANTED]
     assert [verdict.by for verdict in verdicts if verdict.became == KILLED] == [
         f"tests/{test}" for *_, test, became in PLANTED if became == KILLED
@@ -55,8 +55,8 @@ def test_each_planted_fault_has_the_expected_verdict(judged):
     assert kept == [verdict.became for verdict in verdicts]
 
 
-def test_unchanged_code_passes_the_same_tests(judged):
-    verdicts, _ = judged
+def test_unchanged_code_passes_the_same_tests(judged_faults):
+    verdicts, _ = judged_faults
     assert (verdicts[-1].fault, verdicts[-1].became) == (None, SURVIVED)
 
 

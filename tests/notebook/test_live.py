@@ -63,34 +63,36 @@ class Query(RunningQuery):
 
 
 @pytest.fixture
-def shown(monkeypatch):
+def displays(monkeypatch):
     states = []
     monkeypatch.setattr(module, "_shown", lambda view: SimpleNamespace(update=lambda one: states.append(repr(one))))
     return states
 
 
-def test_live_view_follows_the_query_and_ends_with_it(shown):
+def test_live_view_follows_the_query_and_ends_with_it(displays):
     pst.tools.live(Query([batch(0), batch(1), batch(2)]), every=0.001)
-    assert [text.split(":")[0] for text in shown] == ["<running"] * 3 + ["<ended"]
-    assert shown[-1] == ("<ended: micro-batch 2, 2,000 rows/s, watermark 2026-01-01 00:02:00 UTC, 4 open, 9 firings, 1 late row>")
+    assert [text.split(":")[0] for text in displays] == ["<running"] * 3 + ["<ended"]
+    assert displays[-1] == (
+        "<ended: micro-batch 2, 2,000 rows/s, watermark 2026-01-01 00:02:00 UTC, 4 open, 9 firings, 1 late row>"
+    )
 
 
-def test_failed_query_fails_the_cell(shown):
+def test_failed_query_fails_the_cell(displays):
     with pytest.raises(SinkError, match="the disk is full"):
         pst.tools.live(Query([batch(0)], SinkError("the disk is full\nand more")), every=0.001)
-    assert shown[-1].startswith("<failed: the disk is full:")
+    assert displays[-1].startswith("<failed: the disk is full:")
 
 
-def test_interrupted_cell_leaves_the_query_running(shown):
+def test_interrupted_cell_leaves_the_query_running(displays):
     pst.tools.live(Query([batch(0), batch(1), batch(2)], interrupt=3), every=0.001)
-    assert "runs on, no longer watched" in shown[-1]
+    assert "runs on, no longer watched" in displays[-1]
 
 
-def test_live_view_ends_after_the_given_seconds(shown):
+def test_live_view_ends_after_the_given_seconds(displays):
     query = Query([batch(n) for n in range(1_000)])
     pst.tools.live(query, every=0.01, seconds=0.1)
     assert query.looks < 50
-    assert "runs on" in shown[-1]
+    assert "runs on" in displays[-1]
 
 
 def test_live_view_refuses_wrong_arguments():

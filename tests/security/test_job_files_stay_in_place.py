@@ -45,7 +45,7 @@ def load(tmp_path):
     return loaded
 
 
-def changed(before, after):
+def job_with(before, after):
     assert before in PLAIN
     return PLAIN.replace(before, after)
 
@@ -223,12 +223,12 @@ PLACES = [
 @pytest.mark.parametrize(("key", "before", "after"), PLACES, ids=[key for key, _, _ in PLACES])
 def test_every_key_with_sql_refuses_reflect(load, key, before, after):
     with pytest.raises(JobError, match=rf"job.toml:\d+: {key}.*: must be an expression over the columns of a row: reflect\(\)"):
-        load(changed(before, after))
+        load(job_with(before, after))
 
 
 def test_time_format_refuses_variables(load):
     with pytest.raises(JobError, match=r"event_time.format: Spark puts settings and environment variables in the place of"):
-        load(changed('column = "at"', 'column = "at"\nformat = "yyyy\'${env:HOME}\'"'))
+        load(job_with('column = "at"', 'column = "at"\nformat = "yyyy\'${env:HOME}\'"'))
 
 
 # -- places ----------------------------------------------------------------------------------------------------------------
@@ -238,8 +238,8 @@ def test_time_format_refuses_variables(load):
 @pytest.mark.parametrize("key", ["source.path", "sinks.main.path", "checkpoint", "metrics.json_lines"])
 def test_relative_path_out_of_the_folder_of_the_job_file_is_refused(load, key, path):
     texts = {
-        "source.path": changed('"clicks"', f'"{path}"'),
-        "sinks.main.path": changed('"out/main"', f'"{path}"'),
+        "source.path": job_with('"clicks"', f'"{path}"'),
+        "sinks.main.path": job_with('"out/main"', f'"{path}"'),
         "checkpoint": f'checkpoint = "{path}"\n{PLAIN}',
         "metrics.json_lines": f'{PLAIN}\n[metrics]\njson_lines = "{path}"',
     }
@@ -249,26 +249,26 @@ def test_relative_path_out_of_the_folder_of_the_job_file_is_refused(load, key, p
 
 @pytest.mark.parametrize("path", ["/data/out", "s3a://bucket/out", "file:///data/out"])
 def test_absolute_path_is_accepted(load, path):
-    assert load(changed('"out/main"', f'"{path}"')).job.sinks.main.path == path
+    assert load(job_with('"out/main"', f'"{path}"')).job.sinks.main.path == path
 
 
 def test_symbolic_link_in_a_path_is_resolved(load, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    assert load(changed('"out/main"', '"link/main"')).job.sinks.main.path == str(tmp_path / "elsewhere" / "main")
+    assert load(job_with('"out/main"', '"link/main"')).job.sinks.main.path == str(tmp_path / "elsewhere" / "main")
 
 
 @pytest.mark.parametrize("path", ["out\\u0000main", "out\\nmain", "out\\u202emain", "", "  "])
 def test_empty_path_or_control_characters_are_refused(load, path):
     with pytest.raises(JobError, match=r"sinks.main.path: (has control characters|is empty)"):
-        load(changed('"out/main"', f'"{path}"'))
+        load(job_with('"out/main"', f'"{path}"'))
 
 
 @pytest.mark.parametrize("option", ["path", "PATH", "paths"])
 def test_options_with_a_second_path_are_refused(load, option):
     for text in (
         f'{PLAIN}options = {{ {option} = "/etc" }}',
-        changed('where = "price > 0"', f'options = {{ {option} = "/etc" }}'),
+        job_with('where = "price > 0"', f'options = {{ {option} = "/etc" }}'),
     ):
         with pytest.raises(JobError, match=r"options.*: is no option here"):
             load(text)
@@ -276,7 +276,7 @@ def test_options_with_a_second_path_are_refused(load, option):
 
 @pytest.mark.parametrize("table", ["../x", "a.b.c.d", "`a`", "a;b", "parquet.`/etc`", "a b", "a/b", "*"])
 def test_table_name_with_other_characters_is_refused(load, table):
-    text = changed('format = "parquet"\npath = "out/main"', f'format = "delta"\ntable = "{table}"')
+    text = job_with('format = "parquet"\npath = "out/main"', f'format = "delta"\ntable = "{table}"')
     with pytest.raises(JobError, match=r"sinks.main.table: must be table, db.table or catalog.db.table"):
         load(text)
 

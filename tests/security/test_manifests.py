@@ -14,7 +14,7 @@ from tests.golden.files import SAVEPOINTS, query_of
 from tests.security.manifests import HARM
 
 
-def told_in(file):
+def manifest_in(file):
     with tarfile.open(file) as packed:
         (name,) = (each for each in packed.getnames() if "/manifest/part-" in each)
         told = json.loads(packed.extractfile(name).read())
@@ -23,12 +23,12 @@ def told_in(file):
 
 @pytest.mark.parametrize("file", SAVEPOINTS, ids=query_of)
 def test_recorded_manifest_is_accepted(file):
-    assert check_manifest("saved", told_in(file), "take another one") is None
+    assert check_manifest("saved", manifest_in(file), "take another one") is None
 
 
 @pytest.mark.parametrize("harm", HARM)
 def test_forged_manifest_is_refused(harm):
-    told = told_in(next(file for file in SAVEPOINTS if query_of(file) == "panes"))
+    told = manifest_in(next(file for file in SAVEPOINTS if query_of(file) == "panes"))
     HARM[harm](told)
     with pytest.raises(PanestreamError, match=r"the manifest of the savepoint saved|saved plan"):
         check_manifest("saved", told, "take another one")

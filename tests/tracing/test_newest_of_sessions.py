@@ -12,7 +12,7 @@ from panestream.testing import WindowTestHarness
 MINUTE = 60_000_000
 
 
-def told_and_newest(seed):
+def rows_and_newest(seed):
     """Return the rows of all firings (window, is_last), and the last row of each session that did not merge into another."""
     rng = random.Random(seed)
     harness = WindowTestHarness(
@@ -52,7 +52,7 @@ def newest(rows):
 def test_query_finds_exactly_the_newest_row_of_each_session_without_lateness():
     behind_a_closed_one = 0
     for seed in range(1_500):
-        rows, wanted, trace = told_and_newest(seed)
+        rows, wanted, trace = rows_and_newest(seed)
         found = newest(rows)
         assert len(found) == len(wanted), seed
         assert {(*row[:2], trace.firings[row[2]].results) for row in found} == wanted, seed

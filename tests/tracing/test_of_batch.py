@@ -89,7 +89,7 @@ def trace_of(window, asked, rows, rows_per_batch=None, **more):
     return trace_of_batch(query, *projected(rows, operator), rows_per_batch=rows_per_batch)
 
 
-def emitted(window, asked, rows):
+def emitted_rows(window, asked, rows):
     """Return the output of the planned operator for the batch."""
     plan = plan_of(window, asked)
     columns, batches = projected(rows, plan.operator)
@@ -104,7 +104,7 @@ def emitted(window, asked, rows):
     return found
 
 
-def told(trace):
+def traced_rows(trace):
     found = Counter()
     for firing in trace.firings:
         window = trace.windows[firing.window]
@@ -119,7 +119,7 @@ def told(trace):
 def test_trace_of_declared_aggregates_equals_their_operator(assigner, rows):
     window = WindowSpec(assigner)
     trace = trace_of(window, DECLARED, rows)
-    assert told(trace) == emitted(window, DECLARED, rows)
+    assert traced_rows(trace) == emitted_rows(window, DECLARED, rows)
     assert [tuple(element.value) for element in trace.elements] == rows
     for firing in trace.firings:
         seen = [trace.elements[number].value.v for number in firing.seen]
@@ -133,7 +133,7 @@ def test_trace_of_declared_aggregates_equals_their_operator(assigner, rows):
 @given(assigners, rows_of, st.sampled_from([BY_ROWS, BY_TABLES]))
 def test_trace_of_functions_equals_their_operator(assigner, rows, asked):
     window = WindowSpec(assigner)
-    assert told(trace_of(window, asked, rows)) == emitted(window, asked, rows)
+    assert traced_rows(trace_of(window, asked, rows)) == emitted_rows(window, asked, rows)
 
 
 @settings(max_examples=random_cases(60), deadline=None)
@@ -220,7 +220,7 @@ unit_assigners = st.sampled_from(
 )
 
 
-def taken(harness, steps):
+def run_steps(harness, steps):
     clock = 0
     for what, time, key in steps:
         if what == "element":
@@ -239,8 +239,8 @@ def test_traced_harness_gives_the_output_of_an_untraced_one(assigner, trigger, e
     what = {"reduce": lambda a, b: a + b} if reduces else {"apply": lambda key, window, values: [list(values)]}
     lateness = lateness if assigner.is_event_time else 0
     how = {"trigger": trigger, "evictor": evictor, "allowed_lateness": lateness, "side_output_late_data": True, **what}
-    plain = taken(WindowTestHarness(assigner, **how), steps)
-    traced = taken(WindowTestHarness(assigner, **how, traced=True), steps)
+    plain = run_steps(WindowTestHarness(assigner, **how), steps)
+    traced = run_steps(WindowTestHarness(assigner, **how, traced=True), steps)
     trace = traced.trace()
     output, late = plain.extract_output(), plain.extract_late_elements()
     assert traced.extract_output() == output

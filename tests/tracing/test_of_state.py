@@ -42,7 +42,7 @@ ASSIGNERS = [
 ]
 
 
-def fate(assigner, lateness, before, watermark, time):
+def fate_of(assigner, lateness, before, watermark, time):
     """Return the fate of a row, and the windows that were open when it arrived."""
     harness = WindowTestHarness(assigner, reduce=max, allowed_lateness=lateness, traced=True)
     harness.process_element(1, before)
@@ -60,15 +60,15 @@ def test_explanation_is_right_about_late_rows_and_the_lateness_that_keeps_them(a
     for _ in range(60):
         times = [rng.randrange(0, 10 * MINUTE, 1_000) for _ in range(3)]
         _, watermark, time = times
-        found, open_now = fate(assigner, lateness, *times)
+        found, open_now = fate_of(assigner, lateness, *times)
         known = [KnownWindow(None, window) for window in open_now]
         facts = time_facts(state(assigner, watermark=watermark, lateness=lateness, windows=known), time)
         assert facts.is_late == (found == "late")
         if facts.is_late:
             enough = lateness + facts.missing_lateness
-            assert fate(assigner, enough, *times)[0] == "taken"
+            assert fate_of(assigner, enough, *times)[0] == "taken"
             # With more lateness, an earlier session may still exist and take the row.
-            assert fate(assigner, enough - 1, *times)[0] == "late" or assigner is ASSIGNERS[2]
+            assert fate_of(assigner, enough - 1, *times)[0] == "late" or assigner is ASSIGNERS[2]
 
 
 def test_window_closed_under_a_smaller_lateness_stays_closed():

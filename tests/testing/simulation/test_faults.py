@@ -16,7 +16,7 @@ pytestmark = pytest.mark.full
 SCHEDULES = 40
 
 
-def found(fault):
+def first_broken_schedule(fault):
     """Return the first broken schedule, among runs with only the disturbances that must reveal the fault."""
     kinds = [kind for kind in KINDS if kind in fault.kinds]
     for number in range(SCHEDULES):
@@ -30,7 +30,7 @@ def found(fault):
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_planted_fault_is_revealed_and_shrunk(fault):
     with planted(fault):
-        case = found(fault)
+        case = first_broken_schedule(fault)
         assert case is not None, f"{fault.name}: not found in {SCHEDULES} schedules"
         assert case.error.disturbance.kind in fault.kinds
         small = shrunk_case(case, tries=25)

@@ -7,43 +7,47 @@ import pytest
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners import BusinessDays, BusinessHours
 from panestream.windowing.zones import DAY
-from tests.windowing.assigners.test_calendar_days import at, told
+from tests.windowing.assigners.test_calendar_days import at, windows_of
 
 NEW_YORK = "America/New_York"
 
 
 def test_rows_of_days_off_belong_to_no_window():
     one = BusinessDays.of(1, zone=NEW_YORK, holidays=[date(2025, 11, 4)])
-    assert told(one, at("2025-11-01T03:59")) == ["2025-10-31T04:00 2025-11-01T04:00"]  # Friday
-    assert told(one, at("2025-11-01T04:00")) == told(one, at("2025-11-03T04:59")) == []
-    assert told(one, at("2025-11-03T05:00")) == told(one, at("2025-11-04T04:59")) == ["2025-11-03T05:00 2025-11-04T05:00"]
-    assert told(one, at("2025-11-04T05:00")) == told(one, at("2025-11-05T04:59")) == []
-    assert told(one, at("2025-11-05T05:00")) == ["2025-11-05T05:00 2025-11-06T05:00"]
+    assert windows_of(one, at("2025-11-01T03:59")) == ["2025-10-31T04:00 2025-11-01T04:00"]  # Friday
+    assert windows_of(one, at("2025-11-01T04:00")) == windows_of(one, at("2025-11-03T04:59")) == []
+    assert (
+        windows_of(one, at("2025-11-03T05:00"))
+        == windows_of(one, at("2025-11-04T04:59"))
+        == ["2025-11-03T05:00 2025-11-04T05:00"]
+    )
+    assert windows_of(one, at("2025-11-04T05:00")) == windows_of(one, at("2025-11-05T04:59")) == []
+    assert windows_of(one, at("2025-11-05T05:00")) == ["2025-11-05T05:00 2025-11-06T05:00"]
 
 
 def test_window_of_several_business_days_spans_days_off():
     one = BusinessDays.of(3, zone="UTC", every=1)
-    saturday = told(one, at("2025-11-01T12:00"))
+    saturday = windows_of(one, at("2025-11-01T12:00"))
     assert saturday == ["2025-10-31T00:00 2025-11-05T00:00", "2025-10-30T00:00 2025-11-04T00:00"]
-    assert told(one, at("2025-11-03T00:00"))[0] == "2025-11-03T00:00 2025-11-06T00:00"
+    assert windows_of(one, at("2025-11-03T00:00"))[0] == "2025-11-03T00:00 2025-11-06T00:00"
     whole = BusinessDays.of(5, zone="UTC")
     # Thursday 1 January 1970 is the first business day. The fifth is the next Wednesday.
-    assert told(whole, 0) == told(whole, at("1970-01-07T23:59")) == ["1970-01-01T00:00 1970-01-08T00:00"]
-    assert told(whole, at("1969-12-31T23:59")) == ["1969-12-25T00:00 1970-01-01T00:00"]
-    assert told(BusinessDays.of(5, zone="UTC", holidays=["1969-12-31"]), at("1969-12-31T12:00")) == []
+    assert windows_of(whole, 0) == windows_of(whole, at("1970-01-07T23:59")) == ["1970-01-01T00:00 1970-01-08T00:00"]
+    assert windows_of(whole, at("1969-12-31T23:59")) == ["1969-12-25T00:00 1970-01-01T00:00"]
+    assert windows_of(BusinessDays.of(5, zone="UTC", holidays=["1969-12-31"]), at("1969-12-31T12:00")) == []
 
 
 def test_weekend_can_be_chosen_or_empty():
-    assert told(BusinessDays.of(1, zone="UTC", weekend=("friday", "saturday")), at("2025-10-31T12:00")) == []
-    assert told(BusinessDays.of(1, zone="UTC", weekend="friday"), at("2025-11-01T12:00")) != []
-    assert told(BusinessDays.of(1, zone="UTC", weekend=()), at("2025-11-01T12:00")) == ["2025-11-01T00:00 2025-11-02T00:00"]
+    assert windows_of(BusinessDays.of(1, zone="UTC", weekend=("friday", "saturday")), at("2025-10-31T12:00")) == []
+    assert windows_of(BusinessDays.of(1, zone="UTC", weekend="friday"), at("2025-11-01T12:00")) != []
+    assert windows_of(BusinessDays.of(1, zone="UTC", weekend=()), at("2025-11-01T12:00")) == ["2025-11-01T00:00 2025-11-02T00:00"]
 
 
 def test_business_days_start_at_the_offset():
     one = BusinessDays.of(1, zone="UTC", offset="6 hours")
-    assert told(one, at("2025-11-01T05:59")) == ["2025-10-31T06:00 2025-11-01T06:00"]  # the window of Friday
-    assert told(one, at("2025-11-01T06:00")) == told(one, at("2025-11-03T05:59")) == []
-    assert told(one, at("2025-11-03T06:00")) == ["2025-11-03T06:00 2025-11-04T06:00"]
+    assert windows_of(one, at("2025-11-01T05:59")) == ["2025-10-31T06:00 2025-11-01T06:00"]  # the window of Friday
+    assert windows_of(one, at("2025-11-01T06:00")) == windows_of(one, at("2025-11-03T05:59")) == []
+    assert windows_of(one, at("2025-11-03T06:00")) == ["2025-11-03T06:00 2025-11-04T06:00"]
 
 
 def test_business_days_are_counted_from_1970():
@@ -59,36 +63,45 @@ def test_weekend_days_are_sorted_and_unique():
 
 def test_row_outside_business_hours_has_no_window():
     one = BusinessHours.of("09:00", "17:30", zone=NEW_YORK, holidays=["2025-03-11"])
-    assert told(one, at("2025-03-10T12:59")) == []
-    assert told(one, at("2025-03-10T13:00")) == told(one, at("2025-03-10T21:29")) == ["2025-03-10T13:00 2025-03-10T21:30"]
-    assert told(one, at("2025-03-10T21:30")) == told(one, at("2025-03-11T15:00")) == told(one, at("2025-03-09T15:00")) == []
-    assert told(one, at("2025-03-07T14:00")) == ["2025-03-07T14:00 2025-03-07T22:30"]
-    assert told(one, at("1969-12-31T14:00")) == ["1969-12-31T14:00 1969-12-31T22:30"]
+    assert windows_of(one, at("2025-03-10T12:59")) == []
+    assert (
+        windows_of(one, at("2025-03-10T13:00"))
+        == windows_of(one, at("2025-03-10T21:29"))
+        == ["2025-03-10T13:00 2025-03-10T21:30"]
+    )
+    assert (
+        windows_of(one, at("2025-03-10T21:30"))
+        == windows_of(one, at("2025-03-11T15:00"))
+        == windows_of(one, at("2025-03-09T15:00"))
+        == []
+    )
+    assert windows_of(one, at("2025-03-07T14:00")) == ["2025-03-07T14:00 2025-03-07T22:30"]
+    assert windows_of(one, at("1969-12-31T14:00")) == ["1969-12-31T14:00 1969-12-31T22:30"]
 
 
 def test_night_shift_belongs_to_the_day_on_which_it_starts():
     one = BusinessHours.of("22:00", "06:00", zone="UTC")
-    assert told(one, at("2025-11-01T05:59")) == ["2025-10-31T22:00 2025-11-01T06:00"]  # started on Friday
-    assert told(one, at("2025-11-01T06:00")) == told(one, at("2025-11-01T23:00")) == []
-    assert told(one, at("2025-11-03T05:59")) == []
+    assert windows_of(one, at("2025-11-01T05:59")) == ["2025-10-31T22:00 2025-11-01T06:00"]  # started on Friday
+    assert windows_of(one, at("2025-11-01T06:00")) == windows_of(one, at("2025-11-01T23:00")) == []
+    assert windows_of(one, at("2025-11-03T05:59")) == []
 
 
 def test_business_hours_skipped_by_the_clock_have_no_window():
     one = BusinessHours.of("02:15", "02:45", zone=NEW_YORK, weekend=())
-    assert told(one, at("2025-03-09T07:00")) == told(one, at("2025-03-09T06:59")) == []
-    assert told(one, at("2025-03-10T06:15")) == ["2025-03-10T06:15 2025-03-10T06:45"]
+    assert windows_of(one, at("2025-03-09T07:00")) == windows_of(one, at("2025-03-09T06:59")) == []
+    assert windows_of(one, at("2025-03-10T06:15")) == ["2025-03-10T06:15 2025-03-10T06:45"]
 
 
 def test_business_hours_that_close_when_they_open_last_a_day():
     one = BusinessHours.of("09:00", "09:00", zone="UTC", weekend=())
-    assert told(one, at("2025-11-03T08:59")) == ["2025-11-02T09:00 2025-11-03T09:00"]
-    assert told(one, at("2025-11-03T09:00")) == ["2025-11-03T09:00 2025-11-04T09:00"]
+    assert windows_of(one, at("2025-11-03T08:59")) == ["2025-11-02T09:00 2025-11-03T09:00"]
+    assert windows_of(one, at("2025-11-03T09:00")) == ["2025-11-03T09:00 2025-11-04T09:00"]
     assert one.count == 1
 
 
 def test_business_hours_can_be_whole_days_or_have_seconds():
     for closes in ("00:00", "24:00"):
-        assert told(BusinessHours.of("00:00", closes, zone="UTC"), at("2025-11-03T00:00")) == [
+        assert windows_of(BusinessHours.of("00:00", closes, zone="UTC"), at("2025-11-03T00:00")) == [
             "2025-11-03T00:00 2025-11-04T00:00"
         ]
     one, second = BusinessHours.of("09:00:30", "17:30:15", zone="UTC"), 1_000_000

@@ -5,7 +5,7 @@ import pytest
 from panestream.errors import InvalidDurationError, InvalidWindowError
 from panestream.windowing.assigners import BusinessDays, CalendarDays, CalendarHours, CalendarMonths, CalendarWeeks, CalendarYears
 from panestream.windowing.assigners.calendar import first_day_of, month_of
-from tests.windowing.assigners.test_calendar_days import at, told
+from tests.windowing.assigners.test_calendar_days import at, windows_of
 
 UTC = {"zone": "UTC"}
 
@@ -56,15 +56,15 @@ def test_invalid_steps_of_calendar_windows_are_refused(kind, wrong, told_):
 
 
 def test_growing_windows_of_several_units_start_with_the_first_unit():
-    assert told(CalendarDays.of(2, zone="UTC", step="day"), at("1970-01-04T12:00")) == ["1970-01-03T00:00 1970-01-05T00:00"]
+    assert windows_of(CalendarDays.of(2, zone="UTC", step="day"), at("1970-01-04T12:00")) == ["1970-01-03T00:00 1970-01-05T00:00"]
 
 
 def test_monthly_steps_start_at_the_offset():
     one = CalendarYears.of(1, zone="UTC", step="month", offset="6 hours")
-    assert told(one, at("2025-11-01T05:59")) == [
+    assert windows_of(one, at("2025-11-01T05:59")) == [
         f"2025-01-01T06:00 {end}T06:00" for end in ("2025-11-01", "2025-12-01", "2026-01-01")
     ]
-    assert told(one, at("2025-11-01T06:00")) == [f"2025-01-01T06:00 {end}T06:00" for end in ("2025-12-01", "2026-01-01")]
+    assert windows_of(one, at("2025-11-01T06:00")) == [f"2025-01-01T06:00 {end}T06:00" for end in ("2025-12-01", "2026-01-01")]
 
 
 def test_calendar_windows_last_at_most_a_thousand_years():

@@ -4,7 +4,7 @@ import pytest
 
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners import CalendarMonths, CalendarQuarters, CalendarYears
-from tests.windowing.assigners.test_calendar_days import at, told
+from tests.windowing.assigners.test_calendar_days import at, windows_of
 
 BERLIN = "Europe/Berlin"
 
@@ -28,13 +28,13 @@ BERLIN = "Europe/Berlin"
 )
 def test_calendar_window_contains_its_first_and_last_instant(one, window):
     start, end = map(at, window.split())
-    assert told(one, start) == told(one, end - 1) == [window]
-    assert told(one, start - 1)[0].endswith(window.split()[0])
-    assert told(one, end)[0].startswith(window.split()[1])
+    assert windows_of(one, start) == windows_of(one, end - 1) == [window]
+    assert windows_of(one, start - 1)[0].endswith(window.split()[0])
+    assert windows_of(one, end)[0].startswith(window.split()[1])
 
 
 def test_sliding_calendar_months_are_listed_newest_first():
-    found = told(CalendarMonths.of(3, zone="UTC", every=1), at("2024-02-29T12:00"))
+    found = windows_of(CalendarMonths.of(3, zone="UTC", every=1), at("2024-02-29T12:00"))
     assert found == [
         "2024-02-01T00:00 2024-05-01T00:00",
         "2024-01-01T00:00 2024-04-01T00:00",
@@ -43,12 +43,12 @@ def test_sliding_calendar_months_are_listed_newest_first():
 
 
 def test_growing_calendar_month_has_a_window_for_each_day():
-    found = told(CalendarMonths.of(1, zone=BERLIN, step="day"), at("2025-03-30T12:00"))
+    found = windows_of(CalendarMonths.of(1, zone=BERLIN, step="day"), at("2025-03-30T12:00"))
     assert found == ["2025-02-28T23:00 2025-03-30T22:00", "2025-02-28T23:00 2025-03-31T22:00"]
 
 
 def test_skipped_day_is_not_a_step_of_a_growing_month():
-    found = told(CalendarMonths.of(1, zone="Pacific/Apia", step="day"), at("2011-12-29T12:00"))
+    found = windows_of(CalendarMonths.of(1, zone="Pacific/Apia", step="day"), at("2011-12-29T12:00"))
     assert found == [
         "2011-12-01T10:00 2011-12-30T10:00",  # the end is the 30th, which was skipped, so it equals the 31st
         "2011-12-01T10:00 2011-12-31T10:00",
@@ -56,7 +56,7 @@ def test_skipped_day_is_not_a_step_of_a_growing_month():
 
 
 def test_growing_calendar_year_has_a_window_for_each_month():
-    found = told(CalendarYears.of(1, zone="UTC", step="month", first_month=4), at("2025-01-31T23:59"))
+    found = windows_of(CalendarYears.of(1, zone="UTC", step="month", first_month=4), at("2025-01-31T23:59"))
     assert found == [f"2024-04-01T00:00 2025-{month:02}-01T00:00" for month in (2, 3, 4)]
 
 
