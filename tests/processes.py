@@ -11,8 +11,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PATIENCE = 900
 """Seconds."""
 ANY_PORT = {"SPARK_TESTING": "1"}
-"""Environment of a script that starts a Spark Connect server. It uses a free port instead of 15002, which another test may use.
-"""
+"""Environment of a script with a Spark Connect server, on a free port instead of 15002, which another test may use."""
 
 
 def ran(script: str | Path, *arguments: object, python: str | Path = sys.executable, **environment: str) -> str:

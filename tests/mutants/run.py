@@ -64,8 +64,7 @@ LOOKED_AT = {
     12: "looked at while tests were written: before that, 357 of 423 were killed (84.4 %, those that change nothing not set apart)",
     13: "looked at in part while tests were written: of 53 on the Spark side, 46 were killed before that",
 }
-"""Seeds whose survivors led to new tests. Their figure shows the quality of that work. Other seeds measure the tests on new faults.
-"""
+"""Seeds whose survivors led to new tests. Other seeds measure the tests on new faults."""
 # The number of random cases that a fault must survive. It is smaller than usual, since every fault costs that much.
 CASES = {"PANESTREAM_CASES": "8", "PANESTREAM_RANDOM_SCENARIOS": "30"}
 

@@ -38,8 +38,7 @@ PACKAGES = (
 )
 """The lines of the table. Each file counts for the longest matching path."""
 DRIVER = "spark"
-"""Most of this package is reached only by tests that start Spark. Its faults are drawn from functions that the selected tests reach.
-"""
+"""A package that is reached mostly by tests with Spark. Its faults are drawn from functions that the selected tests reach."""
 
 
 @dataclass(frozen=True)
