@@ -1,8 +1,8 @@
-"""Writes the checkpoints and savepoints that every later version must read: ``python -m scripts.make_golden [NAME …]``.
+"""Write the checkpoints and savepoints that every later version must read: ``python -m scripts.make_golden [NAME …]``.
 
-For each query of ``tests/golden/queries.py`` a file with its checkpoint after some micro-batches, the values of its state, what
-is shown of them, and the rows that come after; for one query of each operator a savepoint of that checkpoint. Files that are
-there are left as they are: what a version has written once does not change.
+Each query of ``tests/golden/queries.py`` gets a file. It has a checkpoint after some micro-batches, the values of its state, how
+they are shown, and later rows. One query of each operator also gets a savepoint of that checkpoint. Existing files stay
+unchanged, because a version's output must not change afterwards.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / f"state-{FORMAT_VERSION}"
 
-# Those in savepoint-1 are from before savepoints had checksums.
+# The savepoints in savepoint-1 are from before savepoints had checksums.
 SAVEPOINTS = FOLDER.parent / f"savepoint-{SAVEPOINT_FORMAT}-with-checksums"
 BEFORE_CHECKSUMS = ("panes", "sessions", "counts", "accumulating", "row")
 OF_EACH_OPERATOR = (*BEFORE_CHECKSUMS, "look backs", "predicates", "intervals", "join", "co group", "tiles")
-"""And of what makes another query of one: two streams, tiles."""
+"""One query of each operator, and of joins and tiles."""
 
 
 def _without_times(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -57,7 +57,7 @@ def _add(packed: tarfile.TarFile, name: str, what: Any) -> None:
 
 
 def values_of(state: pst.state.CheckpointState) -> dict[str, Any]:
-    """The plan, and what rests in the state of each key group: ``[space, number, value in base 64]``."""
+    """Return the plan, and the stored values of each key group: ``[space, number, value in base 64]``."""
     groups: dict[str, list[Any]] = {}
     for group, values in groups_in(state.stored.values().toArrow().to_batches()):
         found = [[space, number, b64encode(value).decode()] for (space, number), value in sorted(values.values.items())]
@@ -66,7 +66,7 @@ def values_of(state: pst.state.CheckpointState) -> dict[str, Any]:
 
 
 def make(spark: SparkSession, name: str, file: Path) -> None:
-    """The file of one query."""
+    """Write the file of one query."""
     with tempfile.TemporaryDirectory() as scratch:
         rows, checkpoint = MicroBatches(spark, f"{scratch}/in", SCHEMA), f"{scratch}/checkpoint"
         for batch in ROWS[:KEPT]:
@@ -84,7 +84,7 @@ def make(spark: SparkSession, name: str, file: Path) -> None:
 
 
 def make_savepoint(spark: SparkSession, checkpoint_file: Path, file: Path) -> None:
-    """The savepoint of a kept checkpoint, and what the query said that went on from the checkpoint."""
+    """Make the savepoint of a saved checkpoint, and the output of a query that resumed from the checkpoint."""
     with tempfile.TemporaryDirectory() as scratch:
         MicroBatches(spark, f"{scratch}/in", SCHEMA)
         checkpoint = unpack_checkpoint(checkpoint_file, Path(scratch))
