@@ -174,6 +174,9 @@ docs: $(STAMP) ## the site, in build/docs: pages, reference, drawings; every war
 docs-serve: $(STAMP) ## the same, and shown on http://127.0.0.1:8000
 	@$(PY) scripts/make_docs.py --serve 8000 $(ARGS)
 
+docs-versions: $(STAMP) ## the site of main and of every tagged version, in build/site, as it is published
+	@$(PY) scripts/make_versions.py $(ARGS)
+
 docs-counts: $(STAMP) ## how many pages, drawings, blocks of code that ran, links that were checked
 	@$(SPARK_ENV) && $(PY) scripts/docs_counts.py $(ARGS)
 
