@@ -90,11 +90,17 @@ mutants: $(STAMP) ## faults planted in engine and Spark side: killed of how many
 
 RELEASE = python=$$(scripts/make_release_env.sh) || exit 1; [ -n "$$python" ] || exit 0;
 
+changelog: ## move the fragments of changelog.d into CHANGELOG.md, and date the version (ARGS="--day 2026-11-28")
+	@python3 scripts/make_changelog.py $(ARGS)
+
 package: ## wheel and sdist in dist/: built twice, looked into, checked
 	@$(RELEASE) "$$python" scripts/package.py build
 
 test-package: package ## the wheel in an empty environment (.venv-package): README's example and a job file run from there
 	@$(RELEASE) JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME; "$$python" scripts/package.py try
+
+test-install: package ## pip install panestream from a package index on this machine, as a user will from PyPI
+	@$(RELEASE) "$$python" scripts/package.py install
 
 sbom: package ## what an installation holds, as CycloneDX, in dist/; and whether pip-audit knows anything against it
 	@$(RELEASE) "$$python" scripts/package.py sbom
