@@ -102,6 +102,9 @@ test-package: package ## the wheel in an empty environment (.venv-package): READ
 test-install: package ## pip install panestream from a package index on this machine, as a user will from PyPI
 	@$(RELEASE) "$$python" scripts/package.py install
 
+conda-recipe: package ## the recipe for conda-forge with version and hash, in dist/conda
+	@$(RELEASE) "$$python" scripts/package.py conda
+
 sbom: package ## what an installation holds, as CycloneDX, in dist/; and whether pip-audit knows anything against it
 	@$(RELEASE) "$$python" scripts/package.py sbom
 

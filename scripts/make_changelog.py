@@ -29,7 +29,7 @@ class ChangelogError(Exception):
 def entry(name: str, text: str) -> tuple[str, str]:
     r"""Return the kind of a fragment and its line.
 
-    >>> entry("a.md", "Fixed: a row\\nwas lost.")
+    >>> entry("a.md", "Fixed: a row\nwas lost.")
     ('Fixed', '- A row was lost.')
     >>> entry("b.md", "Added names of PySpark.")
     ('Added', '- Added names of PySpark.')

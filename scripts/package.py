@@ -3,6 +3,7 @@
 package.py build            dist/: wheel and sdist, checked
 package.py try              installs the wheel into an empty environment and runs the README's example and a job file from there
 package.py install          serves dist/ as a package index, as PyPI does, and installs panestream from it by its name
+package.py conda            dist/conda/recipe.yaml: the recipe of packaging/conda with the version and the hash of the sdist
 package.py sbom             dist/*.cdx.json: what that environment holds; and asks whether any of it is known to be vulnerable
 """
 
@@ -29,6 +30,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 EMPTY = ROOT / ".venv-package"
+RECIPE = ROOT / "packaging" / "conda" / "recipe.yaml"
 PACKAGE = ROOT / "src" / "panestream"
 DEMO = "examples/hot_items/"
 """The folder of the demo, which `make run` runs from a clone."""
@@ -50,7 +52,7 @@ class Skipped(Exception):  # noqa: N818 - it is no error
 
 def main(arguments: list[str]) -> int:
     """Runs one command."""
-    commands = {"build": build, "try": try_it, "install": install_by_name, "sbom": sbom}
+    commands = {"build": build, "try": try_it, "install": install_by_name, "conda": conda, "sbom": sbom}
     if len(arguments) != 1 or arguments[0] not in commands:
         print(__doc__, file=sys.stderr)
         return 2
@@ -225,7 +227,7 @@ def write_index(folder: Path, files: Iterable[Path]) -> None:
         page.mkdir(parents=True)
         for file in its:
             shutil.copy(file, page / file.name)
-        links = [f'<a href="{file.name}#sha256={hashlib.sha256(file.read_bytes()).hexdigest()}">{file.name}</a>' for file in its]
+        links = [f'<a href="{file.name}#sha256={_hash(file)}">{file.name}</a>' for file in its]
         (page / "index.html").write_text("<!doctype html>\n" + "<br>\n".join(links) + "\n", "utf-8")
     links = [f'<a href="{name}/">{name}</a>' for name in sorted(projects)]
     (folder / "simple" / "index.html").write_text("<!doctype html>\n" + "<br>\n".join(links) + "\n", "utf-8")
@@ -289,6 +291,36 @@ def install_by_name() -> None:
                 if said != version:
                     raise PackageError(f"the {kind} of {version} installed {said}")
     print(f"installed by name from an index on this machine: panestream=={version}, from the wheel and from the sdist")
+
+
+def conda() -> None:
+    """Write the recipe for conda-forge with the version and the hash of the sdist in dist/."""
+    sdist = _only(DIST, "*.tar.gz")
+    recipe = DIST / "conda" / "recipe.yaml"
+    recipe.parent.mkdir(exist_ok=True)
+    recipe.write_text(filled_recipe(RECIPE.read_text("utf-8"), sdist), "utf-8")
+    print(f"wrote {recipe.relative_to(ROOT)}")
+
+
+def filled_recipe(text: str, sdist: Path) -> str:
+    """Return the recipe with the version of an sdist and its hash.
+
+    Raises:
+        PackageError: the recipe lacks one of the two lines.
+    """
+    version = sdist.name.removeprefix("panestream-").removesuffix(".tar.gz")
+    for pattern, value in (
+        (r'^  version: "[\d.]+"$', f'  version: "{version}"'),
+        (r"^  sha256: \w+$", f"  sha256: {_hash(sdist)}"),
+    ):
+        text, count = re.subn(pattern, value, text, flags=re.MULTILINE)
+        if count != 1:
+            raise PackageError(f"{RECIPE.relative_to(ROOT)} has {count} lines {pattern}, not one")
+    return text
+
+
+def _hash(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def sbom() -> None:

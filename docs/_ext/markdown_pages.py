@@ -124,7 +124,7 @@ def _listed(index: str, documents: set[str], listed: set[str]) -> Iterator[str]:
     yield f"- [{_title(index)}]({index}.md)"
     for item in _ITEM.finditer((pages.DOCS / f"{index}.md").read_text("utf-8")):
         name = _normal(f"{folder}/{item['target'].removesuffix('.md')}")
-        if name in documents and name not in listed and not name.startswith("decisions/"):
+        if name in documents and name not in listed and name.startswith(f"{folder}/"):
             listed.add(name)
             words = re.sub(r"\]\([^)]*\)", "", item["words"]).replace("[", "")
             yield f"- [{item['title']}]({name}.md){words}"

@@ -43,7 +43,7 @@ def with_index(page: pages.Page, text: str) -> str:
     words = [each.strip() for each in page.front.get("search", "").split(",") if each.strip()]
     if not words:
         return text
-    entries = "\n".join(f"```{{index}} single: ! {each}\n```" for each in words)
+    entries = "\n".join(f"```{{index}} ! single: {each}\n```" for each in words)
     head, mark, rest = text.partition("\n---\n")
     return f"{head}{mark}\n{entries}\n\n{rest}"
 

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import hashlib
 import importlib.util
 import json
 import re
+import subprocess
+import sys
 import tarfile
 import zipfile
 from pathlib import Path
@@ -14,6 +17,11 @@ import pytest
 import yaml
 
 from scripts.spark_versions import LINES
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 ROOT = Path(__file__).resolve().parents[2]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
@@ -211,3 +219,45 @@ def test_an_sdist_with_data_in_it_or_without_an_example(package, tmp_path):
             archive.add(tmp_path / "x", f"panestream-0.1.0/{name}")
     with pytest.raises(package.PackageError, match=r"lacks: examples/visits\.toml"):
         package.check_sdist(made)
+
+
+def test_the_recipe_of_conda_needs_what_the_package_needs(package, tmp_path):
+    sdist = tmp_path / "panestream-0.3.1.tar.gz"
+    sdist.write_bytes(b"an sdist")
+    recipe = yaml.safe_load(package.filled_recipe(package.RECIPE.read_text("utf-8"), sdist))
+    assert recipe["context"]["version"] == "0.3.1"
+    assert recipe["source"]["sha256"] == hashlib.sha256(b"an sdist").hexdigest()
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    assert {each.replace(" ", "") for each in recipe["requirements"]["run"][1:]} == set(project["project"]["dependencies"])
+    assert recipe["build"]["python"]["entry_points"] == [f"panestream = {project['project']['scripts']['panestream']}"]
+    assert f">={recipe['context']['python_min']}" == project["project"]["requires-python"]
+    assert recipe["about"]["summary"] == project["project"]["description"]
+    built = package.RECIPE.read_text("utf-8")
+    assert re.search(r'version: "(.*)"', built)[1] == project["project"]["version"]
+
+
+def test_pip_installs_from_the_index_by_name_and_checks_the_hash(package, tmp_path):
+    made, info = tmp_path / "panestream-0.1.0-py3-none-any.whl", "panestream-0.1.0.dist-info"
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.4\nName: panestream\nVersion: 0.1.0\n")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    package.write_index(tmp_path / "index", [made])
+    file = tmp_path / "index" / "simple" / "panestream" / made.name
+    with package.served(tmp_path / "index") as address:
+        pip = [
+            sys.executable,
+            "-m",
+            "pip",
+            "--isolated",
+            "--disable-pip-version-check",
+            "download",
+            "--no-deps",
+            "--no-cache-dir",
+        ]
+        command = [*pip, "--index-url", address, "panestream==0.1.0", "--dest"]
+        assert subprocess.run([*command, tmp_path / "first"], capture_output=True, check=False).returncode == 0
+        file.write_bytes(file.read_bytes() + b"x")
+        refused = subprocess.run([*command, tmp_path / "second"], capture_output=True, text=True, check=False)
+    assert refused.returncode != 0
+    assert "DO NOT MATCH THE HASHES" in refused.stderr
