@@ -57,13 +57,8 @@ def test_workflow_pins_its_actions_and_has_minimal_permissions(path):
         assert set([job["needs"]] if "needs" in job else []) <= set(workflow["jobs"]), name
     for step in steps(workflow):
         assert ("uses" in step) != ("run" in step), step
-<<<<<<< HEAD
-        assert set(step) <= {"name", "uses", "with", "env", "run"}, step
-        # An expression with outside input must not be part of a shell command.
-=======
         assert set(step) <= {"id", "name", "uses", "with", "env", "run"}, step
-        # What comes from outside never stands in a shell line.
->>>>>>> aa13f025229c4f07d1fe9254529d2d4cc2de079c
+        # An expression with outside input must not be part of a shell command.
         assert "${{" not in step.get("run", ""), step
         used = step.get("uses")
         assert used is None or re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", used), used
@@ -76,13 +71,8 @@ def test_workflow_pins_its_actions_and_has_minimal_permissions(path):
     assert "run: .ci/run" not in text or (ROOT / ".ci" / "run").is_file()
 
 
-<<<<<<< HEAD
 def test_every_change_and_release_must_test_the_package():
-    for path in (path for path in WORKFLOWS if path.stem != "nightly"):
-=======
-def test_every_change_and_every_release_tries_the_wheel_and_may_not_skip_it():
     for path in (path for path in WORKFLOWS if path.stem in ("ci", "release")):
->>>>>>> aa13f025229c4f07d1fe9254529d2d4cc2de079c
         tried = [step for step in steps(yaml.safe_load(path.read_text("utf-8"))) if step.get("run") == "make test-package"]
         assert [step["env"] for step in tried] == [{"PANESTREAM_AUDIT": "required"}], path.name
 
