@@ -22,6 +22,7 @@ sys.path[:0] = [str(ROOT / "docs" / "_ext"), str(ROOT / "scripts"), str(ROOT / "
 import built  # noqa: E402
 import make_docs  # noqa: E402
 import pages  # noqa: E402
+from readme_example import write_clicks  # noqa: E402
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -82,6 +83,8 @@ def on_spark(every: Sequence[pages.Page]) -> tuple[list[pages.Outcome], list[str
         try:
             for page in needing:
                 began = time.monotonic()
+                if page.name == "index.md":
+                    write_clicks(Path(folder) / "clicks")
                 try:
                     outcomes.append(pages.run(page, spark=spark, folder=Path(folder)))
                     print(f"{page.name}: {time.monotonic() - began:.1f} s", flush=True)
