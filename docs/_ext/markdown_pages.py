@@ -19,7 +19,9 @@ import public_names
 _FENCED = re.compile(
     r"^(?P<fence>```+)\{(?P<name>[\w-]+)\}(?P<argument>[^\n]*)\n(?P<body>.*?)^(?P=fence)[ \t]*$", re.DOTALL | re.MULTILINE
 )
-_ITEM = re.compile(r"^- \[(?P<title>[^\]]+)\]\((?P<target>[^)#\s]+\.md)\)(?P<words>[^\n]*)$", re.MULTILINE)
+_ITEM = re.compile(r"^(?:- |\d+\. )[^\[\n]*\[(?P<title>[^\]]+)\]\((?P<target>[^)#\s]+\.md)\)(?P<words>[^\n]*)$", re.MULTILINE)
+# From a line that begins with >>> to the next empty line, and the examples directly below.
+_EXAMPLE = re.compile(r"(?:^ *>>>.*\n?(?:^ *\S.*\n?)*)+", re.MULTILINE)
 SKILL = "reference/skill.md"
 """The page that teaches an assistant, which the site also has by the usual name of such a file."""
 
@@ -71,7 +73,7 @@ def _signature(value: Any) -> str:
     if not callable(value):
         return ""
     try:
-        return str(inspect.signature(value)).replace("panestream.", "")
+        return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(value)))
     except (TypeError, ValueError):
         return ""
 
@@ -80,11 +82,8 @@ def _words(value: Any) -> str:
     """Return a docstring: its sections stay as they are, and examples become code."""
     text = inspect.getdoc(value) or ""
     text = re.sub(r"``([^`]+)``", r"`\1`", text)
-    return re.sub(
-        r"(?m)(?:^[ ]*(?:>>>|\.\.\.).*\n?(?:^[ ]*(?![ ]*>>>)\S.*\n?)*)+",
-        lambda found: f"```python\n{inspect.cleandoc(found[0])}\n```\n",
-        text,
-    )
+    text = re.sub(r":\w+:`~?([^`<]+)`", lambda role: f"`{role[1].removeprefix('panestream.')}`", text)
+    return _EXAMPLE.sub(lambda found: f"```python\n{inspect.cleandoc(found[0])}\n```\n", text)
 
 
 def llms(documents: set[str]) -> str:
@@ -120,8 +119,9 @@ def llms(documents: set[str]) -> str:
 
 def _listed(index: str, documents: set[str], listed: set[str]) -> Iterator[str]:
     folder = index.rpartition("/")[0]
-    listed.add(index)
-    yield f"- [{_title(index)}]({index}.md)"
+    if index not in listed:
+        listed.add(index)
+        yield f"- [{_title(index)}]({index}.md)"
     for item in _ITEM.finditer((pages.DOCS / f"{index}.md").read_text("utf-8")):
         name = _normal(f"{folder}/{item['target'].removesuffix('.md')}")
         if name in documents and name not in listed and name.startswith(f"{folder}/"):
