@@ -1,7 +1,7 @@
 """The site for tools: every page as Markdown next to its HTML, and ``llms.txt``, which lists them.
 
-The pages are those of docs/, with three changes. Front matter is gone, drawings are their descriptions, and directives that
-read the code (public names, commands) are replaced by what they show.
+Three things differ from docs/: front matter is removed, drawings become their descriptions, and directives that read the code
+(public names, commands) become their content.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _ITEM = re.compile(r"^(?:- |\d+\. )[^\[\n]*\[(?P<title>[^\]]+)\]\((?P<target>[^)
 # From a line that begins with >>> to the next empty line, and the examples directly below.
 _EXAMPLE = re.compile(r"(?:^ *>>>.*\n?(?:^ *\S.*\n?)*)+", re.MULTILINE)
 SKILL = "reference/skill.md"
-"""The page that teaches an assistant, which the site also has by the usual name of such a file."""
+"""The page for coding assistants, which the site also has as ``SKILL.md``."""
 
 
 def markdown(docname: str, with_links: Callable[[str, str], str]) -> str:
@@ -31,7 +31,7 @@ def markdown(docname: str, with_links: Callable[[str, str], str]) -> str:
 
     Args:
         docname: the page, such as ``ideas/session``.
-        with_links: turns links that leave the documentation to where those files are on the site.
+        with_links: changes links that leave the documentation to the place of those files on the site.
     """
     text = (pages.DOCS / f"{docname}.md").read_text("utf-8")
     if docname != SKILL.removesuffix(".md"):
@@ -87,7 +87,7 @@ def _words(value: Any) -> str:
 
 
 def llms(documents: set[str]) -> str:
-    """Return ``llms.txt``: what panestream is, and every page with a line about it, as the index pages list them."""
+    """Return ``llms.txt``: a summary, and every page with its line from the index pages."""
     home = (pages.DOCS / "index.md").read_text("utf-8")
     summary = " ".join(home.split("\n\n")[1].split())
     lines = [
@@ -95,8 +95,8 @@ def llms(documents: set[str]) -> str:
         "",
         f"> {summary}",
         "",
-        "Every page of this site is here as Markdown: replace `.html` by `.md`. Start with the skill, which has the API, its pitfalls",
-        "and the way to find a missing row on one page.",
+        "Every page of this site is here as Markdown: replace `.html` by `.md`. Start with the skill, which has the API, its",
+        "pitfalls and the way to find a missing row on one page.",
         "",
         "## Begin here",
         "",

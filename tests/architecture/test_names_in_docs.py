@@ -40,7 +40,7 @@ _MODULE = re.compile(r"\bpanestream(?:\.(?!zip\b)[A-Za-z_]\w*)+|(?<=`)(?:engine|
 @cache
 def files() -> frozenset[str]:
     """Every file of the project that is text of its own, by its path below the root."""
-    rooms = ("src", "tests", "docs", "benchmarks", "scripts", "examples", ".ci")
+    rooms = ("src", "tests", "docs", "benchmarks", "scripts", "examples", "packaging", ".ci")
     found = [path for room in rooms for path in (ROOT / room).rglob("*") if path.is_file()]
     return frozenset(path.relative_to(ROOT).as_posix() for path in [*found, *ROOT.glob("*.*")])
 
