@@ -1,6 +1,6 @@
-"""Renews the tables of docs/reference/job-files.md and the JSON Schema next to it, from the model that checks job files.
+"""Update the tables of all keys in docs/reference/job-files.md, and the JSON Schema next to it, from the model that checks them.
 
-The rest of the page is written by hand. A test fails where the page is not as this script would leave it.
+The rest of the page is written by hand. A test fails if the page or the schema is outdated.
 
     .venv/bin/python scripts/make_job_keys.py
 """
@@ -46,7 +46,7 @@ SECTIONS: dict[str, type] = {
 
 
 def keys(cls: type[Any]) -> list[str]:
-    """A line for each key of a section that holds a value; sections inside it have tables of their own."""
+    """Return a line for each key of a section that has a value. Nested sections have separate tables."""
     lines, said = ["| key | value | default | |", "|---|---|---|---|"], described(cls)
     for each in dataclasses.fields(cls):
         value = wants(each.metadata["reader"])
@@ -68,7 +68,7 @@ def _default(each: dataclasses.Field[Any]) -> str:
 
 
 def aggregates() -> list[str]:
-    """A line for each aggregate function."""
+    """Return a line for each aggregate function."""
     lines = ["| function | must have | may have |", "|---|---|---|"]
     for name, arguments in sorted(FUNCTIONS.items()):
         cells = [
@@ -79,7 +79,7 @@ def aggregates() -> list[str]:
 
 
 def renewed(text: str) -> str:
-    """The page with its tables as they are now."""
+    """Return the page with updated tables."""
 
     def made(mark: re.Match[str]) -> str:
         lines = aggregates() if mark[2] == "aggregates" else keys(SECTIONS[mark[2]])

@@ -1,4 +1,4 @@
-"""The workflows are well made, and what looks into a wheel finds what is wrong with it."""
+"""The CI workflows are safe, and the check of wheels and source distributions finds faults."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def steps(workflow: dict) -> list[dict]:
 
 
 @pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.name)
-def test_a_workflow_is_pinned_and_may_no_more_than_it_must(path):
+def test_workflow_pins_its_actions_and_has_minimal_permissions(path):
     text = path.read_text("utf-8")
     workflow = yaml.safe_load(text)
     # YAML 1.1 reads `on` as true.
@@ -58,7 +58,7 @@ def test_a_workflow_is_pinned_and_may_no_more_than_it_must(path):
     for step in steps(workflow):
         assert ("uses" in step) != ("run" in step), step
         assert set(step) <= {"id", "name", "uses", "with", "env", "run"}, step
-        # What comes from outside never stands in a shell line.
+        # An expression with outside input must not be part of a shell command.
         assert "${{" not in step.get("run", ""), step
         used = step.get("uses")
         assert used is None or re.fullmatch(r"[\w./-]+@[0-9a-f]{40}", used), used
@@ -71,13 +71,13 @@ def test_a_workflow_is_pinned_and_may_no_more_than_it_must(path):
     assert "run: .ci/run" not in text or (ROOT / ".ci" / "run").is_file()
 
 
-def test_every_change_and_every_release_tries_the_wheel_and_may_not_skip_it():
+def test_every_change_and_release_must_test_the_package():
     for path in (path for path in WORKFLOWS if path.stem in ("ci", "release")):
         tried = [step for step in steps(yaml.safe_load(path.read_text("utf-8"))) if step.get("run") == "make test-package"]
         assert [step["env"] for step in tried] == [{"PANESTREAM_AUDIT": "required"}], path.name
 
 
-def test_only_who_signs_or_publishes_may_ask_for_a_token():
+def test_only_attest_and_publish_jobs_may_write_id_tokens():
     jobs = yaml.safe_load((ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8"))["jobs"]
     asking = {name for name, job in jobs.items() if job.get("permissions", {}).get("id-token") == "write"}
     assert asking == {"attest", "publish"}
@@ -168,7 +168,7 @@ def wheel(folder: Path, metadata: str = METADATA, without: str = "", also: str =
     return made
 
 
-def test_a_good_wheel(package, tmp_path):
+def test_complete_wheel_passes_the_check(package, tmp_path):
     package.check_wheel(wheel(tmp_path))
 
 
@@ -186,12 +186,12 @@ def test_a_good_wheel(package, tmp_path):
         ({"metadata": "Requires-Python: >=3.10\n"}, "no 'License-Expression"),
     ],
 )
-def test_a_wheel_that_is_wrong(package, tmp_path, how, said):
+def test_faulty_wheel_is_refused(package, tmp_path, how, said):
     with pytest.raises(package.PackageError, match=re.escape(said)):
         package.check_wheel(wheel(tmp_path, **how))
 
 
-def test_an_sdist_with_data_in_it_or_without_an_example(package, tmp_path):
+def test_sdist_with_data_or_without_examples_is_refused(package, tmp_path):
     made = tmp_path / "panestream-0.1.0.tar.gz"
     (tmp_path / "x").write_text("")
     wanted = [
