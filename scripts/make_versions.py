@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -50,18 +51,22 @@ def build(target: Path, root: Path = ROOT) -> list[str]:
     released = chosen(tags.stdout.split())
     names = [LATEST, *released]
     for name in names:
-        if name == LATEST:
-            _build_one(root, target / name, name, names)
-            continue
+        # Elsewhere, because Sphinx leaves a folder of its own next to the site.
         with tempfile.TemporaryDirectory(prefix="panestream-version-") as folder:
-            _unpack(root, f"v{name}", Path(folder))
-            _build_one(Path(folder), target / name, name, names)
+            source, built = root, Path(folder) / "built" / name
+            if name != LATEST:
+                source = Path(folder) / "source"
+                _unpack(root, f"v{name}", source)
+            _build_one(source, built, name, names)
+            shutil.rmtree(target / name, ignore_errors=True)
+            shutil.copytree(built, target / name)
     ordered = [*released, LATEST]
     write_first_pages(target, ordered)
     return ordered
 
 
 def _unpack(root: Path, tag: str, folder: Path) -> None:
+    folder.mkdir()
     packed = folder / "tree.tar"
     subprocess.run(["git", "archive", "--output", packed, tag], cwd=root, check=True)  # noqa: S603, S607 - a tag of this repository
     with tarfile.open(packed) as archive:

@@ -26,14 +26,15 @@ SKILL = "reference/skill.md"
 """The page for coding assistants, which the site also has as ``SKILL.md``."""
 
 
-def markdown(docname: str, with_links: Callable[[str, str], str]) -> str:
+def markdown(docname: str, with_links: Callable[[str, str], str], folder: Path = pages.DOCS) -> str:
     """Return a page as Markdown.
 
     Args:
         docname: the page, such as ``ideas/session``.
         with_links: changes links that leave the documentation to the place of those files on the site.
+        folder: the folder of the language.
     """
-    text = (pages.DOCS / f"{docname}.md").read_text("utf-8")
+    text = (folder / f"{docname}.md").read_text("utf-8")
     if docname != SKILL.removesuffix(".md"):
         text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
     text = re.sub(r"^\{\.[\w-]+\}\n", "", text, flags=re.MULTILINE)
@@ -144,12 +145,14 @@ def _title(docname: str) -> str:
     return found[1].replace("`", "") if found else docname
 
 
-def write(target: Path, documents: set[str], with_links: Callable[[str, str], str]) -> None:
-    """Write the pages, ``llms.txt``, and the skill by its usual name below a site."""
+def write(target: Path, documents: set[str], with_links: Callable[[str, str], str], folder: Path = pages.DOCS) -> None:
+    """Write the pages below a site; for English also ``llms.txt``, and the skill by its usual name."""
     for docname in sorted(documents):
         file = target / f"{docname}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(markdown(docname, with_links), "utf-8")
+        file.write_text(markdown(docname, with_links, folder), "utf-8")
+    if folder != pages.DOCS:
+        return
     (target / "llms.txt").write_text(llms(documents), "utf-8")
     if SKILL.removesuffix(".md") in documents:
         skill = target / "skill" / "panestream" / "SKILL.md"

@@ -250,9 +250,11 @@ def copy_files(app: Sphinx, exception: Exception | None) -> None:
 
 def write_markdown(app: Sphinx, exception: Exception | None) -> None:
     """Each page is on the site as Markdown too, and ``llms.txt`` lists them."""
-    if exception or app.builder.format != "html" or Path(app.srcdir).resolve() != pages.DOCS:
+    folder = Path(app.srcdir).resolve()
+    if exception or app.builder.format != "html" or folder not in (pages.DOCS, pages.DOCS / "zh"):
         return
-    markdown_pages.write(Path(app.outdir), set(app.env.found_docs), lambda docname, text: _as_markdown(app, docname, text))
+    documents = set(app.env.found_docs)
+    markdown_pages.write(Path(app.outdir), documents, lambda docname, text: _as_markdown(app, docname, text), folder)
 
 
 def _as_markdown(app: Sphinx, docname: str, text: str) -> str:

@@ -58,6 +58,12 @@ def test_a_drawing_becomes_its_description():
     assert "*Drawing: Five rows that come out of order; the row of minute 45 comes last" in plain("ideas/session")
 
 
+def test_chinese_pages_are_markdown_too(tmp_path):
+    markdown_pages.write(tmp_path, {"ideas/session"}, lambda _, text: text, pages.DOCS / "zh")
+    assert [path.relative_to(tmp_path).as_posix() for path in tmp_path.rglob("*.*")] == ["ideas/session.md"]
+    assert "*Drawing: " in (tmp_path / "ideas" / "session.md").read_text("utf-8")
+
+
 def test_words_of_the_front_matter_are_entries_of_the_index():
     pytest.importorskip("sphinx")
     from panestream_docs import with_index
@@ -94,6 +100,7 @@ def repository(tmp_path, monkeypatch):
     root = tmp_path / "repository"
     (root / "scripts").mkdir(parents=True)
     build = "import os, pathlib, sys\nto = pathlib.Path(sys.argv[1])\nto.mkdir(parents=True)\n"
+    build += "to.with_name(to.name + '-trees').mkdir()\n"
     build += "(to / 'llms.txt').write_text('- [Home](index.md)\\n')\n"
     build += "(to / 'index.html').write_text(os.environ['PANESTREAM_VERSIONS'] + ' ' + open('word').read())\n"
     (root / "scripts" / "make_docs.py").write_text(build)
@@ -118,6 +125,7 @@ def test_each_version_is_built_from_its_tag_and_links_to_the_others(repository, 
         "latest": "latest 0.1.1 new",
         "0.1.1": "0.1.1 latest fixed",
     }
+    assert {path.name for path in site.iterdir()} == {"latest", "0.1.1", "index.html", "versions.json", "llms.txt"}
     assert 'url=0.1.1/index.html"' in (site / "index.html").read_text()
     assert json.loads((site / "versions.json").read_text()) == ["0.1.1", "latest"]
     assert (site / "llms.txt").read_text() == "- [Home](0.1.1/index.md)\n"
