@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -150,7 +151,14 @@ def write(target: Path, documents: set[str], with_links: Callable[[str, str], st
     for docname in sorted(documents):
         file = target / f"{docname}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(markdown(docname, with_links, folder), "utf-8")
+        text = markdown(docname, with_links, folder)
+        for name in re.findall(r"\]\(((?:\.\./)*[\w/-]+(?:\.\w+)*\.json)\)", text):  # the HTML has copies of its own
+            linked = (folder / docname).parent / name
+            if linked.resolve().is_relative_to(pages.DOCS):
+                shutil.copy(linked, file.parent / name)
+        up = "../" * docname.count("/")
+        text = re.sub(r"(!\[[^\]]*\])\((?:\.\./)+benchmarks/[\w/]*/([\w-]+\.png)\)", rf"\1({up}_images/\2)", text)
+        file.write_text(text, "utf-8")
     if folder != pages.DOCS:
         return
     (target / "llms.txt").write_text(llms(documents), "utf-8")

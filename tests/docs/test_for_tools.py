@@ -129,3 +129,15 @@ def test_each_version_is_built_from_its_tag_and_links_to_the_others(repository, 
     assert 'url=0.1.1/index.html"' in (site / "index.html").read_text()
     assert json.loads((site / "versions.json").read_text()) == ["0.1.1", "latest"]
     assert (site / "llms.txt").read_text() == "- [Home](0.1.1/index.md)\n"
+
+
+@pytest.mark.full
+def test_links_of_markdown_pages_lead_to_files_of_the_site(built_site):
+    def targets(page):
+        text = re.sub(r"^ *```.*?^ *```", "", page.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+        found = re.findall(r"\]\(([^)#\s]+)(?:#[^)\s]*)?\)", re.sub(r"`[^`\n]*`", "", text))
+        return [target for target in found if not re.match(r"https?:|mailto:", target)]
+
+    written = [(page, target) for page in built_site.rglob("*.md") for target in targets(page)]
+    assert len(written) > 500
+    assert [(page.name, target) for page, target in written if not (page.parent / target).exists()] == []
