@@ -1,6 +1,6 @@
-"""Update the tables of all keys in docs/reference/job-files.md from the model that checks them. The rest is written by hand.
+"""Update the tables of all keys in docs/reference/job-files.md, and the JSON Schema next to it, from the model that checks them.
 
-A test fails if the page is outdated.
+The rest of the page is written by hand. A test fails if the page or the schema is outdated.
 
     .venv/bin/python scripts/make_job_keys.py
 """
@@ -8,16 +8,19 @@ A test fails if the page is outdated.
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 from typing import Any
 
 from panestream.jobs import functions, model, sinks, source, streams, trigger_options, windows
 from panestream.jobs.aggregates import FUNCTIONS
-from panestream.jobs.json_schema import described
+from panestream.jobs.json_schema import described, job_schema
 from panestream.jobs.schema import wants
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "job-files.md"
+SCHEMA = PAGE.with_name("job.schema.json")
+"""Which is published by SchemaStore, for editors that have no panestream."""
 
 _MARKED = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
@@ -85,6 +88,12 @@ def renewed(text: str) -> str:
     return _MARKED.sub(made, text)
 
 
+def schema() -> str:
+    """The JSON Schema of job files, as SchemaStore takes it: what `panestream schema` prints."""
+    return json.dumps(job_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
 if __name__ == "__main__":
     PAGE.write_text(renewed(PAGE.read_text("utf-8")), encoding="utf-8")
-    print(f"renewed {PAGE}")
+    SCHEMA.write_text(schema(), encoding="utf-8")
+    print(f"renewed {PAGE} and {SCHEMA}")

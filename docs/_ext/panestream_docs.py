@@ -16,6 +16,7 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.index_entries import split_index_msg
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -46,6 +47,16 @@ def with_index(page: pages.Page, text: str) -> str:
     entries = "\n".join(f"```{{index}} ! single: {each}\n```" for each in words)
     head, mark, rest = text.partition("\n---\n")
     return f"{head}{mark}\n{entries}\n\n{rest}"
+
+
+def keep_entries(app: Sphinx) -> list[Any]:
+    """Add the entries of pages that have not changed to the search: Sphinx forgets them between two builds."""
+    indexer = getattr(app.builder, "indexer", None)
+    if indexer is not None:
+        for docname, entries in app.env.domains.index_domain.entries.items():
+            words = {(word, target, main) for kind, text, target, main, _ in entries for word in split_index_msg(kind, text)}
+            indexer._index_entries.setdefault(docname, sorted(words))  # noqa: SLF001 - it has no method for this
+    return []
 
 
 # Drawings
@@ -239,9 +250,11 @@ def copy_files(app: Sphinx, exception: Exception | None) -> None:
 
 def write_markdown(app: Sphinx, exception: Exception | None) -> None:
     """Each page is on the site as Markdown too, and ``llms.txt`` lists them."""
-    if exception or app.builder.format != "html" or Path(app.srcdir).resolve() != pages.DOCS:
+    folder = Path(app.srcdir).resolve()
+    if exception or app.builder.format != "html" or folder not in (pages.DOCS, pages.DOCS / "zh"):
         return
-    markdown_pages.write(Path(app.outdir), set(app.env.found_docs), lambda docname, text: _as_markdown(app, docname, text))
+    documents = set(app.env.found_docs)
+    markdown_pages.write(Path(app.outdir), documents, lambda docname, text: _as_markdown(app, docname, text), folder)
 
 
 def _as_markdown(app: Sphinx, docname: str, text: str) -> str:
@@ -283,6 +296,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", run_page)
     app.connect("autodoc-process-signature", without_constructor)
     app.connect("autodoc-process-docstring", with_pages)
+    app.connect("html-collect-pages", keep_entries)
     app.connect("html-page-context", other_language)
     app.connect("html-page-context", other_versions)
     app.connect("build-finished", write_markdown)

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
+from panestream.jobs.json_schema import job_schema
 from panestream.jobs.windows import NEEDS, TAKES
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "job-files.md").read_text("utf-8")
+
+
+def test_the_schema_for_schemastore_is_what_the_command_prints(make_job_keys):
+    kept = json.loads(make_job_keys.SCHEMA.read_text("utf-8"))
+    assert kept == job_schema(), "run `make job-keys`"
+    entry = json.loads((ROOT / "packaging" / "schemastore" / "catalog.json").read_text("utf-8"))
+    assert (entry["url"], entry["description"]) == (kept["$id"], kept["description"])
+    assert all(fnmatch("clicks.panestream.toml", each) == each.endswith(".toml") for each in entry["fileMatch"])
 
 
 @pytest.fixture(scope="module")

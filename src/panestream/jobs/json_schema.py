@@ -18,6 +18,9 @@ from panestream.jobs.schema import accepted
 from panestream.jobs.sinks import FORMATS, SinkSection
 from panestream.jobs.windows import COUNTED, NEEDS, TAKES, WindowSection
 
+ADDRESS = "https://json.schemastore.org/panestream-job.json"
+"""The address by which other schemas refer to this one, where SchemaStore publishes it."""
+ABOUT = "A windowed query over a stream or a batch for panestream run: source, event time, windows, aggregates and sinks."
 DIALECT = "http://json-schema.org/draft-07/schema#"
 """The newest dialect that the language servers of both TOML and YAML support."""
 
@@ -30,7 +33,8 @@ def job_schema() -> dict[str, Any]:
     """
     definitions: dict[str, Any] = {}
     top = _resolved({"$ref": Job}, definitions)
-    return {"$schema": DIALECT, "title": "A job file of panestream", **top, "definitions": dict(sorted(definitions.items()))}
+    about = {"title": "A job file of panestream", "description": ABOUT}
+    return {"$schema": DIALECT, "$id": ADDRESS, **about, **top, "definitions": dict(sorted(definitions.items()))}
 
 
 def described(cls: type) -> dict[str, str]:
