@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from panestream.jobs.windows import NEEDS, TAKES
+from panestream.jobs.windows import WindowSection
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "job-files.md").read_text("utf-8")
@@ -43,8 +43,7 @@ def test_the_page_is_as_its_script_makes_it(make_job_keys):
         assert f"| `{key}` |" in PAGE
 
 
-@pytest.mark.parametrize("kind", [kind for kind in NEEDS if kind not in ("global", "session", "predicates")])
+@pytest.mark.parametrize("kind", [kind for kind in WindowSection.kinds if kind not in ("global", "session", "predicates")])
 def test_each_kind_of_window_has_the_keys_that_the_page_says(kind):
-    needs, takes = NEEDS[kind], TAKES[kind]
-    may = [key for key in takes if key not in needs]
+    needs, may = WindowSection.keys_of(kind)
     assert f"| {kind} | {', '.join(f'`{key}`' for key in needs)} | {', '.join(f'`{key}`' for key in may)} |" in PAGE

@@ -13,9 +13,8 @@ from typer.testing import CliRunner
 
 from panestream.jobs import cli
 from panestream.jobs.document import load_document
-from panestream.jobs.json_schema import job_schema
 from panestream.jobs.loading import load_job
-from panestream.jobs.model import Job
+from panestream.jobs.model import Job, job_schema
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
 
@@ -49,14 +48,14 @@ def test_every_key_of_the_model_is_there_with_its_words_and_its_default():
     assert definitions["KafkaSource"]["properties"]["idle_after"]["default"] == "5 minutes"
     assert definitions["Job"]["properties"]["changelog"]["default"] is False
     for name, each in definitions.items():
-        if name not in ("SectionSettings", "OneAggregate"):
+        if name not in ("SectionSettings", "AggregateSection"):
             assert each["additionalProperties"] is False, name
     # Sections of which the docstring says nothing are those that hold sections.
     silent = [
         f"{name}.{key}"
         for name, each in definitions.items()
         for key, said in each.get("properties", {}).items()
-        if name not in ("Job", "Sinks", "OneAggregate") and "description" not in said
+        if name not in ("Job", "Sinks", "AggregateSection") and "description" not in said
     ]
     assert silent == ["SourceSection.kafka"]
 

@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import panestream.jobs
-from panestream.jobs.json_output import json_text
 from panestream.jobs.schema import CONTROL
+from panestream.jobs.terminal import json_text
 
 
 def test_every_character_comes_back_and_none_does_anything_to_a_terminal():
@@ -29,4 +29,4 @@ def test_command_line_makes_json_in_one_place_only():
         makers += [
             path.name for call in calls if isinstance(call, ast.Attribute) and call.attr in ("dumps", "dump", "print_json")
         ]
-    assert makers == ["json_output.py"]
+    assert makers == ["terminal.py"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from panestream.errors import JobError
-from panestream.jobs.expressions import beyond_row
+from panestream.jobs.sql import beyond_row
 from panestream.jobs.functions import find
 from panestream.jobs.loading import load_job
-from panestream.jobs.sql_functions import ALLOWED, REFUSED
+from panestream.jobs.sql import ALLOWED, REFUSED
 from tests.engine.costs import python_calls
 
 JOB = """

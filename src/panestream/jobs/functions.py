@@ -10,12 +10,12 @@ import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeAlias
 
 from panestream.errors import did_you_mean
-from panestream.jobs.schema import DocumentPlace, InvalidValue, boolean, ddl, name_like, reads, shown
+from panestream.jobs.schema import DocumentPlace, InvalidValue, Section, boolean, ddl, name_like, setting, shown
 
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
@@ -24,7 +24,7 @@ reference = name_like(_REFERENCE, '"package.module:name"', "a module and a name 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionSection:
+class FunctionSection(Section):
     """``[apply]``: applies your function to the rows of each window that fires.
 
     Attributes:
@@ -32,12 +32,12 @@ class FunctionSection:
         schema: columns of the function's results, in addition to keys and window.
     """
 
-    function: str = field(metadata=reads(reference))
-    schema: str = field(metadata=reads(ddl))
+    function: str = setting(reference)
+    schema: str = setting(ddl)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessSection:
+class ProcessSection(Section):
     """``[process]``: applies your function to the rows of each window that fires, with a context.
 
     Attributes:
@@ -48,13 +48,13 @@ class ProcessSection:
             allow it.
     """
 
-    function: str = field(metadata=reads(reference))
-    schema: str = field(metadata=reads(ddl))
-    stateless: bool = field(default=False, metadata=reads(boolean))
+    function: str = setting(reference)
+    schema: str = setting(ddl)
+    stateless: bool = setting(boolean, False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArrowFunctionSection:
+class ArrowFunctionSection(Section):
     """``[apply_arrow]``: applies your function to the rows of windows as Arrow tables.
 
     Attributes:
@@ -63,9 +63,9 @@ class ArrowFunctionSection:
         all_windows: whether it is called once with the rows of all windows that fire, instead of once for each window.
     """
 
-    function: str = field(metadata=reads(reference))
-    schema: str = field(metadata=reads(ddl))
-    all_windows: bool = field(default=False, metadata=reads(boolean))
+    function: str = setting(reference)
+    schema: str = setting(ddl)
+    all_windows: bool = setting(boolean, False)
 
 
 AnyFunctionSection: TypeAlias = FunctionSection | ProcessSection | ArrowFunctionSection
