@@ -12,7 +12,7 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
@@ -24,10 +24,13 @@ from panestream.errors import JobError, PanestreamError, did_you_mean
 from panestream.jobs.building import translate_messages
 from panestream.jobs.loading import LoadedJob, Overrides, load_job
 from panestream.jobs.model import Job, job_schema
-from panestream.jobs.runner import Query, Runner, SparkRunner, reported, settings_of
+from panestream.jobs.runner import SessionRunner, SparkRunner, reported, settings_of
 from panestream.jobs.terminal import Display, PipeConsole, PlainConsole, discard_output, json_text, summary
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.reasons import first_sentence, of_spark
+
+if TYPE_CHECKING:
+    from panestream import RunningQuery
 
 app = typer.Typer(
     help="All of Flink's window machinery for PySpark.",
@@ -45,9 +48,7 @@ EXIT_INTERRUPTED = 130
 EXIT_CLOSED = 141
 """The exit status after the reader of the output closed the pipe, as in shells (128 + SIGPIPE)."""
 
-RunnerOf = Callable[[LoadedJob], AbstractContextManager[Runner]]
-
-make_runner: RunnerOf = SparkRunner
+make_runner: Callable[[LoadedJob], AbstractContextManager[SessionRunner]] = SparkRunner
 """Runs the jobs; tests replace it."""
 
 
@@ -334,7 +335,7 @@ def _warn(text: str) -> None:
     PlainConsole(stderr=True).titled("warning: ", text, style="bold yellow")
 
 
-def _wait(query: Query, stop: threading.Event, display: Display, closed: threading.Event) -> None:
+def _wait(query: RunningQuery, stop: threading.Event, display: Display, closed: threading.Event) -> None:
     """Wait until the query ends or fails; stop it on request, or if nobody reads the output."""
     while not (stop.is_set() or closed.is_set()):
         if query.await_termination(0.25):

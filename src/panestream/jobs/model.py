@@ -13,7 +13,7 @@ from typing import Any, ClassVar
 from panestream.engine.plan import FIRING_COLUMNS, OP_COLUMN, RESERVED
 from panestream.engine.runtime.sides import SIDES
 from panestream.jobs.aggregates import AggregateSection, aggregates
-from panestream.jobs.functions import AnyFunctionSection, ArrowFunctionSection, FunctionSection, ProcessSection
+from panestream.jobs.functions import ArrowFunctionSection, FunctionSection, ProcessSection
 from panestream.jobs.schema import (
     DocumentPlace,
     Section,
@@ -248,10 +248,10 @@ class Job(Section):
         return self.interval_join is not None or any(spec.uses_event_time for _, spec in self.every_window)
 
     @property
-    def function(self) -> tuple[str, AnyFunctionSection] | None:
+    def function(self) -> tuple[str, FunctionSection] | None:
         """The user function, with the name of its section."""
         for name in OWN_FUNCTIONS:
-            spec: AnyFunctionSection | None = getattr(self, name)
+            spec: FunctionSection | None = getattr(self, name)
             if spec is not None:
                 return name, spec
         return None
@@ -296,9 +296,9 @@ def job_schema() -> dict[str, Any]:
 
 
 def key_descriptions(cls: type) -> dict[str, str]:
-    """Return the description of each key from the docstring of a section."""
-    attributes = (inspect.getdoc(cls) or "").partition("Attributes:\n")[2]
-    entries = (entry.strip().partition(": ") for entry in re.split(r"\n(?=    \S)", attributes))
+    """Return the description of each key from the docstrings of a section and its base classes."""
+    attributes = [inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")[2] for base in reversed(cls.__mro__)]
+    entries = [entry.strip().partition(": ") for text in attributes for entry in re.split(r"\n(?=    \S)", text)]
     return {name: " ".join(words.split()) for name, _, words in entries}
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import typer
 
@@ -81,33 +81,6 @@ def settings_of(given: Sequence[str], remote: str | None = None) -> dict[str, st
     return found | ({} if remote is None else {REMOTE: remote})
 
 
-class Query(Protocol):
-    """A started stream; see ``panestream.RunningQuery``."""
-
-    def await_termination(self, timeout: float | None = None) -> bool: ...
-    def stop(self) -> None: ...
-
-
-class Runner(Protocol):
-    """The Spark operations of the command line; tests replace it."""
-
-    @property
-    def metrics_url(self) -> str | None:
-        """The URL for Prometheus, or None without an endpoint."""
-
-    def explain(self) -> str:
-        """Return the plan."""
-
-    def guarantees(self) -> Mapping[str, str]:
-        """Return the delivery guarantee of each output: ``exactly once``, or ``at least once: `` and the reason."""
-
-    def start(self, on_progress: Callable[[BatchProgress], Any]) -> Query:
-        """Start a stream."""
-
-    def run_batch(self) -> None:
-        """Run a batch to its end."""
-
-
 class SessionRunner:
     """Runs a job on an existing Spark session; ``listeners`` receive a stream's progress."""
 
@@ -118,16 +91,20 @@ class SessionRunner:
 
     @property
     def metrics_url(self) -> str | None:
+        """The URL for Prometheus, or None without an endpoint."""
         return next((listener.url for listener in self.listeners if isinstance(listener, PrometheusMetrics)), None)
 
     def explain(self) -> str:
-        return str(self._result().explain())
+        """Return the plan."""
+        return str(build(self.loaded, self.spark).explain())
 
     def guarantees(self) -> Mapping[str, str]:
+        """Return the delivery guarantee of each output: ``exactly once``, or ``at least once: `` and the reason."""
         sinks = self.loaded.job.sinks.recipes(self.loaded.job.keys)
         return {tag: sink.guarantee(self.spark) for tag, sink in sinks.items()}
 
-    def start(self, on_progress: Callable[[BatchProgress], Any]) -> Query:
+    def start(self, on_progress: Callable[[BatchProgress], Any]) -> pst.RunningQuery:
+        """Start a stream."""
         job = self.loaded.job
         sinks: dict[str, Any] = {**job.sinks.recipes(job.keys)}
         for listener in self.listeners:
@@ -138,16 +115,14 @@ class SessionRunner:
         return self._watched(build(loaded, self.spark)).start(outputs=sinks, **how)
 
     def run_batch(self) -> None:
+        """Run a batch to its end."""
         job = self.loaded.job
-        self._watched(self._result()).run(outputs=job.sinks.recipes(job.keys))
+        self._watched(build(self.loaded, self.spark)).run(outputs=job.sinks.recipes(job.keys))
 
     def _watched(self, result: pst.datastream.WindowedResult) -> pst.datastream.WindowedResult:
         """Record rows for the report, if there is one; without row times if the job starts from a savepoint."""
         report = self.loaded.report
         return result if report is None else report.watch(result, times=self.loaded.savepoint is None)
-
-    def _result(self) -> pst.datastream.WindowedResult:
-        return build(self.loaded, self.spark)
 
 
 class SparkRunner(SessionRunner, AbstractContextManager["SparkRunner"]):

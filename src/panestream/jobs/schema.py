@@ -222,22 +222,23 @@ def section(cls: type[S]) -> Reader:
     @reads("table", {"$ref": cls})
     def read(value: object, place: DocumentPlace) -> S:
         fields = {each.name: each for each in cls.fields()}
-        value, known, names = expect(Mapping, "a table", value, place), {}, [*fields]
-        chosen = value.get(cls.kind_key)
+        given: Mapping[Any, Any] = expect(Mapping, "a table", value, place)
+        known, names = {}, [*fields]
+        chosen = given.get(cls.kind_key)
         if isinstance(chosen, str) and chosen in cls.kinds:
             names = [name for name in fields if chosen in (cls.kinds_with(name) or (chosen,))]
         with all_noted(place):
-            for name, raw in value.items():
+            for name, raw in given.items():
                 if name not in fields:
                     place.at(str(name)).note(cls.elsewhere.get(name) or f"unknown key; {did_you_mean(str(name), names)}")
                     continue
                 with suppress(InvalidValue):
                     known[name] = fields[name].metadata["reader"](raw, place.at(name))
             # A misspelled key is not reported as missing, too, and neither are the keys that would be needed without it.
-            meant = {near for name in value if name not in fields for near in difflib.get_close_matches(str(name), fields, n=1)}
-            needed = cls.needs({**{name: {} for name in meant}, **value})
+            meant = {near for name in given if name not in fields for near in difflib.get_close_matches(str(name), fields, n=1)}
+            needed = cls.needs({**{name: {} for name in meant}, **given})
             for name, each in fields.items():
-                if name not in value and (is_required(each) or name in needed):
+                if name not in given and (is_required(each) or name in needed):
                     kinds = f": one of {', '.join(sorted(cls.kinds))}" if name == cls.kind_key else ""
                     place.note(needed.get(name) or f"{name!r} is missing{kinds}")
         result = cls(**known)

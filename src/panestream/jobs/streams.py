@@ -115,22 +115,11 @@ class KafkaSource(Section):
     ) -> pst.datastream.KafkaStream:
         """Return the library's Kafka stream; ``schema`` has the fields of JSON values, ``invalid`` adds unreadable rows."""
         names: Any = self.topics[0] if self.pattern else self.topics
+        own = ("value_format", "key_format", "key_schema", "starting", "records_per_batch", "headers", "idle_after", "partitions")
+        given: dict[str, Any] = {name: getattr(self, name) for name in own}
+        malformed: Any = "side_output" if invalid else "fail"
         return pst.from_kafka(
-            spark,
-            self.servers,
-            names,
-            schema=schema,
-            value_format=self.value_format,
-            key_format=self.key_format,
-            key_schema=self.key_schema,
-            malformed="side_output" if invalid else "fail",
-            starting=self.starting,
-            records_per_batch=self.records_per_batch,
-            headers=self.headers,
-            idle_after=self.idle_after,
-            partitions=self.partitions,
-            batch=batch,
-            options=options,
+            spark, self.servers, names, schema=schema, malformed=malformed, batch=batch, options=options, **given
         )
 
 
@@ -425,12 +414,17 @@ class Stream(Section):
             place.at("key").note("is empty: rows of two streams meet by a key")
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class _OfBoth(Section):
-    """A section whose results have columns of both streams."""
+    """A section whose results have columns of both streams.
 
-    __slots__ = ()
-    left_suffix: str | None
-    right_suffix: str | None
+    Attributes:
+        left_suffix: suffix of a left column if the right stream has a column of the same name.
+        right_suffix: suffix of a right column if the left stream has a column of the same name.
+    """
+
+    left_suffix: str | None = setting(suffix, None)
+    right_suffix: str | None = setting(suffix, None)
 
     @property
     def suffixes(self) -> tuple[str, str]:
@@ -445,13 +439,9 @@ class Join(_OfBoth):
     Attributes:
         how: "inner", or "left", "right" or "full", which also emit rows of that side (or both) without a partner. "left_semi" and
             "left_anti" emit the left rows with or without a partner. May be changed on an existing checkpoint.
-        left_suffix: suffix of a left column if the right stream has a column of the same name.
-        right_suffix: suffix of a right column if the left stream has a column of the same name.
     """
 
     how: str = setting(kind_of_join(*HOWS), "inner")
-    left_suffix: str | None = setting(suffix, None)
-    right_suffix: str | None = setting(suffix, None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -465,8 +455,6 @@ class IntervalJoinSection(_OfBoth):
         upper_exclusive: whether a row exactly at the upper bound is excluded.
         how: "inner", or "left", "right" or "full", which also emit rows of that side (or both) without a partner. An existing
             checkpoint cannot change it.
-        left_suffix: as in [join].
-        right_suffix: as in [join].
     """
 
     lower: str = setting(duration(negative=True))
@@ -474,8 +462,6 @@ class IntervalJoinSection(_OfBoth):
     lower_exclusive: bool = setting(boolean, False)
     upper_exclusive: bool = setting(boolean, False)
     how: str = setting(kind_of_join(*OF_PAIRS), "inner")
-    left_suffix: str | None = setting(suffix, None)
-    right_suffix: str | None = setting(suffix, None)
 
     def check(self, place: DocumentPlace) -> None:
         lower, upper = to_micros(self.lower), to_micros(self.upper)
