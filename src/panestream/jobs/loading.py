@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -137,8 +137,6 @@ def _overridden(document: Document, overrides: Overrides) -> Document:
     return replace(document, data=data)
 
 
-_OUTPUTS_OF_TWO = tuple(f"{tag}_{side}" for tag in ("late", "invalid") for side in SIDES)
-
 _OF_WINDOWS = ("window", "windows", "firing", "allowed_lateness", "with_firing", "changelog", "every_firing", "top", "keep")
 
 _OF_TILES = tuple(kind for kind in ALIGNED if kind not in ("sliding", "cumulating"))
@@ -153,10 +151,9 @@ def check_sections(job: Job, place: DocumentPlace) -> None:
     if len(given) > 1:
         place.at(given[1]).note(f"{given[0]!r} says already what becomes of the rows of a window: keep one of them")
     if job.left is None:
-        for tag in _OUTPUTS_OF_TWO:
-            if getattr(job.sinks, tag) is not None:
-                alone = tag.partition("_")[0]
-                place.at("sinks", tag).note(f"is of two streams, [left] and [right]; of one it is sinks.{alone}")
+        for tag in ("late", "invalid"):
+            both = [f"{tag}_{side}" for side in SIDES]
+            _refuse(job.sinks, both, place.at("sinks"), f"is of two streams, [left] and [right]; of one it is sinks.{tag}")
     else:
         _check_two(job, place)
     if job.interval_join is None:
@@ -174,6 +171,13 @@ def check_sections(job: Job, place: DocumentPlace) -> None:
         _check_time(job, place, where, one)
         if job.mode == "stream" and one.source.reads_files and one.source.schema is None:
             place.at(*where, "source").note("'schema' is missing: a stream of files must know its columns beforehand")
+
+
+def _refuse(section: object, names: Iterable[str], place: DocumentPlace, message: str) -> None:
+    """Note that a section must not have some keys; ``{0}`` in the message is the key."""
+    for name in names:
+        if getattr(section, name):
+            place.at(name).note(message.format(name))
 
 
 def _check_time(job: Job, place: DocumentPlace, where: tuple[str, ...], stream: Stream) -> None:
@@ -196,16 +200,17 @@ def _check_time(job: Job, place: DocumentPlace, where: tuple[str, ...], stream: 
 def _check_two(job: Job, place: DocumentPlace) -> None:
     """Check that per-stream keys are in the streams, and that both streams match."""
     left, right = (one for _, one in job.streams)
-    for name in ("source", "event_time", "watermark", "processing_time", "key"):
-        if getattr(job, name):
-            place.at(name).note(f"there are two streams, and each has its own: write left.{name} and right.{name}")
-    for tag in ("late", "invalid"):
-        if getattr(job.sinks, tag) is not None:
-            place.at("sinks", tag).note(f"the rows of two streams differ: write sinks.{tag}_left and sinks.{tag}_right")
+    own = ("source", "event_time", "watermark", "processing_time", "key")
+    _refuse(job, own, place, "there are two streams, and each has its own: write left.{0} and right.{0}")
+    _refuse(
+        job.sinks,
+        ("late", "invalid"),
+        place.at("sinks"),
+        "the rows of two streams differ: write sinks.{0}_left and sinks.{0}_right",
+    )
     if len(left.key) != len(right.key):
-        place.at("right", "key").note(
-            f"has {_columns(len(right.key))}, left.key has {len(left.key)}: give both as many, in the same order"
-        )
+        columns = f"{len(right.key)} column{'s' if len(right.key) != 1 else ''}"
+        place.at("right", "key").note(f"has {columns}, left.key has {len(left.key)}: give both as many, in the same order")
     # If both need an event time, its absence has been noted already.
     for name in ("processing_time",) if job.needs_event_time else ("event_time", "processing_time"):
         lacking = [side for side in SIDES if getattr(getattr(job, side), name) is None]
@@ -218,15 +223,10 @@ def _check_two(job: Job, place: DocumentPlace) -> None:
         _check_pairs(job, place, "join" if job.join is not None else "interval_join")
 
 
-def _columns(count: int) -> str:
-    return f"{count} column{'s' if count != 1 else ''}"
-
-
 def _check_pairs(job: Job, place: DocumentPlace, name: str) -> None:
     """Note keys and sinks that need one row for each key and window; joins emit several."""
-    for key in ("changelog", "top"):
-        if getattr(job, key) and job.join is not None:
-            place.at(key).note("is of one row for each key and window, and a join has many: leave it out")
+    if job.join is not None:
+        _refuse(job, ("changelog", "top"), place, "is of one row for each key and window, and a join has many: leave it out")
     sink = job.sinks.main
     if sink.kind.by_key or sink.compacted:
         place.at("sinks", "main").note(
@@ -235,9 +235,7 @@ def _check_pairs(job: Job, place: DocumentPlace, name: str) -> None:
 
 
 def _check_no_windows(job: Job, place: DocumentPlace) -> None:
-    for name in _OF_WINDOWS:
-        if getattr(job, name):
-            place.at(name).note("is about windows, and [interval_join] has none: leave it out")
+    _refuse(job, _OF_WINDOWS, place, "is about windows, and [interval_join] has none: leave it out")
     if job.trigger.fire_at_end:
         place.at("trigger", "fire_at_end").note(
             "closes windows, and [interval_join] has none: leave it out (a row without a partner comes when the "
@@ -257,9 +255,7 @@ def _check_panes(job: Job, place: DocumentPlace) -> None:
         place.at("window", "slide").note("tiles do not overlap: leave it out")
     if job.firing is not None:
         place.at("firing").note("a tile goes out when its slice is over, and again for late rows: leave it out")
-    for name in ("top", "every_firing"):
-        if getattr(job, name):
-            place.at(name).note("is of results, and a tile holds what aggregates keep: leave it out")
+    _refuse(job, ("top", "every_firing"), place, "is of results, and a tile holds what aggregates keep: leave it out")
 
 
 def _check_windows(job: Job, place: DocumentPlace) -> None:
@@ -303,9 +299,8 @@ def _check_outputs(job: Job, place: DocumentPlace) -> None:
     outputs = [each.name for each in job.aggregate]
     if job.top is not None and job.aggregate and job.top.by not in outputs:
         place.at("top", "by").note(f"there is no output column {job.top.by!r}; {did_you_mean(job.top.by, outputs)}")
-    for name in ("with_firing", "changelog"):
-        if job.top is not None and getattr(job, name):
-            place.at(name).note("does not go with [top]: a window's top is all there is of it")
+    if job.top is not None:
+        _refuse(job, ("with_firing", "changelog"), place, "does not go with [top]: a window's top is all there is of it")
     _check_keys(job, place)
     taken = job.made_columns.union(job.keys)
     for each in outputs:

@@ -108,10 +108,10 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
-def listed(names: Iterable[str]) -> str:
-    """Return quoted names with ``and`` before the last one."""
+def _listed(names: Iterable[str]) -> str:
+    """Return the end of a noun, and quoted names with ``and`` before the last one."""
     *others, last = map(repr, names)
-    return f"{', '.join(others)} and {last}" if others else last
+    return f"s {', '.join(others)} and {last}" if others else f" {last}"
 
 
 def kind(value: object) -> str:
@@ -199,19 +199,6 @@ class Section:
     def check_library(self, place: DocumentPlace) -> None:
         """Note what the library refuses, once the keys are right."""
 
-    def check_kind(self, place: DocumentPlace) -> None:
-        """Note the keys that the kind lacks or does not have."""
-        kind = getattr(self, self.kind_key)
-        needed, others = self.keys_of(kind)
-        for each in self.fields():
-            name, kinds = each.name, self.kinds_with(each.name)
-            hint, given = self.hints.get((kind, name)), getattr(self, name) not in (each.default, {})
-            if name in needed and not given:
-                place.note(hint or f"{name!r} is missing: {self.kind_key} {kind!r} needs it")
-            elif given and kinds and name not in (*needed, *others):
-                plural = "s" if len(kinds) > 1 else ""
-                place.at(name).note(hint or f"is for {self.kind_key}{plural} {listed(kinds)}, not for {kind!r}")
-
 
 S = TypeVar("S", bound=Section)
 
@@ -223,34 +210,47 @@ def section(cls: type[S]) -> Reader:
     def read(value: object, place: DocumentPlace) -> S:
         fields = {each.name: each for each in cls.fields()}
         given: Mapping[Any, Any] = expect(Mapping, "a table", value, place)
-        known, names = {}, [*fields]
-        chosen = given.get(cls.kind_key)
-        if isinstance(chosen, str) and chosen in cls.kinds:
-            names = [name for name in fields if chosen in (cls.kinds_with(name) or (chosen,))]
+        kind = given.get(cls.kind_key)
+        if not isinstance(kind, str) or kind not in cls.kinds:
+            kind = ""
+        allowed = [name for name in fields if not kind or kind in (cls.kinds_with(name) or (kind,))]
+        known = {}
         with all_noted(place):
             for name, raw in given.items():
+                at = place.at(str(name))
                 if name not in fields:
-                    place.at(str(name)).note(cls.elsewhere.get(name) or f"unknown key; {did_you_mean(str(name), names)}")
-                    continue
-                with suppress(InvalidValue):
-                    known[name] = fields[name].metadata["reader"](raw, place.at(name))
-            # A misspelled key is not reported as missing, too, and neither are the keys that would be needed without it.
-            meant = {near for name in given if name not in fields for near in difflib.get_close_matches(str(name), fields, n=1)}
-            needed = cls.needs({**{name: {} for name in meant}, **given})
-            for name, each in fields.items():
-                if name not in given and (is_required(each) or name in needed):
-                    kinds = f": one of {', '.join(sorted(cls.kinds))}" if name == cls.kind_key else ""
-                    place.note(needed.get(name) or f"{name!r} is missing{kinds}")
+                    at.note(cls.elsewhere.get(name) or f"unknown key; {did_you_mean(str(name), allowed)}")
+                elif name not in allowed and raw not in (fields[name].default, {}):
+                    at.note(
+                        cls.hints.get((kind, name)) or f"is for {cls.kind_key}{_listed(cls.kinds_with(name))}, not for {kind!r}"
+                    )
+                else:
+                    with suppress(InvalidValue):
+                        known[name] = fields[name].metadata["reader"](raw, at)
+            _check_missing(cls, fields, given, kind, place)
         result = cls(**known)
         with all_noted(place):
-            if cls.kinds:
-                result.check_kind(place)
             result.check(place)
         with all_noted(place):
             result.check_library(place)
         return result
 
     return read
+
+
+def _check_missing(
+    cls: type[Section], fields: Mapping[str, Any], given: Mapping[Any, Any], kind: str, place: DocumentPlace
+) -> None:
+    # A misspelled key is not reported as missing, too, and neither are the keys that would be needed without it.
+    meant = {near for name in given if name not in fields for near in difflib.get_close_matches(str(name), fields, n=1)}
+    needed = dict(cls.needs({**{name: {} for name in meant}, **given}))
+    for name in cls.keys_of(kind)[0] if kind else ():
+        if name not in meant:
+            needed[name] = cls.hints.get((kind, name)) or f"{name!r} is missing: {cls.kind_key} {kind!r} needs it"
+    for name, each in fields.items():
+        if name not in given and (is_required(each) or name in needed):
+            kinds = f": one of {', '.join(sorted(cls.kinds))}" if name == cls.kind_key else ""
+            place.note(needed.get(name) or f"{name!r} is missing{kinds}")
 
 
 def is_required(field: dataclasses.Field[Any]) -> bool:
