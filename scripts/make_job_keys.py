@@ -13,10 +13,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from panestream.jobs import functions, model, sinks, source, streams, trigger_options, windows
+from panestream.jobs import functions, model, sinks, streams, windows
 from panestream.jobs.aggregates import FUNCTIONS
-from panestream.jobs.json_schema import described, job_schema
-from panestream.jobs.schema import wants
+from panestream.jobs.model import job_schema, key_descriptions
+from panestream.jobs.schema import Section, is_required
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "job-files.md"
 SCHEMA = PAGE.with_name("job.schema.json")
@@ -24,10 +24,10 @@ SCHEMA = PAGE.with_name("job.schema.json")
 
 _MARKED = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-SECTIONS: dict[str, type] = {
+SECTIONS: dict[str, type[Section]] = {
     "job": model.Job,
-    "source": source.SourceSection,
-    "source_kafka": source.KafkaSource,
+    "source": streams.SourceSection,
+    "source_kafka": streams.KafkaSource,
     "event_time": streams.EventTime,
     "watermark": streams.Watermark,
     "processing_time": streams.ProcessingTime,
@@ -35,7 +35,7 @@ SECTIONS: dict[str, type] = {
     "join": streams.Join,
     "interval_join": streams.IntervalJoinSection,
     "window": windows.WindowSection,
-    "firing": trigger_options.FiringSection,
+    "firing": windows.FiringSection,
     "process": functions.ProcessSection,
     "apply_arrow": functions.ArrowFunctionSection,
     "top": model.TopSection,
@@ -45,11 +45,11 @@ SECTIONS: dict[str, type] = {
 }
 
 
-def keys(cls: type[Any]) -> list[str]:
+def keys(cls: type[Section]) -> list[str]:
     """Return a line for each key of a section that has a value. Nested sections have separate tables."""
-    lines, said = ["| key | value | default | |", "|---|---|---|---|"], described(cls)
-    for each in dataclasses.fields(cls):
-        value = wants(each.metadata["reader"])
+    lines, said = ["| key | value | default | |", "|---|---|---|---|"], key_descriptions(cls)
+    for each in cls.fields():
+        value = each.metadata["reader"].words
         if value == "table" or (cls is model.Job and each.name in ("aggregate", "panes", "windows", "spark")):
             continue
         lines.append(f"| `{each.name}` | {value} | {_default(each)} | {_cell(said[each.name])} |")
@@ -61,7 +61,7 @@ def _cell(words: str) -> str:
 
 
 def _default(each: dataclasses.Field[Any]) -> str:
-    if each.default is each.default_factory is dataclasses.MISSING:
+    if is_required(each):
         return "must be there"
     value = each.default
     return "" if value in (None, (), dataclasses.MISSING) else str(value).lower() if isinstance(value, bool) else f"`{value}`"

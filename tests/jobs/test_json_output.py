@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 import panestream.jobs
-from panestream.jobs.json_output import json_text
 from panestream.jobs.schema import CONTROL
+from panestream.jobs.terminal import json_text
 
 
 def test_printed_json_preserves_all_characters_and_escapes_controls():
@@ -30,4 +30,4 @@ def test_command_line_writes_json_in_one_module_only():
         makers += [
             path.name for call in calls if isinstance(call, ast.Attribute) and call.attr in ("dumps", "dump", "print_json")
         ]
-    assert makers == ["json_output.py"]
+    assert makers == ["terminal.py"]
