@@ -25,9 +25,9 @@ from panestream.spark.operator.placement import group_number
 from panestream.spark.savepoint.manifest import SAVEPOINT_FORMAT
 from panestream.spark.savepoint.values import groups_in
 from panestream.testing import MicroBatches
-from tests.golden.files import kept, laid_out
+from tests.golden.files import read_json, unpack_checkpoint
 from tests.golden.queries import KEPT, QUERIES, ROWS, SCHEMA, over
-from tests.golden.shown import gone_on, shown_of
+from tests.golden.shown import outputs_after_resuming, shown_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -71,7 +71,7 @@ def make(spark: SparkSession, name: str, file: Path) -> None:
         rows, checkpoint = MicroBatches(spark, f"{scratch}/in", SCHEMA), f"{scratch}/checkpoint"
         for batch in ROWS[:KEPT]:
             rows.add(batch)
-        gone_on(over(rows, name), checkpoint, KEPT)
+        outputs_after_resuming(over(rows, name), checkpoint, KEPT)
         values = values_of(pst.state.read_checkpoint(spark, checkpoint))
         with tarfile.open(f"{scratch}/made.tar.gz", "w:gz") as packed:
             packed.add(checkpoint, "checkpoint", filter=_without_times)
@@ -79,7 +79,7 @@ def make(spark: SparkSession, name: str, file: Path) -> None:
             _add(packed, "shown.json", shown_of(values))
             for batch in ROWS[KEPT:]:
                 rows.add(batch)
-            _add(packed, "afterwards.json", gone_on(over(rows, name), checkpoint, len(ROWS)))
+            _add(packed, "afterwards.json", outputs_after_resuming(over(rows, name), checkpoint, len(ROWS)))
         shutil.move(f"{scratch}/made.tar.gz", file)
 
 
@@ -87,12 +87,12 @@ def make_savepoint(spark: SparkSession, checkpoint_file: Path, file: Path) -> No
     """Make the savepoint of a saved checkpoint, and the output of a query that resumed from the checkpoint."""
     with tempfile.TemporaryDirectory() as scratch:
         MicroBatches(spark, f"{scratch}/in", SCHEMA)
-        checkpoint = laid_out(checkpoint_file, Path(scratch))
+        checkpoint = unpack_checkpoint(checkpoint_file, Path(scratch))
         saved = pst.savepoint(spark, str(checkpoint), f"{scratch}/savepoint")
         with tarfile.open(f"{scratch}/made.tar.gz", "w:gz") as packed:
             packed.add(f"{scratch}/savepoint", "savepoint", filter=_without_times)
             _add(packed, "plan.json", plan_json(saved.plan))
-            _add(packed, "afterwards.json", kept(checkpoint_file, "afterwards"))
+            _add(packed, "afterwards.json", read_json(checkpoint_file, "afterwards"))
         shutil.move(f"{scratch}/made.tar.gz", file)
 
 

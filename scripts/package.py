@@ -2,11 +2,17 @@
 
 package.py build            dist/: wheel and sdist, checked
 package.py try              installs the wheel into an empty environment and runs the README's example and a job file from there
+package.py install          serves dist/ as a package index, as PyPI does, and installs panestream from it by its name
+package.py conda            dist/conda/recipe.yaml: the recipe of packaging/conda with the version and the hash of the sdist
 package.py sbom             dist/*.cdx.json: what that environment holds; and asks whether any of it is known to be vulnerable
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import hashlib
+import http.server
 import json
 import os
 import re
@@ -15,14 +21,16 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import venv
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 EMPTY = ROOT / ".venv-package"
+RECIPE = ROOT / "packaging" / "conda" / "recipe.yaml"
 PACKAGE = ROOT / "src" / "panestream"
 DEMO = "examples/hot_items/"
 """The folder of the demo, which `make run` runs from a clone."""
@@ -44,7 +52,7 @@ class Skipped(Exception):  # noqa: N818 - it is no error
 
 def main(arguments: list[str]) -> int:
     """Runs one command."""
-    commands = {"build": build, "try": try_it, "sbom": sbom}
+    commands = {"build": build, "try": try_it, "install": install_by_name, "conda": conda, "sbom": sbom}
     if len(arguments) != 1 or arguments[0] not in commands:
         print(__doc__, file=sys.stderr)
         return 2
@@ -206,6 +214,113 @@ def empty_environment() -> Path:
     _run([*pip, "install", "--force-reinstall", "--no-deps", wheel])
     _run([*pip, "check"])
     return python
+
+
+def write_index(folder: Path, files: Iterable[Path]) -> None:
+    """Write a package index as PyPI's simple interface has it: a page for each project, with the hash of each file."""
+    projects: dict[str, list[Path]] = {}
+    for file in files:
+        name = re.sub(r"[-_.]+", "-", re.split(r"-\d", file.name)[0]).lower()
+        projects.setdefault(name, []).append(file)
+    for name, its in projects.items():
+        page = folder / "simple" / name
+        page.mkdir(parents=True)
+        for file in its:
+            shutil.copy(file, page / file.name)
+        links = [f'<a href="{file.name}#sha256={_hash(file)}">{file.name}</a>' for file in its]
+        (page / "index.html").write_text("<!doctype html>\n" + "<br>\n".join(links) + "\n", "utf-8")
+    links = [f'<a href="{name}/">{name}</a>' for name in sorted(projects)]
+    (folder / "simple" / "index.html").write_text("<!doctype html>\n" + "<br>\n".join(links) + "\n", "utf-8")
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on this machine; yield its address."""
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/simple/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+def install_by_name() -> None:
+    """Install panestream by its name from an index on this machine: the wheel, and the sdist by itself.
+
+    The index has nothing else, so this shows what an installation without its dependencies needs of it: names, hashes, metadata.
+
+    Raises:
+        PackageError: the installed version is another one.
+    """
+    wheel, sdist = _only(DIST, "*.whl"), _only(DIST, "*.tar.gz")
+    version = wheel.name.split("-")[1]
+    with tempfile.TemporaryDirectory() as folder:
+        write_index(Path(folder) / "index", (wheel, sdist))
+        with served(Path(folder) / "index") as address:
+            for kind in ("wheel", "sdist"):
+                target = Path(folder) / kind
+                # hatchling, which an sdist is built with, is here already; the index does not have it.
+                how = ["--only-binary", ":all:"] if kind == "wheel" else ["--no-binary", "panestream", "--no-build-isolation"]
+                pip = [sys.executable, "-m", "pip", "--isolated", "--quiet", "--disable-pip-version-check", "install"]
+                _run(
+                    [
+                        *pip,
+                        *how,
+                        "--no-deps",
+                        "--no-cache-dir",
+                        "--index-url",
+                        address,
+                        "--target",
+                        target,
+                        f"panestream=={version}",
+                    ]
+                )
+                look = [sys.executable, "-c", "import panestream; print(panestream.__version__)"]
+                environment = {**os.environ, "PYTHONPATH": str(target)}
+                said = subprocess.run(
+                    look, cwd=folder, env=environment, capture_output=True, text=True, check=True
+                ).stdout.strip()
+                if said != version:
+                    raise PackageError(f"the {kind} of {version} installed {said}")
+    print(f"installed by name from an index on this machine: panestream=={version}, from the wheel and from the sdist")
+
+
+def conda() -> None:
+    """Write the recipe for conda-forge with the version and the hash of the sdist in dist/."""
+    sdist = _only(DIST, "*.tar.gz")
+    recipe = DIST / "conda" / "recipe.yaml"
+    recipe.parent.mkdir(exist_ok=True)
+    recipe.write_text(filled_recipe(RECIPE.read_text("utf-8"), sdist), "utf-8")
+    print(f"wrote {recipe.relative_to(ROOT)}")
+
+
+def filled_recipe(text: str, sdist: Path) -> str:
+    """Return the recipe with the version of an sdist and its hash.
+
+    Raises:
+        PackageError: the recipe lacks one of the two lines.
+    """
+    version = sdist.name.removeprefix("panestream-").removesuffix(".tar.gz")
+    for pattern, value in (
+        (r'^  version: "[\d.]+"$', f'  version: "{version}"'),
+        (r"^  sha256: \w+$", f"  sha256: {_hash(sdist)}"),
+    ):
+        text, count = re.subn(pattern, value, text, flags=re.MULTILINE)
+        if count != 1:
+            raise PackageError(f"{RECIPE.relative_to(ROOT)} has {count} lines {pattern}, not one")
+    return text
+
+
+def _hash(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def sbom() -> None:

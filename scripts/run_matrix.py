@@ -33,7 +33,7 @@ RESULTS = ROOT / "docs" / "reference" / "versions.json"
 PAGES = (ROOT / "docs" / "reference" / "versions.md",)
 PARTS = ("pure", "spark", "java21", "carried")
 CORE = (
-    "tests/spark/test_elsewhere.py::test_spark_connect",
+    "tests/spark/test_elsewhere.py::test_query_through_spark_connect_gives_the_expected_results",
     "tests/architecture/test_readme.py",
     "tests/jobs/test_window_jobs_on_spark.py",
     "tests/spark/savepoint/test_reading_chained.py",

@@ -20,6 +20,7 @@ from sphinx.util.docutils import SphinxDirective
 sys.path.insert(0, str(Path(__file__).parent))
 
 import commands
+import markdown_pages
 import pages
 import public_names
 from chinese import PairsOfCharacters
@@ -33,6 +34,20 @@ _drawn: dict[str, list[str]] = {}
 _copied: set[Path] = set()
 
 
+def with_index(page: pages.Page, text: str) -> str:
+    """Return the text with the words of its front matter (``search: unit test, pytest``) as entries of the index.
+
+    The search shows a page first if somebody looks for one of its entries: the words that readers use, which are often not
+    those of its title.
+    """
+    words = [each.strip() for each in page.front.get("search", "").split(",") if each.strip()]
+    if not words:
+        return text
+    entries = "\n".join(f"```{{index}} ! single: {each}\n```" for each in words)
+    head, mark, rest = text.partition("\n---\n")
+    return f"{head}{mark}\n{entries}\n\n{rest}"
+
+
 # Drawings
 
 
@@ -42,7 +57,7 @@ def run_page(app: Sphinx, docname: str, content: list[str]) -> None:
     if path.suffix != ".md":
         return
     page = pages.read(path, content[0])
-    content[0] = with_links(app, docname, content[0]) + table_of_contents(app, docname, content[0])
+    content[0] = with_index(page, with_links(app, docname, content[0])) + table_of_contents(app, docname, content[0])
     if not page.of("{timeline}"):
         return
     # Run without Spark, because a page makes its drawings before it uses a session.
@@ -222,6 +237,18 @@ def copy_files(app: Sphinx, exception: Exception | None) -> None:
         shutil.copyfile(real, copy)
 
 
+def write_markdown(app: Sphinx, exception: Exception | None) -> None:
+    """Each page is on the site as Markdown too, and ``llms.txt`` lists them."""
+    if exception or app.builder.format != "html" or Path(app.srcdir).resolve() != pages.DOCS:
+        return
+    markdown_pages.write(Path(app.outdir), set(app.env.found_docs), lambda docname, text: _as_markdown(app, docname, text))
+
+
+def _as_markdown(app: Sphinx, docname: str, text: str) -> str:
+    """Return the text with its links as files have them, without the schemes that the builder of HTML reads."""
+    return re.sub(r"\((?:site|place):([^)#]*)", r"(\1", with_links(app, docname, text))
+
+
 # The other language
 
 
@@ -237,9 +264,18 @@ def other_language(app: Sphinx, pagename: str, templatename: str, context: dict[
         context["other_language"] = ("中文", "zh", f"{up}zh/{pagename if there else 'index'}.html")
 
 
+def other_versions(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """Tell the template which version this is, and where the others begin."""
+    names = app.config.panestream_versions
+    if names:
+        up = "../" * (pagename.count("/") + 1 + app.config.language.startswith("zh"))
+        context["versions"] = (names[0], [(name, f"{up}{name}/index.html") for name in names[1:]])
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Sphinx calls this."""
     app.add_config_value("panestream_repository", "", "env")
+    app.add_config_value("panestream_versions", [], "html")
     app.add_directive("timeline", Timeline)
     app.add_directive("public-names", PublicNames)
     app.add_directive("commands", Commands)
@@ -248,5 +284,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-signature", without_constructor)
     app.connect("autodoc-process-docstring", with_pages)
     app.connect("html-page-context", other_language)
+    app.connect("html-page-context", other_versions)
+    app.connect("build-finished", write_markdown)
     app.connect("build-finished", copy_files)
     return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}
