@@ -1,9 +1,9 @@
-"""Moves the fragments of changelog.d/ into CHANGELOG.md, and dates the newest version.
+"""Move the fragments of changelog.d/ into CHANGELOG.md, and date the newest version.
 
     .venv/bin/python scripts/make_changelog.py [--day 2026-11-28]
     .venv/bin/python scripts/make_changelog.py --check v0.1.0      # what a release must have; changes nothing
 
-Run it again on the day of the release: it adds the fragments that came since, and sets the new date.
+Run it again on the day of the release. It adds new fragments, and sets the new date.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TITLE = re.compile(r"^## (?:Unreleased \((?P<coming>[\d.]+)\)|(?P<dated>[\d.]+)
 
 
 class ChangelogError(Exception):
-    """What is wrong with a fragment or with the changelog."""
+    """A fault of a fragment or of the changelog."""
 
 
 def entry(name: str, text: str) -> tuple[str, str]:
@@ -35,7 +35,7 @@ def entry(name: str, text: str) -> tuple[str, str]:
     ('Added', '- Added names of PySpark.')
 
     Raises:
-        ChangelogError: it does not begin with a kind.
+        ChangelogError: it does not start with a kind.
     """
     words = " ".join(text.split())
     found = _FRAGMENT.fullmatch(words)
@@ -49,7 +49,7 @@ def released(changelog: str, fragments: dict[str, str], day: dt.date) -> str:
     """Return the changelog with the fragments in its first version, which gets this day.
 
     Raises:
-        ChangelogError: a fragment has no kind, or there is no version.
+        ChangelogError: a fragment lacks a kind, or there is no version.
     """
     title = _TITLE.search(changelog)
     if title is None:
@@ -82,7 +82,7 @@ def _with_lines(body: str, kind: str, lines: list[str]) -> str:
 
 
 def faults(changelog: str, fragments: dict[str, str], tag: str) -> list[str]:
-    """Return what a release by this tag lacks."""
+    """Return the faults of a release with this tag."""
     version = tag.removeprefix("v")
     found = (
         []
@@ -93,7 +93,7 @@ def faults(changelog: str, fragments: dict[str, str], tag: str) -> list[str]:
 
 
 def main(words: list[str]) -> int:
-    """Run; return the exit status."""
+    """Run, and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--day", type=dt.date.fromisoformat, default=dt.datetime.now(dt.timezone.utc).date())
     parser.add_argument("--check", metavar="TAG", help="only report what a release by this tag lacks")

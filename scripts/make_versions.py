@@ -1,9 +1,9 @@
-"""Builds the published site in build/site: ``latest`` from the work tree, and each tagged version in a folder of its own.
+"""Build the published site in build/site: ``latest`` from the work tree, and each tagged version in a separate folder.
 
     .venv/bin/python scripts/make_versions.py [FOLDER]
 
-Of each minor version only the newest tag is built, with the pages and the code of that tag. The first page leads to the newest
-release, or to ``latest`` before the first one. No network is used.
+Only the newest tag of each minor version is built, with the pages and the code of that tag. The first page leads to the newest
+release, or to ``latest`` before the first release. No network is used.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LATEST = "latest"
-"""The folder of what is not released yet."""
+"""The folder of unreleased changes."""
 _TAG = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
 
 
@@ -41,7 +41,7 @@ def chosen(tags: Iterable[str]) -> list[str]:
 
 
 def build(target: Path, root: Path = ROOT) -> list[str]:
-    """Build every version below a folder; return their names, the one that is shown first at the beginning.
+    """Build every version below a folder. Return their names, starting with the version that is shown first.
 
     Raises:
         subprocess.CalledProcessError: a version cannot be built.
@@ -77,7 +77,7 @@ def _build_one(source: Path, target: Path, name: str, names: Sequence[str]) -> N
 
 
 def write_first_pages(target: Path, names: Sequence[str]) -> None:
-    """Write what is above the versions: the page that leads to the first of them, the list of all, and ``llms.txt``."""
+    """Write the files above the versions: the page that leads to the first of them, the list of all, and ``llms.txt``."""
     first = names[0]
     page = (
         f'<!doctype html>\n<meta charset="utf-8">\n<title>panestream</title>\n'

@@ -1,7 +1,7 @@
 """The site for tools: every page as Markdown next to its HTML, and ``llms.txt``, which lists them.
 
-The pages are those of docs/, with three changes. Front matter is gone, drawings are their descriptions, and directives that
-read the code (public names, commands) are replaced by what they show.
+It has the pages of docs/ with three changes. Front matter is removed. Descriptions replace drawings. The output of directives
+that read the code (public names, commands) replaces the directives.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _FENCED = re.compile(
 )
 _ITEM = re.compile(r"^- \[(?P<title>[^\]]+)\]\((?P<target>[^)#\s]+\.md)\)(?P<words>[^\n]*)$", re.MULTILINE)
 SKILL = "reference/skill.md"
-"""The page that teaches an assistant, which the site also has by the usual name of such a file."""
+"""The page for assistants, which the site also has under the usual file name."""
 
 
 def markdown(docname: str, with_links: Callable[[str, str], str]) -> str:
@@ -29,7 +29,7 @@ def markdown(docname: str, with_links: Callable[[str, str], str]) -> str:
 
     Args:
         docname: the page, such as ``ideas/session``.
-        with_links: turns links that leave the documentation to where those files are on the site.
+        with_links: adapts links that leave the documentation to the site.
     """
     text = (pages.DOCS / f"{docname}.md").read_text("utf-8")
     if docname != SKILL.removesuffix(".md"):
@@ -88,7 +88,7 @@ def _words(value: Any) -> str:
 
 
 def llms(documents: set[str]) -> str:
-    """Return ``llms.txt``: what panestream is, and every page with a line about it, as the index pages list them."""
+    """Return ``llms.txt``: a description of panestream, and every page with a line about it, in the order of the index pages."""
     home = (pages.DOCS / "index.md").read_text("utf-8")
     summary = " ".join(home.split("\n\n")[1].split())
     lines = [
@@ -96,8 +96,8 @@ def llms(documents: set[str]) -> str:
         "",
         f"> {summary}",
         "",
-        "Every page of this site is here as Markdown: replace `.html` by `.md`. Start with the skill, which has the API, its pitfalls",
-        "and the way to find a missing row on one page.",
+        "Every page of this site is here as Markdown: replace `.html` by `.md`. Start with the skill, which has the API, its",
+        "pitfalls and the way to find a missing row on one page.",
         "",
         "## Begin here",
         "",
@@ -145,7 +145,7 @@ def _title(docname: str) -> str:
 
 
 def write(target: Path, documents: set[str], with_links: Callable[[str, str], str]) -> None:
-    """Write the pages, ``llms.txt``, and the skill by its usual name below a site."""
+    """Write the pages, ``llms.txt``, and the skill under its usual name below a site."""
     for docname in sorted(documents):
         file = target / f"{docname}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
