@@ -38,8 +38,8 @@ _copied: set[Path] = set()
 def with_index(page: pages.Page, text: str) -> str:
     """Return the text with the words of its front matter (``search: unit test, pytest``) as entries of the index.
 
-    The search shows a page first if somebody looks for one of its entries: the words that readers use, which are often not
-    those of its title.
+    The search shows a page first if a reader looks for one of its entries. These are the readers' words, which often differ from
+    the title.
     """
     words = [each.strip() for each in page.front.get("search", "").split(",") if each.strip()]
     if not words:
@@ -143,7 +143,7 @@ class Commands(SphinxDirective):
     """``{commands}``: every command with its options, from the application."""
 
     def run(self) -> list[nodes.Node]:
-        """Sections."""
+        """Return the sections of the commands."""
         return self.parse_text_to_nodes(commands.markdown(), allow_section_headings=True)
 
 
@@ -249,7 +249,7 @@ def copy_files(app: Sphinx, exception: Exception | None) -> None:
 
 
 def write_markdown(app: Sphinx, exception: Exception | None) -> None:
-    """Each page is on the site as Markdown too, and ``llms.txt`` lists them."""
+    """Write each page to the site as Markdown too, and list them in ``llms.txt``."""
     folder = Path(app.srcdir).resolve()
     if exception or app.builder.format != "html" or folder not in (pages.DOCS, pages.DOCS / "zh"):
         return
@@ -258,7 +258,7 @@ def write_markdown(app: Sphinx, exception: Exception | None) -> None:
 
 
 def _as_markdown(app: Sphinx, docname: str, text: str) -> str:
-    """Return the text with its links as files have them, without the schemes that the builder of HTML reads."""
+    """Return the text with links to files, without the schemes that the HTML builder reads."""
     return re.sub(r"\((?:site|place):([^)#]*)", r"(\1", with_links(app, docname, text))
 
 
@@ -278,7 +278,7 @@ def other_language(app: Sphinx, pagename: str, templatename: str, context: dict[
 
 
 def other_versions(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
-    """Tell the template which version this is, and where the others begin."""
+    """Pass the template this version, and the addresses of the others."""
     names = app.config.panestream_versions
     if names:
         up = "../" * (pagename.count("/") + 1 + app.config.language.startswith("zh"))
@@ -286,7 +286,7 @@ def other_versions(app: Sphinx, pagename: str, templatename: str, context: dict[
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Sphinx calls this."""
+    """Set up the extension, as Sphinx requires."""
     app.add_config_value("panestream_repository", "", "env")
     app.add_config_value("panestream_versions", [], "html")
     app.add_directive("timeline", Timeline)
