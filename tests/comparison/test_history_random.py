@@ -13,7 +13,7 @@ from dataclasses import replace
 import pytest
 
 from panestream.engine.exchange.group_run import check_history
-from panestream.engine.operators.panes.spec import why_not_panes
+from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.query import WindowSpec
 from panestream.engine.split import split_of

@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from panestream.engine.operators.panes.spec import why_not_panes
+from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupMetrics
 from panestream.windowing.assigners import (

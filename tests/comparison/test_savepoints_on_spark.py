@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pytest
 
 import panestream as pst
-from panestream.engine.operators.panes.spec import why_not_panes
+from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec

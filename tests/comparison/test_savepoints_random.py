@@ -9,8 +9,8 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.intervals.spec import IntervalSpec
-from panestream.engine.operators.panes.spec import why_not_panes
+from panestream.engine.operators.intervals import IntervalSpec
+from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from panestream.engine.operators.panes.spec import why_not_panes
+from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.plan import MAIN
 from panestream.engine.query import WindowSpec
 from panestream.engine.split import split_of

@@ -11,7 +11,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.intervals.spec import IntervalSpec
+from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.sides import SIDES
 from panestream.engine.runtime.time_view import watermarks_of

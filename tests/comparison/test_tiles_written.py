@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.operators.panes.spec import pane_grid
+from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.tiles.format import Tiles, recipes_of_tiles

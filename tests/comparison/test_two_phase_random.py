@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.panes.spec import why_not_panes
+from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.row_plan import AggregateRows, ReduceRows
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec

@@ -8,15 +8,15 @@ from dataclasses import replace
 import pyarrow as pa
 
 from panestream.engine.aggregates.two_phase import InTwoPhases
-from panestream.engine.operators.accumulating.spec import accumulating_rule
+from panestream.engine.operators.accumulating.operator import accumulating_rule
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TableOfRows, TablePerWindow
-from panestream.engine.operators.counts.spec import counts_rule
-from panestream.engine.operators.look_back.spec import look_back_rule
-from panestream.engine.operators.panes.spec import panes_rule
-from panestream.engine.operators.predicates.spec import predicates_rule
+from panestream.engine.operators.counts import counts_rule
+from panestream.engine.operators.look_back.operator import look_back_rule
+from panestream.engine.operators.panes.operator import panes_rule
+from panestream.engine.operators.predicates import predicates_rule
 from panestream.engine.operators.row.row_plan import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import row_spec
-from panestream.engine.operators.sessions.spec import sessions_rule
+from panestream.engine.operators.sessions.operator import sessions_rule
 from panestream.engine.plan import OperatorSpec
 from panestream.engine.query import WindowSpec
 from panestream.engine.reduction import reduced, reduction

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from panestream.engine.operators.panes.spec import PaneSpec
+from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.plan import OperatorSpec, Split
 from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregates import Aggregate, Complete, Count, CountDistinct, Max, Min, Sum

@@ -17,7 +17,7 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.intervals.spec import IntervalSpec
+from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.row import pages as row_index
 from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import WindowPlan

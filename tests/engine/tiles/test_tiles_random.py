@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.operators.panes.spec import pane_grid
+from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.tiles import as_of
 from panestream.engine.tiles.as_of import AsOf, AsOfRequest, AsOfRows
 from panestream.engine.tiles.format import Tiles, recipes_of_tiles

@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.operators.panes.spec import pane_grid
+from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.tiles.format import Tiles
 from panestream.engine.tiles.windows import check_whole, windows_of_tiles
 from panestream.errors import InvalidPlanError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.look_back.spec import look_back_rule
+from panestream.engine.operators.look_back.operator import look_back_rule
 from panestream.engine.plan import Chunk
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates

@@ -25,18 +25,17 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.kernels.columns import Ints, numbers, plain
+from panestream.engine.kernels.columns import Ints
 from panestream.engine.kernels.ordering import runs
+from panestream.engine.operators.columnar import integers_of
 from panestream.engine.runtime.watermarks import BEYOND_ALL
-from panestream.engine.storage.blocks import PaneBlocks, pane_range
+from panestream.engine.storage.blocks import MAX_MERGED_ROWS, PaneBlocks, pane_range
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.windowing.assigners.look_back import LookBackWindows
 from panestream.windowing.time import MIN_TIMESTAMP
 
 RECENT, SETTLED, SLICES = "history", "settled", "slices"
 """State spaces: recent rows (not passed by time, or in an unfinished slice), settled rows, and merged slices."""
-MOST_MERGED = 1 << 18
-"""Maximum number of rows in a merged run. Merging only saves calls."""
 _IN_A_LOOK_BACK = 64
 """Number of slices in a look-back. A micro-batch reads two or three slices of rows, and up to this many partials per key. More
 slices mean fewer rows and more partials. For keys with thousands of rows, both are a few hundredths of the rows."""
@@ -83,7 +82,8 @@ class RowsByTime:
         self._length = slice_length(keyed, longest)
         hole = max(longest, 1)
         self._recent, self._settled, self._slices = (
-            PaneBlocks(state, space, keyed.partial_schema, keyed.merge, MOST_MERGED, hole) for space in (RECENT, SETTLED, SLICES)
+            PaneBlocks(state, space, keyed.partial_schema, keyed.merge, MAX_MERGED_ROWS, hole)
+            for space in (RECENT, SETTLED, SLICES)
         )
         self.stores = (self._recent, self._settled, self._slices)
         self._until = -BEYOND_ALL
@@ -174,16 +174,16 @@ class RowsByTime:
         if not tables:
             return
         rows = self._keyed.merge(tables)
-        numbers_ = _panes(rows) // self._length
+        numbers_ = integers_of(rows, "pane") // self._length
         begins = np.flatnonzero(runs(numbers_))
         at = rows.schema.get_field_index("pane")
         # Sorted by time, so that a key's earlier instants come first.
         merged = self._keyed.merge([rows.set_column(at, rows.schema.field(at), pa.array(numbers_ * self._length))])
-        of, fewer = np.unique(_panes(merged) // self._length, return_counts=True)
+        of, fewer = np.unique(integers_of(merged, "pane") // self._length, return_counts=True)
         many = np.diff(np.append(begins, len(numbers_)))
         self._plain = np.union1d(self._plain, of[fewer * _WORTH > many])
         # If a slice begins before ``needed``, some window begins in it, so that it is never read as a whole.
-        whole = ~np.isin(_panes(merged) // self._length, self._plain) & (_panes(merged) >= needed)
+        whole = ~np.isin(integers_of(merged, "pane") // self._length, self._plain) & (integers_of(merged, "pane") >= needed)
         self._slices.append(merged.filter(pa.array(whole)))
         least = max(_BLOCK_ROWS, len(numbers_) // _MOST_BLOCKS)
         cuts = begins[runs(begins // least)].tolist()
@@ -196,9 +196,4 @@ def _span(blocks: PaneBlocks, low: int, end: int) -> Span:
     return Span(blocks, np.asarray(lows, np.int64), np.asarray(ends, np.int64))
 
 
-def _panes(table: pa.Table) -> Ints:
-    panes: Ints = numbers(plain(table.column("pane")))
-    return panes
-
-
-__all__ = ["MOST_MERGED", "RECENT", "SETTLED", "SHORTEST", "SLICES", "RowsByTime", "Span", "slice_length"]
+__all__ = ["MAX_MERGED_ROWS", "RECENT", "SETTLED", "SHORTEST", "SLICES", "RowsByTime", "Span", "slice_length"]

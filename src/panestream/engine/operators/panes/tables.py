@@ -12,7 +12,7 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.saved_partials import partials_found
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
-from panestream.engine.operators.panes.firing_history import FiringHistory
+from panestream.engine.operators.panes.firing import FiringHistory
 from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy, last_ended
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.state_tables import StateTables, integers, key_columns, key_fields, named_columns, with_types

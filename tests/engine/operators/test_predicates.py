@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from panestream.engine.operators.predicates.cuts import ENDS, OPEN, STARTS
+from panestream.engine.operators.predicates import ENDS, OPEN, STARTS
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import PredicateWindows

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.explain import explain_plan
-from panestream.engine.operators.counts.shape import CountShape
+from panestream.engine.operators.counts import CountShape
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import plan_aggregates

@@ -7,8 +7,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.predicates.operator import label_of
-from panestream.engine.operators.predicates.spec import predicates_rule
+from panestream.engine.operators.predicates import label_of, predicates_rule
 from panestream.engine.plan import Chunk
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates

@@ -7,7 +7,7 @@ import datetime as dt
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.intervals.matching import Matches
+from panestream.engine.operators.intervals import Matches
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables
 from tests.comparison import intervals, joins

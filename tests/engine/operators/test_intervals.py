@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.intervals.operator import by_time
+from panestream.engine.storage.blocks import sorted_by_pane
 from panestream.engine.storage.state import MemoryState
 from tests.comparison import intervals
 from tests.comparison.joins import Row
@@ -98,7 +98,7 @@ def test_rows_are_put_in_the_order_of_their_times_and_else_left_as_they_are(give
         pa.table({"pane": pa.array(times, pa.int64()), "row": pa.array([next(numbers) for _ in times], pa.int64())})
         for times in given
     ]
-    found = by_time(tables)
+    found = sorted_by_pane(tables)
     assert found["row"].to_pylist() == places
     assert found["pane"].to_pylist() == sorted(time for times in given for time in times)
 
@@ -106,5 +106,5 @@ def test_rows_are_put_in_the_order_of_their_times_and_else_left_as_they_are(give
 def test_many_rows_of_a_time_too_stay_as_they_are():
     """Few come out as they were of a sort that is not stable, too."""
     times = np.random.default_rng(7).integers(0, 5, 1000)
-    found = by_time([pa.table({"pane": times, "row": np.arange(1000)})])
+    found = sorted_by_pane([pa.table({"pane": times, "row": np.arange(1000)})])
     assert found["row"].to_pylist() == [place for time in range(5) for place in np.flatnonzero(times == time).tolist()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from panestream.engine.operators.predicates.cuts import ENDS, OPEN, STARTS, Runs
+from panestream.engine.operators.predicates import ENDS, OPEN, STARTS, Runs
 from panestream.windowing.assigners import PredicateWindows
 
 BOTH = STARTS | ENDS
