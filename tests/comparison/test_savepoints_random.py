@@ -14,9 +14,8 @@ from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import plan_functions
+from panestream.engine.planner import plan_functions, split_of
 from panestream.engine.query import WindowSpec
-from panestream.engine.split import split_of
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,

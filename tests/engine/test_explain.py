@@ -9,8 +9,8 @@ import pytest
 
 from panestream.engine.explain import explain_plan
 from panestream.engine.plan import Top
+from panestream.engine.planner import split_of
 from panestream.engine.query import WindowSpec
-from panestream.engine.split import split_of
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,

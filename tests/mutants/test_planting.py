@@ -15,7 +15,7 @@ pytestmark = pytest.mark.full
 
 PLANTED = [
     ("windowing/assigners/sliding.py", "time + (time - self.offset) % self.slide", "windowing/assigners/test_sliding.py::test_the_windows_of_an_instant_newest_first[10-5-0-12-starts0]", KILLED),
-    ("engine/kernels/pairs.py", "constant: 'right' -> 'left'", "engine/kernels/test_pairs.py::test_what_is_among_others_and_where_it_stands_last[20]", KILLED),
+    ("engine/kernels/grouping.py", "constant: 'right' -> 'left'", "engine/kernels/test_pairs.py::test_what_is_among_others_and_where_it_stands_last[20]", KILLED),
     ("engine/exchange/packing.py", "left out: yield from self._pack_group(group, part) -> pass", "engine/exchange/test_exchange.py::test_each_key_group_gets_its_own_rows", KILLED),
     ("engine/runtime/watermarks.py", "known.max_timestamp - strategy.delay + 1", "engine/runtime/test_watermarks.py::test_it_never_goes_back", KILLED),
     ("engine/operators/counts.py", "rows - slides * self.slide > self._beginning", "engine/operators/counts/test_operator.py::test_the_last_n_rows_at_every_few", KILLED),
@@ -76,7 +76,7 @@ def test_the_test_that_starts_spark_is_asked_like_the_others(tmp_path):
 
 
 def test_a_fault_that_no_test_reaches_survives(tmp_path):
-    (verdict,) = run_jobs([Job(fault("engine/kernels/pairs.py", "constant: 'right' -> 'left'"))], tmp_path)
+    (verdict,) = run_jobs([Job(fault("engine/kernels/grouping.py", "constant: 'right' -> 'left'"))], tmp_path)
     assert (verdict.became, verdict.by) == (SURVIVED, "no test reaches it")
 
 
@@ -88,4 +88,4 @@ def test_what_a_test_reaches_is_written_down(tmp_path):
     found = json.loads((tmp_path / "reach").read_text())
     assert list(found) == [test]
     assert found[test]["passed"]
-    assert found[test]["reached"] == ["engine/kernels/pairs.py:is_among", "engine/kernels/pairs.py:places_of"]
+    assert found[test]["reached"] == ["engine/kernels/grouping.py:is_among", "engine/kernels/grouping.py:places_of"]

@@ -31,9 +31,8 @@ from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
 from panestream.engine.operators.row.row_plan import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
 from panestream.engine.plan import OperatorSpec
-from panestream.engine.planner import choose
+from panestream.engine.planner import choose, split_of
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables
-from panestream.engine.split import split_of
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.spark.columns import quoted, types_of
 from panestream.spark.names import Names, shown

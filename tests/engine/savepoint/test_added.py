@@ -5,7 +5,7 @@ import pytest
 from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
-from panestream.engine.savepoint.added import check_added, untold_results
+from panestream.engine.savepoint.migration import check_added, untold_results
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, PlanMismatchError
 from panestream.windowing import aggregates as agg

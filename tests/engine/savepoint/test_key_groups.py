@@ -98,7 +98,7 @@ def test_staggered_windows_keep_their_key_groups():
 
 
 def test_a_split_key_with_more_parts_than_key_groups_keeps_them():
-    from panestream.engine.split import split_of
+    from panestream.engine.planner import split_of
 
     plan = plan_of(TUMBLING, agg.count_distinct("v"))
     plan = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator))
@@ -114,7 +114,7 @@ def by_number(keys, groups):
 
 
 def test_a_part_of_a_key_lies_as_far_behind_the_keys_own_key_group_as_it_did():
-    from panestream.engine.split import split_of
+    from panestream.engine.planner import split_of
 
     plan = plan_of(TUMBLING, agg.count_distinct("v"))
     split = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator))
@@ -128,7 +128,7 @@ def test_a_part_of_a_key_lies_as_far_behind_the_keys_own_key_group_as_it_did():
 
 
 def test_without_a_key_all_is_of_the_first_key_group_and_parts_lie_behind_it():
-    from panestream.engine.split import split_of
+    from panestream.engine.planner import split_of
 
     plan = replace(plan_of(TUMBLING, agg.count_distinct("v")), key_schema=pa.schema([]))
     split = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator))

@@ -25,8 +25,8 @@ from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage import keyed_pages
 from panestream.engine.storage import sealed_state as seal
+from panestream.engine.storage.sealed_state import StateAge
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.storage.state_age import StateAge
 from panestream.errors import StateDamagedError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (

@@ -14,8 +14,7 @@ from panestream.engine.aggregates.planning import AggregationPlanner
 from panestream.engine.aggregates.registry import Implementation, implements
 from panestream.engine.aggregates.result import Result
 from panestream.engine.aggregates.saved_partials import parts_of
-from panestream.engine.kernels.columns import Ints, array_of, as_type, one_chunk
-from panestream.engine.kernels.storable import storable, storable_type
+from panestream.engine.kernels.columns import Ints, array_of, as_type, one_chunk, storable, storable_type
 from panestream.windowing.aggregates import Aggregate
 
 

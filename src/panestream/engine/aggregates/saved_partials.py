@@ -10,9 +10,8 @@ import pyarrow as pa
 
 from panestream.engine.aggregates.aggregation import Aggregation
 from panestream.engine.aggregates.partial_aggregate import KEEPS
-from panestream.engine.kernels.columns import as_type, numbers, plain
+from panestream.engine.kernels.columns import as_type, numbers, plain, typed
 from panestream.engine.kernels.parts import complete_parts, known_from_the_start
-from panestream.engine.kernels.storable import typed
 from panestream.errors import PlanMismatchError, StateFormatError
 
 Header = Mapping[str, Any]

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.kernels.map_keys import ONE_KEY, key_held_twice
+from panestream.engine.kernels.grouping import ONE_KEY, key_held_twice
 from panestream.errors import did_you_mean
 
 

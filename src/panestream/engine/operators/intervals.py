@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.kernels.columns import Ints, list_of, one_chunk, plain, spans
+from panestream.engine.kernels.grouping import numbered
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.kernels.pairs import numbered
 from panestream.engine.operators.columnar import TableLayout
 from panestream.engine.plan import ON_TIME, Capabilities, Chunk, OperatorSpec, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput

@@ -27,8 +27,14 @@ from panestream.engine.operators.sessions.operator import SessionSpec
 from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates
-from panestream.engine.savepoint.absent import AbsentFunction, AbsentOverRows, absent_aggregate, absent_reduce
-from panestream.engine.savepoint.recipes import recipe_json, recipe_of
+from panestream.engine.savepoint.recipes import (
+    AbsentFunction,
+    AbsentOverRows,
+    absent_aggregate,
+    absent_reduce,
+    recipe_json,
+    recipe_of,
+)
 from panestream.errors import PanestreamError, StateFormatError
 from panestream.windowing.assigners.session import GapColumn
 

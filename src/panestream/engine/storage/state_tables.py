@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import Ints, numbers, plain
-from panestream.engine.kernels.storable import storable, typed
+from panestream.engine.kernels.columns import Ints, numbers, plain, storable, typed
 from panestream.errors import StateFormatError
 
 TABLES_FORMAT = 1

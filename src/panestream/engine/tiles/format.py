@@ -19,11 +19,10 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.kept_partials import KeptPartial
 from panestream.engine.aggregates.partial_aggregate import PartialAggregate
 from panestream.engine.aggregates.saved_partials import parts_of
-from panestream.engine.kernels.columns import Ints, array_of, numbers
+from panestream.engine.kernels.columns import Ints, array_of, numbers, typed
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.slicing import Int64s
-from panestream.engine.kernels.storable import typed
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.aggregates import Aggregate

@@ -11,8 +11,7 @@ from panestream.engine.operators.panes.operator import panes_rule
 from panestream.engine.operators.panes.rule import interval_of, pane_grid, why_not_aligned, why_not_panes
 from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.query import WindowSpec
-from panestream.engine.reduction import AT_EVERY_ROW
-from panestream.engine.rule import PYTHON, DeclaredAggregates, FunctionOfRows, Supported, Unsupported
+from panestream.engine.rule import AT_EVERY_ROW, PYTHON, DeclaredAggregates, FunctionOfRows, Supported, Unsupported
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (

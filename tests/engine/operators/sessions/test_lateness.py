@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from panestream.engine.kernels.interleaving import running_max
+from panestream.engine.kernels.ordering import running_max
 from panestream.engine.operators.sessions.arrivals import late_rows
 from panestream.engine.operators.sessions.exchange import merge_touching
 

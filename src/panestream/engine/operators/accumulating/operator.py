@@ -13,9 +13,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from panestream.engine.kernels.columns import array_of, list_of, one_chunk
-from panestream.engine.kernels.grouping import encode_keys
+from panestream.engine.kernels.grouping import encode_keys, is_among, numbered
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.kernels.pairs import is_among, numbered
 from panestream.engine.kernels.python_values import result_columns
 from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
 from panestream.engine.operators.accumulating.windowed_rows import (
@@ -43,16 +42,23 @@ from panestream.engine.plan import (
     stable_repr,
 )
 from panestream.engine.query import WindowSpec
-from panestream.engine.reduction import AT_EVERY_ROW
-from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables, Supported, Unsupported, WindowRequest
+from panestream.engine.rule import (
+    AT_EVERY_ROW,
+    DeclaredAggregates,
+    FunctionOfRows,
+    FunctionOfTables,
+    Supported,
+    Unsupported,
+    WindowRequest,
+)
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.runtime.main_rows import side_schema, window_rows
 from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRows, instants, share
 from panestream.engine.runtime.watermarks import BEYOND_ALL, ClosedWindows, LatenessPolicy, closing_times, last_ended
 from panestream.engine.storage.blocks import MAX_MERGED_ROWS, PaneBlocks, StoredBlocks, pane_range, sorted_by_pane
-from panestream.engine.storage.limits import window_too_large
 from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state import window_too_large
 from panestream.engine.storage.state_tables import (
     StateTables,
     StateViews,

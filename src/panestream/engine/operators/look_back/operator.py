@@ -36,8 +36,8 @@ from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRo
 from panestream.engine.runtime.timed_rows import ROWS, TimedRows, pack_timed, timed_schema
 from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.blocks import MAX_MERGED_ROWS, PaneBlocks, StoredBlocks, pane_range, sorted_by_pane
-from panestream.engine.storage.limits import look_back_too_large
 from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state import look_back_too_large
 from panestream.engine.storage.state_tables import (
     StateTables,
     StateViews,

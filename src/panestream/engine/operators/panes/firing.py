@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.grouping import is_among, numbered, places_of
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.kernels.pairs import is_among, numbered, places_of
 from panestream.engine.kernels.slicing import Int64s, IntOrInts, PaneGrid
 from panestream.engine.operators.panes.rollups import Rollups
 from panestream.engine.plan import FIRINGS, INSERT, OPS, UPDATE_AFTER, UPDATE_BEFORE, WindowPlan

@@ -22,7 +22,7 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.saved_partials import partials_saved
 from panestream.engine.aggregates.standing import Standing, standing
 from panestream.engine.kernels.columns import Ints
-from panestream.engine.kernels.pairs import is_among, numbered, places_of
+from panestream.engine.kernels.grouping import is_among, numbered, places_of
 from panestream.engine.kernels.slicing import (
     AlignedWindows,
     Int64s,
@@ -48,8 +48,7 @@ from panestream.engine.operators.panes.rule import described_panes, interval_of,
 from panestream.engine.operators.panes.tables import EMITTED, PANES, PURGED, PaneTables, emitted_for
 from panestream.engine.plan import EARLY, LATE, ON_TIME, Capabilities, Chunk, WindowPlan
 from panestream.engine.query import WindowSpec
-from panestream.engine.reduction import AT_EVERY_ROW
-from panestream.engine.rule import PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
+from panestream.engine.rule import AT_EVERY_ROW, PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.runtime.main_rows import largest_per_window

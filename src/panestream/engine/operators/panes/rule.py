@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
-from panestream.engine.kernels.calendar_grid import LineGrid, ZonedGrid, ZonedWindows, calendar_grid
-from panestream.engine.kernels.calendar_lines import BusinessLine, EvenLine, Line, LineWindows, MonthLine, SoFarWindows
+from panestream.engine.kernels.calendar_grid import (
+    BusinessLine,
+    EvenLine,
+    Line,
+    LineGrid,
+    LineWindows,
+    MonthLine,
+    SoFarWindows,
+    WallClock,
+    ZonedGrid,
+    ZonedWindows,
+    calendar_grid,
+)
 from panestream.engine.kernels.slicing import AlignedWindows, CumulatingWindows, EvenGrid, EvenWindows, PaneGrid, SlidingWindows
-from panestream.engine.kernels.wall_clock import WallClock
 from panestream.engine.operators.panes.firing import Interval
 from panestream.engine.query import WindowSpec
-from panestream.engine.reduction import AT_EVERY_ROW
+from panestream.engine.rule import AT_EVERY_ROW
 from panestream.windowing.assigners import (
     BusinessDays,
     BusinessHours,

@@ -45,8 +45,7 @@ import pyarrow as pa
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import Ints, Mask, array_of, numbers, plain
 from panestream.engine.kernels.grouping import Keys, encode_keys
-from panestream.engine.kernels.interleaving import interleaved, running_max
-from panestream.engine.kernels.ordering import stable_order
+from panestream.engine.kernels.ordering import interleaved, running_max, stable_order
 from panestream.engine.operators.columnar import partials_of
 from panestream.engine.operators.sessions.exchange import (
     PANE,

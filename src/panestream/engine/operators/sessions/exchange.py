@@ -15,8 +15,7 @@ import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import Ints, numbers, plain
-from panestream.engine.kernels.interleaving import running_max
-from panestream.engine.kernels.ordering import stable_order
+from panestream.engine.kernels.ordering import running_max, stable_order
 from panestream.engine.storage import payload
 from panestream.engine.storage.state_tables import key_fields
 
