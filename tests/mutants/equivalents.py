@@ -7,17 +7,17 @@ from __future__ import annotations
 
 # In the order of their names, so that who adds one puts it where nobody else does.
 EQUIVALENT: dict[str, str] = {
-    "engine/aggregates/histograms.py:_comparable: constant: False -> True": (
-        "Numbers that are floats already are copied, and nobody changes the copy or what it is of."
-    ),
-    "engine/aggregates/kept_rows.py:KeptRows.result: constant: 1 -> 2 (2)": (
+    "engine/aggregates/aggregation.py:KeptRows.result: constant: 1 -> 2 (2)": (
         "Of two ends the first is that of the only window: the second has no beginning, and is not looked at."
     ),
-    "engine/aggregates/top.py:PartialTopK.combine: constant: 0 -> 1 (2)": (
+    "engine/aggregates/lists.py:PartialTopK.combine: constant: 0 -> 1 (2)": (
         "Where no list has a value, more columns without ranks are folded: of those nothing is kept either."
     ),
-    "engine/aggregates/top.py:TopKAccumulator._insert: comparison: place < self._k -> place <= self._k": (
+    "engine/aggregates/lists.py:TopKAccumulator._insert: comparison: place < self._k -> place <= self._k": (
         "What is put behind the last place is cut off again by the next statement."
+    ),
+    "engine/aggregates/quantiles.py:_comparable: constant: False -> True": (
+        "Numbers that are floats already are copied, and nobody changes the copy or what it is of."
     ),
     "engine/aggregates/two_phase.py:PartialAccumulator._failed: argument left out: TracebackException.from_exception(error, lookup_lines=False) -> TracebackException.from_exception(error)": (
         "The lines of the source are then read, of which what is shown has none."

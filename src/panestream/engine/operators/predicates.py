@@ -27,7 +27,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.aggregates.standing import standing
+from panestream.engine.aggregates.aggregation import standing
 from panestream.engine.kernels.columns import Ints, Mask, plain
 from panestream.engine.kernels.frames import KeyedTimeline
 from panestream.engine.kernels.grouping import Keys, encode_keys

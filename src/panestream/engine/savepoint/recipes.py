@@ -16,7 +16,7 @@ from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from panestream.engine.aggregates.kept_partials import KeptPartial
+from panestream.engine.aggregates.saved_partials import KeptPartial
 from panestream.engine.aggregates.two_phase import InTwoPhases
 from panestream.engine.kernels.columns import Ints
 from panestream.engine.operators.accumulating.windowed_rows import Now, OverRows, Results, WindowedRows

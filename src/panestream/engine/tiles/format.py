@@ -16,9 +16,8 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.aggregates.kept_partials import KeptPartial
 from panestream.engine.aggregates.partial_aggregate import PartialAggregate
-from panestream.engine.aggregates.saved_partials import parts_of
+from panestream.engine.aggregates.saved_partials import KeptPartial, parts_of
 from panestream.engine.kernels.columns import Ints, array_of, numbers, typed
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.kernels.ordering import stable_order

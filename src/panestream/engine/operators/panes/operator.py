@@ -19,8 +19,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.aggregation import Standing, standing
 from panestream.engine.aggregates.saved_partials import partials_saved
-from panestream.engine.aggregates.standing import Standing, standing
 from panestream.engine.kernels.columns import Ints
 from panestream.engine.kernels.grouping import is_among, numbered, places_of
 from panestream.engine.kernels.slicing import (

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.aggregates.standing import standing
+from panestream.engine.aggregates.aggregation import standing
 from panestream.engine.kernels.columns import Ints, Mask, numbers, valid_of
 from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
