@@ -20,7 +20,7 @@ from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import ProcessingTimeSessionWindows, TumblingEventTimeWindows
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.triggers import ContinuousProcessingTimeTrigger, CountTrigger
 from tests.comparison import (

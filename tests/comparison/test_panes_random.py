@@ -20,7 +20,7 @@ from panestream.windowing.assigners import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,

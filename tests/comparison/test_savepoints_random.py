@@ -22,7 +22,7 @@ from panestream.windowing.assigners import (
     ProcessingTimeSessionWindows,
     TumblingEventTimeWindows,
 )
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.evictors import CountEvictor, DeltaEvictor, TimeEvictor
 from panestream.windowing.functions import ProcessWindowFunction, applied
 from panestream.windowing.state import (

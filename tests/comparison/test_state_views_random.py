@@ -23,8 +23,8 @@ from panestream.windowing.assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.global_windows import CountWindows
-from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger
 from tests.comparison import harness, look_backs, predicates, test_accumulating, test_panes_random
 from tests.comparison.calendars import random_calendar, random_stream

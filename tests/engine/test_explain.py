@@ -18,7 +18,7 @@ from panestream.windowing.assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import harness, intervals, joins, predicates
 

@@ -244,37 +244,37 @@ EQUIVALENT: dict[str, str] = {
     "windowing/assigners/calendar.py:CalendarWindows._ends: constant: 1 -> 2 (3)": (
         "Steps are hours or days, of which a window has a whole number: none ends a microsecond behind the last."
     ),
-    "windowing/triggers/after_each.py:_InTurn.fire: returns None: return False -> return": (
+    "windowing/triggers/combined.py:_InTurn.fire: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),
-    "windowing/triggers/after_each.py:_InTurn.fire: returns None: return False -> return (2)": (
+    "windowing/triggers/combined.py:_InTurn.fire: returns None: return False -> return (2)": (
         "None is as false as False: whoever asks only asks whether."
     ),
-    "windowing/triggers/after_watermark.py:_WatermarkNode.begin: left out: self._early.begin(now) -> pass": (
+    "windowing/triggers/after.py:_WatermarkNode.begin: left out: self._early.begin(now) -> pass": (
         "What waits from its turn on waits for the end of the window, for which this waits itself."
     ),
-    "windowing/triggers/after_watermark.py:_WatermarkNode.fire: constant: 1 -> 2": (
+    "windowing/triggers/after.py:_WatermarkNode.fire: constant: 1 -> 2": (
         "That there is a number says that it has fired, whichever it is."
     ),
-    "windowing/triggers/after_watermark.py:_WatermarkNode.fire: returns None: return self._late.fire(now) -> return": (
+    "windowing/triggers/after.py:_WatermarkNode.fire: returns None: return self._late.fire(now) -> return": (
         "What is late repeats and never finishes, and None is as false as False."
     ),
-    "windowing/triggers/after_watermark.py:_WatermarkNode.merge: left out: self._wait(now) -> pass": (
+    "windowing/triggers/after.py:_WatermarkNode.merge: left out: self._wait(now) -> pass": (
         "The row that made windows one comes to the one next, and waits for the same end."
     ),
     "windowing/triggers/composition.py:Composition._has_finished: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),
-    "windowing/triggers/nodes.py:LeafTrigger.fire: returns None: return False -> return": (
+    "windowing/triggers/composition.py:LeafTrigger.fire: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),
-    "windowing/triggers/nodes.py:_known: sign: place + descriptor.name -> place - descriptor.name": (
+    "windowing/triggers/composition.py:_known: sign: place + descriptor.name -> place - descriptor.name": (
         "Where it fails the caller does the same by itself, more slowly."
     ),
-    "windowing/triggers/or_finally.py:_Until.fire: the other of two: any(finished) -> all(finished)": (
+    "windowing/triggers/combined.py:_Until.fire: the other of two: any(finished) -> all(finished)": (
         "Of two that are ready one is the last, which is asked before; else there is one alone."
     ),
-    "windowing/triggers/repeatedly.py:Repeating.fire: returns None: return False -> return": (
+    "windowing/triggers/after.py:Repeating.fire: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),
     "windowing/triggers/time.py:_AtTheEnd.on_merge: left out: self._register(window.max_timestamp(), ctx) -> pass": (

@@ -20,10 +20,10 @@ def test_a_file_a_class_or_a_function_can_be_named():
 
 @pytest.mark.full
 def test_survivors_are_told_with_their_lines(capsys):
-    assert main(["windowing/triggers/never.py", "--tests", "tests/windowing/triggers/test_never.py"]) == 0
+    assert main(["windowing/triggers/time.py", "--tests", "tests/windowing/triggers/test_never.py"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "0 of 5 survived"
     # Tests that do not reach it notice nothing.
-    assert main(["windowing/triggers/never.py", "--tests", "tests/windowing/triggers/test_count.py"]) == 1
+    assert main(["windowing/triggers/time.py", "--tests", "tests/windowing/triggers/test_count.py"]) == 1
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "5 faults"
     assert told[1].startswith("survived, line ")

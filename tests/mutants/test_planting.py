@@ -14,7 +14,7 @@ from tests.mutants.run import run_jobs, run_pytest
 pytestmark = pytest.mark.full
 
 PLANTED = [
-    ("windowing/assigners/sliding.py", "time + (time - self.offset) % self.slide", "windowing/assigners/test_sliding.py::test_the_windows_of_an_instant_newest_first[10-5-0-12-starts0]", KILLED),
+    ("windowing/assigners/aligned.py", "time + (time - self.offset) % self.slide", "windowing/assigners/test_sliding.py::test_the_windows_of_an_instant_newest_first[10-5-0-12-starts0]", KILLED),
     ("engine/kernels/grouping.py", "constant: 'right' -> 'left'", "engine/kernels/test_pairs.py::test_what_is_among_others_and_where_it_stands_last[20]", KILLED),
     ("engine/exchange/packing.py", "left out: yield from self._pack_group(group, part) -> pass", "engine/exchange/test_exchange.py::test_each_key_group_gets_its_own_rows", KILLED),
     ("engine/runtime/watermarks.py", "known.max_timestamp - strategy.delay + 1", "engine/runtime/test_watermarks.py::test_it_never_goes_back", KILLED),

@@ -22,7 +22,7 @@ from panestream.spark.tiles.manifest import MANIFEST, TilesManifest
 from panestream.spark.types import spark_schema, to_arrow
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregate_function import AggregateFunction
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.triggers import EventTimeTrigger
 
 

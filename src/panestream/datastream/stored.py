@@ -31,7 +31,7 @@ from panestream.windowing.aggregate_function import AggregateFunction
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.aggregates.base import ColumnText
 from panestream.windowing.assigners import WindowAssigner
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.time import Duration, format_duration, to_micros
 
 

@@ -38,8 +38,8 @@ from panestream.spark.columns import quoted, types_of
 from panestream.spark.names import Names, shown
 from panestream.spark.types import schema_of, to_arrow
 from panestream.windowing import aggregates as recipes
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.look_back import look_backs_of
-from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import Evictor, TimeEvictor
 from panestream.windowing.foreign_names import advised
 from panestream.windowing.functions import (

@@ -24,7 +24,7 @@ from panestream.engine.storage.state import MOST_BYTES, State
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import PanestreamError, PlanMismatchError
 from panestream.windowing.assigners import CalendarWindows, MergingWindowAssigner, PredicateWindows, WindowAssigner
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
 STATE_FORMAT = "state format"

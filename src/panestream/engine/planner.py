@@ -38,7 +38,7 @@ from panestream.engine.rule import (
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregates import Aggregate, Complete, Count, CountDistinct, Max, Min, Sum
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 
 _TOGETHER: Mapping[type[Aggregate], str] = {
     CountDistinct: "sum",

@@ -30,7 +30,7 @@ from panestream.windowing.assigners import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from panestream.windowing.assigners.calendar_days import WEEKDAYS
+from panestream.windowing.assigners.calendar import WEEKDAYS
 from panestream.windowing.assigners.global_windows import CountWindows
 
 _CALENDAR_WINDOWS: Mapping[str, Any] = {

@@ -31,8 +31,7 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
     WindowStagger,
 )
-from panestream.windowing.assigners.base import WindowAssigner
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows, WindowAssigner
 from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
 from panestream.windowing.functions import applied
 from panestream.windowing.triggers import (

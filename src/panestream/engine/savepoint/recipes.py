@@ -27,8 +27,8 @@ from panestream.windowing import aggregates, assigners, evictors, triggers
 from panestream.windowing.aggregate_function import AggregateFunction
 from panestream.windowing.aggregates import ColumnAggregate, User
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner, WindowStagger
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.session import GapColumn, LimitedEventTimeSessionWindows
-from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import Elements, Evictor, EvictorContext
 from panestream.windowing.functions import WindowFunction
 from panestream.windowing.triggers import Trigger, TriggerContext, TriggerResult

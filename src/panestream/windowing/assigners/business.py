@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from panestream.errors import InvalidWindowError
-from panestream.windowing.assigners.calendar import CalendarWindows
-from panestream.windowing.assigners.calendar_days import WEEKDAYS, check_weekday
+from panestream.windowing.assigners.calendar import WEEKDAYS, CalendarWindows, check_weekday
 from panestream.windowing.time import Duration, to_micros
 from panestream.windowing.zones import DAY
 

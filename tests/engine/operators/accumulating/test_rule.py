@@ -7,7 +7,7 @@ import pytest
 from panestream.engine.operators.accumulating.operator import why_not_rows
 from panestream.engine.query import WindowSpec
 from panestream.windowing.assigners import TumblingEventTimeWindows, TumblingProcessingTimeWindows
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger
 
 MINUTES = TumblingEventTimeWindows(10)

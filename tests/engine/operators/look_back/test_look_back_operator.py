@@ -15,7 +15,7 @@ from panestream.engine.storage.state import MemoryState
 from panestream.errors import MemoryLimitError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import LookBackWindows
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.time import format_duration
 from tests.comparison import harness, look_backs
 

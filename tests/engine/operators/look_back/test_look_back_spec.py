@@ -12,7 +12,7 @@ from panestream.engine.rule import DeclaredAggregates
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import LookBackWindows, TumblingEventTimeWindows
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from tests.comparison import harness, look_backs
 
 SUM = (agg.sum("v").alias("s"),)

@@ -25,7 +25,7 @@ from panestream.windowing.assigners import (
     TumblingProcessingTimeWindows,
     WindowStagger,
 )
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.functions import applied
 from panestream.windowing.triggers import (

@@ -17,7 +17,7 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, PurgingTrigger
 from tests.comparison import harness
 

@@ -34,8 +34,8 @@ from panestream.windowing.assigners import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.global_windows import CountWindows
-from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, WindowFunction
 from panestream.windowing.state import ValueStateDescriptor

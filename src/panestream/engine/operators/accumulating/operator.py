@@ -68,7 +68,7 @@ from panestream.engine.storage.state_tables import (
     named_columns,
     with_types,
 )
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
 from panestream.windowing.functions import ProcessWindowFunction, WindowFunction
 from panestream.windowing.time import MAX_TIMESTAMP

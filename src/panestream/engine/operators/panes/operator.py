@@ -60,7 +60,7 @@ from panestream.engine.storage.state_tables import StateTables, StateViews, inte
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.aggregates import Aggregate
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_duration
 
 PARTIALS, ROWS, GAPS = "partials", "rows", "gaps"

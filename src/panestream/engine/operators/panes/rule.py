@@ -38,7 +38,7 @@ from panestream.windowing.assigners import (
     WindowAssigner,
     WindowStagger,
 )
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.time import format_duration
 from panestream.windowing.triggers import (
     ContinuousEventTimeTrigger,
