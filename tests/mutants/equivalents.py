@@ -244,10 +244,7 @@ EQUIVALENT: dict[str, str] = {
     "windowing/assigners/calendar.py:CalendarWindows._ends: constant: 1 -> 2 (3)": (
         "Steps are hours or days, of which a window has a whole number: none ends a microsecond behind the last."
     ),
-    "windowing/triggers/combined.py:_InTurn.fire: returns None: return False -> return": (
-        "None is as false as False: whoever asks only asks whether."
-    ),
-    "windowing/triggers/combined.py:_InTurn.fire: returns None: return False -> return (2)": (
+    "windowing/triggers/after.py:Repeating.fire: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),
     "windowing/triggers/after.py:_WatermarkNode.begin: left out: self._early.begin(now) -> pass": (
@@ -262,6 +259,15 @@ EQUIVALENT: dict[str, str] = {
     "windowing/triggers/after.py:_WatermarkNode.merge: left out: self._wait(now) -> pass": (
         "The row that made windows one comes to the one next, and waits for the same end."
     ),
+    "windowing/triggers/combined.py:_InTurn.fire: returns None: return False -> return": (
+        "None is as false as False: whoever asks only asks whether."
+    ),
+    "windowing/triggers/combined.py:_InTurn.fire: returns None: return False -> return (2)": (
+        "None is as false as False: whoever asks only asks whether."
+    ),
+    "windowing/triggers/combined.py:_Until.fire: the other of two: any(finished) -> all(finished)": (
+        "Of two that are ready one is the last, which is asked before; else there is one alone."
+    ),
     "windowing/triggers/composition.py:Composition._has_finished: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),
@@ -270,12 +276,6 @@ EQUIVALENT: dict[str, str] = {
     ),
     "windowing/triggers/composition.py:_known: sign: place + descriptor.name -> place - descriptor.name": (
         "Where it fails the caller does the same by itself, more slowly."
-    ),
-    "windowing/triggers/combined.py:_Until.fire: the other of two: any(finished) -> all(finished)": (
-        "Of two that are ready one is the last, which is asked before; else there is one alone."
-    ),
-    "windowing/triggers/after.py:Repeating.fire: returns None: return False -> return": (
-        "None is as false as False: whoever asks only asks whether."
     ),
     "windowing/triggers/time.py:_AtTheEnd.on_merge: left out: self._register(window.max_timestamp(), ctx) -> pass": (
         "The row that made windows one comes to the one next, and waits for the same end."

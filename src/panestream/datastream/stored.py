@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.explain import ReprHtml, listed
-from panestream.engine.kernels.slicing import EvenGrid
+from panestream.engine.kernels.panes import EvenGrid
 from panestream.engine.operators.panes.rule import pane_grid, why_not_aligned
 from panestream.engine.tiles.as_of import AsOf
 from panestream.engine.tiles.format import END, ROWS, START, partial_columns

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
-from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.kernels.panes import Int64s
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.sides import Pairs, Sides
 from panestream.engine.storage.payload import FORMAT_VERSION, decode

@@ -102,7 +102,7 @@ PLANS: dict[str, Callable[[], WindowPlan]] = {
     "interval join": interval,
     "counts": lambda: declared(windows(*CountWindows(7, 3).parts, lateness=0)),
     "look-backs": lambda: look_backs.plan_of(LookBackWindows(20), SUMS, ("u", "v"), 3),
-    "look-backs with slices": lambda: look_backs.plan_of(LookBackWindows(20), SUMS[:3], ("u", "v"), 3),
+    "look-backs with panes": lambda: look_backs.plan_of(LookBackWindows(20), SUMS[:3], ("u", "v"), 3),
     "predicates": lambda: predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1", 9), SUMS, 3),
     "row, declared": lambda: declared(windows(SLIDING), row=True),
     "row, sessions": lambda: declared(windows(SESSIONS), row=True),

@@ -19,7 +19,7 @@ KEYS = pa.schema([("key", pa.string())])
 TYPES = {"text": pa.string(), "int": pa.int64()}
 COUNT = Aggregation.build([agg.count().alias("n")], TYPES, KEYS)
 IN_ORDER = Aggregation.build([agg.count().alias("n"), agg.user(Story(), "text", "int").alias("told")], TYPES, KEYS)
-SLICES = pane_grid(TumblingEventTimeWindows(10))
+PANES = pane_grid(TumblingEventTimeWindows(10))
 
 A = [("a", time) for time in range(100)]
 B = [("b", time) for time in (7, 8, 30, 59, 60, 61, 70)]
@@ -35,19 +35,19 @@ def rows_of(aggregation, came):
 
 def tiles_of(aggregation, came):
     rows = rows_of(aggregation, came)
-    merged = aggregation.merge([aggregation.partials(rows.keys, SLICES.panes_of(rows.times), rows.values, rows.times)])
+    merged = aggregation.merge([aggregation.partials(rows.keys, PANES.panes_of(rows.times), rows.values, rows.times)])
     keys, panes, *partials = (column.combine_chunks() for column in merged.columns)
-    starts = SLICES.starts_of(panes.to_numpy())
+    starts = PANES.starts_of(panes.to_numpy())
     return Tiles([keys], starts, starts + 10, partials)
 
 
 def answers(questions, length, aggregation=IN_ORDER, *, came=(*A, *B), alone=False, exact_start=True):
-    """What is found: rows that are in no slice where a window begins or ends are in tiles only."""
+    """What is found: rows that are in no pane where a window begins or ends are in tiles only."""
     asked = AsOfRequest([pa.array([key for key, _ in questions], pa.string())], np.array([at for _, at in questions], np.int64))
     cut = {at // 10 for _, at in questions} | {(at - length) // 10 for _, at in questions}
     beside = [(key, time) for key, time in came if time >= UNTIL or time // 10 in cut]
     tiles = tiles_of(aggregation, [(key, time) for key, time in came if alone or time < UNTIL])
-    as_of = AsOf(aggregation, SLICES, (length,), UNTIL, exact_start)
+    as_of = AsOf(aggregation, PANES, (length,), UNTIL, exact_start)
     (table,) = as_of.answers(asked, tiles, None if alone else rows_of(aggregation, beside))
     return [tuple(row.values()) for row in table.to_pylist()]
 
@@ -64,11 +64,11 @@ def told(times):
         (40, 30, 10),
         (45, 35, 10),
         (40, 35, 5),
-        (47, 10, 37),  # it begins in one slice, and ends in the next
-        (44, 3, 41),  # within a slice
+        (47, 10, 37),  # it begins in one pane, and ends in the next
+        (44, 3, 41),  # within a pane
         (44, 4, 40),
         (59, 58, 1),
-        (70, 10, 60),  # a slice that has no tile yet
+        (70, 10, 60),  # a pane that has no tile yet
         (95, 94, 1),
         (99, 69, 30),
     ],
@@ -105,8 +105,8 @@ def test_the_first_tile_of_other_slices_is_named(rows, start, end):
     tiles = Tiles([pa.array(["a"] * 3)], np.array([0, start, 31]), np.array([10, end, 40]), [pa.array([1, 1, 1], pa.int64())])
     asked = AsOfRequest([pa.array(["a"])], np.array([50], np.int64))
     with pytest.raises(InvalidPlanError) as refused:
-        AsOf(COUNT, SLICES, (20,)).answers(asked, tiles, rows)
+        AsOf(COUNT, PANES, (20,)).answers(asked, tiles, rows)
     assert str(refused.value) == (
         f"a tile goes from 1970-01-01 00:00:00.0000{start}+00:00 to 1970-01-01 00:00:00.0000{end}+00:00, "
-        "which is no slice of those that its column 'tile' names"
+        "which is no pane of those that its column 'tile' names"
     )

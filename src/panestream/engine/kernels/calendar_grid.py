@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from panestream.engine.kernels.slicing import AlignedWindows, EvenGrid, EvenWindows, Int64s, IntOrInts, PaneGrid, SlidingWindows
+from panestream.engine.kernels.panes import AlignedWindows, EvenGrid, EvenWindows, Int64s, IntOrInts, PaneGrid, SlidingWindows
 from panestream.windowing.zones import PERIOD, TABLE_END, ZoneRules
 
 

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from panestream.engine.kernels.columns import Ints, Vector, array_of, normal_floats, numbers, one_chunk, plain
 from panestream.engine.kernels.ordering import is_orderable, runs, stable_order
-from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.kernels.panes import Int64s
 
 LARGEST = np.int64(2**63 - 1)
 """The start value of a minimum."""

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.kernels.panes import Int64s
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import State
 from panestream.errors import StateDamagedError

@@ -1,6 +1,6 @@
 """The columns of tiles: their names, and conversion of results to tiles and of tiles to partials.
 
-A tile has the key columns, ``window_start`` and ``window_end`` of its slice, ``rows`` (the number of rows) and for each partial a
+A tile has the key columns, ``window_start`` and ``window_end`` of its pane, ``rows`` (the number of rows) and for each partial a
 struct of its columns. The struct's name depends only on the description of the partial. Tiles of other aggregates have the same
 column for the same partial, so aggregates can be added to a store of tiles or omitted.
 """
@@ -21,7 +21,7 @@ from panestream.engine.aggregates.saved_partials import KeptPartial, parts_of
 from panestream.engine.kernels.columns import Ints, array_of, numbers, typed
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.kernels.panes import Int64s
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.aggregates import Aggregate
@@ -62,7 +62,7 @@ def _column_of(partial: PartialAggregate, of: str, inputs: Sequence[str]) -> str
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Tiles in memory, one for each key and slice.
+    """Tiles in memory, one for each key and pane.
 
     ``partials`` has the columns of a partial table after keys and pane: the number of rows and the partials.
     """
@@ -74,7 +74,7 @@ class Tiles:
 
     @classmethod
     def of(cls, keys: Sequence[pa.Array], columns: Sequence[pa.Array], aggregation: Aggregation) -> Tiles:
-        """Return stored tiles, keeping the tile with the most rows of each key and slice.
+        """Return stored tiles, keeping the tile with the most rows of each key and pane.
 
         A window that fires again for a late row contains all its former rows, so the tile with the most rows is the last.
         ``columns`` are start and end in microseconds, rows, and the columns of the partials.
@@ -120,7 +120,7 @@ def without_keys(aggregation: Aggregation) -> Aggregation:
 
 
 def _last(keys: Sequence[pa.Array], starts: Int64s, rows: Ints) -> Ints | None:
-    """Return the place of the tile with the most rows of each key and slice, or None if each has one tile."""
+    """Return the place of the tile with the most rows of each key and pane, or None if each has one tile."""
     coded = encode_keys(keys, len(starts)).codes.astype(np.int64)
     order = stable_order(coded, starts, rows)
     coded, starts = coded[order], starts[order]

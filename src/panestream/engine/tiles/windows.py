@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import array_of
-from panestream.engine.kernels.slicing import EvenGrid, Int64s, PaneGrid
+from panestream.engine.kernels.panes import EvenGrid, Int64s, PaneGrid
 from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.tiles.format import Tiles
 from panestream.errors import InvalidPlanError
@@ -23,7 +23,7 @@ def windows_of_tiles(aggregation: Aggregation, grid: PaneGrid, tiles: Tiles, row
     include.
 
     Raises:
-        InvalidPlanError: a window begins or ends within a slice.
+        InvalidPlanError: a window begins or ends within a pane.
         AggregateOverflowError: a result does not fit its type.
     """
     (one,) = grid.windows
@@ -46,18 +46,18 @@ def schema_of_windows(aggregation: Aggregation) -> pa.Schema:
     return pa.schema([*aggregation.key_schema, *bounds, *aggregation.output_schema])
 
 
-def check_whole(slices: PaneGrid, grid: PaneGrid) -> None:
-    """Raise InvalidPlanError if windows begin or end within slices.
+def check_whole(panes: PaneGrid, grid: PaneGrid) -> None:
+    """Raise InvalidPlanError if windows begin or end within panes.
 
     Only checked if both repeat after a fixed time; reading tiles detects the other cases.
     """
-    if not isinstance(slices, EvenGrid) or not isinstance(grid, EvenGrid):
+    if not isinstance(panes, EvenGrid) or not isinstance(grid, EvenGrid):
         return
     # If both repeat, one common period contains all combinations of pane edges.
-    if grid.period % slices.period or any((grid.origin + edge - slices.origin) % slices.period for edge in grid.edges):
+    if grid.period % panes.period or any((grid.origin + edge - panes.origin) % panes.period for edge in grid.edges):
         raise InvalidPlanError(
-            f"windows begin or end within slices of {format_duration(slices.period)}: size, slide, step and offset must be "
-            "multiples of a slice's, counted from where slices begin"
+            f"windows begin or end within panes of {format_duration(panes.period)}: size, slide, step and offset must be "
+            "multiples of a pane's, counted from where panes begin"
         )
 
 
@@ -68,7 +68,7 @@ def _panes_of(grid: PaneGrid, tiles: Tiles) -> Int64s:
     if len(cut):
         start, end = (pa.scalar(int(edge[cut[0]]), _INSTANT) for edge in (tiles.starts, tiles.ends))
         raise InvalidPlanError(
-            f"a window begins or ends within the slice from {start} to {end}: windows from tiles are made of whole slices"
+            f"a window begins or ends within the pane from {start} to {end}: windows from tiles are made of whole panes"
         )
     return panes
 

@@ -13,7 +13,7 @@ from pyspark.sql import types as T
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import numbers, plain, typed, valid_of
-from panestream.engine.kernels.slicing import PaneGrid
+from panestream.engine.kernels.panes import PaneGrid
 from panestream.engine.tiles.as_of import AsOf, AsOfRequest, AsOfRows
 from panestream.engine.tiles.format import Tiles
 from panestream.engine.tiles.windows import windows_of_tiles

@@ -1,4 +1,4 @@
-"""What the history settles and when, into which slices, and what of it some rows need."""
+"""What the history settles and when, into which panes, and what of it some rows need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.look_back import history
-from panestream.engine.operators.look_back.history import RowsByTime, Span, slice_length
+from panestream.engine.operators.look_back.history import RowsByTime, Span, pane_length
 from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
@@ -17,7 +17,7 @@ from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from tests.comparison import look_backs
 
 WINDOWS = LookBackWindows(640)
-"""Slices are ten long."""
+"""Panes are ten long."""
 PLAN = look_backs.plan_of(WINDOWS, (agg.count().alias("n"), agg.sum("v").alias("s")), ())
 KEYED = PLAN.operator.keyed
 INEXACT = look_backs.plan_of(WINDOWS, (agg.sum("x").alias("s"),), ()).operator.keyed
@@ -34,7 +34,7 @@ def new(keyed=KEYED, longest=640):
 
 
 def rests(found):
-    """The times of the first and the last partial of each block, and how many there are: of the recent, the settled, the slices."""
+    """The times of the first and the last partial of each block, and how many there are: of the recent, the settled, the panes."""
     return [[(block.low, block.high, block.rows) for block in store.index] for store in found.stores]
 
 
@@ -55,7 +55,7 @@ def settled(until, *times, needed=-(10**6)):
     [(KEYED, 7, 0), (KEYED, 8, 2), (KEYED, 128, 2), (KEYED, 129, 3), (KEYED, 640, 10), (KEYED, 641, 11), (INEXACT, 640, 0)],
 )
 def test_slices_are_so_long_that_at_most_64_make_a_look_back(keyed, longest, length):
-    assert slice_length(keyed, longest) == length
+    assert pane_length(keyed, longest) == length
     assert new(keyed, longest).kept() == {"slice": length, "settled": -BEYOND_ALL, "plain": []}
 
 
@@ -80,7 +80,7 @@ def test_whole_slices_that_time_has_passed_settle_where_it_moved_little(before, 
 
 
 def test_what_settles_rests_in_its_slices_and_as_one_partial_of_each_where_these_are_far_fewer():
-    """In the first slice are two rows, twice as many as it has partials; in the second one; the third is not over."""
+    """In the first pane are two rows, twice as many as it has partials; in the second one; the third is not over."""
     found = new()
     found.add(partials(1, 3, 14, 21, 22, 25), 0, 24, -100)
     assert rests(found) == [[(21, 25, 3)], [(1, 14, 3)], [(0, 0, 1)]]
@@ -103,7 +103,7 @@ def test_time_that_stands_still_settles_nothing_again():
 def test_what_nobody_looks_back_to_goes_and_slices_that_have_lost_rows_have_no_partials():
     found = settled(40, 1, 3, 11, 13, 21, 23, 31, 33, 45)
     assert rests(found)[2] == [(0, 30, 4)]
-    # Of a slice that begins before what is needed never all is read.
+    # Of a pane that begins before what is needed never all is read.
     cut = settled(40, 1, 3, 11, 13, 21, 23, 31, 33, 45, needed=12)
     assert rests(cut) == [[(45, 45, 1)], [(13, 33, 5)], [(20, 30, 2)]]
     at_its_begin = settled(40, 1, 3, 11, 13, 21, 23, 31, 33, needed=10)
@@ -186,17 +186,17 @@ def test_where_no_slice_has_partials_rows_are_read():
 
 
 FULL = [10 * slice_ + place for slice_ in range(10) for place in (2, 4, 6)]
-"""Ten slices with three rows each."""
+"""Ten panes with three rows each."""
 
 
 @pytest.mark.parametrize(
     ("at", "windows", "rows", "merged", "recent"),
     [
-        # A window that begins in the third slice and ends in the eleventh, which is none yet.
+        # A window that begins in the third pane and ends in the eleventh, which is none yet.
         ([105], LookBackWindows(80), [(25, 30)], [(30, 100)], [(100, 106)]),
-        # One that begins where a slice does.
+        # One that begins where a pane does.
         ([105], LookBackWindows(85), [(20, 30)], [(30, 100)], [(100, 106)]),
-        # Two rows whose windows begin in the third slice and in the fourth.
+        # Two rows whose windows begin in the third pane and in the fourth.
         ([105, 111], LookBackWindows(80), [(25, 40)], [(40, 100)], [(100, 112)]),
         # And further apart: those between are needed by the first alone.
         ([105, 155], LookBackWindows(80), [(25, 30), (70, 80)], [(30, 70), (80, 100)], [(100, 156)]),

@@ -119,7 +119,7 @@ def test_rows_that_wait_are_shown_as_they_came():
 
 @pytest.mark.parametrize("seed", range(20))
 def test_slices_at_the_edges_of_windows_are_read_row_by_row(seed):
-    """Of rows in several slices: where each row lies, and where its window begins and ends."""
+    """Of rows in several panes: where each row lies, and where its window begins and ends."""
     rng = np.random.default_rng(seed)
     windows = [LookBackWindows(*(int(each) for each in rng.integers(0, 300, 2))) for _ in range(rng.integers(1, 3))]
     plan = look_backs.plan_of(windows[0], NARROW, ())
@@ -154,13 +154,13 @@ def after_an_hour(aggregates):
 def test_a_micro_batch_of_a_second_reads_slices_and_not_the_hour():
     plan, state = after_an_hour(NARROW)
     read, kept = [], 0
-    for number in range(3660, 3660 + 130):  # more than two slices pass
+    for number in range(3660, 3660 + 130):  # more than two panes pass
         metrics = process(plan, state, seconds(number)).metrics
         read.append(metrics.bytes_read)
         kept = max(kept, metrics.state_bytes)
-    a_slice = kept / history._IN_A_LOOK_BACK
-    assert max(read) < 6 * a_slice, (max(read), kept)  # where a slice is settled, and runs are merged
-    assert sum(read) / len(read) < 4 * a_slice
+    a_pane = kept / history._IN_A_LOOK_BACK
+    assert max(read) < 6 * a_pane, (max(read), kept)  # where a pane is settled, and runs are merged
+    assert sum(read) / len(read) < 4 * a_pane
     assert metrics.state_calls < 60
 
 
@@ -169,7 +169,7 @@ def test_what_does_not_merge_exactly_is_read_row_by_row():
     plan, state = after_an_hour((agg.sum("x").alias("s"), *NARROW[:1]))
     metrics = process(plan, state, seconds(3660)).metrics
     assert metrics.bytes_read > 0.9 * metrics.state_bytes
-    assert not [key for space, key in state.values if space != history.RECENT and space in (history.SETTLED, history.SLICES)]
+    assert not [key for space, key in state.values if space != history.RECENT and space in (history.SETTLED, history.MERGED)]
 
 
 @pytest.mark.full
@@ -185,21 +185,21 @@ def test_rows_that_lie_apart_read_the_slices_of_each():
     assert metrics.bytes_read < metrics.state_bytes / 4
 
 
-def test_a_slice_in_which_keys_have_few_rows_has_no_partials():
+def test_a_pane_in_which_keys_have_few_rows_has_no_partials():
     plan, state = look_backs.plan_of(LookBackWindows(HOUR), NARROW, ("ts",)), MemoryState()
     for minute_ in range(100):
         rows = [(f"{key}", minute_ * 60 * SECOND + key, 1, None, key) for key in range(200)]
         output = process(plan, state, rows)
-    assert not [key for space, key in state.values if space == history.SLICES]
+    assert not [key for space, key in state.values if space == history.MERGED]
     assert [key for space, key in state.values if space == history.SETTLED]
     assert output.metrics.fired_rows
 
 
 def test_rows_of_slices_without_partials_are_found_between_slices_that_have_some():
-    """Every operator is new: which slices are without, too, is what the state says. A slice is ten long."""
+    """Every operator is new: which panes are without, too, is what the state says. A pane is ten long."""
     plan, state, taken = look_backs.plan_of(LookBackWindows(640), NARROW, ("ts",)), MemoryState(), []
-    assert history.slice_length(plan.operator.keyed, 640) == 10
-    # Of the one key a row in a slice, of the other ten; then the other way round, and so on.
+    assert history.pane_length(plan.operator.keyed, 640) == 10
+    # Of the one key a row in a pane, of the other ten; then the other way round, and so on.
     for number in range(12):
         begin = number * 30
         full, single = ("a", "b") if number % 2 else ("b", "a")
@@ -221,10 +221,10 @@ def test_rows_of_slices_without_partials_are_found_between_slices_that_have_some
 
 def test_what_is_read_of_slices_is_told():
     told = explain_plan(look_backs.plan_of(LookBackWindows(HOUR), NARROW), streaming=True, chosen=None)
-    assert f"the slices of {format_duration(HOUR // 64)} in which windows begin and end" in " ".join(told.split())
+    assert f"the panes of {format_duration(HOUR // 64)} in which windows begin and end" in " ".join(told.split())
     mixed = (*NARROW, agg.sum("x").alias("sx"), agg.collect_list("v").alias("all"))
     told = explain_plan(look_backs.plan_of(LookBackWindows(HOUR), mixed), streaming=True, chosen=None)
-    assert "slices merged before would change agg.sum('x').alias('sx'), agg.collect_list('v').alias('all')" in " ".join(
+    assert "panes merged before would change agg.sum('x').alias('sx'), agg.collect_list('v').alias('all')" in " ".join(
         told.split()
     )
 

@@ -74,7 +74,7 @@ def test_an_expression_crosses_once_though_results_and_aggregates_take_it(late):
 def test_what_is_kept_and_read_is_told():
     plan = look_backs.plan_of(SEVERAL, SUM, late=True)
     kept = "partials of each key and instant for as long as a look-back reaches, in blocks; rows that wait for the watermark"
-    edges = "the slices of 2 microseconds in which windows begin and end"
+    edges = "the panes of 2 microseconds in which windows begin and end"
     assert told(plan) == {
         "look-backs": [
             "short: the 3 microseconds before each row, and the row itself",
@@ -88,7 +88,7 @@ def test_what_is_kept_and_read_is_told():
         ],
         "state": [
             kept,
-            f"a small micro-batch reads {edges}, and one partial for each key and slice between",
+            f"a small micro-batch reads {edges}, and one partial for each key and pane between",
         ],
     }
     alone = look_backs.plan_of(LookBackWindows(10), SUM)
@@ -102,10 +102,10 @@ def test_what_is_kept_and_read_is_told():
     [
         (7, "v", None),
         (7, "x", None),
-        (8, "v", "the slices of 2 microseconds in"),
-        (128, "v", "the slices of 2 microseconds in"),
-        (129, "v", "the slices of 3 microseconds in"),
-        (8, "x", "slices merged before would change agg.sum('x').alias('s')"),
+        (8, "v", "the panes of 2 microseconds in"),
+        (128, "v", "the panes of 2 microseconds in"),
+        (129, "v", "the panes of 3 microseconds in"),
+        (8, "x", "panes merged before would change agg.sum('x').alias('s')"),
     ],
 )
 def test_slices_are_told_of_look_backs_that_have_them(size, column, read):

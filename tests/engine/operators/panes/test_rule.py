@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from panestream.engine.kernels.slicing import CumulatingWindows, SlidingWindows
+from panestream.engine.kernels.panes import CumulatingWindows, SlidingWindows
 from panestream.engine.operators.panes.firing import Interval
 from panestream.engine.operators.panes.operator import panes_rule
 from panestream.engine.operators.panes.rule import interval_of, pane_grid, why_not_aligned, why_not_panes

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import plain
-from panestream.engine.kernels.slicing import EvenGrid
+from panestream.engine.kernels.panes import EvenGrid
 from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.planner import plan_aggregates
 from panestream.engine.tiles.as_of import AsOf, AsOfRequest, AsOfRows

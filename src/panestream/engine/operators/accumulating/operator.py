@@ -15,8 +15,8 @@ import pyarrow as pa
 from panestream.engine.kernels.columns import array_of, list_of, one_chunk
 from panestream.engine.kernels.grouping import encode_keys, is_among, numbered
 from panestream.engine.kernels.ordering import stable_order
+from panestream.engine.kernels.panes import AlignedWindows, Int64s, PaneGrid
 from panestream.engine.kernels.python_values import result_columns
-from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
 from panestream.engine.operators.accumulating.windowed_rows import (
     AllWindows,
     Now,

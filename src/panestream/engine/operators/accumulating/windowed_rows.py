@@ -14,8 +14,8 @@ import pyarrow as pa
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.exact_values import cast_exactly
 from panestream.engine.kernels.frames import frame_of
+from panestream.engine.kernels.panes import Int64s
 from panestream.engine.kernels.python_values import Place, RowType, arrow_column, has_maps, python_values, result_columns
-from panestream.engine.kernels.slicing import Int64s
 from panestream.errors import InvalidPlanError, PanestreamError
 from panestream.windowing.failures import at_window
 from panestream.windowing.functions import ProcessWindowFunction, WindowFunction, WindowFunctionError, no_state, results_of

@@ -26,7 +26,7 @@ from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.columnar import TableLayout, explain_aggregates, fields_text, integers_of, on_a_line
-from panestream.engine.operators.look_back.history import SHORTEST, RowsByTime, slice_length
+from panestream.engine.operators.look_back.history import SHORTEST, RowsByTime, pane_length
 from panestream.engine.plan import ON_TIME, Capabilities, Chunk, OperatorSpec, WindowPlan
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import Supported, WindowRequest, on_columns_only
@@ -186,17 +186,17 @@ class LookBackSpec(OperatorSpec):
 
     def _explain_state(self) -> list[str]:
         kept = "partials of each key and instant for as long as a look-back reaches, in blocks; rows that wait for the watermark"
-        length = slice_length(self.keyed, self.longest)
+        length = pane_length(self.keyed, self.longest)
         if length:
-            edges = f"the slices of {format_duration(length)} in which windows begin and end"
-            return [kept, f"a small micro-batch reads {edges}, and one partial for each key and slice between"]
+            edges = f"the panes of {format_duration(length)} in which windows begin and end"
+            return [kept, f"a small micro-batch reads {edges}, and one partial for each key and pane between"]
         if self.longest < SHORTEST:
             return [kept]
         inexact = ", ".join(repr(one) for one, exact in zip(self.aggregates, self._exact(), strict=True) if not exact)
-        return [kept, f"a micro-batch reads all that its rows look back to: slices merged before would change {inexact}"]
+        return [kept, f"a micro-batch reads all that its rows look back to: panes merged before would change {inexact}"]
 
     def _exact(self) -> list[bool]:
-        """Return whether each aggregate alone would allow slices with partials."""
+        """Return whether each aggregate alone would allow panes with partials."""
         partials = self.keyed.partial_aggregates
         return [all(partials[number].merges_exactly for number in result.partials) for result in self.keyed.results]
 

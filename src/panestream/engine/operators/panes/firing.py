@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.grouping import is_among, numbered, places_of
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.kernels.slicing import Int64s, IntOrInts, PaneGrid
+from panestream.engine.kernels.panes import Int64s, IntOrInts, PaneGrid
 from panestream.engine.operators.panes.rollups import Rollups
 from panestream.engine.plan import FIRINGS, INSERT, OPS, UPDATE_AFTER, UPDATE_BEFORE, WindowPlan
 from panestream.engine.runtime.main_rows import firing_columns, window_rows

@@ -23,7 +23,7 @@ from panestream.engine.aggregates.aggregation import Standing, standing
 from panestream.engine.aggregates.saved_partials import partials_saved
 from panestream.engine.kernels.columns import Ints
 from panestream.engine.kernels.grouping import is_among, numbered, places_of
-from panestream.engine.kernels.slicing import (
+from panestream.engine.kernels.panes import (
     AlignedWindows,
     Int64s,
     PaneGrid,

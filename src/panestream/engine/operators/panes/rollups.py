@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.kernels.panes import Int64s
 from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.blocks import PaneBlocks, pane_range
 from panestream.engine.storage.state import State

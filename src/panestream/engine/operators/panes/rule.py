@@ -15,7 +15,7 @@ from panestream.engine.kernels.calendar_grid import (
     ZonedWindows,
     calendar_grid,
 )
-from panestream.engine.kernels.slicing import AlignedWindows, CumulatingWindows, EvenGrid, EvenWindows, PaneGrid, SlidingWindows
+from panestream.engine.kernels.panes import AlignedWindows, CumulatingWindows, EvenGrid, EvenWindows, PaneGrid, SlidingWindows
 from panestream.engine.operators.panes.firing import Interval
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import AT_EVERY_ROW

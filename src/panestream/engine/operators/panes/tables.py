@@ -11,7 +11,7 @@ import pyarrow as pa
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.saved_partials import partials_found
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
+from panestream.engine.kernels.panes import AlignedWindows, Int64s, PaneGrid
 from panestream.engine.operators.panes.firing import FiringHistory
 from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy, last_ended
 from panestream.engine.storage.blocks import PaneBlocks

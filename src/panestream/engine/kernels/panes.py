@@ -1,4 +1,4 @@
-"""Slices of time: the grid of panes under a query's windows.
+"""Panes of time: the grid under a query's windows.
 
 A pane is a span of time in which no window of the query begins or ends. So every window is a whole number of panes, and a row is
 aggregated once, into its pane, even if windows overlap. The edges of the panes are the starts and ends of all windows: one pane

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panestream.engine.kernels.slicing import CumulatingWindows, PaneGrid, SlidingWindows
+from panestream.engine.kernels.panes import CumulatingWindows, PaneGrid, SlidingWindows
 
 NUMBERS = range(-300, 300)
 

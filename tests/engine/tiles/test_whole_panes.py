@@ -1,4 +1,4 @@
-"""Windows that are put together from tiles are made of whole slices: refused are those that can be seen to be not."""
+"""Windows that are put together from tiles are made of whole panes: refused are those that can be seen to be not."""
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +17,7 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
 )
 
-SLICES = pane_grid(TumblingEventTimeWindows(10, 3))
+PANES = pane_grid(TumblingEventTimeWindows(10, 3))
 
 
 @pytest.mark.parametrize(
@@ -31,7 +31,7 @@ SLICES = pane_grid(TumblingEventTimeWindows(10, 3))
     ],
 )
 def test_windows_of_whole_slices(assigner):
-    check_whole(SLICES, pane_grid(assigner))
+    check_whole(PANES, pane_grid(assigner))
 
 
 @pytest.mark.parametrize(
@@ -39,19 +39,19 @@ def test_windows_of_whole_slices(assigner):
     [
         TumblingEventTimeWindows(30),
         TumblingEventTimeWindows(25, 3),
-        SlidingEventTimeWindows(55, 20, 3),  # some of its edges are those of slices
+        SlidingEventTimeWindows(55, 20, 3),  # some of its edges are those of panes
         CumulatingEventTimeWindows(60, 15, 3),
     ],
 )
 def test_windows_that_begin_or_end_within_slices_are_refused(assigner):
-    with pytest.raises(InvalidPlanError, match="windows begin or end within slices of 10 microseconds"):
-        check_whole(SLICES, pane_grid(assigner))
+    with pytest.raises(InvalidPlanError, match="windows begin or end within panes of 10 microseconds"):
+        check_whole(PANES, pane_grid(assigner))
 
 
 def test_of_what_repeats_after_no_fixed_time_nothing_is_said_before_tiles_are_read():
     days = pane_grid(CalendarDays.of(1, zone="UTC"))
-    check_whole(SLICES, days)
-    check_whole(days, SLICES)
+    check_whole(PANES, days)
+    check_whole(days, PANES)
 
 
 COUNT = Aggregation.build([agg.count().alias("n")], {}, pa.schema([("key", pa.string())]))
@@ -90,10 +90,10 @@ def test_windows_have_the_rows_of_their_tiles():
     ],
 )
 def test_a_tile_that_a_window_cuts_is_named(assigner, cut):
-    """Windows of a calendar are seen to cut slices only when these are read."""
+    """Windows of a calendar are seen to cut panes only when these are read."""
     start, end = (pa.scalar(edge, pa.timestamp("us", "UTC")) for edge in cut)
     with pytest.raises(InvalidPlanError) as error:
         counted(assigner, *TILES)
     assert str(error.value) == (
-        f"a window begins or ends within the slice from {start} to {end}: windows from tiles are made of whole slices"
+        f"a window begins or ends within the pane from {start} to {end}: windows from tiles are made of whole panes"
     )
