@@ -37,7 +37,8 @@ from panestream.windowing.assigners.look_back import LookBackWindows
 from panestream.windowing.time import MIN_TIMESTAMP
 
 RECENT, SETTLED, MERGED = "history", "settled", "slices"
-"""State spaces, whose names are part of the format of state: recent rows (not passed by time, or in an unfinished pane), settled rows, and merged panes."""
+"""State spaces, whose names are part of the format of state: recent rows (not passed by time, or in an unfinished pane), settled
+rows, and merged panes."""
 _IN_A_LOOK_BACK = 64
 """Number of panes in a look-back. A micro-batch reads two or three panes of rows, and up to this many partials per key. More
 panes mean fewer rows and more partials. For keys with thousands of rows, both are a few hundredths of the rows."""
