@@ -237,6 +237,3 @@ def listed(names: Sequence[str]) -> str:
     """
     shown = ", ".join(names[:_MOST])
     return shown if len(names) <= _MOST else f"{shown}, … ({len(names)})"
-
-
-__all__ = ["Explanation", "ReprHtml", "explain_plan", "listed", "parts_of"]

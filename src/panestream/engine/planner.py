@@ -179,6 +179,3 @@ def plan_table_function(
 ) -> OperatorSpec:
     """Choose the operator of a :class:`~panestream.engine.rule.FunctionOfTables`, which documents the arguments."""
     return choose(window, FunctionOfTables(function, results, rows, keys))
-
-
-__all__ = ["RULES", "choose", "plan_aggregates", "plan_functions", "plan_table_function", "split_of"]

@@ -235,21 +235,3 @@ def _why_not(window: WindowSpec) -> list[str]:
     if window.every_firing:
         reasons.append("have one firing each: leave out every_firing")
     return reasons
-
-
-__all__ = [
-    "AT_EVERY_ROW",
-    "PYTHON",
-    "DeclaredAggregates",
-    "FunctionOfRows",
-    "FunctionOfTables",
-    "Reduction",
-    "Rule",
-    "Supported",
-    "Unsupported",
-    "WindowRequest",
-    "on_columns_only",
-    "reduced",
-    "reduction",
-    "told",
-]

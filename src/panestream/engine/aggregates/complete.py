@@ -120,6 +120,3 @@ def described(recipe: Aggregate, aggregates: Mapping[str, Aggregate]) -> str:
     if isinstance(recipe, Complete):
         return missing_data_of(described(told_of(recipe, aggregates), aggregates))
     return repr(replace(recipe, output_name=None))
-
-
-__all__ = ["CompleteImplementation", "PartialMissing", "described"]

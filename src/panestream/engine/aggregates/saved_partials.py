@@ -137,6 +137,3 @@ class KeptResult(Result):
         table = storable(pa.Table.from_arrays(told, names=names))
         columns = [as_type(one_chunk(column), field.type) for column, field in zip(table.columns, self.type, strict=True)]
         return pa.StructArray.from_arrays(columns, fields=list(self.type))
-
-
-__all__ = ["Header", "KeptPartial", "partials_found", "partials_saved", "parts_of"]

@@ -408,6 +408,3 @@ class _Growing:
         if len(self._lots) > 1:
             self._lots = [[pa.concat_arrays(list(column)) for column in zip(*self._lots, strict=True)]]
         return [column.take(pa.array(numbers)) for column in self._lots[0]]
-
-
-__all__ = ["AccumulatorColumns", "InTwoPhases", "PartialAccumulator", "RowColumns"]

@@ -28,6 +28,3 @@ def ahead_of_rows(times: Int64s, most: int) -> npt.NDArray[np.bool_]:
     later = np.sort(times)[(len(times) - 1) // 2 :]
     gaps = np.flatnonzero(np.diff(later) > most)
     return np.zeros(len(times), np.bool_) if not len(gaps) else times > later[gaps[0]]
-
-
-__all__ = ["ahead_of_clock", "ahead_of_rows"]

@@ -476,22 +476,3 @@ def _walls(clock: WallClock, time: IntOrInts) -> IntOrInts:
 
 def _instants(clock: WallClock, wall: IntOrInts) -> IntOrInts:
     return clock.instants(wall) if isinstance(wall, np.ndarray) else clock.rules.instant(int(wall))
-
-
-__all__ = [
-    "DAY",
-    "BusinessLine",
-    "EvenLine",
-    "Line",
-    "LineGrid",
-    "LineWindows",
-    "MixedGrid",
-    "MonthLine",
-    "SoFarWindows",
-    "WallClock",
-    "ZonedGrid",
-    "ZonedWindows",
-    "calendar_grid",
-    "edges_of",
-    "even_windows",
-]

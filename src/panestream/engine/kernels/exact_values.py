@@ -278,6 +278,3 @@ def _loss_of_cast(column: pa.Array, type_: pa.DataType) -> Loss | None:
 
 def _first(column: pa.Array) -> Any:
     return column.drop_null()[0].as_py()
-
-
-__all__ = ["TEXTS", "Loss", "cast_exactly", "lost_value"]

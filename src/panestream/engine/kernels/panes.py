@@ -289,6 +289,3 @@ class EvenGrid(PaneGrid):
     def panes_in(self, one: AlignedWindows) -> int:
         periods, rest = divmod(one.longest, self.period)
         return periods * len(self.edges) + (len(self.edges) if rest else 0)
-
-
-__all__ = ["AlignedWindows", "CumulatingWindows", "EvenGrid", "EvenWindows", "Int64s", "PaneGrid", "SlidingWindows"]

@@ -265,6 +265,3 @@ def _as_tuple(value: Any, width: int, names: list[str]) -> tuple[Any, ...]:
         f"a result must have {width} value{'s' if width > 1 else ''} ({', '.join(names)}), as a tuple or dict; got {value!r}. A "
         "function returns a list of results, or yields them, also if there is only one"
     )
-
-
-__all__ = ["Element", "Place", "RowType", "arrow_column", "has_maps", "instants", "python_values", "result_columns"]

@@ -194,6 +194,3 @@ def _keeps_accumulators(plan: WindowPlan) -> bool:
 
 def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), name, column)
-
-
-__all__ = ["Migrations", "check_added", "check_migrations", "migrated", "migrated_identity", "untold_results"]

@@ -289,5 +289,3 @@ SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], Oper
     IntervalSpec: (_interval, _read_interval),
 }
 """Writer and reader of each operator's specification."""
-
-__all__ = ["PLAN_FORMAT", "SPECS", "plan_json", "plan_of"]

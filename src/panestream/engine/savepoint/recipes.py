@@ -361,22 +361,3 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "type": lambda text: schema_of(text).field(0).type,
     "stagger": lambda name: WindowStagger[name],
 }
-
-__all__ = [
-    "KNOWN",
-    "AbsentAggregate",
-    "AbsentAssigner",
-    "AbsentColumnAggregate",
-    "AbsentEvictor",
-    "AbsentFunction",
-    "AbsentGenerator",
-    "AbsentMergingAssigner",
-    "AbsentOverRows",
-    "AbsentTrigger",
-    "absent_aggregate",
-    "absent_reduce",
-    "recipe_json",
-    "recipe_of",
-    "schema_of",
-    "schema_text",
-]

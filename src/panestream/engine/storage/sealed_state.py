@@ -356,6 +356,3 @@ class StateAge:
             self.state_of = None
         self.after, self.is_last_known = batch_id, True
         return has_written
-
-
-__all__ = ["META", "CountingState", "SealedState", "StateAge", "check_that_groups_agree", "damaged_as_a_whole", "group_in"]

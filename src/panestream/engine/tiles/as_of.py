@@ -302,6 +302,3 @@ def _of_nothing(bare: Aggregation) -> list[pa.Array]:
         else:
             made.append(result.finish([partial.finalize(partial.nothing(1), none) for partial in partials], none))
     return made
-
-
-__all__ = ["AsOf", "AsOfRequest", "AsOfRows"]

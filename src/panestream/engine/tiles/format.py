@@ -128,6 +128,3 @@ def _last(keys: Sequence[pa.Array], starts: Int64s, rows: Ints) -> Ints | None:
     if not again.any():
         return None
     return np.sort(order[np.append(~again, True)])
-
-
-__all__ = ["END", "ROWS", "START", "TILES_FORMAT", "Tiles", "partial_columns", "recipes_of_tiles", "without_keys"]

@@ -71,6 +71,3 @@ def _panes_of(grid: PaneGrid, tiles: Tiles) -> Int64s:
             f"a window begins or ends within the pane from {start} to {end}: windows from tiles are made of whole panes"
         )
     return panes
-
-
-__all__ = ["check_whole", "schema_of_windows", "windows_of_tiles"]

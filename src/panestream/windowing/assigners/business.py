@@ -209,6 +209,3 @@ def _shown(time: int) -> str:
     hours, seconds = divmod(time // 1_000_000, 3600)
     minutes, seconds = divmod(seconds, 60)
     return f"{hours:02}:{minutes:02}" + (f":{seconds:02}" if seconds else "")
-
-
-__all__ = ["BusinessDays", "BusinessHours"]

@@ -402,16 +402,3 @@ class CalendarYears(_OfMonths):
     months: ClassVar[int] = 12
     longest_unit: ClassVar[int] = 366 * DAY
     steps: ClassVar[tuple[str, ...]] = ("hour", "day", "month")
-
-
-__all__ = [
-    "CalendarDays",
-    "CalendarHours",
-    "CalendarMonths",
-    "CalendarQuarters",
-    "CalendarWeeks",
-    "CalendarWindows",
-    "CalendarYears",
-    "first_day_of",
-    "month_of",
-]

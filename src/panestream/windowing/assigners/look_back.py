@@ -86,6 +86,3 @@ def result_name(name: str, label: str) -> str:
     ('clicks_1h', 'clicks')
     """
     return f"{name}_{label}" if label else name
-
-
-__all__ = ["LookBackWindows", "look_backs_of", "result_name"]

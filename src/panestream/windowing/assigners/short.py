@@ -15,8 +15,6 @@ from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.assigners.session import EventTimeSessionWindows, ProcessingTimeSessionWindows
 from panestream.windowing.time import Duration
 
-__all__ = ["count", "cumulating", "session", "sliding", "tumbling"]
-
 
 def tumbling(size: Duration, *, offset: Duration = "0 seconds", processing_time: bool = False) -> WindowAssigner:
     """Return windows of one size that do not overlap. Spark: ``F.window(ts, size)``; Flink: ``TumblingEventTimeWindows``.

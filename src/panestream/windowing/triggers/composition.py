@@ -411,19 +411,3 @@ def all_parts(trigger: Trigger) -> Iterator[Trigger]:
         parts = (trigger.inner,)
     for part in parts:
         yield from all_parts(part)
-
-
-__all__ = [
-    "Composition",
-    "EvaluationContext",
-    "GuestContext",
-    "LeafTrigger",
-    "Node",
-    "TimerSet",
-    "all_parts",
-    "check_part",
-    "check_several",
-    "node_of",
-    "nodes_of",
-    "placed",
-]

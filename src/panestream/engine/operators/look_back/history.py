@@ -197,6 +197,3 @@ class RowsByTime:
 def _span(blocks: PaneBlocks, low: int, end: int) -> Span:
     lows, ends = ([low], [end]) if low < end else ([], [])
     return Span(blocks, np.asarray(lows, np.int64), np.asarray(ends, np.int64))
-
-
-__all__ = ["MAX_MERGED_ROWS", "MERGED", "RECENT", "SETTLED", "SHORTEST", "RowsByTime", "Span", "pane_length"]

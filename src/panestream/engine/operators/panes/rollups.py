@@ -175,6 +175,3 @@ def _spans(low: list[Int64s], end: list[Int64s]) -> tuple[Int64s, Int64s]:
     begins = np.concatenate(([True], lows[1:] != ends[:-1]))
     closes = np.concatenate((begins[1:], [True]))
     return lows[begins], ends[closes]
-
-
-__all__ = ["FAN_OUT", "Rollups", "resolutions"]

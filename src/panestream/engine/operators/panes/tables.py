@@ -150,6 +150,3 @@ _OWN = (pa.field("number", pa.int64()), pa.field("firing", pa.int8()))
 
 def _values(schema: pa.Schema) -> list[pa.Field]:
     return [pa.field(f"value {field.name}", field.type) for field in schema]
-
-
-__all__ = ["EMITTED", "PANES", "PURGED", "PaneTables", "emitted_for"]
