@@ -206,13 +206,13 @@ EQUIVALENT: dict[str, str] = {
     ),
     "engine/tiles/as_of.py:_distinct: constant: 1 -> 2": ("Where a question has no instant: any number below zero says so."),
     "engine/tiles/as_of.py:_of_nothing: constant: 1 -> 2 (2)": ("Of two nulls the first is taken, as the only one is."),
-    "engine/tiles/windows.py:check_whole: sign: grid.origin + edge -> grid.origin - edge": (
+    "engine/tiles/format.py:check_whole: sign: grid.origin + edge -> grid.origin - edge": (
         "The first edge is 0, so the origin itself must fit: then an edge fits, or does not, whatever its sign is."
     ),
-    "engine/tiles/windows.py:windows_of_tiles: constant: 1 -> 2": (
+    "engine/tiles/format.py:windows_of_tiles: constant: 1 -> 2": (
         "Windows are looked for in the pane after each tile as well. Those that hold no row are none of the results."
     ),
-    "engine/tiles/windows.py:windows_of_tiles: sign: ends - 1 -> ends + 1": (
+    "engine/tiles/format.py:windows_of_tiles: sign: ends - 1 -> ends + 1": (
         "Windows that begin where the last pane ends are asked for, too: no partial lies in them, so they have no results."
     ),
     "spark/operator/split.py:_whole: constant: 0 -> 1": ("A part that is alone has the type of the whole already, so it fits."),

@@ -6,8 +6,7 @@ import pytest
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.operators.panes.rule import pane_grid
-from panestream.engine.tiles.format import Tiles
-from panestream.engine.tiles.windows import check_whole, windows_of_tiles
+from panestream.engine.tiles.format import Tiles, check_whole, windows_of_tiles
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
