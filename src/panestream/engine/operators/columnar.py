@@ -135,6 +135,11 @@ def on_a_line(aggregation: Aggregation, columns: Sequence[pa.ChunkedArray], orde
     return line if not len(places) or places[-1] + 1 == len(places) else aggregation.merge([line])
 
 
+def hashes_of(table: pa.Table, width: int) -> Ints:
+    """Return the hash of the key of each row; the first ``width`` columns are the key."""
+    return key_hashes([plain(column) for column in table.columns[:width]], table.num_rows)
+
+
 def integers_of(table: pa.Table, name: str) -> Ints:
     """Return a column of whole numbers of stored rows."""
     found: Ints = numbers(plain(table.column(name)))
@@ -158,7 +163,7 @@ class PagedOperator(GroupOperator[Fresh]):
         return [plain(table.column(place)) for place in range(self._width)]
 
     def _hashes(self, table: pa.Table) -> Ints:
-        return key_hashes(self._keys_of(table), table.num_rows)
+        return hashes_of(table, self._width)
 
     def _due_of(self, rows: pa.Table) -> Ints:
         """Return the time at which each row needs attention. By default, time alone never changes a row."""

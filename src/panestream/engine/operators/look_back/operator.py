@@ -23,9 +23,8 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import Ints, array_of, list_of, plain
 from panestream.engine.kernels.frames import KeyedTimeline
 from panestream.engine.kernels.grouping import Keys, encode_keys
-from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.operators.columnar import TableLayout, explain_aggregates, fields_text, integers_of, on_a_line
+from panestream.engine.operators.columnar import TableLayout, explain_aggregates, fields_text, hashes_of, integers_of, on_a_line
 from panestream.engine.operators.look_back.history import SHORTEST, RowsByTime, pane_length
 from panestream.engine.plan import ON_TIME, Capabilities, Chunk, OperatorSpec, WindowPlan
 from panestream.engine.query import WindowSpec
@@ -305,20 +304,17 @@ class LookBackOperator(GroupOperator[FreshRows]):
         """
         spans = self._history.near(times, list(self._settings.look_backs.values()))
         few = sum(span.rows for span in spans) > _MANY_FOR_EACH * rows.num_rows
-        wanted = np.unique(self._hashes(rows)) if few else None
+        wanted = np.unique(hashes_of(rows, self._width)) if few else None
         for block in chain.from_iterable(span.scan() for span in spans):
             part = block
             if wanted is not None:
-                hashes = self._hashes(block)
+                hashes = hashes_of(block, self._width)
                 found = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
                 part = block.filter(pa.array(wanted[found] == hashes))
             size += part.nbytes
             if size > self._plan.most_bytes:
                 raise look_back_too_large(size, self._plan.most_bytes)
             yield part
-
-    def _hashes(self, table: pa.Table) -> Ints:
-        return key_hashes([plain(column) for column in table.columns[: self._width]], table.num_rows)
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
