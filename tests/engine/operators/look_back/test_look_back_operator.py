@@ -195,7 +195,7 @@ def test_a_pane_in_which_keys_have_few_rows_has_no_partials():
     assert output.metrics.fired_rows
 
 
-def test_rows_of_slices_without_partials_are_found_between_slices_that_have_some():
+def test_rows_of_panes_without_partials_are_found_between_panes_that_have_some():
     """Every operator is new: which panes are without, too, is what the state says. A pane is ten long."""
     plan, state, taken = look_backs.plan_of(LookBackWindows(640), NARROW, ("ts",)), MemoryState(), []
     assert history.pane_length(plan.operator.keyed, 640) == 10
@@ -208,7 +208,7 @@ def test_rows_of_slices_without_partials_are_found_between_slices_that_have_some
         taken += came
         process(plan, state, came)
     at_rest = plan.operator.for_group(plan, state, 0)._history
-    assert at_rest._slices.index
+    assert at_rest._merged.index
     assert at_rest.kept() == {"slice": 10, "settled": 340, "plain": [1 + 3 * number for number in range(11)]}
     last = [("a", 400, 7, None, 0), ("b", 600, 8, None, 0), ("c", 700, 9, None, 0), ("d", 900, 0, None, 0)]
     found = dict(row for _, table in process(plan, state, last).tables for row in harness.rows_of(plan, table))

@@ -26,7 +26,7 @@ from panestream.engine.operators.accumulating.windowed_rows import (
     WindowedRows,
     grouped,
 )
-from panestream.engine.operators.columnar import fields_text
+from panestream.engine.operators.columnar import TableLayout, fields_text, integers_of
 from panestream.engine.operators.panes.rule import interval_of, pane_grid, why_not_panes
 from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import (
@@ -66,7 +66,6 @@ from panestream.engine.storage.state_tables import (
     key_columns,
     key_fields,
     named_columns,
-    with_types,
 )
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
@@ -138,6 +137,12 @@ class AccumulatingSpec(OperatorSpec):
         columns = key_fields(self.keys)
         columns += [pa.field("pane", pa.int64()), pa.field("time", pa.int64())]
         return pa.schema([*columns, *(pa.field(f"row {place}", field.type) for place, field in enumerate(self.rows))])
+
+    @property
+    def layout(self) -> TableLayout:
+        """Stored rows without their pane, which follows from the time."""
+        own = [field for field in self.kept_schema if field.name != "pane"]
+        return TableLayout(ROWS, pa.schema([*own, pa.field(_ARRIVAL, pa.int64())]))
 
     @property
     def name(self) -> str:
@@ -255,13 +260,12 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         return {ROWS: table.filter(pa.array(taken)).drop_columns(["pane"])}
 
     def _put(self, saved: StateTables) -> None:
-        table, counters = saved.table(ROWS), saved.header["counters"]["largest"]
+        rows, counters = self._settings.layout.restore(saved), saved.header["counters"]["largest"]
         self._lateness.check_kept(counters["kept from"], self._closing.until)
-        columns = named_columns(table, [name for name in self._schema.names if name != "pane"])
-        columns.insert(self._width, pa.array(self._grid.panes_of(integers(table, "time"))))
-        rows = with_types(columns, self._schema)
+        panes = pa.array(self._grid.panes_of(integers_of(rows, "time")))
+        rows = rows.add_column(self._width, self._schema.field(self._width), panes)
         self._arrived = counters["arrived"]
-        self._blocks.append(sorted_by_pane([rows.take(pa.array(stable_order(integers(table, _ARRIVAL))))]))
+        self._blocks.append(sorted_by_pane([rows.take(pa.array(stable_order(integers_of(rows, _ARRIVAL))))]))
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
