@@ -128,20 +128,29 @@ def test_what_has_no_such_form_goes_the_other_way(spark: Any) -> None:
     assert not catalyst.reducible(result(df, WINDOWS[0], agg.count_distinct("v")).plan)
 
 
+def plan_of_sums(sums: int) -> WindowPlan:
+    names = [f"v{number}" for number in range(sums)]
+    declared = tuple(agg.sum(name).alias(f"s_{name}") for name in names)
+    windows = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds"))
+    operator = plan_aggregates(windows, declared, dict.fromkeys(names, pa.int64()), KEYS)
+    return WindowPlan(("key",), KEYS, windows.assigner, operator, WatermarkStrategy.no_watermarks(), "ts", 1)
+
+
+def test_hundreds_of_aggregates_are_packed_because_catalyst_would_take_longer_than_the_rows() -> None:
+    assert catalyst.reducible(plan_of_sums(30))
+    assert not catalyst.reducible(plan_of_sums(300))
+
+
 def test_python_calls_of_reduced_rows_grow_in_proportion_to_aggregates() -> None:
     def calls(sums: int) -> int:
-        names = [f"v{number}" for number in range(sums)]
-        declared = tuple(agg.sum(name).alias(f"s_{name}") for name in names)
-        windows = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds"))
-        operator = plan_aggregates(windows, declared, dict.fromkeys(names, pa.int64()), KEYS)
-        plan = WindowPlan(("key",), KEYS, windows.assigner, operator, WatermarkStrategy.no_watermarks(), "ts", 1)
+        plan = plan_of_sums(sums)
         columns = {"key_0": pa.array([1]), "pane": pa.array([0]), "rows": pa.array([1])}
-        for number, one in enumerate(operator.aggregation.partial_aggregates):
-            texts = one.sql(operator.inputs)
+        for number, one in enumerate(plan.operator.aggregation.partial_aggregates):
+            texts = one.sql(plan.operator.inputs)
             columns |= {f"partial_{number}_{place}": pa.array([1]) for place in range(len(texts))}
         assert catalyst.reducible(plan)
         return python_calls(lambda: (catalyst.reducible(plan), catalyst.group_input(plan, pa.table(columns))))[0]
 
-    calls(20)  # what is looked up once is looked up now
-    few, twice, four_times = calls(20), calls(40), calls(80)
+    calls(8)  # what is looked up once is looked up now
+    few, twice, four_times = calls(8), calls(16), calls(32)
     assert four_times - twice <= 2.3 * (twice - few)
