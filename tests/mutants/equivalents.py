@@ -197,7 +197,7 @@ EQUIVALENT: dict[str, str] = {
     "engine/tiles/as_of.py:_ByRows.results: comparison: first > last -> first >= last": (
         "Where no whole slice lies between them, head and tail are then one range: the same rows in the same order."
     ),
-    "engine/tiles/as_of.py:_ByRows.results: comparison: slices.starts_of(first) < begins -> slices.starts_of(first) <= begins": (
+    "engine/tiles/as_of.py:_ByRows.results: comparison: panes.starts_of(first) < begins -> panes.starts_of(first) <= begins": (
         "Of a window that begins with a slice that slice is then counted row by row: its rows are at hand, as those of every slice that windows begin in."
     ),
     "engine/tiles/as_of.py:_Tree.cover: constant: 0 -> 1 (3)": ("A slice of no rows, wherever it begins, has none."),
