@@ -13,7 +13,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "panestream"
 TESTS = ROOT / "tests"
 
-# Rooms that are no room of the package, and what they are for.
+# Folders of tests that mirror no package, with their purpose.
 ACROSS = {
     "architecture": "the code and the documents as texts: walls, names, paths, tables that scripts make",
     "benchmarks": "the benchmarks measure what they say",
@@ -40,7 +40,7 @@ ACROSS = {
 
 
 def strays(folders: Iterable[str], rooms: Iterable[str]) -> list[str]:
-    """Folders of tests that are neither a room of the package nor one that looks across them."""
+    """Return the folders of tests that neither mirror a package nor look across packages."""
     return sorted(set(folders) - set(rooms) - set(ACROSS))
 
 
@@ -63,12 +63,12 @@ def without_tests(classes: Iterable[str], tests: Iterable[str]) -> list[str]:
     return sorted(name for name in classes if not any(re.search(rf"\b{name}\b", text) for text in texts))
 
 
-def test_every_folder_of_tests_is_a_room_of_the_package_or_looks_across_rooms():
+def test_every_folder_of_tests_mirrors_a_package_or_is_listed():
     assert not strays(rooms_below(TESTS), rooms_below(PACKAGE))
     assert not [room for room in ACROSS if not (TESTS / room).is_dir()]
 
 
-def test_a_folder_that_is_no_room_is_found():
+def test_folder_that_mirrors_no_package_is_reported():
     assert strays(["engine", "columnar", "recovery"], ["engine"]) == ["columnar"]
 
 
@@ -80,7 +80,7 @@ def test_every_trigger_and_assigner_has_tests_in_its_room(room):
     assert not without_tests(classes, tests)
 
 
-def test_a_class_without_tests_is_found():
+def test_class_without_tests_is_reported():
     module = "@dataclass(frozen=True)\nclass Novel(Trigger):\n    pass\n\n\nclass Context:\n    pass\n"
     assert [*classes_of(module)] == ["Novel"]
     assert without_tests(["CountTrigger", "Novel"], ["from x import CountTrigger, NovelTrigger\n"]) == ["Novel"]

@@ -224,6 +224,9 @@ class WindowedStream(WindowedEvents):
         collated = frozenset() if results is not None else collated
         return WindowedResult(self, operator, inputs, collated, split=split, asked=asked)
 
+    if TYPE_CHECKING:
+        agg = aggregate  # PySpark's name for it, which windowing/foreign_names.py resolves at run time
+
     @advised(with_schema)
     def aggregate_with(
         self,
