@@ -12,7 +12,7 @@ from panestream.advisor.frontier import starts
 from panestream.advisor.needed import Closes, Completeness, bins_of, counted
 from panestream.advisor.passes import BEHIND, NEEDED, Came, CountRows, Maxima, PanesWait, Waits
 from panestream.advisor.waiting import WaitingCounts, windows_of_a_key
-from panestream.engine.kernels.slicing import SlidingWindows
+from panestream.engine.kernels.panes import SlidingWindows
 from tests.advisor.brute_force import Row, frontiers, late, most_open
 
 WINDOWS = [[], [(10, 10)], [(12, 4)], [(5, 9)], [(10, 10), (4, 2)]]

@@ -18,8 +18,8 @@ import pytest
 
 import panestream
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.session import LimitedEventTimeSessionWindows
-from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.triggers import Trigger
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -18,7 +18,7 @@ from panestream.inspection.bins import WIDTHS
 from panestream.inspection.document import document_of
 from panestream.inspection.merging import Looked, summary_of
 from panestream.inspection.reducing import reduced
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from tests.comparison import harness, test_panes_random
 from tests.comparison.savepoints import GROUPS, Query, placement
 from tests.comparison.test_state_views_random import AGGREGATES, cut, rows_of_windows

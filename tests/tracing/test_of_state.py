@@ -10,7 +10,7 @@ import pytest
 
 import panestream as pst
 from panestream import agg
-from panestream.engine.operators.intervals.spec import IntervalSpec
+from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.plan import Capabilities
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError

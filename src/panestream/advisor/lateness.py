@@ -31,7 +31,7 @@ from panestream.advisor.passes import (
 )
 from panestream.advisor.waiting import WaitingCounts, windows_of_a_key
 from panestream.datastream import WindowedResult
-from panestream.engine.operators.panes.spec import pane_grid, why_not_aligned
+from panestream.engine.operators.panes.rule import pane_grid, why_not_aligned
 from panestream.errors import InvalidPlanError
 from panestream.spark.arrival import order_of
 from panestream.spark.columns import column_of, key_of, micros_of, quoted

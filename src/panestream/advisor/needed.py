@@ -15,7 +15,7 @@ import numpy as np
 
 from panestream.advisor.frontier import UNKNOWN
 from panestream.engine.kernels.columns import Ints
-from panestream.engine.kernels.slicing import AlignedWindows
+from panestream.engine.kernels.panes import AlignedWindows
 from panestream.windowing.time import MAX_TIMESTAMP
 
 _BITS = 11

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from panestream.engine.plan import WindowPlan
 from panestream.engine.storage.state_tables import key_fields
 from panestream.errors import CheckpointError, did_you_mean
-from panestream.windowing.instants import micros_of_text
+from panestream.windowing.time import micros_of_text
 
 NULL = r"\N"
 """Null in the text of a key."""

@@ -9,7 +9,7 @@ from panestream.inspection.values import Json, text_of
 from panestream.inspection.words import holders, key_shown
 from panestream.pages.tables import Column, ShownTable
 from panestream.pages.words import behind, many, moment, number, printable, size, span, watermark_text
-from panestream.windowing.instants import micros_in
+from panestream.windowing.time import micros_in
 
 MEASURES = ("keys", "windows", "rows", "elements", "bytes")
 """The columns of a key group."""

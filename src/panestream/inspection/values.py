@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from panestream.windowing.instants import iso, micros_in
+from panestream.windowing.time import iso, micros_in
 
 Json = Any
 """A value that ``json.dumps`` accepts."""

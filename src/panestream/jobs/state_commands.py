@@ -28,7 +28,7 @@ from panestream.spark.sinks.compaction import Compaction
 from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow, TimeFacts, WindowNow
 from panestream.tracing.why import ANY
 from panestream.tracing.why_state import explain_state
-from panestream.windowing.instants import micros_of_text
+from panestream.windowing.time import micros_of_text
 from panestream.windowing.windows import TimeWindow, Window
 
 if TYPE_CHECKING:

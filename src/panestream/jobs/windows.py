@@ -28,7 +28,7 @@ from panestream.jobs.schema import (
     text,
 )
 from panestream.windowing import assigners, triggers
-from panestream.windowing.assigners.calendar_days import WEEKDAYS
+from panestream.windowing.assigners.calendar import WEEKDAYS
 from panestream.windowing.assigners.global_windows import CountWindows
 
 _GRIDS: Mapping[str, tuple[Any, Any]] = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from panestream.windowing.instants import iso
+from panestream.windowing.time import iso
 
 _S = 1_000_000
 _UNITS = (("y", 365 * 86_400), ("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1))

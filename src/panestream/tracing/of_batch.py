@@ -26,7 +26,7 @@ from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
 from panestream.tracing.events import Trace, UnusableRow
 from panestream.tracing.recorder import TracedOperator
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.functions import WindowFunction
 
 LATE, INVALID = "late", "invalid"

@@ -14,7 +14,7 @@ from panestream.tracing.events import Cause, Fate, Firing, TimeMoved, Trace, Tra
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.evictors import Elements as EvictorElements
 from panestream.windowing.triggers import TriggerResult
-from panestream.windowing.triggers.by_time import fires_by_time
+from panestream.windowing.triggers.after import fires_by_time
 from panestream.windowing.windows import TimeWindow, Window
 
 

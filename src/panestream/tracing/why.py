@@ -11,8 +11,7 @@ from panestream.pages.words import many
 from panestream.tracing.events import Firing, Trace, TracedElement, TracedWindow, UnusableRow, same_key
 from panestream.tracing.facts import RowFacts, RowInWindow, WindowFacts, end_of, row_facts, window_facts
 from panestream.tracing.words import WHICH, listed, value, words_of
-from panestream.windowing.instants import Instant, instant
-from panestream.windowing.time import MIN_TIMESTAMP
+from panestream.windowing.time import MIN_TIMESTAMP, Instant, instant
 from panestream.windowing.windows import TimeWindow, Window
 
 MOST_SHOWN = 20

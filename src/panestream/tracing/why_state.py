@@ -17,8 +17,7 @@ from panestream.tracing.of_state import (
 )
 from panestream.tracing.why import ANY, Answer
 from panestream.tracing.words import Words, value
-from panestream.windowing.instants import Instant, instant
-from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Instant, instant
 from panestream.windowing.windows import TimeWindow, Window
 
 MOST_SHOWN = 20

@@ -7,8 +7,7 @@ from datetime import date, datetime, time
 
 from panestream.pages.words import printable
 from panestream.tracing.events import Firing, Trace
-from panestream.windowing.instants import iso
-from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_duration
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_duration, iso
 from panestream.windowing.windows import TimeWindow, Window
 
 _MS = 1000

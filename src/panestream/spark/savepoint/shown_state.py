@@ -20,7 +20,7 @@ from panestream.tracing.of_state import KnownState, check_key, follows_rows, tra
 from panestream.tracing.why import ANY, Answer, TraceableByKey
 from panestream.tracing.why_state import explain_state
 from panestream.windowing.assigners import MergingWindowAssigner
-from panestream.windowing.instants import Instant, instant
+from panestream.windowing.time import Instant, instant
 from panestream.windowing.windows import TimeWindow, Window
 
 MOST_LISTED = 1_000

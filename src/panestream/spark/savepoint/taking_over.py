@@ -8,9 +8,8 @@ import numpy as np
 
 from panestream.engine.kernels.columns import Ints
 from panestream.engine.plan import WindowPlan, check_taken_over
-from panestream.engine.savepoint.added import check_added
 from panestream.engine.savepoint.key_groups import new_groups
-from panestream.engine.savepoint.migration import check_migrations, migrated, migrated_identity
+from panestream.engine.savepoint.migration import check_added, check_migrations, migrated, migrated_identity
 from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import CheckpointError, PlanMismatchError, warn
 from panestream.spark.checkpoint import last_committed, newest_entry
