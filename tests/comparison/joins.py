@@ -32,6 +32,8 @@ SIDE = {
 VALUES = {side: pa.struct([column for column in schema if column.name != "key"]) for side, schema in SIDE.items()}
 ROWS = pa.schema([(side, pa.struct(list(schema))) for side, schema in SIDE.items()])
 LATE = "late"
+DELETES = "__deletes"
+"""The field of right rows that says whether a row deletes the value of its key, for as-of joins that have it."""
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,10 @@ class Row:
     def values(self):
         name = None if self.number % 5 == 0 else f"row {self.number}"
         return (self.number, name) if self.side == "left" else (self.number,)
+
+    @property
+    def deletes(self):
+        return self.side == "right" and self.number % 3 == 0
 
 
 @dataclass(frozen=True)
@@ -136,8 +142,13 @@ def given(plan: WindowPlan, chunks: list[list[Row]], *, end: bool = False) -> Gr
         table = pa.Table.from_pylist(whole, schema=ROWS).combine_chunks()
         inputs = [
             pa.array(
-                [dict(zip(SIDE[side].names[1:], row.values, strict=True)) if row.side == side else None for row in chunk],
-                VALUES[side],
+                [
+                    {**dict(zip(SIDE[side].names[1:], row.values, strict=True)), DELETES: row.deletes}
+                    if row.side == side
+                    else None
+                    for row in chunk
+                ],
+                getattr(plan.operator, side, VALUES[side]),
             )
             for side in plan.operator.inputs
         ]

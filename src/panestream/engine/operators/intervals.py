@@ -6,31 +6,25 @@ interval. The state does not record partners, because all rows that a row could 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import Ints, list_of, one_chunk, plain, spans
+from panestream.engine.kernels.columns import Ints, list_of, one_chunk, spans
 from panestream.engine.kernels.grouping import numbered
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.operators.columnar import TableLayout
-from panestream.engine.plan import ON_TIME, Capabilities, Chunk, OperatorSpec, WindowPlan
-from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
+from panestream.engine.operators.two_sides import ROW, TwoSidesOperator, TwoSidesSpec
+from panestream.engine.plan import Capabilities, WindowPlan
+from panestream.engine.runtime.group_io import GroupOutput
+from panestream.engine.runtime.group_operator import TimeStep
 from panestream.engine.runtime.sides import FULL_OUTER, LEFT, LEFT_OUTER, RIGHT, RIGHT_OUTER, SIDES
-from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, instants
 from panestream.engine.runtime.watermarks import BEYOND_ALL
-from panestream.engine.storage.blocks import MAX_MERGED_ROWS, PaneBlocks, StoredBlocks, sorted_by_pane
+from panestream.engine.storage.blocks import StoredBlocks, sorted_by_pane
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import (
     StateTables,
-    StateViews,
-    integers,
-    key_columns,
-    key_fields,
 )
 from panestream.windowing.time import MIN_TIMESTAMP, format_duration
 
@@ -73,13 +67,8 @@ class Matches:
         return self.order[spans(self.begins[rows], self.counts[rows])]
 
 
-WHOLE = "whole"
-"""The column with whole rows, which cross the exchange for the late output and are not stored."""
-_ROW = "row"
-
-
 @dataclass(frozen=True, slots=True)
-class IntervalSpec(OperatorSpec):
+class IntervalSpec(TwoSidesSpec):
     """An interval join of each left row with the right rows around its time.
 
     Attributes:
@@ -94,14 +83,6 @@ class IntervalSpec(OperatorSpec):
     left: pa.DataType
     right: pa.DataType
     keys: pa.Schema
-
-    def row_of(self, side: str) -> pa.DataType:
-        return self.left if side == LEFT else self.right
-
-    def layout(self, side: str) -> TableLayout:
-        """Return the columns of a side's stored rows. The names are generated because users' names are arbitrary."""
-        own = [*key_fields(self.keys), pa.field("pane", pa.int64()), pa.field(_ROW, self.row_of(side))]
-        return TableLayout(side, pa.schema(own), by_time=True)
 
     def over(self, side: str) -> int:
         """Return how long after the time of a side's row partners can still arrive."""
@@ -130,51 +111,12 @@ class IntervalSpec(OperatorSpec):
             no_changelog="an interval join emits each pair once: nothing is taken back",
         )
 
-    @property
-    def result_schema(self) -> pa.Schema:
-        return pa.schema([pa.field(side, pa.list_(self.row_of(side))) for side in SIDES])
-
-    @property
-    def inputs(self) -> tuple[str, ...]:
-        return SIDES
-
-    def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
-        for side, values in zip(SIDES, chunk.values, strict=True):
-            ours = values.is_valid()
-            columns = [*chunk.keys, pa.array(chunk.times), values]
-            if plan.late_tag is not None and chunk.rows is not None:
-                columns.append(chunk.rows.column(side))
-            table = pa.Table.from_arrays(columns, names=self.part_schema(plan, side).names).filter(ours)
-            if table.num_rows:
-                yield side, table
-
-    def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
-        schema = self.layout(kind).schema
-        if plan.late_tag is None or plan.row_schema is None:
-            return schema
-        return schema.append(pa.field(WHOLE, plan.row_schema.field(kind).type))
-
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> IntervalOperator:
         return IntervalOperator(plan, self, state)
 
-    def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
-        rows = pa.schema([pa.field(side, self.row_of(side)) for side in SIDES])
-        schemas, shown = ViewSchemas(plan, group, rows), []
-        for side in SIDES:
-            table = saved.table(side)
-            count = table.num_rows
-            columns = [plain(table.column("row")) if name == side else pa.nulls(count, self.row_of(name)) for name in SIDES]
-            times = {"time": instants(integers(table, "time"))}
-            shown.append(schemas.elements_of(key_columns(table, plan.key_schema), count, times, columns))
-        nothing = [pa.nulls(0, key.type) for key in plan.key_schema]
-        return schemas.with_windows(schemas.windows_of(WindowRows(nothing, 0)), elements=pa.concat_tables(shown))
-
-    def identity(self) -> Mapping[str, str]:
-        kept = zip(SIDES, (self.left, self.right), strict=True)
-        return {
-            "join": f"{self.how}, {self.lower} to {self.upper}",
-            **{f"rows of the {side}": str(kind) for side, kind in kept},
-        }
+    @property
+    def kind(self) -> str:
+        return f"{self.how}, {self.lower} to {self.upper}"
 
     def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
         lower, upper = (format_duration(bound) for bound in (self.lower, self.upper))
@@ -192,43 +134,15 @@ class IntervalSpec(OperatorSpec):
         }
 
 
-class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
+class IntervalOperator(TwoSidesOperator):
     """The operator of interval joins: see :class:`~panestream.engine.runtime.group_operator.GroupOperator`."""
 
     def __init__(self, plan: WindowPlan, settings: IntervalSpec, state: SealedState) -> None:
         self._settings = settings
-        self._width = len(settings.keys)
-        self._layouts = {side: settings.layout(side) for side in SIDES}
-        self._blocks = {
-            side: PaneBlocks(state, side, layout.schema, sorted_by_pane, MAX_MERGED_ROWS, BEYOND_ALL)
-            for side, layout in self._layouts.items()
-        }
-        super().__init__(plan, state, StoredBlocks(state, list(self._blocks.values())))
+        super().__init__(plan, settings, state)
 
-    # -- rows ----------------------------------------------------------------------------------------------------------
-
-    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Mapping[str, pa.Table]:
-        """Return the rows of each side that are not late, by time."""
-        fresh, late = {}, []
-        for side in SIDES:
-            schema, arrived = self._layouts[side].schema, batch.of(side)
-            table = pa.concat_tables(arrived) if arrived else None
-            if table is None:
-                fresh[side] = schema.empty_table()
-                continue
-            behind = table.column("pane").to_numpy() < step.before
-            late.append((side, table.filter(pa.array(behind))))
-            fresh[side] = sorted_by_pane([table.filter(pa.array(~behind)).select(schema.names)])
-        self._emit_late(sum(rows.num_rows for _, rows in late), self._late_rows(late), output)
-        output.metrics.windowed_rows = sum(rows.num_rows for rows in fresh.values())
-        return fresh
-
-    def _late_rows(self, late: list[tuple[str, pa.Table]]) -> Iterator[pa.Table]:
-        """Yield late rows with a column per stream, null for rows of the other stream."""
-        schema = self._plan.row_schema or pa.schema([])
-        for side, rows in late:
-            columns = [rows.column(WHOLE) if name == side else pa.nulls(rows.num_rows, schema.field(name).type) for name in SIDES]
-            yield pa.table(dict(zip(SIDES, columns, strict=True)))
+    def _storage_of(self, state: SealedState) -> StoredBlocks:
+        return StoredBlocks(state, list(self._blocks.values()))
 
     # -- pairs ---------------------------------------------------------------------------------------------------------
 
@@ -264,8 +178,8 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
         rows = np.flatnonzero(found.counts)
         if not len(rows):
             return
-        met = one_chunk(right.column(_ROW)).take(pa.array(found.of_rows(rows)))
-        ones = one_chunk(left.column(_ROW)).take(pa.array(rows))
+        met = one_chunk(right.column(ROW)).take(pa.array(found.of_rows(rows)))
+        ones = one_chunk(left.column(ROW)).take(pa.array(rows))
         lists = list_of(ones, np.ones(len(rows), np.int64)), list_of(met, found.counts[rows])
         self._emit(left, rows, lists, output)
 
@@ -284,43 +198,23 @@ class IntervalOperator(GroupOperator[Mapping[str, pa.Table]]):
         others = pa.concat_tables([self._near(other, rows, bounds), fresh[other]])
         found = self._matches(rows, others, bounds)
         alone = np.flatnonzero(found.counts == 0)
-        ones = list_of(one_chunk(rows.column(_ROW)).take(pa.array(alone)), np.ones(len(alone), np.int64))
+        ones = list_of(one_chunk(rows.column(ROW)).take(pa.array(alone)), np.ones(len(alone), np.int64))
         none = list_of(pa.nulls(0, self._settings.row_of(other)), np.zeros(len(alone), np.int64))
         self._emit(rows, alone, (ones, none) if side == LEFT else (none, ones), output)
-
-    def _emit(self, rows: pa.Table, of: Ints, lists: tuple[pa.Array, pa.Array], output: GroupOutput) -> None:
-        """Emit lists of rows of both sides, with the keys of the rows ``of``."""
-        if not len(of):
-            return
-        keys = [one_chunk(column).take(pa.array(of)) for column in rows.columns[: self._width]]
-        self._count_firings(ON_TIME, len(of), output)
-        self._emit_main(pa.Table.from_arrays([*keys, *lists], schema=self._plan.main_schema), len(of), output)
 
     # -- state ---------------------------------------------------------------------------------------------------------
 
     def _close(self, fresh: Mapping[str, pa.Table], step: TimeStep) -> None:
-        for side, blocks in self._blocks.items():
-            live = -BEYOND_ALL if step.after == MIN_TIMESTAMP else step.after - self._settings.kept_for(side)
-            rows = fresh[side]
-            blocks.drop_before(live)
-            blocks.append(rows.filter(pa.array(rows.column("pane").to_numpy() >= live)))
-            blocks.compact(live)
+        for side in SIDES:
+            self._add(side, fresh[side], self._live(side, step.after))
         self._closing.reach(step.after)
 
-    def _kept_windows(self) -> int | None:
-        return None
-
-    def _described(self) -> Mapping[str, Any]:
-        return {"counters": {}}
+    def _live(self, side: str, reached: int) -> int:
+        """Return the time of the first rows of a side that are kept at a watermark."""
+        return -BEYOND_ALL if reached == MIN_TIMESTAMP else reached - self._settings.kept_for(side)
 
     def _state_tables(self) -> Mapping[str, pa.Table]:
-        found = {}
-        for side, blocks in self._blocks.items():
-            live = -BEYOND_ALL if self._reached == MIN_TIMESTAMP else self._reached - self._settings.kept_for(side)
-            parts = blocks.read(live, BEYOND_ALL)
-            rows = pa.concat_tables(parts) if parts else blocks.schema.empty_table()
-            found[side] = self._layouts[side].save(rows)
-        return found
+        return {side: self._layouts[side].save(self._stored(side, self._live(side, self._reached))) for side in SIDES}
 
     def _put(self, saved: StateTables) -> None:
         for side, blocks in self._blocks.items():

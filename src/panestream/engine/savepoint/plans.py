@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.operators.accumulating.operator import AccumulatingSpec
+from panestream.engine.operators.as_of_join import AsOfSpec
 from panestream.engine.operators.counts import CountShape, CountSpec
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.look_back.operator import LookBackSpec, look_back_rule
@@ -278,6 +279,17 @@ def _read_interval(own: Own) -> OperatorSpec:
     return IntervalSpec(own["lower"], own["upper"], own["how"], own["left"], own["right"], own["key_schema"])
 
 
+_AS_OF = ("direction", "tolerance", "how", "deletes", "left", "right")
+
+
+def _as_of(spec: Any) -> Own:
+    return {name: getattr(spec, name) for name in _AS_OF}
+
+
+def _read_as_of(own: Own) -> OperatorSpec:
+    return AsOfSpec(*(own[name] for name in _AS_OF), own["key_schema"])
+
+
 SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], OperatorSpec]]] = {
     PaneSpec: (_panes, _read_panes),
     SessionSpec: (_sessions, _read_sessions),
@@ -287,5 +299,6 @@ SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], Oper
     AccumulatingSpec: (_accumulating, _read_accumulating),
     RowSpec: (_row, _read_row),
     IntervalSpec: (_interval, _read_interval),
+    AsOfSpec: (_as_of, _read_as_of),
 }
 """Writer and reader of each operator's specification."""

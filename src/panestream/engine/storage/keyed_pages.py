@@ -18,6 +18,7 @@ import pyarrow as pa
 from panestream.engine.kernels.columns import Ints, Mask
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.storage import payload
+from panestream.engine.storage.blocks import StoredBlocks
 from panestream.engine.storage.state import State
 from panestream.errors import StateDamagedError
 from panestream.windowing.time import MAX_TIMESTAMP
@@ -69,6 +70,14 @@ class KeyedPages:
         """Write the meta record, after the pages."""
         rows = [astuple(page) for page in self.index]
         self.state.put(_META, 0, payload.encode_numbers(_INDEX, rows, {**header, "next_page": self.next_key}))
+
+    def kept(self) -> dict[str, Any]:
+        """Return the index for the meta record of another storage (JSON values); see :class:`BlocksAndPages`."""
+        return {"index": [astuple(page) for page in self.index], "next_page": self.next_key}
+
+    def resume(self, kept: Mapping[str, Any]) -> None:
+        """Take the index from :meth:`kept`."""
+        self.index, self.next_key = [PageEntry(*values) for values in kept["index"]], kept["next_page"]
 
     def sizes(self) -> list[int]:
         return [page.size for page in self.index if page.rows]
@@ -148,6 +157,26 @@ class KeyedPages:
         lows = np.array([page.low for page in self.index], np.int64)
         found: Ints = np.searchsorted(lows, hashes, side="right") - 1
         return found
+
+
+@dataclass(frozen=True, slots=True)
+class BlocksAndPages:
+    """Blocks and pages of one key group, with the meta record of the blocks."""
+
+    blocks: StoredBlocks
+    pages: KeyedPages
+
+    def load(self) -> dict[str, Any] | None:
+        header = self.blocks.load()
+        if header is not None:
+            self.pages.resume(header["pages"])
+        return header
+
+    def save(self, header: Mapping[str, Any]) -> None:
+        self.blocks.save({**header, "pages": self.pages.kept()})
+
+    def sizes(self) -> list[int]:
+        return [*self.blocks.sizes(), *self.pages.sizes()]
 
 
 @dataclass(slots=True)
