@@ -15,7 +15,7 @@ from panestream import agg
 from panestream.engine.runtime.sides import SIDES
 from panestream.errors import InvalidPlanError
 from panestream.testing import MicroBatches
-from tests.comparison import intervals, joins
+from tests.comparison import as_of, intervals, joins
 from tests.comparison.on_spark import EPOCH_MICROS, instant
 
 # Random streams drop late rows, and .main warns about its columns.
@@ -398,8 +398,26 @@ def test_interval_join_of_a_batch(clicks, views):
 
 @pytest.mark.parametrize("seed", [3])
 def test_restarted_interval_join_agrees_with_the_definition(spark, tmp_path, seed):
+    join, _ = intervals.random_interval(random.Random(seed))
+    bounds = timedelta(microseconds=join.lower), timedelta(microseconds=join.upper)
+    _restarted(spark, tmp_path, join, seed, intervals.defined, lambda left, right: left.interval_join(right).between(*bounds))
+
+
+@pytest.mark.parametrize("seed", [10, 11])
+def test_restarted_as_of_join_agrees_with_the_definition(spark, tmp_path, seed):
+    """Only Spark shows that the condition for deletes is computed over the right stream, and what a checkpoint keeps."""
+    join, _ = as_of.random_as_of(random.Random(seed))
+    how = {
+        "direction": join.direction,
+        "tolerance": None if join.tolerance is None else timedelta(microseconds=join.tolerance),
+        "deletes": "m % 3 = 0" if join.deletes else None,
+    }
+    _restarted(spark, tmp_path, join, seed, as_of.defined, lambda left, right: left.asof_join(right, **how))
+
+
+def _restarted(spark, tmp_path, join, seed, defined, joined):
+    """Run a join of random streams, with a restart in between, and compare each micro-batch with the definition."""
     rng = random.Random(seed)
-    join, _ = intervals.random_interval(rng)
     _, batches = random_case(seed)
     files = MicroBatches(spark, tmp_path / "left", LEFT), MicroBatches(spark, tmp_path / "right", RIGHT)
     found, late = {}, {side: {} for side in SIDES}
@@ -414,15 +432,14 @@ def test_restarted_interval_join_agrees_with_the_definition(spark, tmp_path, see
             files[1].add([(row.key, instant(row.time), *row.values) for row in right])
         delays = [timedelta(microseconds=delay) for delay in join.delays]
         streams = keyed(files[0].stream(), "ts", delays[0], "key"), keyed(files[1].stream(), "at", delays[1], "key")
-        bounds = timedelta(microseconds=join.lower), timedelta(microseconds=join.upper)
-        result = streams[0].interval_join(streams[1]).between(*bounds).side_output_late_data("late").pairs(join.how)
+        result = joined(*streams).side_output_late_data("late").pairs(join.how)
         sinks = {
             f"late_{side}": pst.ForeachBatchSink(lambda df, n, side=side: late[side].update({n: df.count()}), idempotent=True)
             for side in SIDES
         }
         main = pst.ForeachBatchSink(kept, idempotent=True)
         result.start(checkpoint=f"{tmp_path}/c", main=main, **sinks).await_termination()
-    for place, wanted in enumerate(intervals.defined(join, batches)):
+    for place, wanted in enumerate(defined(join, batches)):
         assert found.get(place, Counter()) == wanted.rows, f"micro-batch {place} of {join}\n{batches}"
         for side in SIDES:
             assert late[side].get(place, 0) == sum(wanted.late[side].values()), f"micro-batch {place} of {join}\n{batches}"
@@ -455,6 +472,54 @@ def test_restarted_interval_join_agrees_with_the_definition(spark, tmp_path, see
     ],
 )
 def test_wrong_interval_join_is_refused(clicks, views, build, message):
+    with pytest.raises(InvalidPlanError, match=message):
+        build(clicks, views)
+
+
+# -- as of ---------------------------------------------------------------------------------------------------------------------
+
+
+def test_as_of_join_of_a_batch(clicks, views):
+    joined = keyed(clicks).asof_join(
+        keyed(views.withColumn("gone", F.lit(None).cast("boolean"))), tolerance="1 minute", deletes="gone OR price > 2"
+    )
+    result = joined.pairs("left", suffixes=("", "_view"))
+    assert result.main.columns == ["user", "ts", "url", "ts_view", "price", "gone"]
+    views_of = {(row.user, row.url): row.price for row in result.main.collect()}
+    assert views_of == {("ann", "a"): None, ("ann", "b"): None, ("bob", "c"): None, ("ann", "d"): None}
+    kept = keyed(clicks).asof_join(keyed(views)).pairs("inner", suffixes=("", "_view")).main.collect()
+    assert [(row.user, row.url, row.ts_view.second) for row in kept] == [("ann", "d", 59)]
+    ahead = keyed(clicks).asof_join(keyed(views), direction="forward", tolerance="3 seconds").pairs(suffixes=("", "_view"))
+    assert [(row.url, row.price) for row in ahead.main.collect()] == [("b", 1.5)]
+    text = result.explain()
+    assert "left join: each left row with the newest right row at or before its time, at most 1 minute away" in text
+    assert "a right row may delete the value of its key, from its time on" in text
+
+
+@pytest.mark.parametrize(
+    ("build", "message"),
+    [
+        (lambda c, v: keyed(c).asof_join(keyed(v), direction="backwards"), r"no direction 'backwards'; .*'backward'"),
+        (lambda c, v: keyed(c).asof_join(keyed(v), tolerance="-1 hour"), "tolerance"),
+        (lambda c, v: keyed(c).asof_join(keyed(v), direction="nearest", deletes="price > 2"), "deletes is about values"),
+        (lambda c, v: keyed(c).asof_join(keyed(v), deletes="price"), "deletes is double, not true or false"),
+        (lambda c, v: keyed(c).asof_join(keyed(v), deletes="cost > 2"), "deletes 'cost > 2' is neither a column nor valid SQL"),
+        (lambda c, v: keyed(c).asof_join(keyed(v)).pairs("full"), "exchange the streams"),
+        (lambda c, v: keyed(c).asof_join(keyed(v)).pairs("left_anti"), r"take pairs\('left'\) and keep the rows"),
+        (lambda c, v: keyed(c).asof_join(keyed(v)).pairs("left"), "a column of each stream would be called 'ts'"),
+        (
+            lambda c, v: keyed(c).asof_join(keyed(v)).pairs(suffixes=("", "_v")).with_firing(),
+            "emits each row of the left stream once",
+        ),
+        (
+            lambda c, v: pst.stream(c).key_by("user").asof_join(pst.stream(v).key_by("user")),
+            "asof_join goes by event time",
+        ),
+        (lambda c, v: keyed(c).merge_asof(keyed(v)), r"write orders\.asof_join\(prices\)"),
+        (lambda c, v: keyed(c).asof_join(v), "asof_join wants another keyed stream"),
+    ],
+)
+def test_wrong_as_of_join_is_refused(clicks, views, build, message):
     with pytest.raises(InvalidPlanError, match=message):
         build(clicks, views)
 

@@ -3,6 +3,7 @@
 Steps return immutable objects, and nothing runs before a result is written. ``df.isStreaming`` selects streaming or batch.
 """
 
+from panestream.datastream.as_of_join import AsOfJoin
 from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows
 from panestream.datastream.interval_join import IntervalJoin, IntervalPairs
 from panestream.datastream.kafka import KafkaStream, from_kafka
@@ -15,6 +16,7 @@ from panestream.datastream.windowed import WindowedStream
 from panestream.spark.progress.micro_batch import PartitionProgress
 
 __all__ = [
+    "AsOfJoin",
     "CoGroupedStream",
     "CoGroupedWindows",
     "DataStream",

@@ -179,9 +179,13 @@ class CoGroupedWindows(WindowedStream):
         find_key = names.finder(keys)
         return [column for column in schema if find_key(column.name) is None]
 
-    def values_of(self, side: str) -> str:
-        """Return the SQL for the columns of a row of one side, null for rows of the other; the checkpoint stores this text."""
+    def values_of(self, side: str, *more: str) -> str:
+        """Return the SQL for the columns of a row of one side, null for rows of the other; the checkpoint stores this text.
+
+        ``more`` are columns of the rows of both streams to add.
+        """
         fields = [f"`{side}`.{quoted(column.name)}" for column in self._own_columns(side)]
+        fields += map(quoted, more)
         # A struct must have at least one field.
         return f"CASE WHEN `{side}` IS NOT NULL THEN struct({', '.join(fields or ['true AS is'])}) END"
 

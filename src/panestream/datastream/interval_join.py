@@ -13,7 +13,7 @@ from panestream.datastream.options import Options, check_options
 from panestream.datastream.result import WindowedResult
 from panestream.engine.explain import ReprHtml, parts_of
 from panestream.engine.operators.intervals import IntervalSpec
-from panestream.engine.runtime.sides import INNER, OF_PAIRS, SIDES
+from panestream.engine.runtime.sides import INNER, OF_PAIRS, RIGHT, SIDES
 from panestream.errors import InvalidPlanError
 from panestream.spark.columns import type_of
 from panestream.spark.types import to_arrow
@@ -21,9 +21,11 @@ from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.time import Duration, format_duration, to_micros
 
 if TYPE_CHECKING:
-    from typing_extensions import Unpack
+    import pyarrow as pa
+    from pyspark.sql import Column
+    from typing_extensions import Self, Unpack
 
-_LONGEST = 2**60
+LONGEST = 2**60
 """In microseconds, some 36,000 years. The limit keeps sums of times and bounds from overflowing."""
 
 
@@ -41,7 +43,7 @@ class IntervalJoin(ReprHtml):
         bounds = to_micros(lower, "lower bound"), to_micros(upper, "upper bound")
         if bounds[0] > bounds[1]:
             raise InvalidPlanError(f"between: the lower bound {lower!r} is after the upper one {upper!r}: exchange them")
-        if max(map(abs, bounds)) > _LONGEST:
+        if max(map(abs, bounds)) > LONGEST:
             raise InvalidPlanError(f"between: bounds are at most 36,000 years, got {lower!r} and {upper!r}")
         if self.streams.keyed.source.event_time is None:
             raise InvalidPlanError("interval_join goes by event time: .assign_timestamps(column, strategy) on both streams first")
@@ -52,10 +54,40 @@ class IntervalJoin(ReprHtml):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class IntervalPairs(ReprHtml):
-    """An interval join with bounds, which still needs the kind of join. Flink: ``IntervalJoined``."""
+class JoinByTime(ReprHtml):
+    """A join without windows, which still needs its kind, :meth:`pairs`."""
 
     windows: CoGroupedWindows
+
+    def side_output_late_data(self, tag: str) -> Self:
+        """Send late rows to ``tag_left`` and ``tag_right`` instead of counting and dropping them.
+
+        Rows before the watermark are late, since their partners may already be deleted. Flink: ``sideOutputLeftLateData``,
+        ``sideOutputRightLateData``.
+        """
+        return replace(self, windows=self.windows.side_output_late_data(tag))
+
+    def options(self, **options: Unpack[Options]) -> Self:
+        """Set ``key_groups``, ``tasks`` or ``memory_limit``; see :class:`~panestream.datastream.Options`.
+
+        Raises:
+            InvalidPlanError: an unknown option, one of windows, or a value that it does not take.
+        """
+        check_options(options, dict.fromkeys(("key_groups", "tasks", "memory_limit")))
+        return replace(self, windows=self.windows.options(**options))
+
+    def _stored_rows(self, *of_right: str) -> tuple[dict[str, Column], dict[str, pa.DataType]]:
+        """Return the stored part of each side's rows, and its type; ``of_right`` are columns to add to the right one."""
+        texts = {side: self.windows.values_of(side, *(of_right if side == RIGHT else ())) for side in SIDES}
+        values = {side: F.expr(text) for side, text in texts.items()}
+        df = self.windows.keyed.source.df
+        return values, {side: to_arrow(type_of(df, values[side]), f"the rows of the {side} stream") for side in SIDES}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class IntervalPairs(JoinByTime):
+    """An interval join with bounds, which still needs the kind of join. Flink: ``IntervalJoined``."""
+
     lower: int
     upper: int
 
@@ -66,23 +98,6 @@ class IntervalPairs(ReprHtml):
     def upper_bound_exclusive(self) -> IntervalPairs:
         """Exclude rows exactly at the upper bound. Flink: ``upperBoundExclusive``."""
         return replace(self, upper=self.upper - 1)
-
-    def side_output_late_data(self, tag: str) -> IntervalPairs:
-        """Send late rows to ``tag_left`` and ``tag_right`` instead of counting and dropping them.
-
-        Rows before the watermark are late, since their partners may already be deleted. Flink: ``sideOutputLeftLateData``,
-        ``sideOutputRightLateData``.
-        """
-        return replace(self, windows=self.windows.side_output_late_data(tag))
-
-    def options(self, **options: Unpack[Options]) -> IntervalPairs:
-        """Set ``key_groups``, ``tasks`` or ``memory_limit``; see :class:`~panestream.datastream.Options`.
-
-        Raises:
-            InvalidPlanError: an unknown option, one of windows, or a value that it does not take.
-        """
-        check_options(options, dict.fromkeys(("key_groups", "tasks", "memory_limit")))
-        return replace(self, windows=self.windows.options(**options))
 
     def pairs(self, how: str = INNER, *, suffixes: tuple[str, str] = ("", "")) -> WindowedResult:
         """Emit each pair once, in the micro-batch in which the later row comes. Flink: ``process``.
@@ -101,14 +116,12 @@ class IntervalPairs(ReprHtml):
         if self.lower > self.upper:
             raise InvalidPlanError("interval_join: nothing lies between the bounds: include them, or move one")
         kind, windows = kind_of_join(how, OF_PAIRS), self.windows
-        values = {side: F.expr(windows.values_of(side)) for side in SIDES}
-        df = windows.keyed.source.df
-        left, right = (to_arrow(type_of(df, values[side]), f"the rows of the {side} stream") for side in SIDES)
-        operator = IntervalSpec(self.lower, self.upper, kind, left, right, windows.keyed.key_schema)
+        values, types = self._stored_rows()
+        operator = IntervalSpec(self.lower, self.upper, kind, **types, keys=windows.keyed.key_schema)
         return JoinedResult(windows, operator, values, joined=windows.paired(kind, suffixes))
 
     def _parts(self) -> Mapping[str, str]:
         return {"between": f"{format_duration(self.lower)} and {format_duration(self.upper)}", **parts_of(self.windows.keyed)}
 
 
-__all__ = ["IntervalJoin", "IntervalPairs"]
+__all__ = ["LONGEST", "IntervalJoin", "IntervalPairs", "JoinByTime"]

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 
+from panestream.datastream.as_of_join import AsOfJoin
 from panestream.datastream.co_grouped import CoGroupedStream
 from panestream.datastream.events import Events, KeyedEvents
 from panestream.datastream.inputs import no_assigner, one_by_one, resolve_gap, resolve_predicates
@@ -290,6 +291,38 @@ class KeyedStream(KeyedEvents):
         Arguments, errors, time, invalid rows and keys are as for :meth:`join`.
         """
         return IntervalJoin(self.join(right))
+
+    def asof_join(
+        self,
+        right: KeyedStream,
+        *,
+        direction: str = "backward",
+        tolerance: Duration | None = None,
+        deletes: str | Column | None = None,
+    ) -> AsOfJoin:
+        """Join each row with the row of another stream that is nearest in time, e.g. an order with the price of its time.
+
+        Then call ``.pairs(how)``. A row is emitted once, when the watermark shows that no better partner can come. So the result
+        does not depend on the order in which rows arrive, except if several right rows of a key have the same time: the last to
+        arrive counts (see :meth:`DataStream.arrival_order`). Both streams need event time. Time, invalid rows and keys are as for
+        :meth:`join`. Give a right stream that is often silent ``with_idleness``.
+
+        Args:
+            right: the other stream, e.g. the versions of a table.
+            direction: ``"backward"`` for the newest right row at or before the time of the row, ``"forward"`` for the first at or
+                after it, ``"nearest"`` for the nearer of both, and the earlier if both are equally near.
+            tolerance: the largest distance in time, inclusive. Without it every distance is near enough.
+            deletes: a condition over the right stream, as SQL or a Column. A right row for which it is true says that its key has
+                no value from its time on. Only with ``"backward"``.
+
+        Raises:
+            InvalidPlanError: the streams cannot be combined, or an argument is not one of these. The message gives the reason.
+
+        Examples:
+            >>> orders.asof_join(prices, tolerance="1 hour").pairs("left", suffixes=("", "_price"))  # doctest: +SKIP
+        """
+        keyed = KeyedStream(*merge_streams(self, right, "asof_join", deletes=deletes))
+        return AsOfJoin.of(CoGroupedStream(keyed, keyed), direction, tolerance, deletes=deletes is not None)
 
     def count_window(self, size: int, slide: int | None = None) -> WindowedStream:
         """Put every ``size`` events of a key into a window, or after every ``slide`` events emit the last ``size``.

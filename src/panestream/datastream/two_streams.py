@@ -8,13 +8,14 @@ from dataclasses import dataclass
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType
 
 from panestream.datastream.events import Events, KeyedEvents, United
 from panestream.engine.plan import WAY_OUT
 from panestream.engine.runtime.sides import LEFT, RIGHT, SIDE_COLUMN, SIDES, Sides
 from panestream.errors import InvalidPlanError
 from panestream.spark.arrival import order_of
-from panestream.spark.columns import micros_of, quoted, struct_of, type_of
+from panestream.spark.columns import column_of, micros_of, quoted, struct_of, type_of
 from panestream.spark.event_time import all_usable, or_raise
 from panestream.spark.expressions import text_of
 from panestream.spark.names import Names, shown
@@ -23,10 +24,21 @@ from panestream.windowing.watermarks import WatermarkStrategy
 
 _CLOCK = "__clock"
 _ORDER = "__order_"
+DELETES = "__deletes"
+"""The column that says whether a row of the right stream deletes the value of its key."""
 
 
-def merge_streams(left: KeyedEvents, right: object, what: str) -> tuple[Events, tuple[Column, ...]]:
-    """Return two streams as one, and its keys, or raise InvalidPlanError; ``what`` is the called method, for errors."""
+def merge_streams(
+    left: KeyedEvents, right: object, what: str, *, deletes: str | Column | None = None
+) -> tuple[Events, tuple[Column, ...]]:
+    """Return two streams as one, and its keys, or raise InvalidPlanError.
+
+    Args:
+        left: a stream.
+        right: the other.
+        what: the called method, for errors.
+        deletes: an expression over the right stream, whose values become the column :data:`DELETES`.
+    """
     if not isinstance(right, KeyedEvents):
         raise InvalidPlanError(
             f"{what} wants another keyed stream, pst.stream(views).assign_timestamps(...).key_by('user'), got {right!r}"
@@ -43,6 +55,10 @@ def merge_streams(left: KeyedEvents, right: object, what: str) -> tuple[Events, 
         _Side(name, one, times, order, strict=any(tags) and one.source.invalid_tag is None).columns(left.key_schema.names)
         for name, one, order in zip(SIDES, (left, right), orders, strict=True)
     ]
+    if deletes is not None:
+        # Before the last column, which is the row itself.
+        rows[0].insert(-1, F.lit(False).alias(DELETES))
+        rows[1].insert(-1, F.coalesce(_condition(right.source.df, deletes, what), F.lit(False)).alias(DELETES))
     united = _united(left.source.df, right.source.df, *rows)
     df = united.rows_of(united.left, united.right)
     ours, theirs = (arrow_schema(one.source.df.schema) for one in (left, right))
@@ -61,6 +77,17 @@ def merge_streams(left: KeyedEvents, right: object, what: str) -> tuple[Events, 
         united=united,
     )
     return events, tuple(F.col(quoted(name)) for name in left.key_schema.names)
+
+
+def _condition(df: DataFrame, given: str | Column, what: str) -> Column:
+    """Return a condition over the rows of a stream; raise InvalidPlanError for anything else."""
+    column = column_of(df, given, f"{what}: deletes")
+    kind = type_of(df, column)
+    if not isinstance(kind, BooleanType):
+        raise InvalidPlanError(
+            f"{what}: deletes is {kind.simpleString()}, not true or false: write a condition, e.g. deletes=\"op = 'delete'\""
+        )
+    return column
 
 
 _BOTH_OR_NEITHER = (
@@ -251,4 +278,4 @@ def check_apart(left: Sequence[str], right: Sequence[str], taken: Sequence[str],
             )
 
 
-__all__ = ["check_apart", "merge_streams"]
+__all__ = ["DELETES", "check_apart", "merge_streams"]

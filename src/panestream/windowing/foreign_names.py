@@ -63,6 +63,7 @@ _NEXT = {
     "CoGroupedStream": ("CoGroupedWindows", f".window({_HOUR})"),
     "IntervalJoin": ("IntervalPairs", ".between('-1 hour', '0 seconds')"),
     "IntervalPairs": ("WindowedResult", ".pairs()"),
+    "AsOfJoin": ("WindowedResult", ".pairs()"),
     "WindowedStream": ("WindowedResult", ".aggregate(agg.count())"),
     "WindowedResult": ("RunningQuery", f".{_START}"),
 }
@@ -121,6 +122,9 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
     "KeyedStream": {
         **_each(_REWRITERS, _ROWS_BEFORE),
         **_each(
+            ("merge_asof", "join_asof", "as_of_join"), "write orders.asof_join(prices).pairs('left'), both keyed by .key_by(...)"
+        ),
+        **_each(
             ("key_by", "group_by", "groupby"), "the stream has a key: write all columns in one call, .key_by('user', 'page')"
         ),
     },
@@ -141,6 +145,7 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
     },
     "IntervalJoin": {"window": _NO_WINDOWS},
     "IntervalPairs": {"window": _NO_WINDOWS},
+    "AsOfJoin": {"window": "an as-of join has no windows: write .pairs()"},
     "WindowedResult": {
         **_each((*_REWRITERS, "group_by", "groupby", "agg", "join"), _ROWS_AFTER),
         **_looking(_SHOWN, "count", "first"),

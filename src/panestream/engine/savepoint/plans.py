@@ -287,7 +287,7 @@ def _as_of(spec: Any) -> Own:
 
 
 def _read_as_of(own: Own) -> OperatorSpec:
-    return AsOfSpec(*(own[name] for name in _AS_OF), own["key_schema"])
+    return AsOfSpec(**{name: own[name] for name in _AS_OF}, keys=own["key_schema"])
 
 
 SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], OperatorSpec]]] = {
