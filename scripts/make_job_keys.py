@@ -34,6 +34,7 @@ SECTIONS: dict[str, type[Section]] = {
     "streams": streams.Stream,
     "join": streams.Join,
     "interval_join": streams.IntervalJoinSection,
+    "asof_join": streams.AsOfJoinSection,
     "window": windows.WindowSection,
     "firing": windows.FiringSection,
     "process": functions.ProcessSection,

@@ -34,6 +34,7 @@ INSTEAD = {
     "panes": ["aggregate"],
     "join": ["aggregate", *ONE],
     "interval_join": ["aggregate", "window", *ONE],
+    "asof_join": ["aggregate", "window", *ONE],
     "left": [*ONE],
     "processing_time": ["event_time", "watermark", "sinks.invalid"],
 }

@@ -27,6 +27,7 @@ RIGHT = LEFT.replace("left", "right").replace("views", "clicks").replace("5 seco
 WINDOW = '[window]\ntype = "tumbling"\nsize = "1 hour"\n'
 COUNTED = '[window]\ntype = "global"\n[firing]\ntrigger = "count"\ncount = 2\n'
 JOIN = '[join]\nright_suffix = "_click"\n'
+AS_OF = '[asof_join]\ntolerance = "1 hour"\ndeletes = "ad IS NULL"\nright_suffix = "_click"\n'
 NEAR = '[interval_join]\nlower = "-1 hour"\nupper = "0 seconds"\nright_suffix = "_click"\n'
 OUT = '[sinks.main]\nformat = "parquet"\npath = "out"\n'
 ONE = """\
@@ -71,6 +72,13 @@ def test_an_interval_join_needs_no_windows(loaded_of):
     spec = job.interval_join
     assert (spec.lower, spec.upper, spec.lower_exclusive, spec.upper_exclusive) == ("-1 hour", "0 seconds", True, False)
     assert (spec.how, spec.suffixes, job.key_groups) == ("full", ("", "_click"), 3)
+
+
+def test_an_as_of_join_needs_no_windows(loaded_of):
+    job = loaded_of(text_of(then=AS_OF + 'how = "left"\n', window="")).job
+    spec = job.asof_join
+    assert (spec.direction, spec.tolerance, spec.deletes) == ("backward", "1 hour", "ad IS NULL")
+    assert (spec.how, spec.suffixes, job.by_time) == ("left", ("", "_click"), "asof_join")
 
 
 @pytest.mark.parametrize(
@@ -198,6 +206,12 @@ def without(text, line):
             "interval_join.lower: nothing lies between the bounds: include them, or move one",
         ),
         (text_of("[trigger]\nfire_at_end = true\n", then=NEAR, window=""), "trigger.fire_at_end: closes windows, and [interval_join] has none"),
+        (text_of(then=AS_OF), "window: is about windows, and [asof_join] has none: leave it out"),
+        (text_of("[trigger]\nfire_at_end = true\n", then=AS_OF, window=""), "trigger.fire_at_end: closes windows, and [asof_join] has none"),
+        (text_of(then=AS_OF + 'direction = "forward"\n', window=""), "asof_join.deletes: is about values that are valid from their time on"),
+        (text_of(then=AS_OF + 'direction = "backwards"\n', window=""), "asof_join.direction: "),
+        (text_of(then=AS_OF + 'how = "full"\n', window=""), "asof_join.how: 'full' is"),
+        (text_of(then=AS_OF, window="", left=LEFT[: LEFT.index("[left.event_time]")]), "left: 'event_time' is missing"),
         (text_of(then=NEAR.replace('upper = "0 seconds"\n', ""), window=""), "interval_join: 'upper' is missing"),
         (text_of(then=NEAR, window="", left=LEFT[: LEFT.index("[left.event_time]")]), "left: 'event_time' is missing"),
         (text_of(window=WINDOW.replace('"tumbling"', '"count"').replace('"1 hour"', "3")), "did you mean 'global', with trigger = 'count' in [firing]?"),

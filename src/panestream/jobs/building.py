@@ -32,10 +32,11 @@ from panestream.spark.shipping import ship_module
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from panestream.datastream.as_of_join import AsOfJoin
     from panestream.datastream.interval_join import IntervalPairs
 
 T = TypeVar("T")
-W = TypeVar("W", "pst.datastream.WindowedStream", "IntervalPairs")
+W = TypeVar("W", "pst.datastream.WindowedStream", "IntervalPairs", "AsOfJoin")
 Side = tuple[str, ...]
 """The path of a stream: () at the top level, or ``left`` or ``right``."""
 
@@ -60,8 +61,8 @@ def build(loaded: LoadedJob, spark: SparkSession) -> pst.datastream.WindowedResu
     keyed = [_keyed(loaded, where, one, spark) for where, one in job.streams]
     if functions is not None and functions.home is not None:
         ship_module(spark, functions.home)
-    if job.interval_join is not None:
-        return _near_in_time(loaded, *keyed)
+    if job.by_time is not None:
+        return (_near_in_time if job.interval_join is not None else _as_of)(loaded, *keyed)
     windowed = _windowed(loaded, keyed)
     result = _computed(loaded, windowed, functions)
     if job.top is not None:
@@ -111,7 +112,7 @@ def _windowed(loaded: LoadedJob, streams: Sequence[pst.datastream.KeyedStream]) 
 
 
 def _spread(loaded: LoadedJob, windowed: W) -> W:
-    """Set the options shared by windows and interval joins: the late output and the distribution of the work."""
+    """Set the options shared by windows and joins without windows: the late output and the distribution of the work."""
     job: Any = loaded.job
     if job.sinks.late is not None or job.sinks.late_left is not None or job.sinks.late_right is not None:
         windowed = _at_key(loaded, ("sinks",), partial(windowed.side_output_late_data, "late"))
@@ -132,6 +133,16 @@ def _near_in_time(
     pairs = pairs.upper_bound_exclusive() if spec.upper_exclusive else pairs
     pairs = _spread(loaded, pairs)
     return _at_key(loaded, where, partial(pairs.pairs, spec.how, suffixes=spec.suffixes))
+
+
+def _as_of(
+    loaded: LoadedJob, left: pst.datastream.KeyedStream, right: pst.datastream.KeyedStream
+) -> pst.datastream.WindowedResult:
+    spec: Any = loaded.job.asof_join
+    options = {"direction": spec.direction, "tolerance": spec.tolerance, "deletes": spec.deletes}
+    at = ("asof_join", "deletes") if spec.deletes is not None else ("right", "key")
+    joined = _spread(loaded, _at_key(loaded, at, partial(left.asof_join, right, **options)))
+    return _at_key(loaded, ("asof_join",), partial(joined.pairs, spec.how, suffixes=spec.suffixes))
 
 
 def _computed(

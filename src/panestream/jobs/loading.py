@@ -156,10 +156,10 @@ def check_sections(job: Job, place: DocumentPlace) -> None:
             _refuse(job.sinks, both, place.at("sinks"), f"is of two streams, [left] and [right]; of one it is sinks.{tag}")
     else:
         _check_two(job, place)
-    if job.interval_join is None:
+    if job.by_time is None:
         _check_windows(job, place)
     else:
-        _check_no_windows(job, place)
+        _check_no_windows(job, job.by_time, place)
     if job.panes:
         _check_panes(job, place)
     _check_outputs(job, place)
@@ -219,8 +219,9 @@ def _check_two(job: Job, place: DocumentPlace) -> None:
     closing = [where for where, one in job.streams if one.watermark and one.watermark.closing_after]
     if len(closing) == 1:
         place.at(*closing[0], "watermark", "closing_after").note("is about all input: give it to both streams, or to neither")
-    if job.join is not None or job.interval_join is not None:
-        _check_pairs(job, place, "join" if job.join is not None else "interval_join")
+    joined = "join" if job.join is not None else job.by_time
+    if joined is not None:
+        _check_pairs(job, place, joined)
 
 
 def _check_pairs(job: Job, place: DocumentPlace, name: str) -> None:
@@ -234,12 +235,12 @@ def _check_pairs(job: Job, place: DocumentPlace, name: str) -> None:
         )
 
 
-def _check_no_windows(job: Job, place: DocumentPlace) -> None:
-    _refuse(job, _OF_WINDOWS, place, "is about windows, and [interval_join] has none: leave it out")
+def _check_no_windows(job: Job, name: str, place: DocumentPlace) -> None:
+    _refuse(job, _OF_WINDOWS, place, f"is about windows, and [{name}] has none: leave it out")
     if job.trigger.fire_at_end:
         place.at("trigger", "fire_at_end").note(
-            "closes windows, and [interval_join] has none: leave it out (a row without a partner comes when the "
-            "watermark has passed its interval)"
+            f"closes windows, and [{name}] has none: leave it out (a row without a partner comes when the watermark shows that "
+            "none can come)"
         )
 
 

@@ -33,7 +33,16 @@ from panestream.jobs.schema import (
     text,
 )
 from panestream.jobs.sinks import Sinks
-from panestream.jobs.streams import EventTime, IntervalJoinSection, Join, ProcessingTime, SourceSection, Stream, Watermark
+from panestream.jobs.streams import (
+    AsOfJoinSection,
+    EventTime,
+    IntervalJoinSection,
+    Join,
+    ProcessingTime,
+    SourceSection,
+    Stream,
+    Watermark,
+)
 from panestream.jobs.windows import FiringSection, WindowSection
 from panestream.windowing.time import to_micros
 
@@ -110,15 +119,19 @@ class Metrics(Section):
 OWN_FUNCTIONS = ("process", "apply", "apply_arrow")
 """The sections that name a user function."""
 
-FUNCTIONS_OF_ROWS = ("aggregate", *OWN_FUNCTIONS, "panes", "join", "interval_join")
+BY_TIME = ("interval_join", "asof_join")
+"""The joins without windows."""
+
+FUNCTIONS_OF_ROWS = ("aggregate", *OWN_FUNCTIONS, "panes", "join", *BY_TIME)
 """The sections that process the rows of a window; a job has one of them."""
 
-OF_TWO = (*SIDES, "join", "interval_join")
+OF_TWO = (*SIDES, "join", *BY_TIME)
 
 _HOMES: Mapping[str, type[Section]] = {
     "source": SourceSection,
     "join": Join,
     "interval_join": IntervalJoinSection,
+    "asof_join": AsOfJoinSection,
     "event_time": EventTime,
     "watermark": Watermark,
     "window": WindowSection,
@@ -173,6 +186,7 @@ class Job(Section):
     panes: tuple[AggregateSection, ...] = setting(aggregates, ())
     join: Join | None = setting(section(Join), None)
     interval_join: IntervalJoinSection | None = setting(section(IntervalJoinSection), None)
+    asof_join: AsOfJoinSection | None = setting(section(AsOfJoinSection), None)
     process: ProcessSection | None = setting(section(ProcessSection), None)
     apply: FunctionSection | None = setting(section(FunctionSection), None)
     apply_arrow: ArrowFunctionSection | None = setting(section(ArrowFunctionSection), None)
@@ -198,7 +212,7 @@ class Job(Section):
     def needs(given: Mapping[str, Any]) -> Mapping[str, str]:
         two = next((name for name in OF_TWO if name in given), None)
         needed = ["source"] if two is None else [*SIDES]
-        if "window" not in given and "windows" not in given and "interval_join" not in given:
+        if not any(name in given for name in ("window", "windows", *BY_TIME)):
             needed.append("window")
         if not any(name in given for name in FUNCTIONS_OF_ROWS):
             needed.append("aggregate" if two is None else "join")
@@ -207,7 +221,8 @@ class Job(Section):
         elif two is None and "event_time" in given:
             needed.append("watermark")
         hints = {
-            "join": "nothing says what becomes of the two streams: give [join], [interval_join] or a function, such as [apply]"
+            "join": "nothing says what becomes of the two streams: give [join], [interval_join], [asof_join] or a "
+            "function, such as [apply]"
         }
         if "source" in given:
             one = f"is missing: [{two}] is of jobs of two streams, and [source] of those of one: keep one of them"
@@ -244,8 +259,13 @@ class Job(Section):
         return alone + [(("windows", label), spec) for label, spec in self.windows.items()]
 
     @property
+    def by_time(self) -> str | None:
+        """The section of the join without windows, or None."""
+        return next((name for name in BY_TIME if getattr(self, name) is not None), None)
+
+    @property
     def needs_event_time(self) -> bool:
-        return self.interval_join is not None or any(spec.uses_event_time for _, spec in self.every_window)
+        return self.by_time is not None or any(spec.uses_event_time for _, spec in self.every_window)
 
     @property
     def function(self) -> tuple[str, FunctionSection] | None:
@@ -366,7 +386,7 @@ def _kinds(cls: type[Section], fields: Sequence[dataclasses.Field[Any]]) -> list
 def _whole_job() -> list[dict[str, Any]]:
     both: dict[str, Any] = {"required": [*SIDES]}
     return [
-        {"anyOf": [{"required": [name]} for name in ("window", "windows", "interval_join")]},
+        {"anyOf": [{"required": [name]} for name in ("window", "windows", *BY_TIME)]},
         {"oneOf": [{"required": [name]} for name in FUNCTIONS_OF_ROWS]},
         {"oneOf": [{"required": ["source"]}, both]},
         *({"if": {"required": [name]}, "then": both} for name in OF_TWO),

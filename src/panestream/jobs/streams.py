@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import panestream as pst
-from panestream.engine.runtime.sides import HOWS, OF_PAIRS, join_called
+from panestream.engine.operators.as_of_join import BACKWARD, DIRECTIONS
+from panestream.engine.runtime.sides import HOWS, INNER, LEFT_OUTER, OF_PAIRS, join_called
 from panestream.errors import InvalidPlanError
 from panestream.jobs.schema import (
     DocumentPlace,
@@ -237,7 +238,19 @@ class SourceSection(Section):
         return self.path or (f"table {self.table}" if self.table is not None else self.format)
 
 
-_OF_JOB = ("window", "windows", "firing", "aggregate", "process", "apply", "apply_arrow", "join", "interval_join", "trigger")
+_OF_JOB = (
+    "window",
+    "windows",
+    "firing",
+    "aggregate",
+    "process",
+    "apply",
+    "apply_arrow",
+    "join",
+    "interval_join",
+    "asof_join",
+    "trigger",
+)
 _OFFSET = re.compile(r"Z|(UTC|GMT|UT)?[+-]\d{1,2}(:?\d{2}){0,2}")
 
 
@@ -469,3 +482,28 @@ class IntervalJoinSection(_OfBoth):
             place.at("lower").note(f"{self.lower!r} is after the upper bound, {self.upper!r}: exchange them")
         elif lower + self.lower_exclusive > upper - self.upper_exclusive:
             place.at("lower").note("nothing lies between the bounds: include them, or move one")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsOfJoinSection(_OfBoth):
+    """``[asof_join]``: joins each left row with the right row nearest to its time, without windows.
+
+    Attributes:
+        direction: "backward" for the newest right row at or before the time of the left row, "forward" for the first at or after
+            it, "nearest" for the nearer of both.
+        tolerance: the largest distance in time, inclusive. Without it every distance is near enough.
+        deletes: a SQL condition over the right stream. A right row for which it is true says that its key has no value from its
+            time on.
+        how: "inner", or "left", which also emits left rows without a partner. An existing checkpoint cannot change it.
+    """
+
+    direction: str = setting(choice(*DIRECTIONS), BACKWARD)
+    tolerance: str | None = setting(duration(), None)
+    deletes: str | None = setting(sql, None)
+    how: str = setting(kind_of_join(INNER, LEFT_OUTER), INNER)
+
+    def check(self, place: DocumentPlace) -> None:
+        if self.deletes is not None and self.direction != BACKWARD:
+            place.at("deletes").note(
+                f"is about values that are valid from their time on: leave it out, or take direction = {BACKWARD!r}"
+            )

@@ -10,6 +10,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
+from panestream.engine.operators.as_of_join import AsOfOperator
 from panestream.engine.operators.intervals import IntervalOperator, IntervalSpec
 from panestream.engine.operators.look_back.operator import LookBackOperator, LookBackSpec
 from panestream.engine.runtime.group_operator import GroupOperator
@@ -222,7 +223,7 @@ def numbers_begin_anew_after_a_savepoint():
 
 # Faults of joins, of queries about rows near a row, and of tiles.
 
-for_each = ("joins", "co-groups", "intervals", "look-backs", "predicates", "tiles")
+for_each = ("joins", "co-groups", "intervals", "look-backs", "predicates", "tiles", "as-of joins")
 FAULTS += [
     Fault(f"a state write is lost, of {each}", a_state_write_is_lost, frozenset({"nothing"}), (each,)) for each in for_each
 ]
@@ -254,6 +255,7 @@ FAULTS += [
     Fault(f"{what} rest twice", what_rests_rests_twice, frozenset({"nothing"}), (each,))
     for what, each in (
         ("rows of an interval join", "intervals"),
+        ("rows of an as-of join", "as-of joins"),
         ("rows that are looked back at", "look-backs"),
         ("rows of a join", "joins"),
         ("partials of tiles", "tiles"),
@@ -323,6 +325,27 @@ def a_row_that_was_kept_of_the_right_is_not_seen():
 @fault("nothing", operators=("intervals",))
 def rows_of_an_interval_join_go_before_their_partners_come():
     return mock.patch.object(IntervalSpec, "kept_for", lambda self, side: self.over(side) - 3)
+
+
+@fault("nothing", operators=("as-of joins",))
+def the_newest_row_of_a_key_is_forgotten():
+    rows_of = AsOfOperator._rows_of
+    return mock.patch.object(
+        AsOfOperator,
+        "_rows_of",
+        lambda self, side, pages: rows_of(self, side, pages).slice(pages.num_rows if side == "right" else 0),
+    )
+
+
+@fault("nothing", operators=("as-of joins",))
+def a_row_that_waits_for_a_later_one_is_not_woken():
+    return mock.patch.object(KeyedPages, "due", lambda self, time: np.zeros(len(self.index), np.bool_))
+
+
+@fault("nothing", operators=("as-of joins",))
+def a_deleted_row_is_still_joined():
+    deletes = AsOfOperator._deletes
+    return mock.patch.object(AsOfOperator, "_deletes", lambda self, right: deletes(self, right) & False)
 
 
 @fault("nothing", operators=("joins",))

@@ -76,6 +76,7 @@ def test_queries_run_on_the_operator_they_are_named_after(operator):
         "joins": {"aligned panes", "sessions", "row operator"},
         "co-groups": {"accumulating panes", "row operator"},
         "intervals": {"interval join"},
+        "as-of joins": {"as-of join"},
         "tiles": {"aligned panes"},
     }.get(operator, {operator})
     found = set()
@@ -113,14 +114,16 @@ def test_schedules_of_two_streams_contain_hard_cases_for_joins():
 
 def test_schedules_contain_rows_of_every_category():
     counted = {}
-    for number in range(180):
-        schedule, _ = schedule_of(1, number, ("joins", "co-groups", "intervals", "look-backs", "predicates", "tiles"))
+    for number in range(210):
+        schedule, _ = schedule_of(
+            1, number, ("joins", "co-groups", "intervals", "look-backs", "predicates", "tiles", "as-of joins")
+        )
         subject = ReferenceSubject.of(schedule)
         for answer, counts in subject.must_be([subject.settings] * len(subject.job.batches), []):
             of = counted.setdefault(schedule.query.operator, Counter())
             of.update({name: count for name, count in counts.items() if count})
             of["results"] += sum(map(len, answer["main"].values()))
-    assert len(counted) == 6
+    assert len(counted) == 7
     for operator, counts in counted.items():
         assert min(counts[name] for name in ("windowed_rows", "late_rows", "invalid_rows", "results")) > 0, (operator, counts)
 

@@ -14,7 +14,7 @@ LEFT, RIGHT = SIDES = ("left", "right")
 """The two streams of a join."""
 HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
 """The kinds of joins."""
-TWO_STREAMS = ("joins", "co-groups", "intervals")
+TWO_STREAMS = ("joins", "co-groups", "intervals", "as-of joins")
 """The operators with two streams."""
 
 
@@ -24,7 +24,8 @@ class Query:
 
     Attributes:
         operator: the operator to run it.
-        assigner, trigger, evictor: in the terms of the reference model. An interval join has ``lower`` and ``upper``. Look-backs
+        assigner, trigger, evictor: in the terms of the reference model. An interval join has ``lower`` and ``upper``, an as-of
+            join ``direction``, ``tolerance`` and ``deletes``. Look-backs
             have ``of``, with a size and following time for each. Predicate windows have ``start`` and ``end``, the values that
             start and end a window, and ``gap``.
         function: ``declared`` aggregates, or a user function: ``list``, ``aggregate`` or ``context``. For two streams, ``pairs``,
@@ -75,6 +76,8 @@ class Query:
     def closes(self) -> bool:
         """Return whether every window ends at some time."""
         kind = self.assigner["type"]
+        if kind == "as_of":
+            return self.assigner["tolerance"] is not None
         return kind not in ("global", "count") and (kind != "predicates" or self.assigner["gap"] is not None)
 
     @property
@@ -124,6 +127,6 @@ class QuerySchedule:
 
 def join_of(query: Query, settings: Settings) -> str:
     """Return the kind of join under some settings. A window join may change its kind when the query starts again."""
-    if query.operator == "intervals":
+    if query.operator in ("intervals", "as-of joins"):
         return query.how
     return HOWS[(HOWS.index(query.how) + settings.code) % len(HOWS)]

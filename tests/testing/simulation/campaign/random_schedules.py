@@ -22,9 +22,10 @@ OPERATORS = (
     "look-backs",
     "predicates",
     "tiles",
+    "as-of joins",
 )
 """The simulated operators, and kinds of queries on them with a separate definition."""
-BY_OWN_TIME = ("intervals", "look-backs", "predicates")
+BY_OWN_TIME = ("intervals", "look-backs", "predicates", "as-of joins")
 """Operators without an allowed lateness."""
 
 
@@ -44,6 +45,7 @@ class Chooser:
             "look-backs": self._look_backs,
             "predicates": self._predicates,
             "tiles": self._tiles,
+            "as-of joins": self._as_of,
         }
         return made[operator]() if operator in made else self._windowed(operator)
 
@@ -105,6 +107,15 @@ class Chooser:
         assigner = {"type": "interval", "lower": lower, "upper": lower + rng.choice([0, 1, span // 2, span])}
         query = self._of_two(self._timed("intervals", assigner, span), "intervals")
         return replace(query, function="pairs", how=rng.choice(HOWS[:4]))
+
+    def _as_of(self) -> Query:
+        rng, span = self.rng, self.rng.choice([4, 10])
+        direction = rng.choice(["backward", "backward", "forward", "nearest"])
+        deletes = direction == "backward" and rng.random() < 0.5
+        tolerance = rng.choice([None, 0, span // 2, 3 * span])
+        assigner = {"type": "as_of", "direction": direction, "tolerance": tolerance, "deletes": deletes}
+        query = self._of_two(self._timed("as-of joins", assigner, span), "as-of joins")
+        return replace(query, function="pairs", how=rng.choice(["inner", "left"]))
 
     def _look_backs(self) -> Query:
         rng, span = self.rng, self.rng.choice([4, 10])

@@ -21,7 +21,7 @@ from tests.testing.simulation.campaign.plans import (
     predicate_engine,
 )
 from tests.testing.simulation.campaign.queries import SIDES, Query, QuerySchedule
-from tests.testing.simulation.campaign.reference_model.joins import CoGroupModel, IntervalModel, JoinModel
+from tests.testing.simulation.campaign.reference_model.joins import AsOfModel, CoGroupModel, IntervalModel, JoinModel
 from tests.testing.simulation.campaign.reference_model.model import Expected, ReferenceModel
 from tests.testing.simulation.campaign.reference_model.near_rows import LookBackModel, PredicateModel
 from tests.testing.simulation.campaign.reference_model.windows import WindowModel
@@ -46,6 +46,7 @@ KIND_OF_OPERATOR = {
     "joins": Kind(JoinModel, engine_of_two),
     "co-groups": Kind(CoGroupModel, engine_of_two),
     "intervals": Kind(IntervalModel, engine_of_two),
+    "as-of joins": Kind(AsOfModel, engine_of_two),
     "look-backs": Kind(LookBackModel, look_back_engine),
     "predicates": Kind(PredicateModel, predicate_engine),
     "tiles": Kind(WindowModel, tiles_engine),

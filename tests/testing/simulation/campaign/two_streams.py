@@ -1,4 +1,4 @@
-"""Build plans of the engine for queries of two streams: window joins, co-groups and interval joins."""
+"""Build plans of the engine for queries of two streams: window joins, co-groups, interval joins and as-of joins."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from panestream.engine.co_groups import OfLists, OfTables
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
+from panestream.engine.operators.as_of_join import AsOfSpec
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import OperatorSpec, WindowPlan
@@ -29,6 +30,8 @@ WHOLE = pa.schema([(side, pa.struct(list(ROWS))) for side in SIDES])
 """A row of the two streams: its own row on one side, null on the other."""
 VALUES = pa.struct([("v", pa.int64()), ("u", pa.int64())])
 """The columns of either side that a join stores."""
+FLAGGED = pa.struct([*VALUES, ("deletes", pa.bool_())])
+"""The columns of right rows that may delete the value of their key."""
 PAIRED = (pa.schema([("v", pa.int64()), ("u", pa.int64())]), pa.schema([("w", pa.int64()), ("x", pa.int64())]))
 """The columns of either side in the results."""
 NUMBERS = pa.schema([("lefts", pa.list_(pa.int64())), ("rights", pa.list_(pa.int64())), ("code", pa.int64())])
@@ -61,7 +64,7 @@ class SeesTables:
 def engine_of_two(query: Query, settings: Settings, groups: int) -> QueryEngine:
     """Return the engine of a query of two streams."""
     joins = query.function == "pairs"
-    assigner = GlobalWindows() if query.operator == "intervals" else window_of(query, settings).assigner
+    assigner = GlobalWindows() if query.operator in ("intervals", "as-of joins") else window_of(query, settings).assigner
     invalid = tuple(f"{INVALID}_{side}" if query.invalid else None for side in SIDES)
     sides = Sides(ROWS, ROWS, (("key",), ("key",)), (invalid[0], invalid[1]))
     operator = _operator_of(query, settings, sides)
@@ -81,8 +84,11 @@ def engine_of_two(query: Query, settings: Settings, groups: int) -> QueryEngine:
         sides=sides,
         pairs=Pairs(join_of(query, settings), *PAIRED, keys=1) if joins else None,
     )
-    tabled: Callable[[tuple[Row, ...]], pa.Table] = partial(table_of_two, partitions=query.partitions)
-    return QueryEngine(plan, COLUMNS, tabled)
+    schema = COLUMNS
+    if query.assigner.get("deletes"):
+        schema = schema.set(schema.get_field_index(SIDES[1]), pa.field(SIDES[1], FLAGGED))
+    tabled: Callable[[tuple[Row, ...]], pa.Table] = partial(table_of_two, partitions=query.partitions, schema=schema)
+    return QueryEngine(plan, schema, tabled)
 
 
 def _strategy_of(query: Query, settings: Settings) -> WatermarkStrategy:
@@ -99,6 +105,9 @@ def _strategy_of(query: Query, settings: Settings) -> WatermarkStrategy:
 def _operator_of(query: Query, settings: Settings, sides: Sides) -> OperatorSpec:
     if query.operator == "intervals":
         return IntervalSpec(query.assigner["lower"], query.assigner["upper"], query.how, VALUES, VALUES, KEYS)
+    if query.operator == "as-of joins":
+        direction, tolerance, deletes = (query.assigner[name] for name in ("direction", "tolerance", "deletes"))
+        return AsOfSpec(direction, tolerance, query.how, deletes, VALUES, FLAGGED if deletes else VALUES, KEYS)
     window = window_of(query, settings)
     if query.function == "lists":
         return plan_functions(window, KeepRows(OfLists(SeesLists(settings.code), sides)), NUMBERS, WHOLE, query.function, KEYS)
@@ -109,10 +118,10 @@ def _operator_of(query: Query, settings: Settings, sides: Sides) -> OperatorSpec
 
 
 @lru_cache(maxsize=64)
-def table_of_two(rows: tuple[Row, ...], *, partitions: bool) -> pa.Table:
+def table_of_two(rows: tuple[Row, ...], *, partitions: bool, schema: pa.Schema = COLUMNS) -> pa.Table:
     """Return the rows of both streams as an Arrow table. With ``partitions``, each partition has a separate watermark."""
     whole = [{row.side: dict(zip(ROWS.names, row, strict=True))} for row in rows]
-    values = {side: [{"v": row.value, "u": row.number} if row.side == side else None for row in rows] for side in SIDES}
+    values = {side: [_stored(row) if row.side == side else None for row in rows] for side in SIDES}
     columns = [
         [row.key for row in rows],
         [row.time for row in rows],
@@ -120,5 +129,9 @@ def table_of_two(rows: tuple[Row, ...], *, partitions: bool) -> pa.Table:
         *(values[side] for side in SIDES),
         whole,
     ]
-    arrays = [pa.array(column, field.type) for column, field in zip(columns, COLUMNS, strict=True)]
-    return pa.Table.from_arrays(arrays, schema=COLUMNS)
+    arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def _stored(row: Row) -> dict[str, Any]:
+    return {"v": row.value, "u": row.number, "deletes": row.value == 1}

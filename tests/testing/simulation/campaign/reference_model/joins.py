@@ -87,3 +87,49 @@ class IntervalModel(NearRowModel):
 
     def open_keys(self) -> set[Any]:
         return {row.key for row in self.taken if not self._is_over(row, self.times.watermark)}
+
+
+class AsOfModel(NearRowModel):
+    """Emit a left row once no right row that can still arrive would take the place of its partner.
+
+    A right row with the value 1 deletes the value of its key, if the join has deletions.
+    """
+
+    def come(self, fresh: Sequence[Row], watermark: int) -> Iterable[tuple[Any, OutputRow]]:
+        for row in self.taken:
+            if row.side != LEFT or not self._is_sure(row, watermark) or not self.first_time(row.number):
+                continue
+            partner = self._partner(row, watermark)
+            if partner is not None and self.query.assigner["deletes"] and partner.value == 1:
+                partner = None
+            if partner is not None or self.query.how == "left":
+                other = NOBODY if partner is None else (partner.value, partner.number)
+                yield row.key, (row.value, row.number, *other)
+
+    def _partner(self, row: Row, watermark: int) -> Row | None:
+        """Return the nearest right row that the watermark has passed. Of equally near rows, the earlier and then the last counts."""
+        near = [other for other in self.taken if other.at <= watermark and self._meet(row, other.key, other.side, other.at)]
+        return min(reversed(near), key=lambda other: (abs(other.at - row.at), other.at), default=None)
+
+    def _meet(self, row: Row, key: Any, side: str, time: int) -> bool:
+        if side != RIGHT or row.key is None or key != row.key:
+            return False
+        away, tolerance = time - row.at, self.query.assigner["tolerance"]
+        ways = {"backward": away <= 0, "forward": away >= 0, "nearest": True}
+        return ways[self.query.assigner["direction"]] and (tolerance is None or abs(away) <= tolerance)
+
+    def _is_sure(self, row: Row, watermark: int) -> bool:
+        """Return whether a right row that comes directly after the watermark would change nothing."""
+        partner = self._partner(row, watermark)
+        changes = self._meet(row, row.key, RIGHT, watermark + 1)
+        nearer = partner is None or watermark + 1 - row.at < abs(partner.at - row.at)
+        return row.at <= watermark and not (changes and nearer)
+
+    def open_keys(self) -> set[Any]:
+        """Return the keys with rows that wait, and those with a right row that later left rows may meet."""
+        reached, assigner = self.times.watermark, self.query.assigner
+        waiting = {row.key for row in self.taken if row.at > reached or (row.side == LEFT and not self._is_sure(row, reached))}
+        if assigner["direction"] == "forward":
+            return waiting
+        newest = {row.key: row for row in sorted(self.taken, key=lambda row: row.at) if row.side == RIGHT and row.at <= reached}
+        return waiting | {key for key, row in newest.items() if key is not None and not (assigner["deletes"] and row.value == 1)}
