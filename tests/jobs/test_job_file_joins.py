@@ -142,7 +142,7 @@ def without(text, line):
         (text_of(right=""), "job.toml: 'right' is missing"),
         (text_of(right="", before='[source]\npath = "in"\n'), "job.toml: 'right' is missing: [left] is of jobs of two streams, and [source] of those of one: keep one of them"),
         (text_of(left="", right=""), "'left' is missing\njob.toml: 'right' is missing"),
-        (text_of(then=""), "job.toml: nothing says what becomes of the two streams: give [join], [interval_join] or a function"),
+        (text_of(then=""), "job.toml: nothing says what becomes of the two streams: give [join], [interval_join], [asof_join] or a function"),
         (text_of(window=""), "'window' is missing"),
         (text_of(then=JOIN.replace("[join]", '[join]\nhow = "semi"')), "join.how: 'semi' is not known; it is called 'left_semi' here"),
         (text_of(then=JOIN.replace("[join]", '[join]\nhow = "left_outer"')), "join.how: 'left_outer' is not known; it is called 'left' here"),

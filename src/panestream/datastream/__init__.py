@@ -5,7 +5,7 @@ Steps return immutable objects, and nothing runs before a result is written. ``d
 
 from panestream.datastream.as_of_join import AsOfJoin
 from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows
-from panestream.datastream.interval_join import IntervalJoin, IntervalPairs
+from panestream.datastream.interval_join import IntervalJoin, IntervalPairs, JoinByTime
 from panestream.datastream.kafka import KafkaStream, from_kafka
 from panestream.datastream.keyed import DataStream, KeyedStream, stream
 from panestream.datastream.options import Options
@@ -22,6 +22,7 @@ __all__ = [
     "DataStream",
     "IntervalJoin",
     "IntervalPairs",
+    "JoinByTime",
     "KafkaStream",
     "KeyedStream",
     "Options",
