@@ -84,9 +84,12 @@ def test_restarted_stream_of_rolling_values_agrees_with_the_batch(spark, tmp_pat
         sinks = {"main": pst.ParquetSink(tmp_path / "main"), "late": pst.ParquetSink(tmp_path / "late")}
         if number != 1:  # two micro-batches in the second run
             result.start(checkpoint=tmp_path / "c", **sinks).await_termination()
-    found = spark.read.schema(result.main.schema).parquet(str(tmp_path / "main")).collect()
+    found = spark.read.schema(result.main.schema).parquet(str(tmp_path / "main")).select(result.main.columns).collect()
     expected = MicroBatches(spark, tmp_path / "again", SCHEMA).add(rows(0, 60)).add(rows(1, 5)).batch()
-    assert by_user(found) == by_user(rolling_of(expected).main.collect())
+    theirs = by_user(rolling_of(expected).main.collect())
+    for user, changed in by_user(found).items():
+        assert changed == theirs.pop(user), user
+    assert not theirs
     assert [row.user for row in spark.read.parquet(str(tmp_path / "late")).collect()] == ["ann"]
 
 
@@ -106,7 +109,7 @@ def test_unsupported_options_of_rolling_windows_are_refused(spark):
             lambda: keyed.windows({"a": pst.rolling({"1h": "1 hour"}, every="1 hour"), "b": pst.tumbling("1 hour")}).agg(
                 agg.count()
             ),
-            "rolling",
+            "not aligned windows",
         ),
         (
             lambda: (

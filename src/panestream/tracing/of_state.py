@@ -13,6 +13,7 @@ from panestream.tracing.events import TimeMoved, Trace, TracedElement, TracedWin
 from panestream.windowing.assigners import GlobalWindows, MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.look_back import look_backs_of
+from panestream.windowing.assigners.rolling import RollingWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow, Window
 
@@ -240,6 +241,9 @@ def _now(known: KnownState, window: Window, label: str | None) -> WindowNow:
     if isinstance(assigner, MergingWindowAssigner) and isinstance(window, TimeWindow):
         there = [one for one in known.windows if isinstance(one.window, TimeWindow) and window.start <= one.window.start]
         found = tuple(one for one in there if isinstance(one.window, TimeWindow) and one.window.end <= window.end)
+    elif isinstance(assigner, RollingWindows):
+        # A row enters the current values of its key with its step.
+        found = known.windows
     else:
         found = tuple(one for one in known.windows if one.window == window and one.label == label)
     return WindowNow(window, label, found, window.max_timestamp() > known.closed_now)
@@ -253,7 +257,7 @@ def _windows_of(known: KnownState, time: int) -> list[tuple[str | None, Window]]
     found = list[tuple[str | None, Window]]()
     for label, one in zip(labels, assigners, strict=True):
         try:
-            windows = list(one.assign_windows(None, time, clock))
+            windows = [one.step_of(time)] if isinstance(one, RollingWindows) else list(one.assign_windows(None, time, clock))
             if isinstance(one, MergingWindowAssigner):
                 windows = _merged(one, windows, known)
         except Exception:  # noqa: BLE001 - a gap computed from the row, or user code that is missing: it may raise anything

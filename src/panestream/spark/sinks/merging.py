@@ -37,8 +37,8 @@ class MergeSink(CatalogTableSink):
     micro-batch's id (see :class:`TableSink`; not through Spark Connect), and a repetition is skipped. Rows are plain results, or
     rows of ``.changelog()``: ``delete`` removes the row, and ``update_before`` is ignored. Each micro-batch must have at most one
     row per key and window, as columnar operators emit. If a row operator fires a window several times in a micro-batch, the sink
-    raises an error with the key, since it cannot determine the last row. Rolling values (:meth:`KeyedStream.rolling`) have one row
-    per key, the latest by ``as_of``.
+    raises an error with the key, since it cannot determine the last row. Of rolling values (:meth:`KeyedStream.rolling`) it
+    keeps one row per key, the latest by ``as_of``.
 
     The table must support ``MERGE INTO``: Delta, Iceberg or Hudi. The first micro-batch creates it if it does not exist.
 

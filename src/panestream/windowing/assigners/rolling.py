@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.windowing.assigners.base import WindowAssigner
 from panestream.windowing.time import Duration, check_micros, format_duration, to_micros
-from panestream.windowing.windows import Window
+from panestream.windowing.windows import TimeWindow, Window
 
 AS_OF = "as_of"
 """The result column with the instant from which a row holds, until the next row of its key."""
@@ -57,7 +57,7 @@ class RollingWindows(WindowAssigner):
             if length % self.every:
                 raise InvalidWindowError(
                     f"the rolling window {label!r} of {format_duration(length)!r} is not a multiple of every, "
-                    f"{format_duration(self.every)!r}: rows enter and leave at multiples of it. Choose one that divides all windows"
+                    f"{format_duration(self.every)!r}: rows enter and leave at multiples of it. Let it divide all lengths"
                 )
 
     @classmethod
@@ -70,13 +70,22 @@ class RollingWindows(WindowAssigner):
 
     @property
     def longest(self) -> int:
-        """The longest window with a length, or 0 if there is none."""
+        """The longest window with a length, or 0."""
         return max((length for _, length in self.windows if length is not None), default=0)
 
     @property
     def has_all_time(self) -> bool:
         """True if a window has all rows of a key."""
         return any(length is None for _, length in self.windows)
+
+    def step_of(self, time: int) -> TimeWindow:
+        """Return the step whose end brings a row of this time into the windows.
+
+        >>> RollingWindows((("1h", 60),), 10).step_of(25)
+        TimeWindow(start=20, end=30)
+        """
+        start = time // self.every * self.every
+        return TimeWindow(start, start + self.every)
 
     def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> tuple[Window, ...]:
         raise InvalidPlanError(f"{self!r}: rows enter and leave rolling windows as time moves; they run on columns only")

@@ -1,6 +1,6 @@
 """The operator of rolling values: for each key the value of the last hour, day or ever, emitted when it changes.
 
-Time moves in steps of ``every``, the length of a pane. At step ``t`` a window of ``l`` panes has the panes ``t - l`` to ``t - 1``.
+Time moves in steps of ``every``, the length of a pane. At step ``t`` a window of ``l`` panes has panes ``t - l`` to ``t - 1``.
 So a pane changes the values of its key at few steps: it enters all windows at once, and leaves each window once::
 
     pane   p
@@ -54,7 +54,7 @@ from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRo
 from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy
 from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks, pane_range
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, StateViews
+from panestream.engine.storage.state_tables import StateTables, StateViews, key_fields
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners.look_back import result_name
 from panestream.windowing.assigners.rolling import AS_OF, RollingWindows
@@ -106,7 +106,9 @@ class RollingSpec(PaneSpec):
     @property
     def layouts(self) -> tuple[TableLayout, ...]:
         """The tables of state: partials by key and pane, and partials of all time by key."""
-        panes = TableLayout(PANES, self.aggregation.partial_schema, self.aggregation, by_time=True)
+        aggregation, width = self.aggregation, len(self.aggregation.key_schema)
+        schema = pa.schema([*key_fields(aggregation.key_schema), *list(aggregation.partial_schema)[width:]])
+        panes = TableLayout(PANES, schema, aggregation, by_time=True)
         return (panes, replace(panes, name=ALL_TIME)) if self.has_all_time else (panes,)
 
     @property
@@ -124,18 +126,16 @@ class RollingSpec(PaneSpec):
 
     @property
     def changeable(self) -> frozenset[str]:
-        return frozenset({"aggregates", "partials"})
+        return frozenset({"aggregates", "partials", "emitted"})
 
     def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> Operator:
         return RollingOperator(plan, self, state)
 
     def restored(self, saved: StateTables) -> list[pa.Table]:
         """Return the saved partials by pane, and of all time."""
-        tables = [layout.restore(saved) for layout in self.layouts]
-        place = self.aggregation.partial_schema.get_field_index("pane")
-        panes = self.grid.panes_of(integers_of(tables[0], "pane"))
-        field = self.aggregation.partial_schema.field(place)
-        return [tables[0].set_column(place, field, pa.array(panes)), *tables[1:]]
+        schema = self.aggregation.partial_schema
+        panes, *all_time = (pa.Table.from_arrays(layout.restore(saved).columns, schema=schema) for layout in self.layouts)
+        return [_with_panes(panes, self.grid.panes_of(integers_of(panes, "pane"))), *all_time]
 
     def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
         """Return the current values of each key, as one window from the beginning of the longest one."""
@@ -161,7 +161,7 @@ class RollingSpec(PaneSpec):
         shown = WindowRows(
             keys=keys,
             count=count,
-            starts=None if self.has_all_time else array_of(self.grid.starts_of(steps - self.longest), pa.int64()),
+            starts=array_of(self.grid.starts_of(steps - max(self.longest, 1)), pa.int64()),
             ends=array_of(self.grid.starts_of(steps), pa.int64()),
             results=[as_of, *values],
             rows=rows,
@@ -350,9 +350,8 @@ class RollingOperator(PanedOperator):
             table = pa.concat_tables(parts)
             if self._aggregation.keeps_order:
                 table = table.take(pa.array(stable_order(integers_of(table, "pane"))))
-            place = table.schema.get_field_index("pane")
-            buckets = pa.array(self._bucket_of(table, table.num_rows))
-            self._all_time.append(self._aggregation.merge([table.set_column(place, table.schema.field(place), buckets)]))
+            buckets = self._bucket_of(table, table.num_rows)
+            self._all_time.append(self._aggregation.merge([_with_panes(table, buckets)]))
         self._all_time.compact(-BEYOND_ALL)
 
     def _bucket_of(self, table: pa.Table, rows: int) -> Ints:
@@ -374,11 +373,9 @@ class RollingOperator(PanedOperator):
         return {**self._settings.layouts[0].header(), "counters": {}}
 
     def _state_tables(self) -> Mapping[str, pa.Table]:
-        place = self._aggregation.partial_schema.get_field_index("pane")
         low = self._rollups.settled - self._settings.longest
         panes = self._aggregation.merge(self._between(low, BEYOND_ALL))
-        times = pa.array(self._grid.starts_of(integers_of(panes, "pane")))
-        panes = panes.set_column(place, panes.schema.field(place), times)
+        panes = _with_panes(panes, self._grid.starts_of(integers_of(panes, "pane")))
         all_time = self._aggregation.merge(self._all_time.read(-BEYOND_ALL, BEYOND_ALL))
         return {layout.name: layout.save(rows) for layout, rows in zip(self._settings.layouts, (panes, all_time), strict=False)}
 
@@ -386,6 +383,11 @@ class RollingOperator(PanedOperator):
         panes, *all_time = self._settings.restored(saved)
         self._add_to_all_time([table for table in all_time if table.num_rows])
         self._rollups.roll_up(self._aggregation.merge([panes]), self._lateness.first_open_pane(self._reached), -BEYOND_ALL)
+
+
+def _with_panes(table: pa.Table, panes: Ints) -> pa.Table:
+    place = table.schema.get_field_index("pane")
+    return table.set_column(place, table.schema.field(place), pa.array(panes))
 
 
 def rolling_rule(window: WindowSpec, asked: WindowRequest) -> Supported | None:
@@ -403,7 +405,7 @@ def rolling_rule(window: WindowSpec, asked: WindowRequest) -> Supported | None:
     if aggregation.runs_users_code:
         users = ", ".join(repr(one) for one in asked.aggregates)
         raise InvalidPlanError(
-            f"rolling windows compute aggregates of panestream.agg, and {users} run code of your own: use sliding windows for them"
+            f"rolling windows compute aggregates of panestream.agg, and {users} run user code: use sliding windows for them"
         )
     grid = PaneGrid.of(SlidingWindows(rolling.every, rolling.every))
     windows = tuple((label, None if length is None else length // rolling.every) for label, length in rolling.windows)

@@ -28,7 +28,7 @@ Windows = Sequence[int | None]
 
 
 def cuts_of(windows: Windows, steps: Ints, low: int) -> Ints:
-    """Return the panes, ascending, at which windows of these steps begin or end, and ``low``, before which all panes are one."""
+    """Return the panes, ascending, at which windows of these steps begin or end, and ``low``, the first of all."""
     begins = [steps - length for length in windows if length is not None]
     return np.unique(np.maximum(np.concatenate([steps, *begins, [low]]), low))
 
@@ -131,7 +131,7 @@ def differs_from_before(columns: Sequence[pa.Array], count: int) -> Mask:
     found = np.zeros(count, np.bool_)
     for column in columns:
         if pa.types.is_nested(column.type):
-            # Equal values have equal texts. (Arrow has no codes for lists.)
+            # Arrow cannot encode lists. Equal values have equal texts.
             texts = [repr(value) for value in column.to_pylist()]
             column = pa.array(texts, pa.string())  # noqa: PLW2901 - the same values
         codes = np.asarray(encode_keys([column], count).codes, np.int64)
