@@ -180,7 +180,7 @@ class PaneSpec(AggregatingSpec):
             return _GAPS_SCHEMA
         return pa.schema([*plan.row_schema, pa.field("__pane", pa.int64()), pa.field("__time", pa.int64())])
 
-    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> PaneOperator:
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> PanedOperator:
         return PaneOperator(plan, self, state)
 
     def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:

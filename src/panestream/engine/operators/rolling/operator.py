@@ -42,7 +42,6 @@ from panestream.engine.plan import (
     UPDATE_AFTER,
     UPDATE_BEFORE,
     Capabilities,
-    Operator,
     WindowPlan,
 )
 from panestream.engine.query import WindowSpec
@@ -128,7 +127,7 @@ class RollingSpec(PaneSpec):
     def changeable(self) -> frozenset[str]:
         return frozenset({"aggregates", "partials", "emitted"})
 
-    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> Operator:
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> RollingOperator:
         return RollingOperator(plan, self, state)
 
     def restored(self, saved: StateTables) -> list[pa.Table]:
@@ -284,8 +283,8 @@ class RollingOperator(PanedOperator):
         """Return the first pane that a window with a length needs at the next steps."""
         if self._rollups.settled != -BEYOND_ALL:
             return self._rollups.settled - self._settings.longest
-        panes = [block.low for block in self._rollups.arrivals.index]
-        return min([*panes, *integers_of(fresh, "pane")[:1].tolist()])
+        panes: list[int] = [*(block.low for block in self._rollups.arrivals.index), *integers_of(fresh, "pane")[:1].tolist()]
+        return min(panes)
 
     def _line(self, due: _Steps, cuts: Ints, fresh: pa.Table) -> KeyedPanes:
         """Return the partials of the keys that are due, in the state and in ``fresh``."""
