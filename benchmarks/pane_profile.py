@@ -58,7 +58,7 @@ def sliding(size: int, slide: int, **more: Any) -> WindowSpec:
 
 
 def cases() -> Iterator[Case]:
-    """All workloads."""
+    """Return all workloads."""
     for slide in (3600, 600, 60, 10, 1):
         yield Case(f"1 h / {slide} s, sum and count", sliding(3600, slide))
     for slide in (3600, 60, 1):

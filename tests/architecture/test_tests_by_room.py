@@ -16,7 +16,7 @@ TESTS = ROOT / "tests"
 # Folders of tests that mirror no package, with their purpose.
 ACROSS = {
     "architecture": "the code and the documents as texts: walls, names, paths, tables that scripts make",
-    "architecture/users": "code of users that type checkers accept or refuse",
+    "architecture/users": "code of users for type checkers: right, and with mistakes",
     "benchmarks": "the benchmarks measure what they say",
     "comparison": "columnar operators beside the row operator, and batch beside stream, on random queries",
     "conformance": "Flink's recorded answers, what runs them, and on what",

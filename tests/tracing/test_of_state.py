@@ -134,7 +134,7 @@ def test_explanation_shows_where_late_rows_go():
         assert where in str(explain_state(state(ASSIGNERS[0], watermark=9 * MINUTE, late_tag=tag, late_dropped=3), at=0))
 
 
-def test_explanation_of_a_missing_window():
+def test_explanation_reports_a_window_that_does_not_exist():
     tumbling = state(ASSIGNERS[0], watermark=0)
     assert [each.is_open for each in windows_now(tumbling, (0, MINUTE))] == [True]
     assert windows_now(tumbling, (1, MINUTE)) == ()

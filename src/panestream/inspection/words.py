@@ -70,4 +70,4 @@ def _counts(summary: Summary) -> list[tuple[str, str]]:
     return lines
 
 
-__all__ = ["head", "holders", "key_shown", "watermark_text"]
+__all__ = ["head", "holders", "key_shown", "span", "watermark_text"]

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
 from panestream.engine.explain import listed
 from panestream.engine.plan import stable_repr
 from panestream.errors import CheckpointError, JobError
@@ -19,10 +17,8 @@ from panestream.inspection.page import page_of
 from panestream.inspection.summary import Summary
 from panestream.inspection.text import told
 from panestream.inspection.values import iso
-from panestream.jobs.json_output import json_text
-from panestream.jobs.live import PipeConsole
-from panestream.jobs.reporting import check_writable
-from panestream.jobs.sessions import QuietSession, SessionOf
+from panestream.jobs.runner import QuietSession, SessionOf, check_writable
+from panestream.jobs.terminal import PipeConsole, json_text
 from panestream.spark.savepoint.manifest import SavepointManifest, is_savepoint
 from panestream.spark.savepoint.reading import CheckpointState, read_checkpoint
 from panestream.spark.savepoint.saved import Savepoint, read_savepoint
@@ -82,7 +78,7 @@ def inspect(inspection: Inspection, console: PipeConsole) -> None:
         console.file.write(json_text(document_of(summary)) + "\n")
         return
     if inspection.page is not None:
-        console.print(Text("page  ", style="dim").append(str(inspection.page), style="default"), soft_wrap=True)
+        console.titled("page  ", str(inspection.page))
         return
     for each in told(summary, console):
         console.print(each)
@@ -260,4 +256,4 @@ def compaction_lines(done: Compaction) -> Iterator[tuple[str, str]]:
 
 def _print(titled: Iterable[tuple[str, str]], console: PipeConsole) -> None:
     for title, text in titled:
-        console.print(Text(f"{title:<12}", style="dim").append(text, style="default"), soft_wrap=True)
+        console.titled(f"{title:<12}", text)

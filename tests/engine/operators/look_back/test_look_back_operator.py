@@ -153,6 +153,7 @@ def after_an_hour(aggregates):
     return plan, state
 
 
+@pytest.mark.full
 def test_micro_batch_of_a_second_reads_a_few_panes_of_an_hour():
     plan, state = after_an_hour(NARROW)
     read, stored = [], 0
@@ -190,6 +191,7 @@ def test_rows_far_apart_read_only_their_own_panes():
     assert metrics.bytes_read < metrics.state_bytes / 4
 
 
+@pytest.mark.full
 def test_pane_with_few_rows_per_key_has_no_partials():
     plan, state = look_backs.plan_of(LookBackWindows(HOUR), NARROW, ("ts",)), MemoryState()
     for minute_ in range(100):
