@@ -313,7 +313,7 @@ def test_tiles_give_global_and_calendar_windows(rows):
     with pytest.raises(InvalidPlanError, match="as_of takes slices that are as long as one another"):
         pst.from_panes(tiles, *AGGREGATES).as_of(rows, at="ts", windows={"w": "7 days"})
     utc = pst.from_panes(tiles, *AGGREGATES).window(pst.TumblingEventTimeWindows.of("1 day"))
-    with pytest.raises(Exception, match="a window begins or ends within the slice from"):
+    with pytest.raises(Exception, match="a window begins or ends within the pane from"):
         utc.collect()
 
 
@@ -396,7 +396,7 @@ def test_wrong_reading_of_tiles_is_refused(spark, rows, stored):
         pst.TumblingEventTimeWindows.of("2 hours", offset="5 minutes"),
         pst.SlidingEventTimeWindows.of("90 minutes", "1 hour"),  # these start with the slices
     ):
-        with pytest.raises(InvalidPlanError, match="windows begin or end within slices of 1 hour"):
+        with pytest.raises(InvalidPlanError, match="windows begin or end within panes of 1 hour"):
             read.window(windows)
     with pytest.raises(InvalidPlanError, match="cannot be put together from slices"):
         read.window(pst.EventTimeSessionWindows.with_gap("1 hour"))
