@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from panestream.datastream.stored import from_panes as from_panes
     from panestream.spark.progress.micro_batch import BatchProgress as BatchProgress
     from panestream.spark.query import RunningQuery as RunningQuery
-    from panestream.spark.savepoint.writing import savepoint as savepoint
+    from panestream.spark.savepoint.saved import savepoint as savepoint
     from panestream.spark.session import build_session as build_session
     from panestream.spark.sinks.files import FileSink as FileSink
     from panestream.spark.sinks.files import ParquetSink as ParquetSink

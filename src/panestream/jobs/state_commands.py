@@ -23,10 +23,10 @@ from panestream.jobs.json_output import json_text
 from panestream.jobs.live import PipeConsole
 from panestream.jobs.reporting import check_writable
 from panestream.jobs.sessions import QuietSession, SessionOf
+from panestream.spark.savepoint.inspectable_state import CheckpointState
 from panestream.spark.savepoint.manifest import SavepointManifest, is_savepoint
-from panestream.spark.savepoint.reading import CheckpointState, read_checkpoint
-from panestream.spark.savepoint.saved import Savepoint, read_savepoint
-from panestream.spark.savepoint.writing import take
+from panestream.spark.savepoint.read import read_checkpoint
+from panestream.spark.savepoint.saved import Savepoint, read_savepoint, take
 from panestream.spark.sinks.compacting import compact as compact_folder
 from panestream.spark.sinks.compaction import Compaction
 from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow, TimeFacts, WindowNow

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import pytest
 
 from panestream.inspection.summary import SourceTimes
-from panestream.spark.savepoint.known_state import known_of
+from panestream.spark.savepoint.inspectable_state import lookup
 from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow
 from panestream.windowing.time import MIN_TIMESTAMP
 from panestream.windowing.windows import GlobalWindow, TimeWindow
@@ -48,16 +48,16 @@ def known_window(**more):
 
 
 def test_of_nothing_nothing_is_known():
-    assert known_of(PLAN, summary_of(), "the checkpoint") == KnownState(
+    assert lookup(PLAN, summary_of(), "the checkpoint") == KnownState(
         PLAN, "the checkpoint", (), (), 0, 0, MIN_TIMESTAMP, None, MIN_TIMESTAMP, None, None
     )
 
 
 def test_what_is_counted_is_handed_on():
     summary = summary_of(windows=7, elements=9, watermark=5, clock=6, closed=4, late_dropped=8)
-    assert known_of(PLAN, summary, "it") == KnownState(PLAN, "it", (), (), 7, 9, 5, 6, 4, None, 8)
+    assert lookup(PLAN, summary, "it") == KnownState(PLAN, "it", (), (), 7, 9, 5, 6, 4, None, 8)
     summary = summary_of(watermark=0, clock=0, closed=0, late_dropped=0)
-    assert known_of(PLAN, summary, "it") == KnownState(PLAN, "it", (), (), 0, 0, 0, 0, 0, None, 0)
+    assert lookup(PLAN, summary, "it") == KnownState(PLAN, "it", (), (), 0, 0, 0, 0, 0, None, 0)
 
 
 def test_windows_are_known_with_their_bounds_and_times():
@@ -69,7 +69,7 @@ def test_windows_are_known_with_their_bounds_and_times():
         ],
         "elements": (),
     }
-    one, none, nobody = known_of(PLAN, summary_of(listed=listed), "it").windows
+    one, none, nobody = lookup(PLAN, summary_of(listed=listed), "it").windows
     assert one == known_window()
     assert none == known_window(key=("bob", 7), window=GlobalWindow(), due=None, closes=None, firings=0)
     assert nobody == known_window(key=None, contents="{}", results=None, window=GlobalWindow())
@@ -77,16 +77,16 @@ def test_windows_are_known_with_their_bounds_and_times():
 
 def test_the_key_is_as_it_was_given():
     listed = {"windows": [window_of()], "elements": [element_of(0, value=1)]}
-    known = known_of(PLAN, summary_of(listed=listed), "it", ("ann", 7))
+    known = lookup(PLAN, summary_of(listed=listed), "it", ("ann", 7))
     assert (known.windows[0].key, known.rows[0].key) == (("ann", 7), ("ann", 7))
-    known = known_of(PLAN, summary_of(listed=listed), "it", None)
+    known = lookup(PLAN, summary_of(listed=listed), "it", None)
     assert (known.windows[0].key, known.rows[0].key) == (None, None)
 
 
 def test_a_query_without_keys_has_none():
     without = {name: value for name, value in window_of().items() if name != "key"}
-    assert known_of(PLAN, summary_of(listed={"windows": [without], "elements": ()}), "it").windows[0].key is None
-    assert known_of(PLAN, summary_of(listed={"windows": [without], "elements": ()}), "it", 3).windows[0].key == 3
+    assert lookup(PLAN, summary_of(listed={"windows": [without], "elements": ()}), "it").windows[0].key is None
+    assert lookup(PLAN, summary_of(listed={"windows": [without], "elements": ()}), "it", 3).windows[0].key == 3
 
 
 @pytest.mark.parametrize(
@@ -106,7 +106,7 @@ def test_a_query_without_keys_has_none():
     ],
 )
 def test_rows_are_known_with_their_time_and_what_they_are(more, time, value):
-    known = known_of(PLAN, summary_of(listed={"windows": (), "elements": [element_of(0, **more)]}), "it")
+    known = lookup(PLAN, summary_of(listed={"windows": (), "elements": [element_of(0, **more)]}), "it")
     (row,) = known.rows
     told = tuple(row.value) if isinstance(value, tuple) else row.value
     assert (row.key, row.timestamp, told, row.windows) == (("ann", 7), time, value, (TimeWindow(10 * SECOND, 20 * SECOND),))
@@ -117,7 +117,7 @@ def test_rows_are_known_with_their_time_and_what_they_are(more, time, value):
 def test_rows_are_in_the_order_in_which_they_came_and_may_be_in_many_windows_or_in_none():
     everywhere = [{"start": None, "end": None}, {"start": "1970-01-01T00:00:00Z", "end": "1970-01-01T00:00:01Z"}]
     elements = [element_of(2, value="c", windows=[]), element_of(0, value="a", windows=everywhere), element_of(1, value="b")]
-    rows = known_of(PLAN, summary_of(listed={"windows": (), "elements": elements}), "it").rows
+    rows = lookup(PLAN, summary_of(listed={"windows": (), "elements": elements}), "it").rows
     assert [row.value for row in rows] == ["a", "b", "c"]
     assert [row.windows for row in rows] == [
         (GlobalWindow(), TimeWindow(0, SECOND)),
@@ -138,4 +138,4 @@ def test_rows_are_in_the_order_in_which_they_came_and_may_be_in_many_windows_or_
     ],
 )
 def test_the_source_partition_that_is_furthest_behind_is_the_first_that_is_not_idle(sources, count, slowest):
-    assert known_of(PLAN, summary_of(sources=sources, source_count=count), "it").slowest == slowest
+    assert lookup(PLAN, summary_of(sources=sources, source_count=count), "it").slowest == slowest

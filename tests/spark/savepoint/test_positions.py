@@ -7,8 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 from panestream.errors import CheckpointError
-from panestream.spark.savepoint import positions
-from panestream.spark.savepoint.positions import SourcePosition, as_saved, kind_of, of_saved, read_positions
+from panestream.spark.savepoint import source_offsets
+from panestream.spark.savepoint.source_offsets import (
+    SourcePosition,
+    kind_of,
+    positions_as_saved,
+    positions_of_saved,
+    read_positions,
+)
 
 
 def delta(**changed):
@@ -71,7 +77,7 @@ def test_where_a_source_cannot_begin(offset, why):
 
 def test_saved():
     positions = [SourcePosition(0, "files", '{"logOffset":7}', 8), SourcePosition(1, "nothing", "-")]
-    assert of_saved(json.loads(json.dumps(as_saved(positions)))) == positions
+    assert positions_of_saved(json.loads(json.dumps(positions_as_saved(positions)))) == positions
 
 
 @pytest.mark.parametrize(
@@ -79,7 +85,7 @@ def test_saved():
     [({"0": 5, "1": 6}, True), ({"0": 5, "one": 6}, False), ({"0": 5, "1": "6"}, False), ({}, False), (5, False)],
 )
 def test_partitions_all_have_a_number_and_an_offset(value, are):
-    assert positions._is_partitions(value) is are
+    assert source_offsets._is_partitions(value) is are
 
 
 class Logs:
@@ -96,7 +102,7 @@ class Logs:
 
 @pytest.fixture(autouse=True)
 def listed(monkeypatch):
-    monkeypatch.setattr(positions, "list_files", lambda spark, path: [path] if path in spark.logs else [])
+    monkeypatch.setattr(source_offsets, "list_files", lambda spark, path: [path] if path in spark.logs else [])
 
 
 def test_each_line_behind_sparks_own_is_a_source():
@@ -118,4 +124,4 @@ def test_a_log_that_is_gone_or_of_another_form_is_refused(batch_id, why):
 
 
 def test_a_manifest_of_before_files_were_counted_has_none():
-    assert of_saved([{"number": 1, "kind": "kafka", "offset": "{}"}]) == [SourcePosition(1, "kafka", "{}", 0, {})]
+    assert positions_of_saved([{"number": 1, "kind": "kafka", "offset": "{}"}]) == [SourcePosition(1, "kafka", "{}", 0, {})]

@@ -6,7 +6,7 @@ from pyspark.sql import functions as F
 import panestream as pst
 from panestream import agg
 from panestream.inspection.asked import asked_of
-from panestream.spark.savepoint.summarizing import groups_of_key
+from panestream.spark.savepoint.decode import groups_of_key
 
 pytestmark = pytest.mark.spark
 

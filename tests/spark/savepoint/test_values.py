@@ -14,26 +14,31 @@ from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError
 from panestream.inspection.asked import StateFilter
 from panestream.spark.operator.placement import group_values
-from panestream.spark.savepoint import initial_state, pieces, values
-from panestream.spark.savepoint.initial_state import NEW_STATE, Restore, RestorePlan
-from panestream.spark.savepoint.operators import identity_in
-from panestream.spark.savepoint.pieces import PIECES, piece, pieces_of_rows, rows_of_pieces, with_group
-from panestream.spark.savepoint.summarizing import SavedGroups, reducer
-from panestream.spark.savepoint.values import (
+from panestream.spark.savepoint import decode, initial_state
+from panestream.spark.savepoint.decode import (
+    CHUNKS,
     HEADERS,
     TABLE_PARTS,
     GroupByGroup,
+    SavedGroups,
     StoredState,
+    chunk_of,
+    chunks_of_rows,
     groups_in,
     headers_of,
+    identity_in,
     in_batches,
     parts_of,
+    reducer,
+    rows_of_chunks,
     table_in,
     table_of,
     tables_of,
     time_of,
     view_of,
+    with_key_group,
 )
+from panestream.spark.savepoint.initial_state import NEW_STATE, Restore, RestorePlan
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness
@@ -108,13 +113,13 @@ def test_tables_of_a_key_group_as_rows():
     ]
     for row, group, keys in zip(found, (1, 0), ("ab", ""), strict=True):
         assert table_in(row["body"]).equals(tables_of(PLAN, state_of(group, keys), group).table("panes"))
-    schema = with_group(StoredState(None, "there", 4, PLAN).empty().table("panes").schema)
+    schema = with_key_group(StoredState(None, "there", 4, PLAN).empty().table("panes").schema)
     shown = table(GroupByGroup(3, table_of(PLAN, "panes"))(batches), schema)
     assert [(row["key_group"], row["key 0"], row["start"], row["rows"]) for row in shown] == [(1, "a", 0, 1), (1, "b", 0, 1)]
 
 
 def test_a_large_table_comes_in_several_parts(monkeypatch):
-    monkeypatch.setattr(values, "_BATCH_BYTES", 100)
+    monkeypatch.setattr(decode, "_BATCH_BYTES", 100)
     state = state_of(0, "abcdefgh")
     found = pa.concat_tables(parts_of(PLAN)(state, 0)).to_pylist()
     assert len(found) > 2
@@ -159,8 +164,8 @@ def placed(groups, names):
 
 
 def test_rows_become_pieces_by_key_group_and_rows_again():
-    found = list(pieces_of_rows("panes", ["n", "a.text"])([placed([2, 0, 2, 0, 0], ["c0", "c1"]), placed([1], ["c0", "c1"])]))
-    assert all(batch.schema == PIECES for batch in found)
+    found = list(chunks_of_rows("panes", ["n", "a.text"])([placed([2, 0, 2, 0, 0], ["c0", "c1"]), placed([1], ["c0", "c1"])]))
+    assert all(batch.schema == CHUNKS for batch in found)
     rows = [batch.to_pylist()[0] for batch in found]
     assert [(row["key_group"], row["table"]) for row in rows] == [(0, "panes"), (2, "panes"), (1, "panes")]
     tables = [table_in(row["body"]) for row in rows]
@@ -168,13 +173,13 @@ def test_rows_become_pieces_by_key_group_and_rows_again():
     assert [one.column_names for one in tables] == [["n", "a.text"]] * 3
     parts = [pa.RecordBatch.from_arrays([batch.column(0), batch.column(2)], names=["key_group", "body"]) for batch in found]
     schema = tables[0].schema
-    again = pa.Table.from_batches(rows_of_pieces(schema)(parts), with_group(schema))
+    again = pa.Table.from_batches(rows_of_chunks(schema)(parts), with_key_group(schema))
     assert again.to_pydict() == {
         "key_group": [0, 0, 0, 2, 2, 1],
         "n": [1, 3, 4, 0, 2, 0],
         "a.text": ["row 0"] * 3 + ["row 2"] * 2 + ["row 1"],
     }
-    assert list(pieces_of_rows("panes", ["n", "text"])([placed([], ["c0", "c1"])])) == []
+    assert list(chunks_of_rows("panes", ["n", "text"])([placed([], ["c0", "c1"])])) == []
 
 
 def test_pieces_have_some_kib(monkeypatch):
@@ -182,13 +187,13 @@ def test_pieces_have_some_kib(monkeypatch):
     batch = pa.RecordBatch.from_arrays(columns, names=["key_group", "text"])
 
     def sizes():
-        found = [one.to_pylist()[0] for one in pieces_of_rows("t", ["text"])([batch])]
+        found = [one.to_pylist()[0] for one in chunks_of_rows("t", ["text"])([batch])]
         return [(one["key_group"], table_in(one["body"]).num_rows) for one in found]
 
     assert sizes() == [(0, 10), (1, 3)]
-    monkeypatch.setattr(pieces, "_MOST_BYTES", 4_100)
+    monkeypatch.setattr(decode, "_CHUNK_BYTES", 4_100)
     assert sizes() == [(0, 4), (0, 4), (0, 2), (1, 3)]
-    monkeypatch.setattr(pieces, "_MOST_BYTES", 1)
+    monkeypatch.setattr(decode, "_CHUNK_BYTES", 1)
     assert sizes() == [(0, 1)] * 10 + [(1, 1)] * 3
 
 
@@ -204,9 +209,9 @@ def saved() -> tuple[tuple[dict, ...], dict[int, pa.Table]]:
 
 def sorted_pieces(tables) -> list[pa.RecordBatch]:
     """As they come to a task: every key group has a row without a table."""
-    nothing = [pa.RecordBatch.from_pylist([{"key_group": group}], PIECES) for group in range(3)]
+    nothing = [pa.RecordBatch.from_pylist([{"key_group": group}], CHUNKS) for group in range(3)]
     rows = {group: [one.slice(at, 1) for at in range(one.num_rows)] for group, one in tables.items()}
-    return [batch for group in range(3) for batch in (nothing[group], *(piece(group, "panes", row) for row in rows[group]))]
+    return [batch for group in range(3) for batch in (nothing[group], *(chunk_of(group, "panes", row) for row in rows[group]))]
 
 
 def restore() -> tuple[Restore, list[pa.RecordBatch]]:

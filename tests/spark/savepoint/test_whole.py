@@ -12,7 +12,7 @@ import panestream as pst
 from panestream import agg
 from panestream.errors import CheckpointError, StateDamagedError
 from panestream.spark.savepoint.manifest import SavepointManifest
-from panestream.spark.savepoint.writing import write_savepoint
+from panestream.spark.savepoint.saved import write_savepoint
 from panestream.testing import MicroBatches
 from tests.spark.savepoint.runs import fired
 

@@ -30,11 +30,10 @@ from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, Pack
 from panestream.spark.operator.placement import group_number, group_values
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.reasons import without_internal_traceback
+from panestream.spark.savepoint.decode import TABLE_PARTS, headers_of, parts_of
 from panestream.spark.savepoint.manifest import SavepointManifest, check_free
-from panestream.spark.savepoint.positions import KAFKA, SourcePosition, as_saved, kind_of
-from panestream.spark.savepoint.saved import Savepoint
-from panestream.spark.savepoint.values import TABLE_PARTS, headers_of, parts_of
-from panestream.spark.savepoint.writing import write_savepoint
+from panestream.spark.savepoint.saved import Savepoint, write_savepoint
+from panestream.spark.savepoint.source_offsets import KAFKA, SourcePosition, kind_of, positions_as_saved
 from panestream.spark.session import session_settings, settings_for
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import checked_places, open_for_batch
@@ -222,7 +221,7 @@ def sources_of(position: object, *, streams: int = 1) -> list[dict[str, Any]]:
                 f"{{'clicks': {{'0': 23, '1': 17}}}}; got {one!r}"
             )
         found += [] if one is None else [SourcePosition(number, KAFKA, offset)]
-    return as_saved(found)
+    return positions_as_saved(found)
 
 
 __all__ = ["before", "bootstrap", "instant_of", "rows_like", "sources_of"]

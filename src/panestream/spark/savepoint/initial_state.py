@@ -27,9 +27,8 @@ from panestream.spark.columns import quoted
 from panestream.spark.operator.placement import group_values
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.reasons import without_internal_traceback
-from panestream.spark.savepoint.pieces import PIECES, OfBatches, pieces_of_rows
+from panestream.spark.savepoint.decode import CHUNKS, BatchFunction, chunks_of_rows, table_in
 from panestream.spark.savepoint.saved import Savepoint
-from panestream.spark.savepoint.values import table_in
 from panestream.spark.types import spark_schema
 
 NEW_STATE = pa.schema(
@@ -88,7 +87,7 @@ class RestorePlan:
 def initial_state(savepoint: Savepoint, plan: WindowPlan) -> DataFrame:
     """Return the initial entries of a query's state as in :data:`NEW_STATE`, at least the meta record of each key group.
 
-    The plan must have passed :func:`~panestream.spark.savepoint.taking_over.check_start`.
+    The plan must have passed :func:`~panestream.spark.savepoint.compatibility.check_start`.
     """
     return _made_of(savepoint, plan, Restore(RestorePlan.of(savepoint, plan)).__call__, NEW_STATE)
 
@@ -102,7 +101,7 @@ def refusal(savepoint: Savepoint, plan: WindowPlan) -> str | None:
     return found[0].why if found else None
 
 
-def _made_of(savepoint: Savepoint, plan: WindowPlan, made: OfBatches, schema: pa.Schema) -> DataFrame:
+def _made_of(savepoint: Savepoint, plan: WindowPlan, made: BatchFunction, schema: pa.Schema) -> DataFrame:
     """Return the result of a function over the saved rows, in pieces by their new key groups."""
     manifest = savepoint.manifest
     with without_pandas():
@@ -124,7 +123,7 @@ def _pieces(savepoint: Savepoint, plan: WindowPlan, name: str) -> DataFrame:
     names = table.columns[1:]
     columns = [F.col(quoted(each)).alias(f"column_{place}") for place, each in enumerate(names)]
     placed = table.select(_new_group(plan, savepoint.manifest.groups).cast("int").alias("key_group"), *columns)
-    return placed.mapInArrow(pieces_of_rows(name, names), spark_schema(PIECES))
+    return placed.mapInArrow(chunks_of_rows(name, names), spark_schema(CHUNKS))
 
 
 def _new_group(plan: WindowPlan, there_were: int) -> Column:

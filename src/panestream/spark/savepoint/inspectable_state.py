@@ -1,33 +1,115 @@
-"""The common interface of saved states: a summary, explanations, and their display in a notebook."""
+"""The state in a checkpoint as DataFrames, and what it has in common with savepoints: a summary and explanations."""
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import DataFrame
 
-from panestream.engine.explain import ReprHtml
-from panestream.engine.plan import WindowPlan
+from panestream.engine.explain import ReprHtml, listed
+from panestream.engine.kernels.python_values import RowType
+from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.errors import CheckpointError
 from panestream.inspection.asked import StateFilter, asked_of, keys_of
 from panestream.inspection.page import notebook_of
 from panestream.inspection.summary import Summary
-from panestream.spark.savepoint.known_state import known_of
+from panestream.inspection.values import Json, micros_in
+from panestream.spark.operator import split
+from panestream.spark.savepoint.decode import StoredState, summary_of_stored
 from panestream.tracing.events import Trace
-from panestream.tracing.of_state import KnownState, check_key, follows_rows, trace_of_state
+from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow, check_key, follows_rows, trace_of_state
 from panestream.tracing.why import ANY, Answer, TraceableByKey
 from panestream.tracing.why_state import explain_state
 from panestream.windowing.assigners import MergingWindowAssigner
 from panestream.windowing.instants import Instant, instant
-from panestream.windowing.windows import TimeWindow, Window
+from panestream.windowing.time import MIN_TIMESTAMP
+from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
 
-MOST_LISTED = 1_000
+_ISO = re.compile(r"\d{4,}-\d\d-\d\dT[\d:.]+Z?$")
+
+
+def lookup(plan: WindowPlan, summary: Summary, where: str, key: Any = ANY) -> KnownState:
+    """Return the known part of the state in a summary with lists.
+
+    ``where`` describes the state for people. ``key`` is the requested key as the user gave it; without it keys are as in JSON.
+    """
+    given: Mapping[str, Sequence[Mapping[str, Json]]] = summary.listed or {"windows": (), "elements": ()}
+    slowest = next((one for one in summary.sources if one.name and not one.idle), None) if summary.source_count > 1 else None
+    return KnownState(
+        plan=plan,
+        where=where,
+        windows=tuple(_window(row, key) for row in given["windows"]),
+        rows=tuple(_row(plan, row, key) for row in sorted(given["elements"], key=lambda row: row["place"])),
+        window_count=summary.windows,
+        row_count=summary.elements,
+        watermark=MIN_TIMESTAMP if summary.watermark is None else summary.watermark,
+        clock=summary.clock,
+        closed=MIN_TIMESTAMP if summary.closed is None else summary.closed,
+        slowest=None if slowest is None else (slowest.name, slowest.watermark),
+        late_dropped=summary.late_dropped,
+    )
+
+
+def _window(row: Mapping[str, Json], key: Any) -> KnownWindow:
+    return KnownWindow(
+        key=_key(row, key),
+        window=_bounds(row["window_start"], row["window_end"]),
+        label=row["window"],
+        rows=row["rows"],
+        results=row["results"],
+        contents=row["contents"],
+        firings=row["firings"],
+        last_firing=row["last_firing"],
+        due=_time(row["due"]),
+        closes=_time(row["closes"]),
+    )
+
+
+def _row(plan: WindowPlan, row: Mapping[str, Json], key: Any) -> KnownRow:
+    windows = tuple(_bounds(each["start"], each["end"]) for each in row["windows"])
+    time = _time(row["time"])
+    if time is None and isinstance(row.get("element"), Mapping):
+        # Stored without its time if no evictor needs it. The row usually has the time in a column.
+        told = row["element"].get(plan.event_time)
+        time = _time(told) if isinstance(told, str) and _ISO.match(told) else None
+    return KnownRow(_key(row, key), time, _element(row), windows)
+
+
+def _element(row: Mapping[str, Json]) -> Any:
+    element = row.get("element")
+    if not isinstance(element, Mapping):
+        return row.get("value") if element is None else element
+    return RowType(pa.schema([(name, pa.string()) for name in element])).make(tuple(element.values()))
+
+
+def _key(row: Mapping[str, Json], key: Any) -> Any:
+    if key is not ANY or "key" not in row:
+        return None if key is ANY else key
+    values = tuple(row["key"].values())
+    return values[0] if len(values) == 1 else values
+
+
+def _bounds(start: str | None, end: str | None) -> Window:
+    if start is None or end is None:
+        return GlobalWindow()
+    return TimeWindow(micros_in(start), micros_in(end))
+
+
+def _time(text: str | None) -> int | None:
+    return None if text is None else micros_in(text)
+
+
+MAX_LISTED = 1_000
 """The default maximum of windows, and of kept rows, that come to the driver."""
 
 
-class ShownState(ReprHtml, TraceableByKey):
+class InspectableState(ReprHtml, TraceableByKey):
     """The state in a checkpoint or a savepoint."""
 
     @property
@@ -63,7 +145,7 @@ class ShownState(ReprHtml, TraceableByKey):
         key: Any = ANY,
         at: Instant | None = None,
         window: Window | tuple[int, int] | Instant | None = None,
-        most: int = MOST_LISTED,
+        most: int = MAX_LISTED,
     ) -> Answer:
         """Explain rows with an event time, or windows, from the state; ``pst.tools.why`` calls this.
 
@@ -87,7 +169,7 @@ class ShownState(ReprHtml, TraceableByKey):
         """
         return explain_state(self.known(self._keys(key), at=at, window=window, most=most, key=key), key=key, at=at, window=window)
 
-    def trace(self, *, key: Any = ANY, most: int = MOST_LISTED) -> Trace:
+    def trace(self, *, key: Any = ANY, most: int = MAX_LISTED) -> Trace:
         """Return open windows, kept rows and watermarks for ``pst.tools.timeline``.
 
         Args:
@@ -112,7 +194,7 @@ class ShownState(ReprHtml, TraceableByKey):
         *,
         at: Instant | None = None,
         window: Window | tuple[int, int] | Instant | None = None,
-        most: int = MOST_LISTED,
+        most: int = MAX_LISTED,
         key: Any = ANY,
     ) -> KnownState:
         """Return a requested part of the state, with at most ``most`` windows and as many kept rows.
@@ -124,7 +206,7 @@ class ShownState(ReprHtml, TraceableByKey):
             check_key(self.plan, given=bool(keys))
         wanted = self._instant_in(at, window)
         asked = StateFilter(keys, instants=() if wanted is None else (wanted,), most=most, lists=True)
-        return known_of(self.plan, self._summary(asked), self._where(), key)
+        return lookup(self.plan, self._summary(asked), self._where(), key)
 
     def _where(self) -> str:
         """Describe the source of the state for people."""
@@ -152,4 +234,65 @@ class ShownState(ReprHtml, TraceableByKey):
         return notebook_of(self._summary(StateFilter()))
 
 
-__all__ = ["ShownState"]
+@dataclass(frozen=True, repr=False)
+class CheckpointState(InspectableState):
+    """The state of a query after one micro-batch; see ``pst.state.read_checkpoint``.
+
+    ``stored`` gives state tables and headers.
+    """
+
+    stored: StoredState
+
+    @property
+    def path(self) -> str:
+        """The checkpoint."""
+        return self.stored.path
+
+    @property
+    def batch_id(self) -> int:
+        """The micro-batch."""
+        return self.stored.batch_id
+
+    @property
+    def plan(self) -> WindowPlan:
+        """The plan in the checkpoint. User functions are present only by name."""
+        return self.stored.plan
+
+    def _parts(self) -> Mapping[str, str]:
+        keys = listed(self.plan.key_names) or "none"
+        return {
+            "checkpoint": self.path,
+            "micro-batch": str(self.batch_id),
+            "windows": stable_repr(self.plan.assigner),
+            "key": keys,
+        }
+
+    @cached_property
+    def watermarks(self) -> DataFrame:
+        """The watermarks: a row for each key group and source partition. All key groups of a micro-batch agree."""
+        return self.stored.watermarks()
+
+    @cached_property
+    def windows(self) -> DataFrame:
+        """The open windows: a row for each key and window that still accepts rows or will fire."""
+        shown = self.stored.view("windows")
+        return shown if self.plan.split is None else split.open_windows(shown, self.plan)
+
+    @cached_property
+    def elements(self) -> DataFrame:
+        """The rows that are kept for functions and evictors."""
+        return self.stored.view("elements")
+
+    @cached_property
+    def user_state(self) -> DataFrame:
+        """The state of users' triggers and functions, by descriptor."""
+        return self.stored.view("user_state")
+
+    @cached_property
+    def timers(self) -> DataFrame:
+        """The due timers for each key and window."""
+        shown = self.stored.view("timers")
+        return shown if self.plan.split is None else split.timers(shown)
+
+    def _summary(self, asked: StateFilter) -> Summary:
+        return summary_of_stored(self.stored, asked)

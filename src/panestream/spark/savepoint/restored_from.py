@@ -35,32 +35,32 @@ class RestoredFrom:
     def as_json(self) -> Mapping[str, Any]:
         return asdict(self)
 
-    def lies_at(self, path: str) -> bool:
+    def is_at(self, path: str) -> bool:
         return file_place(self.path) == file_place(path)
 
 
-def birth_of_next(
-    checkpoint: str, born: RestoredFrom | None, asked: RestoredFrom | None, *, planned: bool, committed: bool
+def check_restored_from(
+    checkpoint: str, restored: RestoredFrom | None, requested: RestoredFrom | None, *, planned: bool, committed: bool
 ) -> RestoredFrom | None:
-    """Return the birth of a checkpoint on which a query starts.
+    """Return the savepoint of a checkpoint on which a query starts, or None.
 
-    ``born`` is from its newest entry, ``asked`` is the savepoint that the start requests. ``planned`` and ``committed`` say
-    whether the checkpoint has a micro-batch in that state. Raises CheckpointError if the checkpoint began differently.
+    ``restored`` is from its newest entry, ``requested`` is the savepoint that the start requests. ``planned`` and ``committed``
+    say whether the checkpoint has a micro-batch in that state. Raises CheckpointError if the checkpoint began differently.
     """
-    if asked is None:
-        if born is not None and not committed:
+    if requested is None:
+        if restored is not None and not committed:
             raise CheckpointError(
-                f"the checkpoint {checkpoint} is to begin with the savepoint {born.path}, and its first micro-batch was not "
-                f"committed yet: start once more with savepoint={born.path!r}; or on a new checkpoint"
+                f"the checkpoint {checkpoint} is to begin with the savepoint {restored.path}, and its first micro-batch was not "
+                f"committed yet: start once more with savepoint={restored.path!r}; or on a new checkpoint"
             )
-        return born
-    if planned and (born is None or born.name != asked.name):
-        what = "did not begin with a savepoint" if born is None else f"began with another savepoint ({born.path})"
+        return restored
+    if planned and (restored is None or restored.name != requested.name):
+        what = "did not begin with a savepoint" if restored is None else f"began with another savepoint ({restored.path})"
         raise CheckpointError(
             f"the checkpoint {checkpoint} {what}: a query starts from a savepoint on a checkpoint that is new. To go on with "
-            f"this checkpoint leave out savepoint=; to start from {asked.path} give another checkpoint"
+            f"this checkpoint leave out savepoint=; to start from {requested.path} give another checkpoint"
         )
-    return asked
+    return requested
 
 
-__all__ = ["RestoredFrom", "birth_of_next"]
+__all__ = ["RestoredFrom", "check_restored_from"]
