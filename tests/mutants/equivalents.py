@@ -219,7 +219,7 @@ EQUIVALENT: dict[str, str] = {
     "spark/savepoint/manifest.py:read_manifest: comparison: format_ > SAVEPOINT_FORMAT -> format_ >= SAVEPOINT_FORMAT": (
         "It is asked only where the two are not the same."
     ),
-    "spark/savepoint/decode.py:StoredState.made_of: argument left out: self.values(header_only=header_only) -> self.values()": (
+    "spark/savepoint/decode.py:StoredState.map_groups: argument left out: self.values(header_only=header_only) -> self.values()": (
         "More is read from Spark's state store than the header is made of: the same header, more slowly."
     ),
     "spark/savepoint/locate.py:_link_to: argument left out: (Path(home.name) / 'checkpoint').symlink_to(folder, target_is_directory=True) -> (Path(home.name) / 'checkpoint').symlink_to(folder)": (

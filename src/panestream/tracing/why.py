@@ -7,10 +7,21 @@ from html import escape
 from typing import Any, Protocol, cast
 
 from panestream.errors import InvalidPlanError
-from panestream.pages.words import many
-from panestream.tracing.events import Firing, Trace, TracedElement, TracedWindow, UnusableRow, same_key
-from panestream.tracing.facts import RowFacts, RowInWindow, WindowFacts, end_of, row_facts, window_facts
-from panestream.tracing.words import WHICH, listed, value, words_of
+from panestream.tracing.events import (
+    Firing,
+    RowFacts,
+    RowInWindow,
+    Trace,
+    TracedElement,
+    TracedWindow,
+    UnusableRow,
+    WindowFacts,
+    end_of,
+    row_facts,
+    same_key,
+    window_facts,
+)
+from panestream.tracing.texts import WHICH, listed, many, texts_of, value
 from panestream.windowing.instants import Instant, instant
 from panestream.windowing.time import MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow, Window
@@ -146,7 +157,7 @@ def _unusable_told(row: UnusableRow) -> list[str]:
 
 
 def _row_told(trace: Trace, facts: RowFacts) -> list[str]:
-    element, words = facts.element, words_of(trace)
+    element, words = facts.element, texts_of(trace)
     if not trace.is_event_time:
         when = f"when the clock was {words.time(element.clock)}"
     elif element.watermark <= MIN_TIMESTAMP:
@@ -169,7 +180,7 @@ def _row_told(trace: Trace, facts: RowFacts) -> list[str]:
 
 
 def _late_told(trace: Trace, facts: RowFacts) -> list[str]:
-    words, refused = words_of(trace), facts.element.refused
+    words, refused = texts_of(trace), facts.element.refused
     if facts.closed_at is None or facts.missing_lateness is None:
         return ["It was late, and it lay between windows: none would have taken it in time either."]
     last = max(refused, key=lambda window: window.max_timestamp())
@@ -184,7 +195,7 @@ def _late_told(trace: Trace, facts: RowFacts) -> list[str]:
 
 
 def _in_window_told(trace: Trace, one: RowInWindow) -> list[str]:
-    words, (first, *later) = words_of(trace), one.windows
+    words, (first, *later) = texts_of(trace), one.windows
     became = f", which became {words.window(later[-1].window)} as more rows came" if later else ""
     lines = [f"{words.window(first.window)} took it{became}."]
     lines += [f"It is in {_firing_told(trace, firing)}" for firing in one.seen_in]
@@ -203,7 +214,7 @@ def _in_window_told(trace: Trace, one: RowInWindow) -> list[str]:
 
 def _next_firing(trace: Trace, of: TracedWindow) -> list[str]:
     """Return when an open window fires at the latest without further rows, as far as that is known."""
-    words, window = words_of(trace), of.window
+    words, window = texts_of(trace), of.window
     if trace.fires_by_time is False:
         return ["Time does not make it fire: only a further row may."]
     if not isinstance(window, TimeWindow) or trace.fires_by_time is None:
@@ -216,7 +227,7 @@ def _next_firing(trace: Trace, of: TracedWindow) -> list[str]:
 
 
 def _firing_told(trace: Trace, firing: Firing) -> str:
-    words = words_of(trace)
+    words = texts_of(trace)
     gone = f", {len(firing.evicted_before)} evicted before" if firing.evicted_before else ""
     purged = "; its contents went with it" if firing.purged else ""
     results = listed(firing.results) if firing.results else "nothing"
@@ -236,7 +247,7 @@ def _of_windows(trace: Trace, windows: list[TracedWindow], asked: Any) -> Answer
 
 
 def _no_window(trace: Trace, asked: Any) -> list[str]:
-    words = words_of(trace)
+    words = texts_of(trace)
     there = [f"{words.window(one.window)} of {value(one.key)}" for one in trace.windows[:MOST_SHOWN] if one.merged_into is None]
     which = f"that starts at {words.time(asked)}" if isinstance(asked, int) else value(asked)
     lines = [f"No window {which} was ever opened: no row came for it in time."]
@@ -244,7 +255,7 @@ def _no_window(trace: Trace, asked: Any) -> list[str]:
 
 
 def _window_told(trace: Trace, facts: WindowFacts) -> list[str]:
-    words, window = words_of(trace), facts.window
+    words, window = texts_of(trace), facts.window
     rows = ", ".join(value(trace.elements[number].value) for number in window.elements[:MOST_SHOWN])
     more = ", …" if len(window.elements) > MOST_SHOWN else ""
     lines = [
@@ -271,7 +282,7 @@ def _window_told(trace: Trace, facts: WindowFacts) -> list[str]:
 
 
 def _end_told(trace: Trace, facts: WindowFacts) -> str:
-    words, window = words_of(trace), facts.window
+    words, window = texts_of(trace), facts.window
     if facts.is_open:
         if not isinstance(window.window, TimeWindow):
             return "It is open, and has no end."

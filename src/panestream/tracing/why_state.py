@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from panestream.errors import InvalidPlanError
-from panestream.pages.words import many, printable
 from panestream.tracing.of_state import (
     KnownState,
     KnownWindow,
@@ -15,15 +14,15 @@ from panestream.tracing.of_state import (
     time_facts,
     windows_now,
 )
+from panestream.tracing.texts import TraceTexts, many, printable, value
 from panestream.tracing.why import ANY, Answer
-from panestream.tracing.words import Words, value
 from panestream.windowing.instants import Instant, instant
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow, Window
 
 MOST_SHOWN = 20
 """The most windows of one kind described in words; ``.facts`` has all that were read."""
-_WORDS = Words(in_microseconds=True)
+_WORDS = TraceTexts(in_microseconds=True)
 _time = _WORDS.time
 _TIMES = {1: "once", 2: "twice"}
 

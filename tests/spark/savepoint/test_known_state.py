@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from panestream.inspection.summary import SourceTimes
+from panestream.engine.inspection.summary import SourceTimes
 from panestream.spark.savepoint.inspectable_state import lookup
 from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow
 from panestream.windowing.time import MIN_TIMESTAMP

@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 import panestream as pst
 from panestream import agg
-from panestream.inspection.asked import asked_of
+from panestream.engine.inspection.filters import parse_filter
 from panestream.spark.savepoint.decode import groups_of_key
 
 pytestmark = pytest.mark.spark
@@ -34,6 +34,6 @@ def test_a_key_that_was_typed_lies_where_the_exchange_sends_it(spark):
             windowed = stream.key_by("key").window(pst.TumblingEventTimeWindows.of("1 hour")).options(key_groups=GROUPS)
             plan = windowed.aggregate(agg.count().alias("n")).plan
             expected = rows.select(F.pmod(F.xxhash64("key"), F.lit(GROUPS))).first()[0]
-            assert groups_of_key(spark, plan, asked_of(plan, [typed], [], 1)) == [expected], kind
+            assert groups_of_key(spark, plan, parse_filter(plan, [typed], [], 1)) == [expected], kind
     finally:
         spark.conf.unset("spark.sql.session.timeZone")

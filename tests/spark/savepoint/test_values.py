@@ -9,10 +9,10 @@ from itertools import pairwise
 import pyarrow as pa
 import pytest
 
+from panestream.engine.inspection.reduce import StateFilter
 from panestream.engine.plan import KEY_GROUPS
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError
-from panestream.inspection.asked import StateFilter
 from panestream.spark.operator.placement import group_values
 from panestream.spark.savepoint import decode, initial_state
 from panestream.spark.savepoint.decode import (

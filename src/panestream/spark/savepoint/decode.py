@@ -20,6 +20,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from panestream.engine.inspection.merge import StateOrigin, merge_parts
+from panestream.engine.inspection.reduce import Part, StateFilter, reduce_group
+from panestream.engine.inspection.summary import Summary
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.plan import KEY_GROUPS, WindowPlan
 from panestream.engine.runtime.time_view import WATERMARKS, watermarks_of
@@ -30,10 +33,6 @@ from panestream.engine.storage.sealed_state import META, SealedState, group_in
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import CheckpointError, PlanMismatchError, StateDamagedError
-from panestream.inspection.asked import StateFilter
-from panestream.inspection.merging import Looked, summary_of
-from panestream.inspection.reducing import Part, reduced
-from panestream.inspection.summary import Summary
 from panestream.spark.checkpoint import planned_at
 from panestream.spark.columns import quoted
 from panestream.spark.failures import as_ours, raise_as
@@ -85,26 +84,26 @@ class StoredState:
 
     def headers(self) -> DataFrame:
         """Return one small row for each key group that has state, as in :data:`HEADERS`. They may be collected."""
-        return self.made_of(headers_of(self.plan), HEADERS, header_only=True)
+        return self.map_groups(headers_of(self.plan), HEADERS, header_only=True)
 
     def tables(self) -> DataFrame:
         """Return the state tables of all key groups, as in :data:`TABLE_PARTS`."""
-        return self.made_of(parts_of(self.plan), TABLE_PARTS)
+        return self.map_groups(parts_of(self.plan), TABLE_PARTS)
 
     def watermarks(self) -> DataFrame:
         """Return the watermarks of each key group, as in :data:`~panestream.engine.runtime.time_view.WATERMARKS`."""
-        return self.made_of(time_of(self.plan), WATERMARKS, header_only=True)
+        return self.map_groups(time_of(self.plan), WATERMARKS, header_only=True)
 
     def table(self, name: str) -> DataFrame:
         """Return one state table of all key groups: ``key_group`` and the columns of decision 0140."""
         schema = pa.schema([KEY_GROUP, *self.empty().table(name).schema])
-        return self.made_of(table_of(self.plan, name), schema)
+        return self.map_groups(table_of(self.plan, name), schema)
 
     def view(self, name: str) -> DataFrame:
         """Return one view of :class:`~panestream.engine.storage.state_tables.StateViews` by its name."""
         shown: StateViews = self.plan.operator.views(self.plan, self.empty(), 0)
         schema: pa.Schema = getattr(shown, name).schema
-        return self.made_of(view_of(self.plan, name), schema)
+        return self.map_groups(view_of(self.plan, name), schema)
 
     def empty(self) -> StateTables:
         """Return empty state tables, with all names and schemas."""
@@ -137,7 +136,7 @@ class StoredState:
         )
         return values.select("group", "space", "number", count.alias("parts"), F.explode(cut).alias("value"))
 
-    def made_of(
+    def map_groups(
         self,
         made: GroupFunction,
         schema: pa.Schema,
@@ -433,7 +432,7 @@ def _differences(there: Identity, given: Identity) -> dict[str, tuple[str | None
 
 def _identity_of(stored: StoredState) -> dict[str, str] | None:
     """Return the identity of the plan of an operator's state, or None without state."""
-    found = stored.made_of(identity_in, _IDENTITY, header_only=True, numbered=False).first()
+    found = stored.map_groups(identity_in, _IDENTITY, header_only=True, numbered=False).first()
     return None if found is None else json.loads(found.identity)
 
 
@@ -450,24 +449,24 @@ PARTS = pa.schema([("part", pa.string())])
 """The result of a key group: one row of JSON."""
 
 
-def summary_of_stored(stored: StoredState, asked: StateFilter) -> Summary:
+def summary_of_stored(stored: StoredState, state_filter: StateFilter) -> Summary:
     """Return the summary of a checkpoint's state; raises StateDamagedError if it cannot be read, or key groups are missing."""
     planned = planned_at(stored.spark, stored.path, stored.batch_id)
-    groups = groups_of_key(stored.spark, stored.plan, asked)
-    parts = stored.made_of(reducer(stored.plan, asked), PARTS, groups)
-    looked = Looked(stored.path, stored.batch_id, None if planned is None else planned * 1000, time.time_ns() // 1000)
+    groups = groups_of_key(stored.spark, stored.plan, state_filter)
+    parts = stored.map_groups(reducer(stored.plan, state_filter), PARTS, groups)
+    origin = StateOrigin(stored.path, stored.batch_id, None if planned is None else planned * 1000, time.time_ns() // 1000)
     with explain_read_errors(stored):
         told = _parts(parts)
     if groups is None:
         check_key_groups(stored, len(told))
-    return summary_of(stored.plan, told, asked, looked)
+    return merge_parts(stored.plan, told, state_filter, origin)
 
 
-def reducer(plan: WindowPlan, asked: StateFilter) -> GroupFunction:
+def reducer(plan: WindowPlan, state_filter: StateFilter) -> GroupFunction:
     """Return the function that reduces the state of a key group on the executors."""
 
     def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
-        return [_part(reduced(plan, tables_of(plan, state, group), group, asked))]
+        return [_part(reduce_group(plan, tables_of(plan, state, group), group, state_filter))]
 
     return made
 
@@ -476,15 +475,15 @@ def summary_of_saved(
     plan: WindowPlan,
     headers: Sequence[Mapping[str, Any]],
     tables: Mapping[str, DataFrame],
-    asked: StateFilter,
-    looked: Looked,
+    state_filter: StateFilter,
+    origin: StateOrigin,
 ) -> Summary:
     """Return the summary of saved state tables, which have the number of the key group as the first column.
 
-    ``headers`` are by key group. ``looked`` has the name of the state and the current time.
+    ``headers`` are by key group. ``origin`` has the name of the state and the current time.
     """
     spark = next(iter(tables.values())).sparkSession
-    asked_groups = groups_of_key(spark, plan, asked)
+    asked_groups = groups_of_key(spark, plan, state_filter)
     groups = list(range(len(headers))) if asked_groups is None else list(asked_groups)
     with without_pandas():
         pieces = [_chunks(name, table.where(F.col("key_group").isin(groups))) for name, table in tables.items()]
@@ -493,8 +492,8 @@ def summary_of_saved(
         every = spark.range(0, len(headers), 1, 1).where(F.col("id").isin(groups))
         together = reduce(DataFrame.unionAll, pieces, every.select(*none, F.lit(None).cast("binary").alias("body")))
         placed = together.repartition(len(groups), "key_group").sortWithinPartitions("key_group")
-        parts = placed.mapInArrow(SavedGroups(plan, tuple(headers), asked).__call__, spark_schema(PARTS))
-        return summary_of(plan, _parts(parts), asked, looked)
+        parts = placed.mapInArrow(SavedGroups(plan, tuple(headers), state_filter).__call__, spark_schema(PARTS))
+        return merge_parts(plan, _parts(parts), state_filter, origin)
 
 
 @dataclass(frozen=True)
@@ -503,7 +502,7 @@ class SavedGroups:
 
     plan: WindowPlan
     headers: tuple[Mapping[str, Any], ...]
-    asked: StateFilter
+    state_filter: StateFilter
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         empty = tables_of(self.plan, MemoryState(), 0).tables
@@ -513,7 +512,7 @@ class SavedGroups:
                 parts = ({name: table_in(body)} for _, name, body in pieces if name is not None)
                 found = put_together(self.headers[group], parts, group)
                 saved = StateTables(self.headers[group], {**empty, **found.tables})
-                yield from _part(reduced(self.plan, saved, group, self.asked)).to_batches()
+                yield from _part(reduce_group(self.plan, saved, group, self.state_filter)).to_batches()
 
 
 def _chunks(name: str, table: DataFrame) -> DataFrame:
@@ -531,13 +530,13 @@ def _parts(parts: DataFrame) -> list[Part]:
     return [json.loads(row.part) for row in parts.collect()]
 
 
-def groups_of_key(spark: SparkSession, plan: WindowPlan, asked: StateFilter) -> Sequence[int] | None:
+def groups_of_key(spark: SparkSession, plan: WindowPlan, state_filter: StateFilter) -> Sequence[int] | None:
     """Return the key groups of the requested keys, or None for any."""
-    if not asked.keys or len(asked.keys) < len(plan.key_schema) or plan.split is not None:
+    if not state_filter.keys or len(state_filter.keys) < len(plan.key_schema) or plan.split is not None:
         return None
-    if any(pa.types.is_floating(column.type) for column in asked.keys.values()):
+    if any(pa.types.is_floating(column.type) for column in state_filter.keys.values()):
         return None  # -0.0 and 0.0 are one key
-    columns = [asked.keys[place] for place in range(len(plan.key_schema))]
+    columns = [state_filter.keys[place] for place in range(len(plan.key_schema))]
     names = [f"key_{place}" for place in range(len(columns))]
     table = pa.Table.from_arrays(columns, names=names)
     # With its schema, because Spark would otherwise read a time without a zone as an instant, which has another hash.

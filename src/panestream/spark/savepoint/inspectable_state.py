@@ -7,19 +7,19 @@ from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 
 from panestream.engine.explain import ReprHtml, listed
+from panestream.engine.inspection.filters import key_arrays, parse_filter
+from panestream.engine.inspection.reduce import StateFilter
+from panestream.engine.inspection.summary import Json, Summary
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.errors import CheckpointError
-from panestream.inspection.asked import StateFilter, asked_of, keys_of
-from panestream.inspection.page import notebook_of
-from panestream.inspection.summary import Summary
-from panestream.inspection.values import Json, micros_in
 from panestream.spark.operator import split
 from panestream.spark.savepoint.decode import StoredState, summary_of_stored
 from panestream.tracing.events import Trace
@@ -27,7 +27,7 @@ from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow, check
 from panestream.tracing.why import ANY, Answer, TraceableByKey
 from panestream.tracing.why_state import explain_state
 from panestream.windowing.assigners import MergingWindowAssigner
-from panestream.windowing.instants import Instant, instant
+from panestream.windowing.instants import Instant, instant, micros_in
 from panestream.windowing.time import MIN_TIMESTAMP
 from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
 
@@ -109,6 +109,16 @@ MAX_LISTED = 1_000
 """The default maximum of windows, and of kept rows, that come to the driver."""
 
 
+@dataclass(frozen=True, slots=True, repr=False)
+class NotebookSummary(Summary):
+    """A summary that a notebook shows as a page."""
+
+    def _repr_html_(self) -> str:
+        from panestream.insight.inspect_page import render_notebook
+
+        return render_notebook(self)
+
+
 class InspectableState(ReprHtml, TraceableByKey):
     """The state in a checkpoint or a savepoint."""
 
@@ -118,10 +128,10 @@ class InspectableState(ReprHtml, TraceableByKey):
         """The query's plan."""
 
     @abstractmethod
-    def _summary(self, asked: StateFilter) -> Summary:
+    def _summary(self, state_filter: StateFilter) -> Summary:
         """Return the summary of a part of the state."""
 
-    def summary(self, keys: Sequence[str] = (), windows: Sequence[str] = (), *, most: int = 10) -> Summary:
+    def summary(self, keys: Sequence[str] = (), windows: Sequence[str] = (), *, most: int = 10) -> NotebookSummary:
         r"""Return the numbers that ``panestream inspect`` shows.
 
         Spark reads and decodes each key group once. The data that comes to the driver does not grow with the state.
@@ -137,7 +147,8 @@ class InspectableState(ReprHtml, TraceableByKey):
         Raises:
             CheckpointError: an unknown key column or kind of windows, or a value that does not have the column's type.
         """
-        return self._summary(asked_of(self.plan, keys, windows, most))
+        found = self._summary(parse_filter(self.plan, keys, windows, most))
+        return NotebookSummary(*attrgetter(*Summary.__dataclass_fields__)(found))
 
     def why(
         self,
@@ -199,14 +210,14 @@ class InspectableState(ReprHtml, TraceableByKey):
     ) -> KnownState:
         """Return a requested part of the state, with at most ``most`` windows and as many kept rows.
 
-        ``keys`` are as in :attr:`StateFilter.keys <panestream.inspection.asked.StateFilter>`. The rows show ``key``, or by
-        default their key as in JSON. See :meth:`why` for the other arguments.
+        ``keys`` are as in :class:`~panestream.engine.inspection.reduce.StateFilter`. The rows show ``key``, or by default their
+        key as in JSON. See :meth:`why` for the other arguments.
         """
         if at is not None:
             check_key(self.plan, given=bool(keys))
         wanted = self._instant_in(at, window)
-        asked = StateFilter(keys, instants=() if wanted is None else (wanted,), most=most, lists=True)
-        return lookup(self.plan, self._summary(asked), self._where(), key)
+        state_filter = StateFilter(keys, instants=() if wanted is None else (wanted,), most=most, lists=True)
+        return lookup(self.plan, self._summary(state_filter), self._where(), key)
 
     def _where(self) -> str:
         """Describe the source of the state for people."""
@@ -214,7 +225,7 @@ class InspectableState(ReprHtml, TraceableByKey):
         return f"the {kind} {path}" + (f" after micro-batch {batch}" if batch else "")
 
     def _keys(self, key: Any) -> Mapping[int, pa.Array]:
-        return {} if key is ANY else keys_of(self.plan, key)
+        return {} if key is ANY else key_arrays(self.plan, key)
 
     def _instant_in(self, at: Instant | None, window: Window | tuple[int, int] | Instant | None) -> int | None:
         """Return a time that all relevant windows contain, or None if any window may be relevant."""
@@ -231,7 +242,7 @@ class InspectableState(ReprHtml, TraceableByKey):
 
     def _repr_html_(self) -> str:
         """Return the summary for notebooks, which runs a Spark job; a plain ``repr`` does not."""
-        return notebook_of(self._summary(StateFilter()))
+        return self.summary()._repr_html_()
 
 
 @dataclass(frozen=True, repr=False)
@@ -294,5 +305,5 @@ class CheckpointState(InspectableState):
         shown = self.stored.view("timers")
         return shown if self.plan.split is None else split.timers(shown)
 
-    def _summary(self, asked: StateFilter) -> Summary:
-        return summary_of_stored(self.stored, asked)
+    def _summary(self, state_filter: StateFilter) -> Summary:
+        return summary_of_stored(self.stored, state_filter)

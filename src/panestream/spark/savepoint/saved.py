@@ -15,6 +15,9 @@ from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
 from panestream.engine.explain import listed
+from panestream.engine.inspection.merge import StateOrigin
+from panestream.engine.inspection.reduce import StateFilter
+from panestream.engine.inspection.summary import Summary
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.savepoint.key_groups import header_of_all
 from panestream.engine.savepoint.migration import Migrations
@@ -22,9 +25,6 @@ from panestream.engine.savepoint.plans import plan_of
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import CheckpointError, PlanMismatchError, StateDamagedError
-from panestream.inspection.asked import StateFilter
-from panestream.inspection.merging import Looked
-from panestream.inspection.summary import Summary
 from panestream.spark.checkpoint import newest_entry, succession_of
 from panestream.spark.failures import as_ours, writing
 from panestream.spark.operator.without_pandas import without_pandas
@@ -152,11 +152,11 @@ class Savepoint(InspectableState):
         parts = {f"state/{name}": WrittenPart(rows, sums.get(name, {})) for name, rows in self.manifest.tables.items()}
         verify(f"the savepoint {self.path}", parts, lambda part: self.table(part.removeprefix("state/")))
 
-    def _summary(self, asked: StateFilter) -> Summary:
+    def _summary(self, state_filter: StateFilter) -> Summary:
         self.check_whole()
         tables = {name: self.table(name) for name in self.manifest.tables}
-        looked = Looked(self.path, self.batch_id, None, time.time_ns() // 1000)
-        return summary_of_saved(self.plan, self.manifest.headers, tables, asked, looked)
+        origin = StateOrigin(self.path, self.batch_id, None, time.time_ns() // 1000)
+        return summary_of_saved(self.plan, self.manifest.headers, tables, state_filter, origin)
 
     def _parts(self) -> Mapping[str, str]:
         manifest = self.manifest
