@@ -15,7 +15,7 @@ import panestream as pst
 from panestream import agg
 from panestream.insight.report_points import closes, closes_of
 from panestream.windowing.time import to_micros
-from tests.insight.test_showing import Page
+from tests.insight.test_inspect import Page
 
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 

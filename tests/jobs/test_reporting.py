@@ -11,7 +11,7 @@ from panestream.errors import SinkError
 from panestream.insight.report_recording import RunReport
 from panestream.jobs import cli
 from tests.insight.runs import progress
-from tests.insight.test_showing import Page
+from tests.insight.test_inspect import Page
 from tests.jobs.test_command_line import JOB, StandIn, invoke
 
 

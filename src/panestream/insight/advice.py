@@ -187,7 +187,9 @@ class Lateness:
         told = [(title, printable(text, 400)) for title, text in self.told]
         parts = [f"<p>{self.sentence}</p>", facts(told)]
         if self.costs:
-            parts += picture("What a delay keeps, and what waits for it", self._plot(), "pip install 'panestream[insight]' draws it")
+            parts += picture(
+                "What a delay keeps, and what waits for it", self._plot(), "pip install 'panestream[insight]' draws it"
+            )
             parts.append(table(self.table, titled=False))
         return "\n".join(parts)
 

@@ -77,7 +77,9 @@ def drawn(layouts: Sequence[Layout], titles: Sequence[str], ink: Ink) -> Any:
         import matplotlib as mpl
         from matplotlib.figure import Figure
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError("a picture is drawn by matplotlib: pip install 'panestream[insight]'", name="matplotlib") from error
+        raise ModuleNotFoundError(
+            "a picture is drawn by matplotlib: pip install 'panestream[insight]'", name="matplotlib"
+        ) from error
     heights = [height for one in layouts for height in (_rows_height(one), _windows_height(one))]
     with mpl.rc_context(ink.style()):
         figure = Figure(figsize=(WIDTH, sum(heights) + _FRAME + 0.42 * len(layouts)), layout="constrained")

@@ -16,7 +16,7 @@ from panestream.insight.report import draw_skew, notebook_of, page_of, sentence
 from panestream.insight.report_points import LEVELS, MOST, ObservedDelays, Points, RunPoint
 from panestream.insight.report_recording import RunReport, shown_settings
 from tests.insight.runs import BEGAN, DELAY, EVERY, SECOND, failed, progress, recorded, stopped
-from tests.insight.test_showing import Page
+from tests.insight.test_inspect import Page
 
 
 @pytest.mark.full
