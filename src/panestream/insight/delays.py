@@ -100,8 +100,8 @@ class Closes:
     def of(self, times: Ints) -> Ints:
         """Return the instants: the last end of a row's windows, but at least the row's own time, plus the lateness."""
         found = times
-        for one in self.windows:
-            last = one.end_of(one.last_starting_by(times)) - 1
+        for window in self.windows:
+            last = window.end_of(window.last_starting_by(times)) - 1
             found = np.maximum(found, last)
         return found + self.lateness
 

@@ -51,15 +51,15 @@ def render_json(summary: Summary) -> dict[str, Json]:
                 for place, (windows, rows) in sorted(ends.counts.items())
             ],
         },
-        "oldest": [_bounds(one) for one in summary.oldest],
-        "next": [_bounds(one) for one in summary.next],
-        "most_rows": [_key(one) for one in summary.most_rows],
-        "most_bytes": [_key(one) for one in summary.most_bytes],
+        "oldest": [_bounds(each) for each in summary.oldest],
+        "next": [_bounds(each) for each in summary.next],
+        "most_rows": [_key(each) for each in summary.most_rows],
+        "most_bytes": [_key(each) for each in summary.most_bytes],
         "key_groups": [asdict(group) for group in summary.groups],
         "skew": {name: summary.skew(name) for name in MEASURES},
-        "user_state": [asdict(one) for one in summary.user_state],
+        "user_state": [asdict(each) for each in summary.user_state],
         "timers": [
-            {"kind": one.kind, "count": one.count, "first": iso(one.first), "last": iso(one.last)} for one in summary.timers
+            {"kind": each.kind, "count": each.count, "first": iso(each.first), "last": iso(each.last)} for each in summary.timers
         ],
         "listed": None if summary.listed is None else {name: list(rows) for name, rows in summary.listed.items()},
     }
@@ -91,12 +91,12 @@ def _source(summary: Summary, source: SourceTimes) -> Mapping[str, Json]:
     }
 
 
-def _bounds(one: SameBounds) -> Mapping[str, Any]:
-    return {**asdict(one), **{name: iso(getattr(one, name)) for name in ("start", "end", "due", "closes")}}
+def _bounds(bounds: SameBounds) -> Mapping[str, Any]:
+    return {**asdict(bounds), **{name: iso(getattr(bounds, name)) for name in ("start", "end", "due", "closes")}}
 
 
-def _key(one: KeyShown) -> Mapping[str, Any]:
-    return asdict(one)
+def _key(key_counts: KeyShown) -> Mapping[str, Any]:
+    return asdict(key_counts)
 
 
 def _seconds(later: int | None, earlier: int | None) -> float | None:

@@ -49,9 +49,15 @@ def key_shown(key: Json) -> str:
     return printable(key_text(key))
 
 
-def holders(one: SameBounds) -> str:
+def holders(bounds: SameBounds) -> str:
     """Return the key of the windows, or the number of their keys."""
-    return key_shown(one.key) if one.keys == 1 and one.key is not None else many(one.keys, "key") if one.key is None else ""
+    return (
+        key_shown(bounds.key)
+        if bounds.keys == 1 and bounds.key is not None
+        else many(bounds.keys, "key")
+        if bounds.key is None
+        else ""
+    )
 
 
 def head(summary: Summary) -> list[tuple[str, str]]:
@@ -178,16 +184,16 @@ def _oldest_and_next(summary: Summary) -> list[ShownTable]:
 def _windows(title: str, note: str, given: Sequence[SameBounds]) -> ShownTable:
     rows = tuple(
         (
-            printable(one.label or ""),
-            moment(one.start),
-            moment(one.end),
-            holders(one),
-            number(one.rows),
-            size(one.bytes),
-            moment(one.due),
-            moment(one.closes),
+            printable(each.label or ""),
+            moment(each.start),
+            moment(each.end),
+            holders(each),
+            number(each.rows),
+            size(each.bytes),
+            moment(each.due),
+            moment(each.closes),
         )
-        for one in given
+        for each in given
     )
     columns = (
         Column("window"),
@@ -216,7 +222,7 @@ def _largest(summary: Summary) -> list[ShownTable]:
 
 
 def _keys(title: str, given: Sequence[KeyShown], summary: Summary) -> ShownTable:
-    rows = tuple((key_shown(one.key), number(one.windows), number(one.rows), size(one.bytes)) for one in given)
+    rows = tuple((key_shown(each.key), number(each.windows), number(each.rows), size(each.bytes)) for each in given)
     columns = (
         Column(printable(", ".join(name for name, _ in summary.plan.key))),
         Column("windows", numeric=True),
@@ -227,10 +233,10 @@ def _keys(title: str, given: Sequence[KeyShown], summary: Summary) -> ShownTable
 
 
 def _groups(summary: Summary) -> ShownTable:
-    ranked = sorted(summary.groups, key=lambda one: (-one.bytes, one.group))[:MAX_GROUPS]
+    ranked = sorted(summary.groups, key=lambda each: (-each.bytes, each.group))[:MAX_GROUPS]
     rows: list[tuple[str, ...]] = [
-        (str(one.group), number(one.keys), number(one.windows), number(one.rows), number(one.elements), size(one.bytes))
-        for one in ranked
+        (str(each.group), number(each.keys), number(each.windows), number(each.rows), number(each.elements), size(each.bytes))
+        for each in ranked
     ]
     if rows:
         rows.append(("largest / mean", *("" if skew is None else f"{skew:.2f}" for skew in map(summary.skew, MEASURES))))
@@ -248,14 +254,14 @@ def _groups(summary: Summary) -> ShownTable:
 
 def _states(summary: Summary) -> ShownTable:
     rows = tuple(
-        (f"of the {one.of}" if one.of != "key" else "of keys", printable(one.name), number(one.count))
-        for one in summary.user_state
+        (f"of the {each.of}" if each.of != "key" else "of keys", printable(each.name), number(each.count))
+        for each in summary.user_state
     )
     return ShownTable("Users' states", "", (Column("whose"), Column("descriptor"), Column("states", numeric=True)), rows)
 
 
 def _timers(summary: Summary) -> ShownTable:
-    rows = tuple((f"{one.kind} time", number(one.count), moment(one.first), moment(one.last)) for one in summary.timers)
+    rows = tuple((f"{timer.kind} time", number(timer.count), moment(timer.first), moment(timer.last)) for timer in summary.timers)
     columns = (Column("timers of"), Column("count", numeric=True), Column("first", time=True), Column("last", time=True))
     return ShownTable("Timers", "UTC", columns, rows)
 

@@ -230,7 +230,10 @@ def _windows(asked: LatenessRequest) -> tuple[Closes, list[tuple[int, int]]]:
             "Leave the windows out, and every row behind the watermark is counted as late"
         )
     windows = pane_grid(assigner).windows
-    sizes = [(one.longest, getattr(one, "slide", getattr(one, "step", one.longest // one.overlap))) for one in windows]
+    sizes = [
+        (window.longest, getattr(window, "slide", getattr(window, "step", window.longest // window.overlap)))
+        for window in windows
+    ]
     return Closes(windows, asked.lateness), sizes
 
 
@@ -244,7 +247,7 @@ def _rows_in_order(asked: LatenessRequest) -> DataFrame:
         named = column_of(df, asked.partition, "the source partition") if isinstance(asked.partition, str) else asked.partition
         columns.append(F.coalesce(named.cast("string"), F.lit("")).alias("partition"))
     if asked.keys:
-        columns.append(_hash([key_of(df, one)[1] for one in asked.keys]).alias("key"))
+        columns.append(_hash([key_of(df, key)[1] for key in asked.keys]).alias("key"))
     if asked.together:
         columns.append(_hash(order).alias("together"))
     names = [f"order_{place}" for place in range(len(order))]
@@ -311,7 +314,7 @@ def _most(changes: DataFrame, waiting: WaitingCounts) -> list[int]:
 
 def _told(asked: LatenessRequest) -> list[tuple[str, str]]:
     df = asked.df
-    order = ", ".join(text_of(df, one, "the arrival order") for one in asked.arrival)
+    order = ", ".join(text_of(df, each, "the arrival order") for each in asked.arrival)
     lines = [
         ("event time", text_of(df, asked.event_time, "the event time")),
         ("arrival", f"{order}{', equal ones at once' if asked.together else ''}"),

@@ -41,11 +41,11 @@ class View:
     def add(self, progress: Iterable[BatchProgress]) -> bool:
         """Add new micro-batches, and return whether there were any."""
         last = self.batches[-1].batch_id if self.batches else -1
-        new = [one for one in progress if one.batch_id > last]
+        new = [each for each in progress if each.batch_id > last]
         self.count += len(new)
-        self.rows += sum(one.rows for one in new)
-        self.late += sum(one.late_rows for one in new)
-        self.firings += sum(one.firings for one in new)
+        self.rows += sum(each.rows for each in new)
+        self.late += sum(each.late_rows for each in new)
+        self.firings += sum(each.firings for each in new)
         self.batches = [*self.batches, *new][-MOST:]
         return bool(new)
 
@@ -88,7 +88,7 @@ def _watermark(batch: BatchProgress) -> str:
 
 
 def _card(view: View, title: str, values: _Values, told: Callable[[View, float | None], str], kind: str) -> str:
-    found: Sequence[float | None] = [values(one) for one in view.batches]
+    found: Sequence[float | None] = [values(batch) for batch in view.batches]
     plot = sparkline(found, title, bars=kind != "line", mark=kind == "mark")
     return f"<div>{escape(title)}<b>{escape(told(view, found[-1]))}</b>{plot}</div>"
 
@@ -97,23 +97,23 @@ def _time(micros: int | None) -> int | None:
     return None if micros is None or not MIN_TIMESTAMP < micros < MAX_TIMESTAMP else micros
 
 
-def _lag(one: BatchProgress) -> float | None:
+def _lag(batch: BatchProgress) -> float | None:
     """Return how far the watermark is behind the newest event."""
-    found = behind(_time(one.max_event_time), _time(one.watermark))
+    found = behind(_time(batch.max_event_time), _time(batch.watermark))
     return None if found is None else max(found, 0)
 
 
 _PLOTS: tuple[tuple[str, _Values, Callable[[View, float | None], str], str], ...] = (
-    ("rows/s", lambda one: one.rows_per_second, lambda _, now: f"{now or 0:,.0f}", "line"),
+    ("rows/s", lambda each: each.rows_per_second, lambda _, now: f"{now or 0:,.0f}", "line"),
     (
         "watermark behind the newest event",
         _lag,
         lambda _, now: "-" if now is None else span(round(now)),
         "line",
     ),
-    ("late rows", lambda one: one.late_rows, lambda view, _: f"{view.late:,}", "mark"),
-    ("open windows", lambda one: one.open_windows, lambda _, now: "?" if now is None else f"{now:,.0f}", "line"),
-    ("firings", lambda one: one.firings, lambda view, _: f"{view.firings:,}", "bars"),
+    ("late rows", lambda each: each.late_rows, lambda view, _: f"{view.late:,}", "mark"),
+    ("open windows", lambda each: each.open_windows, lambda _, now: "?" if now is None else f"{now:,.0f}", "line"),
+    ("firings", lambda each: each.firings, lambda view, _: f"{view.firings:,}", "bars"),
 )
 """Title, value of each micro-batch, text for the card, and kind of plot."""
 

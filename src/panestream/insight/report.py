@@ -343,16 +343,16 @@ def _partitions(run: RecordedRun) -> Iterable[str]:
     given = run.partitions
     if len(given) < 2:
         return
-    newest = max((one.max_event_time for one in given if one.max_event_time is not None), default=None)
+    newest = max((each.max_event_time for each in given if each.max_event_time is not None), default=None)
     rows = tuple(
         (
-            printable(one.name),
-            moment(one.max_event_time),
-            watermark_text(one.watermark),
-            span(None if newest is None or one.watermark is None else newest - one.watermark),
-            "idle" if one.idle else "",
+            printable(each.name),
+            moment(each.max_event_time),
+            watermark_text(each.watermark),
+            span(None if newest is None or each.watermark is None else newest - each.watermark),
+            "idle" if each.idle else "",
         )
-        for one in given[:MOST_PARTITIONS]
+        for each in given[:MOST_PARTITIONS]
     )
     note = f"{len(rows)} of {len(given)}, the furthest behind first" if len(given) > len(rows) else "the furthest behind first"
     columns = (Column("partition"), Column("newest event", time=True), Column("watermark", time=True))
@@ -370,7 +370,7 @@ def _skew(run: RecordedRun, total: RunPoint) -> Iterable[str]:
     drawn = draw_skew(run.points.points)
     if drawn is not None:
         yield "\n".join(drawn)
-    heaviest = sorted(run.points.heaviest.items(), key=lambda one: (-one[1][0], one[0]))[:MOST_GROUPS]
+    heaviest = sorted(run.points.heaviest.items(), key=lambda each: (-each[1][0], each[0]))[:MOST_GROUPS]
     rows = tuple((number(group), number(times), number(count)) for group, (times, count) in heaviest)
     columns = (Column("key group", numeric=True), Column("micro-batches where it had most", numeric=True))
     yield table(ShownTable("", "", (*columns, Column("rows in them", numeric=True)), rows), titled=False)

@@ -36,7 +36,7 @@ def watched(result: WindowedResult) -> WindowedResult | None:
     if events.event_time is None or events.order or result.windowed.keyed.source.watermark.delay is None:
         return None
     # Spark cannot compute the end of calendar windows, because it has different zone rules.
-    if not all(isinstance(one, EvenWindows) for one in closes(result).windows):
+    if not all(isinstance(window, EvenWindows) for window in closes(result).windows):
         return None
     with silence_analysis_errors():
         time = closes_of(micros_of(events.df, events.event_time, events.unit), closes(result))
@@ -56,18 +56,18 @@ def closes(result: WindowedResult) -> Closes:
 
 def closes_of(time: Column, when: Closes) -> Column:
     """Express :meth:`Closes.of` in Spark."""
-    ends = [_last_instant(time, one) for one in when.windows if isinstance(one, EvenWindows)]
+    ends = [_last_instant(time, window) for window in when.windows if isinstance(window, EvenWindows)]
     found = F.greatest(time, *ends) if ends else time
     return found + F.lit(when.lateness).cast("bigint")
 
 
-def _last_instant(time: Column, one: EvenWindows) -> Column:
+def _last_instant(time: Column, windows: EvenWindows) -> Column:
     """Return the last instant of the last window that begins by a time."""
-    shifted = time - F.lit(one.offset).cast("bigint")
-    if isinstance(one, SlidingWindows):
-        start = time - F.pmod(shifted, F.lit(one.slide).cast("bigint"))
-        return start + F.lit(one.size - 1).cast("bigint")
-    return time - F.pmod(shifted, F.lit(one.size).cast("bigint")) + F.lit(one.size - 1).cast("bigint")
+    shifted = time - F.lit(windows.offset).cast("bigint")
+    if isinstance(windows, SlidingWindows):
+        start = time - F.pmod(shifted, F.lit(windows.slide).cast("bigint"))
+        return start + F.lit(windows.size - 1).cast("bigint")
+    return time - F.pmod(shifted, F.lit(windows.size).cast("bigint")) + F.lit(windows.size - 1).cast("bigint")
 
 
 @dataclass(slots=True)
@@ -239,7 +239,7 @@ class Points:
             self.points = [pair[0].then(pair[1]) if len(pair) > 1 else pair[0] for pair in pairs]
             self._each *= 2
         slow = (progress.batch_id, progress.duration_ms, progress.rows)
-        self.slowest = sorted([*self.slowest, slow], key=lambda one: -one[1])[:SLOWEST]
+        self.slowest = sorted([*self.slowest, slow], key=lambda each: -each[1])[:SLOWEST]
         # At most one entry for each key group, which are a few hundred.
         if progress.most_rows_group >= 0:
             times, rows = self.heaviest.get(progress.most_rows_group, (0, 0))

@@ -80,20 +80,20 @@ def drawn(layouts: Sequence[Layout], titles: Sequence[str], ink: Ink) -> Any:
         raise ModuleNotFoundError(
             "a picture is drawn by matplotlib: pip install 'panestream[insight]'", name="matplotlib"
         ) from error
-    heights = [height for one in layouts for height in (_rows_height(one), _windows_height(one))]
+    heights = [height for each in layouts for height in (_rows_height(each), _windows_height(each))]
     with mpl.rc_context(ink.style()):
         figure = Figure(figsize=(WIDTH, sum(heights) + _FRAME + 0.42 * len(layouts)), layout="constrained")
         figure.patch.set_alpha(0)
         panels = figure.subplots(len(heights), 1, sharex=True, height_ratios=heights, squeeze=False)[:, 0]
-        first, last = min(one.first for one in layouts), max(one.last for one in layouts)
-        for at, (one, title) in enumerate(zip(layouts, titles, strict=True)):
+        first, last = min(each.first for each in layouts), max(each.last for each in layouts)
+        for at, (each, title) in enumerate(zip(layouts, titles, strict=True)):
             rows, windows = panels[2 * at], panels[2 * at + 1]
             name = f"{at}-" if len(layouts) > 1 else ""
-            _draw_rows(rows, one, first, last, name)
-            _draw_windows(windows, one, first, last, name)
+            _draw_rows(rows, each, first, last, name)
+            _draw_windows(windows, each, first, last, name)
             rows.set_title(title, loc="left", fontsize=9)
-            if one.left_out:
-                windows.set_xlabel(f"{len(one.left_out)} more keys are not shown: key=… shows one", fontsize=7.5, loc="right")
+            if each.left_out:
+                windows.set_xlabel(f"{len(each.left_out)} more keys are not shown: key=… shows one", fontsize=7.5, loc="right")
         _time_axis(panels[-1], layouts[0], first, last)
         _legend(figure, layouts)
     return figure
@@ -143,23 +143,23 @@ def _attribute(text: str) -> str:
 # ---------------------------------------------------------------- rows
 
 
-def _rows_height(one: Layout) -> float:
-    return min(max(0.15 * one.rows, 0.9), _ROWS)
+def _rows_height(each: Layout) -> float:
+    return min(max(0.15 * each.rows, 0.9), _ROWS)
 
 
-def _windows_height(one: Layout) -> float:
-    return _CROWD if one.windows is not None else max(_LANE * one.height, 0.5)
+def _windows_height(each: Layout) -> float:
+    return _CROWD if each.windows is not None else max(_LANE * each.height, 0.5)
 
 
-def _draw_rows(axes: Any, one: Layout, first: int, last: int, name: str) -> None:
+def _draw_rows(axes: Any, each: Layout, first: int, last: int, name: str) -> None:
     """Draw event time to the right and arrival downwards. The watermark had already passed the rows to the left of its line."""
     axes.patch.set_alpha(0)
-    high = max(one.rows, 1)
-    pad = 0.6 if one.rows < 40 else 0.03 * high
+    high = max(each.rows, 1)
+    pad = 0.6 if each.rows < 40 else 0.03 * high
     axes.set_ylim(high - 1 + pad, -pad)
-    if one.crowd:
-        _draw_crowded_rows(axes, one, name)
-    for point in one.points:
+    if each.crowd:
+        _draw_crowded_rows(axes, each, name)
+    for point in each.points:
         marker, color, _ = FATES["evicted" if point.evicted else point.fate]
         face = "none" if point.evicted else color
         look = {"marker": marker, "markersize": 5.5, "markerfacecolor": face, "markeredgecolor": color, "linestyle": "none"}
@@ -169,60 +169,60 @@ def _draw_rows(axes: Any, one: Layout, first: int, last: int, name: str) -> None
         if point.text:
             look = {"color": RED} if point.fate == "late" else {}
             axes.annotate(point.text, (point.x, point.y), (5, 0), textcoords="offset points", va="center", fontsize=8, **look)
-    _draw_watermark(axes, one, first, last, high, pad, name)
-    axes.set_ylabel("in order of arrival" if one.rows else "no rows", fontsize=8)
+    _draw_watermark(axes, each, first, last, high, pad, name)
+    axes.set_ylabel("in order of arrival" if each.rows else "no rows", fontsize=8)
     axes.set_yticks([])
     axes.spines["left"].set_visible(False)
     axes.tick_params(axis="x", length=0, labelbottom=False)
 
 
-def _draw_crowded_rows(axes: Any, one: Layout, name: str) -> None:
+def _draw_crowded_rows(axes: Any, each: Layout, name: str) -> None:
     """Draw a square for each cell, fuller for more rows."""
-    most = max(count for cells in one.crowd.values() for count in cells.values())
-    wide, high = max((one.last - one.first) / BINS, 1), max(one.rows / (BINS // 2), 1)
-    for fate, cells in one.crowd.items():
+    most = max(count for cells in each.crowd.values() for count in cells.values())
+    wide, high = max((each.last - each.first) / BINS, 1), max(each.rows / (BINS // 2), 1)
+    for fate, cells in each.crowd.items():
         places = sorted(cells)
-        xs = [one.first + (x + 0.5) * wide for x, _ in places]
+        xs = [each.first + (x + 0.5) * wide for x, _ in places]
         ys = [(y + 0.5) * high for _, y in places]
         sizes = [3 + 22 * (cells[place] / most) ** 0.5 for place in places]
         marker, color, _ = FATES[fate]
         axes.scatter(xs, ys, s=sizes, marker=marker, color=color, alpha=0.8, linewidths=0, gid=f"{name}rows-{fate}", zorder=4)
 
 
-def _draw_watermark(axes: Any, one: Layout, first: int, last: int, high: int, pad: float, name: str) -> None:
-    if not one.watermarks:
+def _draw_watermark(axes: Any, each: Layout, first: int, last: int, high: int, pad: float, name: str) -> None:
+    if not each.watermarks:
         return
     edge = last + 0.04 * (last - first)
     xs, ys = [first - 0.04 * (last - first)], [-pad]
-    for y, x in one.watermarks:
+    for y, x in each.watermarks:
         at = max(min(y - 0.5, high - 1 + pad), -pad)
         xs += [xs[-1], min(max(x, xs[0]), edge)]
         ys += [at, at]
     if max(xs) < edge:
         xs, ys = [*xs, xs[-1]], [*ys, high - 1 + pad]
-    what = "watermark" if one.is_event_time else "clock"
+    what = "watermark" if each.is_event_time else "clock"
     axes.plot(xs, ys, color=_faint(), linewidth=1.2, linestyle=(0, (4, 2)), gid=f"{name}{what}", zorder=3, clip_on=True)
 
 
 # ---------------------------------------------------------------- windows
 
 
-def _draw_windows(axes: Any, one: Layout, first: int, last: int, name: str) -> None:
+def _draw_windows(axes: Any, each: Layout, first: int, last: int, name: str) -> None:
     axes.patch.set_alpha(0)
-    if one.windows is not None:
-        _draw_crowded_windows(axes, one, name)
+    if each.windows is not None:
+        _draw_crowded_windows(axes, each, name)
         return
-    axes.set_ylim(max(one.height, 1) - 0.5, -0.5)
-    for bar in one.bars:
+    axes.set_ylim(max(each.height, 1) - 0.5, -0.5)
+    for bar in each.bars:
         _draw_bar(axes, bar, first, last, name)
-    labelled = _labelled(one.marks, first, last) if len(one.marks) <= MOST_TEXTS else frozenset()
-    for at, mark in enumerate(one.marks):
+    labelled = _labelled(each.marks, first, last) if len(each.marks) <= MOST_TEXTS else frozenset()
+    for at, mark in enumerate(each.marks):
         _draw_mark(axes, mark, first, last, name, labelled=at in labelled)
-    ticks_at = [lanes.first + (lanes.count - 1) / 2 for lanes in one.lanes]
-    told = [] if [lanes.key for lanes in one.lanes] == [None] else [_key(lanes.key) for lanes in one.lanes]
+    ticks_at = [lanes.first + (lanes.count - 1) / 2 for lanes in each.lanes]
+    told = [] if [lanes.key for lanes in each.lanes] == [None] else [_key(lanes.key) for lanes in each.lanes]
     axes.set_yticks(ticks_at if told else [], told)
     axes.tick_params(axis="y", length=0)
-    for lanes in one.lanes[1:]:
+    for lanes in each.lanes[1:]:
         axes.axhline(lanes.first - 0.5, color=_faint(), linewidth=0.4)
     axes.set_ylabel("" if told else "windows", fontsize=8)
     for side in ("left", "bottom"):
@@ -287,9 +287,9 @@ def _draw_mark(axes: Any, mark: Mark, first: int, last: int, name: str, *, label
         axes.annotate(mark.text, (x, mark.lane), offset, textcoords="offset points", **look)
 
 
-def _draw_crowded_windows(axes: Any, one: Layout, name: str) -> None:
-    assert one.windows is not None  # noqa: S101 - checked by the caller
-    width, cells = one.windows.width, one.windows.cells
+def _draw_crowded_windows(axes: Any, each: Layout, name: str) -> None:
+    assert each.windows is not None  # noqa: S101 - checked by the caller
+    width, cells = each.windows.width, each.windows.cells
     ends = cells["window"]
     bars = axes.bar([at * width for at in ends], list(ends.values()), width, align="edge", color=BLUE, alpha=0.3)
     for at, bar in zip(ends, bars, strict=True):  # each bar needs its own id, since a common id would occur several times
@@ -312,14 +312,14 @@ def _key(key: object) -> str:
 # ---------------------------------------------------------------- around
 
 
-def _time_axis(axes: Any, one: Layout, first: int, last: int) -> None:
+def _time_axis(axes: Any, each: Layout, first: int, last: int) -> None:
     far = last - first
     axes.set_xlim(first - 0.03 * far, last + 0.05 * far)
-    times, texts, day = ticks(first, last, 7, in_microseconds=one.in_microseconds)
+    times, texts, day = ticks(first, last, 7, in_microseconds=each.in_microseconds)
     axes.set_xticks(times, texts)
     axes.tick_params(axis="x", length=3, labelbottom=True)
-    kind = "event time" if one.is_event_time else "clock"
-    unit = ", UTC" if one.in_microseconds else ""
+    kind = "event time" if each.is_event_time else "clock"
+    unit = ", UTC" if each.in_microseconds else ""
     told = axes.get_xlabel()
     axes.set_xlabel(f"{kind}{unit}{f', {day}' if day else ''}{f'    ({told})' if told else ''}", fontsize=8)
 
@@ -328,23 +328,23 @@ def _legend(figure: Any, layouts: Sequence[Layout]) -> None:
     from matplotlib.lines import Line2D
 
     found = list[Any]()
-    fates = {"evicted" if point.evicted else point.fate for one in layouts for point in one.points}
-    fates |= {fate for one in layouts for fate in one.crowd}
+    fates = {"evicted" if point.evicted else point.fate for each in layouts for point in each.points}
+    fates |= {fate for each in layouts for fate in each.crowd}
     for fate, (marker, color, told) in FATES.items():
         if fate in fates:
             face = "none" if fate == "evicted" else color
             found.append(Line2D([], [], marker=marker, markeredgecolor=color, markerfacecolor=face, linestyle="none", label=told))
-    whiches = {mark.which for one in layouts for mark in one.marks}
-    whiches |= {kind for one in layouts if one.windows is not None for kind in one.windows.cells} - {"window"}
+    whiches = {mark.which for each in layouts for mark in each.marks}
+    whiches |= {kind for each in layouts if each.windows is not None for kind in each.windows.cells} - {"window"}
     found += [
         Line2D([], [], marker=marker, color=color, linestyle="none", label=told)
         for which, (marker, color, told) in FIRINGS.items()
         if which in whiches
     ]
     for what, is_event_time in (("watermark", True), ("clock", False)):
-        if any(one.watermarks and one.is_event_time == is_event_time for one in layouts):
+        if any(each.watermarks and each.is_event_time == is_event_time for each in layouts):
             found.append(Line2D([], [], color=_faint(), linewidth=1.2, linestyle=(0, (4, 2)), label=what))
-    if any(bar.until is not None for one in layouts for bar in one.bars):
+    if any(bar.until is not None for each in layouts for bar in each.bars):
         found.append(Line2D([], [], color=BLUE, linewidth=1.1, linestyle=(0, (1, 1)), label="allowed lateness"))
     if found:
         look = {"frameon": False, "fontsize": 8, "handletextpad": 0.4, "columnspacing": 1.4}
@@ -367,8 +367,8 @@ class Timeline:
         self._titles = titles
 
     def __repr__(self) -> str:
-        rows, bars = sum(one.rows for one in self.layouts), sum(len(one.bars) for one in self.layouts)
-        windows = "many" if any(one.windows is not None for one in self.layouts) else bars
+        rows, bars = sum(each.rows for each in self.layouts), sum(len(each.bars) for each in self.layouts)
+        windows = "many" if any(each.windows is not None for each in self.layouts) else bars
         return f"<Timeline: {rows} rows, {windows} windows; .save('windows.svg') or .save('windows.png')>"
 
     def svg(self, *, themed: bool = True) -> str:

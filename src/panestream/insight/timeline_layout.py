@@ -131,7 +131,7 @@ def layout(trace: Trace, span: tuple[int, int] | None = None) -> Layout:
     first, last = span or span_of(trace)
     lanes, places = _lanes(trace, ends, keys[:MOST_KEYS], last)
     # If windows are only counted, the windows of all keys are.
-    crowded = sum(one.count for one in lanes) > MOST_LANES or len(ends) > MOST_POINTS
+    crowded = sum(each.count for each in lanes) > MOST_LANES or len(ends) > MOST_POINTS
     left_out = () if crowded else tuple(keys[MOST_KEYS:])
     hidden = frozenset(left_out)
     elements = [element for element in trace.elements if _one_nan(element.key) not in hidden]
@@ -140,8 +140,8 @@ def layout(trace: Trace, span: tuple[int, int] | None = None) -> Layout:
     times = _times(trace)
     labelled = len(elements) <= MOST_LABELLED
     points = tuple(
-        DrawnRow(one.number, times[one.number], at, one.fate, one.number in evicted, _short(one.value) if labelled else "")
-        for at, one in enumerate(elements)
+        DrawnRow(each.number, times[each.number], at, each.fate, each.number in evicted, _short(each.value) if labelled else "")
+        for at, each in enumerate(elements)
     )
     return Layout(
         points=() if many else points,
@@ -169,7 +169,7 @@ def span_of(trace: Trace) -> tuple[int, int]:
             times += [window.window.start, min(window.window.end, MAX_TIMESTAMP)]
             times += [window.window.end + trace.allowed_lateness] if _stays(trace) else []
     moved = trace.clocks if by_clock(trace) else trace.watermarks
-    times = times or [one.time for one in moved if one.time < MAX_TIMESTAMP] or [0]
+    times = times or [each.time for each in moved if each.time < MAX_TIMESTAMP] or [0]
     first, last = min(times), max(times)
     return (first, last) if first < last else (first - 1, last + 1)
 
@@ -199,7 +199,7 @@ def _lanes(trace: Trace, ends: list[TracedWindow], keys: list[Any], last: int) -
     lanes, places, first = list[Lanes](), dict[int, int](), 0
     for key in keys:
         taken: list[int] = []  # when each lane becomes free
-        for window in sorted((one for one in ends if same_key(one.key, key)), key=_order):
+        for window in sorted((each for each in ends if same_key(each.key, key)), key=_order):
             bounds = window.window
             start, end = (bounds.start, bounds.end) if isinstance(bounds, TimeWindow) else (MIN_TIMESTAMP, last + 1)
             end += trace.allowed_lateness if _stays(trace) else 0
@@ -242,7 +242,7 @@ def _marks(trace: Trace, ends: list[TracedWindow], places: dict[int, int]) -> It
     for window in ends:
         if window.number in places:
             firings = [*window.firings, *(firing for part in _all_parts(trace, window) for firing in trace.windows[part].firings)]
-            for firing in sorted(firings, key=lambda one: one.step):
+            for firing in sorted(firings, key=lambda each: each.step):
                 x, text = _place(trace, firing), _short(firing.results[0]) if len(firing.results) == 1 else ""
                 yield Mark(firing.window, firing.number, places[window.number], x, firing.which, text)
 
@@ -264,10 +264,10 @@ def _reached(trace: Trace, arrivals: list[int]) -> tuple[tuple[int, int], ...]:
     if moved and moved[0].time >= MAX_TIMESTAMP:
         return ()
     found, at = list[tuple[int, int]](), 0
-    for one in moved:
-        while at < len(arrivals) and arrivals[at] < one.step:
+    for each in moved:
+        while at < len(arrivals) and arrivals[at] < each.step:
             at += 1
-        found.append((at, one.time))
+        found.append((at, each.time))
     return tuple(found)
 
 

@@ -176,16 +176,17 @@ class Trace:
 
     def of_key(self, key: Any) -> Trace:
         """Return the trace of one key. Numbers count within the key, and steps are unchanged."""
-        elements = [one for one in self.elements if same_key(one.key, key)]
-        windows = [one for one in self.windows if same_key(one.key, key)]
-        rows = {one.number: at for at, one in enumerate(elements)}
-        kept = {one.number: at for at, one in enumerate(windows)}
+        elements = [each for each in self.elements if same_key(each.key, key)]
+        windows = [each for each in self.windows if same_key(each.key, key)]
+        rows = {each.number: at for at, each in enumerate(elements)}
+        kept = {each.number: at for at, each in enumerate(windows)}
         return replace(
             self,
             elements=tuple(
-                replace(one, number=rows[one.number], windows=tuple(kept[window] for window in one.windows)) for one in elements
+                replace(each, number=rows[each.number], windows=tuple(kept[window] for window in each.windows))
+                for each in elements
             ),
-            windows=tuple(_renumbered(one, rows, kept) for one in windows),
+            windows=tuple(_renumbered(each, rows, kept) for each in windows),
         )
 
     @property
@@ -194,15 +195,15 @@ class Trace:
         return tuple(element for element in self.elements if element.fate == "late")
 
 
-def same_key(one: Any, other: Any) -> bool:
+def same_key(each: Any, other: Any) -> bool:
     """Return whether Python considers two keys equal, except that NaN equals NaN, as in Spark.
 
     >>> same_key((1, float("nan")), (1, float("nan"))), same_key(1, 2), same_key(None, None)
     (True, False, True)
     """
-    if isinstance(one, tuple) and isinstance(other, tuple):
-        return len(one) == len(other) and all(map(same_key, one, other))
-    return bool(one == other) or (isinstance(one, float) and isinstance(other, float) and isnan(one) and isnan(other))
+    if isinstance(each, tuple) and isinstance(other, tuple):
+        return len(each) == len(other) and all(map(same_key, each, other))
+    return bool(each == other) or (isinstance(each, float) and isinstance(other, float) and isnan(each) and isnan(other))
 
 
 def _renumbered(window: TracedWindow, rows: Mapping[int, int], windows: Mapping[int, int]) -> TracedWindow:
@@ -297,9 +298,9 @@ def _in_window(trace: Trace, element: TracedElement, number: int) -> RowInWindow
     chain = _chain(trace, number)
     firings = [firing for window in chain for firing in window.firings if firing.step > element.step]
     seen = tuple(firing for firing in firings if element.number in firing.seen)
-    evicted = [one for one in firings if element.number in (*one.evicted_before, *one.evicted_after)]
+    evicted = [each for each in firings if element.number in (*each.evicted_before, *each.evicted_after)]
     until = evicted[0].step if evicted else chain[-1].cleared
-    purges = [step for window in chain for step in window.purges] + [one.step for one in firings if one.purged]
+    purges = [step for window in chain for step in window.purges] + [each.step for each in firings if each.purged]
     after = sorted(step for step in purges if step > element.step and (until is None or step < until))
     return RowInWindow(chain, seen, evicted[0] if evicted else None, after[0] if after else None, chain[-1].cleared is None)
 
@@ -307,7 +308,7 @@ def _in_window(trace: Trace, element: TracedElement, number: int) -> RowInWindow
 def window_facts(trace: Trace, window: TracedWindow) -> WindowFacts:
     """Return the history of one window, including the windows merged into it."""
     parts = tuple(sorted(_parts(trace, window), key=lambda part: part.number))
-    firings = sorted((firing for one in (*parts, window) for firing in one.firings), key=lambda firing: firing.step)
+    firings = sorted((firing for each in (*parts, window) for firing in each.firings), key=lambda firing: firing.step)
     late = tuple(element for element in trace.elements if element.refused and _came_too_late(trace, element, window))
     return WindowFacts(window, parts, tuple(firings), late, window.cleared is None)
 

@@ -81,7 +81,7 @@ class TracedOperator(RowOperator):
         window = self.plan.window
         return Trace(
             elements=tuple(self._elements),
-            windows=tuple(replace(one.traced, elements=tuple(one.ever), firings=tuple(one.firings)) for one in self._windows),
+            windows=tuple(replace(each.traced, elements=tuple(each.ever), firings=tuple(each.firings)) for each in self._windows),
             watermarks=tuple(self._watermarks),
             clocks=tuple(self._clocks),
             is_event_time=self.is_event_time,
@@ -335,7 +335,7 @@ def trace_of_batch(
         group.process(batch)
     trace = group.traced()
     values = [row for table in group.whole for row in row_type.rows(table.rename_columns(query.rows.names))]
-    elements = tuple(replace(one, value=value) for one, value in zip(trace.elements, values, strict=True))
+    elements = tuple(replace(element, value=value) for element, value in zip(trace.elements, values, strict=True))
     named = trace if query.names is None else _with_names(trace, query.names)
     return replace(
         named,
@@ -361,7 +361,7 @@ def _with_names(trace: Trace, names: Sequence[str]) -> Trace:
         return tuple(dict(zip(names, result, strict=True)) for result in results)
 
     windows = tuple(
-        replace(window, firings=tuple(replace(one, results=named(one.results)) for one in window.firings))
+        replace(window, firings=tuple(replace(firing, results=named(firing.results)) for firing in window.firings))
         for window in trace.windows
     )
     return replace(trace, windows=windows)

@@ -74,18 +74,18 @@ def explain(
         )
     if window is None:
         time = None if at is None else instant(at, "the row's event time")
-        rows = [one for one in trace.elements if _is_meant(one, key, row, time)]
+        rows = [each for each in trace.elements if _is_meant(each, key, row, time)]
         if isinstance(row, Mapping):
             _check_names(trace, row)
         # Rows without event time can be selected only by their contents.
-        unusable = [one for one in trace.unusable if row is not ANY and time is None and _is_row(one.value, row)]
+        unusable = [each for each in trace.unusable if row is not ANY and time is None and _is_row(each.value, row)]
         return _of_rows(trace, rows, unusable)
     if row is not ANY or at is not None:
         raise InvalidPlanError("ask for rows (row=, at=) or for windows (window=), not for both at once")
     if not isinstance(window, (Window, tuple)):
         window = instant(window, "the window's start")
-    found = [one for one in trace.windows if (key is ANY or same_key(one.key, key)) and _is_window(one.window, window)]
-    ends = {end_of(trace, one).number: end_of(trace, one) for one in found}
+    found = [each for each in trace.windows if (key is ANY or same_key(each.key, key)) and _is_window(each.window, window)]
+    ends = {end_of(trace, each).number: end_of(trace, each) for each in found}
     return _of_windows(trace, list(ends.values()), window)
 
 
@@ -113,7 +113,7 @@ def _named(row: Any, name: Any) -> Any:
 
 def _check_names(trace: Trace, wanted: Mapping[Any, Any]) -> None:
     """Reject columns that no row has, since the answer would otherwise be that the row does not exist."""
-    rows = [*(one.value for one in trace.elements), *(one.value for one in trace.unusable)]
+    rows = [*(each.value for each in trace.elements), *(each.value for each in trace.unusable)]
     unknown = [name for name in wanted if rows and all(_named(row, name) is ANY for row in rows)]
     if unknown:
         raise InvalidPlanError(f"no row has a column {unknown[0]!r}; a row looks like this: {value(rows[0])}")
@@ -142,7 +142,7 @@ def _of_rows(trace: Trace, elements: list[TracedElement], unusable: list[Unusabl
             lines.append(f"{many(len(trace.unusable), 'row')} without a usable event time came besides: row= finds them.")
         lines.append("Not among them is what was filtered out before the windows, and what has another key than was asked for.")
         return Answer(facts, [lines, *_missing(trace)])
-    told = [_unusable_told(one) if isinstance(one, UnusableRow) else _row_told(trace, one) for one in facts[:MOST_SHOWN]]
+    told = [_unusable_told(fact) if isinstance(fact, UnusableRow) else _row_told(trace, fact) for fact in facts[:MOST_SHOWN]]
     return Answer(facts, [*told, *_rest(len(facts), "rows"), *_missing(trace)])
 
 
@@ -170,8 +170,8 @@ def _row_told(trace: Trace, facts: RowFacts) -> list[str]:
         return [*lines, "No window is there for it: it lies between windows, and nothing counts it but the metric `outside`."]
     if element.fate == "late":
         return [*lines, *_late_told(trace, facts)]
-    for one in facts.windows:
-        lines += _in_window_told(trace, one)
+    for each in facts.windows:
+        lines += _in_window_told(trace, each)
     if element.refused:
         closed = ", ".join(words.window(window) for window in element.refused[:MOST_SHOWN])
         more = ", …" if len(element.refused) > MOST_SHOWN else ""
@@ -194,21 +194,21 @@ def _late_told(trace: Trace, facts: RowFacts) -> list[str]:
     ]
 
 
-def _in_window_told(trace: Trace, one: RowInWindow) -> list[str]:
-    words, (first, *later) = texts_of(trace), one.windows
+def _in_window_told(trace: Trace, each: RowInWindow) -> list[str]:
+    words, (first, *later) = texts_of(trace), each.windows
     became = f", which became {words.window(later[-1].window)} as more rows came" if later else ""
     lines = [f"{words.window(first.window)} took it{became}."]
-    lines += [f"It is in {_firing_told(trace, firing)}" for firing in one.seen_in]
-    if one.evicted_in is not None:
-        which = "before" if one.evicted_in.step not in [firing.step for firing in one.seen_in] else "after"
-        lines.append(f"The evictor took it out {which} the function was called for firing {one.evicted_in.number + 1}.")
-    elif one.purged is not None and one.purged not in [firing.step for firing in one.seen_in]:
+    lines += [f"It is in {_firing_told(trace, firing)}" for firing in each.seen_in]
+    if each.evicted_in is not None:
+        which = "before" if each.evicted_in.step not in [firing.step for firing in each.seen_in] else "after"
+        lines.append(f"The evictor took it out {which} the function was called for firing {each.evicted_in.number + 1}.")
+    elif each.purged is not None and each.purged not in [firing.step for firing in each.seen_in]:
         lines.append("The trigger had the window's contents go without firing (purge), and the row with them.")
-    if not one.seen_in and one.evicted_in is None and one.purged is None:
-        what = "has not fired since" if one.is_open else "never fired again before it went"
-        lines.append(f"The window {what}: the row is in no result" + (" yet." if one.is_open else "."))
-        if one.is_open:
-            lines += _next_firing(trace, one.windows[-1])
+    if not each.seen_in and each.evicted_in is None and each.purged is None:
+        what = "has not fired since" if each.is_open else "never fired again before it went"
+        lines.append(f"The window {what}: the row is in no result" + (" yet." if each.is_open else "."))
+        if each.is_open:
+            lines += _next_firing(trace, each.windows[-1])
     return lines
 
 
@@ -242,13 +242,17 @@ def _of_windows(trace: Trace, windows: list[TracedWindow], asked: Any) -> Answer
     facts = tuple(window_facts(trace, window) for window in windows)
     if not facts:
         return Answer(facts, [_no_window(trace, asked), *_missing(trace)])
-    told = [_window_told(trace, one) for one in facts[:MOST_SHOWN]]
+    told = [_window_told(trace, fact) for fact in facts[:MOST_SHOWN]]
     return Answer(facts, [*told, *_rest(len(facts), "windows"), *_missing(trace)])
 
 
 def _no_window(trace: Trace, asked: Any) -> list[str]:
     words = texts_of(trace)
-    there = [f"{words.window(one.window)} of {value(one.key)}" for one in trace.windows[:MOST_SHOWN] if one.merged_into is None]
+    there = [
+        f"{words.window(window.window)} of {value(window.key)}"
+        for window in trace.windows[:MOST_SHOWN]
+        if window.merged_into is None
+    ]
     which = f"that starts at {words.time(asked)}" if isinstance(asked, int) else value(asked)
     lines = [f"No window {which} was ever opened: no row came for it in time."]
     return [*lines, f"There were {', '.join(there)}{', …' if len(trace.windows) > MOST_SHOWN else ''}."] if there else lines

@@ -107,8 +107,8 @@ def merge_parts(plan: WindowPlan, parts: Sequence[Part], state_filter: StateFilt
         elements=_sum(parts, "elements"),
         late_dropped=sum(dropped) if dropped else None,
         ends=bins_to_show(add_histograms(BinCounts(width, _counts(bins)) for width, bins in (part["ends"] for part in parts))),
-        oldest=_bounds(parts, "oldest", state_filter.most, lambda one: _order(one, labels)),
-        next=_bounds(parts, "next", state_filter.most, lambda one: (one.due or 0, *_order(one, labels))),
+        oldest=_bounds(parts, "oldest", state_filter.most, lambda each: _order(each, labels)),
+        next=_bounds(parts, "next", state_filter.most, lambda each: (each.due or 0, *_order(each, labels))),
         most_rows=_keys(parts, "most_rows", state_filter.most, lambda key: key.rows or 0),
         most_bytes=_keys(parts, "most_bytes", state_filter.most, lambda key: key.bytes),
         groups=_groups(parts, state_filter),
@@ -157,7 +157,7 @@ def _groups(parts: Sequence[Part], state_filter: StateFilter) -> tuple[GroupShow
 def _without_rows(whole: Summary) -> Summary:
     """Remove row counts, for an operator that does not count the rows of its windows."""
     lists: dict[str, Any] = {
-        name: tuple(replace(one, rows=None) for one in getattr(whole, name))
+        name: tuple(replace(each, rows=None) for each in getattr(whole, name))
         for name in ("oldest", "next", "most_rows", "most_bytes", "groups")
     }
     return replace(whole, rows=None, **{**lists, "most_rows": ()})
@@ -167,13 +167,13 @@ def _keys(parts: Sequence[Part], name: str, most: int, by: Callable[[KeyShown], 
     found: dict[str, KeyShown] = {}
     for part in parts:
         for key, *counts in part[name]:
-            text, one = json.dumps(key), KeyShown(key, *counts)
+            text, entry = json.dumps(key), KeyShown(key, *counts)
             old = found.get(text)
             # If a query splits values, a key is in several key groups.
             found[text] = (
-                one
+                entry
                 if old is None
-                else KeyShown(key, old.windows + one.windows, (old.rows or 0) + (one.rows or 0), old.bytes + one.bytes)
+                else KeyShown(key, old.windows + entry.windows, (old.rows or 0) + (entry.rows or 0), old.bytes + entry.bytes)
             )
     ranked = sorted(((-by(key), text) for text, key in found.items()))
     return tuple(found[text] for _, text in ranked[:most])
@@ -185,15 +185,15 @@ def _bounds(
     found: dict[tuple[int, ...], SameBounds] = {}
     for part in parts:
         for given in part[name]:
-            one = SameBounds(**given)
-            place = order(one)
-            found[place] = _both(found[place], one) if place in found else one
+            entry = SameBounds(**given)
+            place = order(entry)
+            found[place] = _both(found[place], entry) if place in found else entry
     return tuple(found[place] for place in sorted(found)[:most])
 
 
-def _order(one: SameBounds, labels: Mapping[str, int]) -> tuple[int, ...]:
-    start, end = (NEVER if time is None else time for time in (one.start, one.end))
-    return start, end, -1 if one.label is None else labels[one.label]
+def _order(bounds: SameBounds, labels: Mapping[str, int]) -> tuple[int, ...]:
+    start, end = (NEVER if time is None else time for time in (bounds.start, bounds.end))
+    return start, end, -1 if bounds.label is None else labels[bounds.label]
 
 
 def _both(a: SameBounds, b: SameBounds) -> SameBounds:
@@ -213,10 +213,10 @@ def _timers(parts: Sequence[Part]) -> tuple[TimersShown, ...]:
     found: dict[str, TimersShown] = {}
     for part in parts:
         for kind, count, first, last in part["timers"]:
-            one, old = TimersShown(kind, count, _instant(first), _instant(last)), found.get(kind)
+            entry, old = TimersShown(kind, count, _instant(first), _instant(last)), found.get(kind)
             if old is not None:
-                one = TimersShown(kind, old.count + count, _least(old.first, one.first), _most(old.last, one.last))
-            found[kind] = one
+                entry = TimersShown(kind, old.count + count, _least(old.first, entry.first), _most(old.last, entry.last))
+            found[kind] = entry
     return tuple(found[kind] for kind in sorted(found))
 
 

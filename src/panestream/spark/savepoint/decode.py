@@ -332,7 +332,7 @@ def chunk_of(group: int, name: str, table: pa.Table) -> pa.RecordBatch:
         writer.write_table(table.combine_chunks())
     row = (group, name, sink.getvalue().to_pybytes())
     return pa.RecordBatch.from_arrays(
-        [pa.array([one], field.type) for one, field in zip(row, CHUNKS, strict=True)], schema=CHUNKS
+        [pa.array([each], field.type) for each, field in zip(row, CHUNKS, strict=True)], schema=CHUNKS
     )
 
 

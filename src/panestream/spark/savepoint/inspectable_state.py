@@ -40,7 +40,11 @@ def lookup(plan: WindowPlan, summary: Summary, where: str, key: Any = ANY) -> Kn
     ``where`` describes the state for people. ``key`` is the requested key as the user gave it; without it keys are as in JSON.
     """
     given: Mapping[str, Sequence[Mapping[str, Json]]] = summary.listed or {"windows": (), "elements": ()}
-    slowest = next((one for one in summary.sources if one.name and not one.idle), None) if summary.source_count > 1 else None
+    slowest = (
+        next((source for source in summary.sources if source.name and not source.idle), None)
+        if summary.source_count > 1
+        else None
+    )
     return KnownState(
         plan=plan,
         where=where,

@@ -228,13 +228,13 @@ _are_sums = _each(_FILE, _is_sum)
 
 def _are_sources(value: Any) -> bool:
     return isinstance(value, list) and all(
-        isinstance(one, Mapping)
-        and _is_count(one.get("number"))
-        and isinstance(one.get("kind"), str)
-        and isinstance(one.get("offset"), str)
-        and _is_count(one.get("files", 0))
-        and _are_sums(one.get("checksums", {}))
-        for one in value
+        isinstance(each, Mapping)
+        and _is_count(each.get("number"))
+        and isinstance(each.get("kind"), str)
+        and isinstance(each.get("offset"), str)
+        and _is_count(each.get("files", 0))
+        and _are_sums(each.get("checksums", {}))
+        for each in value
     )
 
 
@@ -246,7 +246,7 @@ def _is_succession(value: Any) -> bool:
     return (
         isinstance(queries, list)
         and bool(queries)
-        and all(isinstance(one, str) and _QUERY.fullmatch(one) for one in queries)
+        and all(isinstance(query, str) and _QUERY.fullmatch(query) for query in queries)
         and isinstance(places, list)
         and all(map(_is_text, places))
         and _is_whole(value.get("first"))
@@ -269,7 +269,7 @@ def _is_whole(value: Any) -> bool:
 
 _FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "saved_plan": lambda value: isinstance(value, Mapping),
-    "headers": lambda value: isinstance(value, list) and bool(value) and all(isinstance(one, Mapping) for one in value),
+    "headers": lambda value: isinstance(value, list) and bool(value) and all(isinstance(each, Mapping) for each in value),
     "tables": _each(_TABLE, _is_count),
     "checksums": _each(_TABLE, _are_sums),
     "batch_id": _or_none(_is_count),

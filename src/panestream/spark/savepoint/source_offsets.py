@@ -153,9 +153,13 @@ def positions_of_saved(saved: Sequence[Mapping[str, Any]]) -> list[SourcePositio
     """Convert positions from the manifest."""
     return [
         SourcePosition(
-            int(one["number"]), str(one["kind"]), str(one["offset"]), int(one.get("files", 0)), dict(one.get("checksums", {}))
+            int(each["number"]),
+            str(each["kind"]),
+            str(each["offset"]),
+            int(each.get("files", 0)),
+            dict(each.get("checksums", {})),
         )
-        for one in saved
+        for each in saved
     ]
 
 
@@ -387,7 +391,7 @@ class Sources:
 
     def _check_kafka(self, saved: SourcePosition, begun: Mapping[int, Mapping[str, Mapping[str, int]]]) -> None:
         ends = saved.ends()
-        of_topics = [one for one in (begun.get(saved.number), *begun.values()) if one is not None and set(ends) <= set(one)]
+        of_topics = [each for each in (begun.get(saved.number), *begun.values()) if each is not None and set(ends) <= set(each)]
         if not of_topics:
             raise CheckpointError(
                 f"source {saved.number} of the savepoint {self.savepoint} is the topic {', '.join(ends)} of Kafka, which the "
@@ -407,7 +411,7 @@ class Sources:
 
     def _check_delta(self, saved: SourcePosition, there: Sequence[Mapping[str, Any]]) -> None:
         told = json.loads(saved.offset)
-        mine = [one for one in there if one["reservoirId"] == told["reservoirId"]]
+        mine = [each for each in there if each["reservoirId"] == told["reservoirId"]]
         # A table has an offset only after a micro-batch with rows.
         if mine and (mine[0].get("isStartingVersion") or mine[0]["reservoirVersion"] < told["reservoirVersion"]):
             raise CheckpointError(
@@ -499,6 +503,6 @@ def _kafka_beginnings(spark: SparkSession, checkpoint: str) -> dict[int, dict[st
             told = json.loads(text)
         except ValueError:
             continue  # a source of files has lines of JSON there
-        if isinstance(told, dict) and all(isinstance(one, dict) for one in told.values()):
+        if isinstance(told, dict) and all(isinstance(each, dict) for each in told.values()):
             found[int(number)] = told
     return found
