@@ -9,7 +9,7 @@ from xml.etree import ElementTree as ET
 import pytest
 
 from panestream.insight.timeline import timeline
-from panestream.insight.timeline_layout import MOST_LANES, MOST_POINTS, layout
+from panestream.insight.timeline_layout import MAX_LANES, MAX_POINTS, layout
 from panestream.windowing.windows import TimeWindow
 from tests.tracing.test_flinks_answers import SCENARIOS, traced
 
@@ -73,5 +73,5 @@ def test_a_drawing_has_everything_once(scenario):
     wanted = [f"row-{point.number}" for point in drawn.points] + [f"window-{bar.window}" for bar in drawn.bars]
     wanted += [f"firing-{mark.window}-{mark.number}" for mark in drawn.marks]
     assert found == Counter(wanted)
-    assert len(drawn.points) <= MOST_POINTS
-    assert drawn.height <= MOST_LANES
+    assert len(drawn.points) <= MAX_POINTS
+    assert drawn.height <= MAX_LANES

@@ -7,7 +7,7 @@ import pytest
 from panestream.errors import CheckpointError, JobError
 from panestream.jobs.loading import Overrides, load_job
 from panestream.jobs.runner import from_savepoint
-from panestream.spark.savepoint import compatibility
+from panestream.spark.savepoint import restore
 from panestream.spark.savepoint.manifest import SavepointManifest
 from panestream.spark.savepoint.restored_from import RestoredFrom
 from panestream.spark.savepoint.saved import Savepoint
@@ -59,7 +59,7 @@ def begun(tmp_path, monkeypatch):
         loaded = load_job(tmp_path / "job.toml", Overrides(savepoint="saved"))
         sources = positions_as_saved([position] if position else [])
         found = Savepoint("saved", SavepointManifest({}, [], {}, sources=sources), None)
-        monkeypatch.setattr(compatibility, "savepoint_for", lambda *_: found)
+        monkeypatch.setattr(restore, "savepoint_for", lambda *_: found)
         return from_savepoint(loaded, None)
 
     return begin
@@ -86,7 +86,7 @@ def test_nothing_to_tell(begun, tmp_path, monkeypatch):
         assert how == {"savepoint": "saved"}
     # The checkpoint has gone on since: the savepoint is not looked at.
     loaded = load_job(tmp_path / "job.toml", Overrides(savepoint="saved"))
-    monkeypatch.setattr(compatibility, "savepoint_for", lambda *_: RestoredFrom("name", "saved"))
+    monkeypatch.setattr(restore, "savepoint_for", lambda *_: RestoredFrom("name", "saved"))
     assert from_savepoint(loaded, None) == (loaded, {"savepoint": "saved"})
     without = load_job(tmp_path / "job.toml")
     assert from_savepoint(without, None) == (without, {})

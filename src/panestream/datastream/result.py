@@ -41,8 +41,8 @@ from panestream.spark.failures import of_sink, raise_as
 from panestream.spark.names import Names
 from panestream.spark.places import FilePath, path_of
 from panestream.spark.progress.micro_batch import BatchProgress, observed
-from panestream.spark.savepoint.compatibility import check_start, cutover_time, savepoint_for
 from panestream.spark.savepoint.history import before, bootstrap, instant_of, sources_of
+from panestream.spark.savepoint.restore import check_start, cutover_time, savepoint_for
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.source_offsets import Sources
 from panestream.spark.session import (

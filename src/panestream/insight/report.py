@@ -209,8 +209,8 @@ _OUTCOMES = {
     RUNNING: "still running when this was written",
 }
 _NO_PICTURE = "without matplotlib there are no pictures: pip install 'panestream[insight]'"
-MOST_PARTITIONS = 30
-MOST_GROUPS = 16
+MAX_PARTITIONS = 30
+MAX_GROUPS = 16
 
 
 def page_of(run: RecordedRun) -> str:
@@ -352,7 +352,7 @@ def _partitions(run: RecordedRun) -> Iterable[str]:
             span(None if newest is None or each.watermark is None else newest - each.watermark),
             "idle" if each.idle else "",
         )
-        for each in given[:MOST_PARTITIONS]
+        for each in given[:MAX_PARTITIONS]
     )
     note = f"{len(rows)} of {len(given)}, the furthest behind first" if len(given) > len(rows) else "the furthest behind first"
     columns = (Column("partition"), Column("newest event", time=True), Column("watermark", time=True))
@@ -370,7 +370,7 @@ def _skew(run: RecordedRun, total: RunPoint) -> Iterable[str]:
     drawn = draw_skew(run.points.points)
     if drawn is not None:
         yield "\n".join(drawn)
-    heaviest = sorted(run.points.heaviest.items(), key=lambda each: (-each[1][0], each[0]))[:MOST_GROUPS]
+    heaviest = sorted(run.points.heaviest.items(), key=lambda each: (-each[1][0], each[0]))[:MAX_GROUPS]
     rows = tuple((number(group), number(times), number(count)) for group, (times, count) in heaviest)
     columns = (Column("key group", numeric=True), Column("micro-batches where it had most", numeric=True))
     yield table(ShownTable("", "", (*columns, Column("rows in them", numeric=True)), rows), titled=False)

@@ -18,9 +18,9 @@ from panestream.tracing.why import ANY, Traceable, trace_of
 
 WIDTH = 7.4
 """Width of a figure in inches."""
-MOST_TEXTS = 40
+MAX_TEXTS = 40
 """The most firings whose results are written next to their marks; with more firings, none are."""
-MOST_PARTS = 50
+MAX_PARTS = 50
 """The most parts of a session that are drawn; more would look like one line."""
 _ROWS, _LANE, _CROWD, _FRAME = 1.75, 0.27, 1.0, 0.62
 _ACROSS, _MARK, _LETTER = 440, 9.0, 4.6
@@ -215,7 +215,7 @@ def _draw_windows(axes: Any, each: Layout, first: int, last: int, name: str) -> 
     axes.set_ylim(max(each.height, 1) - 0.5, -0.5)
     for bar in each.bars:
         _draw_bar(axes, bar, first, last, name)
-    labelled = _labelled(each.marks, first, last) if len(each.marks) <= MOST_TEXTS else frozenset()
+    labelled = _labelled(each.marks, first, last) if len(each.marks) <= MAX_TEXTS else frozenset()
     for at, mark in enumerate(each.marks):
         _draw_mark(axes, mark, first, last, name, labelled=at in labelled)
     ticks_at = [lanes.first + (lanes.count - 1) / 2 for lanes in each.lanes]
@@ -272,7 +272,7 @@ def _draw_bar(axes: Any, bar: Bar, first: int, last: int, name: str) -> None:
     edge.set_linestyle((0, (3, 2)) if bar.is_open else "solid")
     axes.add_patch(edge)
     look: Any = {"color": BLUE, "linewidth": 0.9, "marker": "|", "markersize": 4, "zorder": 3}
-    for part_start, part_end in bar.parts[:MOST_PARTS]:
+    for part_start, part_end in bar.parts[:MAX_PARTS]:
         axes.plot([part_start, part_end], [bar.lane + 0.2] * 2, **look)
 
 

@@ -13,13 +13,13 @@ from panestream.tracing.events import Fate, Firing, Trace, TracedWindow, same_ke
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow
 
-MOST_POINTS = 400
+MAX_POINTS = 400
 """With more rows than this, a picture shows counts instead of rows."""
-MOST_LANES = 24
+MAX_LANES = 24
 """With more lanes than this, a picture shows counts instead of windows."""
-MOST_KEYS = 8
+MAX_KEYS = 8
 """The most keys that get lanes; a picture only counts the other keys."""
-MOST_LABELLED = 16
+MAX_LABELLED = 16
 """With more rows than this, row values are not written."""
 BINS = 60
 """Number of time cells for counts."""
@@ -129,16 +129,16 @@ def layout(trace: Trace, span: tuple[int, int] | None = None) -> Layout:
     keys = list(dict.fromkeys(map(_one_nan, found)))
     ends = [window for window in trace.windows if window.merged_into is None]
     first, last = span or span_of(trace)
-    lanes, places = _lanes(trace, ends, keys[:MOST_KEYS], last)
+    lanes, places = _lanes(trace, ends, keys[:MAX_KEYS], last)
     # If windows are only counted, the windows of all keys are.
-    crowded = sum(each.count for each in lanes) > MOST_LANES or len(ends) > MOST_POINTS
-    left_out = () if crowded else tuple(keys[MOST_KEYS:])
+    crowded = sum(each.count for each in lanes) > MAX_LANES or len(ends) > MAX_POINTS
+    left_out = () if crowded else tuple(keys[MAX_KEYS:])
     hidden = frozenset(left_out)
     elements = [element for element in trace.elements if _one_nan(element.key) not in hidden]
-    many = len(elements) > MOST_POINTS
+    many = len(elements) > MAX_POINTS
     evicted = {number for firing in trace.firings for number in (*firing.evicted_before, *firing.evicted_after)}
     times = _times(trace)
-    labelled = len(elements) <= MOST_LABELLED
+    labelled = len(elements) <= MAX_LABELLED
     points = tuple(
         DrawnRow(each.number, times[each.number], at, each.fate, each.number in evicted, _short(each.value) if labelled else "")
         for at, each in enumerate(elements)

@@ -119,7 +119,7 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
     is not read. Errors are ``JobError`` for a batch or for options without a savepoint, and ``CheckpointError`` for a missing
     savepoint or a source that cannot start at its end.
     """
-    from panestream.spark.savepoint.compatibility import savepoint_for
+    from panestream.spark.savepoint.restore import savepoint_for
     from panestream.spark.savepoint.restored_from import RestoredFrom
     from panestream.spark.savepoint.source_offsets import DELTA, KAFKA
 

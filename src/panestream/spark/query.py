@@ -25,7 +25,7 @@ from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, obser
 from panestream.spark.progress.notices import DroppedBySpark, Notices
 from panestream.spark.progress.watching import ProgressWatcher
 from panestream.spark.reasons import java_is_gone
-from panestream.spark.savepoint.initial_state import initial_state
+from panestream.spark.savepoint.restore import initial_state
 from panestream.spark.savepoint.restored_from import RestoredFrom
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.source_offsets import Sources

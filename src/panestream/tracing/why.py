@@ -26,7 +26,7 @@ from panestream.windowing.instants import Instant, instant
 from panestream.windowing.time import MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow, Window
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 """The most rows or windows described in words; :attr:`Answer.facts` has all."""
 
 ANY: Any = type("Any", (), {"__repr__": lambda _: "ANY"})()
@@ -135,14 +135,14 @@ def _of_rows(trace: Trace, elements: list[TracedElement], unusable: list[Unusabl
     facts: tuple[RowFacts | UnusableRow, ...] = (*rows, *unusable)
     if not facts:
         keys = {value(element.key): None for element in trace.elements}
-        of = ", ".join(list(keys)[:MOST_SHOWN])
+        of = ", ".join(list(keys)[:MAX_SHOWN])
         there = f"{many(len(trace.elements), 'row')} came, of the keys {of}" if keys else "no row came"
         lines = [f"No such row: {there}."]
         if trace.unusable:
             lines.append(f"{many(len(trace.unusable), 'row')} without a usable event time came besides: row= finds them.")
         lines.append("Not among them is what was filtered out before the windows, and what has another key than was asked for.")
         return Answer(facts, [lines, *_missing(trace)])
-    told = [_unusable_told(fact) if isinstance(fact, UnusableRow) else _row_told(trace, fact) for fact in facts[:MOST_SHOWN]]
+    told = [_unusable_told(fact) if isinstance(fact, UnusableRow) else _row_told(trace, fact) for fact in facts[:MAX_SHOWN]]
     return Answer(facts, [*told, *_rest(len(facts), "rows"), *_missing(trace)])
 
 
@@ -173,8 +173,8 @@ def _row_told(trace: Trace, facts: RowFacts) -> list[str]:
     for each in facts.windows:
         lines += _in_window_told(trace, each)
     if element.refused:
-        closed = ", ".join(words.window(window) for window in element.refused[:MOST_SHOWN])
-        more = ", …" if len(element.refused) > MOST_SHOWN else ""
+        closed = ", ".join(words.window(window) for window in element.refused[:MAX_SHOWN])
+        more = ", …" if len(element.refused) > MAX_SHOWN else ""
         lines.append(f"It came too late for {closed}{more}: closed when it came.")
     return lines
 
@@ -242,7 +242,7 @@ def _of_windows(trace: Trace, windows: list[TracedWindow], asked: Any) -> Answer
     facts = tuple(window_facts(trace, window) for window in windows)
     if not facts:
         return Answer(facts, [_no_window(trace, asked), *_missing(trace)])
-    told = [_window_told(trace, fact) for fact in facts[:MOST_SHOWN]]
+    told = [_window_told(trace, fact) for fact in facts[:MAX_SHOWN]]
     return Answer(facts, [*told, *_rest(len(facts), "windows"), *_missing(trace)])
 
 
@@ -250,28 +250,28 @@ def _no_window(trace: Trace, asked: Any) -> list[str]:
     words = texts_of(trace)
     there = [
         f"{words.window(window.window)} of {value(window.key)}"
-        for window in trace.windows[:MOST_SHOWN]
+        for window in trace.windows[:MAX_SHOWN]
         if window.merged_into is None
     ]
     which = f"that starts at {words.time(asked)}" if isinstance(asked, int) else value(asked)
     lines = [f"No window {which} was ever opened: no row came for it in time."]
-    return [*lines, f"There were {', '.join(there)}{', …' if len(trace.windows) > MOST_SHOWN else ''}."] if there else lines
+    return [*lines, f"There were {', '.join(there)}{', …' if len(trace.windows) > MAX_SHOWN else ''}."] if there else lines
 
 
 def _window_told(trace: Trace, facts: WindowFacts) -> list[str]:
     words, window = texts_of(trace), facts.window
-    rows = ", ".join(value(trace.elements[number].value) for number in window.elements[:MOST_SHOWN])
-    more = ", …" if len(window.elements) > MOST_SHOWN else ""
+    rows = ", ".join(value(trace.elements[number].value) for number in window.elements[:MAX_SHOWN])
+    more = ", …" if len(window.elements) > MAX_SHOWN else ""
     lines = [
         f"Window {words.window(window.window)} of key {value(window.key)}.",
         f"It took {many(len(window.elements), 'row')}: {rows}{more}." if window.elements else "It took no rows.",
     ]
     if facts.parts:
-        parts = ", ".join(words.window(part.window) for part in facts.parts[-MOST_SHOWN:])
+        parts = ", ".join(words.window(part.window) for part in facts.parts[-MAX_SHOWN:])
         lines.append(f"It grew out of {many(len(facts.parts), 'window')}: {parts}.")
-    firings = [_firing_told(trace, firing) for firing in facts.firings[:MOST_SHOWN]]
+    firings = [_firing_told(trace, firing) for firing in facts.firings[:MAX_SHOWN]]
     lines += [f"{told[0].upper()}{told[1:]}" for told in firings]
-    lines += [f"… and {len(facts.firings) - MOST_SHOWN} firings more."] if len(facts.firings) > MOST_SHOWN else []
+    lines += [f"… and {len(facts.firings) - MAX_SHOWN} firings more."] if len(facts.firings) > MAX_SHOWN else []
     if not facts.firings:
         lines.append("It has not fired." if facts.is_open else "It went without having fired.")
     lines += (
@@ -279,8 +279,8 @@ def _window_told(trace: Trace, facts: WindowFacts) -> list[str]:
     )
     lines.append(_end_told(trace, facts))
     if facts.late:
-        late = listed([element.value for element in facts.late[:MOST_SHOWN]])
-        more = ", …" if len(facts.late) > MOST_SHOWN else ""
+        late = listed([element.value for element in facts.late[:MAX_SHOWN]])
+        more = ", …" if len(facts.late) > MAX_SHOWN else ""
         lines.append(f"{many(len(facts.late), 'row')} came when it was closed: {late}{more}.")
     return lines
 
@@ -298,7 +298,7 @@ def _end_told(trace: Trace, facts: WindowFacts) -> str:
 
 
 def _rest(count: int, what: str) -> list[list[str]]:
-    return [[f"… and {count - MOST_SHOWN} {what} more: .facts has all."]] if count > MOST_SHOWN else []
+    return [[f"… and {count - MAX_SHOWN} {what} more: .facts has all."]] if count > MAX_SHOWN else []
 
 
 def _missing(trace: Trace) -> list[list[str]]:

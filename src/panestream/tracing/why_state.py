@@ -20,7 +20,7 @@ from panestream.windowing.instants import Instant, instant
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow, Window
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 """The most windows of one kind described in words; ``.facts`` has all that were read."""
 _WORDS = TraceTexts(in_microseconds=True)
 _time = _WORDS.time
@@ -39,14 +39,14 @@ def explain_state(
     of_key = "" if key is ANY else f" of key {value(key)}"
     if at is not None:
         facts = time_facts(known, instant(at, "the row's event time"))
-        told = [_time_told(known, facts, of_key), *(_now_told(known, each) for each in (facts.windows or ())[:MOST_SHOWN])]
+        told = [_time_told(known, facts, of_key), *(_now_told(known, each) for each in (facts.windows or ())[:MAX_SHOWN])]
         return Answer((facts,), [*told, *_verdict(known, facts), _unknown(known, rows=True)])
     wanted = window if isinstance(window, (Window, tuple)) or window is None else instant(window, "the window's start")
     assert wanted is not None  # noqa: S101 - the check above leaves one of them
     found = windows_now(known, wanted)
     if not found:
         return Answer((), [_no_window(known, wanted, of_key), _unknown(known, rows=False)])
-    told = [_now_told(known, each) for each in found[:MOST_SHOWN]]
+    told = [_now_told(known, each) for each in found[:MAX_SHOWN]]
     return Answer(found, [[f"Windows{of_key}, by {known.where}:", _reached(known)], *told, _unknown(known, rows=False)])
 
 
@@ -59,7 +59,7 @@ def _time_told(known: KnownState, facts: TimeFacts, of_key: str) -> list[str]:
     if facts.kept:
         which = "row with exactly this time is" if len(facts.kept) == 1 else "rows with exactly this time are"
         lines.append(
-            f"{len(facts.kept)} {which} kept: {printable(', '.join(value(row.value) for row in facts.kept[:MOST_SHOWN]), 400)}."
+            f"{len(facts.kept)} {which} kept: {printable(', '.join(value(row.value) for row in facts.kept[:MAX_SHOWN]), 400)}."
         )
     return lines
 
@@ -140,14 +140,14 @@ def _now_told(known: KnownState, each: WindowNow) -> list[str]:
             lines.append(f"What it held, if rows came in time, is gone from the state: {_was_in_results(known)}.")
         return lines
     with_keys = len(each.known) > 1
-    for found in each.known[:MOST_SHOWN]:
+    for found in each.known[:MAX_SHOWN]:
         lines += _known_told(known, found, each.window, with_key=with_keys)
-    if len(each.known) > MOST_SHOWN:
-        lines.append(f"… and {many(len(each.known) - MOST_SHOWN, 'window')} of other keys: ask for one key, or look at .facts.")
+    if len(each.known) > MAX_SHOWN:
+        lines.append(f"… and {many(len(each.known) - MAX_SHOWN, 'window')} of other keys: ask for one key, or look at .facts.")
     kept = [row for row in known.rows if any(found.window in row.windows for found in each.known)]
     if kept:
-        rows = ", ".join(value(row.value) for row in kept[:MOST_SHOWN])
-        lines.append(f"It keeps {many(len(kept), 'row')}: {printable(rows, 400)}{', …' if len(kept) > MOST_SHOWN else ''}.")
+        rows = ", ".join(value(row.value) for row in kept[:MAX_SHOWN])
+        lines.append(f"It keeps {many(len(kept), 'row')}: {printable(rows, 400)}{', …' if len(kept) > MAX_SHOWN else ''}.")
     return lines
 
 
@@ -220,8 +220,8 @@ def _no_window(known: KnownState, wanted: Any, of_key: str) -> list[str]:
     which = f"that starts at or holds {_time(wanted)}" if isinstance(wanted, int) else value(wanted)
     lines = [f"No window {which}{of_key} is in {known.where}, and the plan has none there.", _reached(known)]
     if known.windows:
-        there = ", ".join(_WORDS.window(window.window) for window in known.windows[:MOST_SHOWN])
-        more = ", …" if known.window_count > MOST_SHOWN else ""
+        there = ", ".join(_WORDS.window(window.window) for window in known.windows[:MAX_SHOWN])
+        more = ", …" if known.window_count > MAX_SHOWN else ""
         lines.append(f"Open are {there}{more}.")
     return lines
 

@@ -14,7 +14,7 @@ from panestream.engine.plan import KEY_GROUPS
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError
 from panestream.spark.operator.placement import group_values
-from panestream.spark.savepoint import decode, initial_state
+from panestream.spark.savepoint import decode, restore
 from panestream.spark.savepoint.decode import (
     CHUNKS,
     HEADERS,
@@ -38,7 +38,7 @@ from panestream.spark.savepoint.decode import (
     view_of,
     with_key_group,
 )
-from panestream.spark.savepoint.initial_state import NEW_STATE, Restore, RestorePlan
+from panestream.spark.savepoint.restore import NEW_STATE, Restore, RestorePlan
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness
@@ -214,15 +214,15 @@ def sorted_pieces(tables) -> list[pa.RecordBatch]:
     return [batch for group in range(3) for batch in (nothing[group], *(chunk_of(group, "panes", row) for row in rows[group]))]
 
 
-def restore() -> tuple[Restore, list[pa.RecordBatch]]:
+def restore_of_saved() -> tuple[Restore, list[pa.RecordBatch]]:
     headers, tables = saved()
     return Restore(RestorePlan(PLAN, headers, {"panes": tables[1]}, {})), sorted_pieces(tables)
 
 
 @pytest.mark.parametrize("batch_bytes", [1, 4 << 20])
 def test_the_state_of_a_new_query_is_the_saved_one(batch_bytes, monkeypatch):
-    monkeypatch.setattr(initial_state, "_BATCH_BYTES", batch_bytes)
-    made, given = restore()
+    monkeypatch.setattr(restore, "_BATCH_BYTES", batch_bytes)
+    made, given = restore_of_saved()
     batches = list(made(given))
     assert (len(batches) > 6) == (batch_bytes == 1)
     rows = table(batches, NEW_STATE)
@@ -237,7 +237,7 @@ def test_the_state_of_a_new_query_is_the_saved_one(batch_bytes, monkeypatch):
 
 
 def test_what_a_plan_cannot_take_over_is_told_as_rows():
-    made, given = restore()
+    made, given = restore_of_saved()
     shifted = harness.Query(harness.WindowSpec(TumblingEventTimeWindows(7 * SECOND)), (agg.count().alias("n"),)).columnar()
     other = Restore(replace(made._taken, plan=replace(shifted, groups=3)))
     found = pa.Table.from_batches(other.refusals(given))["why"].to_pylist()

@@ -13,12 +13,12 @@ from pyspark.errors import AnalysisException, PySparkException
 from panestream.errors import CheckpointError, OperatorError, StateDamagedError
 from panestream.spark.checkpoint import ensure_identity, register
 from panestream.spark.savepoint import integrity, locate
-from panestream.spark.savepoint.compatibility import cutover_time, savepoint_for
 from panestream.spark.savepoint.decode import StoredState, check_key_groups, explain_read_errors
 from panestream.spark.savepoint.integrity import WrittenPart, verify
 from panestream.spark.savepoint.locate import micro_batches_with_state, operators_in
 from panestream.spark.savepoint.manifest import write_manifest
 from panestream.spark.savepoint.read import read_checkpoint
+from panestream.spark.savepoint.restore import cutover_time, savepoint_for
 from panestream.spark.savepoint.saved import _check_single_operator, _headers_by_group, no_state
 from panestream.spark.savepoint.source_offsets import SourcePosition, numbers_of_logs
 from panestream.spark.savepoint.validate import check_last_partition

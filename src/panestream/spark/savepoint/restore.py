@@ -1,8 +1,8 @@
-"""Convert a savepoint to the initial state of a new query: entries of Spark's state, made on the executors.
+"""Start a query from a savepoint: check that it can, and convert the savepoint to initial entries of Spark's state.
 
 Saved rows go to their new key groups by the expression that the stream uses. For each key group the operator itself writes its
-state into memory, and each entry becomes a row for Spark's state. The processor only stores entries, so the driver needs little
-memory.
+state into memory, and each entry becomes a row for Spark's state. The executors do this, and the processor only stores entries,
+so the driver needs little memory.
 """
 
 from __future__ import annotations
@@ -11,25 +11,35 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import reduce
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from panestream.engine.plan import WindowPlan
-from panestream.engine.savepoint.key_groups import header_of_all, put_together
-from panestream.engine.savepoint.migration import Migrations, migrated
+from panestream.engine.kernels.columns import Ints
+from panestream.engine.plan import WindowPlan, check_taken_over
+from panestream.engine.savepoint.added import check_added
+from panestream.engine.savepoint.key_groups import header_of_all, new_groups, put_together
+from panestream.engine.savepoint.migration import Migrations, check_migrations, migrated, migrated_identity
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables, key_fields
-from panestream.errors import PlanMismatchError
+from panestream.errors import CheckpointError, PlanMismatchError, warn
+from panestream.spark.checkpoint import last_committed, newest_entry
 from panestream.spark.columns import quoted
+from panestream.spark.failures import as_ours
 from panestream.spark.operator.placement import group_values
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.reasons import without_internal_traceback
 from panestream.spark.savepoint.decode import CHUNKS, BatchFunction, chunks_of_rows, table_in
-from panestream.spark.savepoint.saved import Savepoint
+from panestream.spark.savepoint.restored_from import RestoredFrom
+from panestream.spark.savepoint.saved import Savepoint, read_savepoint
+from panestream.spark.session import session_settings, settings_for
 from panestream.spark.types import spark_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 NEW_STATE = pa.schema(
     [
@@ -87,7 +97,7 @@ class RestorePlan:
 def initial_state(savepoint: Savepoint, plan: WindowPlan) -> DataFrame:
     """Return the initial entries of a query's state as in :data:`NEW_STATE`, at least the meta record of each key group.
 
-    The plan must have passed :func:`~panestream.spark.savepoint.compatibility.check_start`.
+    The plan must have passed :func:`~panestream.spark.savepoint.restore.check_start`.
     """
     return _made_of(savepoint, plan, Restore(RestorePlan.of(savepoint, plan)).__call__, NEW_STATE)
 
@@ -194,4 +204,64 @@ def _batch(rows: list[tuple[Any, ...]]) -> pa.RecordBatch:
     )
 
 
-__all__ = ["NEW_STATE", "RestorePlan", "initial_state", "refusal"]
+def savepoint_for(spark: SparkSession, path: str, checkpoint: str) -> Savepoint | RestoredFrom:
+    """Return the savepoint that a checkpoint begins with, or only its record if the checkpoint has committed since.
+
+    In that case the savepoint is not needed any more and may be deleted. Raises the errors of :func:`read_savepoint`.
+    """
+    restored = RestoredFrom.of_json((newest_entry(spark, checkpoint) or {}).get("born"))
+    if restored is not None and last_committed(spark, checkpoint) >= 0:
+        try:
+            name = read_savepoint(spark, path).manifest.name
+        except CheckpointError:
+            name = restored.name if restored.is_at(path) else ""
+        if name == restored.name:
+            return restored
+    return read_savepoint(spark, path)
+
+
+def cutover_time(spark: SparkSession, saved: Savepoint | RestoredFrom | None, checkpoint: str) -> int | None:
+    """Return the time before which rows are in the history that a query started from, or None."""
+    if saved is None:
+        restored = RestoredFrom.of_json((newest_entry(spark, checkpoint) or {}).get("born"))
+        return None if restored is None else restored.until
+    return saved.restored_from.until if isinstance(saved, Savepoint) else saved.until
+
+
+def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: bool = False) -> None:
+    """Refuse to start a plan from a savepoint that is incomplete or does not fit. Runs Spark jobs.
+
+    ``allow_incomplete`` permits new aggregates even if no result marks that they lack the earlier rows.
+
+    Raises:
+        PlanMismatchError: with all differences.
+        InvalidPlanError: a conversion is given for a value that the query does not keep.
+        StateDamagedError: rows of the savepoint are missing, duplicated or changed.
+    """
+    manifest = savepoint.manifest
+    check_migrations(savepoint.migrate, plan)
+    check_taken_over(migrated_identity(manifest.plan.identity(), savepoint.migrate, plan), plan)
+    taken = RestorePlan.of(savepoint, plan)
+    if plan.groups != manifest.groups:
+        for table in taken.empty.values():
+            new_groups(table, plan, _of_no_rows, plan.groups, 0, manifest.groups)
+    taken.state_of(0, [])
+    first = migrated(StateTables(manifest.headers[0], taken.empty), savepoint.migrate, plan)
+    check_added(first.header, plan, allow_incomplete=allow_incomplete)
+    savepoint.check_whole()
+    if not savepoint.has_checksums:
+        warn(
+            f"the savepoint {savepoint.path} has no checksums, an earlier panestream wrote it: that all its rows are there was "
+            "checked, and not that they are what was written. A savepoint that is taken now has them"
+        )
+    if manifest.plan.identity()["windows"] != plan.identity()["windows"]:
+        # Only the rows show whether the old panes fit into new ones.
+        spark = savepoint.spark
+        with session_settings(spark, settings_for(spark, plan.groups)), as_ours():
+            why = refusal(savepoint, plan)
+        if why is not None:
+            raise PlanMismatchError(why)
+
+
+def _of_no_rows(_keys: object, _groups: int) -> Ints:
+    return np.zeros(0, np.int64)
