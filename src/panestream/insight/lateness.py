@@ -121,22 +121,22 @@ def lateness(
         InvalidEventTimeError: if the event time is not a time.
     """
     if isinstance(source, WindowedResult):
-        asked = _of_result(source, event_time, arrival)
+        request = _result_request(source, event_time, arrival)
     else:
         order = (arrival,) if isinstance(arrival, (str, Column)) else tuple(arrival)
         keys = (key,) if isinstance(key, (str, Column)) else tuple(key)
-        asked = _of_rows(
+        request = _rows_request(
             source, event_time, order, LatenessRequest(source, "", unit, order, None, 0, partition, keys, together, ())
         )
         assigner = windows if isinstance(windows, WindowAssigner) or windows is None else TumblingEventTimeWindows.of(windows)
-        asked = replace(asked, windows=assigner, lateness=to_micros(allowed_lateness, "allowed_lateness"))
+        request = replace(request, windows=assigner, lateness=to_micros(allowed_lateness, "allowed_lateness"))
     given = [to_micros(delay, "delays") for delay in delays]
-    if min([asked.lateness, *given]) < 0:
+    if min([request.lateness, *given]) < 0:
         raise InvalidPlanError("delays and the allowed lateness must not be negative")
-    return _advised(replace(asked, together=together, delays=given))
+    return _advised(replace(request, together=together, delays=given))
 
 
-def _of_rows(df: object, event_time: object, order: Sequence[object], asked: LatenessRequest) -> LatenessRequest:
+def _rows_request(df: object, event_time: object, order: Sequence[object], request: LatenessRequest) -> LatenessRequest:
     if not isinstance(df, DataFrame):
         raise InvalidPlanError(f"lateness wants a batch DataFrame, or a result over one (.aggregate(...)), got {df!r}")
     if not isinstance(event_time, (str, Column)):
@@ -147,16 +147,16 @@ def _of_rows(df: object, event_time: object, order: Sequence[object], asked: Lat
         raise InvalidPlanError(
             "lateness wants what says in which order the rows arrived: a column, several, or pst.order.FILE for rows of files"
         )
-    return replace(asked, event_time=event_time)
+    return replace(request, event_time=event_time)
 
 
-def _of_result(result: WindowedResult, event_time: object, arrival: object) -> LatenessRequest:
+def _result_request(result: WindowedResult, event_time: object, arrival: object) -> LatenessRequest:
     events, windowed = result.windowed.keyed.source, result.windowed
     if event_time is not None:
         raise InvalidPlanError("lateness(result): the event time is the result's own: leave it out")
     order: Any = (arrival,) if isinstance(arrival, (str, Column)) else arrival or events.order
     spec = windowed.windowing
-    asked = LatenessRequest(
+    request = LatenessRequest(
         events.df,
         "",
         events.unit,
@@ -168,41 +168,41 @@ def _of_result(result: WindowedResult, event_time: object, arrival: object) -> L
         together=False,
         delays=(),
     )
-    return _of_rows(events.df, events.event_time, order, asked)
+    return _rows_request(events.df, events.event_time, order, request)
 
 
-def _advised(asked: LatenessRequest) -> Lateness:
-    if asked.df.isStreaming:
+def _advised(request: LatenessRequest) -> Lateness:
+    if request.df.isStreaming:
         raise InvalidPlanError("lateness looks at rows of the past: give it a batch, e.g. spark.read instead of spark.readStream")
-    closes, sizes = _windows(asked)
-    with _cached(_rows_in_order(asked)) as rows:
+    closes, sizes = _windows(request)
+    with _cached(_rows_in_order(request)) as rows:
         of_chunks = _collected(rows, Maxima().__call__, MAXIMA)
         before = starts_of(of_chunks)
         if not before[-1]:
-            return Lateness(0, sum(row.invalid for row in of_chunks), 0, timedelta(0), 0, (), _told(asked))
+            return Lateness(0, sum(row.invalid for row in of_chunks), 0, timedelta(0), 0, (), _facts(request))
         chunks = sorted({row.chunk for row in of_chunks})
         judged: tuple[Any, Any] = (dict(zip(chunks, before, strict=False)), closes)
         counts = _counted(rows, CountRows(*judged))
         behind, wanted = counts[BEHIND], counts[NEEDED]
-        delays = _delays(wanted, asked.delays)
+        delays = _delays(wanted, request.delays)
         reached = min(before[-1].values())
         waiting = WaitingCounts(tuple(delays), min(counts[FIRST], reached), reached)
         most = _most(_mapped(rows, Waits(*judged, waiting).__call__, CHANGES), waiting)
         panes = None
-        if asked.keys and asked.windows is not None:
+        if request.keys and request.windows is not None:
             came = _mapped(rows, Came(*judged).__call__, CAME).groupBy("key", "closes").agg(F.min("frontier").alias("frontier"))
             panes = _most(_mapped(came.select("closes", "frontier"), PanesWait(waiting).__call__, CHANGES), waiting)
     costs = []
     for place, delay in enumerate(delays):
         kept = wanted.keeps(delay)
-        of_key = windows_of_a_key(sizes, asked.lateness, delay) if sizes else None
+        of_key = windows_of_a_key(sizes, request.lateness, delay) if sizes else None
         length = timedelta(microseconds=delay)
         of_panes = None if panes is None else panes[place]
         costs.append(DelayCost(length, kept, wanted.rows - kept, kept / wanted.rows, most[place], of_panes, of_key))
     furthest = timedelta(microseconds=behind.delays[-1])
     not_behind = behind.keeps(0)
     invalid = sum(row.invalid for row in of_chunks)
-    told = _told(asked)
+    told = _facts(request)
     return Lateness(wanted.rows, invalid, wanted.rows - not_behind, furthest, len(before[-1]), tuple(costs), told, wanted)
 
 
@@ -216,11 +216,11 @@ def starts_of(of_chunks: Iterable[Any]) -> list[dict[str, int]]:
     return starts(chunks[number] for number in sorted(chunks))
 
 
-def _windows(asked: LatenessRequest) -> tuple[Closes, list[tuple[int, int]]]:
-    assigner = asked.windows
+def _windows(request: LatenessRequest) -> tuple[Closes, list[tuple[int, int]]]:
+    assigner = request.windows
     if assigner is None or isinstance(assigner, PredicateWindows) or look_backs_of(assigner) is not None:
         # These windows follow the order of time, so a row is late as soon as the watermark has passed it.
-        return Closes((), asked.lateness), []
+        return Closes((), request.lateness), []
     reasons = why_not_aligned(assigner)
     if not assigner.is_event_time:
         reasons = ["they are not of event time: nothing is late by the clock"]
@@ -234,27 +234,29 @@ def _windows(asked: LatenessRequest) -> tuple[Closes, list[tuple[int, int]]]:
         (window.longest, getattr(window, "slide", getattr(window, "step", window.longest // window.overlap)))
         for window in windows
     ]
-    return Closes(windows, asked.lateness), sizes
+    return Closes(windows, request.lateness), sizes
 
 
-def _rows_in_order(asked: LatenessRequest) -> DataFrame:
+def _rows_in_order(request: LatenessRequest) -> DataFrame:
     """Return the rows for the passes, partitioned into chunks that are ranges of the order of arrival."""
-    df = asked.df
-    order, _ = order_of(df, asked.arrival)
-    time = micros_of(df, asked.event_time, asked.unit)
+    df = request.df
+    order, _ = order_of(df, request.arrival)
+    time = micros_of(df, request.event_time, request.unit)
     columns = [F.when(F.abs(time) < F.lit(LARGEST), time).alias("time")]
-    if asked.partition is not None:
-        named = column_of(df, asked.partition, "the source partition") if isinstance(asked.partition, str) else asked.partition
+    if request.partition is not None:
+        named = (
+            column_of(df, request.partition, "the source partition") if isinstance(request.partition, str) else request.partition
+        )
         columns.append(F.coalesce(named.cast("string"), F.lit("")).alias("partition"))
-    if asked.keys:
-        columns.append(_hash([key_of(df, key)[1] for key in asked.keys]).alias("key"))
-    if asked.together:
+    if request.keys:
+        columns.append(_hash([key_of(df, key)[1] for key in request.keys]).alias("key"))
+    if request.together:
         columns.append(_hash(order).alias("together"))
     names = [f"order_{place}" for place in range(len(order))]
     columns += [column.alias(name) for name, column in zip(names, order, strict=True)]
     rows = df.select(*columns, F.monotonically_increasing_id().alias("position"))
     # Rows that arrive at once stay together. Other rows may be split, even those of one file.
-    ranged = [F.col(name).asc_nulls_last() for name in (*names, *([] if asked.together else ["position"]))]
+    ranged = [F.col(name).asc_nulls_last() for name in (*names, *([] if request.together else ["position"]))]
     ranges = -(-max(df.count(), 1) // ROWS_IN_A_RANGE)
     ordered = rows.repartitionByRange(ranges, *ranged).sortWithinPartitions(
         *(F.col(name).asc_nulls_last() for name in (*names, "position"))
@@ -299,8 +301,8 @@ def _counted(rows: DataFrame, counts: CountRows) -> dict[int, Any]:
     return {**of, FIRST: first[0] if first else -UNKNOWN}
 
 
-def _delays(wanted: Completeness, asked: Sequence[int]) -> list[int]:
-    return sorted({0, *(wanted.delay_for(share) for share in SHARES), *asked})
+def _delays(wanted: Completeness, extra: Sequence[int]) -> list[int]:
+    return sorted({0, *(wanted.delay_for(share) for share in SHARES), *extra})
 
 
 def _most(changes: DataFrame, waiting: WaitingCounts) -> list[int]:
@@ -312,17 +314,17 @@ def _most(changes: DataFrame, waiting: WaitingCounts) -> list[int]:
     return waiting.most(total)
 
 
-def _told(asked: LatenessRequest) -> list[tuple[str, str]]:
-    df = asked.df
-    order = ", ".join(text_of(df, each, "the arrival order") for each in asked.arrival)
+def _facts(request: LatenessRequest) -> list[tuple[str, str]]:
+    df = request.df
+    order = ", ".join(text_of(df, each, "the arrival order") for each in request.arrival)
     lines = [
-        ("event time", text_of(df, asked.event_time, "the event time")),
-        ("arrival", f"{order}{', equal ones at once' if asked.together else ''}"),
+        ("event time", text_of(df, request.event_time, "the event time")),
+        ("arrival", f"{order}{', equal ones at once' if request.together else ''}"),
     ]
-    if asked.partition is not None:
+    if request.partition is not None:
         lines.append(("time by", "source partition, the smallest counts"))
-    windows = "none: a row is late as soon as it is behind the watermark" if asked.windows is None else repr(asked.windows)
+    windows = "none: a row is late as soon as it is behind the watermark" if request.windows is None else repr(request.windows)
     lines.append(("windows", windows))
-    if asked.lateness:
-        lines.append(("lateness", f"windows take rows for {format_duration(asked.lateness)} after their end"))
+    if request.lateness:
+        lines.append(("lateness", f"windows take rows for {format_duration(request.lateness)} after their end"))
     return lines

@@ -439,7 +439,7 @@ def timeline(*sources: Trace | Traceable, key: Any = ANY, titles: tuple[str, ...
     >>> pst.tools.timeline(harness)
     <Timeline: 1 rows, 1 windows; .save('windows.svg') or .save('windows.png')>
     """
-    traces = [_of_key(trace_of(source), key) for source in sources]
+    traces = [_trace_of_key(trace_of(source), key) for source in sources]
     if not traces:
         raise InvalidPlanError("timeline wants at least one harness made with traced=True, or a trace")
     if titles and len(titles) != len(traces):
@@ -458,5 +458,5 @@ def _titled(text: str) -> str:
     return printable(text, _LONGEST)
 
 
-def _of_key(trace: Trace, key: Any) -> Trace:
+def _trace_of_key(trace: Trace, key: Any) -> Trace:
     return trace if key is ANY else trace.of_key(key)

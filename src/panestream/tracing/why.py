@@ -79,14 +79,14 @@ def explain(
             _check_names(trace, row)
         # Rows without event time can be selected only by their contents.
         unusable = [each for each in trace.unusable if row is not ANY and time is None and _is_row(each.value, row)]
-        return _of_rows(trace, rows, unusable)
+        return _explain_rows(trace, rows, unusable)
     if row is not ANY or at is not None:
         raise InvalidPlanError("ask for rows (row=, at=) or for windows (window=), not for both at once")
     if not isinstance(window, (Window, tuple)):
         window = instant(window, "the window's start")
     found = [each for each in trace.windows if (key is ANY or same_key(each.key, key)) and _is_window(each.window, window)]
     ends = {end_of(trace, each).number: end_of(trace, each) for each in found}
-    return _of_windows(trace, list(ends.values()), window)
+    return _explain_windows(trace, list(ends.values()), window)
 
 
 # ---------------------------------------------------------------- which
@@ -130,7 +130,7 @@ def _is_window(window: Window, wanted: Any) -> bool:
 # ---------------------------------------------------------------- words
 
 
-def _of_rows(trace: Trace, elements: list[TracedElement], unusable: list[UnusableRow]) -> Answer:
+def _explain_rows(trace: Trace, elements: list[TracedElement], unusable: list[UnusableRow]) -> Answer:
     rows = tuple(row_facts(trace, element) for element in elements)
     facts: tuple[RowFacts | UnusableRow, ...] = (*rows, *unusable)
     if not facts:
@@ -238,7 +238,7 @@ def _firing_told(trace: Trace, firing: Firing) -> str:
     )
 
 
-def _of_windows(trace: Trace, windows: list[TracedWindow], asked: Any) -> Answer:
+def _explain_windows(trace: Trace, windows: list[TracedWindow], asked: Any) -> Answer:
     facts = tuple(window_facts(trace, window) for window in windows)
     if not facts:
         return Answer(facts, [_no_window(trace, asked), *_missing(trace)])

@@ -152,7 +152,7 @@ def test_without_files_that_were_read_a_stream_stays_as_it_is():
     some = SourcePosition(0, "files", '{"logOffset":0}', 3)
     assert Sources((none, CLICKS), "/saved", "cp").unread(stream) is stream
     assert Sources((some, CLICKS), "/saved", "cp", own=True).unread(stream) is stream
-    assert Sources((some, CLICKS, none), "/saved", "cp")._of_files == [some]
+    assert Sources((some, CLICKS, none), "/saved", "cp")._file_sources == [some]
 
 
 # -- what users write of history ---------------------------------------------------------------------------------------------

@@ -46,10 +46,10 @@ def key_arrays(plan: WindowPlan, key: object) -> dict[int, pa.Array]:
     if len(values) != len(columns):
         names = ", ".join(plan.key_names) or "none, all rows are together"
         raise CheckpointError(f"the key {key!r} is not of the key columns ({names}): give a value, or a tuple of one for each")
-    return {place: _of_type(value, column) for place, (value, column) in enumerate(zip(values, columns, strict=True))}
+    return {place: _key_array(value, column) for place, (value, column) in enumerate(zip(values, columns, strict=True))}
 
 
-def _of_type(value: object, column: pa.Field) -> pa.Array:
+def _key_array(value: object, column: pa.Field) -> pa.Array:
     try:
         return pa.array([value]).cast(column.type)
     except (pa.ArrowException, ValueError, TypeError):

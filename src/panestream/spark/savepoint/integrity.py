@@ -28,7 +28,7 @@ _FILE = "_metadata.file_name"
 
 def file_sums(df: DataFrame) -> dict[str, list[Any]]:
     """Return the checksums of the files that a DataFrame reads, in one pass over all rows."""
-    hashed = df.select(F.col(_FILE).alias("file"), _of_row(df).cast("decimal(20,0)").alias("hash"))
+    hashed = df.select(F.col(_FILE).alias("file"), _row_hash(df).cast("decimal(20,0)").alias("hash"))
     found = hashed.groupBy("file").agg(F.count("*").alias("rows"), F.sum("hash").cast("string").alias("sum")).collect()
     return {row["file"]: [row["rows"], row["sum"]] for row in sorted(found, key=lambda row: row["file"])}
 
@@ -67,7 +67,7 @@ def difference(found: FileSums, written: FileSums) -> str | None:
     return None
 
 
-def _of_row(df: DataFrame) -> Column:
+def _row_hash(df: DataFrame) -> Column:
     """Hash a row. Spark's hash skips nulls and rejects maps, so null flags are hashed too, and maps are converted to text."""
     columns = [(F.col(quoted(field.name)), field.dataType) for field in df.schema.fields]
     return F.xxhash64(
@@ -107,17 +107,17 @@ def verify(what: str, parts: Mapping[str, WrittenPart], read: Callable[[str], Da
     checkpoint in errors, and ``read`` returns the rows of a part.
     """
     for name, part in parts.items():
-        wrong = _of_sums(what, name, part, read) if part.sums else _of_rows(what, name, part, read)
+        wrong = _checksum_fault(what, name, part, read) if part.sums else _count_fault(what, name, part, read)
         if wrong is not None:
             raise _error(what, f"{name} {wrong}")
 
 
-def _of_rows(what: str, name: str, part: WrittenPart, read: Callable[[str], DataFrame]) -> str | None:
+def _count_fault(what: str, name: str, part: WrittenPart, read: Callable[[str], DataFrame]) -> str | None:
     found = _read(what, name, lambda: read(name).count())
     return None if found == part.rows else f"has {found:,} rows, and had {part.rows:,} when it was written"
 
 
-def _of_sums(what: str, name: str, part: WrittenPart, read: Callable[[str], DataFrame]) -> str | None:
+def _checksum_fault(what: str, name: str, part: WrittenPart, read: Callable[[str], DataFrame]) -> str | None:
     found = _read(what, name, lambda: file_sums(read(name)))
     (rows, sum_), (_, expected) = total(found), total(part.sums)
     counted = f"has {rows:,} rows, and had {part.rows:,} when it was written"

@@ -112,14 +112,14 @@ def read_manifest(spark: SparkSession, path: str) -> SavepointManifest:
     found = list(read_markers(spark, _pattern(path), _BROKEN).values())
     if not found:
         raise CheckpointError(f"{path} {_what_else(spark, escaped(path.rstrip('/')))}")
-    told = dict(found[0])
-    told.pop("format", None)
-    format_ = told.pop("savepoint", None)
+    saved = dict(found[0])
+    saved.pop("format", None)
+    format_ = saved.pop("savepoint", None)
     if format_ != SAVEPOINT_FORMAT:
         newer = isinstance(format_, int) and format_ > SAVEPOINT_FORMAT
         by = "a newer panestream wrote it: run that version" if newer else "this version of panestream does not read it"
         raise StateFormatError(f"the savepoint {path} has format {format_!r}: {by}")
-    known = {each: told[each] for each in SavepointManifest.__dataclass_fields__ if each in told}
+    known = {each: saved[each] for each in SavepointManifest.__dataclass_fields__ if each in saved}
     check_manifest(path, known, _BROKEN)
     return SavepointManifest(**known)
 
@@ -161,30 +161,30 @@ _FILE = re.compile(r"[^/\\\x00-\x1f]+")
 _NUMBER = re.compile(r"-?\d{1,38}", re.ASCII)
 
 
-def check_manifest(path: str, told: Mapping[str, Any], what_to_do: str) -> None:
-    """Refuse a manifest whose fields, ``told``, are invalid; ``what_to_do`` ends the error's text.
+def check_manifest(path: str, saved: Mapping[str, Any], what_to_do: str) -> None:
+    """Refuse a manifest whose fields, ``saved``, are invalid; ``what_to_do`` ends the error's text.
 
     Raises:
         StateDamagedError: with the field.
         StateFormatError: its plan is of another version.
     """
     for name in ("saved_plan", "headers", "tables"):
-        if name not in told:
+        if name not in saved:
             raise StateDamagedError(f"the manifest of the savepoint {path} has no {name!r}: {what_to_do}")
-    for name, value in told.items():
+    for name, value in saved.items():
         if name in _FIELDS and not _FIELDS[name](value):
             shown = repr(value)
             raise StateDamagedError(
                 f"the manifest of the savepoint {path} has {name!r} as no savepoint has it "
                 f"({shown if len(shown) <= 80 else shown[:77] + '...'}): {what_to_do}"
             )
-    _check_tables(path, told, what_to_do)
+    _check_tables(path, saved, what_to_do)
 
 
-def _check_tables(path: str, told: Mapping[str, Any], what_to_do: str) -> None:
+def _check_tables(path: str, saved: Mapping[str, Any], what_to_do: str) -> None:
     """Check that the tables are the plan's, because their names become folders."""
     try:
-        plan = plan_of(told["saved_plan"])
+        plan = plan_of(saved["saved_plan"])
         known = plan.operator.for_group(plan, MemoryState(), 0).tables().tables
     except PanestreamError:
         raise
@@ -193,9 +193,9 @@ def _check_tables(path: str, told: Mapping[str, Any], what_to_do: str) -> None:
             f"the plan in the manifest of the savepoint {path} cannot be read ({type(error).__name__}: {error}): {what_to_do}"
         ) from error
     # All of them, because a query would start without the state of a missing table.
-    if set(told["tables"]) != set(known):
+    if set(saved["tables"]) != set(known):
         raise StateDamagedError(
-            f"the manifest of the savepoint {path} has the tables {', '.join(sorted(told['tables'])) or 'none'}, where its plan "
+            f"the manifest of the savepoint {path} has the tables {', '.join(sorted(saved['tables'])) or 'none'}, where its plan "
             f"has {', '.join(sorted(known))}: {what_to_do}"
         )
 

@@ -136,10 +136,10 @@ def _pieces(savepoint: Savepoint, plan: WindowPlan, name: str) -> DataFrame:
     return placed.mapInArrow(chunks_of_rows(name, names), spark_schema(CHUNKS))
 
 
-def _new_group(plan: WindowPlan, there_were: int) -> Column:
+def _new_group(plan: WindowPlan, old_groups: int) -> Column:
     """Compute the new key group of a saved row by Spark's hash, as :func:`~panestream.engine.savepoint.key_groups.new_groups`."""
     came_from = F.col("key_group")
-    if plan.groups == there_were:
+    if plan.groups == old_groups:
         return came_from
     keys = [F.col(quoted(field.name)) for field in key_fields(plan.key_schema)]
 
@@ -148,7 +148,7 @@ def _new_group(plan: WindowPlan, there_were: int) -> Column:
 
     if plan.split is None:
         return placed(plan.groups)
-    part = F.pmod(came_from - placed(there_were), F.lit(there_were))
+    part = F.pmod(came_from - placed(old_groups), F.lit(old_groups))
     return F.pmod(placed(plan.groups) + part, F.lit(plan.groups))
 
 
@@ -160,7 +160,7 @@ class Restore:
 
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for group, pieces in _by_group(batches):
-            yield from self._of_group(group, pieces)
+            yield from self._entries(group, pieces)
 
     def refusals(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         """Yield one row of :data:`REFUSALS` for each key group that cannot be restored."""
@@ -174,7 +174,7 @@ class Restore:
         with without_internal_traceback():
             return self._taken.state_of(group, ({name: table_in(body)} for name, body in pieces))
 
-    def _of_group(self, group: int, pieces: list[tuple[str, bytes]]) -> Iterator[pa.RecordBatch]:
+    def _entries(self, group: int, pieces: list[tuple[str, bytes]]) -> Iterator[pa.RecordBatch]:
         state, wake_up = self._state_of(group, pieces)
         pieces.clear()
         name = group_values(self._taken.plan.groups)[group]
@@ -244,7 +244,7 @@ def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: boo
     taken = RestorePlan.of(savepoint, plan)
     if plan.groups != manifest.groups:
         for table in taken.empty.values():
-            new_groups(table, plan, _of_no_rows, plan.groups, 0, manifest.groups)
+            new_groups(table, plan, _no_groups, plan.groups, 0, manifest.groups)
     taken.state_of(0, [])
     first = migrated(StateTables(manifest.headers[0], taken.empty), savepoint.migrate, plan)
     check_added(first.header, plan, allow_incomplete=allow_incomplete)
@@ -263,5 +263,5 @@ def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: boo
             raise PlanMismatchError(why)
 
 
-def _of_no_rows(_keys: object, _groups: int) -> Ints:
+def _no_groups(_keys: object, _groups: int) -> Ints:
     return np.zeros(0, np.int64)

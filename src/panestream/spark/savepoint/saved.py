@@ -238,14 +238,14 @@ def take(
     checkpoint: FilePath,
     path: FilePath,
     batch_id: int | None,
-    told: Callable[[str], Any],
+    report_step: Callable[[str], Any],
     *,
     allow_pickled_state: bool = False,
 ) -> Savepoint:
-    """Take a savepoint as :func:`savepoint`, and describe each step to ``told`` when it begins."""
+    """Take a savepoint as :func:`savepoint`, and describe each step to ``report_step`` when it begins."""
     checkpoint = path_of(checkpoint, "a savepoint is taken of a checkpoint, a folder", CheckpointError)
     path = path_of(path, "a savepoint needs a folder", CheckpointError)
-    told(f"looking into {checkpoint}")
+    report_step(f"looking into {checkpoint}")
     state = read_checkpoint(spark, checkpoint, batch_id, allow_pickled_state=allow_pickled_state)
     entry = newest_entry(spark, checkpoint, state.batch_id) or {}
     check_free(spark, path)
@@ -260,7 +260,7 @@ def take(
         sources=save_positions(spark, checkpoint, state.batch_id, path, signals=bool(entry.get("signals"))),
     )
     with explain_read_errors(state.stored):
-        taken = write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest, told)
+        taken = write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest, report_step)
         return replace(taken, allow_pickled_state=allow_pickled_state)
 
 
@@ -271,16 +271,16 @@ def write_savepoint(
     headers: DataFrame,
     tables: DataFrame,
     manifest: SavepointManifest,
-    told: Callable[[str], Any] = _ignore,
+    report_step: Callable[[str], Any] = _ignore,
 ) -> Savepoint:
     """Write tables, then the manifest, into an empty folder.
 
     ``headers`` and ``tables`` are of all key groups, as :data:`~panestream.spark.savepoint.decode.HEADERS` and ``TABLE_PARTS``.
-    They complete the manifest, with versions and the time. ``told`` gets a description of each step when it begins. Raises
+    They complete the manifest, with versions and the time. ``report_step`` gets a description of each step when it begins. Raises
     StateDamagedError if a key group is missing, or key groups are of several micro-batches.
     """
     with as_ours():
-        told("reading the state")
+        report_step("reading the state")
         found = _headers_by_group(headers, plan)
     _check_together(found)
     empty = no_state(plan)
@@ -291,7 +291,7 @@ def write_savepoint(
     try:
         with session_settings(spark, _SETTINGS), without_pandas(), as_ours():
             for name, table in empty.tables.items():
-                told(f"writing {name} ({len(written) + 1} of {len(empty.tables)})")
+                report_step(f"writing {name} ({len(written) + 1} of {len(empty.tables)})")
                 mine = parts.where(F.col("table") == name).select("key_group", "body")
                 rows = mine.mapInArrow(rows_of_chunks(table.schema), spark_schema(with_key_group(table.schema)))
                 with writing(path):

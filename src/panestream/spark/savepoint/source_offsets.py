@@ -83,14 +83,14 @@ class SourcePosition:
 
     def ends(self) -> dict[str, dict[str, int]]:
         """Return Kafka's first unread offset of each topic and partition."""
-        told: dict[str, dict[str, int]] = json.loads(self.offset)
-        return told
+        record: dict[str, dict[str, int]] = json.loads(self.offset)
+        return record
 
     def _version(self) -> int:
-        told = json.loads(self.offset)
-        version, index = int(told["reservoirVersion"]), int(told["index"])
-        if told.get("isStartingVersion") or index not in _WHOLE_VERSION:
-            first = "the table as it was found" if told.get("isStartingVersion") else f"version {version}"
+        record = json.loads(self.offset)
+        version, index = int(record["reservoirVersion"]), int(record["index"])
+        if record.get("isStartingVersion") or index not in _WHOLE_VERSION:
+            first = "the table as it was found" if record.get("isStartingVersion") else f"version {version}"
             raise CheckpointError(
                 f"source {self.number} is a Delta table that was read up to the midst of {first} (file {index}): a stream can "
                 "begin at a whole version only. Let the old query go on with trigger='availableNow', which ends at one's end, "
@@ -123,18 +123,18 @@ def kind_of(offset: str) -> str:
     if offset.strip() == _VOID:
         return NOTHING
     try:
-        told = json.loads(offset)
+        record = json.loads(offset)
     except ValueError:
         return OTHER
-    if not isinstance(told, dict):
+    if not isinstance(record, dict):
         return OTHER
-    if set(told) == {"logOffset"}:
+    if set(record) == {"logOffset"}:
         return FILES
-    if {"reservoirId", "reservoirVersion", "index"} <= set(told):
+    if {"reservoirId", "reservoirVersion", "index"} <= set(record):
         return DELTA
-    if {"snapshot_id", "position", "scan_all_files"} <= set(told):
+    if {"snapshot_id", "position", "scan_all_files"} <= set(record):
         return ICEBERG
-    return KAFKA if told and all(map(_is_partitions, told.values())) else OTHER
+    return KAFKA if record and all(map(_is_partitions, record.values())) else OTHER
 
 
 def _is_partitions(value: object) -> bool:
@@ -261,9 +261,9 @@ def _without(df: DataFrame, files: DataFrame, count: int) -> DataFrame:
     if count <= _LITERALS:
         return df.where(~_among([row[_PATH] for row in files.collect()]))
     # Add a column first, because in a join the list, which is read from files too, would also have a path of that name.
-    told = df.withColumn("__panestream_file", _as_one_spelling(F.col(_OF_FILE)))
+    with_file = df.withColumn("__panestream_file", _as_one_spelling(F.col(_OF_FILE)))
     listed = F.broadcast(files.select(F.col(_PATH).alias("__panestream_file")))
-    return told.join(listed, "__panestream_file", "left_anti").drop("__panestream_file")
+    return with_file.join(listed, "__panestream_file", "left_anti").drop("__panestream_file")
 
 
 def _among(paths: Sequence[str]) -> Column:
@@ -322,9 +322,9 @@ class Sources:
 
         Warns if the position cannot be checked.
         """
-        if self._of_files:
-            check_rows_have_files(df, sum(each.files for each in self._of_files))
-        for each in self._of_files:
+        if self._file_sources:
+            check_rows_have_files(df, sum(each.files for each in self._file_sources))
+        for each in self._file_sources:
             _check_listed(df.sparkSession, self.savepoint, each)
         for each in () if self.own else self.positions:
             given = each.options()
@@ -346,7 +346,7 @@ class Sources:
         if any(each.kind == DELTA for each in self.positions):
             for name, value in _DELTA_SETTINGS.items():
                 spark.conf.set(name, value)
-        for each in self._of_files:
+        for each in self._file_sources:
             listed = _listed(spark, self.savepoint, each)
             folder = f"{self.checkpoint.rstrip('/')}/{_IN_CHECKPOINT}/{each.number}"
             with writing(folder):
@@ -359,7 +359,7 @@ class Sources:
             CheckpointError: the rows no longer have their file.
             StateDamagedError: the list in the checkpoint was changed.
         """
-        mine = self._of_files
+        mine = self._file_sources
         if not mine:
             return df
         folder = escaped(self.checkpoint.rstrip("/"))
@@ -372,7 +372,7 @@ class Sources:
         return without_files(df, reduce(DataFrame.unionAll, map(read, parts)), sum(each.files for each in mine))
 
     @property
-    def _of_files(self) -> list[SourcePosition]:
+    def _file_sources(self) -> list[SourcePosition]:
         return [each for each in self.positions if each.kind == FILES and each.files and not self.own]
 
     def check_begun(self, spark: SparkSession) -> None:
@@ -406,21 +406,21 @@ class Sources:
                     what = "would be lost" if begins is None or begins > end else "would come twice"
                     raise CheckpointError(
                         f"the savepoint {self.savepoint} has partition {partition} of the topic {topic} up to offset {end}, and "
-                        f"the stream begins {where}: records between {what}. {self._told(saved)}"
+                        f"the stream begins {where}: records between {what}. {self._way_out(saved)}"
                     )
 
     def _check_delta(self, saved: SourcePosition, there: Sequence[Mapping[str, Any]]) -> None:
-        told = json.loads(saved.offset)
-        mine = [each for each in there if each["reservoirId"] == told["reservoirId"]]
+        record = json.loads(saved.offset)
+        mine = [each for each in there if each["reservoirId"] == record["reservoirId"]]
         # A table has an offset only after a micro-batch with rows.
-        if mine and (mine[0].get("isStartingVersion") or mine[0]["reservoirVersion"] < told["reservoirVersion"]):
+        if mine and (mine[0].get("isStartingVersion") or mine[0]["reservoirVersion"] < record["reservoirVersion"]):
             raise CheckpointError(
                 f"the savepoint {self.savepoint} has the Delta table of source {saved.number} up to version "
-                f"{told['reservoirVersion']}, without it, and the stream begins before that: rows would come twice. "
-                f"{self._told(saved)}"
+                f"{record['reservoirVersion']}, without it, and the stream begins before that: rows would come twice. "
+                f"{self._way_out(saved)}"
             )
 
-    def _told(self, saved: SourcePosition) -> str:
+    def _way_out(self, saved: SourcePosition) -> str:
         given = ", ".join(f"{name}={value!r}" for name, value in saved.options().items())
         return (
             f"Give the stream .options(**pst.state.read_savepoint(spark, {self.savepoint!r}).source_options({saved.number})), "
@@ -500,9 +500,9 @@ def _kafka_beginnings(spark: SparkSession, checkpoint: str) -> dict[int, dict[st
     for row in rows.collect():
         number, text = row.path.split("/")[-2], row.value[row.value.find("{") :]
         try:
-            told = json.loads(text)
+            record = json.loads(text)
         except ValueError:
             continue  # a source of files has lines of JSON there
-        if isinstance(told, dict) and all(isinstance(each, dict) for each in told.values()):
-            found[int(number)] = told
+        if isinstance(record, dict) and all(isinstance(each, dict) for each in record.values()):
+            found[int(number)] = record
     return found
