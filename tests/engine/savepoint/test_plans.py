@@ -13,7 +13,7 @@ from panestream.engine.plan import Top, stable_repr
 from panestream.engine.planner import COLUMNS_ONLY, RULES, plan_aggregates, plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint import plans
-from panestream.engine.savepoint.placeholders import AbsentOverRows
+from panestream.engine.savepoint.absent import AbsentOverRows
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.savepoint.recipes import recipe_json, recipe_of
 from panestream.errors import InvalidPlanError, StateFormatError

@@ -27,7 +27,7 @@ from panestream.engine.operators.sessions.spec import SessionSpec
 from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates
-from panestream.engine.savepoint.placeholders import AbsentFunction, AbsentOverRows, absent_aggregate, absent_reduce
+from panestream.engine.savepoint.absent import AbsentFunction, AbsentOverRows, absent_aggregate, absent_reduce
 from panestream.engine.savepoint.recipes import recipe_json, recipe_of
 from panestream.errors import PanestreamError, StateFormatError
 from panestream.windowing.assigners.session import GapColumn

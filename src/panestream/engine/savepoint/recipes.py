@@ -1,7 +1,7 @@
 """Recipes as JSON: assigners, triggers, evictors, aggregates and strategies by class and fields, types as Arrow bytes.
 
 User classes, and recipes that contain user functions, are written by name only and read as placeholders
-(:mod:`panestream.engine.savepoint.placeholders`). Names of classes and fields are part of the format of saved plans.
+(:mod:`panestream.engine.savepoint.absent`). Names of classes and fields are part of the format of saved plans.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from panestream.engine.aggregates.kept_partials import KeptPartial
 from panestream.engine.aggregates.two_phase import InTwoPhases
 from panestream.engine.plan import Split, Top, stable_repr
 from panestream.engine.runtime.sides import Pairs, Sides
-from panestream.engine.savepoint.placeholders import (
+from panestream.engine.savepoint.absent import (
     AbsentAssigner,
     AbsentColumnAggregate,
     AbsentEvictor,
