@@ -86,6 +86,7 @@ def merge_parts(plan: WindowPlan, parts: Sequence[Part], state_filter: StateFilt
     dropped = [part["time"]["late_dropped"] for part in parts if part["time"]["late_dropped"] is not None]
     known = all(part["rows_known"] for part in parts)
     labels = {label: place for place, label in enumerate(plan.labels)}
+    filtered = bool(state_filter.keys or state_filter.labels or state_filter.instants)
     whole = Summary(
         path=origin.path,
         batch_id=origin.batch_id,
@@ -111,11 +112,11 @@ def merge_parts(plan: WindowPlan, parts: Sequence[Part], state_filter: StateFilt
         next=_bounds(parts, "next", state_filter.most, lambda each: (each.due or 0, *_order(each, labels))),
         most_rows=_keys(parts, "most_rows", state_filter.most, lambda key: key.rows or 0),
         most_bytes=_keys(parts, "most_bytes", state_filter.most, lambda key: key.bytes),
-        groups=_groups(parts, state_filter),
+        groups=_groups(parts, filtered=filtered),
         user_state=_states(parts),
         timers=_timers(parts),
         closed=_instant(time.get("closed")),
-        listed=_listed(parts, state_filter) if state_filter.listing else None,
+        listed=_listed(parts, state_filter) if filtered or state_filter.lists else None,
     )
     return whole if known else _without_rows(whole)
 
@@ -145,12 +146,12 @@ def _furthest(times: Iterable[Mapping[str, Any]]) -> Mapping[str, Any]:
     return {**given[0], "clock": max(clocks, default=None)}
 
 
-def _groups(parts: Sequence[Part], state_filter: StateFilter) -> tuple[GroupShown, ...]:
+def _groups(parts: Sequence[Part], *, filtered: bool) -> tuple[GroupShown, ...]:
     names = ("group", "keys", "windows", "rows", "elements", "bytes")
     return tuple(
         GroupShown(*(part[name] for name in names))
         for part in parts
-        if not state_filter.filtered or any(part[name] for name in ("windows", "elements", "user_state", "timers"))
+        if not filtered or any(part[name] for name in ("windows", "elements", "user_state", "timers"))
     )
 
 

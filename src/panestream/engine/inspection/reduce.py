@@ -50,14 +50,9 @@ class StateFilter:
     lists: bool = False
 
     @property
-    def filtered(self) -> bool:
-        """True if the filter selects only a part of the state."""
-        return bool(self.keys or self.by_window)
-
-    @property
     def listing(self) -> bool:
         """True if the windows, elements and timers themselves are listed, up to ``most`` of each."""
-        return self.filtered or self.lists
+        return bool(self.keys) or self.by_window or self.lists
 
     @property
     def by_window(self) -> bool:

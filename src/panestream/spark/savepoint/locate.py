@@ -107,7 +107,8 @@ class StateLocation:
     Attributes:
         address: the path for Spark's state reader.
         committed: the committed micro-batches.
-        entry: the entry of the query that ran the requested micro-batch, or None.
+        has_entry: whether a query that ran the requested micro-batch left an entry.
+        saved_plan: the plan in that entry as JSON, or None.
         operators: the partitions of panestream's operators by their number, empty before the first commit.
         with_state: the micro-batches whose state Spark still has.
     """
@@ -117,14 +118,10 @@ class StateLocation:
     batch_id: int
     address: str
     committed: Collection[int]
-    entry: Mapping[str, Any] | None
+    has_entry: bool
+    saved_plan: Mapping[str, Any] | None
     operators: Mapping[int, int]
     with_state: Sequence[int]
-
-    @property
-    def saved_plan(self) -> Mapping[str, Any] | None:
-        """The plan in the entry as JSON."""
-        return None if self.entry is None else self.entry.get("plan")
 
 
 def locate(spark: SparkSession, path: str, batch_id: int | None) -> StateLocation:
@@ -135,4 +132,6 @@ def locate(spark: SparkSession, path: str, batch_id: int | None) -> StateLocatio
     operators = operators_in(spark, path) if committed else {}
     with_state = micro_batches_with_state(spark, path, min(operators)) if operators else []
     address = readable_path(spark, path) if committed else path
-    return StateLocation(spark, path, number, address, committed, entry, operators, with_state)
+    return StateLocation(
+        spark, path, number, address, committed, entry is not None, (entry or {}).get("plan"), operators, with_state
+    )
