@@ -282,17 +282,3 @@ def check_key(plan: WindowPlan, *, given: bool) -> None:
             "which session a row would be in depends on those of its key: give key= "
             f"(of the key columns {', '.join(plan.key_names)})"
         )
-
-
-__all__ = [
-    "KnownRow",
-    "KnownState",
-    "KnownWindow",
-    "TimeFacts",
-    "WindowNow",
-    "check_key",
-    "follows_rows",
-    "time_facts",
-    "trace_of_state",
-    "windows_now",
-]

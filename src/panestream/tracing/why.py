@@ -400,6 +400,3 @@ def why(
     if row is not ANY:
         raise InvalidPlanError("a state keeps no account of rows: ask it for the row's event time (at=) and key, or for a window")
     return cast("Answering", source).why(key=key, at=at, window=window)
-
-
-__all__ = ["ANY", "Answer", "Answering", "Traceable", "TraceableByKey", "explain", "trace_of", "why"]

@@ -257,6 +257,3 @@ def _reached(known: KnownState) -> str:
 
 def _maybe(time: int | None) -> str:
     return "nowhere yet" if time is None else f"at {_time(time)}"
-
-
-__all__ = ["explain_state"]

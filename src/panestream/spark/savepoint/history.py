@@ -222,6 +222,3 @@ def sources_of(position: object, *, streams: int = 1) -> list[dict[str, Any]]:
             )
         found += [] if each is None else [SourcePosition(number, KAFKA, offset)]
     return positions_as_saved(found)
-
-
-__all__ = ["before", "bootstrap", "instant_of", "rows_like", "sources_of"]

@@ -61,6 +61,3 @@ def check_restored_from(
             f"this checkpoint leave out savepoint=; to start from {requested.path} give another checkpoint"
         )
     return requested
-
-
-__all__ = ["RestoredFrom", "check_restored_from"]
