@@ -103,7 +103,7 @@ def test_reading_a_checkpoint_goes_from_step_to_step(spark, tmp_path, monkeypatc
     assert {STEPS[path] for path in way} == {LOCATE, VALIDATE, DECODE, RENDER}
 
 
-def test_a_way_back_and_a_module_without_a_step_are_found():
+def test_step_back_and_module_without_a_step_are_reported():
     there = ["spark/savepoint/read.py", "spark/savepoint/locate.py", "spark/savepoint/validate.py", "spark/savepoint/decode.py"]
     assert not faults([*there[:2], there[0], *there[1:]])
     assert faults([*there, there[1]]) == ["spark/savepoint/locate.py is entered again after step 2 began"]
