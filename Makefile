@@ -37,8 +37,8 @@ test-all: $(STAMP) ## every test: all random cases, kills, connectors, benchmark
 test-changed: $(STAMP) ## the rest of test-all that belongs to the files changed since the last tag or 50 commits (SECONDS=600)
 	@$(SPARK_ENV) && $(RUN_TESTS) changed --seconds $(or $(SECONDS),0) -- $(ARGS)
 
-test-smoke: $(STAMP) ## one test each of Delta, Iceberg and Kafka
-	@$(SPARK_ENV); $(CONNECTORS); [ -z "$$python" ] || PYSPARK_PYTHON="$$python" $(PY) scripts/run_tests.py smoke --python "$$python" -- $(ARGS)
+test-smoke: $(STAMP) ## one test each of Spark Connect, Delta, Iceberg and Kafka
+	@$(SPARK_ENV); $(CONNECTORS); $(PY) scripts/run_tests.py smoke --python "$$python" -- $(ARGS)
 
 test-durations: $(STAMP) ## test-all, and renew tests/durations.md: where the time goes
 	@$(SPARK_ENV); mkdir -p build/costs; PANESTREAM_COSTS="$(CURDIR)/build/costs/*.json" $(RUN_TESTS) all -- $(ARGS); \

@@ -37,7 +37,7 @@ ON_ROWS: Mapping[str, Trigger | None] = {
 
 
 def case_of(name: str, trigger: Trigger | None, *, exact: bool) -> Case:
-    """The workload."""
+    """Return the workload with a trigger."""
     windows = WindowSpec(TumblingEventTimeWindows(MINUTE), trigger, allowed_lateness=LATENESS, every_firing=exact)
     return Case(name, windows, fill=60, late=0.1)
 
@@ -74,7 +74,7 @@ def compare(contestants: Mapping[str, Trigger | None], rows: int, keys: int, rou
 
 
 def main() -> None:
-    """Prints two tables."""
+    """Print two tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000, help="rows of a micro-batch")
     parser.add_argument("--keys", type=int, default=1000)

@@ -49,7 +49,7 @@ class Case:
 
 
 def counted(size: int, slide: int | None = None) -> WindowSpec:
-    """Count windows."""
+    """Return count windows."""
     return WindowSpec(*CountWindows(size, slide).parts)
 
 

@@ -31,7 +31,7 @@ import pyarrow.parquet as pq
 
 EPOCH_MS = 1_700_000_000_000
 SCHEMA = "key bigint, value bigint, ts timestamp, batch bigint"
-"""Of the files."""
+"""The columns of the files."""
 _MASK = 2**64 - 1
 _CHUNK = 1 << 20
 

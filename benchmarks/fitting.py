@@ -43,7 +43,7 @@ class Work:
 
     @classmethod
     def of(cls, one: Configuration) -> Work:
-        """Of a configuration."""
+        """Return the work of a configuration."""
         case = SUM_COUNT_CASES[one.query]
         size, slide, seconds = case.size_ms / 1000, case.slide_ms / 1000, one.rows / one.rate
         panes = max(1.0, (seconds + DISORDER) / slide)

@@ -56,7 +56,7 @@ class Configuration:
     groups: int
 
     def spec(self, steady: int) -> EventSpec:
-        """The events."""
+        """Return the events."""
         spec = EventSpec(self.rows, 1, self.keys, self.rate, files_per_batch=self.files)
         return replace(spec, batches=warm_up_batches(spec, CASES[self.query]) + steady)
 
@@ -98,7 +98,7 @@ class Contestant:
         return statistics.median(self.rounds)
 
     def cells(self) -> list[str]:
-        """Of the table."""
+        """Return the cells of the table."""
         return [f"{self.median:,.0f} ({min(self.rounds):,.0f} to {max(self.rounds):,.0f})", f"{self.cpu:,.0f}"]
 
 
@@ -125,12 +125,12 @@ class Point:
 
     @classmethod
     def from_json(cls, raw: dict[str, Any]) -> Point:
-        """What :func:`asdict` made."""
+        """Read the dict that :func:`asdict` made."""
         native = None if raw["native"] is None else Contestant(**raw["native"])
         return cls(**{**raw, "of": Configuration(**raw["of"]), "panestream": Contestant(**raw["panestream"]), "native": native})
 
     def line(self) -> str:
-        """Of the table."""
+        """Return a line of the table."""
         cells = [*self.panestream.cells(), "", "", ""]
         if self.native is not None:
             ratios = [mine / theirs for mine, theirs in zip(self.panestream.rounds, self.native.rounds, strict=True)]
@@ -166,7 +166,7 @@ class Kept:
         return cls({point.of: point for point in points}, driver, raw["driver_machine"])
 
     def write(self, folder: Path) -> None:
-        """Both files."""
+        """Write both files."""
         points = [asdict(self.points[of]) for of in sorted(self.points)]
         document = {"points": points, "driver": self.driver, "driver_machine": self.driver_machine}
         (folder / "groups.json").write_text(json.dumps(document, indent=1) + "\n")
@@ -288,7 +288,7 @@ def _machine(about: dict[str, Any]) -> str:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.groups", description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "--query", "--case", nargs="+", default=["sliding-10-2"], choices=list(SUM_COUNT_CASES), help="sliding: 60 s / 1 s"

@@ -107,7 +107,7 @@ def _halves(
 
 
 def main() -> None:
-    """Prints all tables."""
+    """Print all tables."""
     rows = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
     print("nanoseconds: partials per input row, merge per partial row, windows per output row")
     measure(Shape("tumbling", rows, 10_000, 100, 1), SETS)

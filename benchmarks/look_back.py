@@ -77,7 +77,7 @@ def rows_of(spark: SparkSession, rows: int, keys: int) -> DataFrame:
 
 
 def of_spark(rows: DataFrame, lengths: dict[str, int]) -> DataFrame:
-    """Spark's range windows."""
+    """Compute the results by Spark's range windows."""
     found = []
     for label, micros in lengths.items():
         over = f"OVER (PARTITION BY key ORDER BY unix_micros(ts) RANGE BETWEEN {micros} PRECEDING AND CURRENT ROW)"

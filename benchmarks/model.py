@@ -93,7 +93,7 @@ def about(points: Sequence[Point], driver: float | None) -> list[str]:
 
 
 def prices(model: Model, possible: Sequence[Model]) -> list[str]:
-    """The terms."""
+    """Return the table of terms and prices."""
     lines = ["## Prices", "", "| term | is | µs | of models as good |", "|---|---|---:|---:|"]
     for at, (name, meaning) in enumerate(TERMS.items()):
         spread = [1000 * other.prices[at] for other in possible]
@@ -262,7 +262,7 @@ def _number(value: float) -> str:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.model", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rate", type=float, default=10_000_000, help="rows a second that are asked for (default: %(default)s)")
     parser.add_argument("--cores", type=int, default=500)

@@ -58,7 +58,7 @@ def sliding(size: int, slide: int, **more: Any) -> WindowSpec:
 
 
 def cases() -> Iterator[Case]:
-    """All workloads."""
+    """Return all workloads."""
     for slide in (3600, 600, 60, 10, 1):
         yield Case(f"1 h / {slide} s, sum and count", sliding(3600, slide))
     for slide in (3600, 60, 1):
@@ -67,7 +67,7 @@ def cases() -> Iterator[Case]:
         yield Case(f"1 h / {slide} s, arg_max", sliding(3600, slide), aggregates=(agg.arg_max("value", "price", "value"),))
     yield Case("1 h / 60 s, 30 % late, lateness 10 min", sliding(3600, 60, allowed_lateness=600 * SECOND), late=0.3)
     try:
-        from panestream.windowing.assigners.several import SeveralWindows
+        from panestream.windowing.assigners.base import SeveralWindows
     except ImportError:
         return
     rolling = {f"{minutes} min": SlidingEventTimeWindows(minutes * 60 * SECOND, 10 * SECOND) for minutes in (60, 30, 5)}

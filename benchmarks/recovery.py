@@ -47,7 +47,7 @@ SETTINGS = {"spark.ui.enabled": "false", "spark.driver.memory": "4g", "spark.sql
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.recovery", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--megabytes", nargs="+", type=int, default=[10, 100, 1000], help="of state (default: 10 100 1000)")
     parser.add_argument("--rounds", type=int, default=2, help="of each figure; the table has the medians (default: %(default)s)")

@@ -34,7 +34,7 @@ REQUIRED = {("sliding", "native"): 12.0, ("sliding", "per_key"): 10.0, ("tumblin
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cases", nargs="+", choices=list(CASES), default=list(SUM_COUNT_CASES))
     contestants = list(dict.fromkeys(name for case in CASES.values() for name in (*case.contestants, *case.limits)))

@@ -109,7 +109,7 @@ def timed(call: Callable[[], Any]) -> tuple[float, Any]:
 
 
 def measure(case: Case, rows: int, share: float) -> Counted:
-    """Runs a case."""
+    """Run a case, and count."""
     plan, counted = plan_of(case, case.operator()), Counted()
     states = [MemoryState() for _ in range(plan.groups)]
     for number in range(BATCHES + 1):

@@ -15,8 +15,8 @@ from panestream.engine.planner import plan_aggregates, plan_functions, plan_tabl
 from panestream.engine.query import WindowSpec
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.global_windows import CountWindows
-from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import TimeEvictor
 from panestream.windowing.functions import AggregateFunction, applied, processed
 

@@ -83,7 +83,7 @@ def compare(contestants: Mapping[str, Callable[[], DataFrame]], rounds: int) -> 
 
 
 def main() -> None:
-    """Prints two tables."""
+    """Print two tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=60_000_000)
     parser.add_argument("--keys", type=int, default=500)

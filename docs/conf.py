@@ -26,7 +26,7 @@ exclude_patterns = ["_*", "Thumbs.db", *([] if CHINESE else ["zh"])]
 # Where the repository is, for links to files that are not pages; without it the files are copied to the site.
 panestream_repository = os.environ.get("PANESTREAM_REPOSITORY", "").rstrip("/")
 
-# Which version this is and which others the site has, as scripts/make_versions.py sets them: "latest 0.2.0 0.1.0", this one first.
+# This version and the others on the site, as scripts/make_versions.py sets them: "latest 0.2.0 0.1.0".
 panestream_versions = os.environ.get("PANESTREAM_VERSIONS", "").split()
 
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]

@@ -143,7 +143,7 @@ class Broker:
 
     @property
     def log(self) -> Path:
-        """What it says."""
+        """The path of its log."""
         return self.folder / "broker.log"
 
     def start(self) -> None:
@@ -169,7 +169,7 @@ class Broker:
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
-        """``kill -9``."""
+        """Kill it with ``kill -9``."""
         self._end(signal.SIGKILL)
 
     def _end(self, how: signal.Signals) -> None:

@@ -1,7 +1,7 @@
 """Moves the fragments of changelog.d/ into CHANGELOG.md, and dates the newest version.
 
     .venv/bin/python scripts/make_changelog.py [--day 2026-11-28]
-    .venv/bin/python scripts/make_changelog.py --check v0.1.0      # what a release must have; changes nothing
+    .venv/bin/python scripts/make_changelog.py --check v0.1.0      # check only: may this tag be released?
 
 Run it again on the day of the release: it adds the fragments that came since, and sets the new date.
 """
@@ -23,7 +23,7 @@ _TITLE = re.compile(r"^## (?:Unreleased \((?P<coming>[\d.]+)\)|(?P<dated>[\d.]+)
 
 
 class ChangelogError(Exception):
-    """What is wrong with a fragment or with the changelog."""
+    """A fault in a fragment or in the changelog."""
 
 
 def entry(name: str, text: str) -> tuple[str, str]:
@@ -49,7 +49,7 @@ def released(changelog: str, fragments: dict[str, str], day: dt.date) -> str:
     """Return the changelog with the fragments in its first version, which gets this day.
 
     Raises:
-        ChangelogError: a fragment has no kind, or there is no version.
+        ChangelogError: a fragment does not begin with a kind, or no version has a heading.
     """
     title = _TITLE.search(changelog)
     if title is None:
@@ -82,7 +82,7 @@ def _with_lines(body: str, kind: str, lines: list[str]) -> str:
 
 
 def faults(changelog: str, fragments: dict[str, str], tag: str) -> list[str]:
-    """Return what a release by this tag lacks."""
+    """Return the faults that prevent a release by this tag."""
     version = tag.removeprefix("v")
     found = (
         []

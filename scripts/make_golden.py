@@ -97,7 +97,7 @@ def make_savepoint(spark: SparkSession, checkpoint_file: Path, file: Path) -> No
 
 
 def main() -> None:
-    """See above."""
+    """Run the command."""
     warnings.simplefilter("ignore")
     spark = pst.build_session("golden", {"spark.ui.enabled": "false"}, master="local[2]")
     FOLDER.mkdir(parents=True, exist_ok=True)

@@ -1,6 +1,6 @@
-"""Update the tables of all keys in docs/reference/job-files.md from the model that checks them. The rest is written by hand.
+"""Update the tables of all keys in docs/reference/job-files.md, and the JSON Schema next to it, from the model that checks them.
 
-A test fails if the page is outdated.
+The rest of the page is written by hand. A test fails if the page or the schema is outdated.
 
     .venv/bin/python scripts/make_job_keys.py
 """
@@ -8,23 +8,26 @@ A test fails if the page is outdated.
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from pathlib import Path
 from typing import Any
 
-from panestream.jobs import functions, model, sinks, source, streams, trigger_options, windows
+from panestream.jobs import functions, model, sinks, streams, windows
 from panestream.jobs.aggregates import FUNCTIONS
-from panestream.jobs.json_schema import described
-from panestream.jobs.schema import wants
+from panestream.jobs.model import job_schema, key_descriptions
+from panestream.jobs.schema import Section, is_required
 
 PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "job-files.md"
+SCHEMA = PAGE.with_name("job.schema.json")
+"""Which is published by SchemaStore, for editors that have no panestream."""
 
 _MARKED = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
-SECTIONS: dict[str, type] = {
+SECTIONS: dict[str, type[Section]] = {
     "job": model.Job,
-    "source": source.SourceSection,
-    "source_kafka": source.KafkaSource,
+    "source": streams.SourceSection,
+    "source_kafka": streams.KafkaSource,
     "event_time": streams.EventTime,
     "watermark": streams.Watermark,
     "processing_time": streams.ProcessingTime,
@@ -32,7 +35,7 @@ SECTIONS: dict[str, type] = {
     "join": streams.Join,
     "interval_join": streams.IntervalJoinSection,
     "window": windows.WindowSection,
-    "firing": trigger_options.FiringSection,
+    "firing": windows.FiringSection,
     "process": functions.ProcessSection,
     "apply_arrow": functions.ArrowFunctionSection,
     "top": model.TopSection,
@@ -42,11 +45,11 @@ SECTIONS: dict[str, type] = {
 }
 
 
-def keys(cls: type[Any]) -> list[str]:
+def keys(cls: type[Section]) -> list[str]:
     """Return a line for each key of a section that has a value. Nested sections have separate tables."""
-    lines, said = ["| key | value | default | |", "|---|---|---|---|"], described(cls)
-    for each in dataclasses.fields(cls):
-        value = wants(each.metadata["reader"])
+    lines, said = ["| key | value | default | |", "|---|---|---|---|"], key_descriptions(cls)
+    for each in cls.fields():
+        value = each.metadata["reader"].words
         if value == "table" or (cls is model.Job and each.name in ("aggregate", "panes", "windows", "spark")):
             continue
         lines.append(f"| `{each.name}` | {value} | {_default(each)} | {_cell(said[each.name])} |")
@@ -58,7 +61,7 @@ def _cell(words: str) -> str:
 
 
 def _default(each: dataclasses.Field[Any]) -> str:
-    if each.default is each.default_factory is dataclasses.MISSING:
+    if is_required(each):
         return "must be there"
     value = each.default
     return "" if value in (None, (), dataclasses.MISSING) else str(value).lower() if isinstance(value, bool) else f"`{value}`"
@@ -85,6 +88,12 @@ def renewed(text: str) -> str:
     return _MARKED.sub(made, text)
 
 
+def schema() -> str:
+    """The JSON Schema of job files, as SchemaStore takes it: what `panestream schema` prints."""
+    return json.dumps(job_schema(), indent=2, ensure_ascii=False) + "\n"
+
+
 if __name__ == "__main__":
     PAGE.write_text(renewed(PAGE.read_text("utf-8")), encoding="utf-8")
-    print(f"renewed {PAGE}")
+    SCHEMA.write_text(schema(), encoding="utf-8")
+    print(f"renewed {PAGE} and {SCHEMA}")

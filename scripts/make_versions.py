@@ -1,8 +1,8 @@
-"""Builds the published site in build/site: ``latest`` from the work tree, and each tagged version in a folder of its own.
+"""Builds the published site in build/site: ``latest`` from the work tree, and a folder for each tagged version.
 
     .venv/bin/python scripts/make_versions.py [FOLDER]
 
-Of each minor version only the newest tag is built, with the pages and the code of that tag. The first page leads to the newest
+Each minor version is built once, from the pages and the code of its newest tag. The first page leads to the newest
 release, or to ``latest`` before the first one. No network is used.
 """
 
@@ -12,6 +12,7 @@ import argparse
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tarfile
@@ -21,7 +22,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 LATEST = "latest"
-"""The folder of what is not released yet."""
+"""The folder of the work tree."""
 _TAG = re.compile(r"v(\d+)\.(\d+)\.(\d+)")
 
 
@@ -41,7 +42,7 @@ def chosen(tags: Iterable[str]) -> list[str]:
 
 
 def build(target: Path, root: Path = ROOT) -> list[str]:
-    """Build every version below a folder; return their names, the one that is shown first at the beginning.
+    """Build every version below a folder; return their names, beginning with the default version.
 
     Raises:
         subprocess.CalledProcessError: a version cannot be built.
@@ -50,18 +51,22 @@ def build(target: Path, root: Path = ROOT) -> list[str]:
     released = chosen(tags.stdout.split())
     names = [LATEST, *released]
     for name in names:
-        if name == LATEST:
-            _build_one(root, target / name, name, names)
-            continue
+        # Elsewhere, because Sphinx leaves a folder of its own next to the site.
         with tempfile.TemporaryDirectory(prefix="panestream-version-") as folder:
-            _unpack(root, f"v{name}", Path(folder))
-            _build_one(Path(folder), target / name, name, names)
+            source, built = root, Path(folder) / "built" / name
+            if name != LATEST:
+                source = Path(folder) / "source"
+                _unpack(root, f"v{name}", source)
+            _build_one(source, built, name, names)
+            shutil.rmtree(target / name, ignore_errors=True)
+            shutil.copytree(built, target / name)
     ordered = [*released, LATEST]
     write_first_pages(target, ordered)
     return ordered
 
 
 def _unpack(root: Path, tag: str, folder: Path) -> None:
+    folder.mkdir()
     packed = folder / "tree.tar"
     subprocess.run(["git", "archive", "--output", packed, tag], cwd=root, check=True)  # noqa: S603, S607 - a tag of this repository
     with tarfile.open(packed) as archive:
@@ -77,7 +82,7 @@ def _build_one(source: Path, target: Path, name: str, names: Sequence[str]) -> N
 
 
 def write_first_pages(target: Path, names: Sequence[str]) -> None:
-    """Write what is above the versions: the page that leads to the first of them, the list of all, and ``llms.txt``."""
+    """Write the page that leads to the default version, the list of all versions, and ``llms.txt``."""
     first = names[0]
     page = (
         f'<!doctype html>\n<meta charset="utf-8">\n<title>panestream</title>\n'

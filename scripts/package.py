@@ -35,7 +35,7 @@ PACKAGE = ROOT / "src" / "panestream"
 DEMO = "examples/hot_items/"
 """The folder of the demo, which `make run` runs from a clone."""
 MUST = os.environ.get("PANESTREAM_AUDIT") == "required"
-"""Whether a check that cannot run is an error, as for a release."""
+"""Whether a check that cannot run is an error. A release sets it."""
 _UNREACHABLE = re.compile(r"NewConnectionError|ConnectionError|ProxyError|Temporary failure|timed out|No matching distribution")
 _LARGEST = {".whl": 2_000_000, ".gz": 4_000_000}
 """The maximum bytes of a distribution, to detect data files in it."""
@@ -51,7 +51,7 @@ class Skipped(Exception):  # noqa: N818 - it is no error
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command."""
+    """Run one command."""
     commands = {"build": build, "try": try_it, "install": install_by_name, "conda": conda, "sbom": sbom}
     if len(arguments) != 1 or arguments[0] not in commands:
         print(__doc__, file=sys.stderr)
@@ -217,7 +217,7 @@ def empty_environment() -> Path:
 
 
 def write_index(folder: Path, files: Iterable[Path]) -> None:
-    """Write a package index as PyPI's simple interface has it: a page for each project, with the hash of each file."""
+    """Write a package index with PyPI's simple interface: a page for each project, with the hash of each file."""
     projects: dict[str, list[Path]] = {}
     for file in files:
         name = re.sub(r"[-_.]+", "-", re.split(r"-\d", file.name)[0]).lower()
@@ -235,7 +235,7 @@ def write_index(folder: Path, files: Iterable[Path]) -> None:
 
 @contextlib.contextmanager
 def served(folder: Path) -> Iterator[str]:
-    """Serve a folder on this machine; yield its address."""
+    """Serve a folder on this machine, and yield its address."""
     handler = functools.partial(_Quiet, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -253,12 +253,12 @@ class _Quiet(http.server.SimpleHTTPRequestHandler):
 
 
 def install_by_name() -> None:
-    """Install panestream by its name from an index on this machine: the wheel, and the sdist by itself.
+    """Install panestream by its name from an index on this machine, as a wheel and as an sdist.
 
-    The index has nothing else, so this shows what an installation without its dependencies needs of it: names, hashes, metadata.
+    The index contains only panestream. So this checks its part of an installation without dependencies: names, hashes, metadata.
 
     Raises:
-        PackageError: the installed version is another one.
+        PackageError: another version was installed.
     """
     wheel, sdist = _only(DIST, "*.whl"), _only(DIST, "*.tar.gz")
     version = wheel.name.split("-")[1]
@@ -267,7 +267,7 @@ def install_by_name() -> None:
         with served(Path(folder) / "index") as address:
             for kind in ("wheel", "sdist"):
                 target = Path(folder) / kind
-                # hatchling, which an sdist is built with, is here already; the index does not have it.
+                # hatchling, which builds the sdist, is already installed. The index does not have it.
                 how = ["--only-binary", ":all:"] if kind == "wheel" else ["--no-binary", "panestream", "--no-build-isolation"]
                 pip = [sys.executable, "-m", "pip", "--isolated", "--quiet", "--disable-pip-version-check", "install"]
                 _run(
@@ -303,7 +303,7 @@ def conda() -> None:
 
 
 def filled_recipe(text: str, sdist: Path) -> str:
-    """Return the recipe with the version of an sdist and its hash.
+    """Return the recipe with the version and the hash of an sdist.
 
     Raises:
         PackageError: the recipe lacks one of the two lines.

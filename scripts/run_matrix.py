@@ -90,7 +90,7 @@ def java_21(python: str) -> str | None:
 
 
 def java_version(home: str) -> str:
-    """E.g. ``17.0.17``."""
+    """Return the version of a Java, e.g. ``17.0.17``."""
     said = subprocess.run([f"{home}/bin/java", "-version"], capture_output=True, text=True, check=True).stderr  # noqa: S603
     found = re.search(r'version "([^"]+)"', said)
     return found[1] if found else "unknown"
@@ -130,7 +130,7 @@ def today() -> str:
 
 
 def read() -> Results:
-    """What is known."""
+    """Return the saved results."""
     return json.loads(RESULTS.read_text("utf-8")) if RESULTS.exists() else {"cells": {}}
 
 
@@ -220,7 +220,7 @@ def failures(results: Results) -> list[str]:
 
 
 def main() -> None:
-    """See above."""
+    """Run the command."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--lines", nargs="+", choices=LINES, default=list(LINES))
     parser.add_argument("--parts", nargs="+", choices=PARTS, default=list(PARTS))

@@ -3,7 +3,7 @@
     python scripts/run_tests.py test                          # as `make test`
     python scripts/run_tests.py all                           # as `make test-all`
     python scripts/run_tests.py changed --seconds 600         # the rest of `all` that belongs to the changed files
-    python scripts/run_tests.py smoke --python PYTHON         # one test of each connector
+    python scripts/run_tests.py smoke --python PYTHON         # one test of Spark Connect and of each connector
     python scripts/run_tests.py test -- -k sliding -x         # arguments of pytest, for every part
 
 Tests marked `full` run only in `all` and `changed`. Everything ends with exit status 1 if any part failed.
@@ -27,6 +27,7 @@ NO_TESTS = 5
 """The exit status of pytest if nothing was selected."""
 NIGHTLY = ("benchmarks", "connectors", "data", "mutants", "recovery", "versions")
 """Folders of tests of which one takes minutes: `all` runs them, and `changed` does not."""
+CONNECT = "tests/spark/test_elsewhere.py::test_query_through_spark_connect_gives_the_expected_results"
 COMMITS = 50
 """Without a tag, this many commits count as changed."""
 CACHED = {"PYTHONDONTWRITEBYTECODE": ""}
@@ -113,8 +114,13 @@ def changed(own: list[str], seconds: int) -> list[Part]:
 
 
 def smoke(own: list[str], connectors: str) -> list[Part]:
-    """Return the smoke test of each connector."""
-    return [Part("smoke", ["-m", "smoke", "tests/connectors", *own], python=connectors or sys.executable)]
+    """Return the smoke tests of Spark Connect and, if they are there, of the connectors."""
+    parts = [Part("connect", ["-m", "spark", CONNECT, *own])]
+    if connectors:
+        parts.append(
+            Part("connectors", ["-m", "smoke", "tests/connectors", *own], {"PYSPARK_PYTHON": connectors}, python=connectors)
+        )
+    return parts
 
 
 def _words(name: str, marked: str, own: list[str]) -> list[str]:

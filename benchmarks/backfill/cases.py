@@ -141,7 +141,7 @@ class Sessions:
         return "sessions, gap 5 min"
 
     def answer(self, day: Day) -> Answer:
-        """By sorting."""
+        """Compute the answer by sorting."""
         by_key = Sorted.of(day)
         first = np.flatnonzero(np.r_[True, (np.diff(by_key.key) != 0) | (np.diff(by_key.ts) > self.gap_ms)])
         last = np.r_[first[1:], len(by_key.ts)] - 1

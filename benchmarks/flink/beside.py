@@ -127,5 +127,5 @@ def ratios(results: Sequence[Result], peer: str) -> list[float]:
 
 
 def spread(figures: Sequence[float], form: str = ",.0f") -> str:
-    """Lowest to highest."""
+    """Return the range from lowest to highest."""
     return f"{min(figures):{form}} to {max(figures):{form}}"

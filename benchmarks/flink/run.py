@@ -20,7 +20,7 @@ from benchmarks.run import machine
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.flink.run", description=(__doc__ or "").splitlines()[0])
     everybody = list(dict.fromkeys(name for workload in WORKLOADS.values() for name in workload.contestants))
     parser.add_argument("--workloads", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))

@@ -21,7 +21,7 @@ COLOURS = {"panestream": "#0b6e4f", "native": "#c1440e", "flink heap": "#8a8a8a"
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.flink.slides", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--slides", nargs="+", type=int, default=[slide // 1000 for slide in SLIDES_MS], help="in seconds")
     parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS), metavar="NAME")

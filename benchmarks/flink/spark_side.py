@@ -58,7 +58,7 @@ class Run:
 
 
 def workload_of(name: str) -> Workload:
-    """By name."""
+    """Return the workload with this name."""
     return WORKLOADS[name] if name in WORKLOADS else slide_workload(int(name))
 
 

@@ -36,7 +36,7 @@ class Sessions(Case):
         return f"{self.gap_ms} milliseconds"
 
     def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
-        """By sorting."""
+        """Compute the answer by sorting."""
         sessions = SortedSessions.of(spec, self.gap_ms)
         closed, sums = sessions.closed(bound_ms), np.add.reduceat(sessions.value, sessions.first)
         return Checks(int(closed.sum()), int(sums[closed].sum()), int(sessions.count[closed].sum()))
@@ -100,7 +100,7 @@ class Workload:
 
     @property
     def contestants(self) -> tuple[str, ...]:
-        """Who takes part."""
+        """The names of the contestants."""
         everybody = (*self.case.contestants, *FLINK_BACKENDS, *FLINK_ON_FILES, *LIMITS)
         return tuple(name for name in everybody if name in self.rows)
 

@@ -81,7 +81,7 @@ def _keyed(events: DataFrame, spec: EventSpec, column: str = "value") -> pst.dat
 
 
 def counted(events: DataFrame, case: Counted, spec: EventSpec) -> DataFrame:
-    """Count trigger, purging."""
+    """Return windows with a purging count trigger."""
     windows = _keyed(events, spec, "batch").window(GlobalWindows.create())
     result = windows.trigger(PurgingTrigger.of(CountTrigger.of(case.every))).aggregate_with(BatchSum(), schema="total bigint")
     return result.main.select("key", "window_end", "total", F.lit(case.every).cast("bigint").alias("events"))

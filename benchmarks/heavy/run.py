@@ -66,7 +66,7 @@ class Peaks(threading.Thread):
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.heavy.run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--cases", nargs="+", choices=[*CASES], default=[*CASES], metavar="NAME", help=", ".join(CASES))
     parser.add_argument("--scale", type=float, default=1.0, help="of the full number of rows (default: %(default)s)")
@@ -212,7 +212,7 @@ def _line(name: str, told: dict[str, Any]) -> str:
 
 
 def page(options: argparse.Namespace, told: dict[str, dict[str, Any]]) -> str:
-    """The table."""
+    """Return the page with the table."""
     about = machine()
     lines = [
         "# Hot and heavy",

@@ -67,7 +67,7 @@ class Measured:
 
     @property
     def median(self) -> float:
-        """Of the micro-batches."""
+        """The median of the micro-batches' rates."""
         return statistics.median(self.rows_per_second)
 
 
@@ -121,7 +121,7 @@ def started(results: DataFrame, counted: Counted, checkpoint: str, mode: str) ->
 
 
 def measure(run: Run) -> Measured:
-    """Runs it."""
+    """Run it, and measure."""
     settings = {**SETTINGS, **STREAM_SETTINGS, "spark.sql.shuffle.partitions": str(run.cores)}
     settings["spark.jars.packages"] = f"{PACKAGE}:{pyspark.__version__}"
     builder = SparkSession.builder.master(f"local[{run.cores}]").appName("kafka benchmark")

@@ -35,7 +35,7 @@ COPY_SECONDS = 3 * 3600
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.kafka.run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--copies", type=int, default=40, help="of the 98,361 page views (default: %(default)s)")
     parser.add_argument("--records-per-batch", type=int, default=500_000, help="(default: %(default)s)")

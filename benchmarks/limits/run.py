@@ -25,7 +25,7 @@ LATE_MS = 60_000
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.limits.run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--keys", nargs="+", type=int, default=[100, 10_000, 100_000, 1_000_000])
     parser.add_argument("--late", nargs="+", type=int, default=[0, 5, 30], metavar="PERCENT", help="of the rows")

@@ -76,7 +76,7 @@ def last_auction(n: Int64s) -> Int64s:
 
 
 def time_ms(spec: NexmarkSpec, n: Int64s) -> Int64s:
-    """Event times."""
+    """Return the event times."""
     times = spec.base_ms + n * 1000 // spec.rate
     if spec.disorder_ms:
         times = times - spec.chance.below(n, 0, spec.disorder_ms + 1)

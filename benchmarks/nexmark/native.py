@@ -11,7 +11,7 @@ from benchmarks.nexmark.queries import GAP, SIZE, SLIDE, WATERMARK_DELAY_MS
 
 
 def timed(events: DataFrame) -> DataFrame:
-    """Nexmark's watermark."""
+    """Assign Nexmark's watermark."""
     return events.withWatermark("dateTime", f"{WATERMARK_DELAY_MS} milliseconds")
 
 
@@ -38,7 +38,7 @@ def q8(persons_and_auctions: DataFrame) -> DataFrame:
 
 
 def q11(bids: DataFrame) -> DataFrame:
-    """Session windows."""
+    """Use session windows."""
     found = timed(bids).groupBy(F.session_window("dateTime", GAP), "bidder").agg(F.count(F.lit(1)).alias("bids"))
     return found.select(_end("session_window"), "bidder", "bids")
 

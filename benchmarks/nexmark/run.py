@@ -28,7 +28,7 @@ PUBLISHED = {"q5": 22_100, "q7": 12_300, "q8": 146_000, "q11": 39_700, "q12": 75
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.nexmark.run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--queries", nargs="+", choices=list(QUERIES), default=list(QUERIES))
     parser.add_argument("--contestants", nargs="+", choices=CONTESTANTS, default=list(CONTESTANTS))

@@ -46,7 +46,7 @@ def names(_seed: int) -> pa.Array:
 
 @cache
 def addresses(seed: int) -> pa.Array:
-    """Of mail."""
+    """Return e-mail addresses."""
     users, hosts = _letters(seed, 0, _POOL, 3, 7), _letters(seed, 2, _POOL, 3, 5)
     return pa.array([f"{user}@{host}.com" for user, host in zip(users, hosts, strict=True)])
 
@@ -59,7 +59,7 @@ def credit_cards(seed: int) -> pa.Array:
 
 @cache
 def cities(_seed: int) -> pa.Array:
-    """In the west."""
+    """Return cities in the west."""
     return pa.array(_CITIES)
 
 

@@ -68,7 +68,7 @@ class Look:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.soak.run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--hours", type=float, default=8.0, help="(default: %(default)s)")
     parser.add_argument("--rate", type=int, default=5_000, help="rows a second (default: %(default)s)")
@@ -278,7 +278,7 @@ def progress(folders: Folders, at: Callable[[float], float]) -> list[dict[str, A
 
 
 def report(soak: Soak, batches: Sequence[dict[str, Any]], exact: dict[str, Any], rows: Sequence[Judged]) -> list[str]:
-    """The page."""
+    """Return the page of results."""
     options, about = soak.options, machine()
     ends = Counter(how for _, how in soak.restarts)
     last = soak.looks[-1]

@@ -34,7 +34,7 @@ STEPS = ("inspect", "savepoint", "start", "start with twice the key groups")
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="benchmarks.state.run", description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "--keys", type=int, default=1_000_000, help="of the case windows (default: %(default)s), ten windows each"

@@ -39,7 +39,7 @@ class Command:
 
     @property
     def usage(self) -> str:
-        """Its line."""
+        """The usage line of the command."""
         places = [each.names[0] for each in self.given if each.positional]
         options = ["[OPTIONS]"] if any(not each.positional for each in self.given) else []
         return " ".join([*self.path, *options, *places])

@@ -1,13 +1,14 @@
 """The site for tools: every page as Markdown next to its HTML, and ``llms.txt``, which lists them.
 
-The pages are those of docs/, with three changes. Front matter is gone, drawings are their descriptions, and directives that
-read the code (public names, commands) are replaced by what they show.
+Three things differ from docs/: front matter is removed, drawings become their descriptions, and directives that read the code
+(public names, commands) become their content.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,19 +20,22 @@ import public_names
 _FENCED = re.compile(
     r"^(?P<fence>```+)\{(?P<name>[\w-]+)\}(?P<argument>[^\n]*)\n(?P<body>.*?)^(?P=fence)[ \t]*$", re.DOTALL | re.MULTILINE
 )
-_ITEM = re.compile(r"^- \[(?P<title>[^\]]+)\]\((?P<target>[^)#\s]+\.md)\)(?P<words>[^\n]*)$", re.MULTILINE)
+_ITEM = re.compile(r"^(?:- |\d+\. )[^\[\n]*\[(?P<title>[^\]]+)\]\((?P<target>[^)#\s]+\.md)\)(?P<words>[^\n]*)$", re.MULTILINE)
+# From a line that begins with >>> to the next empty line, and the examples directly below.
+_EXAMPLE = re.compile(r"(?:^ *>>>.*\n?(?:^ *\S.*\n?)*)+", re.MULTILINE)
 SKILL = "reference/skill.md"
-"""The page that teaches an assistant, which the site also has by the usual name of such a file."""
+"""The page for coding assistants, which the site also has as ``SKILL.md``."""
 
 
-def markdown(docname: str, with_links: Callable[[str, str], str]) -> str:
+def markdown(docname: str, with_links: Callable[[str, str], str], folder: Path = pages.DOCS) -> str:
     """Return a page as Markdown.
 
     Args:
         docname: the page, such as ``ideas/session``.
-        with_links: turns links that leave the documentation to where those files are on the site.
+        with_links: changes links that leave the documentation to the place of those files on the site.
+        folder: the folder of the language.
     """
-    text = (pages.DOCS / f"{docname}.md").read_text("utf-8")
+    text = (folder / f"{docname}.md").read_text("utf-8")
     if docname != SKILL.removesuffix(".md"):
         text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
     text = re.sub(r"^\{\.[\w-]+\}\n", "", text, flags=re.MULTILINE)
@@ -71,7 +75,7 @@ def _signature(value: Any) -> str:
     if not callable(value):
         return ""
     try:
-        return str(inspect.signature(value)).replace("panestream.", "")
+        return re.sub(r"(: |-> )'([^']*)'", r"\1\2", str(inspect.signature(value)))
     except (TypeError, ValueError):
         return ""
 
@@ -80,15 +84,12 @@ def _words(value: Any) -> str:
     """Return a docstring: its sections stay as they are, and examples become code."""
     text = inspect.getdoc(value) or ""
     text = re.sub(r"``([^`]+)``", r"`\1`", text)
-    return re.sub(
-        r"(?m)(?:^[ ]*(?:>>>|\.\.\.).*\n?(?:^[ ]*(?![ ]*>>>)\S.*\n?)*)+",
-        lambda found: f"```python\n{inspect.cleandoc(found[0])}\n```\n",
-        text,
-    )
+    text = re.sub(r":\w+:`~?([^`<]+)`", lambda role: f"`{role[1].removeprefix('panestream.')}`", text)
+    return _EXAMPLE.sub(lambda found: f"```python\n{inspect.cleandoc(found[0])}\n```\n", text)
 
 
 def llms(documents: set[str]) -> str:
-    """Return ``llms.txt``: what panestream is, and every page with a line about it, as the index pages list them."""
+    """Return ``llms.txt``: a summary, and every page with its line from the index pages."""
     home = (pages.DOCS / "index.md").read_text("utf-8")
     summary = " ".join(home.split("\n\n")[1].split())
     lines = [
@@ -96,8 +97,8 @@ def llms(documents: set[str]) -> str:
         "",
         f"> {summary}",
         "",
-        "Every page of this site is here as Markdown: replace `.html` by `.md`. Start with the skill, which has the API, its pitfalls",
-        "and the way to find a missing row on one page.",
+        "Every page of this site is here as Markdown: replace `.html` by `.md`. Start with the skill, which has the API, its",
+        "pitfalls and the way to find a missing row on one page.",
         "",
         "## Begin here",
         "",
@@ -120,8 +121,9 @@ def llms(documents: set[str]) -> str:
 
 def _listed(index: str, documents: set[str], listed: set[str]) -> Iterator[str]:
     folder = index.rpartition("/")[0]
-    listed.add(index)
-    yield f"- [{_title(index)}]({index}.md)"
+    if index not in listed:
+        listed.add(index)
+        yield f"- [{_title(index)}]({index}.md)"
     for item in _ITEM.finditer((pages.DOCS / f"{index}.md").read_text("utf-8")):
         name = _normal(f"{folder}/{item['target'].removesuffix('.md')}")
         if name in documents and name not in listed and name.startswith(f"{folder}/"):
@@ -144,12 +146,21 @@ def _title(docname: str) -> str:
     return found[1].replace("`", "") if found else docname
 
 
-def write(target: Path, documents: set[str], with_links: Callable[[str, str], str]) -> None:
-    """Write the pages, ``llms.txt``, and the skill by its usual name below a site."""
+def write(target: Path, documents: set[str], with_links: Callable[[str, str], str], folder: Path = pages.DOCS) -> None:
+    """Write the pages below a site; for English also ``llms.txt``, and the skill by its usual name."""
     for docname in sorted(documents):
         file = target / f"{docname}.md"
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(markdown(docname, with_links), "utf-8")
+        text = markdown(docname, with_links, folder)
+        for name in re.findall(r"\]\(((?:\.\./)*[\w/-]+(?:\.\w+)*\.json)\)", text):  # the HTML has copies of its own
+            linked = (folder / docname).parent / name
+            if linked.resolve().is_relative_to(pages.DOCS):
+                shutil.copy(linked, file.parent / name)
+        up = "../" * docname.count("/")
+        text = re.sub(r"(!\[[^\]]*\])\((?:\.\./)+benchmarks/[\w/]*/([\w-]+\.png)\)", rf"\1({up}_images/\2)", text)
+        file.write_text(text, "utf-8")
+    if folder != pages.DOCS:
+        return
     (target / "llms.txt").write_text(llms(documents), "utf-8")
     if SKILL.removesuffix(".md") in documents:
         skill = target / "skill" / "panestream" / "SKILL.md"

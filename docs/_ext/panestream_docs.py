@@ -16,6 +16,7 @@ from sphinx.application import Sphinx
 from sphinx.errors import ExtensionError
 from sphinx.util import logging
 from sphinx.util.docutils import SphinxDirective
+from sphinx.util.index_entries import split_index_msg
 
 sys.path.insert(0, str(Path(__file__).parent))
 
@@ -37,8 +38,8 @@ _copied: set[Path] = set()
 def with_index(page: pages.Page, text: str) -> str:
     """Return the text with the words of its front matter (``search: unit test, pytest``) as entries of the index.
 
-    The search shows a page first if somebody looks for one of its entries: the words that readers use, which are often not
-    those of its title.
+    The search shows a page first if a reader looks for one of its entries. These are the readers' words, which often differ from
+    the title.
     """
     words = [each.strip() for each in page.front.get("search", "").split(",") if each.strip()]
     if not words:
@@ -46,6 +47,16 @@ def with_index(page: pages.Page, text: str) -> str:
     entries = "\n".join(f"```{{index}} ! single: {each}\n```" for each in words)
     head, mark, rest = text.partition("\n---\n")
     return f"{head}{mark}\n{entries}\n\n{rest}"
+
+
+def keep_entries(app: Sphinx) -> list[Any]:
+    """Add the entries of pages that have not changed to the search: Sphinx forgets them between two builds."""
+    indexer = getattr(app.builder, "indexer", None)
+    if indexer is not None:
+        for docname, entries in app.env.domains.index_domain.entries.items():
+            words = {(word, target, main) for kind, text, target, main, _ in entries for word in split_index_msg(kind, text)}
+            indexer._index_entries.setdefault(docname, sorted(words))  # noqa: SLF001 - it has no method for this
+    return []
 
 
 # Drawings
@@ -132,7 +143,7 @@ class Commands(SphinxDirective):
     """``{commands}``: every command with its options, from the application."""
 
     def run(self) -> list[nodes.Node]:
-        """Sections."""
+        """Return the sections of the commands."""
         return self.parse_text_to_nodes(commands.markdown(), allow_section_headings=True)
 
 
@@ -238,14 +249,16 @@ def copy_files(app: Sphinx, exception: Exception | None) -> None:
 
 
 def write_markdown(app: Sphinx, exception: Exception | None) -> None:
-    """Each page is on the site as Markdown too, and ``llms.txt`` lists them."""
-    if exception or app.builder.format != "html" or Path(app.srcdir).resolve() != pages.DOCS:
+    """Write each page to the site as Markdown too, and list them in ``llms.txt``."""
+    folder = Path(app.srcdir).resolve()
+    if exception or app.builder.format != "html" or folder not in (pages.DOCS, pages.DOCS / "zh"):
         return
-    markdown_pages.write(Path(app.outdir), set(app.env.found_docs), lambda docname, text: _as_markdown(app, docname, text))
+    documents = set(app.env.found_docs)
+    markdown_pages.write(Path(app.outdir), documents, lambda docname, text: _as_markdown(app, docname, text), folder)
 
 
 def _as_markdown(app: Sphinx, docname: str, text: str) -> str:
-    """Return the text with its links as files have them, without the schemes that the builder of HTML reads."""
+    """Return the text with links to files, without the schemes that the HTML builder reads."""
     return re.sub(r"\((?:site|place):([^)#]*)", r"(\1", with_links(app, docname, text))
 
 
@@ -265,7 +278,7 @@ def other_language(app: Sphinx, pagename: str, templatename: str, context: dict[
 
 
 def other_versions(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
-    """Tell the template which version this is, and where the others begin."""
+    """Pass the template this version, and the addresses of the others."""
     names = app.config.panestream_versions
     if names:
         up = "../" * (pagename.count("/") + 1 + app.config.language.startswith("zh"))
@@ -273,7 +286,7 @@ def other_versions(app: Sphinx, pagename: str, templatename: str, context: dict[
 
 
 def setup(app: Sphinx) -> dict[str, Any]:
-    """Sphinx calls this."""
+    """Set up the extension, as Sphinx requires."""
     app.add_config_value("panestream_repository", "", "env")
     app.add_config_value("panestream_versions", [], "html")
     app.add_directive("timeline", Timeline)
@@ -283,6 +296,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("source-read", run_page)
     app.connect("autodoc-process-signature", without_constructor)
     app.connect("autodoc-process-docstring", with_pages)
+    app.connect("html-collect-pages", keep_entries)
     app.connect("html-page-context", other_language)
     app.connect("html-page-context", other_versions)
     app.connect("build-finished", write_markdown)

@@ -11,8 +11,8 @@ import typer
 
 from hot_items.demo import Demo, prepare, show_outcome
 from panestream.jobs.cli import Traceback, ended_with, execute, readable_errors
-from panestream.jobs.live import PipeConsole
 from panestream.jobs.loading import load_job
+from panestream.jobs.terminal import PipeConsole
 
 app = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
 

@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 import importlib.util
+import json
 import re
+from fnmatch import fnmatch
 from pathlib import Path
 
 import pytest
 
-from panestream.jobs.windows import NEEDS, TAKES
+from panestream.jobs.model import job_schema
+from panestream.jobs.windows import WindowSection
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "reference" / "job-files.md").read_text("utf-8")
+
+
+def test_the_schema_for_schemastore_is_what_the_command_prints(make_job_keys):
+    kept = json.loads(make_job_keys.SCHEMA.read_text("utf-8"))
+    assert kept == job_schema(), "run `make job-keys`"
+    entry = json.loads((ROOT / "packaging" / "schemastore" / "catalog.json").read_text("utf-8"))
+    assert (entry["url"], entry["description"]) == (kept["$id"], kept["description"])
+    assert all(fnmatch("clicks.panestream.toml", each) == each.endswith(".toml") for each in entry["fileMatch"])
 
 
 @pytest.fixture(scope="module")
@@ -43,8 +54,7 @@ def test_page_of_job_keys_is_up_to_date(make_job_keys):
         assert f"| `{key}` |" in PAGE
 
 
-@pytest.mark.parametrize("kind", [kind for kind in NEEDS if kind not in ("global", "session", "predicates")])
+@pytest.mark.parametrize("kind", [kind for kind in WindowSection.kinds if kind not in ("global", "session", "predicates")])
 def test_page_lists_required_and_optional_keys_of_each_window(kind):
-    needs, takes = NEEDS[kind], TAKES[kind]
-    may = [key for key in takes if key not in needs]
+    needs, may = WindowSection.keys_of(kind)
     assert f"| {kind} | {', '.join(f'`{key}`' for key in needs)} | {', '.join(f'`{key}`' for key in may)} |" in PAGE

@@ -40,7 +40,7 @@ _MODULE = re.compile(r"\bpanestream(?:\.(?!zip\b)[A-Za-z_]\w*)+|(?<=`)(?:engine|
 @cache
 def files() -> frozenset[str]:
     """Return the paths of all text files of the project that are not generated."""
-    rooms = ("src", "tests", "docs", "benchmarks", "scripts", "examples", ".ci")
+    rooms = ("src", "tests", "docs", "benchmarks", "scripts", "examples", "packaging", ".ci")
     found = [path for room in rooms for path in (ROOT / room).rglob("*") if path.is_file()]
     return frozenset(path.relative_to(ROOT).as_posix() for path in [*found, *ROOT.glob("*.*")])
 

@@ -23,6 +23,7 @@ def page(make_parity):
     return make_parity.PAGE.read_text("utf-8")
 
 
+@pytest.mark.full  # it runs the scenarios of tests/conformance again
 def test_page_of_parity_is_up_to_date(make_parity, page):
     assert make_parity.renewed(page) == page, "run .venv/bin/python scripts/make_parity.py"
 

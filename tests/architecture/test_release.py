@@ -36,7 +36,7 @@ MAY = {
     ("scorecard", "id-token"): "it publishes the result under this repository's name",
     ("scorecard", "security-events"): "it uploads what it found",
 }
-"""What a job of a workflow may do in addition to reading the repository, and why."""
+"""The permissions of a workflow's job in addition to reading the repository, with the reason."""
 
 
 def steps(workflow: dict) -> list[dict]:
@@ -86,21 +86,21 @@ def test_only_attest_and_publish_jobs_may_write_id_tokens():
     assert "secrets." not in (ROOT / ".github" / "workflows" / "release.yml").read_text("utf-8")
 
 
-def test_no_checkout_keeps_its_token():
+def test_checkouts_do_not_keep_their_token():
     for path in WORKFLOWS:
         for step in steps(yaml.safe_load(path.read_text("utf-8"))):
             if step.get("uses", "").startswith("actions/checkout@"):
                 assert step["with"]["persist-credentials"] is False, path.name
 
 
-def test_ci_runs_every_line_of_spark_with_a_python_that_it_is_tested_with():
+def test_ci_runs_each_spark_line_with_its_first_python():
     jobs = yaml.safe_load((GITHUB / "workflows" / "ci.yml").read_text("utf-8"))["jobs"]
     included = {each["spark"]: each["python"] for each in jobs["versions"]["strategy"]["matrix"]["include"]}
     assert included == {line: made.pythons[0] for line, made in LINES.items()}
 
 
 @pytest.mark.parametrize("path", sorted((GITHUB / "ISSUE_TEMPLATE").glob("[!c]*.yml")), ids=lambda path: path.stem)
-def test_an_issue_form_asks_for_something_that_must_be_answered(path):
+def test_issue_form_has_a_required_field(path):
     form = yaml.safe_load(path.read_text("utf-8"))
     assert {"name", "description", "labels", "body"} == set(form)
     asked = [field for field in form["body"] if field["type"] != "markdown"]
@@ -111,13 +111,13 @@ def test_an_issue_form_asks_for_something_that_must_be_answered(path):
             ast.parse(field["attributes"].get("value", ""))
 
 
-def test_dependabot_looks_at_every_kind_of_dependency_that_is_pinned():
+def test_dependabot_updates_every_kind_of_pinned_dependency():
     updates = yaml.safe_load((GITHUB / "dependabot.yml").read_text("utf-8"))["updates"]
     assert {each["package-ecosystem"] for each in updates} == {"github-actions", "pip", "docker"}
     assert all((each["directory"], each["cooldown"]["default-days"]) == ("/", 7) for each in updates)
 
 
-def test_owners_are_named_for_files_that_exist():
+def test_code_owners_are_listed_for_existing_files():
     lines = [line.split() for line in (GITHUB / "CODEOWNERS").read_text("utf-8").splitlines() if line and line[0] != "#"]
     assert lines[0][0] == "*"
     for pattern, *owners in lines:
@@ -126,7 +126,7 @@ def test_owners_are_named_for_files_that_exist():
         assert pattern == "*" or (ROOT / pattern.lstrip("/")).exists(), pattern
 
 
-def test_the_image_copies_files_that_exist_and_are_sent_to_it():
+def test_image_copies_existing_files_of_its_build_context():
     image, sent = ((ROOT / name).read_text("utf-8") for name in ("Dockerfile", ".dockerignore"))
     copied = [word for line in re.findall(r"^COPY (?!--from)(.*)$", image, re.MULTILINE) for word in line.split()[:-1]]
     assert "src" in copied
@@ -221,7 +221,7 @@ def test_sdist_with_data_or_without_examples_is_refused(package, tmp_path):
         package.check_sdist(made)
 
 
-def test_the_recipe_of_conda_needs_what_the_package_needs(package, tmp_path):
+def test_conda_recipe_has_the_dependencies_of_the_package(package, tmp_path):
     sdist = tmp_path / "panestream-0.3.1.tar.gz"
     sdist.write_bytes(b"an sdist")
     recipe = yaml.safe_load(package.filled_recipe(package.RECIPE.read_text("utf-8"), sdist))
@@ -236,7 +236,7 @@ def test_the_recipe_of_conda_needs_what_the_package_needs(package, tmp_path):
     assert re.search(r'version: "(.*)"', built)[1] == project["project"]["version"]
 
 
-def test_pip_installs_from_the_index_by_name_and_checks_the_hash(package, tmp_path):
+def test_pip_installs_from_the_index_and_checks_the_hash(package, tmp_path):
     made, info = tmp_path / "panestream-0.1.0-py3-none-any.whl", "panestream-0.1.0.dist-info"
     with zipfile.ZipFile(made, "w") as archive:
         archive.writestr(f"{info}/METADATA", "Metadata-Version: 2.4\nName: panestream\nVersion: 0.1.0\n")

@@ -1,8 +1,10 @@
-"""Tests are found by room: tests/ mirrors src/, and every trigger and assigner has a file."""
+"""Tests are found by room: tests/ mirrors src/, and every trigger and assigner has tests there."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import ast
+import re
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
@@ -14,6 +16,7 @@ TESTS = ROOT / "tests"
 # Folders of tests that mirror no package, with their purpose.
 ACROSS = {
     "architecture": "the code and the documents as texts: walls, names, paths, tables that scripts make",
+    "architecture/users": "code of users for type checkers: right, and with mistakes",
     "benchmarks": "the benchmarks measure what they say",
     "comparison": "columnar operators beside the row operator, and batch beside stream, on random queries",
     "conformance": "Flink's recorded answers, what runs them, and on what",
@@ -46,9 +49,19 @@ def rooms_below(home: Path) -> list[str]:
     return [path.parent.relative_to(home).as_posix() for path in home.rglob("*.*") if path.suffix in (".py", ".json")]
 
 
-def without_tests(modules: Iterable[str], tests: Iterable[str]) -> list[str]:
-    """Modules with no test file of their name."""
-    return sorted({name for name in modules if name != "__init__.py"} - {name.removeprefix("test_") for name in tests})
+def classes_of(module: str) -> Iterator[str]:
+    """Public classes that a module defines and users make: neither abstract bases nor what callbacks are given."""
+    for node in ast.parse(module).body:
+        if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+            text = ast.unparse(node)
+            if "@dataclass" in text and not re.search(r"@abstractmethod|ABC|NotImplementedError", text):
+                yield node.name
+
+
+def without_tests(classes: Iterable[str], tests: Iterable[str]) -> list[str]:
+    """Classes that no file of tests names."""
+    texts = [*tests]
+    return sorted(name for name in classes if not any(re.search(rf"\b{name}\b", text) for text in texts))
 
 
 def test_every_folder_of_tests_mirrors_a_package_or_is_listed():
@@ -61,12 +74,14 @@ def test_folder_that_mirrors_no_package_is_reported():
 
 
 @pytest.mark.parametrize("room", ["windowing/triggers", "windowing/assigners"])
-def test_every_trigger_and_assigner_has_a_file_of_tests(room):
-    modules = [path.name for path in (PACKAGE / room).glob("*.py")]
-    tests = [path.name for path in (TESTS / room).glob("test_*.py") if "def test_" in path.read_text("utf-8")]
-    assert len(modules) > 5
-    assert not without_tests(modules, tests)
+def test_every_trigger_and_assigner_has_tests_in_its_room(room):
+    classes = [name for path in (PACKAGE / room).glob("*.py") for name in classes_of(path.read_text("utf-8"))]
+    tests = [text for path in (TESTS / room).glob("test_*.py") if "def test_" in (text := path.read_text("utf-8"))]
+    assert len(classes) > 8
+    assert not without_tests(classes, tests)
 
 
-def test_module_without_tests_is_reported():
-    assert without_tests(["__init__.py", "count.py", "novel.py"], ["test_count.py"]) == ["novel.py"]
+def test_class_without_tests_is_reported():
+    module = "@dataclass(frozen=True)\nclass Novel(Trigger):\n    pass\n\n\nclass Context:\n    pass\n"
+    assert [*classes_of(module)] == ["Novel"]
+    assert without_tests(["CountTrigger", "Novel"], ["from x import CountTrigger, NovelTrigger\n"]) == ["Novel"]

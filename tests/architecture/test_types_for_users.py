@@ -1,4 +1,4 @@
-"""Type checkers accept a user's right code, and find each mistake: the package is typed for those who use it."""
+"""Type checkers accept a user's right code and report each mistake, because the package has types."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def found_by_pyright(program: str, folder: Path) -> set[tuple[str, int]]:
     return {(Path(each["file"]).name, each["range"]["start"]["line"] + 1) for each in errors if each["severity"] == "error"}
 
 
-def test_mypy_accepts_right_code_and_finds_each_mistake():
+def test_mypy_accepts_right_user_code_and_reports_each_mistake():
     assert len(WRONG) >= 9
     assert found_by_mypy() == WRONG
 
 
 @pytest.mark.full
-def test_pyright_accepts_right_code_and_finds_each_mistake(tmp_path):
+def test_pyright_accepts_right_user_code_and_reports_each_mistake(tmp_path):
     program = shutil.which("pyright") or shutil.which("pyright", path=Path(sys.executable).parent)
     if program is None:
         pytest.skip("no pyright here: pip install pyright")

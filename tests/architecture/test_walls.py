@@ -320,7 +320,7 @@ PLANTED = [
     (the_engine_is_built_upwards, "engine/storage/x.py", "from panestream.engine.plan import WindowPlan"),
     (the_engine_is_built_upwards, "engine/storage/x.py", "from panestream.engine.operators.panes.rollups import Rollups"),
     (the_engine_is_built_upwards, "engine/storage/x.py", "from panestream.engine.runtime.group_io import GroupMetrics"),
-    (the_engine_is_built_upwards, "engine/runtime/x.py", "from ..operators.panes.spec import PaneSpec"),
+    (the_engine_is_built_upwards, "engine/runtime/x.py", "from ..operators.panes.operator import PaneSpec"),
     (the_engine_is_built_upwards, "engine/plan.py", "from panestream.engine.operators.row.spec import RowSpec"),
     (only_spark_rooms_touch_pyspark, "engine/x.py", "import pyspark.sql"),
     (only_spark_rooms_touch_pyspark, "windowing/x.py", "if TYPE_CHECKING:\n    from pyspark.sql import Row"),

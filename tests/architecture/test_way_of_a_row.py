@@ -19,7 +19,7 @@ from panestream.windowing.functions import applied, processed
 from panestream.windowing.watermarks import WatermarkStrategy
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "panestream"
-MOST = {"sliding aggregate": 25, "apply": 25, "process": 38}
+MOST = {"sliding aggregate": 23, "apply": 22, "process": 36}
 """Spark's side (``panestream/spark``: exchange, processor, operate, placement, reasons, run) has six more."""
 KEYS = pa.schema([("key", pa.string())])
 

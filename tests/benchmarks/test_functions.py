@@ -25,7 +25,7 @@ def by_key():
     return events
 
 
-def test_expected_answer_of_count_windows():
+def test_expected_answer_of_count_windows_equals_a_loop_over_events():
     case = Counted("counted", every=7)
     firings = [
         sum(batch for _, _, batch in rows[first : first + 7])
@@ -36,7 +36,7 @@ def test_expected_answer_of_count_windows():
 
 
 @pytest.mark.parametrize("bounded", [True, False])
-def test_expected_answer_of_session_medians(bounded):
+def test_expected_answer_of_session_medians_equals_a_loop_over_events(bounded):
     case = SessionMedian("sessions", gap_ms=700)
     bound = case.bound_ms(SPEC) if bounded else None
     sessions = []
@@ -65,7 +65,7 @@ def windows(case, bound):
 
 
 @pytest.mark.parametrize("bounded", [True, False])
-def test_expected_answer_of_evicted_windows(bounded):
+def test_expected_answer_of_evicted_windows_equals_a_loop_over_events(bounded):
     case = Evicted("evicted", size_ms=6_000, slide_ms=2_000, keep_ms=1_700)
     bound = case.bound_ms(SPEC) if bounded else None
     left = []
@@ -76,7 +76,7 @@ def test_expected_answer_of_evicted_windows(bounded):
 
 
 @pytest.mark.parametrize("bounded", [True, False])
-def test_expected_answer_of_user_defined_mean(bounded):
+def test_expected_answer_of_user_defined_mean_equals_a_loop_over_events(bounded):
     case = OwnMean("own_mean", size_ms=3_000)
     bound = case.bound_ms(SPEC) if bounded else None
     inside = defaultdict(list)

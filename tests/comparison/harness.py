@@ -22,7 +22,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from panestream.engine.operators.panes.spec import PaneSpec
+from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import MAIN, Chunk, WindowPlan
 from panestream.engine.planner import plan_aggregates

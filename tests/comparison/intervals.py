@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from panestream.engine.operators.intervals.spec import IntervalSpec
+from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.runtime.sides import SIDES, Pairs, Sides
 from panestream.engine.storage import payload

@@ -20,8 +20,8 @@ from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import LookBackWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.look_back import look_backs_of
-from panestream.windowing.assigners.several import SeveralWindows
 from tests.comparison import harness
 from tests.engine.aggregates import naive
 

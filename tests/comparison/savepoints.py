@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from panestream.engine.kernels.columns import plain
 from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows
-from panestream.engine.operators.intervals.spec import IntervalSpec
+from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.accumulating.spec import AccumulatingSpec, why_not_rows
+from panestream.engine.operators.accumulating.operator import AccumulatingSpec, why_not_rows
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
 from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.operators.row.spec import RowSpec

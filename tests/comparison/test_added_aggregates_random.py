@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from panestream.engine.aggregates import Aggregation
+from panestream.engine.planner import split_of
 from panestream.engine.query import WindowSpec
-from panestream.engine.savepoint.added import untold_results
-from panestream.engine.split import split_of
+from panestream.engine.savepoint.migration import untold_results
 from panestream.windowing import aggregates as agg
 from tests.comparison import harness, test_counts_random, test_panes_random, test_savepoints_random, test_sessions_random
 from tests.comparison.savepoints import GROUPS, Query, placement, rescaled, shuffled

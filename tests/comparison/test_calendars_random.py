@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from panestream.engine.kernels import calendar_grid
-from panestream.engine.operators.panes.spec import pane_grid, why_not_panes
+from panestream.engine.operators.panes.rule import pane_grid, why_not_panes
 from panestream.engine.query import WindowSpec
 from panestream.windowing.assigners import CumulatingEventTimeWindows, SlidingEventTimeWindows
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,

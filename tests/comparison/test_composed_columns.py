@@ -13,7 +13,7 @@ import pytest
 import panestream as pst
 from panestream.engine.planner import plan_aggregates
 from panestream.engine.query import WindowSpec
-from panestream.engine.reduction import AT_EVERY_ROW, reduction, told
+from panestream.engine.rule import AT_EVERY_ROW, reduction, told
 from tests.comparison import harness
 from tests.comparison.test_panes_random import random_assigner
 from tests.comparison.test_sessions_random import of_the_row_operator

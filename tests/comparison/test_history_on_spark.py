@@ -17,7 +17,7 @@ import pytest
 
 import panestream as pst
 from panestream import agg
-from panestream.engine.operators.panes.spec import why_not_panes
+from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.plan import Top
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec

@@ -14,14 +14,14 @@ from dataclasses import replace
 import pytest
 
 from panestream.engine.exchange.group_run import check_history
-from panestream.engine.operators.panes.spec import why_not_panes
+from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.spec import RowSpec
+from panestream.engine.planner import split_of
 from panestream.engine.query import WindowSpec
-from panestream.engine.split import split_of
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import ProcessingTimeSessionWindows, TumblingEventTimeWindows
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.triggers import ContinuousProcessingTimeTrigger, CountTrigger
 from tests.comparison import (

@@ -76,7 +76,7 @@ def test_look_backs_with_slices_have_the_same_bits_as_without(chunk, monkeypatch
 
     def counted(blocks, low, end):
         for table in scan(blocks, low, end):
-            if blocks.space == history.SLICES:
+            if blocks.space == history.MERGED:
                 merged.append(table.num_rows)
             yield table
 
@@ -86,7 +86,7 @@ def test_look_backs_with_slices_have_the_same_bits_as_without(chunk, monkeypatch
         look_backs.small_slices(monkeypatch, rng)
         ours = harness.run(plan, batches)
         with monkeypatch.context() as without:
-            without.setattr(history, "slice_length", lambda keyed, longest: 0)
+            without.setattr(history, "pane_length", lambda keyed, longest: 0)
             theirs = harness.run(plan, batches)
         for number, (one, other) in enumerate(zip(ours, theirs, strict=True)):
             assert bits(one) == bits(other), f"{seed}: micro-batch {number}\n{plan.operator}\n{batches[: number + 1]}"

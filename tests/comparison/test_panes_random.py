@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from panestream.engine.operators.panes.spec import why_not_panes
+from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.group_io import GroupMetrics
 from panestream.windowing.assigners import (
@@ -21,7 +21,7 @@ from panestream.windowing.assigners import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.triggers import (
     ContinuousEventTimeTrigger,
     ContinuousProcessingTimeTrigger,

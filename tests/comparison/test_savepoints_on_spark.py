@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import pytest
 
 import panestream as pst
-from panestream.engine.operators.panes.spec import why_not_panes
+from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.testing import MicroBatches
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.evictors import CountEvictor, TimeEvictor
 from panestream.windowing.triggers import CountTrigger, PurgingTrigger
 from tests.comparison import (

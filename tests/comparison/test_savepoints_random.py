@@ -10,21 +10,20 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.intervals.spec import IntervalSpec
-from panestream.engine.operators.panes.spec import why_not_panes
+from panestream.engine.operators.intervals import IntervalSpec
+from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan
-from panestream.engine.planner import plan_functions
+from panestream.engine.planner import plan_functions, split_of
 from panestream.engine.query import WindowSpec
-from panestream.engine.split import split_of
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,
     ProcessingTimeSessionWindows,
     TumblingEventTimeWindows,
 )
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.evictors import CountEvictor, DeltaEvictor, TimeEvictor
 from panestream.windowing.functions import ProcessWindowFunction, applied
 from panestream.windowing.state import (

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from panestream.engine.operators.panes.spec import why_not_panes
+from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.plan import MAIN
+from panestream.engine.planner import split_of
 from panestream.engine.query import WindowSpec
-from panestream.engine.split import split_of
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
 from tests.comparison import harness, test_panes_random

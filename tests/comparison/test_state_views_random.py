@@ -12,7 +12,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.intervals.spec import IntervalSpec
+from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.sides import SIDES
 from panestream.engine.runtime.time_view import watermarks_of
@@ -24,8 +24,8 @@ from panestream.windowing.assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.global_windows import CountWindows
-from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger
 from tests.comparison import harness, look_backs, predicates, test_accumulating, test_panes_random
 from tests.comparison.calendars import random_calendar, random_stream

@@ -17,7 +17,7 @@ from panestream.engine.inspection.merge import StateOrigin, merge_parts
 from panestream.engine.inspection.reduce import WIDTHS, StateFilter, reduce_group
 from panestream.engine.query import WindowSpec
 from panestream.insight.inspect_json import render_json
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from tests.comparison import harness, test_panes_random
 from tests.comparison.savepoints import GROUPS, Query, placement
 from tests.comparison.test_state_views_random import AGGREGATES, cut, rows_of_windows

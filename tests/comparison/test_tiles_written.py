@@ -13,11 +13,10 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.operators.panes.spec import pane_grid
+from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.plans import plan_json, plan_of
-from panestream.engine.tiles.format import Tiles, recipes_of_tiles
-from panestream.engine.tiles.windows import windows_of_tiles
+from panestream.engine.tiles.format import Tiles, recipes_of_tiles, windows_of_tiles
 from panestream.windowing.assigners import CalendarDays, CalendarWeeks, SlidingEventTimeWindows, TumblingEventTimeWindows
 from tests.comparison import harness
 from tests.comparison.calendars import DAY, random_stream, random_zone

@@ -11,11 +11,11 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.panes.spec import why_not_panes
+from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.row_plan import AggregateRows, ReduceRows
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.functions import AggregateFunction
 from tests.comparison import harness, test_panes_random, test_sessions_random
 

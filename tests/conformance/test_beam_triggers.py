@@ -65,7 +65,7 @@ def test_triggers_give_the_answers_of_beam(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in TRANSCRIPTS if case.name in MUST_FAIL], ids=lambda case: case.name)
-def test_cases_that_do_not_carry_over_give_another_answer(case: Case) -> None:
+def test_wrong_answers_of_beams_transcripts_are_rejected(case: Case) -> None:
     assert firings_by_window(case) != case.published
 
 

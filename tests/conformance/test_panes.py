@@ -9,8 +9,8 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.accumulating.spec import why_not_rows
-from panestream.engine.operators.panes.spec import why_not_panes
+from panestream.engine.operators.accumulating.operator import why_not_rows
+from panestream.engine.operators.panes.rule import why_not_panes
 from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_aggregates, plan_functions

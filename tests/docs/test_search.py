@@ -1,4 +1,4 @@
-"""The site's search finds what readers look for, by their words: the right page is the first."""
+"""The site's search finds pages by the readers' words, with the right page first."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TRIED = {
     "daily active users": {RECIPES},
     "unpaid orders": {RECIPES},
 }
-"""What newcomers looked for in a trial, and the pages that answer it."""
+"""The words that newcomers searched for in a trial, and the pages with an answer."""
 MORE = {
     "top n": {RECIPES},
     "sessions into Delta": {RECIPES},
@@ -49,11 +49,11 @@ MORE = {
     "withWatermark": {"coming-from/spark-window"},
     "grafana": {"how-to/monitoring"},
 }
-"""Other words for the same."""
+"""Synonyms of these words."""
 
 
 def node() -> str | None:
-    """Return the program: of this machine, or the one that playwright brings."""
+    """Return the path of Node.js on this machine, or in playwright, or None."""
     found = shutil.which("node")
     if found is None:
         driver = pytest.importorskip("playwright").__file__
@@ -76,18 +76,18 @@ def search(built_site):
 
 
 @pytest.mark.full
-def test_the_right_page_is_the_first(search):
+def test_search_finds_the_right_page_first(search):
     wanted = TRIED | MORE
     first = {query: found[:1] for query, found in search(*wanted).items()}
     assert {query: found for query, found in first.items() if not wanted[query] & set(found)} == {}
 
 
 @pytest.mark.full
-def test_words_that_no_page_has_find_nothing(search):
+def test_search_for_words_of_no_page_finds_nothing(search):
     assert search("xylophonequartz") == {"xylophonequartz": []}
 
 
-def test_no_two_pages_claim_the_same_words():
+def test_search_words_of_pages_are_unique():
     claimed = [
         word.strip().lower() for path in pages.all_pages() for word in pages.read(path).front.get("search", "").split(",") if word
     ]

@@ -9,8 +9,8 @@ import pytest
 
 from panestream.engine.explain import explain_plan
 from panestream.engine.plan import Top
+from panestream.engine.planner import split_of
 from panestream.engine.query import WindowSpec
-from panestream.engine.split import split_of
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
@@ -18,7 +18,7 @@ from panestream.windowing.assigners import (
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
 )
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import harness, intervals, joins, predicates
 

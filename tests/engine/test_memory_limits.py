@@ -21,8 +21,7 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage import blocks, sealed_state
-from panestream.engine.storage.limits import MOST_BYTES
-from panestream.engine.storage.state import MemoryState
+from panestream.engine.storage.state import MOST_BYTES, MemoryState
 from panestream.errors import MemoryLimitError
 from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows
 from panestream.windowing.evictors import CountEvictor

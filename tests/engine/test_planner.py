@@ -18,8 +18,8 @@ from panestream.windowing.assigners import (
     PredicateWindows,
     TumblingEventTimeWindows,
 )
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.global_windows import CountWindows
-from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.functions import applied
 from panestream.windowing.triggers import AfterCount, AfterWatermark, CountTrigger
 from tests.comparison import harness

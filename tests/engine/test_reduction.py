@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from panestream.engine.query import WindowSpec
-from panestream.engine.reduction import AT_EVERY_ROW, Reduction, reduced, reduction, told
+from panestream.engine.rule import AT_EVERY_ROW, Reduction, reduced, reduction, told
 from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from panestream.windowing.triggers import (
     AfterAll,

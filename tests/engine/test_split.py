@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from panestream.engine.plan import Split
-from panestream.engine.planner import plan_aggregates
+from panestream.engine.planner import plan_aggregates, split_of
 from panestream.engine.query import WindowSpec
-from panestream.engine.split import split_of
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows, TumblingProcessingTimeWindows

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from panestream.engine.kernels.slicing import SlidingWindows
+from panestream.engine.kernels.panes import SlidingWindows
 from panestream.insight.delays import (
     BEHIND,
     NEEDED,

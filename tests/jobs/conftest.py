@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 
 from panestream.errors import JobError
 from panestream.jobs import cli, loading
-from panestream.jobs.json_schema import job_schema
+from panestream.jobs.model import job_schema
 from panestream.jobs.runner import SessionRunner, close_listeners, open_listeners
 from tests.listening import Ends
 

@@ -21,9 +21,9 @@ from typer.testing import CliRunner
 from hot_items import __main__ as demo
 from panestream.errors import InvalidEventTimeError, PanestreamWarning, PlanMismatchError, SinkError
 from panestream.jobs import cli
-from panestream.jobs.live import Display, PipeConsole, PlainConsole, Totals, status_line
-from panestream.jobs.messages import WORDS
+from panestream.jobs.building import WORDS
 from panestream.jobs.schema import CONTROL
+from panestream.jobs.terminal import Display, PipeConsole, PlainConsole, Totals, status_line
 
 PACKAGE = Path(cli.__file__).parents[1]
 JOB = (Path(__file__).parents[2] / "examples" / "hot_items.toml").read_text()
@@ -303,7 +303,7 @@ def test_plain_output_prints_a_line_every_few_seconds(monkeypatch, terminal):
         display(Batch(0))
         display(Batch(1))
         assert out.getvalue() == ""
-        monkeypatch.setattr("panestream.jobs.live.PLAIN_EVERY", 0.0)
+        monkeypatch.setattr("panestream.jobs.terminal.PLAIN_EVERY", 0.0)
         display(Batch(2))
         assert out.getvalue().startswith("batch 2 ")
 
@@ -338,7 +338,7 @@ def exit_status(arguments, app=cli.app):
 
 
 def test_a_closed_output_stops_the_query_that_prints_from_another_thread(job, spark, monkeypatch, capfd):
-    monkeypatch.setattr("panestream.jobs.live.PLAIN_EVERY", 0.0)
+    monkeypatch.setattr("panestream.jobs.terminal.PLAIN_EVERY", 0.0)
     spark.endless = True
     raised = []
 

@@ -14,9 +14,8 @@ from typer.testing import CliRunner
 
 from panestream.jobs import cli
 from panestream.jobs.document import load_document
-from panestream.jobs.json_schema import job_schema
 from panestream.jobs.loading import load_job
-from panestream.jobs.model import Job
+from panestream.jobs.model import Job, job_schema
 
 EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
 
@@ -50,14 +49,14 @@ def test_schema_has_every_key_with_description_and_default():
     assert definitions["KafkaSource"]["properties"]["idle_after"]["default"] == "5 minutes"
     assert definitions["Job"]["properties"]["changelog"]["default"] is False
     for name, each in definitions.items():
-        if name not in ("SectionSettings", "OneAggregate"):
+        if name not in ("SectionSettings", "AggregateSection"):
             assert each["additionalProperties"] is False, name
     # Only sections that contain sections may have no description.
     silent = [
         f"{name}.{key}"
         for name, each in definitions.items()
         for key, said in each.get("properties", {}).items()
-        if name not in ("Job", "Sinks", "OneAggregate") and "description" not in said
+        if name not in ("Job", "Sinks", "AggregateSection") and "description" not in said
     ]
     assert silent == ["SourceSection.kafka"]
 

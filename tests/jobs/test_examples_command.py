@@ -11,7 +11,7 @@ import pytest
 from typer.testing import CliRunner
 
 import panestream
-from panestream.jobs import cli, examples
+from panestream.jobs import cli
 from panestream.jobs.loading import load_job
 
 if sys.version_info >= (3, 11):
@@ -30,8 +30,8 @@ def test_examples_command_lists_every_example_with_a_description():
     result = invoke("examples")
     assert result.exit_code == 0, result.output
     names = {path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".toml")} | {"notebooks", "pipelines"}
-    assert set(examples.every()) == names
-    for name, words in examples.every().items():
+    assert set(cli.known_examples()) == names
+    for name, words in cli.known_examples().items():
         assert len(words) > 15, name
         assert name in result.output
 
@@ -61,7 +61,7 @@ def test_unknown_example_or_missing_examples_are_reported(tmp_path, monkeypatch)
     result = invoke("examples", "hot_itms.toml", tmp_path)
     assert result.exit_code == cli.EXIT_ERROR
     assert "did you mean 'hot_items.toml'" in result.output
-    monkeypatch.setattr(examples, "_PACKAGE", tmp_path / "a" / "b")
+    monkeypatch.setattr(cli, "_PACKAGE", tmp_path / "a" / "b")
     result = invoke("examples")
     assert result.exit_code == cli.EXIT_ERROR
     assert "this installation has no examples" in result.output
@@ -71,8 +71,8 @@ def test_examples_in_the_package_take_precedence(tmp_path, monkeypatch):
     inside = tmp_path / "src" / "panestream" / "examples"
     inside.mkdir(parents=True)
     (inside / "hot_items.toml").write_text("# of the wheel, and of nothing else\n")
-    monkeypatch.setattr(examples, "_PACKAGE", inside.parent)
-    assert dict(examples.every()) == {"hot_items.toml": "of the wheel, and of nothing else"}
+    monkeypatch.setattr(cli, "_PACKAGE", inside.parent)
+    assert dict(cli.known_examples()) == {"hot_items.toml": "of the wheel, and of nothing else"}
 
 
 def test_version_equals_the_project_version():

@@ -9,7 +9,7 @@ import pytest
 import panestream as pst
 from panestream.errors import JobError
 from panestream.jobs.loading import load_job
-from panestream.jobs.source import KafkaSource
+from panestream.jobs.streams import KafkaSource
 
 EXAMPLE = (Path(__file__).resolve().parents[2] / "examples" / "hot_items_kafka.toml").read_text("utf-8")
 
@@ -64,7 +64,10 @@ def test_job_file_can_read_and_write_kafka(load):
         ([('topics = ["clicks"]', 'topics = ["clicks"]\npartitions = 0')], "source.kafka.partitions"),
         ([('servers = "localhost:9092"\ntopic = "hot-items"', 'topic = "hot-items"')], "sinks.main: 'servers' is missing"),
         ([('topic = "hot-items"\n', "")], "sinks.main: 'topic' is missing: format 'kafka' needs it"),
-        ([('topic = "hot-items"', 'topic = "hot-items"\npath = "out"')], "sinks.main.path: format 'kafka' takes no 'path'"),
+        (
+            [('topic = "hot-items"', 'topic = "hot-items"\npath = "out"')],
+            "sinks.main.path: is for formats 'parquet', 'json', 'csv' and 'orc', not for 'kafka'",
+        ),
         (
             [('format = "json"', 'format = "json"\nservers = "a:1"')],
             "sinks.invalid.servers: is for format 'kafka', not for 'json'",

@@ -281,7 +281,7 @@ SESSION = "[window]\ntype = 'session'\n"
 @pytest.mark.parametrize(
     ("text", "answer"),
     [
-        (text_of("[window]\ntype = 'calendar_days'\n"), "window: 'zone' is missing: a calendar_days window needs it"),
+        (text_of("[window]\ntype = 'calendar_days'\n"), "window: 'zone' is missing: type 'calendar_days' needs it"),
         (
             text_of("[window]\ntype = 'calendar_days'\nzone = 'Europe/Berln'\n"),
             "window: there is no time zone 'Europe/Berln': did you mean 'Europe/Berlin'?",
@@ -292,12 +292,12 @@ SESSION = "[window]\ntype = 'session'\n"
         ),
         (
             text_of("[window]\ntype = 'tumbling'\nsize = '1 h'\nzone = 'UTC'\n"),
-            "window.zone: a tumbling window takes no 'zone' (it is for windows of a calendar)",
+            "window.zone: is for types 'calendar_hours', 'calendar_days', 'calendar_weeks', 'calendar_months', 'calendar_quarters', 'calendar_years', 'business_days' and 'business_hours', not for 'tumbling'",
         ),
         (text_of("[window]\ntype = 'predicates'\n"), "window: windows by predicates need one, start='…' or end='…'"),
         (
             text_of("[window]\ntype = 'tumbling'\nsize = '1 h'\nstart = 'a'\n"),
-            "window.start: a tumbling window takes no 'start' (it is for predicates)",
+            "window.start: is for type 'predicates', not for 'tumbling'",
         ),
         (
             text_of(SESSION + "gap = '1 s'\ntime = 'processing'\nclosed_by = 'a'\n", after=EVERY),
@@ -322,7 +322,7 @@ SESSION = "[window]\ntype = 'session'\n"
         ),
         (
             text_of(SESSION + "gap = '1 s'\nslide = '1 s'\n"),
-            "job.toml:13: window.slide: a session window takes no 'slide' (it is for sliding, count, windows of a calendar)",
+            "job.toml:13: window.slide: is for types 'sliding', 'count', 'calendar_hours', 'calendar_days', 'calendar_weeks', 'calendar_months', 'calendar_quarters', 'calendar_years' and 'business_days', not for 'session'",
         ),
         (
             text_of("[window]\ntype = 'cumulating'\nsize = '1 day'\n"),
@@ -332,13 +332,13 @@ SESSION = "[window]\ntype = 'session'\n"
             text_of("[window]\ntype = 'cumulating'\nsize = '1 day'\nstep = '7 hours'\n"),
             "job.toml:10: window: the largest size of a cumulating window must be a multiple of its step",
         ),
-        (text_of("[window]\ntype = 'tumbling'\n"), "job.toml:10: window: 'size' is missing: a tumbling window needs it"),
+        (text_of("[window]\ntype = 'tumbling'\n"), "job.toml:10: window: 'size' is missing: type 'tumbling' needs it"),
         (text_of("[window]\ntype = 'tumbling'\nsize = 5\n"), "window.size: must be a string such as '90 seconds', not 5"),
         (text_of("[window]\ntype = 'count'\nsize = '5 s'\n"), "window.size: a count window counts rows: size = 100, not '5 s'"),
         (text_of("[window]\ntype = 'count'\nsize = 0\n"), "window.size: must be at least 1, not 0"),
         (
             text_of("[window]\ntype = 'count'\nsize = 5\ntime = 'processing'\n"),
-            "job.toml:13: window.time: a count window knows no time",
+            "job.toml:13: window.time: is for types 'tumbling', 'sliding', 'cumulating', 'session', 'calendar_hours', ",
         ),
         (
             text_of("[window]\ntype = 'count'\nsize = 5\n[firing]\ntrigger = 'never'\n"),
@@ -432,7 +432,7 @@ SESSION = "[window]\ntype = 'session'\n"
         ),
         (
             text_of(TUMBLING, out="[sinks.main]\nformat = 'console'\noptions = { a = 1 }\n"),
-            "sinks.main.options: format 'console' takes none",
+            "sinks.main.options: is for formats 'parquet', 'json', 'csv', 'orc', 'table', 'delta', 'iceberg' and 'kafka', not for 'console'",
         ),
         (
             text_of(TUMBLING, compute=COUNT + "[process]\nfunction = 'a:b'\nschema = 'n INT'\n"),

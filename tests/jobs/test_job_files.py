@@ -12,10 +12,11 @@ import pytest
 
 import panestream as pst
 from panestream.errors import JobError
-from panestream.jobs.aggregates import FUNCTIONS, AggregateSection, arguments_of
+from panestream.jobs.aggregates import FUNCTIONS, Argument, aggregate_section, arguments_of, readers_of
 from panestream.jobs.document import load_document, toml_lines
 from panestream.jobs.loading import Overrides, load_job
 from panestream.jobs.runner import open_listeners
+from panestream.jobs.schema import integer, sql
 from panestream.metrics import PrometheusMetrics
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -169,12 +170,12 @@ def test_every_aggregate_of_the_library_can_be_used_in_job_files():
     given = {"column": "price", "columns": ["page"], "by": "ts", "k": 20, "weight": "w", "edges": [1.5], "probability": 0.5}
     given |= {"probabilities": [0.5, 0.9], "ignore_nulls": True, "relative_sd": 0.1, "output": "revenue"}
     for function, takes in FUNCTIONS.items():
-        every = AggregateSection(function=function, arguments={name: given[name] for name in takes})
+        every = aggregate_section(function=function, **{name: given[name] for name in takes})
         assert every.recipe.name == every.name
         # Every argument of the library function arrives: without it, the recipe would differ.
         for name, argument in takes.items():
             if not argument.required:
-                fewer = AggregateSection(function=function, arguments={each: given[each] for each in takes if each != name})
+                fewer = aggregate_section(function=function, **{each: given[each] for each in takes if each != name})
                 assert replace(fewer.recipe, output_name=None) != replace(every.recipe, output_name=None), (function, name)
 
 
@@ -186,6 +187,18 @@ def test_aggregate_with_an_unsupported_argument_type_is_refused():
         arguments_of(odd)
     odd.__annotations__["how"] = int | None
     assert list(arguments_of(odd)) == ["column", "edges", "how"]
+
+
+def test_key_that_two_functions_read_differently_is_refused_at_once():
+    takes = {"column": Argument("column", sql, required=True)}
+    assert readers_of({"a": takes, "b": takes}) == {"column": sql}
+    for name, other in (("column", integer(1)), ("name", sql)):
+        with pytest.raises(TypeError, match=f"rename '{name}' of agg.b: in job files this key has another meaning"):
+            readers_of({"a": takes, "b": {name: Argument(name, other, required=True)}})
+
+
+def test_alias_that_is_a_number_is_refused(complaint):
+    assert "job.yaml:1: aggregate.5.alias: must be a string, not an integer: 5" in complaint("aggregate: {5: count}", "job.yaml")
 
 
 def test_sketch_and_ranking_functions_take_their_arguments(job_of):
@@ -398,10 +411,10 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
             "job.toml:15: window: the offset of a sliding window must be smaller than its slide: offset '10 minutes', slide '5 minutes'",
         ),
         (changed_job('"count"', '"cont"'), "job.toml:21: aggregate[0].function: 'cont' is not known; did you mean 'count'?"),
-        (changed_job('"count"', '"sum"'), "job.toml:20: aggregate[0]: 'column' is missing: sum needs it"),
+        (changed_job('"count"', '"sum"'), "job.toml:20: aggregate[0]: 'column' is missing: function 'sum' needs it"),
         (
             changed_job('"count"', '"count"\nk = 3'),
-            "job.toml:22: aggregate[0].k: count takes no 'k' (it is for approx_quantile, approx_quantiles, top_k)",
+            "job.toml:22: aggregate[0].k: is for functions 'approx_quantile', 'approx_quantiles' and 'top_k', not for 'count'",
         ),
         (changed_job('"count"', '"sum"\ncolum = "x"'), "job.toml:22: aggregate[0].colum: unknown key; did you mean 'column'?"),
         (
@@ -448,7 +461,10 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
             changed_job('"parquet"\npath = "out/main"', '"table"\ntable = "../t"'),
             "job.toml:26: sinks.main.table: must be table, db.table or catalog.db.table in plain names, not '../t'",
         ),
-        (changed_job('"parquet"', '"console"'), "job.toml:26: sinks.main.path: format 'console' takes no 'path'"),
+        (
+            changed_job('"parquet"', '"console"'),
+            "job.toml:26: sinks.main.path: is for formats 'parquet', 'json', 'csv' and 'orc', not for 'console'",
+        ),
         (changed_job('"parquet"', '"iceberg"'), "job.toml:24: sinks.main: 'table' is missing: format 'iceberg' needs it"),
         (
             changed_job('"parquet"\npath = "out/main"', '"delta"\ntable = "t"\ntable_format = "iceberg"'),

@@ -7,17 +7,17 @@ from __future__ import annotations
 
 # Sorted by name, so that two people rarely insert at the same place.
 EQUIVALENT: dict[str, str] = {
-    "engine/aggregates/histograms.py:_comparable: constant: False -> True": (
-        "Numbers that are floats already are copied, and nobody changes the copy or what it is of."
-    ),
-    "engine/aggregates/kept_rows.py:KeptRows.result: constant: 1 -> 2 (2)": (
+    "engine/aggregates/aggregation.py:KeptRows.result: constant: 1 -> 2 (2)": (
         "Of two ends the first is that of the only window: the second has no beginning, and is not looked at."
     ),
-    "engine/aggregates/top.py:PartialTopK.combine: constant: 0 -> 1 (2)": (
+    "engine/aggregates/lists.py:PartialTopK.combine: constant: 0 -> 1 (2)": (
         "Where no list has a value, more columns without ranks are folded: of those nothing is kept either."
     ),
-    "engine/aggregates/top.py:TopKAccumulator._insert: comparison: place < self._k -> place <= self._k": (
+    "engine/aggregates/lists.py:TopKAccumulator._insert: comparison: place < self._k -> place <= self._k": (
         "What is put behind the last place is cut off again by the next statement."
+    ),
+    "engine/aggregates/quantiles.py:_comparable: constant: False -> True": (
+        "Numbers that are floats already are copied, and nobody changes the copy or what it is of."
     ),
     "engine/aggregates/two_phase.py:PartialAccumulator._failed: argument left out: TracebackException.from_exception(error, lookup_lines=False) -> TracebackException.from_exception(error)": (
         "The lines of the source are then read, of which what is shown has none."
@@ -52,28 +52,28 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/accumulating/windowed_rows.py:_joined: comparison: part.dtype != plain -> part.dtype == plain": (
         "Frames of one type are then taken one by one, as frames of several types are: the same columns, more slowly."
     ),
-    "engine/operators/counts/operator.py:CountOperator._contents: constant: 1 -> 2 (3)": (
+    "engine/operators/columnar.py:on_a_line: sign: places[-1] + 1 -> places[-1] - 1": (
+        "Partials of which there is one for each place are merged, too: they stay what they are, more slowly."
+    ),
+    "engine/operators/counts.py:CountOperator._contents: constant: 1 -> 2 (3)": (
         "The axis has room for a pane more of each key. It has no rows, so nothing is kept of it, and it is never complete."
     ),
-    "engine/operators/counts/operator.py:CountOperator._contents: sign: since + fresh - 1 -> since + fresh + 1": (
+    "engine/operators/counts.py:CountOperator._contents: sign: since + fresh - 1 -> since + fresh + 1": (
         "The axis has room for a pane more. It has no rows, so nothing is kept of it, and it is never complete."
     ),
-    "engine/operators/counts/shape.py:CountShape.first_kept: constant: 1 -> 2": (
+    "engine/operators/counts.py:CountShape.first_kept: constant: 1 -> 2": (
         "Where windows have no size nobody asks for it: all that was fired is one pane, by another way."
     ),
-    "engine/operators/counts/shape.py:CountShape.first_kept: sign: -1 -> +1": (
+    "engine/operators/counts.py:CountShape.first_kept: sign: -1 -> +1": (
         "Where windows have no size nobody asks for it: all that was fired is one pane, by another way."
     ),
-    "engine/operators/intervals/operator.py:IntervalOperator._emit_alone: comparison: abs(time) > BEYOND_ALL -> abs(time) >= BEYOND_ALL": (
+    "engine/operators/intervals.py:IntervalOperator._emit_alone: comparison: abs(time) > BEYOND_ALL -> abs(time) >= BEYOND_ALL": (
         "No watermark is exactly that far: before the first row and at the end it is farther, else it is an instant."
     ),
-    "engine/operators/intervals/operator.py:IntervalOperator._emit_pairs: and / or: not left.num_rows or not right.num_rows -> not left.num_rows and (not right.num_rows)": (
+    "engine/operators/intervals.py:IntervalOperator._emit_pairs: and / or: not left.num_rows or not right.num_rows -> not left.num_rows and (not right.num_rows)": (
         "It spares a search: where one of the two has no rows, no row finds a partner, and the next statement returns."
     ),
-    "engine/operators/intervals/operator.py:by_time: comparison: times[1:] >= times[:-1] -> times[1:] > times[:-1]": (
-        "Rows of one time are then sorted, too, in an order that leaves them as they are."
-    ),
-    "engine/operators/intervals/spec.py:IntervalSpec.pack: and / or: plan.late_tag is not None and chunk.rows is not None -> plan.late_tag is not None or chunk.rows is not None": (
+    "engine/operators/intervals.py:IntervalSpec.pack: and / or: plan.late_tag is not None and chunk.rows is not None -> plan.late_tag is not None or chunk.rows is not None": (
         "Rows as they came cross where there is an output for late ones, and only then: both hold, or neither."
     ),
     "engine/operators/look_back/history.py:RowsByTime._settle: sign: fewer * _WORTH -> fewer + _WORTH": (
@@ -85,22 +85,19 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/look_back/operator.py:LookBackOperator._history_of: comparison: sum((span.rows for span in spans)) > _MANY_FOR_EACH * rows.num_rows -> sum((span.rows for span in spans)) >= _MANY_FOR_EACH * rows.num_rows": (
         "It decides whether partials of other keys are left out before they are sorted, or take part and are asked for by no row."
     ),
-    "engine/operators/look_back/operator.py:LookBackOperator._on_a_line: sign: places[-1] + 1 -> places[-1] - 1": (
-        "Partials of which there is one for each place are merged, too: they stay what they are, more slowly."
-    ),
     "engine/operators/panes/operator.py:PaneOperator._close: sign: last_ended(one, closed) + 1 -> last_ended(one, closed) - 1": (
         "How often two windows that are closed have fired rests until two more are: nobody asks for it, nor is it among the tables."
+    ),
+    "engine/operators/panes/operator.py:PaneSpec.pack: and / or: plan.late_tag is not None and chunk.rows is not None -> plan.late_tag is not None or chunk.rows is not None": (
+        "Rows as they came cross where there is an output for late ones, and only then: both hold, or neither."
     ),
     "engine/operators/panes/rollups.py:_spans: argument left out: np.argsort(lows[some], kind='stable') -> np.argsort(lows[some])": (
         "No two of the spans begin at the same pane: they are parts of windows' spans between cuts, which do not overlap."
     ),
-    "engine/operators/panes/spec.py:PaneSpec.pack: and / or: plan.late_tag is not None and chunk.rows is not None -> plan.late_tag is not None or chunk.rows is not None": (
-        "Rows as they came cross where there is an output for late ones, and only then: both hold, or neither."
-    ),
-    "engine/operators/predicates/operator.py:PredicateOperator._fire: returns None: return fresh -> return (2)": (
+    "engine/operators/predicates.py:PredicateOperator._fire: returns None: return fresh -> return (2)": (
         "At the end of the input nothing is kept, so that nobody looks at what is left."
     ),
-    "engine/operators/predicates/operator.py:PredicateOperator._left: constant: 0 -> 1 (2)": (
+    "engine/operators/predicates.py:PredicateOperator._left: constant: 0 -> 1 (2)": (
         "The column has another name then, and the same type: partials are merged by their places."
     ),
     "engine/operators/row/state.py:RowStore.release: left out: self._chunk_codec.arrivals = ElementArrivals() -> pass": (
@@ -109,65 +106,65 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/row/window_states.py:ElementList.drop_first: sign: len(part) - gone -> len(part) + gone": (
         "A list that was emptied stays in front, counts for nothing, and goes when something is dropped again."
     ),
+    "engine/operators/sessions/arrivals.py:_frontier: constant: 1 -> 2": (
+        "A span that is not taken counts nothing: any number below zero says so."
+    ),
+    "engine/operators/sessions/arrivals.py:_frontier: constant: 1 -> 2 (2)": (
+        "Where nothing came before there is no session: any number below zero says so."
+    ),
+    "engine/operators/sessions/arrivals.py:_frontier: constant: 1 -> 2 (5)": (
+        "Where a key begins nothing came before: any number below zero says so."
+    ),
     "engine/operators/sessions/arrivals.py:_less: comparison: np.bincount(rows.sessions[late], minlength=len(spans.codes)) > 0 -> np.bincount(rows.sessions[late], minlength=len(spans.codes)) >= 0": (
         "Local sessions that lose no row are built anew, too, of all their rows: they stay what they are, more slowly."
     ),
-    "engine/operators/sessions/firing.py:session_rows: constant: 1 -> 2": (
-        "Of a session that does not fire: any number below zero says so."
-    ),
-    "engine/operators/sessions/firing.py:session_rows: constant: 1 -> 2 (2)": (
-        "What is gone comes first: any number below zero puts it there."
-    ),
-    "engine/operators/sessions/firing.py:session_rows: constant: 1 -> 2 (3)": (
-        "Of each session what is taken back still comes before what takes its place. Between sessions no order is promised."
-    ),
-    "engine/operators/sessions/lateness.py:_frontier: constant: 1 -> 2": (
-        "A span that is not taken counts nothing: any number below zero says so."
-    ),
-    "engine/operators/sessions/lateness.py:_frontier: constant: 1 -> 2 (2)": (
-        "Where nothing came before there is no session: any number below zero says so."
-    ),
-    "engine/operators/sessions/lateness.py:_frontier: constant: 1 -> 2 (5)": (
-        "Where a key begins nothing came before: any number below zero says so."
-    ),
-    "engine/operators/sessions/lateness.py:_taken: constant: 1 -> 2 (9)": (
+    "engine/operators/sessions/arrivals.py:_taken: constant: 1 -> 2 (9)": (
         "The table of runs has room for one more, behind the last: no span is of it."
     ),
-    "engine/operators/sessions/lateness.py:_taken: sign: np.cumsum(breaks) - 1 -> np.cumsum(breaks) + 1": (
+    "engine/operators/sessions/arrivals.py:_taken: sign: np.cumsum(breaks) - 1 -> np.cumsum(breaks) + 1": (
         "Runs are numbered from two on: the table of them grows with the last, and the first two are of no span."
     ),
-    "engine/operators/sessions/lateness.py:late_rows: constant: 1 -> 2 (3)": (
+    "engine/operators/sessions/arrivals.py:late_rows: constant: 1 -> 2 (3)": (
         "The table of suspects has room for one more, behind the last: no span is of it."
     ),
-    "engine/operators/sessions/lateness.py:late_rows: sign: -1 -> +1": (
+    "engine/operators/sessions/arrivals.py:late_rows: sign: -1 -> +1": (
         "Of no spans at all the table of suspects has room for two: no span is of them."
     ),
-    "engine/operators/sessions/spans.py:coarse: comparison: int(shifted.max()) < 1 << 24 -> int(shifted.max()) <= 1 << 24": (
+    "engine/operators/sessions/exchange.py:coarse: comparison: int(shifted.max()) < 1 << 24 -> int(shifted.max()) <= 1 << 24": (
         "It decides whether small numbers are made smaller still, to be sorted faster: they have the same order."
     ),
-    "engine/operators/sessions/spans.py:coarse: constant: 1 -> 2": (
+    "engine/operators/sessions/exchange.py:coarse: constant: 1 -> 2": (
         "It decides whether small numbers are made smaller still, to be sorted faster: they have the same order."
     ),
-    "engine/operators/sessions/spans.py:coarse: constant: 24 -> 25": (
+    "engine/operators/sessions/exchange.py:coarse: constant: 24 -> 25": (
         "It decides whether small numbers are made smaller still, to be sorted faster: they have the same order."
     ),
-    "engine/operators/sessions/spans.py:coarse: constant: 64 -> 65": (
+    "engine/operators/sessions/exchange.py:coarse: constant: 64 -> 65": (
         "A look at the first few spares one at all of them, which is taken anyway where these say nothing."
     ),
-    "engine/operators/sessions/spans.py:coarse: sign: 1 << 24 -> 1 >> 24": (
+    "engine/operators/sessions/exchange.py:coarse: sign: 1 << 24 -> 1 >> 24": (
         "It decides whether small numbers are made smaller still, to be sorted faster: they have the same order."
     ),
-    "engine/operators/sessions/spans.py:coarse: the other of two: (shifted[:64] % step).any() -> (shifted[:64] % step).all()": (
+    "engine/operators/sessions/exchange.py:coarse: the other of two: (shifted[:64] % step).any() -> (shifted[:64] % step).all()": (
         "A look at the first few spares one at all of them, which is taken anyway where these say nothing."
     ),
-    "engine/operators/sessions/spec.py:SessionSpec._gaps: argument left out: numbers(column).astype(np.int64, copy=False) -> numbers(column).astype(np.int64)": (
+    "engine/operators/sessions/operator.py:SessionSpec._gaps: argument left out: numbers(column).astype(np.int64, copy=False) -> numbers(column).astype(np.int64)": (
         "Numbers that are of this type already are copied, and nobody changes the copy or what it is of."
     ),
-    "engine/operators/sessions/spec.py:SessionSpec._gaps: constant: False -> True": (
+    "engine/operators/sessions/operator.py:SessionSpec._gaps: constant: False -> True": (
         "Numbers that are of this type already are copied, and nobody changes the copy or what it is of."
     ),
-    "engine/operators/sessions/spec.py:session_views: constant: 1 -> 2 (3)": (
+    "engine/operators/sessions/operator.py:SessionSpec.views: constant: 1 -> 2 (3)": (
         "A session that never fired has no word: any number below zero says so."
+    ),
+    "engine/operators/sessions/operator.py:session_rows: constant: 1 -> 2": (
+        "Of a session that does not fire: any number below zero says so."
+    ),
+    "engine/operators/sessions/operator.py:session_rows: constant: 1 -> 2 (2)": (
+        "What is gone comes first: any number below zero puts it there."
+    ),
+    "engine/operators/sessions/operator.py:session_rows: constant: 1 -> 2 (3)": (
+        "Of each session what is taken back still comes before what takes its place. Between sessions no order is promised."
     ),
     "engine/runtime/group_operator.py:GroupOperator._advance: constant: 1 -> 2": (
         "Windows of the clock that had ended a step earlier have fired and gone: none is there to fire again."
@@ -187,6 +184,9 @@ EQUIVALENT: dict[str, str] = {
     "engine/runtime/watermarks.py:WatermarkTracker.take_in: and / or: after is not None and self.silence is not None -> after is not None or self.silence is not None": (
         "A tracker knows of silence where its strategy closes after some: both hold, or neither."
     ),
+    "engine/storage/blocks.py:sorted_by_pane: comparison: panes[1:] >= panes[:-1] -> panes[1:] > panes[:-1]": (
+        "Rows of one time are then sorted, too, in an order that leaves them as they are."
+    ),
     "engine/storage/keyed_pages.py:KeyedPages._replace: constant: 0 -> 1": (
         "The page of which nothing is left is the first, and its range is put to 0 by the next statement."
     ),
@@ -197,7 +197,7 @@ EQUIVALENT: dict[str, str] = {
     "engine/tiles/as_of.py:_ByRows.results: comparison: first > last -> first >= last": (
         "Where no whole slice lies between them, head and tail are then one range: the same rows in the same order."
     ),
-    "engine/tiles/as_of.py:_ByRows.results: comparison: slices.starts_of(first) < begins -> slices.starts_of(first) <= begins": (
+    "engine/tiles/as_of.py:_ByRows.results: comparison: panes.starts_of(first) < begins -> panes.starts_of(first) <= begins": (
         "Of a window that begins with a slice that slice is then counted row by row: its rows are at hand, as those of every slice that windows begin in."
     ),
     "engine/tiles/as_of.py:_Tree.cover: constant: 0 -> 1 (3)": ("A slice of no rows, wherever it begins, has none."),
@@ -206,13 +206,13 @@ EQUIVALENT: dict[str, str] = {
     ),
     "engine/tiles/as_of.py:_distinct: constant: 1 -> 2": ("Where a question has no instant: any number below zero says so."),
     "engine/tiles/as_of.py:_of_nothing: constant: 1 -> 2 (2)": ("Of two nulls the first is taken, as the only one is."),
-    "engine/tiles/windows.py:check_whole: sign: grid.origin + edge -> grid.origin - edge": (
+    "engine/tiles/format.py:check_whole: sign: grid.origin + edge -> grid.origin - edge": (
         "The first edge is 0, so the origin itself must fit: then an edge fits, or does not, whatever its sign is."
     ),
-    "engine/tiles/windows.py:windows_of_tiles: constant: 1 -> 2": (
+    "engine/tiles/format.py:windows_of_tiles: constant: 1 -> 2": (
         "Windows are looked for in the pane after each tile as well. Those that hold no row are none of the results."
     ),
-    "engine/tiles/windows.py:windows_of_tiles: sign: ends - 1 -> ends + 1": (
+    "engine/tiles/format.py:windows_of_tiles: sign: ends - 1 -> ends + 1": (
         "Windows that begin where the last pane ends are asked for, too: no partial lies in them, so they have no results."
     ),
     "spark/operator/split.py:_whole: constant: 0 -> 1": ("A part that is alone has the type of the whole already, so it fits."),
@@ -244,38 +244,38 @@ EQUIVALENT: dict[str, str] = {
     "windowing/assigners/calendar.py:CalendarWindows._ends: constant: 1 -> 2 (3)": (
         "Steps are hours or days, of which a window has a whole number: none ends a microsecond behind the last."
     ),
-    "windowing/triggers/after_each.py:_InTurn.fire: returns None: return False -> return": (
+    "windowing/triggers/after.py:Repeating.fire: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),
-    "windowing/triggers/after_each.py:_InTurn.fire: returns None: return False -> return (2)": (
-        "None is as false as False: whoever asks only asks whether."
-    ),
-    "windowing/triggers/after_watermark.py:_WatermarkNode.begin: left out: self._early.begin(now) -> pass": (
+    "windowing/triggers/after.py:_WatermarkNode.begin: left out: self._early.begin(now) -> pass": (
         "What waits from its turn on waits for the end of the window, for which this waits itself."
     ),
-    "windowing/triggers/after_watermark.py:_WatermarkNode.fire: constant: 1 -> 2": (
+    "windowing/triggers/after.py:_WatermarkNode.fire: constant: 1 -> 2": (
         "That there is a number says that it has fired, whichever it is."
     ),
-    "windowing/triggers/after_watermark.py:_WatermarkNode.fire: returns None: return self._late.fire(now) -> return": (
+    "windowing/triggers/after.py:_WatermarkNode.fire: returns None: return self._late.fire(now) -> return": (
         "What is late repeats and never finishes, and None is as false as False."
     ),
-    "windowing/triggers/after_watermark.py:_WatermarkNode.merge: left out: self._wait(now) -> pass": (
+    "windowing/triggers/after.py:_WatermarkNode.merge: left out: self._wait(now) -> pass": (
         "The row that made windows one comes to the one next, and waits for the same end."
+    ),
+    "windowing/triggers/combined.py:_InTurn.fire: returns None: return False -> return": (
+        "None is as false as False: whoever asks only asks whether."
+    ),
+    "windowing/triggers/combined.py:_InTurn.fire: returns None: return False -> return (2)": (
+        "None is as false as False: whoever asks only asks whether."
+    ),
+    "windowing/triggers/combined.py:_Until.fire: the other of two: any(finished) -> all(finished)": (
+        "Of two that are ready one is the last, which is asked before; else there is one alone."
     ),
     "windowing/triggers/composition.py:Composition._has_finished: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),
-    "windowing/triggers/nodes.py:LeafTrigger.fire: returns None: return False -> return": (
+    "windowing/triggers/composition.py:LeafTrigger.fire: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),
-    "windowing/triggers/nodes.py:_known: sign: place + descriptor.name -> place - descriptor.name": (
+    "windowing/triggers/composition.py:_known: sign: place + descriptor.name -> place - descriptor.name": (
         "Where it fails the caller does the same by itself, more slowly."
-    ),
-    "windowing/triggers/or_finally.py:_Until.fire: the other of two: any(finished) -> all(finished)": (
-        "Of two that are ready one is the last, which is asked before; else there is one alone."
-    ),
-    "windowing/triggers/repeatedly.py:Repeating.fire: returns None: return False -> return": (
-        "None is as false as False: whoever asks only asks whether."
     ),
     "windowing/triggers/time.py:_AtTheEnd.on_merge: left out: self._register(window.max_timestamp(), ctx) -> pass": (
         "The row that made windows one comes to the one next, and waits for the same end."

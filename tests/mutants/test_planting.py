@@ -16,18 +16,18 @@ from tests.mutants.run import run_jobs, run_pytest
 pytestmark = pytest.mark.full
 
 PLANTED = [
-    ("windowing/assigners/sliding.py", "time + (time - self.offset) % self.slide", "windowing/assigners/test_sliding.py::test_sliding_windows_are_listed_newest_first[10-5-0-12-starts0]", KILLED),
-    ("engine/kernels/pairs.py", "constant: 'right' -> 'left'", "engine/kernels/test_pairs.py::test_is_among_and_last_place_equal_plain_lists[20]", KILLED),
-    ("engine/exchange/packing.py", "left out: yield from self._pack_group(group, part) -> pass", "engine/exchange/test_exchange.py::test_each_key_group_gets_its_own_rows", KILLED),
+    ("windowing/assigners/aligned.py", "time + (time - self.offset) % self.slide", "windowing/assigners/test_sliding.py::test_sliding_windows_are_listed_newest_first[10-5-0-12-starts0]", KILLED),
+    ("engine/kernels/grouping.py", "constant: 'right' -> 'left'", "engine/kernels/test_pairs.py::test_is_among_and_last_place_equal_plain_lists[20]", KILLED),
+    ("engine/exchange/packing.py", "left out: yield from self._pack(self._since(valid)) -> pass", "engine/exchange/test_exchange.py::test_each_key_group_gets_its_own_rows", KILLED),
     ("engine/runtime/watermarks.py", "known.max_timestamp - strategy.delay + 1", "engine/runtime/test_watermarks.py::test_watermark_never_goes_back", KILLED),
-    ("engine/operators/counts/shape.py", "rows - slides * self.slide > self._beginning", "engine/operators/counts/test_operator.py::test_sliding_count_window_fires_the_last_n_rows_at_every_slide", KILLED),
-    ("engine/operators/sessions/spans.py", "returns None: return len(self.codes) -> return", "engine/operators/sessions/test_operator.py::test_max_duration_cuts_a_long_session", KILLED),
+    ("engine/operators/counts.py", "rows - slides * self.slide > self._beginning", "engine/operators/test_counts.py::test_sliding_count_window_fires_the_last_n_rows_at_every_slide", KILLED),
+    ("engine/operators/sessions/exchange.py", "returns None: return len(self.codes) -> return", "engine/operators/sessions/test_operator.py::test_max_duration_cuts_a_long_session", KILLED),
     ("spark/succession.py", "comparison: batch_id > run['after'] -> batch_id >= run['after']", "spark/test_succession.py::test_lineage_of_a_query_without_predecessors", KILLED),
     # The test does not execute the faulty branch, so a verdict "killed" would be wrong.
-    ("engine/kernels/slicing.py", "np.arange(int(ends[-1]), dtype=np.int64) -> np.arange(int(ends[-1]))", "engine/operators/sessions/test_operator.py::test_max_duration_cuts_a_long_session", SURVIVED),
+    ("engine/kernels/panes.py", "np.arange(int(ends[-1]), dtype=np.int64) -> np.arange(int(ends[-1]))", "engine/operators/sessions/test_operator.py::test_max_duration_cuts_a_long_session", SURVIVED),
     ("engine/storage/blocks.py", "left out: level += 1 -> pass", "engine/operators/panes/test_operator.py::test_lowering_the_lateness_closes_open_windows", HUNG),
     # Without the call, the code has no `__class__` cell, so it cannot replace the original.
-    ("engine/operators/counts/operator.py", "left out: super().__init__(plan, state, self._pages) -> pass", "engine/operators/counts/test_operator.py::test_sliding_count_window_fires_the_last_n_rows_at_every_slide", IMPOSSIBLE),
+    ("engine/operators/counts.py", "left out: super().__init__(plan, state, settings.layout(plan.key_schema)) -> pass", "engine/operators/test_counts.py::test_sliding_count_window_fires_the_last_n_rows_at_every_slide", IMPOSSIBLE),
 ]  # fmt: skip
 
 
@@ -78,7 +78,7 @@ def test_test_that_starts_spark_can_be_used_like_others(tmp_path):
 
 
 def test_fault_that_no_test_reaches_survives(tmp_path):
-    (verdict,) = run_jobs([Job(fault("engine/kernels/pairs.py", "constant: 'right' -> 'left'"))], tmp_path)
+    (verdict,) = run_jobs([Job(fault("engine/kernels/grouping.py", "constant: 'right' -> 'left'"))], tmp_path)
     assert (verdict.became, verdict.by) == (SURVIVED, "no test reaches it")
 
 
@@ -90,4 +90,4 @@ def test_functions_that_a_test_reaches_are_recorded(tmp_path):
     found = json.loads((tmp_path / "reach").read_text())
     assert list(found) == [test]
     assert found[test]["passed"]
-    assert found[test]["reached"] == ["engine/kernels/pairs.py:is_among", "engine/kernels/pairs.py:places_of"]
+    assert found[test]["reached"] == ["engine/kernels/grouping.py:is_among", "engine/kernels/grouping.py:places_of"]

@@ -11,7 +11,7 @@ from tests.mutants.report import Sample, as_markdown, lines_of, within
 from tests.mutants.sampling import PACKAGES, Reached, drawn, in_reach, likeliest_tests, package_of, possible
 
 
-def fault(number, module="engine/kernels/slicing.py", function="f"):
+def fault(number, module="engine/kernels/panes.py", function="f"):
     return Fault(module, function, number, "sign", f"a + {number}", f"a - {number}", number)
 
 
@@ -34,14 +34,14 @@ def test_order_of_faults_depends_on_the_seed_and_not_on_other_code():
 
 
 def test_tests_of_the_same_folder_come_first_and_second_cases_last():
-    place = frozenset({"engine/kernels/slicing.py:f"})
-    room, far = "tests/engine/kernels/test_slicing.py::", "tests/comparison/test_panes_random.py::"
+    place = frozenset({"engine/kernels/panes.py:f"})
+    room, far = "tests/engine/kernels/test_panes.py::", "tests/comparison/test_panes_random.py::"
     reach = [
         Reached(TimedTest(far + "test_b", 1.0), place),
         Reached(TimedTest(far + "test_a[1]", 0.2), place),
         Reached(TimedTest(far + "test_a[0]", 0.3), place),
         Reached(TimedTest(room + "test_c", 2.0), place),
-        Reached(TimedTest(room + "test_d", 0.1), frozenset({"engine/kernels/slicing.py:g"})),
+        Reached(TimedTest(room + "test_d", 0.1), frozenset({"engine/kernels/panes.py:g"})),
     ]
     order = [test.name for test in likeliest_tests(fault(1), reach, 60)]
     assert order == [room + "test_c", far + "test_a[1]", far + "test_b", far + "test_a[0]"]

@@ -86,7 +86,7 @@ def both_ways(folder: Path, write_input) -> None:
 
 def test_killed_job_over_generated_clicks_has_undisturbed_output(tmp_path):
     clicks = make_clicks(Shape(rows=20_000, seed=SEED, hours=4))
-    both_ways(tmp_path, lambda folder: write_clicks(clicks, folder, max(6, 3 * KILLS)))
+    both_ways(tmp_path, lambda folder: write_clicks(clicks, folder, max(4, 3 * KILLS)))
 
 
 def test_killed_job_over_real_clicks_has_undisturbed_output(tmp_path, event_data):

@@ -5,10 +5,9 @@ from __future__ import annotations
 import pytest
 
 from panestream.errors import JobError
-from panestream.jobs.expressions import beyond_row
 from panestream.jobs.functions import find
 from panestream.jobs.loading import load_job
-from panestream.jobs.sql_functions import ALLOWED, REFUSED
+from panestream.jobs.sql import ALLOWED, REFUSED, beyond_row
 from tests.engine.costs import python_calls
 
 JOB = """

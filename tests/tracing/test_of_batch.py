@@ -24,7 +24,7 @@ from panestream.testing import WindowTestHarness
 from panestream.tracing.recorder import row_operator_of, trace_of_batch, traced_query
 from panestream.tracing.why import explain
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.functions import applied
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.costs import random_cases

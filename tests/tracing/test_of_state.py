@@ -10,7 +10,7 @@ import pytest
 
 import panestream as pst
 from panestream import agg
-from panestream.engine.operators.intervals.spec import IntervalSpec
+from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.plan import Capabilities
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError
@@ -134,7 +134,7 @@ def test_explanation_shows_where_late_rows_go():
         assert where in str(explain_state(state(ASSIGNERS[0], watermark=9 * MINUTE, late_tag=tag, late_dropped=3), at=0))
 
 
-def test_explanation_of_a_missing_window():
+def test_explanation_reports_a_window_that_does_not_exist():
     tumbling = state(ASSIGNERS[0], watermark=0)
     assert [each.is_open for each in windows_now(tumbling, (0, MINUTE))] == [True]
     assert windows_now(tumbling, (1, MINUTE)) == ()

@@ -7,8 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 
 from panestream.errors import InvalidDurationError, InvalidPlanError
-from panestream.windowing.instants import instant
-from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, instant
 
 LATER = timezone(timedelta(hours=2))
 

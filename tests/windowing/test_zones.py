@@ -105,7 +105,7 @@ def test_shown_time_never_goes_back():
         ("America/New_York", "9000-07-01T12:00", "9000-07-01T08:00"),
     ],
 )
-def test_wall_clock_at_an_instant(zone, instant, wall):
+def test_wall_clock_shows_the_right_time_around_changes(zone, instant, wall):
     assert rules_of(zone).wall(at(instant)) == at(wall)
 
 
@@ -125,7 +125,7 @@ def test_wall_clock_at_an_instant(zone, instant, wall):
         ("Europe/Berlin", "3000-07-01T00:00", "3000-06-30T22:00"),
     ],
 )
-def test_instant_at_which_the_wall_clock_first_shows_a_time(zone, wall, instant):
+def test_instant_is_the_first_at_which_the_wall_clock_shows_a_time(zone, wall, instant):
     assert rules_of(zone).instant(at(wall)) == at(instant)
 
 

@@ -12,7 +12,7 @@ from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows, 
 from panestream.datastream.options import Options, check_options
 from panestream.datastream.result import WindowedResult
 from panestream.engine.explain import ReprHtml, parts_of
-from panestream.engine.operators.intervals.spec import IntervalSpec
+from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.runtime.sides import INNER, OF_PAIRS, SIDES
 from panestream.errors import InvalidPlanError
 from panestream.spark.columns import type_of

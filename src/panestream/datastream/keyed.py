@@ -22,8 +22,8 @@ from panestream.spark.names import Names, shown
 from panestream.spark.session import check_version
 from panestream.spark.types import check_bytewise
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from panestream.windowing.assigners.base import SeveralWindows, label_of
 from panestream.windowing.assigners.global_windows import CountWindows
-from panestream.windowing.assigners.several import SeveralWindows, label_of
 from panestream.windowing.signatures import check_methods
 from panestream.windowing.time import Duration
 from panestream.windowing.watermarks import WatermarkStrategy

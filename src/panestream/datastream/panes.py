@@ -10,7 +10,7 @@ from panestream.datastream.events import WindowedEvents
 from panestream.datastream.inputs import check_collations, no_aggregate, resolve_inputs
 from panestream.datastream.result import WindowedResult
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.operators.panes.spec import pane_grid, why_not_aligned
+from panestream.engine.operators.panes.rule import pane_grid, why_not_aligned
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import choose
 from panestream.engine.rule import DeclaredAggregates
@@ -22,7 +22,7 @@ from panestream.spark.tiles.manifest import MANIFEST, TilesManifest
 from panestream.spark.types import spark_schema, to_arrow
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregate_function import AggregateFunction
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.triggers import EventTimeTrigger
 
 

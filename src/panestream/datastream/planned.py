@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from panestream.datastream.events import WindowedEvents
 from panestream.engine.plan import OperatorSpec, Split, Top, WindowPlan, carries_rows
 from panestream.engine.rule import WindowRequest
-from panestream.engine.storage.limits import MOST_BYTES
+from panestream.engine.storage.state import MOST_BYTES
 from panestream.spark.arrival import order_of
 from panestream.spark.columns import micros_of
 from panestream.spark.expressions import text_of

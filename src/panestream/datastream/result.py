@@ -29,7 +29,7 @@ from panestream.datastream.traced import MOST_ROWS, Wanted, traced
 from panestream.engine.explain import Explanation, ReprHtml, explain_plan, listed, parts_of
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, OperatorSpec, Top, WindowPlan
-from panestream.engine.reduction import told
+from panestream.engine.rule import told
 from panestream.engine.runtime.sides import SIDES
 from panestream.errors import CheckpointError, InvalidPlanError, PlanMismatchError, did_you_mean, warn
 from panestream.spark import query as spark_query

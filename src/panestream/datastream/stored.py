@@ -13,11 +13,10 @@ from pyspark.sql import types as T
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.explain import ReprHtml, listed
-from panestream.engine.kernels.slicing import EvenGrid
-from panestream.engine.operators.panes.spec import pane_grid, why_not_aligned
+from panestream.engine.kernels.panes import EvenGrid
+from panestream.engine.operators.panes.rule import pane_grid, why_not_aligned
 from panestream.engine.tiles.as_of import AsOf
-from panestream.engine.tiles.format import END, ROWS, START, partial_columns
-from panestream.engine.tiles.windows import check_whole, schema_of_windows
+from panestream.engine.tiles.format import END, ROWS, START, check_whole, partial_columns, schema_of_windows
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.catalyst import pane_of
 from panestream.spark.columns import column_of, key_of, micros_of, quoted, type_of
@@ -31,7 +30,7 @@ from panestream.windowing.aggregate_function import AggregateFunction
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.aggregates.base import ColumnText
 from panestream.windowing.assigners import WindowAssigner
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.time import Duration, format_duration, to_micros
 
 

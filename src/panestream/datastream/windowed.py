@@ -31,16 +31,15 @@ from panestream.datastream.result import WindowedResult
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
 from panestream.engine.operators.row.row_plan import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
 from panestream.engine.plan import OperatorSpec
-from panestream.engine.planner import choose
+from panestream.engine.planner import choose, split_of
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables
-from panestream.engine.split import split_of
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.spark.columns import quoted, types_of
 from panestream.spark.names import Names, shown
 from panestream.spark.types import schema_of, to_arrow
 from panestream.windowing import aggregates as recipes
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.look_back import look_backs_of
-from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import Evictor, TimeEvictor
 from panestream.windowing.foreign_names import advised
 from panestream.windowing.functions import (

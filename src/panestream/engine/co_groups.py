@@ -48,6 +48,3 @@ class OfTables:
 
     def __repr__(self) -> str:
         return repr(self.function)
-
-
-__all__ = ["OfLists", "OfTables"]

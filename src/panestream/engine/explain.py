@@ -9,7 +9,7 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.sides import SIDES
 from panestream.engine.runtime.silence import STEPS
 from panestream.windowing.assigners import CalendarWindows, WindowAssigner
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.foreign_names import WithForeignNames
 from panestream.windowing.time import format_duration
 
@@ -237,6 +237,3 @@ def listed(names: Sequence[str]) -> str:
     """
     shown = ", ".join(names[:_MOST])
     return shown if len(names) <= _MOST else f"{shown}, … ({len(names)})"
-
-
-__all__ = ["Explanation", "ReprHtml", "explain_plan", "listed", "parts_of"]

@@ -16,17 +16,16 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from panestream.engine.kernels.columns import Ints
-from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.kernels.panes import Int64s
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.sides import Pairs, Sides
-from panestream.engine.storage.limits import MOST_BYTES
 from panestream.engine.storage.payload import FORMAT_VERSION, decode
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state import State
+from panestream.engine.storage.state import MOST_BYTES, State
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import PanestreamError, PlanMismatchError
 from panestream.windowing.assigners import CalendarWindows, MergingWindowAssigner, PredicateWindows, WindowAssigner
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.watermarks import WatermarkStrategy
 
 STATE_FORMAT = "state format"

@@ -1,4 +1,9 @@
-"""The choice of a query's operator: the rules of the columnar operators first, then the row operator as the fallback."""
+"""The choice of a query's operator: the rules of the columnar operators first, then the row operator as the fallback.
+
+The distinct values of a key may be split over several key groups. A value determines its part, so parts never share values and
+their distinct counts add up. All key groups fire a window in the same micro-batch, so its parts are combined there, without
+state.
+"""
 
 from __future__ import annotations
 
@@ -8,18 +13,17 @@ from dataclasses import replace
 import pyarrow as pa
 
 from panestream.engine.aggregates.two_phase import InTwoPhases
-from panestream.engine.operators.accumulating.spec import accumulating_rule
+from panestream.engine.operators.accumulating.operator import accumulating_rule
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TableOfRows, TablePerWindow
-from panestream.engine.operators.counts.spec import counts_rule
-from panestream.engine.operators.look_back.spec import look_back_rule
-from panestream.engine.operators.panes.spec import panes_rule
-from panestream.engine.operators.predicates.spec import predicates_rule
+from panestream.engine.operators.counts import counts_rule
+from panestream.engine.operators.look_back.operator import look_back_rule
+from panestream.engine.operators.panes.operator import PaneSpec, panes_rule
+from panestream.engine.operators.predicates import predicates_rule
 from panestream.engine.operators.row.row_plan import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import row_spec
-from panestream.engine.operators.sessions.spec import sessions_rule
-from panestream.engine.plan import OperatorSpec
+from panestream.engine.operators.sessions.operator import sessions_rule
+from panestream.engine.plan import OperatorSpec, Split
 from panestream.engine.query import WindowSpec
-from panestream.engine.reduction import reduced, reduction
 from panestream.engine.rule import (
     DeclaredAggregates,
     FunctionOfRows,
@@ -28,10 +32,49 @@ from panestream.engine.rule import (
     Supported,
     Unsupported,
     WindowRequest,
+    reduced,
+    reduction,
 )
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as recipes
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.aggregates import Aggregate, Complete, Count, CountDistinct, Max, Min, Sum
+from panestream.windowing.assigners.base import SeveralWindows
+
+_TOGETHER: Mapping[type[Aggregate], str] = {
+    CountDistinct: "sum",
+    Count: "sum",
+    Sum: "sum",
+    Min: "min",
+    Max: "max",
+    Complete: "min",
+}
+"""The function that combines the partial results of each aggregate."""
+
+
+def split_of(parts: int, aggregates: Sequence[Aggregate], operator: OperatorSpec) -> Split:
+    """Return how to split a query into ``parts``, or raise InvalidPlanError with the reason and an alternative."""
+    distinct = dict.fromkeys(one.expr for one in aggregates if isinstance(one, CountDistinct))
+    if len(distinct) != 1:
+        have = "there is none" if not distinct else f"these are of {', '.join(distinct)}"
+        raise InvalidPlanError(
+            f"split_distinct splits the values of one count_distinct, {have}: all else is small before the shuffle already; "
+            "of several expressions take a query each, or approx_count_distinct"
+        )
+    (by,) = distinct
+    others = [one for one in aggregates if type(one) not in _TOGETHER]
+    if others:
+        raise InvalidPlanError(
+            f"split_distinct cannot put the parts of {', '.join(map(repr, others))} together: beside count_distinct it takes "
+            "count, sum, min and max; of a mean take sum and count, for others a query of their own"
+        )
+    if not isinstance(operator, PaneSpec) or not operator.capabilities.fires_once or operator.capabilities.uses_processing_time:
+        raise InvalidPlanError(
+            "split_distinct puts a window together when it fires, in all key groups at once: it needs tumbling, sliding or "
+            "cumulating windows of event time that fire once (default trigger, no allowed lateness); these "
+            f"{'fire again' if isinstance(operator, PaneSpec) else f'run as {operator.name}'}"
+        )
+    return Split(parts, by, {one.name: _TOGETHER[type(one)] for one in aggregates})
+
 
 COLUMNS_ONLY: Sequence[Rule] = (look_back_rule, predicates_rule)
 """Rules for windows that no other operator runs. They come first and refuse queries that they cannot run."""
@@ -136,6 +179,3 @@ def plan_table_function(
 ) -> OperatorSpec:
     """Choose the operator of a :class:`~panestream.engine.rule.FunctionOfTables`, which documents the arguments."""
     return choose(window, FunctionOfTables(function, results, rows, keys))
-
-
-__all__ = ["RULES", "choose", "plan_aggregates", "plan_functions", "plan_table_function"]

@@ -52,6 +52,3 @@ class WindowSpec:
         evicting = self.evictor is not None and type(self.evictor) not in (CountEvictor, TimeEvictor)
         looking = any(isinstance(one, DeltaTrigger) for one in triggers)
         return not ours or evicting or looking or (callable(gap) and not isinstance(gap, GapColumn))
-
-
-__all__ = ["WindowSpec"]

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.kernels.columns import Ints, one_chunk
-from panestream.engine.kernels.slicing import AlignedWindows
+from panestream.engine.kernels.panes import AlignedWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 UNKNOWN = MIN_TIMESTAMP

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from io import StringIO
 from typing import Any
 
-from panestream.windowing.instants import iso
+from panestream.windowing.time import iso
 
 WIDE, NARROW = 9.2, 4.2
 """Widths in inches. Text has one size, so phones get a separate picture instead of one too small to read."""

@@ -9,7 +9,7 @@ from typing import Any
 from panestream.engine.inspection.summary import Json, KeyShown, PlanShown, SameBounds, SourceTimes, Summary
 from panestream.insight.inspect_page import MEASURES
 from panestream.tracing.texts import behind
-from panestream.windowing.instants import iso
+from panestream.windowing.time import iso
 
 DOCUMENT_FORMAT = 1
 """The version. It is raised when a field is removed or changes its meaning, but not when a field is added."""

@@ -18,7 +18,7 @@ from panestream.engine.inspection.summary import Json, KeyShown, SameBounds, Sum
 from panestream.insight.drawing import BAR, MARK, both, clock, ticks_up
 from panestream.insight.page import Column, ShownTable, facts, page, part, picture, printable_lines, table
 from panestream.tracing.texts import behind, many, moment, number, printable, size, span, watermark_text
-from panestream.windowing.instants import micros_in
+from panestream.windowing.time import micros_in
 
 
 def text_of(value: Json) -> str:

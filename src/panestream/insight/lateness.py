@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from panestream.datastream import WindowedResult
-from panestream.engine.operators.panes.spec import pane_grid, why_not_aligned
+from panestream.engine.operators.panes.rule import pane_grid, why_not_aligned
 from panestream.errors import InvalidPlanError
 from panestream.insight.advice import SHARES, DelayCost, Lateness
 from panestream.insight.delays import (

@@ -11,8 +11,8 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from panestream.datastream import WindowedResult
-from panestream.engine.kernels.slicing import EvenWindows, SlidingWindows
-from panestream.engine.operators.panes.spec import pane_grid, why_not_aligned
+from panestream.engine.kernels.panes import EvenWindows, SlidingWindows
+from panestream.engine.operators.panes.rule import pane_grid, why_not_aligned
 from panestream.insight.delays import Closes, Completeness, bins_of
 from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.columns import micros_of

@@ -5,26 +5,31 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, make_dataclass
 from decimal import Decimal
 from typing import Any, ClassVar, get_args, get_origin, get_type_hints
 
-from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.errors import InvalidPlanError
 from panestream.jobs.schema import (
     DocumentPlace,
     InvalidValue,
     Reader,
-    accepted,
+    Section,
+    all_noted,
     array,
     boolean,
     choice,
+    expect,
     identifier,
     integer,
     kind,
     number,
+    reads,
+    section,
+    setting,
     shown,
     sql,
-    wanting,
 )
 from panestream.windowing import aggregates as agg
 
@@ -83,24 +88,30 @@ FUNCTIONS: Mapping[str, Mapping[str, Argument]] = {
 }
 """The aggregate functions of job files with their keys: all functions of ``agg`` with plain arguments."""
 
-KEYS = tuple(dict.fromkeys(key for arguments in FUNCTIONS.values() for key in arguments))
-
 _CALL = re.compile(r"\s*([A-Za-z_]\w*)\s*(?:\((.*)\))?\s*", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AggregateSection:
+class AggregateSection(Section):
     """One ``[[aggregate]]``: a function over the rows of a window.
 
     Attributes:
         function: one of :data:`FUNCTIONS`.
         alias: name of the output column, by default function and column.
-        arguments: the function's arguments by key.
     """
 
+    __slots__ = ()
+    kind_key = "function"
+    kinds: ClassVar = {
+        name: " ".join(f"{each.name}{'!' if each.required else ''}" for each in takes.values())
+        for name, takes in FUNCTIONS.items()
+    }
     function: str
-    alias: str | None = None
-    arguments: Mapping[str, Any] = field(default_factory=dict)
+    alias: str | None
+
+    @property
+    def arguments(self) -> dict[str, Any]:
+        """The given arguments of the function by key."""
+        return {name: value for name in FUNCTIONS[self.function] if (value := getattr(self, name)) is not None}
 
     @property
     def recipe(self) -> agg.Aggregate:
@@ -108,8 +119,8 @@ class AggregateSection:
         function: Callable[..., agg.Aggregate] = getattr(agg, self.function)
         positional: list[Any] = []
         for each in FUNCTIONS[self.function].values():
-            given = self.arguments.get(each.name, each.default)
-            positional += given if each.many else [given]
+            value = self.arguments.get(each.name, each.default)
+            positional += value if each.many else [value]
         return function(*positional).alias(self.name)
 
     @property
@@ -120,80 +131,50 @@ class AggregateSection:
         expressions = " ".join([of, *self.arguments.get("columns", ())])
         return "_".join([self.function, *re.findall(r"[A-Za-z0-9_]+", expressions)])
 
-
-def _aggregate(value: object, place: DocumentPlace) -> AggregateSection:
-    """Read an aggregate: ``function``, ``alias``, and the arguments of this function."""
-    if not isinstance(value, Mapping):
-        place.wrong(f"must be a table, not {kind(value)}: {shown(value)}")
-    before = len(place.problems)
-    if "function" not in value:
-        place.wrong(f"'function' is missing: one of {', '.join(sorted(FUNCTIONS))}")
-    function = choice(*FUNCTIONS)(value["function"], place.at("function"))
-    takes, given = FUNCTIONS[function], {}
-    for key, raw in value.items():
-        if key == "function":
-            continue
+    def check_library(self, place: DocumentPlace) -> None:
         try:
-            given[str(key)] = _reader(function, str(key), place.at(str(key)))(raw, place.at(str(key)))
-        except InvalidValue:
-            continue
-    for each in takes.values():
-        if each.required and each.name not in value:
-            place.note(f"{each.name!r} is missing: {function} needs it")
-    if len(place.problems) > before:
-        raise InvalidValue
-    spec = AggregateSection(function=function, alias=given.pop("alias", None), arguments=given)
-    try:
-        spec.recipe  # noqa: B018 - the library judges the values
-    except InvalidPlanError as wrong:
-        place.wrong(str(wrong))
-    return spec
+            _ = self.recipe
+        except InvalidPlanError as error:
+            place.note(str(error))
 
 
-def _reader(function: str, key: str, place: DocumentPlace) -> Reader:
-    takes = FUNCTIONS[function]
-    if key == "alias":
-        return identifier
-    if key not in KEYS:
-        place.wrong(f"unknown key; {did_you_mean(key, ['function', 'alias', *takes])}")
-    if key not in takes:
-        users = ", ".join(each for each, may in FUNCTIONS.items() if key in may)
-        place.wrong(f"{function} takes no {key!r} (it is for {users})")
-    return takes[key].reader
+def readers_of(functions: Mapping[str, Mapping[str, Argument]]) -> Mapping[str, Reader]:
+    """Return the reader of each key; raise ``TypeError`` if functions read a key differently, or a section cannot have it."""
+    readers: dict[str, Reader] = {}
+    for function, takes in functions.items():
+        for name, argument in takes.items():
+            if readers.setdefault(name, argument.reader).words != argument.reader.words or hasattr(AggregateSection, name):
+                raise TypeError(f"rename {name!r} of agg.{function}: in job files this key has another meaning")
+    return readers
 
 
-class OneAggregate:
-    """The JSON Schema of an aggregate function with its arguments."""
+aggregate_section: type[AggregateSection] = make_dataclass(
+    "AggregateSection",
+    [
+        ("function", str, setting(choice(*FUNCTIONS))),
+        ("alias", "str | None", setting(identifier, None)),
+        *((name, Any, setting(reader, None)) for name, reader in readers_of(FUNCTIONS).items()),
+    ],
+    bases=(AggregateSection,),
+    namespace={"__doc__": AggregateSection.__doc__},
+    frozen=True,
+    slots=True,
+    kw_only=True,
+)
+"""The section with a field for each argument of any function."""
 
-    accepts: ClassVar[Mapping[str, Any]] = {
-        "type": "object",
-        "required": ["function"],
-        "properties": {"function": {"enum": sorted(FUNCTIONS)}, "alias": accepted(identifier)},
-        "allOf": [
-            {
-                "if": {"properties": {"function": {"const": name}}, "required": ["function"]},
-                "then": {
-                    "properties": {each.name: accepted(each.reader) for each in takes.values()},
-                    "required": [each.name for each in takes.values() if each.required],
-                    "propertyNames": {"enum": ["function", "alias", *takes]},
-                },
-            }
-            for name, takes in sorted(FUNCTIONS.items())
-        ],
-    }
-
-
-_ACCEPTED = {
+_aggregate = section(aggregate_section)
+_SHAPE = {
     "anyOf": [
-        {"type": "array", "minItems": 1, "items": {"$ref": OneAggregate}},
+        {"type": "array", "minItems": 1, "items": _aggregate.shape},
         {
             "type": "object",
             "minProperties": 1,
-            "propertyNames": accepted(identifier),
+            "propertyNames": identifier.shape,
             "additionalProperties": {
                 "anyOf": [
                     {"type": "string", "pattern": rf"^\s*({'|'.join(sorted(FUNCTIONS))})\s*(\([\s\S]*\))?\s*$"},
-                    {"$ref": OneAggregate},
+                    _aggregate.shape,
                 ]
             },
         },
@@ -201,55 +182,34 @@ _ACCEPTED = {
 }
 
 
-@wanting('table: alias = "function(column)" or { function = …, … }; or [[aggregate]] with function and alias', _ACCEPTED)
+@reads('table: alias = "function(column)" or { function = …, … }; or [[aggregate]] with function and alias', _SHAPE)
 def aggregates(value: object, place: DocumentPlace) -> tuple[AggregateSection, ...]:
     """Read an array of tables, or a table of alias = "function(column)" or alias = { function = …, … }."""
-    found, before = [], len(place.problems)
-    if isinstance(value, list):
-        for index, each in enumerate(value):
-            try:
-                found.append(_aggregate(each, place.at(index)))
-            except InvalidValue:
-                continue
-    elif isinstance(value, Mapping):
-        for alias, each in value.items():
-            at = place.at(str(alias))
-            try:
-                found.append(_named(_call(each, at), alias, at))
-            except InvalidValue:
-                continue
-    else:
+    if not isinstance(value, list | Mapping):
         place.wrong(f'must be an array of tables ([[aggregate]]) or a table (alias = "function(column)"), not {kind(value)}')
-    if len(place.problems) > before:
-        raise InvalidValue
-    if not found:
+    if not value:
         place.wrong('is empty: give at least one, e.g. clicks = "count"')
-    names: set[str] = set()
-    for index, each in enumerate(one.name for one in found):
-        if each in names:
-            place.at(index if isinstance(value, list) else each).note(f"there are two output columns {each!r}; set 'alias'")
-        names.add(each)
-    if len(place.problems) > before:
-        raise InvalidValue
-    return tuple(found)
+    sections: dict[str, AggregateSection] = {}
+    with all_noted(place):
+        for name, raw in enumerate(value) if isinstance(value, list) else value.items():
+            at = place.at(name if isinstance(value, list) else str(name))
+            with suppress(InvalidValue):
+                aggregate = _aggregate(raw if isinstance(value, list) else _named(raw, name, at), at)
+                if aggregate.name in sections:
+                    at.note(f"there are two output columns {aggregate.name!r}; set 'alias'")
+                sections[aggregate.name] = aggregate
+    return tuple(sections.values())
 
 
-def _named(value: Mapping[str, Any], alias: object, place: DocumentPlace) -> AggregateSection:
-    if "alias" in value:
-        place.at("alias").note("is the key already: leave it out")
-    return _aggregate({**value, "alias": alias}, place)
-
-
-def _call(value: object, place: DocumentPlace) -> Mapping[str, Any]:
-    """Convert ``"sum(price)"`` to ``{"function": "sum", "column": "price"}``; return tables unchanged."""
+def _named(value: object, alias: object, place: DocumentPlace) -> Mapping[str, Any]:
+    """Convert ``"sum(price)"`` to ``{"function": "sum", "column": "price"}``, and add the alias."""
     if isinstance(value, Mapping):
-        return value
-    if not isinstance(value, str):
-        place.wrong(f"must be a string such as 'sum(price)' or a table, not {kind(value)}: {shown(value)}")
-    call = _CALL.fullmatch(value)
+        if "alias" in value:
+            place.at("alias").note("is the key already: leave it out")
+        return {**value, "alias": alias}
+    call = _CALL.fullmatch(expect(str, "a string such as 'sum(price)' or a table", value, place))
     if call is None:
         place.wrong(f"must be a function or function(column), not {shown(value)}")
     argument = (call.group(2) or "").strip()
-    takes = FUNCTIONS.get(call.group(1), {})
-    key = "output" if "output" in takes else "column"
-    return {"function": call.group(1), **({} if argument in ("", "*") else {key: argument})}
+    name = "output" if "output" in FUNCTIONS.get(call.group(1), {}) else "column"
+    return {"function": call.group(1), "alias": alias, **({} if argument in ("", "*") else {name: argument})}

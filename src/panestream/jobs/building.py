@@ -1,21 +1,30 @@
-"""Builds the windowed query of a checked job, and reports refusals by Spark or the library with the line of their key."""
+"""Builds the windowed query of a checked job; messages of Spark and the library name the key and use the terms of job files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import re
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from panestream.errors import InvalidWindowError, JobError, PanestreamError, did_you_mean
+import panestream as pst
+from panestream.errors import (
+    InvalidEventTimeError,
+    InvalidWindowError,
+    JobError,
+    PanestreamError,
+    PanestreamWarning,
+    did_you_mean,
+)
 from panestream.jobs.document import KeyPath
 from panestream.jobs.functions import ArrowFunctionSection, LoadedFunction, ProcessSection, find
 from panestream.jobs.loading import LoadedJob
-from panestream.jobs.messages import in_job_words
 from panestream.jobs.schema import is_local
-from panestream.jobs.source import SourceSection
-from panestream.jobs.streams import Stream
+from panestream.jobs.streams import SourceSection, Stream
 from panestream.spark.places import escaped
 from panestream.spark.reasons import first_sentence, of_spark
 from panestream.spark.shipping import ship_module
@@ -23,7 +32,6 @@ from panestream.spark.shipping import ship_module
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    import panestream as pst
     from panestream.datastream.interval_join import IntervalPairs
 
 T = TypeVar("T")
@@ -73,8 +81,6 @@ def find_function(loaded: LoadedJob) -> LoadedFunction | None:
 
 
 def _keyed(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> pst.datastream.KeyedStream:
-    import panestream as pst
-
     stream = _read_stream(loaded, where, one, spark)
     if not one.key:
         return pst.datastream.KeyedStream(stream, ())
@@ -168,8 +174,6 @@ def _read_stream(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSessio
 
 
 def _read_source(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession) -> pst.datastream.DataStream:
-    import panestream as pst
-
     source, streaming = one.source, loaded.job.mode == "stream"
     schema, kafka = source.schema, source.kafka
     if kafka is not None:
@@ -317,4 +321,56 @@ def _check_zone(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession
         place.finish()
 
 
-__all__ = ["build", "check_paths", "find_function", "spark_path"]
+WORDS: Mapping[str, str] = {
+    "with .side_output_invalid(tag)": "with event_time.invalid = 'side_output' and a [sinks.invalid]",
+    "keep them with .side_output_late_data('late') and start(late=...)": "keep them in a [sinks.late]",
+    "more delay of the watermark, .allowed_lateness(...)": "more watermark.delay, or allowed_lateness",
+    " (Said once for each start; the counts of every micro-batch are in query.recent_progress.)": "",
+}
+"""Phrases of the library's messages, with their equivalents in a job file."""
+
+FORMS: Mapping[str, str] = {
+    r"\.key_by\('(.*?)'\)": r"key = '\1'",
+    r"\.pairs\(suffixes=\('', '_right'\)\), or rename one before pst\.stream\(df\), df\.withColumnRenamed\((.*?), \.\.\.\)": (
+        r"right_suffix = '_right', or rename one by source.select"
+    ),
+    r"rename it before pst\.stream\(df\)": "rename it by source.select",
+}
+"""Patterns of phrases with variable parts, with their equivalents in a job file."""
+
+
+def in_job_words(text: str) -> str:
+    """Translate a message of the library for the author of a job file.
+
+    >>> in_job_words("Filter such rows out, or route them to an output with .side_output_invalid(tag)")
+    "Filter such rows out, or route them to an output with event_time.invalid = 'side_output' and a [sinks.invalid]"
+    """
+    for python, job in WORDS.items():
+        text = text.replace(python, job)
+    for python, job in FORMS.items():
+        text = re.sub(python, job, text)
+    return text
+
+
+@contextmanager
+def translate_messages(loaded: LoadedJob, tell: Callable[[str], object]) -> Generator[None]:
+    """Pass warnings to ``tell`` while a job runs; raise a ``JobError`` at the key for rows without a usable event time."""
+    shown = warnings.showwarning
+
+    def show(message: Warning | str, category: type[Warning], *where: object) -> None:
+        if issubclass(category, PanestreamWarning):
+            tell(in_job_words(str(message)))
+        else:
+            shown(message, category, *where)  # type: ignore[arg-type]
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", PanestreamWarning)
+        warnings.showwarning = show  # type: ignore[assignment]
+        try:
+            yield
+        except InvalidEventTimeError as error:
+            # With two streams, the error names the column but not the side.
+            place = loaded.place("event_time") if loaded.job.left is None else loaded.place()
+            place.note(in_job_words(str(error)))
+            place.finish()
+            raise

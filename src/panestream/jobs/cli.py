@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 import signal
 import sys
 import threading
@@ -10,23 +12,25 @@ from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from enum import Enum
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import RenderableType
+from rich.table import Table
 from rich.text import Text
 
 from panestream import __version__
-from panestream.errors import PanestreamError
-from panestream.jobs.live import Display, PipeConsole, PlainConsole, discard_output, summary
+from panestream.errors import JobError, PanestreamError, did_you_mean
+from panestream.jobs.building import translate_messages
 from panestream.jobs.loading import LoadedJob, Overrides, load_job
-from panestream.jobs.messages import translate_messages
-from panestream.jobs.model import Job
-from panestream.jobs.reporting import reported
-from panestream.jobs.runner import Query, Runner, SparkRunner
-from panestream.jobs.sessions import settings_of
+from panestream.jobs.model import Job, job_schema
+from panestream.jobs.runner import SessionRunner, SparkRunner, reported, settings_of
+from panestream.jobs.terminal import Display, PipeConsole, PlainConsole, discard_output, json_text, summary
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.reasons import first_sentence, of_spark
+
+if TYPE_CHECKING:
+    from panestream import RunningQuery
 
 app = typer.Typer(
     help="All of Flink's window machinery for PySpark.",
@@ -44,9 +48,7 @@ EXIT_INTERRUPTED = 130
 EXIT_CLOSED = 141
 """The exit status after the reader of the output closed the pipe, as in shells (128 + SIGPIPE)."""
 
-RunnerOf = Callable[[LoadedJob], AbstractContextManager[Runner]]
-
-make_runner: RunnerOf = SparkRunner
+make_runner: Callable[[LoadedJob], AbstractContextManager[SessionRunner]] = SparkRunner
 """Runs the jobs; tests replace it."""
 
 
@@ -65,6 +67,9 @@ Checkpoint = Annotated[Path | None, typer.Option("--checkpoint", help="Remember 
 MetricsPort = Annotated[
     int | None,
     typer.Option("--metrics-port", min=0, max=65535, help="Show metrics to Prometheus on this port; 0: any that is free."),
+]
+StoredState = Annotated[
+    str, typer.Argument(help="The checkpoint, of a job that runs or not, or a savepoint.", show_default=False)
 ]
 Batch = Annotated[int | None, typer.Option("--batch", help="As it was after this micro-batch; default: the last one.")]
 Conf = Annotated[
@@ -145,7 +150,7 @@ def explain(
         lines = described(loaded.job, guarantees)
         width = max(12, *(len(name) + 2 for name, _ in lines))
         for name, where in lines:
-            console.print(Text(f"{name:<{width}}", style="dim").append(where, style="default"), soft_wrap=True)
+            console.titled(f"{name:<{width}}", where)
         console.print()
         console.print(Text(plan), soft_wrap=True)
 
@@ -164,9 +169,7 @@ def _loaded(
 
 @app.command()
 def inspect(
-    checkpoint: Annotated[
-        str, typer.Argument(help="The checkpoint, of a job that runs or not, or a savepoint.", show_default=False)
-    ],
+    checkpoint: StoredState,
     *,
     batch: Batch = None,
     key: Annotated[
@@ -195,9 +198,7 @@ def inspect(
 
 @app.command()
 def why(
-    checkpoint: Annotated[
-        str, typer.Argument(help="The checkpoint, of a job that runs or not, or a savepoint.", show_default=False)
-    ],
+    checkpoint: StoredState,
     *,
     key: Annotated[
         list[str] | None,
@@ -267,17 +268,12 @@ def compact(
 @app.command()
 def schema() -> None:
     """Print the JSON Schema of job files, by which editors complete keys and mark mistakes."""
-    from panestream.jobs.json_output import json_text
-    from panestream.jobs.json_schema import job_schema
-
     with ended_with(PipeConsole()):
         print(json_text(job_schema()))
 
 
 def _example_names() -> list[str]:
-    from panestream.jobs.examples import every
-
-    return list(every())
+    return list(known_examples())
 
 
 @app.command()
@@ -288,11 +284,9 @@ def examples(
     show_traceback: Traceback = False,
 ) -> None:
     """List the examples, or copy one: job files, scripts, pipelines."""
-    from panestream.jobs.examples import copy, show
-
     console = PipeConsole()
     with readable_errors(show_traceback), ended_with(console):
-        show(console) if name is None else copy(name, folder, console)
+        _list_examples(console) if name is None else _copy_example(name, folder, console)
 
 
 def execute(
@@ -322,7 +316,7 @@ def execute(
                 runner.run_batch()
         else:
             if runner.metrics_url is not None:
-                console.print(Text("metrics  ", style="dim").append(runner.metrics_url, style="default"), soft_wrap=True)
+                console.titled("metrics  ", runner.metrics_url)
             with Display(console, after_batch, has_windows=job.interval_join is None) as display, _stop_on_interrupt(stop):
                 told = display if loaded.report is None else loaded.report.beside(display)
                 _wait(runner.start(told), stop, display, console.closed)
@@ -338,10 +332,10 @@ def execute(
 
 
 def _warn(text: str) -> None:
-    PlainConsole(stderr=True).print(Text("warning: ", style="bold yellow").append(text, style="default"), soft_wrap=True)
+    PlainConsole(stderr=True).titled("warning: ", text, style="bold yellow")
 
 
-def _wait(query: Query, stop: threading.Event, display: Display, closed: threading.Event) -> None:
+def _wait(query: RunningQuery, stop: threading.Event, display: Display, closed: threading.Event) -> None:
     """Wait until the query ends or fails; stop it on request, or if nobody reads the output."""
     while not (stop.is_set() or closed.is_set()):
         if query.await_termination(0.25):
@@ -435,7 +429,7 @@ def readable_errors(show_traceback: bool) -> Generator[None]:
     except PanestreamError as error:
         if show_traceback:
             errors.print(Text(traceback.format_exc()), soft_wrap=True)
-        errors.print(Text("error: ", style="bold red").append(str(error), style="default"), soft_wrap=True)
+        errors.titled("error: ", str(error), style="bold red")
         raise typer.Exit(EXIT_ERROR) from None
     except KeyboardInterrupt:
         errors.print("interrupted")
@@ -446,7 +440,72 @@ def readable_errors(show_traceback: bool) -> Generator[None]:
         if show_traceback:
             errors.print(Text(traceback.format_exc()), soft_wrap=True)
         said = f"Spark failed: {first_sentence(error)}"
-        errors.print(Text("error: ", style="bold red").append(said, style="default"), soft_wrap=True)
+        errors.titled("error: ", said, style="bold red")
         if not show_traceback:
             errors.print(Text("(--traceback shows where)", style="dim"))
         raise typer.Exit(EXIT_SPARK) from None
+
+
+_PACKAGE = Path(__file__).resolve().parents[1]
+_UNWANTED = shutil.ignore_patterns("__pycache__", "*.pyc")
+
+
+def examples_folder() -> Path:
+    """Return the folder of the examples: in an installed package, or next to the package in a source tree."""
+    for place in (_PACKAGE / "examples", _PACKAGE.parents[1] / "examples"):
+        if (place / "hot_items.toml").is_file():
+            return place
+    raise JobError("this installation has no examples: they are in the wheel and in the sdist of panestream")
+
+
+def known_examples() -> Mapping[str, str]:
+    """Return the examples with the first sentence of each."""
+    found = {path.name: _first_words(path.read_text("utf-8")) for path in sorted(examples_folder().glob("*.[tp][oy]*"))}
+    for readme in sorted(examples_folder().glob("*/README.md")):
+        found[readme.parent.name] = readme.read_text("utf-8").partition("\n")[0].lstrip("# ") + " (a folder)"
+    return found
+
+
+def _first_words(text: str) -> str:
+    line = text.partition("\n")[0]
+    return line[3:] if line.startswith('"""') else line.lstrip("# ")
+
+
+def _list_examples(console: PipeConsole) -> None:
+    """Print the examples with a sentence about each."""
+    table = Table.grid(padding=(0, 2))
+    for name, words in known_examples().items():
+        table.add_row(Text(name), Text(words, style="dim"))
+    console.print(table)
+    console.print(Text("\npanestream examples NAME [FOLDER] copies one."))
+
+
+def _copy_example(name: str, into: Path, console: PipeConsole) -> None:
+    """Copy an example with the examples that it imports; raise ``JobError`` if it is unknown or a target file exists."""
+    known = known_examples()
+    if name not in known:
+        raise JobError(f"there is no example {name!r}; {did_you_mean(name, known)}")
+    source = examples_folder() / name
+    wanted = [source, *_imported(source)]
+    taken = [into / each.name for each in wanted if (into / each.name).exists()]
+    if taken:
+        raise JobError(f"{taken[0]} is there already: name another folder, or remove it")
+    try:
+        into.mkdir(parents=True, exist_ok=True)
+        for each in wanted:
+            if each.is_dir():
+                shutil.copytree(each, into / each.name, ignore=_UNWANTED)
+            else:
+                shutil.copyfile(each, into / each.name)
+    except OSError as error:
+        raise JobError(f"{into}: cannot be written: {error.strerror or error}") from None
+    for each in wanted:
+        console.print(Text(f"copied {into / each.name}"), soft_wrap=True)
+
+
+def _imported(path: Path) -> list[Path]:
+    """Return the examples that a script imports; those import no others."""
+    if path.suffix != ".py":
+        return []
+    names = re.findall(r"^(?:from|import) (\w+)", path.read_text("utf-8"), re.MULTILINE)
+    return [path.with_name(f"{name}.py") for name in names if path.with_name(f"{name}.py").is_file()]

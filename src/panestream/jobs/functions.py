@@ -10,12 +10,12 @@ import re
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any
 
 from panestream.errors import did_you_mean
-from panestream.jobs.schema import DocumentPlace, InvalidValue, boolean, ddl, name_like, reads, shown
+from panestream.jobs.schema import DocumentPlace, InvalidValue, Section, boolean, ddl, name_like, setting, shown
 
 _REFERENCE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*:[A-Za-z_]\w*", re.ASCII)
 
@@ -24,51 +24,40 @@ reference = name_like(_REFERENCE, '"package.module:name"', "a module and a name 
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class FunctionSection:
+class FunctionSection(Section):
     """``[apply]``: applies your function to the rows of each window that fires.
-
-    Attributes:
-        function: as in [process].
-        schema: columns of the function's results, in addition to keys and window.
-    """
-
-    function: str = field(metadata=reads(reference))
-    schema: str = field(metadata=reads(ddl))
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ProcessSection:
-    """``[process]``: applies your function to the rows of each window that fires, with a context.
 
     Attributes:
         function: module and name of a function, or of a class (called without arguments). The module is a file or package next
             to the job file, which is sent to the executors. Otherwise it must be on PYTHONPATH or installed, also on executors.
         schema: columns of the function's results, in addition to keys and window.
+    """
+
+    function: str = setting(reference)
+    schema: str = setting(ddl)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProcessSection(FunctionSection):
+    """``[process]``: applies your function to the rows of each window that fires, with a context.
+
+    Attributes:
         stateless: declares that the function does not keep state between calls. Then rows are stored as columns if the windows
             allow it.
     """
 
-    function: str = field(metadata=reads(reference))
-    schema: str = field(metadata=reads(ddl))
-    stateless: bool = field(default=False, metadata=reads(boolean))
+    stateless: bool = setting(boolean, False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ArrowFunctionSection:
+class ArrowFunctionSection(FunctionSection):
     """``[apply_arrow]``: applies your function to the rows of windows as Arrow tables.
 
     Attributes:
-        function: as in [process].
-        schema: columns of the function's results, in addition to keys and window.
         all_windows: whether it is called once with the rows of all windows that fire, instead of once for each window.
     """
 
-    function: str = field(metadata=reads(reference))
-    schema: str = field(metadata=reads(ddl))
-    all_windows: bool = field(default=False, metadata=reads(boolean))
-
-
-AnyFunctionSection: TypeAlias = FunctionSection | ProcessSection | ArrowFunctionSection
+    all_windows: bool = setting(boolean, False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +68,7 @@ class LoadedFunction:
     home: Path | None
 
 
-def find(spec: AnyFunctionSection, folder: Path, place: DocumentPlace) -> LoadedFunction:
+def find(spec: FunctionSection, folder: Path, place: DocumentPlace) -> LoadedFunction:
     """Import the function of a section from ``folder``, which holds the job file, or from Python's path.
 
     Raise ``JobError`` if the module or name does not exist, or if its import or the creation of an instance fails.

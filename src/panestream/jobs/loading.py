@@ -1,23 +1,28 @@
-"""Loads and checks a job file, with changes from the command line."""
+"""Loads a job file with changes from the command line, and checks that its sections fit together."""
 
 from __future__ import annotations
 
 import copy
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from panestream.errors import JobError
-from panestream.jobs.cross_checks import check_sections
+from panestream.engine.runtime.sides import SIDES
+from panestream.errors import JobError, did_you_mean
 from panestream.jobs.document import MAX_DEPTH, MAX_VALUES, Document, load_document
-from panestream.jobs.model import Job
+from panestream.jobs.model import FUNCTIONS_OF_ROWS, Job
 from panestream.jobs.schema import CONTROL, DocumentPlace, InvalidValue, section
-
-_MAX_BITS, _MAX_NAME = 64, 200
-"""Limits of integers and of key names."""
+from panestream.jobs.streams import Stream
+from panestream.jobs.windows import ALIGNED, EVEN, LOOK_BACK
+from panestream.spark.places import file_place, is_below, is_hidden
 
 if TYPE_CHECKING:
     from panestream.insight.report_recording import RunReport
+
+_MAX_BITS, _MAX_NAME = 64, 200
+"""Limits of integers and of key names."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -130,3 +135,274 @@ def _overridden(document: Document, overrides: Overrides) -> Document:
         if isinstance(metrics, dict):
             metrics["port"] = overrides.metrics_port
     return replace(document, data=data)
+
+
+_OF_WINDOWS = ("window", "windows", "firing", "allowed_lateness", "with_firing", "changelog", "every_firing", "top", "keep")
+
+_OF_TILES = tuple(kind for kind in ALIGNED if kind not in ("sliding", "cumulating"))
+"""Kinds of windows whose slices can become tiles."""
+
+_SIDE_BY_SIDE = "Put them side by side"
+
+
+def check_sections(job: Job, place: DocumentPlace) -> None:
+    """Note contradictions between sections that are valid by themselves."""
+    given = [name for name in FUNCTIONS_OF_ROWS if getattr(job, name)]
+    if len(given) > 1:
+        place.at(given[1]).note(f"{given[0]!r} says already what becomes of the rows of a window: keep one of them")
+    if job.left is None:
+        for tag in ("late", "invalid"):
+            both = [f"{tag}_{side}" for side in SIDES]
+            _refuse(job.sinks, both, place.at("sinks"), f"is of two streams, [left] and [right]; of one it is sinks.{tag}")
+    else:
+        _check_two(job, place)
+    if job.interval_join is None:
+        _check_windows(job, place)
+    else:
+        _check_no_windows(job, place)
+    if job.panes:
+        _check_panes(job, place)
+    _check_outputs(job, place)
+    _check_processing_time(job, place)
+    _check_closing(job, place)
+    read = {(*where, "source"): one.source.path for where, one in job.streams if one.source.path and one.source.reads_files}
+    _check_paths(place, read, {tag: sink.path for tag, sink in job.sinks.items() if sink.path}, job.checkpoint)
+    for where, one in job.streams:
+        _check_time(job, place, where, one)
+        if job.mode == "stream" and one.source.reads_files and one.source.schema is None:
+            place.at(*where, "source").note("'schema' is missing: a stream of files must know its columns beforehand")
+
+
+def _refuse(section: object, names: Iterable[str], place: DocumentPlace, message: str) -> None:
+    """Note that a section must not have some keys; ``{0}`` in the message is the key."""
+    for name in names:
+        if getattr(section, name):
+            place.at(name).note(message.format(name))
+
+
+def _check_time(job: Job, place: DocumentPlace, where: tuple[str, ...], stream: Stream) -> None:
+    """Check that a required event time exists, and that rows without one have an output exactly if it is configured."""
+    tag = "_".join(("invalid", *where))
+    sink = getattr(job.sinks, tag)
+    if stream.event_time is None:
+        if where and job.needs_event_time:
+            place.at(*where).note("'event_time' is missing")
+        elif stream.watermark is not None:
+            place.at(*where, "watermark").note("is about event time: it needs [event_time]")
+        if job.allowed_lateness is not None and not where:
+            place.at("allowed_lateness").note("is about event time: it needs [event_time]")
+    elif stream.event_time.invalid == "side_output" and sink is None:
+        place.at(*where, "event_time", "invalid").note(f"'side_output' needs a [sinks.{tag}] to put the rows")
+    if sink is not None and (stream.event_time is None or stream.event_time.invalid == "fail"):
+        place.at("sinks", tag).note(f"would stay empty: set {'.'.join((*where, 'event_time'))}.invalid = 'side_output'")
+
+
+def _check_two(job: Job, place: DocumentPlace) -> None:
+    """Check that per-stream keys are in the streams, and that both streams match."""
+    left, right = (one for _, one in job.streams)
+    own = ("source", "event_time", "watermark", "processing_time", "key")
+    _refuse(job, own, place, "there are two streams, and each has its own: write left.{0} and right.{0}")
+    _refuse(
+        job.sinks,
+        ("late", "invalid"),
+        place.at("sinks"),
+        "the rows of two streams differ: write sinks.{0}_left and sinks.{0}_right",
+    )
+    if len(left.key) != len(right.key):
+        columns = f"{len(right.key)} column{'s' if len(right.key) != 1 else ''}"
+        place.at("right", "key").note(f"has {columns}, left.key has {len(left.key)}: give both as many, in the same order")
+    # If both need an event time, its absence has been noted already.
+    for name in ("processing_time",) if job.needs_event_time else ("event_time", "processing_time"):
+        lacking = [side for side in SIDES if getattr(getattr(job, side), name) is None]
+        if len(lacking) == 1:
+            place.at(*lacking).note(f"has no [{name}], and the other stream has one: give it to both, or to neither")
+    closing = [where for where, one in job.streams if one.watermark and one.watermark.closing_after]
+    if len(closing) == 1:
+        place.at(*closing[0], "watermark", "closing_after").note("is about all input: give it to both streams, or to neither")
+    if job.join is not None or job.interval_join is not None:
+        _check_pairs(job, place, "join" if job.join is not None else "interval_join")
+
+
+def _check_pairs(job: Job, place: DocumentPlace, name: str) -> None:
+    """Note keys and sinks that need one row for each key and window; joins emit several."""
+    if job.join is not None:
+        _refuse(job, ("changelog", "top"), place, "is of one row for each key and window, and a join has many: leave it out")
+    sink = job.sinks.main
+    if sink.kind.by_key or sink.compacted:
+        place.at("sinks", "main").note(
+            f"keeps one row of each key, and [{name}] gives many: append them, e.g. format = 'parquet' or 'table'"
+        )
+
+
+def _check_no_windows(job: Job, place: DocumentPlace) -> None:
+    _refuse(job, _OF_WINDOWS, place, "is about windows, and [interval_join] has none: leave it out")
+    if job.trigger.fire_at_end:
+        place.at("trigger", "fire_at_end").note(
+            "closes windows, and [interval_join] has none: leave it out (a row without a partner comes when the "
+            "watermark has passed its interval)"
+        )
+
+
+def _check_panes(job: Job, place: DocumentPlace) -> None:
+    """Check that tiles use event-time slices that do not overlap, without custom firing."""
+    if job.windows:
+        place.at("windows").note("the slices of one kind are enough for tiles: write [window]")
+    elif job.window is not None and (job.window.type not in _OF_TILES or job.window.time != "event"):
+        place.at("window", "type").note(
+            "tiles are of slices of event time: tumbling windows, or those of a calendar, with time = 'event'"
+        )
+    elif job.window is not None and job.window.slide is not None:
+        place.at("window", "slide").note("tiles do not overlap: leave it out")
+    if job.firing is not None:
+        place.at("firing").note("a tile goes out when its slice is over, and again for late rows: leave it out")
+    _refuse(job, ("top", "every_firing"), place, "is of results, and a tile holds what aggregates keep: leave it out")
+
+
+def _check_windows(job: Job, place: DocumentPlace) -> None:
+    if job.window is not None and job.windows:
+        place.at("windows", next(iter(job.windows))).note("[window] and [windows.LABEL] exclude each other: keep one of them")
+    if job.left is not None:
+        _check_windows_of_two(job, place)
+    looking_back = [spec.type == LOOK_BACK for _, spec in job.every_window]
+    if job.keep is not None and not any(looking_back):
+        place.at("keep").note("is for look-backs, whose results are of rows: a window has no row of its own")
+    for where, spec in job.every_window if job.windows and not all(looking_back) else ():
+        if spec.type not in ALIGNED:
+            place.at(*where, "type").note(
+                f"several windows share their panes: {', '.join(EVEN)}, windows of a calendar, not {spec.type}; or all are "
+                "look_back"
+            )
+        if spec.time != job.every_window[0][1].time:
+            place.at(*where, "time").note("several windows are all of event time, or all of processing time")
+    if job.window is None and not job.windows:
+        place.at("windows").note("is empty: give at least one [windows.LABEL]")
+    kind = None if job.window is None else job.window.type
+    if kind == "global" and job.firing is None:
+        place.at("window", "type").note("a global window never fires by itself: say when in [firing]")
+    if kind == "count" and job.firing is not None:
+        place.at("firing").note("a count window fires by its count; did you mean window.type = 'global'?")
+
+
+def _check_windows_of_two(job: Job, place: DocumentPlace) -> None:
+    if job.windows:
+        place.at("windows", next(iter(job.windows))).note("rows of two streams meet in one kind of windows: write [window]")
+    kind = None if job.window is None else job.window.type
+    if kind == "count":
+        place.at("window", "type").note(
+            "rows of two streams are not counted together; did you mean 'global', with trigger = 'count' in [firing]?"
+        )
+    if kind == LOOK_BACK:
+        place.at("window", "type").note("looks back over one stream; of two, [interval_join] has the rows around each row")
+
+
+def _check_outputs(job: Job, place: DocumentPlace) -> None:
+    outputs = [each.name for each in job.aggregate]
+    if job.top is not None and job.aggregate and job.top.by not in outputs:
+        place.at("top", "by").note(f"there is no output column {job.top.by!r}; {did_you_mean(job.top.by, outputs)}")
+    if job.top is not None:
+        _refuse(job, ("with_firing", "changelog"), place, "does not go with [top]: a window's top is all there is of it")
+    _check_keys(job, place)
+    taken = job.made_columns.union(job.keys)
+    for each in outputs:
+        if each in taken:
+            place.at("aggregate").note(f"the output has a column {each!r} of its own; give the aggregate another 'alias'")
+    if "keys" in job.sinks.main.kind.keys.split() and job.sinks.main.keys is None:
+        for each in job.keys:
+            if not each.isidentifier():
+                place.at("sinks", "main").note(f"'keys' is missing: what is the column of the key {each!r} called?")
+
+
+def _check_keys(job: Job, place: DocumentPlace) -> None:
+    taken = job.made_columns
+    for where, stream in job.streams:
+        seen: set[str] = set()
+        for index, each in enumerate(stream.key):
+            at = place.at(*where, "key", index)
+            if each in seen:
+                at.note(f"{each!r} is given twice")
+            elif each in taken:
+                at.note(f"the results have a column {each!r} of their own: write '{each} AS my_{each}'")
+            seen.add(each)
+
+
+def _check_closing(job: Job, place: DocumentPlace) -> None:
+    if job.mode == "batch" and job.trigger.fire_at_end:
+        place.at("trigger", "fire_at_end").note("a batch closes all windows at its end: leave it out")
+    for where, one in job.streams if job.mode == "stream" else ():
+        if one.watermark is None or one.watermark.closing_after is None:
+            continue
+        at = place.at(*where, "watermark", "closing_after")
+        if one.processing_time is not None:
+            at.note("goes by the clock, which [processing_time] takes from rows: leave out one")
+        elif job.trigger.every is None and not job.trigger.fire_at_end:
+            at.note(
+                "waits for silence in a query that runs on: trigger.every = '10 seconds'; of one that ends, "
+                "trigger.fire_at_end = true closes the windows"
+            )
+
+
+def _check_processing_time(job: Job, place: DocumentPlace) -> None:
+    uses_processing_time = any(spec.time == "processing" for _, spec in job.every_window) or bool(
+        job.firing and job.firing.uses_processing_time
+    )
+    given = [where for where, one in job.streams if one.processing_time is not None]
+    for where in () if uses_processing_time else given:
+        place.at(*where, "processing_time").note("nothing here is of processing time: set time = 'processing' in [window]")
+    waits = uses_processing_time and not given and job.mode == "stream"
+    if waits and "availableNow" in job.trigger.spark:
+        place.at("trigger").note(
+            "windows that wait for the clock keep a query running: say how often, every = '1 second', and stop it yourself; "
+            "or once = true; or take the clock from a column, [processing_time]"
+        )
+
+
+def _check_paths(
+    place: DocumentPlace, sources: Mapping[tuple[str, ...], str], sinks: Mapping[str, str], checkpoint: str | None
+) -> None:
+    """Note a sink or checkpoint within the input, and folders inside one another.
+
+    ``sources`` are file paths or patterns by the path of their key; ``sinks`` are folders by output.
+    """
+    written: dict[tuple[str, ...], str] = {("sinks", tag): file_place(path) for tag, path in sinks.items()}
+    if checkpoint is not None:
+        written[("checkpoint",)] = file_place(checkpoint)
+    for where, folder in written.items():
+        for source, path in sources.items():
+            if _is_read(path, folder):
+                place.at(*where).note(
+                    f"lies in what {_dotted(source)} reads ({path}): the job would read what it writes. {_SIDE_BY_SIDE}"
+                )
+            elif is_below(file_place(path), folder):
+                place.at(*where).note(
+                    f"is a folder in which {_dotted(source)} lies ({path}): whoever reads the one would find the other's files. "
+                    f"{_SIDE_BY_SIDE}"
+                )
+    known = list(written.items())
+    for position, (where, folder) in enumerate(known):
+        for other, there in known[:position]:
+            if is_below(folder, there) or is_below(there, folder):
+                place.at(*where).note(
+                    f"and {_dotted(other)} lie one inside the other: whoever reads the outer folder would find the inner one's "
+                    f"files. {_SIDE_BY_SIDE}"
+                )
+
+
+def _is_read(path: str, folder: str) -> bool:
+    """Return whether a file source at ``path``, which may be a pattern, reads the files of a folder.
+
+    >>> _is_read("/in", "file:/in/out"), _is_read("/in/*.csv", "file:/in/out"), _is_read("/in/*", "file:/in/out")
+    (True, False, True)
+    >>> _is_read("/in[1]", "file:/in[1]/out"), _is_read("/in[1]", "file:/in1/out")
+    (True, True)
+    >>> _is_read("/in", "file:/in/_out"), _is_read("/in", "file:/in2")
+    (False, False)
+    """
+    pattern, parts = file_place(path).split("/"), folder.split("/")
+    matched = (part == one or fnmatchcase(part, one) for part, one in zip(parts, pattern, strict=False))
+    if len(parts) < len(pattern) or not all(matched):
+        return False
+    return not is_hidden("/".join(parts[len(pattern) :]))
+
+
+def _dotted(where: tuple[str, ...]) -> str:
+    return ".".join(where)

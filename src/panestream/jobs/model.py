@@ -1,42 +1,45 @@
-"""The model of a job file: a dataclass for each section, and a reader that checks each key."""
+"""The model of a whole job file, and its JSON Schema, with which editors complete keys and mark mistakes."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+import inspect
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 from panestream.engine.plan import FIRING_COLUMNS, OP_COLUMN, RESERVED
 from panestream.engine.runtime.sides import SIDES
 from panestream.jobs.aggregates import AggregateSection, aggregates
-from panestream.jobs.functions import AnyFunctionSection, ArrowFunctionSection, FunctionSection, ProcessSection
+from panestream.jobs.functions import ArrowFunctionSection, FunctionSection, ProcessSection
 from panestream.jobs.schema import (
     DocumentPlace,
+    Section,
     array,
     boolean,
     choice,
     column,
     duration,
-    flat,
     integer,
     is_local,
+    is_required,
     location,
-    reads,
     section,
+    setting,
+    spark_settings,
     table,
     text,
 )
 from panestream.jobs.sinks import Sinks
-from panestream.jobs.source import SourceSection
-from panestream.jobs.streams import EventTime, IntervalJoinSection, Join, ProcessingTime, Stream, Watermark
-from panestream.jobs.trigger_options import FiringSection
-from panestream.jobs.windows import WindowSection
+from panestream.jobs.streams import EventTime, IntervalJoinSection, Join, ProcessingTime, SourceSection, Stream, Watermark
+from panestream.jobs.windows import FiringSection, WindowSection
 from panestream.windowing.time import to_micros
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TopSection:
+class TopSection(Section):
     """``[top]``: keeps only some rows of each window, with their ``rank``.
 
     Attributes:
@@ -44,12 +47,12 @@ class TopSection:
         by: an output column. The rows with its largest values are kept.
     """
 
-    n: int = field(metadata=reads(integer(1)))
-    by: str = field(metadata=reads(text))
+    n: int = setting(integer(1))
+    by: str = setting(text)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TriggerSection:
+class TriggerSection(Section):
     """``[trigger]``: when micro-batches run. [firing] sets when windows fire.
 
     Attributes:
@@ -59,10 +62,10 @@ class TriggerSection:
         fire_at_end: closes open windows after all available data. A checkpoint must be created with it.
     """
 
-    available_now: bool | None = field(default=None, metadata=reads(boolean))
-    once: bool | None = field(default=None, metadata=reads(boolean))
-    every: str | None = field(default=None, metadata=reads(duration()))
-    fire_at_end: bool = field(default=False, metadata=reads(boolean))
+    available_now: bool | None = setting(boolean, None)
+    once: bool | None = setting(boolean, None)
+    every: str | None = setting(duration(), None)
+    fire_at_end: bool = setting(boolean, False)
 
     def check(self, place: DocumentPlace) -> None:
         if self.fire_at_end and self.every is not None:
@@ -82,7 +85,7 @@ class TriggerSection:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Metrics:
+class Metrics(Section):
     """``[metrics]``: what a stream reports while it runs. A batch does not report metrics.
 
     Attributes:
@@ -91,9 +94,9 @@ class Metrics:
         json_lines: a file that gets a line of JSON for each micro-batch, relative to the folder of the job file.
     """
 
-    port: int | None = field(default=None, metadata=reads(integer(0)))
-    address: str = field(default="127.0.0.1", metadata=reads(text))
-    json_lines: str | None = field(default=None, metadata=reads(location))
+    port: int | None = setting(integer(0), None)
+    address: str = setting(text, "127.0.0.1")
+    json_lines: str | None = setting(location, None)
 
     def check(self, place: DocumentPlace) -> None:
         if self.port is None and self.json_lines is None:
@@ -104,8 +107,36 @@ class Metrics:
             place.at("json_lines").note(f"must be a file of this machine, not {self.json_lines}")
 
 
+OWN_FUNCTIONS = ("process", "apply", "apply_arrow")
+"""The sections that name a user function."""
+
+FUNCTIONS_OF_ROWS = ("aggregate", *OWN_FUNCTIONS, "panes", "join", "interval_join")
+"""The sections that process the rows of a window; a job has one of them."""
+
+OF_TWO = (*SIDES, "join", "interval_join")
+
+_HOMES: Mapping[str, type[Section]] = {
+    "source": SourceSection,
+    "join": Join,
+    "interval_join": IntervalJoinSection,
+    "event_time": EventTime,
+    "watermark": Watermark,
+    "window": WindowSection,
+    "firing": FiringSection,
+    "top": TopSection,
+    "trigger": TriggerSection,
+    "metrics": Metrics,
+}
+
+
+_KEYS = [(each.name, home) for home, cls in _HOMES.items() for each in cls.fields()]
+_COUNTS = Counter(name for name, _ in _KEYS)
+_ELSEWHERE = {name: f"unknown key here; it belongs into [{home}]" for name, home in _KEYS if _COUNTS[name] == 1}
+"""Errors for the keys of a single section at the top level."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Job:
+class Job(Section):
     """A whole job file.
 
     Attributes:
@@ -127,70 +158,61 @@ class Job:
         spark: settings of the Spark session, including ``master``.
     """
 
-    source: SourceSection | None = field(default=None, metadata=reads(section(SourceSection)))
-    left: Stream | None = field(default=None, metadata=reads(section(Stream)))
-    right: Stream | None = field(default=None, metadata=reads(section(Stream)))
-    event_time: EventTime | None = field(default=None, metadata=reads(section(EventTime)))
-    watermark: Watermark | None = field(default=None, metadata=reads(section(Watermark)))
-    processing_time: ProcessingTime | None = field(default=None, metadata=reads(section(ProcessingTime)))
-    window: WindowSection | None = field(default=None, metadata=reads(section(WindowSection)))
-    windows: Mapping[str, WindowSection] = field(default_factory=dict, metadata=reads(table(text, section(WindowSection))))
-    firing: FiringSection | None = field(default=None, metadata=reads(section(FiringSection)))
-    aggregate: tuple[AggregateSection, ...] = field(default=(), metadata=reads(aggregates))
-    panes: tuple[AggregateSection, ...] = field(default=(), metadata=reads(aggregates))
-    join: Join | None = field(default=None, metadata=reads(section(Join)))
-    interval_join: IntervalJoinSection | None = field(default=None, metadata=reads(section(IntervalJoinSection)))
-    process: ProcessSection | None = field(default=None, metadata=reads(section(ProcessSection)))
-    apply: FunctionSection | None = field(default=None, metadata=reads(section(FunctionSection)))
-    apply_arrow: ArrowFunctionSection | None = field(default=None, metadata=reads(section(ArrowFunctionSection)))
-    top: TopSection | None = field(default=None, metadata=reads(section(TopSection)))
-    sinks: Sinks = field(metadata=reads(section(Sinks)))
-    trigger: TriggerSection = field(default_factory=TriggerSection, metadata=reads(section(TriggerSection)))
-    metrics: Metrics | None = field(default=None, metadata=reads(section(Metrics)))
-    key: tuple[str, ...] = field(default=(), metadata=reads(array(column)))
-    key_groups: int | None = field(default=None, metadata=reads(integer(1)))
-    tasks: int | None = field(default=None, metadata=reads(integer(1)))
-    memory_limit: int | None = field(default=None, metadata=reads(integer(1_000_000)))
-    allowed_lateness: str | None = field(default=None, metadata=reads(duration()))
-    with_firing: bool = field(default=False, metadata=reads(boolean))
-    changelog: bool = field(default=False, metadata=reads(boolean))
-    every_firing: bool = field(default=False, metadata=reads(boolean))
-    keep: tuple[str, ...] | None = field(default=None, metadata=reads(array(text)))
-    mode: str = field(default="stream", metadata=reads(choice("stream", "batch")))
-    name: str | None = field(default=None, metadata=reads(text))
-    checkpoint: str | None = field(default=None, metadata=reads(location))
-    spark: Mapping[str, str] = field(default_factory=dict, metadata=reads(flat("spark")))
+    elsewhere: ClassVar = _ELSEWHERE
+
+    source: SourceSection | None = setting(section(SourceSection), None)
+    left: Stream | None = setting(section(Stream), None)
+    right: Stream | None = setting(section(Stream), None)
+    event_time: EventTime | None = setting(section(EventTime), None)
+    watermark: Watermark | None = setting(section(Watermark), None)
+    processing_time: ProcessingTime | None = setting(section(ProcessingTime), None)
+    window: WindowSection | None = setting(section(WindowSection), None)
+    windows: Mapping[str, WindowSection] = setting(table(text, section(WindowSection)), {})
+    firing: FiringSection | None = setting(section(FiringSection), None)
+    aggregate: tuple[AggregateSection, ...] = setting(aggregates, ())
+    panes: tuple[AggregateSection, ...] = setting(aggregates, ())
+    join: Join | None = setting(section(Join), None)
+    interval_join: IntervalJoinSection | None = setting(section(IntervalJoinSection), None)
+    process: ProcessSection | None = setting(section(ProcessSection), None)
+    apply: FunctionSection | None = setting(section(FunctionSection), None)
+    apply_arrow: ArrowFunctionSection | None = setting(section(ArrowFunctionSection), None)
+    top: TopSection | None = setting(section(TopSection), None)
+    sinks: Sinks = setting(section(Sinks))
+    trigger: TriggerSection = setting(section(TriggerSection), TriggerSection())
+    metrics: Metrics | None = setting(section(Metrics), None)
+    key: tuple[str, ...] = setting(array(column), ())
+    key_groups: int | None = setting(integer(1), None)
+    tasks: int | None = setting(integer(1), None)
+    memory_limit: int | None = setting(integer(1_000_000), None)
+    allowed_lateness: str | None = setting(duration(), None)
+    with_firing: bool = setting(boolean, False)
+    changelog: bool = setting(boolean, False)
+    every_firing: bool = setting(boolean, False)
+    keep: tuple[str, ...] | None = setting(array(text), None)
+    mode: str = setting(choice("stream", "batch"), "stream")
+    name: str | None = setting(text, None)
+    checkpoint: str | None = setting(location, None)
+    spark: Mapping[str, str] = setting(spark_settings, {})
 
     @staticmethod
-    def explain_unknown(name: str) -> str | None:
-        """Return an error that names the section of a misplaced key, or None if no single section has the key."""
-        inside = [each for each, fields in _SECTION_KEYS.items() if name in fields]
-        return f"unknown key here; it belongs into [{inside[0]}]" if len(inside) == 1 else None
-
-    @staticmethod
-    def explain_missing(name: str, given: Mapping[str, Any]) -> str | None:
-        """Return an error for a job of two streams that does not combine them, or that also has ``[source]``."""
-        if name == "join":
-            return "nothing says what becomes of the two streams: give [join], [interval_join] or a function, such as [apply]"
-        if name not in SIDES or "source" not in given:
-            return None
-        there = next(f"[{word}]" for word in OF_TWO if word in given)
-        return f"{name!r} is missing: {there} is of jobs of two streams, and [source] of those of one: keep one of them"
-
-    @staticmethod
-    def needs(given: Mapping[str, Any]) -> set[str]:
-        """Return the required keys."""
-        two = any(name in given for name in OF_TWO)
-        needed = {*SIDES} if two else {"source"}
+    def needs(given: Mapping[str, Any]) -> Mapping[str, str]:
+        two = next((name for name in OF_TWO if name in given), None)
+        needed = ["source"] if two is None else [*SIDES]
         if "window" not in given and "windows" not in given and "interval_join" not in given:
-            needed.add("window")
+            needed.append("window")
         if not any(name in given for name in FUNCTIONS_OF_ROWS):
-            needed.add("join" if two else "aggregate")
-        if two:
-            return needed
-        if _of_event_time(given):
-            needed |= {"event_time", "watermark"}
-        return needed | ({"watermark"} if "event_time" in given else set())
+            needed.append("aggregate" if two is None else "join")
+        if two is None and _of_event_time(given):
+            needed += ["event_time", "watermark"]
+        elif two is None and "event_time" in given:
+            needed.append("watermark")
+        hints = {
+            "join": "nothing says what becomes of the two streams: give [join], [interval_join] or a function, such as [apply]"
+        }
+        if "source" in given:
+            one = f"is missing: [{two}] is of jobs of two streams, and [source] of those of one: keep one of them"
+            hints |= {side: f"{side!r} {one}" for side in SIDES}
+        return {name: hints.get(name, "") for name in needed}
 
     @property
     def streams(self) -> list[tuple[tuple[str, ...], Stream]]:
@@ -226,10 +248,10 @@ class Job:
         return self.interval_join is not None or any(spec.uses_event_time for _, spec in self.every_window)
 
     @property
-    def function(self) -> tuple[str, AnyFunctionSection] | None:
+    def function(self) -> tuple[str, FunctionSection] | None:
         """The user function, with the name of its section."""
         for name in OWN_FUNCTIONS:
-            spec: AnyFunctionSection | None = getattr(self, name)
+            spec: FunctionSection | None = getattr(self, name)
             if spec is not None:
                 return name, spec
         return None
@@ -245,15 +267,6 @@ class Job:
         return columns | {OP_COLUMN.name} if self.changelog else columns
 
 
-OWN_FUNCTIONS = ("process", "apply", "apply_arrow")
-"""The sections that name a user function."""
-
-FUNCTIONS_OF_ROWS = ("aggregate", *OWN_FUNCTIONS, "panes", "join", "interval_join")
-"""The sections that process the rows of a window; a job has one of them."""
-
-OF_TWO = (*SIDES, "join", "interval_join")
-
-
 def _of_event_time(given: Mapping[str, Any]) -> bool:
     """Return whether an unchecked job seems to have an event-time window."""
     every = [given.get("window")]
@@ -264,18 +277,97 @@ def _of_event_time(given: Mapping[str, Any]) -> bool:
     return len(free) < max(len(tables), 1)
 
 
-_SECTION_KEYS: Mapping[str, frozenset[str]] = {
-    section_name: frozenset(each.name for each in dataclasses.fields(cls))
-    for section_name, cls in (
-        ("source", SourceSection),
-        ("join", Join),
-        ("interval_join", IntervalJoinSection),
-        ("event_time", EventTime),
-        ("watermark", Watermark),
-        ("window", WindowSection),
-        ("firing", FiringSection),
-        ("top", TopSection),
-        ("trigger", TriggerSection),
-        ("metrics", Metrics),
-    )
-}
+ADDRESS = "https://json.schemastore.org/panestream-job.json"
+"""The address by which other schemas refer to this one, where SchemaStore publishes it."""
+ABOUT = "A windowed query over a stream or a batch for panestream run: source, event time, windows, aggregates and sinks."
+DIALECT = "http://json-schema.org/draft-07/schema#"
+"""The newest dialect that the language servers of both TOML and YAML support."""
+
+
+def job_schema() -> dict[str, Any]:
+    """Return the schema of a whole job file, which ``panestream schema`` prints.
+
+    It is derived from the model that checks the files, so editors know every new key. It contains the rules between keys of one
+    table (kinds of windows, formats of sinks); ``panestream explain`` checks the others.
+
+    >>> job_schema()["definitions"]["TopSection"]["required"]
+    ['n', 'by']
+    """
+    definitions: dict[str, Any] = {}
+    top = _resolved({"$ref": Job}, definitions)
+    about = {"title": "A job file of panestream", "description": ABOUT}
+    return {"$schema": DIALECT, "$id": ADDRESS, **about, **top, "definitions": dict(sorted(definitions.items()))}
+
+
+def key_descriptions(cls: type) -> dict[str, str]:
+    """Return the description of each key from the docstrings of a section and its base classes."""
+    attributes = [inspect.cleandoc(base.__doc__ or "").partition("Attributes:\n")[2] for base in reversed(cls.__mro__)]
+    entries = [entry.strip().partition(": ") for text in attributes for entry in re.split(r"\n(?=    \S)", text)]
+    return {name: " ".join(words.split()) for name, _, words in entries}
+
+
+def _resolved(shape: Any, definitions: dict[str, Any]) -> Any:
+    """Replace the classes in a shape by references, and add them to the definitions."""
+    if isinstance(shape, Mapping):
+        return {name: _resolved(each, definitions) for name, each in shape.items()}
+    if isinstance(shape, list):
+        return [_resolved(each, definitions) for each in shape]
+    if not isinstance(shape, type):
+        return shape
+    if shape.__name__ not in definitions:
+        definitions[shape.__name__] = None  # reserved: a shape may refer to itself
+        made = _section(shape) if issubclass(shape, Section) else shape.shape  # type: ignore[attr-defined]
+        definitions[shape.__name__] = _resolved(made, definitions)
+    return f"#/definitions/{shape.__name__}"
+
+
+def _section(cls: type[Section]) -> dict[str, Any]:
+    words, fields = key_descriptions(cls), cls.fields()
+    made: dict[str, Any] = {
+        "type": "object",
+        "description": (inspect.getdoc(cls) or "").partition("\n")[0],
+        "properties": {each.name: _key(each, words.get(each.name)) for each in fields},
+        "additionalProperties": False,
+        "required": [each.name for each in fields if is_required(each)],
+    }
+    rules = _whole_job() if cls is Job else _kinds(cls, fields)
+    return {**made, "allOf": rules} if rules else made
+
+
+def _key(each: dataclasses.Field[Any], words: str | None) -> dict[str, Any]:
+    shape = each.metadata["reader"].shape
+    # Validators ignore all keywords next to a reference.
+    made: dict[str, Any] = {"allOf": [shape]} if "$ref" in shape else dict(shape)
+    if words:
+        made["description"] = words
+    if each.default not in (None, (), dataclasses.MISSING) and not isinstance(each.default, Section):
+        made["default"] = each.default
+    return made
+
+
+def _kinds(cls: type[Section], fields: Sequence[dataclasses.Field[Any]]) -> list[dict[str, Any]]:
+    """Return the rules of a section whose kinds have different keys. Any kind may state the default of another kind's key."""
+    common = [each.name for each in fields if not cls.kinds_with(each.name)]
+    stated: dict[str, Any] = {each.name: {"enum": [each.default]} for each in fields if isinstance(each.default, str | bool)}
+    stated |= {each.name: {"maxProperties": 0} for each in fields if each.default_factory is dict}
+    rules = []
+    for kind in cls.kinds:
+        needed, others = cls.keys_of(kind)
+        unused = {name: shape for name, shape in stated.items() if name not in (*common, *needed, *others)}
+        then = {
+            "required": [*needed],
+            "properties": {**unused, **cls.kind_shapes.get(kind, {})},
+            "propertyNames": {"enum": [*common, *needed, *others, *unused]},
+        }
+        rules.append({"if": {"properties": {cls.kind_key: {"const": kind}}, "required": [cls.kind_key]}, "then": then})
+    return rules
+
+
+def _whole_job() -> list[dict[str, Any]]:
+    both: dict[str, Any] = {"required": [*SIDES]}
+    return [
+        {"anyOf": [{"required": [name]} for name in ("window", "windows", "interval_join")]},
+        {"oneOf": [{"required": [name]} for name in FUNCTIONS_OF_ROWS]},
+        {"oneOf": [{"required": ["source"]}, both]},
+        *({"if": {"required": [name]}, "then": both} for name in OF_TWO),
+    ]

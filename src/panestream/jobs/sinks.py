@@ -2,141 +2,83 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
+import panestream as pst
 from panestream.jobs.schema import (
     DocumentPlace,
+    Section,
     array,
     boolean,
     choice,
     identifier,
     integer,
     location,
-    reads,
     section,
+    setting,
     spark_options,
     table_name,
     text,
 )
-from panestream.jobs.source import check_names
-
-if TYPE_CHECKING:
-    import panestream as pst
+from panestream.jobs.streams import check_names
 
 
-class Format(ABC):
-    """A value of ``format``: ``needs`` is the key of its target or None, ``takes`` has the other keys.
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A value of ``format``.
 
-    A sink ``by_key`` writes by key and window, which only the results have.
+    Attributes:
+        keys: its keys, as in :class:`Section`.
+        text: pattern of the text about a sink.
+        make: returns the library's sink for a section and key columns.
+        by_key: whether it writes by key and window, which only the results have.
     """
 
-    needs: str | None = None
-    takes: tuple[str, ...] = ()
+    keys: str
+    text: str
+    make: Callable[[Any, list[str]], pst.sinks.Sink]
     by_key: bool = False
 
-    @abstractmethod
-    def told(self, sink: SinkSection) -> str:
-        """Return the sink as one line of text."""
 
-    @abstractmethod
-    def made(self, sink: SinkSection, key: Sequence[str]) -> pst.sinks.Sink:
-        """Return the library's sink; ``key`` is the key of the job."""
-
-
-class _Files(Format):
-    needs, takes = "path", ("options", "batches_per_folder")
-
-    def told(self, sink: SinkSection) -> str:
-        return f"{sink.path} ({sink.format})"
-
-    def made(self, sink: SinkSection, key: Sequence[str]) -> pst.sinks.Sink:
-        import panestream as pst
-
-        shared = sink.batches_per_folder or 1
-        return pst.FileSink(str(sink.path), format=sink.format, options=sink.options, batches_per_folder=shared)
-
-
-class _Table(Format):
-    """A table to which rows are appended."""
-
-    needs = "table"
-    takes: tuple[str, ...] = ("table_format", "options")
-
-    def told(self, sink: SinkSection) -> str:
-        return f"table {sink.table}"
-
-    def made(self, sink: SinkSection, key: Sequence[str]) -> pst.sinks.Sink:
-        import panestream as pst
-
-        return pst.TableSink(str(sink.table), format=self.format_of(sink), options=sink.options)
-
-    def format_of(self, sink: SinkSection) -> str | None:
-        """Return the format of a newly created table, or None for the catalog's default."""
-        return sink.table_format
-
-
-class _TableOf(_Table):
-    """A table whose ``format`` takes the place of ``table_format``."""
-
-    takes = ("options",)
-
-    def told(self, sink: SinkSection) -> str:
-        return f"{super().told(sink)} ({sink.format})"
-
-    def format_of(self, sink: SinkSection) -> str:
-        return sink.format
-
-
-class _Merge(Format):
-    needs, takes, by_key = "table", ("table_format", "keys"), True
-
-    def told(self, sink: SinkSection) -> str:
-        return f"merged into table {sink.table}"
-
-    def made(self, sink: SinkSection, key: Sequence[str]) -> pst.sinks.Sink:
-        import panestream as pst
-
-        return pst.MergeSink(str(sink.table), list(key if sink.keys is None else sink.keys), format=sink.table_format)
-
-
-class _Kafka(Format):
-    needs, takes = "topic", ("servers", "keys", "compacted", "options")
-
-    def told(self, sink: SinkSection) -> str:
-        return f"topic {sink.topic}"
-
-    def made(self, sink: SinkSection, key: Sequence[str]) -> pst.sinks.Sink:
-        import panestream as pst
-
-        keys = list(key if sink.keys is None else sink.keys)
-        return pst.KafkaSink(str(sink.servers), str(sink.topic), keys, compacted=bool(sink.compacted), options=sink.options)
-
-
-class _Console(Format):
-    def told(self, sink: SinkSection) -> str:
-        return "console"
-
-    def made(self, sink: SinkSection, key: Sequence[str]) -> pst.sinks.Sink:
-        import panestream as pst
-
-        return pst.ConsoleSink()
-
-
+_FILES = Format(
+    "path! batches_per_folder options",
+    "{0.path} ({0.format})",
+    lambda sink, _: pst.FileSink(
+        sink.path, format=sink.format, options=sink.options, batches_per_folder=sink.batches_per_folder or 1
+    ),
+)
+_TABLE_OF = Format(
+    "table! options",
+    "table {0.table} ({0.format})",
+    lambda sink, _: pst.TableSink(sink.table, format=sink.format, options=sink.options),
+)
 FORMATS: Mapping[str, Format] = {
-    **dict.fromkeys(("parquet", "json", "csv", "orc"), _Files()),
-    "table": _Table(),
-    **dict.fromkeys(("delta", "iceberg"), _TableOf()),
-    "merge": _Merge(),
-    "kafka": _Kafka(),
-    "console": _Console(),
+    **dict.fromkeys(("parquet", "json", "csv", "orc"), _FILES),
+    "table": Format(
+        "table! table_format options",
+        "table {0.table}",
+        lambda sink, _: pst.TableSink(sink.table, format=sink.table_format, options=sink.options),
+    ),
+    **dict.fromkeys(("delta", "iceberg"), _TABLE_OF),
+    "merge": Format(
+        "table! table_format keys",
+        "merged into table {0.table}",
+        lambda sink, keys: pst.MergeSink(sink.table, keys, format=sink.table_format),
+        by_key=True,
+    ),
+    "kafka": Format(
+        "servers! topic! keys compacted options",
+        "topic {0.topic}",
+        lambda sink, keys: pst.KafkaSink(sink.servers, sink.topic, keys, compacted=bool(sink.compacted), options=sink.options),
+    ),
+    "console": Format("", "console", lambda *_: pst.ConsoleSink()),
 }
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class SinkSection:
+class SinkSection(Section):
     """``[sinks.main]`` and the other outputs: where an output goes.
 
     Attributes:
@@ -153,66 +95,52 @@ class SinkSection:
         options: options for Spark's writer, for files, "kafka" and tables that append.
     """
 
-    format: str = field(metadata=reads(choice(*FORMATS)))
-    path: str | None = field(default=None, metadata=reads(location))
-    batches_per_folder: int | None = field(default=None, metadata=reads(integer(1)))
-    table: str | None = field(default=None, metadata=reads(table_name))
-    table_format: str | None = field(default=None, metadata=reads(identifier))
-    servers: str | None = field(default=None, metadata=reads(text))
-    topic: str | None = field(default=None, metadata=reads(text))
-    compacted: bool | None = field(default=None, metadata=reads(boolean))
-    keys: tuple[str, ...] | None = field(default=None, metadata=reads(array(text)))
-    options: Mapping[str, str] = field(default_factory=dict, metadata=reads(spark_options))
+    kind_key = "format"
+    kinds: ClassVar = {name: each.keys for name, each in FORMATS.items()}
+    hints: ClassVar = {("kafka", "servers"): "'servers' is missing: where are the brokers, e.g. servers = 'localhost:9092'?"}
+
+    format: str = setting(choice(*FORMATS))
+    path: str | None = setting(location, None)
+    batches_per_folder: int | None = setting(integer(1), None)
+    table: str | None = setting(table_name, None)
+    table_format: str | None = setting(identifier, None)
+    servers: str | None = setting(text, None)
+    topic: str | None = setting(text, None)
+    compacted: bool | None = setting(boolean, None)
+    keys: tuple[str, ...] | None = setting(array(text), None)
+    options: Mapping[str, str] = setting(spark_options, {})
 
     @property
     def kind(self) -> Format:
         return FORMATS[self.format]
 
     def check(self, place: DocumentPlace) -> None:
-        for argument in ("path", "table", "topic"):
-            given = getattr(self, argument) is not None
-            if argument == self.kind.needs and not given:
-                place.note(f"{argument!r} is missing: format {self.format!r} needs it")
-            if given and argument != self.kind.needs:
-                place.at(argument).note(f"format {self.format!r} takes no {argument!r}")
-        if self.format == "kafka" and self.servers is None:
-            place.note("'servers' is missing: where are the brokers, e.g. servers = 'localhost:9092'?")
-        elif self.format == "kafka" and self.topic is not None:
-            check_names(place, str(self.servers), "topic", [self.topic])
-        for argument in ("batches_per_folder", "table_format", "keys", "servers", "compacted"):
-            if getattr(self, argument) is not None and argument not in self.kind.takes:
-                place.at(argument).note(f"is for {_that_take(argument)}, not for {self.format!r}")
-        if self.options and "options" not in self.kind.takes:
-            place.at("options").note(f"format {self.format!r} takes none")
+        if self.format == "kafka" and self.servers is not None and self.topic is not None:
+            check_names(place, self.servers, "topic", [self.topic])
 
     def recipe(self, key: Sequence[str] = ()) -> pst.sinks.Sink:
         """Return the library's sink; ``key`` is the job's, used to merge a table without its own ``keys``."""
-        return self.kind.made(self, key)
+        return self.kind.make(self, list(key if self.keys is None else self.keys))
 
     def __str__(self) -> str:
-        return self.kind.told(self)
-
-
-def _that_take(argument: str) -> str:
-    names = [repr(name) for name, kind in FORMATS.items() if argument in kind.takes]
-    return f"format{'s' if len(names) > 1 else ''} {' and '.join(names)}"
+        return self.kind.text.format(self)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Sinks:
+class Sinks(Section):
     """``[sinks]``: main, and optional outputs for late rows and rows without event time, for each of two streams."""
 
-    main: SinkSection = field(metadata=reads(section(SinkSection)))
-    late: SinkSection | None = field(default=None, metadata=reads(section(SinkSection)))
-    late_left: SinkSection | None = field(default=None, metadata=reads(section(SinkSection)))
-    late_right: SinkSection | None = field(default=None, metadata=reads(section(SinkSection)))
-    invalid: SinkSection | None = field(default=None, metadata=reads(section(SinkSection)))
-    invalid_left: SinkSection | None = field(default=None, metadata=reads(section(SinkSection)))
-    invalid_right: SinkSection | None = field(default=None, metadata=reads(section(SinkSection)))
+    main: SinkSection = setting(section(SinkSection))
+    late: SinkSection | None = setting(section(SinkSection), None)
+    late_left: SinkSection | None = setting(section(SinkSection), None)
+    late_right: SinkSection | None = setting(section(SinkSection), None)
+    invalid: SinkSection | None = setting(section(SinkSection), None)
+    invalid_left: SinkSection | None = setting(section(SinkSection), None)
+    invalid_right: SinkSection | None = setting(section(SinkSection), None)
 
     def items(self) -> list[tuple[str, SinkSection]]:
         """Return the configured sinks by output."""
-        every = ((each.name, getattr(self, each.name)) for each in fields(self))
+        every = ((each.name, getattr(self, each.name)) for each in self.fields())
         return [(tag, sink) for tag, sink in every if sink is not None]
 
     def recipes(self, key: Sequence[str]) -> dict[str, pst.sinks.Sink]:

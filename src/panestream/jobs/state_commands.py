@@ -8,8 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from rich.text import Text
-
 from panestream.engine.explain import listed
 from panestream.engine.inspection.filters import parse_filter
 from panestream.engine.inspection.summary import Summary
@@ -18,10 +16,8 @@ from panestream.errors import CheckpointError, JobError
 from panestream.insight.inspect_json import render_json
 from panestream.insight.inspect_page import render_page
 from panestream.insight.inspect_text import render_text
-from panestream.jobs.json_output import json_text
-from panestream.jobs.live import PipeConsole
-from panestream.jobs.reporting import check_writable
-from panestream.jobs.sessions import QuietSession, SessionOf
+from panestream.jobs.runner import QuietSession, SessionOf, check_writable
+from panestream.jobs.terminal import PipeConsole, json_text
 from panestream.spark.savepoint.inspectable_state import CheckpointState
 from panestream.spark.savepoint.manifest import SavepointManifest, is_savepoint
 from panestream.spark.savepoint.read import read_checkpoint
@@ -31,7 +27,7 @@ from panestream.spark.sinks.compaction import Compaction
 from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow, TimeFacts, WindowNow
 from panestream.tracing.why import ANY
 from panestream.tracing.why_state import explain_state
-from panestream.windowing.instants import iso, micros_of_text
+from panestream.windowing.time import iso, micros_of_text
 from panestream.windowing.windows import TimeWindow, Window
 
 if TYPE_CHECKING:
@@ -81,7 +77,7 @@ def inspect(inspection: Inspection, console: PipeConsole) -> None:
         console.file.write(json_text(render_json(summary)) + "\n")
         return
     if inspection.page is not None:
-        console.print(Text("page  ", style="dim").append(str(inspection.page), style="default"), soft_wrap=True)
+        console.titled("page  ", str(inspection.page))
         return
     for each in render_text(summary, console):
         console.print(each)
@@ -259,4 +255,4 @@ def compaction_lines(done: Compaction) -> Iterator[tuple[str, str]]:
 
 def _print(titled: Iterable[tuple[str, str]], console: PipeConsole) -> None:
     for title, text in titled:
-        console.print(Text(f"{title:<12}", style="dim").append(text, style="default"), soft_wrap=True)
+        console.titled(f"{title:<12}", text)

@@ -1,128 +1,95 @@
-"""``[window]`` and ``[windows.LABEL]`` of a job file: how rows are grouped."""
+"""``[window]``, ``[windows.LABEL]`` and ``[firing]`` of a job file: how rows are grouped, and when windows fire."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
-from panestream.errors import PanestreamError
-from panestream.jobs.schema import DocumentPlace, array, choice, duration, extent, integer, reads, sql, text, wanting
-from panestream.windowing.assigners import (
-    BusinessDays,
-    BusinessHours,
-    CalendarDays,
-    CalendarHours,
-    CalendarMonths,
-    CalendarQuarters,
-    CalendarWeeks,
-    CalendarYears,
-    CumulatingEventTimeWindows,
-    CumulatingProcessingTimeWindows,
-    EventTimeSessionWindows,
-    GlobalWindows,
-    LookBackWindows,
-    PredicateWindows,
-    ProcessingTimeSessionWindows,
-    SlidingEventTimeWindows,
-    SlidingProcessingTimeWindows,
-    TumblingEventTimeWindows,
-    TumblingProcessingTimeWindows,
-    WindowAssigner,
+from panestream.errors import InvalidWindowError, PanestreamError, did_you_mean
+from panestream.jobs.schema import (
+    DocumentPlace,
+    InvalidValue,
+    Reader,
+    Section,
+    all_noted,
+    array,
+    boolean,
+    choice,
+    duration,
+    expect,
+    extent,
+    integer,
+    reads,
+    setting,
+    shown,
+    sql,
+    text,
 )
-from panestream.windowing.assigners.calendar_days import WEEKDAYS
+from panestream.windowing import assigners, triggers
+from panestream.windowing.assigners.calendar import WEEKDAYS
 from panestream.windowing.assigners.global_windows import CountWindows
 
-_CALENDAR_WINDOWS: Mapping[str, Any] = {
-    "calendar_hours": CalendarHours,
-    "calendar_days": CalendarDays,
-    "calendar_weeks": CalendarWeeks,
-    "calendar_months": CalendarMonths,
-    "calendar_quarters": CalendarQuarters,
-    "calendar_years": CalendarYears,
-    "business_days": BusinessDays,
+_GRIDS: Mapping[str, tuple[Any, Any]] = {
+    "tumbling": (assigners.TumblingEventTimeWindows, assigners.TumblingProcessingTimeWindows),
+    "sliding": (assigners.SlidingEventTimeWindows, assigners.SlidingProcessingTimeWindows),
+    "cumulating": (assigners.CumulatingEventTimeWindows, assigners.CumulatingProcessingTimeWindows),
 }
-_OF_MONTHS = ("size", "slide", "step", "offset", "first_month", "zone", "time")
-
-_CALENDAR_NEEDS: Mapping[str, tuple[str, ...]] = {
-    **dict.fromkeys(_CALENDAR_WINDOWS, ("zone",)),
-    "business_hours": ("opens", "closes", "zone"),
+_CALENDARS: Mapping[str, Any] = {
+    "calendar_hours": assigners.CalendarHours,
+    "calendar_days": assigners.CalendarDays,
+    "calendar_weeks": assigners.CalendarWeeks,
+    "calendar_months": assigners.CalendarMonths,
+    "calendar_quarters": assigners.CalendarQuarters,
+    "calendar_years": assigners.CalendarYears,
+    "business_days": assigners.BusinessDays,
+    "business_hours": assigners.BusinessHours,
 }
-"""The kinds of calendar windows, with the required keys of each."""
+_CALENDAR_KEYS = ("step", "offset", "zone", "first_day", "first_month", "weekend", "holidays")
+_OF_MONTHS = "zone! size slide step offset first_month time"
 
-_CALENDAR_TAKES: Mapping[str, tuple[str, ...]] = {
-    "calendar_hours": ("size", "slide", "offset", "zone", "time"),
-    "calendar_days": ("size", "slide", "step", "offset", "zone", "time"),
-    "calendar_weeks": ("size", "slide", "step", "offset", "first_day", "zone", "time"),
-    "calendar_months": _OF_MONTHS,
-    "calendar_quarters": _OF_MONTHS,
-    "calendar_years": _OF_MONTHS,
-    "business_days": ("size", "slide", "offset", "weekend", "holidays", "zone", "time"),
-    "business_hours": ("opens", "closes", "weekend", "holidays", "zone", "time"),
-}
-"""The kinds of calendar windows, with the allowed keys of each."""
-
-_CALENDAR_KEYS = ("zone", "first_day", "first_month", "weekend", "holidays", "opens", "closes")
-"""The keys that only calendar windows have."""
-
-NEEDS: Mapping[str, tuple[str, ...]] = {
-    "tumbling": ("size",),
-    "sliding": ("size", "slide"),
-    "cumulating": ("size", "step"),
-    "session": (),
-    "predicates": (),
-    "look_back": ("size",),
-    "count": ("size",),
-    "global": (),
-    **_CALENDAR_NEEDS,
-}
-"""The kinds of windows, with the required keys of each."""
-
-TAKES: Mapping[str, tuple[str, ...]] = {
-    "tumbling": ("size", "offset", "time"),
-    "sliding": ("size", "slide", "offset", "time"),
-    "cumulating": ("size", "step", "offset", "time"),
-    "session": ("gap", "gap_column", "gap_unit", "max_duration", "closed_by", "time"),
-    "predicates": ("start", "end", "gap"),
-    "look_back": ("size", "following"),
-    "count": ("size", "slide"),
-    "global": (),
-    **_CALENDAR_TAKES,
-}
-"""The kinds of windows, with the allowed keys of each."""
-
-COUNTED = ("count", *_CALENDAR_TAKES)
-"""Kinds of windows whose size is a number of rows or of calendar units."""
-
-EVEN = ("tumbling", "sliding", "cumulating")
+EVEN = (*_GRIDS,)
 """Kinds of windows that repeat after a fixed time."""
+
+ALIGNED = (*EVEN, *_CALENDARS)
+"""Kinds of windows on a time grid, so that several of them share their panes."""
 
 LOOK_BACK = "look_back"
 """The kind that gives a result for each row; several of them can be combined."""
 
-ALIGNED = (*EVEN, *_CALENDAR_TAKES)
-"""Kinds of windows on a time grid, so that several of them share their panes."""
-
-_LENGTHS = ("size", "slide", "step", "offset", "following")
-_CHECKED = (*_LENGTHS, "gap", "gap_column", "gap_unit", "max_duration", "closed_by", "start", "end", *_CALENDAR_KEYS)
-
-_HINTS: Mapping[tuple[str, str], str] = {
-    ("sliding", "slide"): "'slide' is missing: every how long does a sliding window begin?",
-    ("cumulating", "step"): "'step' is missing: by how much does a cumulating window grow?",
-    ("tumbling", "slide"): "a tumbling window has no slide; did you mean type = 'sliding'?",
+_KINDS: Mapping[str, str] = {
+    "tumbling": "size! offset time",
+    "sliding": "size! slide! offset time",
+    "cumulating": "size! step! offset time",
+    "session": "gap gap_column gap_unit max_duration closed_by time",
+    "predicates": "start end gap",
+    "look_back": "size! following",
+    "count": "size! slide",
+    "global": "",
+    "calendar_hours": "zone! size slide offset time",
+    "calendar_days": "zone! size slide step offset time",
+    "calendar_weeks": "zone! size slide step offset first_day time",
+    "calendar_months": _OF_MONTHS,
+    "calendar_quarters": _OF_MONTHS,
+    "calendar_years": _OF_MONTHS,
+    "business_days": "zone! size slide offset weekend holidays time",
+    "business_hours": "opens! closes! zone! weekend holidays time",
 }
+_COUNTED = ("count", *_CALENDARS)
+"""Kinds of windows whose size is a number of rows or of calendar units."""
 
 _CALENDAR_UNIT = choice("hour", "day", "month")
 
 
-@wanting('duration, not 0, or "hour", "day", "month"', {"type": "string"})
+@reads('duration, not 0, or "hour", "day", "month"', {"type": "string"})
 def _step(value: object, place: DocumentPlace) -> str:
     """Read the step by which windows grow: a duration, or a calendar unit."""
     return str(_CALENDAR_UNIT(value, place)) if value in ("hour", "day", "month") else str(duration(zero=False)(value, place))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class WindowSection:
+class WindowSection(Section):
     """``[window]``: how rows of a key are grouped. ``[windows.LABEL]``: several kinds over the same rows.
 
     Attributes:
@@ -153,33 +120,46 @@ class WindowSection:
         closes: closing time of business_hours, on the next day if it is not later than ``opens``.
     """
 
-    type: str = field(metadata=reads(choice(*NEEDS)))
-    time: str = field(default="event", metadata=reads(choice("event", "processing")))
-    size: str | int | None = field(default=None, metadata=reads(extent))
-    slide: str | int | None = field(default=None, metadata=reads(extent))
-    step: str | None = field(default=None, metadata=reads(_step))
-    offset: str | None = field(default=None, metadata=reads(duration(negative=True)))
-    following: str | None = field(default=None, metadata=reads(duration()))
-    gap: str | None = field(default=None, metadata=reads(duration(zero=False)))
-    gap_column: str | None = field(default=None, metadata=reads(sql))
-    gap_unit: str | None = field(default=None, metadata=reads(choice("seconds", "milliseconds", "microseconds")))
-    max_duration: str | None = field(default=None, metadata=reads(duration(zero=False)))
-    closed_by: str | None = field(default=None, metadata=reads(sql))
-    start: str | None = field(default=None, metadata=reads(sql))
-    end: str | None = field(default=None, metadata=reads(sql))
-    zone: str | None = field(default=None, metadata=reads(text))
-    first_day: str | None = field(default=None, metadata=reads(choice(*WEEKDAYS)))
-    first_month: int | None = field(default=None, metadata=reads(integer(1)))
-    weekend: tuple[str, ...] | None = field(default=None, metadata=reads(array(choice(*WEEKDAYS))))
-    holidays: tuple[str, ...] | None = field(default=None, metadata=reads(array(text)))
-    opens: str | None = field(default=None, metadata=reads(text))
-    closes: str | None = field(default=None, metadata=reads(text))
+    kind_key = "type"
+    kinds: ClassVar = _KINDS
+    kind_shapes: ClassVar = {
+        kind: {name: {"type": "integer" if kind in _COUNTED else "string"} for name in ("size", "slide") if name in names}
+        for kind, names in _KINDS.items()
+    }
+    hints: ClassVar = {
+        ("sliding", "slide"): "'slide' is missing: every how long does a sliding window begin?",
+        ("cumulating", "step"): "'step' is missing: by how much does a cumulating window grow?",
+        ("tumbling", "slide"): "a tumbling window has no slide; did you mean type = 'sliding'?",
+    }
+    elsewhere: ClassVar = {
+        **{
+            name: f"is a key of the whole job: write {name} before the first [section]"
+            for name in ("allowed_lateness", "with_firing", "changelog", "every_firing", "key_groups", "tasks", "memory_limit")
+        },
+        **dict.fromkeys(("trigger", "every", "purge", "timeout"), "belongs into a section of its own, [firing]"),
+    }
 
-    @staticmethod
-    def explain_unknown(name: str) -> str | None:
-        if name in ("allowed_lateness", "with_firing", "changelog", "every_firing", "key_groups", "tasks", "memory_limit"):
-            return f"is a key of the whole job: write {name} before the first [section]"
-        return "belongs into a section of its own, [firing]" if name in ("trigger", "every", "purge", "timeout") else None
+    type: str = setting(choice(*_KINDS))
+    time: str = setting(choice("event", "processing"), "event")
+    size: str | int | None = setting(extent, None)
+    slide: str | int | None = setting(extent, None)
+    step: str | None = setting(_step, None)
+    offset: str | None = setting(duration(negative=True), None)
+    following: str | None = setting(duration(), None)
+    gap: str | None = setting(duration(zero=False), None)
+    gap_column: str | None = setting(sql, None)
+    gap_unit: str | None = setting(choice("seconds", "milliseconds", "microseconds"), None)
+    max_duration: str | None = setting(duration(zero=False), None)
+    closed_by: str | None = setting(sql, None)
+    start: str | None = setting(sql, None)
+    end: str | None = setting(sql, None)
+    zone: str | None = setting(text, None)
+    first_day: str | None = setting(choice(*WEEKDAYS), None)
+    first_month: int | None = setting(integer(1), None)
+    weekend: tuple[str, ...] | None = setting(array(choice(*WEEKDAYS)), None)
+    holidays: tuple[str, ...] | None = setting(array(text), None)
+    opens: str | None = setting(text, None)
+    closes: str | None = setting(text, None)
 
     @property
     def uses_event_time(self) -> bool:
@@ -187,38 +167,19 @@ class WindowSection:
         return self.type not in ("count", "global") and self.time == "event"
 
     def check(self, place: DocumentPlace) -> None:
-        before = len(place.problems)
-        for key in _CHECKED:
-            self._check_key(place, key)
-        if self.time == "processing" and "time" not in TAKES[self.type]:
-            place.at("time").note(f"a {self.type} window knows no time")
+        for name, value in (("size", self.size), ("slide", self.slide)):
+            if value is not None and isinstance(value, int) != (self.type in _COUNTED):
+                what = "a count window counts rows" if self.type == "count" else f"{self.type} are counted"
+                counted = f"{what}: {name} = {100 if self.type == 'count' else 7}, not {value!r}"
+                place.at(name).note(counted if isinstance(value, str) else f"must be a string such as '90 seconds', not {value}")
         if self.type == "session":
             self._check_session(place)
-        if len(place.problems) > before:
-            return
+
+    def check_library(self, place: DocumentPlace) -> None:
         try:
             _ = self.assigner
         except PanestreamError as error:
             place.note(str(error))
-
-    def _check_key(self, place: DocumentPlace, key: str) -> None:
-        value = getattr(self, key)
-        hint = _HINTS.get((self.type, key))
-        if value is None:
-            if key in NEEDS[self.type]:
-                place.note(hint or f"{key!r} is missing: a {self.type} window needs it")
-            return
-        if key not in TAKES[self.type]:
-            users = [each for each, keys in TAKES.items() if key in keys]
-            several = sum(each in _CALENDAR_TAKES for each in users) > 2
-            named = [each for each in users if not several or each not in _CALENDAR_TAKES]
-            told = ", ".join([*named, *(["windows of a calendar"] if several else [])])
-            place.at(key).note(hint or f"a {self.type} window takes no {key!r} (it is for {told})")
-        elif key in ("size", "slide") and self.type in COUNTED and not isinstance(value, int):
-            what = "a count window counts rows" if self.type == "count" else f"{self.type} are counted"
-            place.at(key).note(f"{what}: {key} = {100 if self.type == 'count' else 7}, not {value!r}")
-        elif key in ("size", "slide") and self.type not in COUNTED and isinstance(value, int):
-            place.at(key).note(f"must be a string such as '90 seconds', not {value}")
 
     def _check_session(self, place: DocumentPlace) -> None:
         if self.gap is None and self.gap_column is None:
@@ -236,44 +197,139 @@ class WindowSection:
         return int(self.size or 0), None if self.slide is None else int(self.slide)
 
     @property
-    def assigner(self) -> WindowAssigner:
-        if self.type in _CALENDAR_TAKES:
-            return self._calendar()
-        by_processing_time = self.time == "processing"
-        size, offset = str(self.size), self.offset or "0 seconds"
-        if self.type == "tumbling":
-            return (TumblingProcessingTimeWindows if by_processing_time else TumblingEventTimeWindows).of(size, offset)
-        if self.type == "sliding":
-            sliding = SlidingProcessingTimeWindows if by_processing_time else SlidingEventTimeWindows
-            return sliding.of(size, str(self.slide), offset)
-        if self.type == "cumulating":
-            cumulating = CumulatingProcessingTimeWindows if by_processing_time else CumulatingEventTimeWindows
-            return cumulating.of(size, str(self.step), offset)
+    def assigner(self) -> assigners.WindowAssigner:
+        """The library's windows."""
+        by_clock = self.time == "processing"
+        if self.type in _GRIDS:
+            lengths = [length for length in (self.size, self.slide, self.step) if length is not None]
+            aligned: assigners.WindowAssigner = _GRIDS[self.type][by_clock].of(*lengths, self.offset or "0 seconds")
+            return aligned
+        if self.type in _CALENDARS:
+            given = {name: value for name in _CALENDAR_KEYS if (value := getattr(self, name)) is not None}
+            extents = (self.opens, self.closes) if self.opens else (self.size or 1,)
+            if self.slide is not None:
+                given["every"] = self.slide
+            calendar: assigners.WindowAssigner = _CALENDARS[self.type].of(*extents, by_processing_time=by_clock, **given)
+            return calendar
         if self.type == "predicates":
-            return PredicateWindows.of(start=self.start, end=self.end, gap=self.gap)
+            return assigners.PredicateWindows.of(start=self.start, end=self.end, gap=self.gap)
         if self.type == LOOK_BACK:
-            return LookBackWindows.of(size, self.following or "0 seconds")
+            return assigners.LookBackWindows.of(str(self.size), self.following or "0 seconds")
         if self.type == "count":
             return CountWindows(*self.counts).parts[0]
-        return self._sessions() if self.type == "session" else GlobalWindows.create()
+        return self._sessions() if self.type == "session" else assigners.GlobalWindows.create()
 
-    def _sessions(self) -> WindowAssigner:
-        if self.time == "processing":
-            windows = ProcessingTimeSessionWindows
-            return windows.with_gap(self.gap) if self.gap else windows.with_gap_column(self.gap_column or "", self.gap_unit)
-        of_event_time = EventTimeSessionWindows
-        if self.gap:
-            sessions = of_event_time.with_gap(self.gap)
-        else:
-            sessions = of_event_time.with_gap_column(self.gap_column or "", self.gap_unit)
+    def _sessions(self) -> assigners.WindowAssigner:
+        windows: Any = assigners.ProcessingTimeSessionWindows if self.time == "processing" else assigners.EventTimeSessionWindows
+        sessions: Any = windows.with_gap(self.gap) if self.gap else windows.with_gap_column(self.gap_column, self.gap_unit)
         sessions = sessions if self.max_duration is None else sessions.max_duration(self.max_duration)
-        return sessions if self.closed_by is None else sessions.closed_by(self.closed_by)
+        closed: assigners.WindowAssigner = sessions if self.closed_by is None else sessions.closed_by(self.closed_by)
+        return closed
 
-    def _calendar(self) -> WindowAssigner:
-        own: dict[str, Any] = {"zone": self.zone, "by_processing_time": self.time == "processing"}
-        own |= {key: getattr(self, key) for key in ("step", "offset", *_CALENDAR_KEYS) if getattr(self, key) is not None}
-        if self.type == "business_hours":
-            return BusinessHours.of(own.pop("opens"), own.pop("closes"), **own)
-        count, every = int(self.size or 1), None if self.slide is None else int(self.slide)
-        windows: WindowAssigner = _CALENDAR_WINDOWS[self.type].of(count, every=every, **own)
-        return windows
+
+_SEVERAL: Mapping[str, Callable[..., triggers.Trigger]] = {
+    "any": triggers.AfterAny.of,
+    "all": triggers.AfterAll.of,
+    "each": triggers.AfterEach.of,
+}
+_SINGLE: Mapping[str, tuple[Reader, Callable[..., triggers.Trigger]]] = {
+    "count": (integer(1), triggers.AfterCount.of),
+    "delay": (duration(), triggers.AfterProcessingTime.of),
+    "every": (duration(zero=False), triggers.ContinuousEventTimeTrigger.of),
+}
+_PART_KEYS = (*_SINGLE, *_SEVERAL)
+"""The keys of a part of a composed trigger, which has exactly one."""
+
+
+@reads('table with "count", "delay", "every", "any", "all" or "each"', {"type": "object", "minProperties": 1, "maxProperties": 1})
+def trigger_part(value: object, place: DocumentPlace) -> triggers.Trigger:
+    """Read a trigger: ``{ count = 100 }``, ``{ delay = "30 seconds" }``, ``{ any = [{ count = 100 }, …] }``."""
+    part: Mapping[Any, Any] = expect(Mapping, "a table such as { count = 100 }", value, place)
+    if len(part) != 1:
+        place.wrong(f"must have one key, of {', '.join(_PART_KEYS)}: has {', '.join(map(str, part)) or 'none'}")
+    ((word, inner),) = part.items()
+    where = place.at(str(word))
+    if word in _SINGLE:
+        read, make = _SINGLE[word]
+        return make(read(inner, where))
+    if word not in _SEVERAL:
+        where.wrong(f"unknown key; {did_you_mean(str(word), _PART_KEYS)}")
+    if not isinstance(inner, list) or not inner:
+        where.wrong(f"must be an array of tables such as [{{ count = 100 }}], not {shown(inner)}")
+    parts = []
+    with all_noted(where):
+        for index, each in enumerate(inner):
+            with suppress(InvalidValue):
+                parts.append(trigger_part(each, where.at(index)))
+    try:
+        return _SEVERAL[word](*parts)
+    except InvalidWindowError as error:
+        where.wrong(str(error))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FiringSection(Section):
+    """``[firing]``: when windows fire, instead of at their end.
+
+    Attributes:
+        trigger: "event_time" (at the end, by the watermark), "processing_time" (at the end, by the clock), "continuous" (at
+            intervals, and at the end), "count" (after a number of rows), "after_watermark" (at the end, with ``early`` and
+            ``late``), "end_of_stream", or "never".
+        time: time of "continuous", "event" or "processing" for the clock.
+        every: interval of "continuous".
+        count: number of rows of "count".
+        early: additional firings of "after_watermark" before the end, by ``{ count = 100 }`` rows, ``{ delay = "30 seconds" }``
+            of the clock after the first row, ``{ every = "5 minutes" }`` of event time, or several of them, as in
+            ``{ any = [...] }``, ``all`` or ``each``.
+        late: additional firings of "after_watermark" after the end, within the allowed lateness. Without it, late rows are
+            dropped.
+        timeout: also fires after this time without a firing, by the clock.
+        purge: whether a firing empties the window.
+    """
+
+    kind_key = "trigger"
+    kinds: ClassVar = {
+        "event_time": "",
+        "processing_time": "",
+        "continuous": "every! time",
+        "count": "count!",
+        "after_watermark": "early late",
+        "end_of_stream": "",
+        "never": "",
+    }
+
+    trigger: str = setting(choice(*kinds))
+    time: str | None = setting(choice("event", "processing"), None)
+    every: str | None = setting(duration(zero=False), None)
+    count: int | None = setting(integer(1), None)
+    early: triggers.Trigger | None = setting(trigger_part, None)
+    late: triggers.Trigger | None = setting(trigger_part, None)
+    timeout: str | None = setting(duration(zero=False), None)
+    purge: bool = setting(boolean, False)
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.recipe.uses_processing_time
+
+    @property
+    def recipe(self) -> triggers.Trigger:
+        """The library's trigger."""
+        trigger = self._inner()
+        if self.timeout is not None:
+            trigger = triggers.ProcessingTimeoutTrigger.of(trigger, self.timeout)
+        return triggers.PurgingTrigger.of(trigger) if self.purge else trigger
+
+    def _inner(self) -> triggers.Trigger:
+        if self.trigger == "continuous" and self.time == "processing":
+            return triggers.ContinuousProcessingTimeTrigger.of(str(self.every))
+        if self.trigger == "continuous":
+            return triggers.ContinuousEventTimeTrigger.of(str(self.every))
+        if self.trigger == "count":
+            return triggers.CountTrigger.of(self.count or 1)
+        if self.trigger == "after_watermark":
+            return triggers.AfterWatermark(self.early, self.late)
+        if self.trigger == "event_time":
+            return triggers.EventTimeTrigger.create()
+        if self.trigger == "processing_time":
+            return triggers.ProcessingTimeTrigger.create()
+        return triggers.EndOfStreamTrigger() if self.trigger == "end_of_stream" else triggers.NeverTrigger()

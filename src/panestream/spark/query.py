@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame
 
 from panestream.engine.explain import ReprHtml, listed
 from panestream.engine.plan import WindowPlan, stable_repr
-from panestream.engine.storage.state_age import StateAge
+from panestream.engine.storage.sealed_state import StateAge
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
 from panestream.spark import signals, spark_logs
 from panestream.spark.checkpoint import UNKNOWN

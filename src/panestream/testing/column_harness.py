@@ -23,8 +23,7 @@ from panestream.tracing.texts import TraceTexts
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of
-from panestream.windowing.instants import Instant, instant
-from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Instant, instant
 from panestream.windowing.watermarks import WatermarkStrategy
 from panestream.windowing.windows import TimeWindow
 

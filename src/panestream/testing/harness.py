@@ -31,8 +31,7 @@ from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.evictors import Evictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
-from panestream.windowing.instants import Instant, instant
-from panestream.windowing.time import MAX_TIMESTAMP
+from panestream.windowing.time import MAX_TIMESTAMP, Instant, instant
 from panestream.windowing.triggers import Trigger
 from panestream.windowing.watermarks import WatermarkStrategy
 from panestream.windowing.windows import Window

@@ -11,8 +11,8 @@ from panestream.engine.runtime.watermarks import ClosedWindows
 from panestream.errors import InvalidPlanError
 from panestream.tracing.events import TimeMoved, Trace, TracedElement, TracedWindow
 from panestream.windowing.assigners import GlobalWindows, MergingWindowAssigner, WindowAssigner
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.look_back import look_backs_of
-from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow, Window
 

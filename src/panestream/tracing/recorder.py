@@ -28,11 +28,11 @@ from panestream.engine.storage.state import MemoryState, State
 from panestream.errors import InvalidPlanError
 from panestream.tracing.events import Cause, Fate, Firing, TimeMoved, Trace, TracedElement, TracedWindow, UnusableRow
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.evictors import Elements as EvictorElements
 from panestream.windowing.functions import WindowFunction
 from panestream.windowing.triggers import TriggerResult
-from panestream.windowing.triggers.by_time import fires_by_time
+from panestream.windowing.triggers.after import fires_by_time
 from panestream.windowing.windows import TimeWindow, Window
 
 

@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from datetime import date, datetime, time
 
 from panestream.tracing.events import Firing, Trace
-from panestream.windowing.instants import iso, time_text
-from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_duration
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_duration, iso, time_text
 from panestream.windowing.windows import TimeWindow, Window
 
 _S = 1_000_000

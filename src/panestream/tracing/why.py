@@ -22,8 +22,7 @@ from panestream.tracing.events import (
     window_facts,
 )
 from panestream.tracing.texts import WHICH, listed, many, texts_of, value
-from panestream.windowing.instants import Instant, instant
-from panestream.windowing.time import MIN_TIMESTAMP
+from panestream.windowing.time import MIN_TIMESTAMP, Instant, instant
 from panestream.windowing.windows import TimeWindow, Window
 
 MAX_SHOWN = 20

@@ -5,19 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from panestream.errors import InvalidPlanError
-from panestream.tracing.of_state import (
-    KnownState,
-    KnownWindow,
-    TimeFacts,
-    WindowNow,
-    follows_rows,
-    time_facts,
-    windows_now,
-)
+from panestream.tracing.of_state import KnownState, KnownWindow, TimeFacts, WindowNow, follows_rows, time_facts, windows_now
 from panestream.tracing.texts import TraceTexts, many, printable, value
 from panestream.tracing.why import ANY, Answer
-from panestream.windowing.instants import Instant, instant
-from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Instant, instant
 from panestream.windowing.windows import TimeWindow, Window
 
 MAX_SHOWN = 20

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from panestream.windowing.instants import time_text
-from panestream.windowing.time import MAX_TIMESTAMP
+from panestream.windowing.time import MAX_TIMESTAMP, time_text
 
 
 @dataclass(frozen=True, slots=True, order=True)

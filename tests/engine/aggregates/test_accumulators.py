@@ -7,7 +7,7 @@ import pickle
 import pyarrow as pa
 import pytest
 
-from panestream.engine.aggregates.kept_rows import KeptRows
+from panestream.engine.aggregates.aggregation import KeptRows
 from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.windowing import aggregates as agg
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from panestream.engine.aggregates import Aggregation, approx_distinct, quantiles, sketches, top
+from panestream.engine.aggregates import Aggregation, counts, lists, quantiles, sketches
 from panestream.engine.kernels import grouping, ranges
 from panestream.windowing import aggregates as agg
 from tests.costs import random_cases
@@ -225,12 +225,12 @@ def test_results_of_windows_equal_the_naive_definition(layout, ranked, sketched,
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(ranges, "SLAB_CELLS", 7)
         patch.setattr(ranges, "MOST_PAIRS", 9)
-        patch.setattr(top, "_NETWORK", 2 if ranked else 32)
+        patch.setattr(lists, "_NETWORK", 2 if ranked else 32)
         patch.setattr(quantiles, "_MOST_VALUES", 5)
         patch.setattr(sketches, "_CHUNK", 3)
         if sketched:
             # Sketches of few values are still exact, so the naive definition also checks the code that calls the sketch library.
-            patch.setattr(approx_distinct.PartialHll, "limit", 2)
+            patch.setattr(counts.PartialHll, "limit", 2)
             patch.setattr(quantiles.PartialQuantiles, "limit", 2)
         if ranked:
             patch.setattr(grouping, "DENSE_CELLS", 0)

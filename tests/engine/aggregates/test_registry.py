@@ -19,9 +19,9 @@ import pytest
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.registry import Implementation, implementation_of, implements
 from panestream.engine.explain import explain_plan
-from panestream.engine.operators.counts.spec import CountSpec
-from panestream.engine.operators.panes.spec import PaneSpec
-from panestream.engine.operators.sessions.spec import SessionSpec
+from panestream.engine.operators.counts import CountSpec
+from panestream.engine.operators.panes.operator import PaneSpec
+from panestream.engine.operators.sessions.operator import SessionSpec
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg

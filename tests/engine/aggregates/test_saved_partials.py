@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.saved_partials import partials_found, partials_saved
-from panestream.engine.kernels.storable import storable
+from panestream.engine.kernels.columns import storable
 from panestream.errors import InvalidPlanError, PlanMismatchError, StateFormatError
 from panestream.windowing import aggregates as agg
 from tests.costs import random_cases

@@ -16,7 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.aggregates.approx_distinct import PartialHll
+from panestream.engine.aggregates.counts import PartialHll
 from panestream.engine.kernels import hashing
 from panestream.engine.storage import payload
 from panestream.errors import EnvironmentNotReadyError

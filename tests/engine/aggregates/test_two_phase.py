@@ -8,8 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.aggregates.accumulator_columns import AccumulatorColumns
-from panestream.engine.aggregates.two_phase import PartialAccumulator
+from panestream.engine.aggregates.two_phase import AccumulatorColumns, PartialAccumulator
 from panestream.engine.explain import explain_plan
 from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.plan import Chunk

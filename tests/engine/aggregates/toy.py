@@ -46,10 +46,10 @@ from dataclasses import dataclass
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregates.accumulator import Accumulator
+from panestream.engine.aggregates.registry import Accumulator
 from panestream.engine.aggregates.partial_aggregate import PartialAggregate
 from panestream.engine.aggregates.registry import Implementation, implements
-from panestream.engine.aggregates.result import Result
+from panestream.engine.aggregates.planning import Result
 from panestream.engine.kernels.columns import array_of, numbers
 from {recipe} import Spread
 

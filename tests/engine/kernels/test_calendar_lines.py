@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from panestream.engine.kernels.calendar_lines import DAY, BusinessLine, EvenLine, MonthLine
+from panestream.engine.kernels.calendar_grid import DAY, BusinessLine, EvenLine, MonthLine
 
 WORKDAYS = [days for count in (1, 2, 3, 5, 6, 7) for days in combinations(range(7), count)]
 

@@ -5,7 +5,7 @@ import random
 import pyarrow as pa
 import pytest
 
-from panestream.engine.kernels.list_pairs import ListPairs
+from panestream.engine.kernels.columns import ListPairs
 
 
 def one_by_one(left, right):

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.kernels.exact_values import cast_exactly
-from panestream.engine.kernels.map_keys import key_held_twice
+from panestream.engine.kernels.grouping import key_held_twice
 from panestream.engine.kernels.python_values import RowType, arrow_column
 from panestream.errors import InvalidPlanError, MalformedRecordError
 

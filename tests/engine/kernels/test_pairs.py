@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.kernels.pairs import is_among, numbered, places_of
+from panestream.engine.kernels.grouping import is_among, numbered, places_of
 
 
 def pairs_of(rng, count):

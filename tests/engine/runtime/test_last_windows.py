@@ -19,7 +19,7 @@ from panestream.windowing.assigners import (
     TumblingProcessingTimeWindows,
     WindowStagger,
 )
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.time import MAX_TIMESTAMP
 
 END = MAX_TIMESTAMP

@@ -14,7 +14,7 @@ from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, insta
 from panestream.engine.storage.state_tables import StateTables
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows, TumblingProcessingTimeWindows
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.time import MAX_TIMESTAMP
 from tests.comparison import harness
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from panestream.engine.kernels.slicing import CumulatingWindows, PaneGrid, SlidingWindows
+from panestream.engine.kernels.panes import CumulatingWindows, PaneGrid, SlidingWindows
 from panestream.engine.runtime.group_io import GroupInput, GroupMetrics
 from panestream.engine.runtime.watermarks import (
     BEYOND_ALL,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from panestream.engine.savepoint.absent import (
+from panestream.engine.savepoint.recipes import (
     AbsentAssigner,
     AbsentColumnAggregate,
     AbsentEvictor,

@@ -5,13 +5,13 @@ import pytest
 from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
-from panestream.engine.savepoint.added import check_added, untold_results
+from panestream.engine.savepoint.migration import check_added, untold_results
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError, PlanMismatchError
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import TumblingEventTimeWindows
+from panestream.windowing.assigners import PredicateWindows, TumblingEventTimeWindows
 from panestream.windowing.functions import applied
-from tests.comparison import harness
+from tests.comparison import harness, predicates
 
 TOTAL = agg.sum("v").alias("total")
 
@@ -38,6 +38,14 @@ def test_added_aggregate_is_refused_without_a_complete_column_or_permission(by_r
     check_added(saved, now, allow_incomplete=True)
     check_added(saved, plan(agg.complete("total"), agg.count(), TOTAL, by_row=by_row))
     check_added(header(TOTAL, by_row=by_row), plan(TOTAL.alias("sum"), by_row=by_row))
+
+
+def test_aggregate_added_to_windows_by_predicates_is_refused():
+    before, now = (predicates.plan_of(PredicateWindows("v > 0", None), made) for made in ([agg.count()], [agg.count(), TOTAL]))
+    saved = before.operator.for_group(before, MemoryState(), 0).tables().header
+    with pytest.raises(PlanMismatchError, match="the aggregate 'total' is new"):
+        check_added(saved, now)
+    check_added(saved, now, allow_incomplete=True)
 
 
 def test_error_names_all_added_aggregates_without_a_complete_column():

@@ -100,7 +100,7 @@ def test_number_of_key_groups_cannot_change_with_staggered_windows():
 
 
 def test_fewer_key_groups_than_parts_of_a_split_key_are_refused():
-    from panestream.engine.split import split_of
+    from panestream.engine.planner import split_of
 
     plan = plan_of(TUMBLING, agg.count_distinct("v"))
     plan = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator))
@@ -116,7 +116,7 @@ def by_number(keys, groups):
 
 
 def test_part_of_a_key_keeps_its_distance_from_the_key_group_of_the_key():
-    from panestream.engine.split import split_of
+    from panestream.engine.planner import split_of
 
     plan = plan_of(TUMBLING, agg.count_distinct("v"))
     split = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator))
@@ -130,7 +130,7 @@ def test_part_of_a_key_keeps_its_distance_from_the_key_group_of_the_key():
 
 
 def test_state_without_a_key_goes_to_the_first_key_group_and_parts_after_it():
-    from panestream.engine.split import split_of
+    from panestream.engine.planner import split_of
 
     plan = replace(plan_of(TUMBLING, agg.count_distinct("v")), key_schema=pa.schema([]))
     split = replace(plan, split=split_of(3, [agg.count_distinct("v")], plan.operator))

@@ -18,6 +18,7 @@ from panestream.windowing.functions import AggregateFunction, ProcessWindowFunct
 from panestream.windowing.state import ValueStateDescriptor
 from tests.comparison import harness
 from tests.comparison.savepoints import GROUPS, Query, placement, rescaled, shuffled
+from tests.costs import random_cases
 
 RESULTS = pa.schema([("n", pa.int64()), ("total", pa.int64())])
 
@@ -83,7 +84,7 @@ def outputs_after_restart(rng, old, new, migrate, batches):
         yield query.run(batch).fired, whole.run(batch).fired
 
 
-@pytest.mark.parametrize("seed", range(40))
+@pytest.mark.parametrize("seed", range(random_cases(40)))
 @pytest.mark.parametrize("in_two_phases", [False, True])
 def test_migrated_accumulators_equal_those_of_a_query_from_the_start(seed, in_two_phases):
     rng = random.Random(seed)

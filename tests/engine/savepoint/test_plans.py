@@ -13,9 +13,8 @@ from panestream.engine.plan import Top, stable_repr
 from panestream.engine.planner import COLUMNS_ONLY, RULES, plan_aggregates, plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint import plans
-from panestream.engine.savepoint.absent import AbsentOverRows
 from panestream.engine.savepoint.plans import plan_json, plan_of
-from panestream.engine.savepoint.recipes import recipe_json, recipe_of
+from panestream.engine.savepoint.recipes import AbsentOverRows, recipe_json, recipe_of
 from panestream.errors import InvalidPlanError, StateFormatError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
@@ -32,8 +31,7 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
     WindowStagger,
 )
-from panestream.windowing.assigners.base import WindowAssigner
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows, WindowAssigner
 from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
 from panestream.windowing.functions import applied
 from panestream.windowing.triggers import (
@@ -281,8 +279,8 @@ def test_changed_plan_is_refused_with_the_cause(broken):
 
 def test_plans_of_every_operator_can_be_read():
     # These two are not chosen by a rule: the row operator runs everything else, and interval joins do not have windows.
-    operators = {rule.__module__.split(".")[-2] for rule in (*COLUMNS_ONLY, *RULES)} | {"row", "intervals"}
-    assert {kind.__module__.split(".")[-2] for kind in plans.SPECS} == operators
+    operators = {rule.__module__.split(".")[3] for rule in (*COLUMNS_ONLY, *RULES)} | {"row", "intervals"}
+    assert {kind.__module__.split(".")[3] for kind in plans.SPECS} == operators
 
 
 def test_plan_with_an_aggregate_of_an_unknown_package_is_refused():

@@ -6,7 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.storage.arrow_stream import check_columns, check_stream
+from panestream.engine.storage.payload import check_columns, check_stream
 
 TABLE = pa.table({"n": [1, 2, 3]})
 END = b"\xff\xff\xff\xff\0\0\0\0"

@@ -17,7 +17,7 @@ from functools import cache
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.intervals.spec import IntervalSpec
+from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.row import pages as row_index
 from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.plan import WindowPlan
@@ -25,8 +25,8 @@ from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage import keyed_pages
 from panestream.engine.storage import sealed_state as seal
+from panestream.engine.storage.sealed_state import StateAge
 from panestream.engine.storage.state import MemoryState
-from panestream.engine.storage.state_age import StateAge
 from panestream.errors import StateDamagedError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
@@ -102,7 +102,7 @@ PLANS: dict[str, Callable[[], WindowPlan]] = {
     "interval join": interval,
     "counts": lambda: plan_declared(windows(*CountWindows(7, 3).parts, lateness=0)),
     "look-backs": lambda: look_backs.plan_of(LookBackWindows(20), SUMS, ("u", "v"), 3),
-    "look-backs with slices": lambda: look_backs.plan_of(LookBackWindows(20), SUMS[:3], ("u", "v"), 3),
+    "look-backs with panes": lambda: look_backs.plan_of(LookBackWindows(20), SUMS[:3], ("u", "v"), 3),
     "predicates": lambda: predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1", 9), SUMS, 3),
     "row, declared": lambda: plan_declared(windows(SLIDING), row=True),
     "row, sessions": lambda: plan_declared(windows(SESSIONS), row=True),

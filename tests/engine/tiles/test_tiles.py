@@ -6,9 +6,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.operators.panes.spec import pane_grid
-from panestream.engine.tiles.format import Tiles, partial_columns
-from panestream.engine.tiles.windows import schema_of_windows, windows_of_tiles
+from panestream.engine.operators.panes.rule import pane_grid
+from panestream.engine.tiles.format import Tiles, partial_columns, schema_of_windows, windows_of_tiles
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEventTimeWindows

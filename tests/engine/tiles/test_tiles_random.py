@@ -11,11 +11,10 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.operators.panes.spec import pane_grid
+from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.tiles import as_of
 from panestream.engine.tiles.as_of import AsOf, AsOfRequest, AsOfRows
-from panestream.engine.tiles.format import Tiles, recipes_of_tiles
-from panestream.engine.tiles.windows import check_whole, windows_of_tiles
+from panestream.engine.tiles.format import Tiles, check_whole, recipes_of_tiles, windows_of_tiles
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import CumulatingEventTimeWindows, SlidingEventTimeWindows, TumblingEventTimeWindows
 from tests.comparison import harness

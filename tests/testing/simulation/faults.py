@@ -10,9 +10,8 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.operators.intervals.operator import IntervalOperator
-from panestream.engine.operators.intervals.spec import IntervalSpec
-from panestream.engine.operators.look_back.operator import LookBackOperator, LookBackSettings
+from panestream.engine.operators.intervals import IntervalOperator, IntervalSpec
+from panestream.engine.operators.look_back.operator import LookBackOperator, LookBackSpec
 from panestream.engine.runtime.group_operator import GroupOperator
 from panestream.engine.runtime.sides import Pairs, Sides
 from panestream.engine.runtime.watermarks import ClosedWindows, WatermarkTracker
@@ -297,7 +296,7 @@ def a_row_that_waits_is_forgotten():
 
 @fault("nothing", operators=("look-backs",))
 def history_goes_too_early():
-    return mock.patch.object(LookBackSettings, "longest", 0)
+    return mock.patch.object(LookBackSpec, "longest", 0)
 
 
 @fault("nothing", operators=("intervals",))

@@ -111,7 +111,7 @@ def test_schedules_of_two_streams_contain_hard_cases_for_joins():
     assert silent > 20
 
 
-def test_schedules_contain_late_invalid_and_unmatched_rows():
+def test_schedules_contain_rows_of_every_category():
     counted = {}
     for number in range(180):
         schedule, _ = schedule_of(1, number, ("joins", "co-groups", "intervals", "look-backs", "predicates", "tiles"))

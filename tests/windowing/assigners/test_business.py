@@ -61,7 +61,7 @@ def test_weekend_days_are_sorted_and_unique():
     assert repr(one) == "BusinessDays.of(1, zone='UTC', weekend=('friday', 'sunday'))"
 
 
-def test_row_outside_business_hours_has_no_window():
+def test_business_hours_contain_rows_up_to_their_bounds():
     one = BusinessHours.of("09:00", "17:30", zone=NEW_YORK, holidays=["2025-03-11"])
     assert windows_of(one, at("2025-03-10T12:59")) == []
     assert (

@@ -35,7 +35,7 @@ def test_cumulating_window_contains_the_rows_of_shorter_ones():
     assert Driven(CumulatingEventTimeWindows(30, 10)).windows(1, 12) == {(0, 10): [1], (0, 20): [1, 12], (0, 30): [1, 12]}
 
 
-def test_smallest_cumulating_windows_and_repr():
+def test_cumulating_windows_may_be_one_step_long_and_have_a_repr():
     assert CumulatingEventTimeWindows(1, 1).assign_windows(None, 7, 0) == (TimeWindow(7, 8),)
     assert CumulatingEventTimeWindows(3, 1).assign_windows(None, 2, 0) == (TimeWindow(0, 3),)
     assert repr(CumulatingEventTimeWindows.of("1 day", "1 hour", "-8 hours")) == (

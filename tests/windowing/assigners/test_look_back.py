@@ -7,8 +7,8 @@ import pytest
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.testing import WindowTestHarness
 from panestream.windowing.assigners import LookBackWindows, TumblingEventTimeWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.look_back import look_backs_of
-from panestream.windowing.assigners.several import SeveralWindows
 
 
 def test_look_back_windows_have_durations_and_a_repr():

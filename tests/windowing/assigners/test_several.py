@@ -12,7 +12,7 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from panestream.windowing.assigners.several import SeveralWindows, label_of
+from panestream.windowing.assigners.base import SeveralWindows, label_of
 from tests.windowing.driven import Driven
 
 FIVES, TENS = TumblingEventTimeWindows(5), SlidingEventTimeWindows(10, 5)

@@ -14,7 +14,7 @@ from tests.windowing.driven import Driven
     ("time", "offset", "start"),
     [(0, 0, 0), (9, 0, 0), (10, 0, 10), (-1, 0, -10), (-10, 0, -10), (2, 3, -7), (3, 3, 3), (6, -3, -3), (7, -3, 7)],
 )
-def test_tumbling_window_of_an_instant(time, offset, start):
+def test_instant_is_in_exactly_one_tumbling_window(time, offset, start):
     assert TumblingEventTimeWindows(10, offset).assign_windows(None, time, 0) == (TimeWindow(start, start + 10),)
     assert TumblingProcessingTimeWindows(10, offset).assign_windows(None, 0, time) == (TimeWindow(start, start + 10),)
 

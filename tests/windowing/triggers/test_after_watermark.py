@@ -149,7 +149,7 @@ def test_purging_trigger_inside_after_watermark_is_refused():
         AfterWatermark().early(PurgingTrigger.of(CountTrigger.of(2)))
 
 
-def test_repr_of_after_watermark():
+def test_repr_of_after_watermark_shows_its_parts():
     assert repr(BOTH) == "AfterWatermark().early(AfterCount.of(2)).late(AfterCount.of(3))"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 import panestream as pst
 from panestream.testing import WindowTestHarness
-from panestream.windowing.triggers.by_time import fires_by_time
+from panestream.windowing.triggers.after import fires_by_time
 
 EVENT, CLOCK = pst.TumblingEventTimeWindows.of("1 minute"), pst.TumblingProcessingTimeWindows.of("1 minute")
 

@@ -12,7 +12,7 @@ from panestream.windowing.triggers import (
     ProcessingTimeTrigger,
     TriggerResult,
 )
-from panestream.windowing.triggers.kinds import ByEventTime, ByProcessingTime, NoEventTime, NoProcessingTime
+from panestream.windowing.triggers.base import ByEventTime, ByProcessingTime, NoEventTime, NoProcessingTime
 from panestream.windowing.windows import TimeWindow
 
 

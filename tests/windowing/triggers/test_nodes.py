@@ -5,7 +5,7 @@ from __future__ import annotations
 from operator import add
 
 from panestream.windowing.state import ReducingStateDescriptor, ValueStateDescriptor
-from panestream.windowing.triggers.nodes import TimerSet, placed
+from panestream.windowing.triggers.composition import TimerSet, placed
 
 
 def waiting():

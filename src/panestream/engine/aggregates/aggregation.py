@@ -1,22 +1,26 @@
-"""The three steps of every aggregating operator: rows → partials per (key, pane) → merged partials → windows."""
+"""The three steps of every aggregating operator: rows → partials per (key, pane) → merged partials → windows.
+
+Aggregates without accumulators run row by row here too: rows are stored, and aggregated as columns when a window fires.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain, islice
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 
+from panestream.engine.aggregates.counts import RowCountResult
 from panestream.engine.aggregates.partial_aggregate import Batch, Input, PartialAggregate
-from panestream.engine.aggregates.planning import AggregationPlanner, check_key
-from panestream.engine.aggregates.registry import implementation_of
-from panestream.engine.aggregates.result import Result
+from panestream.engine.aggregates.planning import AggregationPlanner, Result, check_key
+from panestream.engine.aggregates.registry import Accumulator, Row, RowLayout, implementation_of
 from panestream.engine.kernels.columns import Ints, array_of, as_type, numbers, plain
 from panestream.engine.kernels.grouping import Groups, Keys, encode_keys, group
 from panestream.engine.kernels.ordering import stable_order
+from panestream.engine.kernels.python_values import arrow_column, python_values
 from panestream.engine.kernels.ranges import PlaceRanges, Ranges, dense_ranges, sparse_ranges, windows_of
 from panestream.errors import InvalidPlanError
 from panestream.windowing.aggregates import Aggregate
@@ -321,3 +325,69 @@ def _check_names(results: Sequence[str], keys: Sequence[str]) -> None:
         if name in seen:
             raise InvalidPlanError(f"two aggregates are called {name!r}; choose other names with .alias(...)")
         seen.add(name)
+
+
+class KeptRows(Accumulator):
+    """The rows themselves, for aggregates without a simple Python form.
+
+    ``null_without_rows`` makes the result of no rows null, rather than the result of a row of nulls.
+    """
+
+    def __init__(self, aggregate: Aggregate, layout: RowLayout, *, null_without_rows: bool) -> None:
+        self._places = [layout.at(expr) for expr in dict.fromkeys(aggregate.inputs)]
+        self._fields = [pa.field(expr, layout.types[expr]) for expr in dict.fromkeys(aggregate.inputs)]
+        self._aggregation = Aggregation.build([aggregate], layout.types, pa.schema([]))
+        self._null_without_rows = null_without_rows
+
+    def start(self) -> Any:
+        return []
+
+    def add(self, state: Any, row: Row) -> Any:
+        state.append((*(row[at] for at in self._places), row[-1]))
+        return state
+
+    def merge(self, a: Any, b: Any) -> Any:
+        return a + b
+
+    def result(self, state: Any) -> Any:
+        if not state and self._null_without_rows:
+            return None
+        *columns, times = zip(*(state or [(*(None for _ in self._places), 0)]), strict=True)
+        values = [arrow_column(column, field) for column, field in zip(columns, self._fields, strict=True)]
+        at = np.asarray(times, np.int64)
+        partials = self._aggregation.partials(
+            [], np.zeros(len(at), np.int64), values, at if self._aggregation.needs_timestamps else None
+        )
+        _, results = self._aggregation.windows(partials, np.zeros(1, np.int64), np.ones(1, np.int64))
+        return python_values(results.column(0))[0]
+
+
+_ROWS = "__rows"
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Current state of windows; ``which`` is the place of each in the query, and ``rows`` its number of input rows.
+
+    ``results`` is None if user code would compute them, which is not called.
+    """
+
+    which: Ints
+    keys: list[pa.Array]
+    results: list[pa.Array] | None
+    rows: Ints
+
+
+def standing(aggregation: Aggregation, partials: pa.Table, first_pane: Ints, end_pane: Ints) -> Standing:
+    """Return the windows over partials that are sorted by pane; ``first_pane`` and ``end_pane`` must not decrease."""
+    width, users = len(aggregation.key_schema), aggregation.runs_users_code
+    asked = aggregation
+    if users:
+        bare = pa.schema(list(aggregation.partial_schema)[: width + 2])
+        asked = replace(aggregation, partial_schema=bare, partial_aggregates=(), results=(), output_schema=pa.schema([]))
+    count = RowCountResult(_ROWS, "count()", pa.int64(), ())
+    output = asked.output_schema.append(pa.field(_ROWS, pa.int64()))
+    asked = replace(asked, results=(*asked.results, count), output_schema=output)
+    which, table = asked.windows(partials.select(range(len(asked.partial_schema))), first_pane, end_pane)
+    columns = [plain(column) for column in table.columns]
+    return Standing(which, columns[:width], None if users else columns[width:-1], numbers(columns[-1]))

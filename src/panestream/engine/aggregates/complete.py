@@ -13,11 +13,9 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.aggregates.accumulator import Accumulator, Row, RowLayout
 from panestream.engine.aggregates.partial_aggregate import Batch, PartialAggregate
-from panestream.engine.aggregates.planning import AggregationPlanner
-from panestream.engine.aggregates.registry import Implementation, implementation_of, implements
-from panestream.engine.aggregates.result import Result
+from panestream.engine.aggregates.planning import AggregationPlanner, Result
+from panestream.engine.aggregates.registry import Accumulator, Implementation, Row, RowLayout, implementation_of, implements
 from panestream.engine.kernels.columns import Ints, array_of, numbers
 from panestream.engine.kernels.grouping import Groups
 from panestream.engine.kernels.parts import missing_data_of
@@ -122,6 +120,3 @@ def described(recipe: Aggregate, aggregates: Mapping[str, Aggregate]) -> str:
     if isinstance(recipe, Complete):
         return missing_data_of(described(told_of(recipe, aggregates), aggregates))
     return repr(replace(recipe, output_name=None))
-
-
-__all__ = ["CompleteImplementation", "PartialMissing", "described"]

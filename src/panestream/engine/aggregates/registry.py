@@ -11,20 +11,85 @@ with the same name as the recipe's module. An aggregate of another package regis
 
 Only planning uses the registry. The planned objects (partial aggregates, results, accumulators) are pickled by class name, so
 executors import the necessary modules themselves; these must be installed there or shipped.
+
+Accumulators run aggregates row by row in plain Python. They are slower than the columnar kernels and independent of them, so that
+tests can compare the two. Their states contain only plain values, which state can store directly.
 """
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
-from panestream.engine.aggregates.accumulator import Accumulator, RowLayout
+import pyarrow as pa
+
 from panestream.engine.aggregates.planning import AggregationPlanner
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.discovery import module_called
+
+Row = tuple[Any, ...]
+"""The values of the aggregates' inputs and, last, the event time."""
+
+
+class Accumulator(ABC):
+    """One aggregate without its state. :meth:`add` and :meth:`merge` may change and return their arguments."""
+
+    def start(self) -> Any:
+        """Return the state of no rows."""
+        return None
+
+    @abstractmethod
+    def add(self, state: Any, row: Row) -> Any:
+        """Return the state with one more row."""
+
+    @abstractmethod
+    def merge(self, a: Any, b: Any) -> Any:
+        """Merge two states; the rows of ``a`` count as earlier."""
+
+    @abstractmethod
+    def result(self, state: Any) -> Any:
+        """Return the user's result. The state remains in use, so its lists must not be returned."""
+
+
+class ValueOrder:
+    """The order of values of a type: NaN is larger than any other number."""
+
+    def __init__(self, type_: pa.DataType) -> None:
+        self._floats = pa.types.is_floating(type_)
+
+    def less(self, a: Any, b: Any) -> bool:
+        if self._floats and (math.isnan(a) or math.isnan(b)):
+            return not math.isnan(a)  # NaN is the larger number, and two NaN are equal
+        return bool(a < b)
+
+
+@dataclass(frozen=True, slots=True)
+class RowLayout:
+    """Places and types of expressions' values in a row, and the types of the results by name."""
+
+    places: Mapping[str, int]
+    types: Mapping[str, pa.DataType]
+    results: Mapping[str, pa.DataType]
+
+    time: ClassVar[int] = -1
+    """The place of the event time: the last, because columns used only by the assigner may follow the inputs."""
+
+    def at(self, expr: str) -> int:
+        return self.places[expr]
+
+    def type_of(self, expr: str) -> pa.DataType:
+        """Return the type of an expression; for a dictionary, the type of its values."""
+        type_ = self.types[expr]
+        return type_.value_type if pa.types.is_dictionary(type_) else type_
+
+    def result_type(self, aggregate: Aggregate) -> pa.DataType:
+        return self.results[aggregate.name]
+
 
 RecipeT = TypeVar("RecipeT", bound=Aggregate)
 ImplementationT = TypeVar("ImplementationT", bound="Implementation[Any]")

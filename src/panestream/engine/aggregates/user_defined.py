@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates.partial_aggregate import KEEPS, Batch, PartialAggregate, sparse
-from panestream.engine.aggregates.planning import AggregationPlanner
+from panestream.engine.aggregates.planning import AggregationPlanner, FirstColumn
 from panestream.engine.aggregates.registry import Implementation, implements
-from panestream.engine.aggregates.result import FirstColumn
 from panestream.engine.kernels.columns import Ints, plain
 from panestream.engine.kernels.grouping import Groups
 from panestream.engine.kernels.ranges import Ranges, State

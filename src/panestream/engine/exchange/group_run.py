@@ -8,14 +8,13 @@ from functools import partial
 
 import pyarrow as pa
 
-from panestream.engine.exchange.arrival_order import in_order
+from panestream.engine.exchange.packing import in_order
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import collector_paused
 from panestream.engine.storage import payload
-from panestream.engine.storage.limits import batch_too_large, micro_batch_too_large
 from panestream.engine.storage.payload import END, INVALID, REPORT, UNORDERED, PayloadPart, as_schema, joined
-from panestream.engine.storage.state import MemoryState, State
+from panestream.engine.storage.state import MemoryState, State, batch_too_large, micro_batch_too_large
 from panestream.errors import InvalidPlanError
 
 METRICS = "__metrics"

@@ -2,20 +2,23 @@
 
 Packing is stateless. The operator chooses the data for each key group and chunk (partials per key and pane, or rows). Each of its
 kinds becomes one Arrow payload. Every key group also gets a *report* of the event times seen, so that all agree on the watermark.
+
+The rows of a micro-batch come from several source partitions, each with its own order. If a plan names columns for the order of
+arrival (:attr:`~panestream.engine.plan.WindowPlan.arrival`) and its operator depends on it, rows cross the exchange unreduced,
+with these columns. The key group sorts them and only then packs them. (In batch mode Spark sorts them before.)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.exchange.ahead import ahead_of_clock, ahead_of_rows
-from panestream.engine.exchange.arrival_order import unordered
 from panestream.engine.exchange.event_times import LARGEST_TIME, TimesSeen, complaint, instant, usable_times
 from panestream.engine.kernels.columns import Ints, as_type, one_chunk
 from panestream.engine.plan import Chunk, WindowPlan
@@ -25,6 +28,67 @@ from panestream.engine.storage.payload import INVALID, REPORT, UNORDERED, Payloa
 from panestream.errors import InvalidEventTimeError
 from panestream.windowing.time import format_duration
 from panestream.windowing.watermarks import WatermarkStrategy
+
+Int64s = npt.NDArray[np.int64]
+
+
+def ahead_of_clock(times: Int64s, clock: Int64s, most: int) -> npt.NDArray[np.bool_]:
+    """Return which event times are more than ``most`` after the processing time of their rows."""
+    found: npt.NDArray[np.bool_] = times > clock + most
+    return found
+
+
+def ahead_of_rows(times: Int64s, most: int) -> npt.NDArray[np.bool_]:
+    """Return which event times follow a gap of more than ``most`` that comes after at least half of all event times.
+
+    The search starts at the median of the sorted times and stops at the first gap between neighbours larger than ``most``. So
+    rows that span years are all accepted, while a few rows after a gap of years are not.
+
+    >>> ahead_of_rows(np.array([5, 9_999, 7, 6]), 100).tolist()
+    [False, True, False, False]
+    """
+    if not len(times) or int(times.max()) - int(times.min()) <= most:
+        return np.zeros(len(times), np.bool_)
+    later = np.sort(times)[(len(times) - 1) // 2 :]
+    gaps = np.flatnonzero(np.diff(later) > most)
+    return np.zeros(len(times), np.bool_) if not len(gaps) else times > later[gaps[0]]
+
+
+def unordered(chunk: Chunk, order: Sequence[pa.Array]) -> pa.Table:
+    """Return rows in the form in which they cross the exchange, with the columns to sort by first."""
+    arrays = [*map(_small, order), pa.array(chunk.times), *chunk.keys, *chunk.values]
+    if chunk.rows is not None:
+        arrays += [one_chunk(column) for column in chunk.rows.columns]
+    return pa.Table.from_arrays(arrays, names=[str(position) for position in range(len(arrays))])
+
+
+def in_order(plan: WindowPlan, arrived: Sequence[pa.Table]) -> Iterator[tuple[str, pa.Table]]:
+    """Sort the tables of :func:`unordered`, at least one, and yield what the operator packs.
+
+    They come source partition by source partition. Nulls sort last; rows equal in all sort columns keep the given order.
+    """
+    arrival = plan.arrival or pa.schema([])
+    width, keys = len(arrival), len(plan.key_schema)
+    rows = pa.concat_tables([_plain(table, arrival) for table in arrived])
+    order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names[:width]])
+    columns = [one_chunk(column.take(order)) for column in rows.columns[width:]]
+    whole = None
+    if plan.row_schema is not None and plan.carries_rows:
+        first = len(columns) - len(plan.row_schema)
+        whole, columns = pa.Table.from_arrays(columns[first:], schema=plan.row_schema), columns[:first]
+    times, *others = columns
+    yield from plan.operator.pack(plan, Chunk(times.to_numpy(), others[:keys], others[keys:], whole))
+
+
+def _small(column: pa.Array) -> pa.Array:
+    """Encode texts as a dictionary: file names are long, and few."""
+    return pc.dictionary_encode(column) if pa.types.is_string(column.type) else column
+
+
+def _plain(table: pa.Table, arrival: pa.Schema) -> pa.Table:
+    columns = [as_type(column, field.type) for column, field in zip(table.columns, arrival, strict=False)]
+    return pa.Table.from_arrays([*columns, *table.columns[len(arrival) :]], names=table.column_names)
+
 
 CHUNK_ROWS = 1 << 20
 CHUNK_BYTES = 256 << 20

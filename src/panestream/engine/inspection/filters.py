@@ -9,7 +9,7 @@ import pyarrow as pa
 from panestream.engine.inspection.reduce import StateFilter
 from panestream.engine.plan import WindowPlan
 from panestream.errors import CheckpointError, did_you_mean
-from panestream.windowing.instants import micros_of_text
+from panestream.windowing.time import micros_of_text
 
 NULL = r"\N"
 """Null in the text of a key."""

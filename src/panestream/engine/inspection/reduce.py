@@ -25,8 +25,7 @@ from panestream.engine.kernels.grouping import Keys, encode_keys
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.watermarks import WatermarkTracker
 from panestream.engine.storage.state_tables import StateTables, StateViews, key_fields
-from panestream.windowing.instants import iso
-from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, iso
 
 
 @dataclass(frozen=True, slots=True)

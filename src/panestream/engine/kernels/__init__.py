@@ -1,1 +1,1 @@
-"""Operations on whole columns, independent of query plans: sorting, grouping, ranges, hashes, slices of time."""
+"""Operations on whole columns, independent of query plans: sorting, grouping, ranges, hashes, panes of time."""

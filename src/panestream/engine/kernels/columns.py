@@ -1,10 +1,13 @@
 """Conversion between Arrow arrays and numpy vectors, without a copy if the memory layout allows it.
 
 A column becomes a numpy vector with anything in null slots, and a boolean vector of valid slots (None if all are valid).
+Some types are converted before Spark or Parquet store them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -143,3 +146,91 @@ def normal_floats(array: pa.Array) -> pa.Array:
     values = numbers(array) + storage_dtype(array.type).type(0)  # -0.0 + 0.0 is 0.0
     values[np.isnan(values)] = np.nan
     return array_of(values, array.type, valid_of(array))
+
+
+def storable(table: pa.Table) -> pa.Table:
+    """Replace numbers of more than 38 digits, which sums of decimals need, by their bytes for Spark and Parquet."""
+    for place, field in enumerate(table.schema):
+        if pa.types.is_decimal256(field.type):
+            table = table.set_column(place, pa.field(field.name, pa.binary()), _bytes_of(plain(table.column(place))))
+    return table
+
+
+def storable_type(type_: pa.DataType) -> pa.DataType:
+    """Return the type that :func:`storable` gives a column."""
+    return pa.binary() if pa.types.is_decimal256(type_) else type_
+
+
+def typed(column: pa.Array, type_: pa.DataType) -> pa.Array:
+    """Return a column of saved state in the wanted type. Storage may have returned a similar type."""
+    if pa.types.is_decimal256(type_) and not pa.types.is_decimal(column.type):
+        data = column.cast(pa.binary(type_.byte_width))
+        return pa.Array.from_buffers(type_, len(data), data.buffers(), offset=data.offset)
+    array: pa.Array = as_type(column, type_)
+    return array
+
+
+def _bytes_of(column: pa.Array) -> pa.Array:
+    width = pa.binary(column.type.byte_width)
+    return pa.Array.from_buffers(width, len(column), column.buffers(), offset=column.offset).cast(pa.binary())
+
+
+@dataclass(frozen=True, slots=True)
+class ListPairs:
+    """For each row, every item of one list with every item of the other; null replaces the items of an empty list.
+
+    ``left`` and ``right`` are the items of all lists, end to end.
+
+    >>> pairs = ListPairs.of(pa.array([[1, 2], []]), pa.array([[7, 8], [9]]))
+    >>> [(rows.tolist(), one.to_pylist(), other.to_pylist()) for rows, one, other in pairs.portions(3)]
+    [([0, 0, 0], [1, 1, 2], [7, 8, 7]), ([0, 1], [2, None], [8, 9])]
+    """
+
+    left: pa.Array
+    right: pa.Array
+    left_lengths: Ints
+    right_lengths: Ints
+
+    @classmethod
+    def of(cls, left: pa.Array | pa.ChunkedArray, right: pa.Array | pa.ChunkedArray) -> ListPairs:
+        """Return the pairs of two list columns without nulls."""
+        (ours, lengths), (theirs, others) = (
+            list_parts(one_chunk(lists) if isinstance(lists, pa.ChunkedArray) else lists) for lists in (left, right)
+        )
+        return cls(ours, theirs, lengths, others)
+
+    @classmethod
+    def of_left(cls, left: pa.Array | pa.ChunkedArray) -> ListPairs:
+        """Return the items of one list column, each once."""
+        items, lengths = list_parts(one_chunk(left) if isinstance(left, pa.ChunkedArray) else left)
+        return cls(items, pa.nulls(0), lengths, np.zeros(len(lengths), np.int64))
+
+    @property
+    def counts(self) -> Ints:
+        """The number of pairs of each row, at least one."""
+        found: Ints = np.maximum(self.left_lengths, 1) * np.maximum(self.right_lengths, 1)
+        return found
+
+    def portions(self, most: int) -> Iterator[tuple[Ints, pa.Array, pa.Array]]:
+        """Yield at most ``most`` pairs at a time (rows, left items, right items), ordered by row, left and right item."""
+        ends = np.cumsum(self.counts)
+        left_offsets, right_offsets = offsets_of(self.left_lengths), offsets_of(self.right_lengths)
+        for begin in range(0, int(ends[-1]) if len(ends) else 0, most):
+            end = min(begin + most, int(ends[-1]))
+            first, last = np.searchsorted(ends, [begin, end - 1], "right")
+            rows = np.arange(first, last + 1)
+            starts = ends[rows] - self.counts[rows]
+            lengths = np.minimum(ends[rows], end) - np.maximum(starts, begin)
+            of = np.repeat(rows, lengths)
+            number = np.arange(begin, end) - np.repeat(starts, lengths)
+            one, other = np.divmod(number, np.maximum(self.right_lengths, 1)[of])
+            yield (
+                of,
+                _items(self.left, left_offsets, self.left_lengths, of, one),
+                _items(self.right, right_offsets, self.right_lengths, of, other),
+            )
+
+
+def _items(items: pa.Array, offsets: Ints, lengths: Ints, of: Ints, place: Ints) -> pa.Array:
+    there = lengths[of] > 0
+    return take(items, np.where(there, offsets[:-1][of] + place, 0), None if there.all() else there)

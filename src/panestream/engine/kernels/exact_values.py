@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.kernels.map_keys import ONE_KEY, key_held_twice
+from panestream.engine.kernels.grouping import ONE_KEY, key_held_twice
 from panestream.errors import did_you_mean
 
 
@@ -278,6 +278,3 @@ def _loss_of_cast(column: pa.Array, type_: pa.DataType) -> Loss | None:
 
 def _first(column: pa.Array) -> Any:
     return column.drop_null()[0].as_py()
-
-
-__all__ = ["TEXTS", "Loss", "cast_exactly", "lost_value"]

@@ -105,6 +105,3 @@ def frame_of(table: pa.Table) -> Any:
             # "int64" in Arrow is "Int64" in pandas.
             frame[field.name] = frame[field.name].astype(str(field.type).replace("int", "Int").replace("uI", "UI"))
     return frame
-
-
-__all__ = ["KeyedTimeline", "frame_of"]

@@ -2,20 +2,23 @@
 
 Keys become small integers once per batch; key and pane together become one *slot*. If the matrix of panes and keys is small
 relative to the rows, the slot is its cell, without sorting or hashing. Otherwise slots are ranked. Groups are ordered by pane,
-then by key code, which is the same in every rerun.
+then by key code, which is the same in every rerun. Pairs of key and window are looked up among others in the same way.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.kernels.columns import Ints, Vector, array_of, normal_floats, numbers, plain
+from panestream.engine.kernels.columns import Ints, Vector, array_of, normal_floats, numbers, one_chunk, plain
 from panestream.engine.kernels.ordering import is_orderable, runs, stable_order
+from panestream.engine.kernels.panes import Int64s
 
 LARGEST = np.int64(2**63 - 1)
 """The start value of a minimum."""
@@ -281,3 +284,102 @@ def _ranked(slots: Ints, width: int, distinct_panes: Ints) -> Groups:
     pane = where // width
     counts = np.diff(np.append(starts, len(slots)))
     return Groups(ids, len(starts), None, counts, distinct_panes[pane], where - pane * width, False)
+
+
+def numbered(left: Sequence[pa.ChunkedArray], right: Sequence[pa.ChunkedArray], *windows: Int64s) -> tuple[Int64s, Int64s, int]:
+    """Give numbers to the (key, window) pairs of two tables, equal numbers for equal pairs, all below the third result.
+
+    ``left`` and ``right`` are the key columns, ``windows`` the windows of both tables' rows (or nothing if only keys count).
+    """
+    count = len(left[0]) if left else len(windows[0]) if windows else 0
+    total = count + (len(right[0]) if right else len(windows[1]) if windows else 0)
+    both = [pa.concat_arrays([one_chunk(one), one_chunk(other)]) for one, other in zip(left, right, strict=True)]
+    keys = encode_keys(both, total)
+    codes, size = keys.codes.astype(np.int64), keys.count
+    if windows:
+        known, ranks = np.unique(np.concatenate(windows), return_inverse=True)
+        codes, size = codes * len(known) + ranks, size * len(known)
+    return codes[:count], codes[count:], size
+
+
+def is_among(pairs: Int64s, others: Int64s, size: int) -> npt.NDArray[np.bool_]:
+    """Return which of ``pairs`` are among ``others``, both numbered below ``size``."""
+    if size > 8 * (len(pairs) + len(others)) + 1024:
+        return np.isin(pairs, others)
+    known = np.zeros(size, np.bool_)
+    known[others] = True
+    return known[pairs]
+
+
+def places_of(pairs: Int64s, others: Int64s) -> Int64s:
+    """Return the last position of each pair among ``others``, or -1."""
+    if not len(others):
+        return np.full(len(pairs), -1, np.int64)
+    order = np.argsort(others, kind="stable")
+    ordered = others[order]
+    found = np.searchsorted(ordered, pairs, "right") - 1
+    known = (found >= 0) & (ordered[np.maximum(found, 0)] == pairs)
+    return np.where(known, order[np.maximum(found, 0)], -1)
+
+
+ONE_KEY = "return a dict, or each key once"
+"""The way out."""
+
+
+class KeyHeldTwice(NamedTuple):
+    """A key that a map holds twice.
+
+    Attributes:
+        key: the key.
+        pairs: of the map.
+    """
+
+    key: Any
+    pairs: list[Any]
+
+
+def key_held_twice(column: pa.Array) -> KeyHeldTwice | None:
+    """Return the first key that a map of a column holds twice, at any depth, or None if there is none.
+
+    Keys are equal as in Spark: 0.0 and -0.0 are, and so are two NaN.
+
+    >>> key_held_twice(pa.array([[("a", 1)], [("b", 2), ("b", 3)]], pa.map_(pa.string(), pa.int64())))
+    KeyHeldTwice(key='b', pairs=[('b', 2), ('b', 3)])
+    """
+    type_ = column.type
+    if not pa.types.is_nested(type_):
+        return None
+    if pa.types.is_struct(type_):
+        parts = column.flatten()
+    elif pa.types.is_map(type_):
+        twice = _of_maps(column)
+        if twice is not None:
+            return twice
+        parts = [column.keys, column.items]
+    elif hasattr(column, "flatten"):
+        parts = [column.flatten()]
+    else:
+        return None
+    return next((twice for part in parts if (twice := key_held_twice(part)) is not None), None)
+
+
+def _of_maps(column: pa.MapArray) -> KeyHeldTwice | None:
+    offsets = column.offsets.to_numpy()
+    lengths = np.where(column.is_valid().to_numpy(zero_copy_only=False), np.diff(offsets), 0)
+    if not len(lengths) or lengths.max() < 2:
+        return None
+    rows = np.repeat(np.arange(len(lengths)), lengths)
+    places = np.arange(len(rows)) - np.repeat(np.cumsum(lengths) - lengths - offsets[:-1], lengths)
+    keys = column.keys.take(pa.array(places))
+    try:
+        codes = encode_keys([keys], len(keys)).codes.astype(np.int64)
+    except pa.ArrowNotImplementedError:  # keys of lists, say, which Arrow cannot hash
+        codes = np.unique(list(map(repr, keys.to_pylist())), return_inverse=True)[1].reshape(-1)
+    numbered = rows * (codes.max() + 1) + codes
+    order = np.argsort(numbered, kind="stable")
+    again = np.flatnonzero(numbered[order][1:] == numbered[order][:-1])
+    if not len(again):
+        return None
+    first = int(order[again + 1].min())
+    pairs = column.slice(int(rows[first]), 1).to_pylist()[0]
+    return KeyHeldTwice(keys[first].as_py(), pairs if isinstance(pairs, list) else list(pairs.items()))

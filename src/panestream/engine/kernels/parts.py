@@ -49,6 +49,3 @@ def incomplete_parts(saved: Mapping[str, Any], now: Mapping[str, Any]) -> list[s
     # If the counting part is removed, its part may still miss rows.
     unknown |= {of for of in after if missing_data_of(of) not in after and (of not in before or missing_data_of(of) in before)}
     return sorted(unknown & {of for of in after if not is_missing_data_part(of)})
-
-
-__all__ = ["complete_parts", "incomplete_parts", "is_missing_data_part", "known_from_the_start", "missing_data_of", "parts_in"]

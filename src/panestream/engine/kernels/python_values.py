@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.exact_values import Loss, lost_value
-from panestream.engine.kernels.map_keys import ONE_KEY, key_held_twice
+from panestream.engine.kernels.grouping import ONE_KEY, key_held_twice
 from panestream.engine.kernels.value_shapes import UnfitShapeError, shaped
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, MalformedRecordError, did_you_mean
 
@@ -276,6 +276,3 @@ def _as_tuple(value: Any, width: int, names: list[str]) -> tuple[Any, ...]:
         f"a result must have {width} value{'s' if width > 1 else ''} ({', '.join(names)}), as a tuple or dict; got {value!r}. A "
         "function returns a list of results, or yields them, also if there is only one"
     )
-
-
-__all__ = ["Element", "Place", "RowType", "arrow_column", "has_maps", "instants", "python_values", "result_columns"]

@@ -164,6 +164,3 @@ def _in_microseconds(times: Any, kind: str) -> Any:
     if np.any(changed):
         raise UnfitShapeError(times[changed][0], *_NANOSECONDS)
     return made
-
-
-__all__ = ["UnfitShapeError", "shaped"]

@@ -11,13 +11,14 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import pyarrow as pa
 
+from panestream.engine.kernels.columns import storable
 from panestream.engine.kernels.parts import incomplete_parts
 from panestream.engine.plan import MAIN, WindowPlan, check_identity, check_taken_over
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.last_windows import last_instant
 from panestream.engine.runtime.watermarks import ClosedWindows, WatermarkTracker
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import TABLES_FORMAT, StateTables, storable
+from panestream.engine.storage.state_tables import TABLES_FORMAT, StateTables
 from panestream.errors import PlanMismatchError, StateFormatError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.kernels.columns import Ints, Mask, as_type
-from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.kernels.panes import Int64s
 from panestream.engine.plan import FIRINGS, MAIN, OPS, Top, WindowPlan
 from panestream.errors import InvalidPlanError, did_you_mean
 

@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.kernels.columns import as_type, list_of, one_chunk
-from panestream.engine.kernels.list_pairs import ListPairs
+from panestream.engine.kernels.columns import ListPairs, as_type, list_of, one_chunk
 
 LEFT, RIGHT = SIDES = ("left", "right")
 """The names of the sides. A row of the two streams has a column for each: its own row in one, null in the other."""

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from panestream.engine.kernels.columns import Ints
-from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
+from panestream.engine.kernels.panes import AlignedWindows, Int64s, PaneGrid
 from panestream.engine.runtime.group_io import MOST_PARTITIONS, GroupInput, GroupMetrics
 from panestream.engine.runtime.silence import Silence
 from panestream.errors import PlanMismatchError

@@ -137,6 +137,3 @@ def rescaled(saved: Sequence[StateTables], plan: WindowPlan, placement: Placemen
             for group, rows in zip(parts, dealt(table, numbers, groups), strict=True):
                 group[-1][name] = rows
     return [put_together(header, part, number) for number, part in enumerate(parts)]
-
-
-__all__ = ["Placement", "dealt", "header_for", "header_of_all", "new_groups", "put_together", "rescaled"]

@@ -1,6 +1,8 @@
 """Migration of users' values in saved state by their functions, after the code that stores the values has changed.
 
 The state tables are converted before an operator loads them, so operators are not involved.
+
+The results of new aggregates lack rows in open windows, which :func:`check_added` refuses unless the user knows.
 """
 
 from __future__ import annotations
@@ -17,15 +19,57 @@ from panestream.engine.aggregates.partial_aggregate import KEEPS
 from panestream.engine.aggregates.saved_partials import parts_of
 from panestream.engine.aggregates.two_phase import PartialAccumulator
 from panestream.engine.kernels.columns import plain
+from panestream.engine.kernels.parts import is_missing_data_part, missing_data_of, parts_in
 from panestream.engine.kernels.python_values import python_values
+from panestream.engine.operators.panes.firing import HIDDEN
+from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.engine.operators.row.operator import row_tables
 from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.row.tables import KEYS, WINDOWS, RowTables
 from panestream.engine.plan import WindowPlan
 from panestream.engine.storage.state_tables import StateTables
-from panestream.errors import InvalidPlanError, PanestreamError, StateFormatError
+from panestream.errors import InvalidPlanError, PanestreamError, PlanMismatchError, StateFormatError
 from panestream.windowing.failures import BAR, WindowFunctionError, users_lines
+
+
+def check_added(header: Mapping[str, Any], plan: WindowPlan, *, allow_incomplete: bool = False) -> None:
+    """Raise PlanMismatchError for new aggregates whose results would silently lack rows, unless ``allow_incomplete``."""
+    untold = [] if allow_incomplete else untold_results(header, plan)
+    if untold:
+        first, names = untold[0], ", ".join(map(repr, untold))
+        one = len(untold) == 1
+        raise PlanMismatchError(
+            f"the aggregate{'' if one else 's'} {names} {'is' if one else 'are'} new: of windows that are open already "
+            f"{'it knows' if one else 'they know'} the rows from now on only, and nothing in the results says so. Add "
+            f"agg.complete({first!r}).alias({first + '_complete'!r})"
+            + ("" if one else ", and so on for each,")
+            + " which is false in such windows (in a job file: "
+            + f'{first}_complete = "complete({first})"); or start with allow_incomplete=True (--allow-incomplete)',
+            {f"aggregate {name}": (None, "added") for name in untold},
+        )
+
+
+def untold_results(header: Mapping[str, Any], plan: WindowPlan) -> list[str]:
+    """Return the results that lack rows of open windows without an ``agg.complete`` that reports it."""
+    made_of = _parts_by_result(plan)
+    known, now = set(parts_in(header)), {of for _, parts in made_of for of in parts}
+    untold = {of for of in now - known if not is_missing_data_part(of) and missing_data_of(of) not in now}
+    hidden = {one.name for one in HIDDEN}
+    return [name for name, parts in made_of if name not in hidden and not untold.isdisjoint(parts)]
+
+
+def _parts_by_result(plan: WindowPlan) -> list[tuple[str, Sequence[str]]]:
+    """Return the parts of state that each declared result is made of."""
+    aggregation = getattr(plan.operator, "aggregation", None)
+    if isinstance(aggregation, Aggregation):
+        parts = parts_of(aggregation)
+        return [(one.name, [parts[number] for number in one.partials]) for one in aggregation.results]
+    declared = getattr(plan.operator, "declared", None)
+    if isinstance(declared, DeclaredFunction):
+        return [(one.name, [of]) for one, of in zip(declared.aggregates, declared.described, strict=True)]
+    return []
+
 
 ACCUMULATOR, STATE = "accumulator", "state:"
 Migrations: TypeAlias = Mapping[str, Callable[[Any], Any]]
@@ -150,6 +194,3 @@ def _keeps_accumulators(plan: WindowPlan) -> bool:
 
 def _with(table: pa.Table, name: str, column: pa.Array) -> pa.Table:
     return table.set_column(table.schema.get_field_index(name), name, column)
-
-
-__all__ = ["Migrations", "check_migrations", "migrated", "migrated_identity"]

@@ -12,23 +12,29 @@ from typing import Any
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.operators.accumulating.spec import AccumulatingSpec
-from panestream.engine.operators.counts.shape import CountShape
-from panestream.engine.operators.counts.spec import CountSpec
-from panestream.engine.operators.intervals.spec import IntervalSpec
-from panestream.engine.operators.look_back.spec import LookBackSpec, look_back_rule
+from panestream.engine.operators.accumulating.operator import AccumulatingSpec
+from panestream.engine.operators.counts import CountShape, CountSpec
+from panestream.engine.operators.intervals import IntervalSpec
+from panestream.engine.operators.look_back.operator import LookBackSpec, look_back_rule
 from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Interval
-from panestream.engine.operators.panes.spec import PaneSpec, pane_grid
-from panestream.engine.operators.predicates.spec import PredicateSpec, predicates_rule
+from panestream.engine.operators.panes.operator import PaneSpec
+from panestream.engine.operators.panes.rule import pane_grid
+from panestream.engine.operators.predicates import PredicateSpec, predicates_rule
 from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.spec import RowSpec
-from panestream.engine.operators.sessions.spec import SessionSpec
+from panestream.engine.operators.sessions.operator import SessionSpec
 from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates
-from panestream.engine.savepoint.absent import AbsentFunction, AbsentOverRows, absent_aggregate, absent_reduce
-from panestream.engine.savepoint.recipes import recipe_json, recipe_of
+from panestream.engine.savepoint.recipes import (
+    AbsentFunction,
+    AbsentOverRows,
+    absent_aggregate,
+    absent_reduce,
+    recipe_json,
+    recipe_of,
+)
 from panestream.errors import PanestreamError, StateFormatError
 from panestream.windowing.assigners.session import GapColumn
 
@@ -164,7 +170,7 @@ def _sessions(spec: Any) -> Own:
 def _read_sessions(own: Own) -> OperatorSpec:
     aggregation = Aggregation.build(own["aggregates"], own["types"], pa.schema([]))
     gap = 1 if own["gap"] is None else own["gap"]
-    return SessionSpec(gap, own["longest"], own["aggregates"], aggregation, aggregation.input_types, own["by_processing_time"])
+    return SessionSpec(gap, own["longest"], own["aggregates"], aggregation, own["by_processing_time"])
 
 
 def _counts(spec: Any) -> Own:
@@ -178,7 +184,7 @@ def _counts(spec: Any) -> Own:
 
 def _read_counts(own: Own) -> OperatorSpec:
     aggregation = Aggregation.build(own["aggregates"], own["types"], pa.schema([]))
-    return CountSpec(CountShape(own["size"], own["slide"]), own["aggregates"], aggregation, aggregation.input_types)
+    return CountSpec(CountShape(own["size"], own["slide"]), own["aggregates"], aggregation)
 
 
 def _look_backs(spec: Any) -> Own:
@@ -196,7 +202,7 @@ def _read_look_backs(own: Own) -> OperatorSpec:
 
 
 def _predicates(spec: Any) -> Own:
-    return {"aggregates": spec.aggregates, "types": _types(spec.bare)}
+    return {"aggregates": spec.aggregates, "types": _types(spec.aggregation)}
 
 
 def _read_predicates(own: Own) -> OperatorSpec:
@@ -283,5 +289,3 @@ SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], Oper
     IntervalSpec: (_interval, _read_interval),
 }
 """Writer and reader of each operator's specification."""
-
-__all__ = ["PLAN_FORMAT", "SPECS", "plan_json", "plan_of"]

@@ -1,44 +1,198 @@
 """Recipes as JSON: assigners, triggers, evictors, aggregates and strategies by class and fields, types as Arrow bytes.
 
-User classes, and recipes that contain user functions, are written by name only and read as placeholders
-(:mod:`panestream.engine.savepoint.absent`). Names of classes and fields are part of the format of saved plans.
+User classes, and recipes that contain user functions, are written by name only and read as placeholders, so that state can be
+inspected without the code. Calling a placeholder raises an error with the name of the missing function. Names of classes and
+fields are part of the format of saved plans.
 """
 
 from __future__ import annotations
 
 import math
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping
-from dataclasses import fields, is_dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from decimal import Decimal
-from typing import Any
+from typing import Any, NoReturn
 
 import pyarrow as pa
 
-from panestream.engine.aggregates.kept_partials import KeptPartial
+from panestream.engine.aggregates.saved_partials import KeptPartial
 from panestream.engine.aggregates.two_phase import InTwoPhases
+from panestream.engine.kernels.columns import Ints
+from panestream.engine.operators.accumulating.windowed_rows import Now, OverRows, Results, WindowedRows
 from panestream.engine.plan import Split, Top, stable_repr
 from panestream.engine.runtime.sides import Pairs, Sides
-from panestream.engine.savepoint.absent import (
-    AbsentAssigner,
-    AbsentColumnAggregate,
-    AbsentEvictor,
-    AbsentGenerator,
-    AbsentMergingAssigner,
-    AbsentTrigger,
-    absent_aggregate,
-    absent_reduce,
-)
-from panestream.errors import StateFormatError
+from panestream.errors import InvalidPlanError, StateFormatError
 from panestream.windowing import aggregates, assigners, evictors, triggers
 from panestream.windowing.aggregate_function import AggregateFunction
-from panestream.windowing.aggregates import User
+from panestream.windowing.aggregates import ColumnAggregate, User
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner, WindowStagger
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.session import GapColumn, LimitedEventTimeSessionWindows
-from panestream.windowing.assigners.several import SeveralWindows
-from panestream.windowing.evictors import Evictor
-from panestream.windowing.triggers import Trigger
-from panestream.windowing.watermarks import WatermarkStrategy
+from panestream.windowing.evictors import Elements, Evictor, EvictorContext
+from panestream.windowing.functions import WindowFunction
+from panestream.windowing.triggers import Trigger, TriggerContext, TriggerResult
+from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
+from panestream.windowing.windows import TimeWindow, Window
+
+
+def _missing(name: str) -> NoReturn:
+    raise InvalidPlanError(f"the plan was read from a checkpoint, which has no code of {name}: state can be looked at, not run")
+
+
+@dataclass(frozen=True)
+class AbsentAssigner(WindowAssigner):
+    """A user's assigner."""
+
+    described: str
+    event_time: bool
+
+    @property
+    def is_event_time(self) -> bool:
+        return self.event_time
+
+    def assign_windows(self, element: Any, timestamp: int, processing_time: int) -> Sequence[Window]:
+        _missing(self.described)
+
+    def __repr__(self) -> str:
+        return self.described
+
+
+@dataclass(frozen=True, repr=False)
+class AbsentMergingAssigner(AbsentAssigner, MergingWindowAssigner):
+    """A user's assigner whose windows merge."""
+
+    def merge_windows(self, windows: Sequence[TimeWindow]) -> Iterable[tuple[TimeWindow, Sequence[TimeWindow]]]:
+        _missing(self.described)
+
+
+@dataclass(frozen=True)
+class AbsentTrigger(Trigger):
+    """A user's trigger."""
+
+    described: str
+    processing_time: bool
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.processing_time
+
+    def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        _missing(self.described)
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        _missing(self.described)
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        _missing(self.described)
+
+    def can_merge(self) -> bool:
+        return True
+
+    def on_merge(self, window: Window, ctx: Any) -> None:
+        _missing(self.described)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        _missing(self.described)
+
+    def __repr__(self) -> str:
+        return self.described
+
+
+@dataclass(frozen=True)
+class AbsentEvictor(Evictor):
+    """A user's evictor."""
+
+    described: str
+
+    def evict_before(self, elements: Elements, size: int, window: Window, ctx: EvictorContext) -> Elements:
+        _missing(self.described)
+
+    def __repr__(self) -> str:
+        return self.described
+
+
+class AbsentAggregate(AggregateFunction):
+    """A user's aggregate function with its class name, by which its accumulators are found."""
+
+    def create_accumulator(self) -> Any:
+        return None
+
+    def add(self, value: Any, accumulator: Any) -> Any:
+        _missing(type(self).__qualname__)
+
+    def get_result(self, accumulator: Any) -> Any:
+        _missing(type(self).__qualname__)
+
+    def merge(self, a: Any, b: Any) -> Any:
+        _missing(type(self).__qualname__)
+
+
+def absent_aggregate(name: str) -> AggregateFunction:
+    """Return the placeholder for an aggregate function with this class name."""
+    made: AggregateFunction = type(name, (AbsentAggregate,), {"__qualname__": name})()
+    return made
+
+
+def absent_reduce(_one: Any, _other: Any) -> Any:
+    """Stand in for a user's reduce function."""
+    _missing("the reduce function")
+
+
+class AbsentColumnAggregate(ColumnAggregate):
+    """A user's columnar aggregate; ``described`` is its ``repr``, by which its partials are found."""
+
+    def __init__(self, described: str, partial_type: pa.DataType, result_type: pa.DataType) -> None:
+        self._described = described
+        self.partial_type = partial_type  # type: ignore[misc]
+        self.result_type = result_type  # type: ignore[misc]
+
+    def partial(self, values: Sequence[pa.Array], group: Ints, groups: int) -> Any:
+        _missing(self._described)
+
+    def merge(self, partial: pa.Array, group: Ints, groups: int) -> Any:
+        _missing(self._described)
+
+    def final(self, partial: pa.Array) -> Any:
+        _missing(self._described)
+
+    def __repr__(self) -> str:
+        return self._described
+
+
+@dataclass(frozen=True)
+class AbsentFunction(WindowFunction):
+    """A user's window function."""
+
+    described: str
+
+    def apply(self, key: Any, window: Window, inputs: Sequence[Any]) -> Iterable[Any]:
+        _missing(self.described)
+
+    def __repr__(self) -> str:
+        return self.described
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentOverRows(OverRows):
+    """A user's function over the rows of windows."""
+
+    name: str
+
+    @property
+    def described(self) -> str:
+        return self.name
+
+    def results(self, windows: WindowedRows, schema: pa.Schema, now: Now) -> Results:
+        _missing(self.name)
+
+
+class AbsentGenerator(WatermarkGenerator):
+    """A user's watermark generator."""
+
+    def on_event(self, element: Any, timestamp: int, output: WatermarkOutput) -> None:
+        _missing("the watermark generator")
+
 
 _ROOMS = (aggregates, assigners, evictors, triggers)
 _OTHERS: tuple[type, ...] = (
@@ -207,5 +361,3 @@ _READERS: dict[str, Callable[[Any], Any]] = {
     "type": lambda text: schema_of(text).field(0).type,
     "stagger": lambda name: WindowStagger[name],
 }
-
-__all__ = ["KNOWN", "recipe_json", "recipe_of", "schema_of", "schema_text"]

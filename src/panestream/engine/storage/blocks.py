@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.kernels.ordering import stable_order
+from panestream.engine.kernels.panes import Int64s
 from panestream.engine.storage import payload
 from panestream.engine.storage.state import State
 from panestream.errors import StateDamagedError
@@ -31,6 +32,8 @@ _BLOCK_BYTES = 16 << 20
 """The largest size of any block, because a value is copied several times on its way to the store."""
 _MERGED_BYTES = 64 << 20
 """Larger runs are not merged: merging saves calls, and these are few compared with the bytes."""
+MAX_MERGED_ROWS = 1 << 18
+"""The usual limit of rows above which runs of whole rows are not merged: merging only saves calls."""
 _NO_LEVEL = 99
 """The level of runs that are never merged again."""
 
@@ -256,6 +259,13 @@ def _spans_of(table: pa.Table, low: Int64s, end: Int64s) -> pa.Table:
     span = np.searchsorted(low, panes, "right") - 1
     inside = (span >= 0) & (panes < end[span])
     return table if inside.all() else table.filter(pa.array(inside))
+
+
+def sorted_by_pane(tables: Sequence[pa.Table]) -> pa.Table:
+    """Return the rows of several tables sorted by pane, in the given order within a pane."""
+    table = pa.concat_tables(tables)
+    panes = table.column("pane").to_numpy()
+    return table if bool((panes[1:] >= panes[:-1]).all()) else table.take(pa.array(stable_order(panes))).combine_chunks()
 
 
 def pane_range(table: pa.Table, first_pane: int | None, end_pane: int | None) -> pa.Table:

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import Ints, numbers, plain
-from panestream.engine.kernels.storable import storable, typed
+from panestream.engine.kernels.columns import Ints, numbers, plain, typed
 from panestream.errors import StateFormatError
 
 TABLES_FORMAT = 1
@@ -89,17 +88,3 @@ def integers(table: pa.Table, name: str) -> Ints:
     (column,) = named_columns(table, [name])
     found: Ints = np.asarray(numbers(column.cast(pa.int64())), np.int64)
     return found
-
-
-__all__ = [
-    "TABLES_FORMAT",
-    "StateTables",
-    "StateViews",
-    "integers",
-    "key_columns",
-    "key_fields",
-    "named_columns",
-    "storable",
-    "typed",
-    "with_types",
-]

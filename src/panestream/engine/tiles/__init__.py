@@ -1,1 +1,1 @@
-"""Tiles: partials of a key and time slice, stored outside of queries and combined into windows when read."""
+"""Tiles: partials of a key and time pane, stored outside of queries and combined into windows when read."""

@@ -1,11 +1,11 @@
 """A point-in-time join: for each question (a key and an instant), aggregates of the rows in some time before it.
 
-With tiles alone, a window ends where the question's slice begins. Tiles are on one axis, by key and slice. A question is a range
+With tiles alone, a window ends where the question's pane begins. Tiles are on one axis, by key and pane. A question is a range
 of the axis, and ranges of any length are combined as for sliding windows (:mod:`panestream.engine.kernels.ranges`).
 
 With rows, a window ends at the question itself, exclusive, and begins to the microsecond::
 
-    slices          |------|------|------|------|------|
+    panes           |------|------|------|------|------|
     window             [ head ][    tiles    ][ tail )
     from rows          xxxxx                  xxxxx
 
@@ -26,7 +26,7 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import Ints, Mask, array_of, one_chunk, take
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.kernels.ordering import runs, stable_order
-from panestream.engine.kernels.slicing import EvenGrid, Int64s
+from panestream.engine.kernels.panes import EvenGrid, Int64s
 from panestream.engine.tiles.format import Tiles, without_keys
 from panestream.errors import InvalidPlanError
 
@@ -61,14 +61,14 @@ class AsOf:
 
     Attributes:
         aggregation: the aggregates, with the keys.
-        slices: the slices of the tiles.
+        panes: the panes of the tiles.
         lengths: the lengths of the windows.
-        until: the end of the tiles, which rows replace in later slices.
-        exact_start: whether windows start to the microsecond, rather than at the start of a slice.
+        until: the end of the tiles, which rows replace in later panes.
+        exact_start: whether windows start to the microsecond, rather than at the start of a pane.
     """
 
     aggregation: Aggregation
-    slices: EvenGrid
+    panes: EvenGrid
     lengths: tuple[int, ...]
     until: int = 0
     exact_start: bool = True
@@ -78,8 +78,8 @@ class AsOf:
 
         Args:
             asked: the questions.
-            tiles: one for each key and slice.
-            rows: rows of the slices in which windows begin and end, and all from :attr:`until` on. None for tiles alone.
+            tiles: one for each key and pane.
+            rows: rows of the panes in which windows begin and end, and all from :attr:`until` on. None for tiles alone.
         """
         several = [part for part in (tiles, rows, asked) if part is not None]
         counts = [len(tiles.starts), *([] if rows is None else [len(rows.times)]), len(asked.times)]
@@ -115,7 +115,7 @@ class AsOf:
 
 
 class _Axis:
-    """Partials (number of rows and columns) by key and place in time, which is a slice or time, with their positions."""
+    """Partials (number of rows and columns) by key and place in time, which is a pane or time, with their positions."""
 
     def __init__(self, codes: Ints, places: Int64s, partials: list[pa.Array]) -> None:
         self.codes, self.places, self.partials = codes, places, partials
@@ -125,12 +125,12 @@ class _Axis:
 
     @classmethod
     def of_tiles(cls, asked: AsOf, tiles: Tiles, codes: Ints) -> _Axis:
-        slices = asked.slices
-        numbers = slices.panes_of(tiles.starts)
-        other = np.flatnonzero((slices.starts_of(numbers) != tiles.starts) | (slices.starts_of(numbers + 1) != tiles.ends))
+        panes = asked.panes
+        numbers = panes.panes_of(tiles.starts)
+        other = np.flatnonzero((panes.starts_of(numbers) != tiles.starts) | (panes.starts_of(numbers + 1) != tiles.ends))
         if len(other):
             start, end = (pa.scalar(int(edge[other[0]]), pa.timestamp("us", "UTC")) for edge in (tiles.starts, tiles.ends))
-            raise InvalidPlanError(f"a tile goes from {start} to {end}, which is no slice of those that its column 'tile' names")
+            raise InvalidPlanError(f"a tile goes from {start} to {end}, which is no pane of those that its column 'tile' names")
         order = stable_order(codes, numbers)
         return cls(codes[order], numbers[order], tiles.take(order).partials)
 
@@ -150,10 +150,10 @@ class _ByTiles:
         self._table = pa.Table.from_arrays(columns, schema=bare.partial_schema)
 
     def results(self, codes: Ints, times: Int64s, length: int) -> tuple[Ints, pa.Table]:
-        slices = self._asked.slices
-        until = slices.panes_of(times)
-        # Slices have equal length, and a window is a whole number of them.
-        first, end = self._axis.find(codes, until - length // slices.period), self._axis.find(codes, until)
+        panes = self._asked.panes
+        until = panes.panes_of(times)
+        # Panes have equal length, and a window is a whole number of them.
+        first, end = self._axis.find(codes, until - length // panes.period), self._axis.find(codes, until)
         return self._bare.windows(self._table, first, end)
 
 
@@ -165,7 +165,7 @@ class _ByRows:
 
     @classmethod
     def of(cls, asked: AsOf, bare: Aggregation, tiles: Tiles, tile_codes: Ints, rows: AsOfRows, row_codes: Ints) -> _ByRows:
-        slices = asked.slices
+        panes = asked.panes
         order = stable_order(row_codes, rows.times)
         at, codes, times = pa.array(order), row_codes[order], rows.times[order]
         values = [value.take(at) for value in rows.values]
@@ -175,8 +175,8 @@ class _ByRows:
         whole = _Axis.of_tiles(asked, tiles, tile_codes)
         later = np.flatnonzero(instants.places >= asked.until)
         if len(later):
-            # Slices that do not have a tile yet.
-            numbers = slices.panes_of(instants.places[later])
+            # Panes that do not have a tile yet.
+            numbers = panes.panes_of(instants.places[later])
             new = runs(instants.codes[later]) | runs(numbers)
             columns = [array_of(np.cumsum(new), pa.int64()), *(part.take(pa.array(later)) for part in instants.partials)]
             merged = bare.merge([pa.Table.from_arrays(columns, schema=bare.partial_schema)])
@@ -190,16 +190,16 @@ class _ByRows:
         return cls(asked, bare, _Tree(bare, whole), _Tree(bare, instants))
 
     def results(self, codes: Ints, times: Int64s, length: int) -> tuple[Ints, pa.Table]:
-        slices = self._asked.slices
+        panes = self._asked.panes
         begins = times - length
-        last, first = slices.panes_of(times), slices.panes_of(begins)
+        last, first = panes.panes_of(times), panes.panes_of(begins)
         if self._asked.exact_start:
-            first = first + (slices.starts_of(first) < begins)
+            first = first + (panes.starts_of(first) < begins)
         else:
-            begins = slices.starts_of(first)
-        # A window within one slice has neither whole slices nor a tail: all of it is its head.
-        heads = np.minimum(np.where(first > last, times, slices.starts_of(first)), times)
-        tails = np.maximum(slices.starts_of(last), heads)
+            begins = panes.starts_of(first)
+        # A window within one pane has neither whole panes nor a tail: all of it is its head.
+        heads = np.minimum(np.where(first > last, times, panes.starts_of(first)), times)
+        tails = np.maximum(panes.starts_of(last), heads)
         tiles, rows = self._tiles.axis, self._rows.axis
         pieces = [
             self._rows.cover(rows.find(codes, begins), rows.find(codes, heads)),
@@ -302,6 +302,3 @@ def _of_nothing(bare: Aggregation) -> list[pa.Array]:
         else:
             made.append(result.finish([partial.finalize(partial.nothing(1), none) for partial in partials], none))
     return made
-
-
-__all__ = ["AsOf", "AsOfRequest", "AsOfRows"]

@@ -1,6 +1,6 @@
-"""The columns of tiles: their names, and conversion of results to tiles and of tiles to partials.
+"""The columns of tiles: their names, conversion of results to tiles and of tiles to partials, and windows combined from tiles.
 
-A tile has the key columns, ``window_start`` and ``window_end`` of its slice, ``rows`` (the number of rows) and for each partial a
+A tile has the key columns, ``window_start`` and ``window_end`` of its pane, ``rows`` (the number of rows) and for each partial a
 struct of its columns. The struct's name depends only on the description of the partial. Tiles of other aggregates have the same
 column for the same partial, so aggregates can be added to a store of tiles or omitted.
 """
@@ -16,17 +16,17 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.aggregates.kept_partials import KeptPartial
 from panestream.engine.aggregates.partial_aggregate import PartialAggregate
-from panestream.engine.aggregates.saved_partials import parts_of
-from panestream.engine.kernels.columns import Ints, array_of, numbers
+from panestream.engine.aggregates.saved_partials import KeptPartial, parts_of
+from panestream.engine.kernels.columns import Ints, array_of, numbers, typed
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.kernels.slicing import Int64s
-from panestream.engine.kernels.storable import typed
+from panestream.engine.kernels.panes import EvenGrid, Int64s, PaneGrid
+from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.aggregates import Aggregate
+from panestream.windowing.time import format_duration
 
 TILES_FORMAT = 1
 """Format version of tiles, increased with every incompatible change."""
@@ -64,7 +64,7 @@ def _column_of(partial: PartialAggregate, of: str, inputs: Sequence[str]) -> str
 
 @dataclass(frozen=True, slots=True)
 class Tiles:
-    """Tiles in memory, one for each key and slice.
+    """Tiles in memory, one for each key and pane.
 
     ``partials`` has the columns of a partial table after keys and pane: the number of rows and the partials.
     """
@@ -76,7 +76,7 @@ class Tiles:
 
     @classmethod
     def of(cls, keys: Sequence[pa.Array], columns: Sequence[pa.Array], aggregation: Aggregation) -> Tiles:
-        """Return stored tiles, keeping the tile with the most rows of each key and slice.
+        """Return stored tiles, keeping the tile with the most rows of each key and pane.
 
         A window that fires again for a late row contains all its former rows, so the tile with the most rows is the last.
         ``columns`` are start and end in microseconds, rows, and the columns of the partials.
@@ -122,7 +122,7 @@ def without_keys(aggregation: Aggregation) -> Aggregation:
 
 
 def _last(keys: Sequence[pa.Array], starts: Int64s, rows: Ints) -> Ints | None:
-    """Return the place of the tile with the most rows of each key and slice, or None if each has one tile."""
+    """Return the place of the tile with the most rows of each key and pane, or None if each has one tile."""
     coded = encode_keys(keys, len(starts)).codes.astype(np.int64)
     order = stable_order(coded, starts, rows)
     coded, starts = coded[order], starts[order]
@@ -132,4 +132,61 @@ def _last(keys: Sequence[pa.Array], starts: Int64s, rows: Ints) -> Ints | None:
     return np.sort(order[np.append(~again, True)])
 
 
-__all__ = ["END", "ROWS", "START", "TILES_FORMAT", "Tiles", "partial_columns", "recipes_of_tiles", "without_keys"]
+_INSTANT = pa.timestamp("us", tz="UTC")
+
+
+def windows_of_tiles(aggregation: Aggregation, grid: PaneGrid, tiles: Tiles, rows: pa.Table | None = None) -> pa.Table:
+    """Return the windows of tiles and rows: key columns, ``window_start``, ``window_end``, results.
+
+    ``grid`` has the panes of one kind of windows. ``rows`` has partials, by pane of the grid, for rows that the tiles do not
+    include.
+
+    Raises:
+        InvalidPlanError: a window begins or ends within a pane.
+        AggregateOverflowError: a result does not fit its type.
+    """
+    (one,) = grid.windows
+    parts = [tiles.table(aggregation, _panes_of(grid, tiles)), *([] if rows is None else [rows])]
+    table = pa.concat_tables(parts)
+    panes = np.unique(table.column("pane").to_numpy())
+    starts, ends = grid.starts_of(panes), grid.starts_of(panes + 1)
+    found = one.over(starts, ends - 1, -BEYOND_ALL, BEYOND_ALL)
+    first, end = grid.panes_of(one.start_of(found)), grid.panes_of(one.end_of(found))
+    which, results = aggregation.windows(table, first, end)
+    windows, width = found[which], len(aggregation.key_schema)
+    bounds = [array_of(edge, pa.int64()).cast(_INSTANT) for edge in (one.start_of(windows), one.end_of(windows))]
+    columns = [*results.columns[:width], *bounds, *results.columns[width:]]
+    return pa.Table.from_arrays(columns, schema=schema_of_windows(aggregation))
+
+
+def schema_of_windows(aggregation: Aggregation) -> pa.Schema:
+    """Return the columns of :func:`windows_of_tiles`."""
+    bounds = [pa.field(name, _INSTANT, nullable=False) for name in ("window_start", "window_end")]
+    return pa.schema([*aggregation.key_schema, *bounds, *aggregation.output_schema])
+
+
+def check_whole(panes: PaneGrid, grid: PaneGrid) -> None:
+    """Raise InvalidPlanError if windows begin or end within panes.
+
+    Only checked if both repeat after a fixed time; reading tiles detects the other cases.
+    """
+    if not isinstance(panes, EvenGrid) or not isinstance(grid, EvenGrid):
+        return
+    # If both repeat, one common period contains all combinations of pane edges.
+    if grid.period % panes.period or any((grid.origin + edge - panes.origin) % panes.period for edge in grid.edges):
+        raise InvalidPlanError(
+            f"windows begin or end within panes of {format_duration(panes.period)}: size, slide, step and offset must be "
+            "multiples of a pane's, counted from where panes begin"
+        )
+
+
+def _panes_of(grid: PaneGrid, tiles: Tiles) -> Int64s:
+    """Return the pane that contains each tile."""
+    panes = grid.panes_of(tiles.starts)
+    cut = np.flatnonzero(panes != grid.panes_of(tiles.ends - 1))
+    if len(cut):
+        start, end = (pa.scalar(int(edge[cut[0]]), _INSTANT) for edge in (tiles.starts, tiles.ends))
+        raise InvalidPlanError(
+            f"a window begins or ends within the pane from {start} to {end}: windows from tiles are made of whole panes"
+        )
+    return panes

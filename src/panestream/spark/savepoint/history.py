@@ -39,7 +39,7 @@ from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import checked_places, open_for_batch
 from panestream.spark.succession import Lineage
 from panestream.spark.types import spark_schema
-from panestream.windowing.instants import instant, micros_of_text
+from panestream.windowing.time import instant, micros_of_text
 
 _TABLE, _HEADER = "__table", "__header"
 """Tags of a key group's state in the staged output. Users' tags never start with an underscore."""

@@ -27,8 +27,7 @@ from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow, check
 from panestream.tracing.why import ANY, Answer, TraceableByKey
 from panestream.tracing.why_state import explain_state
 from panestream.windowing.assigners import MergingWindowAssigner
-from panestream.windowing.instants import Instant, instant, micros_in
-from panestream.windowing.time import MIN_TIMESTAMP
+from panestream.windowing.time import MIN_TIMESTAMP, Instant, instant, micros_in
 from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
 
 _ISO = re.compile(r"\d{4,}-\d\d-\d\dT[\d:.]+Z?$")

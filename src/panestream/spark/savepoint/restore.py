@@ -20,9 +20,8 @@ from pyspark.sql import functions as F
 
 from panestream.engine.kernels.columns import Ints
 from panestream.engine.plan import WindowPlan, check_taken_over
-from panestream.engine.savepoint.added import check_added
 from panestream.engine.savepoint.key_groups import header_of_all, new_groups, put_together
-from panestream.engine.savepoint.migration import Migrations, check_migrations, migrated, migrated_identity
+from panestream.engine.savepoint.migration import Migrations, check_added, check_migrations, migrated, migrated_identity
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables, key_fields
 from panestream.errors import CheckpointError, PlanMismatchError, warn

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.storage.state_age import StateAge
+from panestream.engine.storage.sealed_state import StateAge
 from panestream.errors import FencedError, warn
 from panestream.spark.checkpoint import Epoch, Lease, ensure_identity, register, succeed
 from panestream.spark.failures import of_sink

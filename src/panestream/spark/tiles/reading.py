@@ -12,12 +12,10 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.kernels.columns import numbers, plain, valid_of
-from panestream.engine.kernels.slicing import PaneGrid
-from panestream.engine.kernels.storable import typed
+from panestream.engine.kernels.columns import numbers, plain, typed, valid_of
+from panestream.engine.kernels.panes import PaneGrid
 from panestream.engine.tiles.as_of import AsOf, AsOfRequest, AsOfRows
-from panestream.engine.tiles.format import Tiles
-from panestream.engine.tiles.windows import windows_of_tiles
+from panestream.engine.tiles.format import Tiles, windows_of_tiles
 from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.reasons import without_internal_traceback
 from panestream.spark.worker import cache_zip_imports

@@ -14,7 +14,7 @@ from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.evictors import Evictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
-from panestream.windowing.instants import Instant, instant
+from panestream.windowing.time import Instant, instant
 from panestream.windowing.triggers import Trigger
 
 if TYPE_CHECKING:

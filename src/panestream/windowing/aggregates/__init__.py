@@ -20,22 +20,14 @@ from panestream.windowing.discovery import modules_of
 from panestream.windowing.foreign_names import resolve
 
 if TYPE_CHECKING:  # type checkers and editors run nothing; at run time every module of this package is found
-    from panestream.windowing.aggregates.approx_distinct import *
     from panestream.windowing.aggregates.base import *
-    from panestream.windowing.aggregates.columnwise import *
     from panestream.windowing.aggregates.complete import *
     from panestream.windowing.aggregates.counts import *
-    from panestream.windowing.aggregates.distinct import *
     from panestream.windowing.aggregates.extremes import *
-    from panestream.windowing.aggregates.histograms import *
     from panestream.windowing.aggregates.lists import *
-    from panestream.windowing.aggregates.moments import *
-    from panestream.windowing.aggregates.picks import *
     from panestream.windowing.aggregates.quantiles import *
     from panestream.windowing.aggregates.sums import *
-    from panestream.windowing.aggregates.top import *
     from panestream.windowing.aggregates.user_defined import *
-    from panestream.windowing.aggregates.weighted import *
 
 
 def _public_names() -> dict[str, object]:

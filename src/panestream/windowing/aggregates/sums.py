@@ -1,13 +1,11 @@
-"""Sums and means."""
+"""Sums, means, variances and weighted means."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
 
-from panestream.windowing.aggregates.base import Expression, OfOne, text_of
-
-__all__ = ["Mean", "Sum", "avg", "mean", "sum"]
+from panestream.windowing.aggregates.base import Expression, OfOne, check_expression, text_of
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -48,3 +46,63 @@ def mean(expr: Expression) -> Mean:
 
 avg = mean
 """The same as :func:`mean`."""
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Var(OfOne):
+    """See :func:`var`."""
+
+    function: ClassVar[str] = "var"
+    merge_rule: ClassVar[str] = "count, mean and sum of squared deviations of parts are combined by Chan's formula"
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class Stddev(OfOne):
+    """See :func:`stddev`."""
+
+    function: ClassVar[str] = "stddev"
+    merge_rule: ClassVar[str] = Var.merge_rule
+
+
+def var(expr: Expression) -> Var:
+    """Compute the sample variance (SQL ``var_samp``); null for fewer than two values."""
+    return Var(text_of(expr))
+
+
+def stddev(expr: Expression) -> Stddev:
+    """Compute the sample standard deviation (SQL ``stddev_samp``); null for fewer than two values."""
+    return Stddev(text_of(expr))
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class WeightedMean(OfOne):
+    """See :func:`weighted_mean`."""
+
+    weight: str
+
+    function: ClassVar[str] = "weighted_mean"
+    merge_rule: ClassVar[str] = "sums of weight and of value times weight are added, and divided at the end"
+
+    def __post_init__(self) -> None:
+        check_expression(self.expr, self.function, "expr")
+        check_expression(self.weight, self.function, "weight")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        return (self.expr, self.weight)
+
+
+def weighted_mean(expr: Expression, weight: Expression) -> WeightedMean:
+    """Divide the sum of value times weight by the sum of the weights; double.
+
+    Rows with a null value or weight are ignored; the result is null without rows or if the weights add up to zero. Values and
+    weights are numbers, computed in floating point even for decimals; negative weights count as such. Flink: none; in SQL
+    ``SUM(expr * weight) / SUM(weight)``, which divides by the weights of null values too.
+
+    >>> weighted_mean("price", "quantity").name
+    'weighted_mean(price, quantity)'
+    """
+    return WeightedMean(text_of(expr), text_of(weight))
+
+
+__all__ = ["Mean", "Stddev", "Sum", "Var", "WeightedMean", "avg", "mean", "stddev", "sum", "var", "weighted_mean"]

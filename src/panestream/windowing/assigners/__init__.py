@@ -1,11 +1,25 @@
-"""Window assigners, one per module. ``panestream`` exports the names in ``__all__``."""
+"""Window assigners. ``panestream`` exports the names in ``__all__``."""
 
+from panestream.windowing.assigners.aligned import (
+    CumulatingEventTimeWindows,
+    CumulatingProcessingTimeWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+    WindowStagger,
+)
 from panestream.windowing.assigners.base import MergingWindowAssigner, WindowAssigner, merge_touching
 from panestream.windowing.assigners.business import BusinessDays, BusinessHours
-from panestream.windowing.assigners.calendar import CalendarWindows
-from panestream.windowing.assigners.calendar_days import CalendarDays, CalendarHours, CalendarWeeks
-from panestream.windowing.assigners.calendar_months import CalendarMonths, CalendarQuarters, CalendarYears
-from panestream.windowing.assigners.cumulating import CumulatingEventTimeWindows, CumulatingProcessingTimeWindows
+from panestream.windowing.assigners.calendar import (
+    CalendarDays,
+    CalendarHours,
+    CalendarMonths,
+    CalendarQuarters,
+    CalendarWeeks,
+    CalendarWindows,
+    CalendarYears,
+)
 from panestream.windowing.assigners.global_windows import CountWindows, GlobalWindows
 from panestream.windowing.assigners.look_back import LookBackWindows
 from panestream.windowing.assigners.predicates import PredicateWindows
@@ -15,9 +29,6 @@ from panestream.windowing.assigners.session import (
     ProcessingTimeSessionWindows,
 )
 from panestream.windowing.assigners.short import count, cumulating, session, sliding, tumbling
-from panestream.windowing.assigners.sliding import SlidingEventTimeWindows, SlidingProcessingTimeWindows
-from panestream.windowing.assigners.stagger import WindowStagger
-from panestream.windowing.assigners.tumbling import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 
 __all__ = [
     "BusinessDays",

@@ -11,8 +11,7 @@ from functools import lru_cache
 from typing import Any, ClassVar
 
 from panestream.errors import InvalidWindowError
-from panestream.windowing.assigners.calendar import CalendarWindows
-from panestream.windowing.assigners.calendar_days import WEEKDAYS, check_weekday
+from panestream.windowing.assigners.calendar import WEEKDAYS, CalendarWindows, check_weekday
 from panestream.windowing.time import Duration, to_micros
 from panestream.windowing.zones import DAY
 
@@ -210,6 +209,3 @@ def _shown(time: int) -> str:
     hours, seconds = divmod(time // 1_000_000, 3600)
     minutes, seconds = divmod(seconds, 60)
     return f"{hours:02}:{minutes:02}" + (f":{seconds:02}" if seconds else "")
-
-
-__all__ = ["BusinessDays", "BusinessHours"]

@@ -8,10 +8,9 @@ from typing import Any
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners.base import WindowAssigner
 from panestream.windowing.evictors import CountEvictor, Evictor
-from panestream.windowing.triggers.base import Trigger
+from panestream.windowing.triggers.base import PurgingTrigger, Trigger
 from panestream.windowing.triggers.count import CountTrigger, is_count
-from panestream.windowing.triggers.never import EndOfStreamTrigger, NeverTrigger
-from panestream.windowing.triggers.purging import PurgingTrigger
+from panestream.windowing.triggers.time import EndOfStreamTrigger, NeverTrigger
 from panestream.windowing.windows import GlobalWindow
 
 _EVERYTHING = (GlobalWindow(),)

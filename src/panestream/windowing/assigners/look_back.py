@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from panestream.errors import InvalidPlanError, InvalidWindowError
-from panestream.windowing.assigners.base import WindowAssigner
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows, WindowAssigner
 from panestream.windowing.time import Duration, check_micros, format_duration, to_micros
 from panestream.windowing.windows import Window
 
@@ -87,6 +86,3 @@ def result_name(name: str, label: str) -> str:
     ('clicks_1h', 'clicks')
     """
     return f"{name}_{label}" if label else name
-
-
-__all__ = ["LookBackWindows", "look_backs_of", "result_name"]

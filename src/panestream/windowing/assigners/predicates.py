@@ -83,6 +83,3 @@ class PredicateWindows(WindowAssigner):
         given = [f"{what}={one!r}" for what, one in (("start", self.start), ("end", self.end)) if one is not None]
         given += [] if self.gap is None else [f"gap={format_duration(self.gap)!r}"]
         return f"PredicateWindows.of({', '.join(given)})"
-
-
-__all__ = ["LONGEST_GAP", "PredicateWindows"]

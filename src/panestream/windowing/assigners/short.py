@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from panestream.windowing.assigners.aligned import (
+    CumulatingEventTimeWindows,
+    CumulatingProcessingTimeWindows,
+    SlidingEventTimeWindows,
+    SlidingProcessingTimeWindows,
+    TumblingEventTimeWindows,
+    TumblingProcessingTimeWindows,
+)
 from panestream.windowing.assigners.base import WindowAssigner
-from panestream.windowing.assigners.cumulating import CumulatingEventTimeWindows, CumulatingProcessingTimeWindows
 from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.assigners.session import EventTimeSessionWindows, ProcessingTimeSessionWindows
-from panestream.windowing.assigners.sliding import SlidingEventTimeWindows, SlidingProcessingTimeWindows
-from panestream.windowing.assigners.tumbling import TumblingEventTimeWindows, TumblingProcessingTimeWindows
 from panestream.windowing.time import Duration
-
-__all__ = ["count", "cumulating", "session", "sliding", "tumbling"]
 
 
 def tumbling(size: Duration, *, offset: Duration = "0 seconds", processing_time: bool = False) -> WindowAssigner:

@@ -1,8 +1,9 @@
-"""The base class of triggers: its callbacks, their results, and their context."""
+"""The base classes of triggers: their callbacks, results and context, and the trigger that purges after another one."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any, Protocol, overload
 
@@ -115,3 +116,114 @@ def check_inner(inner: object, outer: str) -> None:
         hint = f"an object, not the class itself: {inner.__name__}" if isinstance(inner, type) else f"got {inner!r}"
         raise InvalidWindowError(f"{outer} wants a trigger such as CountTrigger.of(100) ({hint})")
     check_methods(inner, Trigger)
+
+
+class NoEventTime(Trigger):
+    """A trigger without event-time timers, which ignores the window's cleanup."""
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+
+class NoProcessingTime(Trigger):
+    """A trigger without processing-time timers, which ignores the window's cleanup."""
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return TriggerResult.CONTINUE
+
+
+class ByTime(Trigger):
+    """A trigger for event time and processing time, written once with these methods."""
+
+    @abstractmethod
+    def _now(self, ctx: TriggerContext) -> int:
+        """Return the current time."""
+
+    @abstractmethod
+    def _register(self, time: int, ctx: TriggerContext) -> None:
+        """Register a timer."""
+
+    @abstractmethod
+    def _delete(self, time: int, ctx: TriggerContext) -> None:
+        """Delete a timer."""
+
+
+class ByEventTime(NoProcessingTime, ByTime):
+    """By the watermark."""
+
+    def _now(self, ctx: TriggerContext) -> int:
+        return ctx.get_current_watermark()
+
+    def _register(self, time: int, ctx: TriggerContext) -> None:
+        ctx.register_event_time_timer(time)
+
+    def _delete(self, time: int, ctx: TriggerContext) -> None:
+        ctx.delete_event_time_timer(time)
+
+
+class ByProcessingTime(NoEventTime, ByTime):
+    """By processing time."""
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return True
+
+    def _now(self, ctx: TriggerContext) -> int:
+        return ctx.get_current_processing_time()
+
+    def _register(self, time: int, ctx: TriggerContext) -> None:
+        ctx.register_processing_time_timer(time)
+
+    def _delete(self, time: int, ctx: TriggerContext) -> None:
+        ctx.delete_processing_time_timer(time)
+
+
+@dataclass(frozen=True, slots=True, repr=False)
+class PurgingTrigger(Trigger):
+    """Turns every FIRE of another trigger into FIRE_AND_PURGE. Flink: ``PurgingTrigger``.
+
+    Only the contents are dropped: the other trigger's state, per-window state and a session's bounds stay.
+
+    >>> from panestream.windowing.triggers.count import CountTrigger
+    >>> PurgingTrigger.of(CountTrigger.of(3))
+    PurgingTrigger.of(CountTrigger.of(3))
+    """
+
+    inner: Trigger
+
+    def __post_init__(self) -> None:
+        check_inner(self.inner, "PurgingTrigger")
+
+    @classmethod
+    def of(cls, inner: Trigger) -> PurgingTrigger:
+        """Purge whenever ``inner`` fires."""
+        return cls(inner)
+
+    @property
+    def uses_processing_time(self) -> bool:
+        return self.inner.uses_processing_time
+
+    def on_element(self, element: Any, timestamp: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return _purged(self.inner.on_element(element, timestamp, window, ctx))
+
+    def on_event_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return _purged(self.inner.on_event_time(time, window, ctx))
+
+    def on_processing_time(self, time: int, window: Window, ctx: TriggerContext) -> TriggerResult:
+        return _purged(self.inner.on_processing_time(time, window, ctx))
+
+    def can_merge(self) -> bool:
+        return self.inner.can_merge()
+
+    def on_merge(self, window: Window, ctx: OnMergeContext) -> None:
+        self.inner.on_merge(window, ctx)
+
+    def clear(self, window: Window, ctx: TriggerContext) -> None:
+        self.inner.clear(window, ctx)
+
+    def __repr__(self) -> str:
+        return f"PurgingTrigger.of({self.inner!r})"
+
+
+def _purged(result: TriggerResult) -> TriggerResult:
+    return TriggerResult.FIRE_AND_PURGE if result.is_fire() else result

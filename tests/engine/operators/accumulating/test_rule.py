@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.operators.accumulating.spec import why_not_rows
+from panestream.engine.operators.accumulating.operator import why_not_rows
 from panestream.engine.query import WindowSpec
 from panestream.windowing.assigners import TumblingEventTimeWindows, TumblingProcessingTimeWindows
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger
 
 MINUTES = TumblingEventTimeWindows(10)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.operators.accumulating.windowed_rows import AllWindows, PerWindow, TablePerWindow
-from panestream.engine.operators.accumulating.with_context import PerWindowWithContext
+from panestream.engine.operators.accumulating.windowed_rows import AllWindows, PerWindow, PerWindowWithContext, TablePerWindow
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from panestream.engine.storage.state import MemoryState
 from panestream.errors import MemoryLimitError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import LookBackWindows
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.time import format_duration
 from tests.comparison import harness, look_backs
 
@@ -120,8 +120,8 @@ def test_views_show_waiting_rows_in_order_of_arrival():
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_slices_at_window_bounds_are_found_for_random_rows(seed):
-    """The rows are in several slices. The slice of each row, and those in which its window begins and ends, are read row by row."""
+def test_panes_at_window_bounds_are_found_for_random_rows(seed):
+    """The rows are in several panes. The pane of each row, and those in which its window begins and ends, are read row by row."""
     rng = np.random.default_rng(seed)
     windows = [LookBackWindows(*(int(number) for number in rng.integers(0, 300, 2))) for _ in range(rng.integers(1, 3))]
     plan = look_backs.plan_of(windows[0], NARROW, ())
@@ -153,19 +153,20 @@ def after_an_hour(aggregates):
     return plan, state
 
 
-def test_micro_batch_of_a_second_reads_a_few_slices_of_an_hour():
+@pytest.mark.full
+def test_micro_batch_of_a_second_reads_a_few_panes_of_an_hour():
     plan, state = after_an_hour(NARROW)
     read, stored = [], 0
-    for number in range(3660, 3660 + 130):  # more than two slices settle
+    for number in range(3660, 3660 + 130):  # more than two panes settle
         metrics = process(plan, state, seconds(number)).metrics
         read.append(metrics.bytes_read)
         stored = max(stored, metrics.state_bytes)
-    a_slice = stored / history._IN_A_LOOK_BACK
-    assert max(read) < 6 * a_slice, (
+    a_pane = stored / history._IN_A_LOOK_BACK
+    assert max(read) < 6 * a_pane, (
         max(read),
         stored,
-    )  # the maximum includes the micro-batches in which a slice settles and runs are merged
-    assert sum(read) / len(read) < 4 * a_slice
+    )  # the maximum includes the micro-batches in which a pane settles and runs are merged
+    assert sum(read) / len(read) < 4 * a_pane
     assert metrics.state_calls < 60
 
 
@@ -174,11 +175,11 @@ def test_inexact_aggregates_are_read_row_by_row():
     plan, state = after_an_hour((agg.sum("x").alias("s"), *NARROW[:1]))
     metrics = process(plan, state, seconds(3660)).metrics
     assert metrics.bytes_read > 0.9 * metrics.state_bytes
-    assert not [key for space, key in state.values if space != history.RECENT and space in (history.SETTLED, history.SLICES)]
+    assert not [key for space, key in state.values if space != history.RECENT and space in (history.SETTLED, history.MERGED)]
 
 
 @pytest.mark.full
-def test_rows_far_apart_read_only_their_own_slices():
+def test_rows_far_apart_read_only_their_own_panes():
     plan, state = look_backs.plan_of(LookBackWindows(HOUR, HOUR), NARROW, ("ts",), SECOND), MemoryState()
     for number in range(0, 2 * 3600, 60):
         process(plan, state, seconds(number, 60))
@@ -190,23 +191,24 @@ def test_rows_far_apart_read_only_their_own_slices():
     assert metrics.bytes_read < metrics.state_bytes / 4
 
 
-def test_slice_with_few_rows_per_key_has_no_partials():
+@pytest.mark.full
+def test_pane_with_few_rows_per_key_has_no_partials():
     plan, state = look_backs.plan_of(LookBackWindows(HOUR), NARROW, ("ts",)), MemoryState()
     for minute_ in range(100):
         rows = [(f"{key}", minute_ * 60 * SECOND + key, 1, None, key) for key in range(200)]
         output = process(plan, state, rows)
-    assert not [key for space, key in state.values if space == history.SLICES]
+    assert not [key for space, key in state.values if space == history.MERGED]
     assert [key for space, key in state.values if space == history.SETTLED]
     assert output.metrics.fired_rows
 
 
-def test_slices_with_and_without_partials_may_alternate():
-    """Every micro-batch has a new operator, so the list of slices without partials must come from state. A slice has a length
+def test_panes_with_and_without_partials_may_alternate():
+    """Every micro-batch has a new operator, so the list of panes without partials must come from state. A pane has a length
     of 10.
     """
     plan, state, all_rows = look_backs.plan_of(LookBackWindows(640), NARROW, ("ts",)), MemoryState(), []
-    assert history.slice_length(plan.operator.keyed, 640) == 10
-    # One key has a row per slice, the other has ten. Then they swap, and so on.
+    assert history.pane_length(plan.operator.keyed, 640) == 10
+    # One key has a row per pane, the other has ten. Then they swap, and so on.
     for number in range(12):
         begin = number * 30
         full, single = ("a", "b") if number % 2 else ("b", "a")
@@ -215,7 +217,7 @@ def test_slices_with_and_without_partials_may_alternate():
         all_rows += rows
         process(plan, state, rows)
     at_rest = plan.operator.for_group(plan, state, 0)._history
-    assert at_rest._slices.index
+    assert at_rest._merged.index
     assert at_rest.kept() == {"slice": 10, "settled": 340, "plain": [1 + 3 * number for number in range(11)]}
     last = [("a", 400, 7, None, 0), ("b", 600, 8, None, 0), ("c", 700, 9, None, 0), ("d", 900, 0, None, 0)]
     results = dict(row for _, table in process(plan, state, last).tables for row in harness.rows_of(plan, table))
@@ -226,12 +228,12 @@ def test_slices_with_and_without_partials_may_alternate():
     assert results[("c",)] == (700, 1, 9, 9, 9)
 
 
-def test_explain_shows_which_slices_are_read_row_by_row():
+def test_explain_shows_which_panes_are_read_row_by_row():
     explained_text = explain_plan(look_backs.plan_of(LookBackWindows(HOUR), NARROW), streaming=True, chosen=None)
-    assert f"the slices of {format_duration(HOUR // 64)} in which windows begin and end" in " ".join(explained_text.split())
+    assert f"the panes of {format_duration(HOUR // 64)} in which windows begin and end" in " ".join(explained_text.split())
     mixed = (*NARROW, agg.sum("x").alias("sx"), agg.collect_list("v").alias("all"))
     explained_text = explain_plan(look_backs.plan_of(LookBackWindows(HOUR), mixed), streaming=True, chosen=None)
-    assert "slices merged before would change agg.sum('x').alias('sx'), agg.collect_list('v').alias('all')" in " ".join(
+    assert "panes merged before would change agg.sum('x').alias('sx'), agg.collect_list('v').alias('all')" in " ".join(
         explained_text.split()
     )
 

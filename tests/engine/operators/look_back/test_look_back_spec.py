@@ -5,14 +5,14 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.look_back.spec import look_back_rule
+from panestream.engine.operators.look_back.operator import look_back_rule
 from panestream.engine.plan import Chunk
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import LookBackWindows, TumblingEventTimeWindows
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from tests.comparison import harness, look_backs
 
 SUM = (agg.sum("v").alias("s"),)
@@ -78,7 +78,7 @@ def test_explain_describes_look_backs():
     state_line = (
         "partials of each key and instant for as long as a look-back reaches, in blocks; rows that wait for the watermark"
     )
-    edges = "the slices of 2 microseconds in which windows begin and end"
+    edges = "the panes of 2 microseconds in which windows begin and end"
     assert explain_sections(plan) == {
         "look-backs": [
             "short: the 3 microseconds before each row, and the row itself",
@@ -92,7 +92,7 @@ def test_explain_describes_look_backs():
         ],
         "state": [
             state_line,
-            f"a small micro-batch reads {edges}, and one partial for each key and slice between",
+            f"a small micro-batch reads {edges}, and one partial for each key and pane between",
         ],
     }
     alone = look_backs.plan_of(LookBackWindows(10), SUM)
@@ -108,13 +108,13 @@ def test_explain_describes_look_backs():
     [
         (7, "v", None),
         (7, "x", None),
-        (8, "v", "the slices of 2 microseconds in"),
-        (128, "v", "the slices of 2 microseconds in"),
-        (129, "v", "the slices of 3 microseconds in"),
-        (8, "x", "slices merged before would change agg.sum('x').alias('s')"),
+        (8, "v", "the panes of 2 microseconds in"),
+        (128, "v", "the panes of 2 microseconds in"),
+        (129, "v", "the panes of 3 microseconds in"),
+        (8, "x", "panes merged before would change agg.sum('x').alias('s')"),
     ],
 )
-def test_explain_mentions_slices_only_if_look_backs_use_them(size, column, read):
+def test_explain_mentions_panes_only_if_look_backs_use_them(size, column, read):
     state_line, *more = explain_sections(look_backs.plan_of(LookBackWindows(size), (agg.sum(column).alias("s"),)))["state"]
     assert state_line.endswith("rows that wait for the watermark")
     assert [read in line for line in more] == ([] if read is None else [True])

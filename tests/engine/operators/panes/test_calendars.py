@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import numpy as np
 import pytest
 
-from panestream.engine.operators.panes.calendars import CALENDAR, calendar_windows
+from panestream.engine.operators.panes.rule import CALENDAR, calendar_windows
 from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.windowing.assigners import (
     BusinessDays,

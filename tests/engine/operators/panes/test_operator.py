@@ -29,7 +29,7 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.time import MIN_TIMESTAMP
 from panestream.windowing.triggers import (
     ContinuousEventTimeTrigger,

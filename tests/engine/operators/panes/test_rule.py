@@ -5,13 +5,13 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from panestream.engine.kernels.slicing import CumulatingWindows, SlidingWindows
+from panestream.engine.kernels.panes import CumulatingWindows, SlidingWindows
 from panestream.engine.operators.panes.firing import Interval
-from panestream.engine.operators.panes.spec import interval_of, pane_grid, panes_rule, why_not_aligned, why_not_panes
+from panestream.engine.operators.panes.operator import panes_rule
+from panestream.engine.operators.panes.rule import interval_of, pane_grid, why_not_aligned, why_not_panes
 from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.query import WindowSpec
-from panestream.engine.reduction import AT_EVERY_ROW
-from panestream.engine.rule import PYTHON, DeclaredAggregates, FunctionOfRows, Supported, Unsupported
+from panestream.engine.rule import AT_EVERY_ROW, PYTHON, DeclaredAggregates, FunctionOfRows, Supported, Unsupported
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
@@ -25,7 +25,7 @@ from panestream.windowing.assigners import (
     TumblingProcessingTimeWindows,
     WindowStagger,
 )
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.functions import applied
 from panestream.windowing.triggers import (

@@ -9,7 +9,7 @@ import pytest
 from panestream.engine.operators.panes.operator import GAPS, PARTIALS, ROWS
 from panestream.engine.plan import Chunk
 from panestream.engine.query import WindowSpec
-from panestream.engine.reduction import AT_EVERY_ROW
+from panestream.engine.rule import AT_EVERY_ROW
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (
     CalendarDays,
@@ -17,7 +17,7 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, PurgingTrigger
 from tests.comparison import harness
 

@@ -10,7 +10,7 @@ from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.key_groups import rescaled
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
-from panestream.windowing.assigners.several import SeveralWindows
+from panestream.windowing.assigners.base import SeveralWindows
 from tests.comparison import harness
 from tests.comparison.savepoints import Query, placement
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 _ROW = "engine/operators/row/"
 ROW, FAST, STATE, WINDOW_STATES = (f"{_ROW}{name}.py" for name in ("window_operator", "loops", "state", "window_states"))
 TIMERS, MERGING, CONTEXTS, INDEX = (f"{_ROW}{name}.py" for name in ("timers", "merging", "contexts", "pages"))
-LOOPS, INTERLEAVING = f"{_ROW}loops.py", "engine/kernels/interleaving.py"
+LOOPS, INTERLEAVING = f"{_ROW}loops.py", "engine/kernels/ordering.py"
 PAGES, ELEMENT_CHUNKS, CODEC, DATETIME_CODEC = (
     f"{_ROW}{name}.py" for name in ("pages", "element_chunks", "codec", "datetime_codec")
 )

@@ -22,7 +22,7 @@ from panestream.windowing.assigners import (
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
-from panestream.windowing.assigners.stagger import WindowStagger
+from panestream.windowing.assigners.aligned import WindowStagger
 from panestream.windowing.evictors import CountEvictor
 from panestream.windowing.functions import ProcessWindowFunction
 from panestream.windowing.state import ValueStateDescriptor

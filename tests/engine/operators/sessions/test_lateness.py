@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from panestream.engine.kernels.interleaving import running_max
-from panestream.engine.operators.sessions.lateness import late_rows
-from panestream.engine.operators.sessions.spans import merge_touching
+from panestream.engine.kernels.ordering import running_max
+from panestream.engine.operators.sessions.arrivals import late_rows
+from panestream.engine.operators.sessions.exchange import merge_touching
 
 
 def one_by_one(units, starts, ends, closed):

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from panestream.engine.operators.sessions.spans import coarse
+from panestream.engine.operators.sessions.exchange import coarse
 
 SECOND, YEAR = 1_000_000, 366 * 86_400 * 1_000_000
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from panestream.engine.operators.predicates.operator import label_of
+from panestream.engine.operators.predicates import label_of
 from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows
 from panestream.engine.plan import MAIN, OperatorSpec, WindowPlan
 from panestream.engine.planner import choose, plan_aggregates, plan_functions
@@ -34,8 +34,8 @@ from panestream.windowing.assigners import (
     TumblingProcessingTimeWindows,
     WindowAssigner,
 )
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.global_windows import CountWindows
-from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, WindowFunction
 from panestream.windowing.state import ValueStateDescriptor

@@ -13,12 +13,11 @@ import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import plain
-from panestream.engine.kernels.slicing import EvenGrid
-from panestream.engine.operators.panes.spec import pane_grid
+from panestream.engine.kernels.panes import EvenGrid
+from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.planner import plan_aggregates
 from panestream.engine.tiles.as_of import AsOf, AsOfRequest, AsOfRows
-from panestream.engine.tiles.format import Tiles, recipes_of_tiles
-from panestream.engine.tiles.windows import windows_of_tiles
+from panestream.engine.tiles.format import Tiles, recipes_of_tiles, windows_of_tiles
 from panestream.testing.simulation.disk import OutputRow
 from panestream.testing.simulation.formatting import plain_rows
 from panestream.testing.simulation.schedule import Row, Settings

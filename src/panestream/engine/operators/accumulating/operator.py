@@ -4,40 +4,113 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-from panestream.engine.kernels.columns import one_chunk
-from panestream.engine.kernels.grouping import encode_keys
+from panestream.engine.kernels.columns import array_of, list_of, one_chunk
+from panestream.engine.kernels.grouping import encode_keys, is_among, numbered
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.kernels.pairs import is_among, numbered
+from panestream.engine.kernels.panes import AlignedWindows, Int64s, PaneGrid
 from panestream.engine.kernels.python_values import result_columns
-from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
-from panestream.engine.operators.accumulating.evicting import kept
-from panestream.engine.operators.accumulating.windowed_rows import AllWindows, Now, OverRows, WindowedRows, grouped
-from panestream.engine.plan import LATE, MAIN, ON_TIME, WindowPlan
+from panestream.engine.operators.accumulating.windowed_rows import (
+    AllWindows,
+    Now,
+    OverRows,
+    PerWindow,
+    PerWindowWithContext,
+    WindowedRows,
+    grouped,
+)
+from panestream.engine.operators.columnar import TableLayout, fields_text, integers_of
+from panestream.engine.operators.panes.rule import interval_of, pane_grid, why_not_panes
+from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.plan import (
+    LATE,
+    MAIN,
+    ON_TIME,
+    Capabilities,
+    Chunk,
+    OperatorSpec,
+    WindowPlan,
+    not_kept,
+    not_numbered,
+    stable_repr,
+)
+from panestream.engine.query import WindowSpec
+from panestream.engine.rule import (
+    AT_EVERY_ROW,
+    DeclaredAggregates,
+    FunctionOfRows,
+    FunctionOfTables,
+    Supported,
+    Unsupported,
+    WindowRequest,
+)
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
 from panestream.engine.runtime.main_rows import side_schema, window_rows
-from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy, last_ended
-from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks, pane_range
-from panestream.engine.storage.limits import window_too_large
+from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRows, instants, share
+from panestream.engine.runtime.watermarks import BEYOND_ALL, ClosedWindows, LatenessPolicy, closing_times, last_ended
+from panestream.engine.storage.blocks import MAX_MERGED_ROWS, PaneBlocks, StoredBlocks, pane_range, sorted_by_pane
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, integers, key_fields, named_columns, with_types
-from panestream.windowing.evictors import Evictor
+from panestream.engine.storage.state import window_too_large
+from panestream.engine.storage.state_tables import (
+    StateTables,
+    StateViews,
+    integers,
+    key_columns,
+    key_fields,
+    named_columns,
+)
+from panestream.windowing.assigners.base import SeveralWindows
+from panestream.windowing.evictors import CountEvictor, Evictor, TimeEvictor
+from panestream.windowing.functions import ProcessWindowFunction, WindowFunction
+from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.windows import TimeWindow
+
+
+def why_not_evicted(evictor: Evictor | None, allowed_lateness: int) -> list[str]:
+    """Return why an evictor needs the row operator; empty if it does not."""
+    if evictor is None:
+        return []
+    if allowed_lateness:
+        return ["what an evictor removes stays removed when a late row makes the window fire again"]
+    # An evictor that may remove all rows would call the function without rows.
+    if isinstance(evictor, TimeEvictor) and evictor.size > 0:
+        return []
+    if isinstance(evictor, CountEvictor) and evictor.max_count > 0:
+        return []
+    return [f"the evictor {evictor!r} looks at single rows, or may leave none"]
+
+
+def kept(evictor: Evictor, windows: Int64s, keys: Int64s, times: Int64s) -> npt.NDArray[np.bool_]:
+    """Return which rows the function gets, for an evictor accepted by :func:`why_not_evicted`.
+
+    ``windows``, ``keys`` (as codes) and ``times`` describe each row. The rows are sorted by window, key and arrival.
+    """
+    if not isinstance(evictor, (TimeEvictor, CountEvictor)) or evictor.do_evict_after:
+        return np.ones(len(windows), np.bool_)
+    changes = (windows[1:] != windows[:-1]) | (keys[1:] != keys[:-1])
+    begins = np.concatenate(([0], np.flatnonzero(changes) + 1))
+    counts = np.diff(np.concatenate((begins, [len(windows)])))
+    if isinstance(evictor, TimeEvictor):
+        newest = np.maximum.reduceat(times, begins)
+        recent: npt.NDArray[np.bool_] = times > np.repeat(newest - evictor.size, counts)
+        return recent
+    last: npt.NDArray[np.bool_] = np.arange(len(windows)) >= np.repeat(begins + counts - evictor.max_count, counts)
+    return last
+
 
 KEPT = "kept"
 """The part that crosses the exchange: key columns, pane, event time, whole row."""
 ROWS = "rows"
 """The state table of stored rows."""
 _ARRIVAL = "arrival"
-_MOST_MERGED = 1 << 18
-"""Maximum number of rows in a merged run. Merging only saves calls."""
 _AT_ONCE = 1 << 22
 """Maximum number of window rows passed to functions at a time; a single window may have more."""
 _BYTES_AT_ONCE = 256 << 20
@@ -45,8 +118,11 @@ _BYTES_AT_ONCE = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class AccumulatingSettings:
-    """The operator's part of the query. ``result`` has the columns after keys and window; ``evictor`` None keeps all rows."""
+class AccumulatingSpec(OperatorSpec):
+    """Aligned event-time windows (tumbling, sliding, cumulating, calendar) that call a function over rows at their end.
+
+    ``result`` has the columns after keys and window; ``evictor`` None keeps all rows.
+    """
 
     grid: PaneGrid
     function: OverRows
@@ -62,17 +138,108 @@ class AccumulatingSettings:
         columns += [pa.field("pane", pa.int64()), pa.field("time", pa.int64())]
         return pa.schema([*columns, *(pa.field(f"row {place}", field.type) for place, field in enumerate(self.rows))])
 
+    @property
+    def layout(self) -> TableLayout:
+        """Stored rows without their pane, which follows from the time."""
+        own = [field for field in self.kept_schema if field.name != "pane"]
+        return TableLayout(ROWS, pa.schema([*own, pa.field(_ARRIVAL, pa.int64())]))
+
+    @property
+    def name(self) -> str:
+        return "accumulating panes"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            takes_rows=True,
+            shows_processing_time=self.function.sees_time,
+            no_firings=not_numbered(self.name),
+            no_changelog=not_kept(self.name),
+        )
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        return self.result
+
+    @property
+    def changeable(self) -> frozenset[str]:
+        return frozenset({"windows", "results"})
+
+    def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
+        if chunk.rows is None:
+            raise RuntimeError("accumulating panes need whole rows, the exchange brought none")
+        columns = [*chunk.keys, pa.array(self.grid.panes_of(chunk.times)), pa.array(chunk.times), *chunk.rows.columns]
+        yield KEPT, pa.Table.from_arrays(columns, names=self.part_schema(plan, KEPT).names)
+
+    def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
+        return self.kept_schema
+
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> AccumulatingOperator:
+        return AccumulatingOperator(plan, self, state)
+
+    def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
+        table, grid = saved.table(ROWS), self.grid
+        (one,) = grid.windows
+        reached, lateness = saved.header["watermarks"]["watermark"], plan.allowed_lateness
+        closed = ClosedWindows(lateness, saved.header["closed"]).at(reached)
+        keys = key_columns(table, plan.key_schema)
+        times, schemas = integers(table, "time"), ViewSchemas(plan, group, self.rows)
+        order = stable_order(times)
+        distinct = np.unique(times)
+        windows = one.over(distinct, distinct, last_ended(one, closed), BEYOND_ALL)
+        starts, ends = one.start_of(windows), one.end_of(windows)
+        which, places = expanded(grid.panes_of(times[order]), grid.panes_of(starts), grid.panes_of(ends))
+        row = order[places] if len(places) else places
+        # One entry per key and window, with the number of its rows.
+        coded = encode_keys(keys, table.num_rows)
+        pairs, counts = np.unique(which * max(coded.count, 1) + coded.codes.astype(np.int64)[row], return_counts=True)
+        window, code = np.divmod(pairs, max(coded.count, 1))
+        last = ends[window] - 1
+        shown = WindowRows(
+            keys=coded.take(code),
+            count=len(pairs),
+            starts=pa.array(starts[window]),
+            ends=pa.array(ends[window]),
+            rows=counts,
+            due=np.where(last > reached, last, MAX_TIMESTAMP),
+            closes=closing_times(last, lateness),
+            size=share(table.nbytes, counts),
+        )
+        by_row = stable_order(row)
+        bounds = [array_of(bound[which[by_row]], pa.int64()).cast(INSTANT) for bound in (starts, ends)]
+        lists = list_of(pa.StructArray.from_arrays(bounds, ["start", "end"]), np.bincount(row, minlength=table.num_rows))
+        columns = {"windows": lists, "place": pa.array(integers(table, "arrival")), "time": instants(times)}
+        rows = named_columns(table, [f"row {place}" for place in range(len(self.rows))])
+        elements = schemas.elements_of(keys, table.num_rows, columns, rows)
+        return schemas.with_windows(schemas.windows_of(shown), elements=elements)
+
+    def identity(self) -> Mapping[str, str]:
+        return {
+            "function": "all elements",
+            "rows": fields_text(self.rows),
+            "results": fields_text(self.result),
+        }
+
+    def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
+        kept = "each row once, however many windows it lies in: a block per micro-batch and key group, while panes stay open"
+        return {
+            "function": [stable_repr(self.function), self.function.described],
+            **({} if self.evictor is None else {"evictor": [repr(self.evictor)]}),
+            "exchange": ["rows cross the shuffle whole, in columns"],
+            "state": [kept if streaming else "none: a batch fires every window at the end of input"],
+        }
+
 
 class AccumulatingOperator(GroupOperator[pa.Table]):
     """The operator of accumulating panes: see :class:`~panestream.engine.runtime.group_operator.GroupOperator`."""
 
-    def __init__(self, plan: WindowPlan, settings: AccumulatingSettings, state: SealedState) -> None:
+    def __init__(self, plan: WindowPlan, settings: AccumulatingSpec, state: SealedState) -> None:
         self._settings = settings
         self._grid = settings.grid
         (self._windows,) = settings.grid.windows
         self._width = len(settings.keys)
         self._schema = settings.kept_schema.append(pa.field(_ARRIVAL, pa.int64()))
-        self._blocks = PaneBlocks(state, "rows", self._schema, by_pane, _MOST_MERGED, max(settings.grid.longest, 1))
+        self._blocks = PaneBlocks(state, "rows", self._schema, sorted_by_pane, MAX_MERGED_ROWS, max(settings.grid.longest, 1))
         super().__init__(plan, state, StoredBlocks(state, [self._blocks]))
         self._lateness = LatenessPolicy(settings.grid, self._closing)
         self._arrived = self._saved.get("arrived", 0)
@@ -93,13 +260,12 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         return {ROWS: table.filter(pa.array(taken)).drop_columns(["pane"])}
 
     def _put(self, saved: StateTables) -> None:
-        table, counters = saved.table(ROWS), saved.header["counters"]["largest"]
+        rows, counters = self._settings.layout.restore(saved), saved.header["counters"]["largest"]
         self._lateness.check_kept(counters["kept from"], self._closing.until)
-        columns = named_columns(table, [name for name in self._schema.names if name != "pane"])
-        columns.insert(self._width, pa.array(self._grid.panes_of(integers(table, "time"))))
-        rows = with_types(columns, self._schema)
+        panes = pa.array(self._grid.panes_of(integers_of(rows, "time")))
+        rows = rows.add_column(self._width, self._schema.field(self._width), panes)
         self._arrived = counters["arrived"]
-        self._blocks.append(by_pane([rows.take(pa.array(stable_order(integers(table, _ARRIVAL))))]))
+        self._blocks.append(sorted_by_pane([rows.take(pa.array(stable_order(integers_of(rows, _ARRIVAL))))]))
 
     # -- rows ----------------------------------------------------------------------------------------------------------
 
@@ -122,7 +288,7 @@ class AccumulatingOperator(GroupOperator[pa.Table]):
         output.metrics.windowed_rows = int(taken.sum())
         output.metrics.outside_rows = int((~taken & ~late).sum())
         table = table if taken.all() else table.filter(pa.array(taken))
-        return by_pane([table])
+        return sorted_by_pane([table])
 
     def _late_rows(self, table: pa.Table, late: np.ndarray) -> Iterable[pa.Table]:
         yield self._rows(table.filter(pa.array(late)))
@@ -283,13 +449,6 @@ def _keys_of(keys: pa.Table) -> list[Any]:
     return columns[0] if len(columns) == 1 else list(zip(*columns, strict=True)) if columns else [()] * keys.num_rows
 
 
-def by_pane(tables: Sequence[pa.Table]) -> pa.Table:
-    """Sort rows by pane, keeping the given order within a pane."""
-    table = pa.concat_tables(tables)
-    panes = table.column("pane").to_numpy()
-    return table if bool((panes[1:] >= panes[:-1]).all()) else table.take(pa.array(stable_order(panes))).combine_chunks()
-
-
 def expanded(panes: Int64s, first: Int64s, end: Int64s) -> tuple[Int64s, Int64s]:
     """Repeat each row for every window over its pane; return the places of windows and of rows.
 
@@ -306,4 +465,45 @@ def _panes(grid: Any, one: AlignedWindows, windows: Int64s) -> tuple[Int64s, Int
     return grid.panes_of(one.start_of(windows)), grid.panes_of(one.end_of(windows))
 
 
-__all__ = ["KEPT", "AccumulatingOperator"]
+def accumulating_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsupported | None:
+    """Plan aligned event-time windows that fire at their end, with a window function or a function over tables."""
+    if isinstance(asked, DeclaredAggregates):
+        return None
+    function = _over_rows(asked)
+    if function is None:
+        return None
+    reasons = why_not_rows(window)
+    if isinstance(function, str):
+        # The rule for panes reports why other windows are not supported.
+        return None if reasons else Unsupported([function])
+    if reasons or asked.keys is None:
+        return Unsupported(reasons)
+    grid = pane_grid(window.assigner)
+    return Supported(AccumulatingSpec(grid, function, asked.results, asked.rows, asked.keys, window.evictor))
+
+
+def why_not_rows(window: WindowSpec) -> list[str]:
+    """Return why windows cannot run as panes of whole rows; empty if they can."""
+    if isinstance(window.assigner, SeveralWindows):
+        return ["several windows in one query need declared aggregates"]
+    reasons = why_not_panes(replace(window, evictor=None))
+    reasons += why_not_evicted(window.evictor, window.allowed_lateness)
+    if not reasons and not window.assigner.is_event_time:
+        reasons = ["panes of whole rows know event time only"]
+    if not reasons and (interval_of(window) is not None or window.trigger == AT_EVERY_ROW):
+        reasons = [f"panes of whole rows fire at the end of the window, not as {window.trigger!r} says"]
+    return reasons
+
+
+def _over_rows(asked: FunctionOfRows | FunctionOfTables) -> OverRows | str | None:
+    """Return the function in its form, the reason it needs the row operator, or None if it does not take rows."""
+    function = asked.function
+    if not isinstance(function, KeepRows):
+        return function if isinstance(function, OverRows) else None
+    if isinstance(function.function, WindowFunction):
+        return PerWindow(function.function)
+    if not function.stateless:
+        return "process may keep state, per window and per key: stateless=True says of a function that it does not"
+    if type(function.function).clear is not ProcessWindowFunction.clear:
+        return "the function has clear(), which is called when a window goes"
+    return PerWindowWithContext(function.function)

@@ -1,19 +1,21 @@
 """The history of look-backs: the parts of emitted and waiting rows that later rows still need.
 
 Rows are stored as partials by key and instant. They are *settled* when time has passed them, because no row can arrive between
-them. Settled partials are in blocks by slice of time, and each slice also has one partial per key. If no window of a micro-batch
-begins or ends in a slice, only that partial is read::
+them. Settled partials are in blocks by pane of time, and each pane also has one partial per key. If no window of a micro-batch
+begins or ends in a pane, only that partial is read::
 
     time       ----+--------+--------+--------+--------+--------+---->
-    slices         |   raw  | merged | merged | merged |   raw  |  recent
+    panes          |   raw  | merged | merged | merged |   raw  |  recent
     first window       [..........................................]
     last window           [.........................................]
 
-So a micro-batch reads the slices in which its windows begin and end, and one partial per key and slice in between.
+So a micro-batch reads the panes in which its windows begin and end, and one partial per key and pane in between.
 
 Results equal those from single rows bit for bit only if partials merge exactly in any grouping, unlike floating-point sums and
-user-defined merges. Without exact merging there are no slices, and the whole look-back is read. It is also read while
-micro-batches are not small compared with the look-back, because most slices would contain edges.
+user-defined merges. Without exact merging there are no panes, and the whole look-back is read. It is also read while
+micro-batches are not small compared with the look-back, because most panes would contain edges.
+
+The column ``pane`` of the blocks is the instant itself, or the beginning of a merged pane.
 """
 
 from __future__ import annotations
@@ -25,31 +27,31 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.kernels.columns import Ints, numbers, plain
+from panestream.engine.kernels.columns import Ints
 from panestream.engine.kernels.ordering import runs
+from panestream.engine.operators.columnar import integers_of
 from panestream.engine.runtime.watermarks import BEYOND_ALL
-from panestream.engine.storage.blocks import PaneBlocks, pane_range
+from panestream.engine.storage.blocks import MAX_MERGED_ROWS, PaneBlocks, pane_range
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.windowing.assigners.look_back import LookBackWindows
 from panestream.windowing.time import MIN_TIMESTAMP
 
-RECENT, SETTLED, SLICES = "history", "settled", "slices"
-"""State spaces: recent rows (not passed by time, or in an unfinished slice), settled rows, and merged slices."""
-MOST_MERGED = 1 << 18
-"""Maximum number of rows in a merged run. Merging only saves calls."""
+RECENT, SETTLED, MERGED = "history", "settled", "slices"
+"""State spaces, whose names are part of the format of state: recent rows (not passed by time, or in an unfinished pane), settled
+rows, and merged panes."""
 _IN_A_LOOK_BACK = 64
-"""Number of slices in a look-back. A micro-batch reads two or three slices of rows, and up to this many partials per key. More
-slices mean fewer rows and more partials. For keys with thousands of rows, both are a few hundredths of the rows."""
+"""Number of panes in a look-back. A micro-batch reads two or three panes of rows, and up to this many partials per key. More
+panes mean fewer rows and more partials. For keys with thousands of rows, both are a few hundredths of the rows."""
 SHORTEST = 8
-"""Shortest look-back with slices, in units of time: a slice has two instants, and some must be between the edges."""
+"""Shortest look-back with panes, in units of time: a pane has two instants, and some must be between the edges."""
 _SMALL = 4
-"""Slices settle in micro-batches in which time advances by less than this fraction of the look-back."""
+"""Panes settle in micro-batches in which time advances by less than this fraction of the look-back."""
 _BLOCK_ROWS = 1 << 12
-"""Slices with fewer rows share a block: an extra call costs more than this many rows."""
+"""Panes with fewer rows share a block: an extra call costs more than this many rows."""
 _MOST_BLOCKS = 4
-"""Maximum number of blocks written when a micro-batch settles slices."""
+"""Maximum number of blocks written when a micro-batch settles panes."""
 _WORTH = 2
-"""A slice gets merged partials if it has at least this many times more rows."""
+"""A pane gets merged partials if it has at least this many times more rows."""
 
 
 class Span(NamedTuple):
@@ -69,8 +71,8 @@ class Span(NamedTuple):
         return self.blocks.scan_spans(self.low, self.end)
 
 
-def slice_length(keyed: Aggregation, longest: int) -> int:
-    """Return the length of slices for the longest look-back, or 0 for reading all rows without slices."""
+def pane_length(keyed: Aggregation, longest: int) -> int:
+    """Return the length of panes for the longest look-back, or 0 for reading all rows without panes."""
     return max(2, -(-longest // _IN_A_LOOK_BACK)) if keyed.merges_exactly and longest >= SHORTEST else 0
 
 
@@ -80,12 +82,13 @@ class RowsByTime:
     def __init__(self, state: SealedState, keyed: Aggregation, longest: int) -> None:
         self._keyed = keyed
         self._longest = longest
-        self._length = slice_length(keyed, longest)
+        self._length = pane_length(keyed, longest)
         hole = max(longest, 1)
-        self._recent, self._settled, self._slices = (
-            PaneBlocks(state, space, keyed.partial_schema, keyed.merge, MOST_MERGED, hole) for space in (RECENT, SETTLED, SLICES)
+        self._recent, self._settled, self._merged = (
+            PaneBlocks(state, space, keyed.partial_schema, keyed.merge, MAX_MERGED_ROWS, hole)
+            for space in (RECENT, SETTLED, MERGED)
         )
-        self.stores = (self._recent, self._settled, self._slices)
+        self.stores = (self._recent, self._settled, self._merged)
         self._until = -BEYOND_ALL
         self._plain: Ints = np.zeros(0, np.int64)
 
@@ -95,7 +98,7 @@ class RowsByTime:
         self._plain = np.asarray(saved["plain"], np.int64)
 
     def kept(self) -> dict[str, Any]:
-        """Return values for the meta record: slice length, end of the settled time, slices without merged partials."""
+        """Return values for the meta record: pane length, end of the settled time, panes without merged partials."""
         return {"slice": self._length, "settled": self._until, "plain": self._plain.tolist()}
 
     # -- reading -------------------------------------------------------------------------------------------------------
@@ -107,9 +110,9 @@ class RowsByTime:
         end = most + max(one.following for one in look_backs) + 1
         recent = _span(self._recent, max(first, self._until), end)
         until = min(end, self._until)
-        if first >= until or not (self._settled.index or self._slices.index):
+        if first >= until or not (self._settled.index or self._merged.index):
             return [recent]
-        if not self._slices.index:
+        if not self._merged.index:
             return [_span(self._settled, first, until), recent]
         raw = np.union1d(self._edges(times, look_backs), self._plain)
         starts, ends = runs(raw - np.arange(len(raw))), np.ones(len(raw), np.bool_)
@@ -120,12 +123,12 @@ class RowsByTime:
         some, merged = low < high, between < upto
         return [
             Span(self._settled, low[some], high[some]),
-            Span(self._slices, between[merged], upto[merged]),
+            Span(self._merged, between[merged], upto[merged]),
             recent,
         ]
 
     def _edges(self, times: Ints, look_backs: Sequence[LookBackWindows]) -> Ints:
-        """Return the slices, ascending, in which rows are or windows begin or end; possibly too many, never too few."""
+        """Return the panes, ascending, in which rows are or windows begin or end; possibly too many, never too few."""
         length, least, most = self._length, int(times.min()), int(times.max())
         own = np.unique(times // length)
         low, high = np.maximum(own * length, least), np.minimum((own + 1) * length - 1, most)
@@ -160,8 +163,8 @@ class RowsByTime:
         self._recent.append(pane_range(fresh, first, None))
         self._recent.compact(first)
         self._settled.drop_before(needed)
-        self._slices.drop_before(needed)
-        self._slices.compact(needed)
+        self._merged.drop_before(needed)
+        self._merged.compact(needed)
         if self._length:
             self._plain = self._plain[self._plain >= needed // self._length]
 
@@ -170,21 +173,21 @@ class RowsByTime:
         self._recent.append(history)
 
     def _settle(self, tables: Sequence[pa.Table], needed: int) -> None:
-        """Write whole slices: their rows, and merged partials if these are far fewer."""
+        """Write whole panes: their rows, and merged partials if these are far fewer."""
         if not tables:
             return
         rows = self._keyed.merge(tables)
-        numbers_ = _panes(rows) // self._length
+        numbers_ = integers_of(rows, "pane") // self._length
         begins = np.flatnonzero(runs(numbers_))
         at = rows.schema.get_field_index("pane")
         # Sorted by time, so that a key's earlier instants come first.
         merged = self._keyed.merge([rows.set_column(at, rows.schema.field(at), pa.array(numbers_ * self._length))])
-        of, fewer = np.unique(_panes(merged) // self._length, return_counts=True)
+        of, fewer = np.unique(integers_of(merged, "pane") // self._length, return_counts=True)
         many = np.diff(np.append(begins, len(numbers_)))
         self._plain = np.union1d(self._plain, of[fewer * _WORTH > many])
-        # If a slice begins before ``needed``, some window begins in it, so that it is never read as a whole.
-        whole = ~np.isin(_panes(merged) // self._length, self._plain) & (_panes(merged) >= needed)
-        self._slices.append(merged.filter(pa.array(whole)))
+        # If a pane begins before ``needed``, some window begins in it, so that it is never read as a whole.
+        whole = ~np.isin(integers_of(merged, "pane") // self._length, self._plain) & (integers_of(merged, "pane") >= needed)
+        self._merged.append(merged.filter(pa.array(whole)))
         least = max(_BLOCK_ROWS, len(numbers_) // _MOST_BLOCKS)
         cuts = begins[runs(begins // least)].tolist()
         for begin, end in zip(cuts, [*cuts[1:], len(numbers_)], strict=True):
@@ -194,11 +197,3 @@ class RowsByTime:
 def _span(blocks: PaneBlocks, low: int, end: int) -> Span:
     lows, ends = ([low], [end]) if low < end else ([], [])
     return Span(blocks, np.asarray(lows, np.int64), np.asarray(ends, np.int64))
-
-
-def _panes(table: pa.Table) -> Ints:
-    panes: Ints = numbers(plain(table.column("pane")))
-    return panes
-
-
-__all__ = ["MOST_MERGED", "RECENT", "SETTLED", "SHORTEST", "SLICES", "RowsByTime", "Span", "slice_length"]

@@ -11,7 +11,7 @@ has reached its time, even if later windows could still contain it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Any
@@ -20,25 +20,34 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.aggregates.saved_partials import partials_found, partials_saved
-from panestream.engine.kernels.columns import Ints, numbers, plain
+from panestream.engine.kernels.columns import Ints, array_of, list_of, plain
 from panestream.engine.kernels.frames import KeyedTimeline
 from panestream.engine.kernels.grouping import Keys, encode_keys
-from panestream.engine.kernels.key_hashing import key_hashes
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.operators.look_back.history import MOST_MERGED, RowsByTime
-from panestream.engine.plan import ON_TIME, WindowPlan
+from panestream.engine.operators.columnar import TableLayout, explain_aggregates, fields_text, hashes_of, integers_of, on_a_line
+from panestream.engine.operators.look_back.history import SHORTEST, RowsByTime, pane_length
+from panestream.engine.plan import ON_TIME, Capabilities, Chunk, OperatorSpec, WindowPlan
+from panestream.engine.query import WindowSpec
+from panestream.engine.rule import Supported, WindowRequest, on_columns_only
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
-from panestream.engine.runtime.timed_rows import TimedRows
+from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRows, instants, share
+from panestream.engine.runtime.timed_rows import ROWS, TimedRows, pack_timed, timed_schema
 from panestream.engine.runtime.watermarks import BEYOND_ALL
-from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks, pane_range
-from panestream.engine.storage.limits import look_back_too_large
+from panestream.engine.storage.blocks import MAX_MERGED_ROWS, PaneBlocks, StoredBlocks, pane_range, sorted_by_pane
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, integers, key_columns, key_fields, named_columns, with_types
+from panestream.engine.storage.state import look_back_too_large
+from panestream.engine.storage.state_tables import (
+    StateTables,
+    StateViews,
+    integers,
+    key_columns,
+    key_fields,
+    named_columns,
+)
 from panestream.windowing.aggregates import Aggregate
-from panestream.windowing.assigners.look_back import LookBackWindows
-from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+from panestream.windowing.assigners.look_back import LookBackWindows, look_backs_of, result_name
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_duration
 
 WAITING, HISTORY = "waiting", "history"
 """The state tables; the pane of both is the event time itself."""
@@ -48,8 +57,8 @@ _MANY_FOR_EACH = 4
 
 
 @dataclass(frozen=True, slots=True)
-class LookBackSettings:
-    """The operator's part of the query.
+class LookBackSpec(OperatorSpec):
+    """Event-time look-back windows with declared aggregates.
 
     Attributes:
         bare: the aggregation over places on a line, without key columns.
@@ -66,7 +75,7 @@ class LookBackSettings:
     keys: pa.Schema
 
     @property
-    def all_inputs(self) -> tuple[str, ...]:
+    def inputs(self) -> tuple[str, ...]:
         """The inputs that cross the exchange, each expression once."""
         return tuple(dict.fromkeys((*self.bare.inputs, *self.texts)))
 
@@ -75,7 +84,7 @@ class LookBackSettings:
         known = dict(zip(self.texts, self.kept.types, strict=True)) | dict(
             zip(self.bare.inputs, self.bare.input_types, strict=True)
         )
-        return tuple(known[text] for text in self.all_inputs)
+        return tuple(known[text] for text in self.inputs)
 
     @property
     def longest(self) -> int:
@@ -88,10 +97,107 @@ class LookBackSettings:
         return max(one.following for one in self.look_backs.values())
 
     @property
-    def waiting_schema(self) -> pa.Schema:
+    def waiting(self) -> TableLayout:
         """Keys, event time, row columns and arrival number. The names are generated because users' names are arbitrary."""
         row = [pa.field(f"row {place}", field.type) for place, field in enumerate(self.kept)]
-        return pa.schema([*key_fields(self.keys), pa.field("pane", pa.int64()), *row, pa.field("arrival", pa.int64())])
+        own = [*key_fields(self.keys), pa.field("pane", pa.int64()), *row, pa.field("arrival", pa.int64())]
+        return TableLayout(WAITING, pa.schema(own), by_time=True)
+
+    @property
+    def history(self) -> TableLayout:
+        """Partials by key and instant."""
+        return TableLayout(HISTORY, self.keyed.partial_schema, self.keyed, by_time=True)
+
+    @property
+    def name(self) -> str:
+        return "look-backs"
+
+    @property
+    def capabilities(self) -> Capabilities:
+        return Capabilities(
+            per_row=True,
+            order_sensitive=self.bare.follows_arrival,
+            late_by_time=0,
+            no_firings="each row has one result, which is its only one",
+            no_changelog="each row has one result, which no later one takes the place of",
+        )
+
+    @property
+    def result_schema(self) -> pa.Schema:
+        """The columns of the row, then the results of each look-back."""
+        of_each = [
+            pa.field(result_name(field.name, label), field.type) for label in self.look_backs for field in self.bare.output_schema
+        ]
+        return pa.schema([*self.kept, *of_each])
+
+    def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
+        return pack_timed(plan, chunk, self.part_schema(plan, ROWS))
+
+    def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:
+        """Return keys, event time, the inputs of aggregates and results, and the whole row for a late output."""
+        return timed_schema(plan, self.input_types)
+
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> LookBackOperator:
+        return LookBackOperator(plan, self, state)
+
+    def views(self, plan: WindowPlan, saved: StateTables, group: int) -> StateViews:
+        """Return the views of a key group.
+
+        For several look-backs, the window shown covers all. The history of emitted rows is not shown as a window.
+        """
+        table = saved.table(WAITING)
+        keys, times = key_columns(table, plan.key_schema), integers(table, "time")
+        coded = encode_keys(keys, table.num_rows)
+        # One entry per key and instant, with the number of its rows.
+        pairs, counts = np.unique(np.stack([coded.codes.astype(np.int64), times]), axis=1, return_counts=True)
+        starts, last = pairs[1] - self.longest, pairs[1] + self.ahead
+        shown = WindowRows(
+            keys=coded.take(pairs[0]),
+            count=len(counts),
+            starts=pa.array(starts),
+            ends=pa.array(last + 1),
+            rows=counts,
+            due=last,
+            closes=last,
+            size=share(table.nbytes, counts),
+        )
+        schemas = ViewSchemas(plan, group, self.kept)
+        bounds = [array_of(bound, pa.int64()).cast(INSTANT) for bound in (times - self.longest, times + self.ahead + 1)]
+        lists = list_of(pa.StructArray.from_arrays(bounds, ["start", "end"]), np.ones(table.num_rows, np.int64))
+        columns = {"windows": lists, "place": pa.array(integers(table, "arrival")), "time": instants(times)}
+        rows = named_columns(table, [f"row {place}" for place in range(len(self.kept))])
+        elements = schemas.elements_of(keys, table.num_rows, columns, rows)
+        return schemas.with_windows(schemas.windows_of(shown), elements=elements)
+
+    def identity(self) -> Mapping[str, str]:
+        aggregates = ", ".join(repr(aggregate) for aggregate in self.aggregates)
+        return {"aggregates": aggregates, "partials": fields_text(self.keyed.partial_schema), "rows": fields_text(self.kept)}
+
+    def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
+        late = ["whole rows cross beside them, for the late output"] if plan.late_tag else []
+        return {
+            "look-backs": [_told(label, one) for label, one in self.look_backs.items()],
+            "results": ["one for each row, when the watermark has passed it; rows behind the watermark are late"],
+            "aggregates": explain_aggregates(self.aggregates),
+            "exchange": ["rows cross the shuffle once, with the columns that results and aggregates take", *late],
+            "state": self._explain_state() if streaming else ["none: a batch computes all rows at once"],
+        }
+
+    def _explain_state(self) -> list[str]:
+        kept = "partials of each key and instant for as long as a look-back reaches, in blocks; rows that wait for the watermark"
+        length = pane_length(self.keyed, self.longest)
+        if length:
+            edges = f"the panes of {format_duration(length)} in which windows begin and end"
+            return [kept, f"a small micro-batch reads {edges}, and one partial for each key and pane between"]
+        if self.longest < SHORTEST:
+            return [kept]
+        inexact = ", ".join(repr(one) for one, exact in zip(self.aggregates, self._exact(), strict=True) if not exact)
+        return [kept, f"a micro-batch reads all that its rows look back to: panes merged before would change {inexact}"]
+
+    def _exact(self) -> list[bool]:
+        """Return whether each aggregate alone would allow panes with partials."""
+        partials = self.keyed.partial_aggregates
+        return [all(partials[number].merges_exactly for number in result.partials) for result in self.keyed.results]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,11 +211,12 @@ class FreshRows:
 class LookBackOperator(GroupOperator[FreshRows]):
     """The operator of look-backs: see :class:`~panestream.engine.runtime.group_operator.GroupOperator`."""
 
-    def __init__(self, plan: WindowPlan, settings: LookBackSettings, state: SealedState) -> None:
+    def __init__(self, plan: WindowPlan, settings: LookBackSpec, state: SealedState) -> None:
         self._settings = settings
         self._width = len(settings.keys)
-        self._schema = settings.waiting_schema
-        self._waiting = PaneBlocks(state, WAITING, self._schema, by_time, MOST_MERGED, max(settings.longest, 1))
+        self._layouts = settings.waiting, settings.history
+        self._schema = settings.waiting.schema
+        self._waiting = PaneBlocks(state, WAITING, self._schema, sorted_by_pane, MAX_MERGED_ROWS, max(settings.longest, 1))
         self._history = RowsByTime(state, settings.keyed, settings.longest)
         super().__init__(plan, state, StoredBlocks(state, [self._waiting, *self._history.stores]))
         self._arrived = self._saved.get("arrived", 0)
@@ -129,13 +236,13 @@ class LookBackOperator(GroupOperator[FreshRows]):
 
     def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> FreshRows:
         settings = self._settings
-        taken = TimedRows.of(batch, self._plan, len(settings.all_inputs), step.before)
+        taken = TimedRows.of(batch, self._plan, len(settings.inputs), step.before)
         if taken is None:
             return FreshRows(self._schema.empty_table(), settings.keyed.partial_schema.empty_table())
         keys, times = taken.keys, taken.times
         self._emit_late(taken.late, taken.late_rows, output)
         output.metrics.windowed_rows = len(times)
-        inputs = dict(zip(settings.all_inputs, taken.inputs, strict=True))
+        inputs = dict(zip(settings.inputs, taken.inputs, strict=True))
         numbers_ = pa.array(self._arrived + np.arange(len(times)))
         self._arrived += len(times)
         row = [inputs[text] for text in settings.texts]
@@ -149,7 +256,7 @@ class LookBackOperator(GroupOperator[FreshRows]):
         since, until = self._emitted(step.before), self._emitted(step.after)
         if until <= since:
             return fresh
-        due = _pane(fresh.rows) <= until
+        due = integers_of(fresh.rows, "pane") <= until
         ours = fresh.rows if due.all() else fresh.rows.filter(pa.array(due))
         rows = pa.concat_tables([*self._waiting.read(since + 1, until + 1), ours])
         if rows.num_rows:
@@ -159,12 +266,12 @@ class LookBackOperator(GroupOperator[FreshRows]):
     def _emit_computed(self, rows: pa.Table, fresh: pa.Table, output: GroupOutput) -> None:
         """Emit rows with their results, key by key in order of time."""
         settings = self._settings
-        times = _pane(rows)
+        times = integers_of(rows, "pane")
         partials, keys = self._near(rows, times, fresh)
         known = partials.num_rows
         codes = keys.codes.astype(np.int64)
-        instants, order, places = KeyedTimeline.of(codes[:known], _pane(partials))
-        line = self._on_a_line(partials, order, places)
+        instants, order, places = KeyedTimeline.of(codes[:known], integers_of(partials, "pane"))
+        line = on_a_line(settings.bare, partials.columns[self._width + 1 :], order, places)
         order = stable_order(codes[known:], times)
         codes, times = codes[known:][order], times[order]
         where = instants.places(codes, times)
@@ -197,11 +304,11 @@ class LookBackOperator(GroupOperator[FreshRows]):
         """
         spans = self._history.near(times, list(self._settings.look_backs.values()))
         few = sum(span.rows for span in spans) > _MANY_FOR_EACH * rows.num_rows
-        wanted = np.unique(self._hashes(rows)) if few else None
+        wanted = np.unique(hashes_of(rows, self._width)) if few else None
         for block in chain.from_iterable(span.scan() for span in spans):
             part = block
             if wanted is not None:
-                hashes = self._hashes(block)
+                hashes = hashes_of(block, self._width)
                 found = np.minimum(np.searchsorted(wanted, hashes), len(wanted) - 1)
                 part = block.filter(pa.array(wanted[found] == hashes))
             size += part.nbytes
@@ -209,26 +316,15 @@ class LookBackOperator(GroupOperator[FreshRows]):
                 raise look_back_too_large(size, self._plan.most_bytes)
             yield part
 
-    def _hashes(self, table: pa.Table) -> Ints:
-        return key_hashes([plain(column) for column in table.columns[: self._width]], table.num_rows)
-
-    def _on_a_line(self, partials: pa.Table, order: Ints, places: Ints) -> pa.Table:
-        """Return the partials of each place, without key columns; not empty, because rows look back to themselves."""
-        bare = self._settings.bare
-        at = pa.array(order)
-        columns = [pa.array(places), *(column.take(at) for column in partials.columns[self._width + 1 :])]
-        line = pa.Table.from_arrays(columns, schema=bare.partial_schema)
-        return line if places[-1] + 1 == len(places) else bare.merge([line])
-
     # -- state ---------------------------------------------------------------------------------------------------------
 
     def _close(self, fresh: FreshRows, step: TimeStep) -> None:
         emitted = self._emitted(step.after)
         # New rows are later than the watermark and look back from it; waiting rows look back from the first one.
         needed = emitted + 1 - self._settings.longest
-        waiting = fresh.rows.filter(pa.array(_pane(fresh.rows) > emitted))
+        waiting = fresh.rows.filter(pa.array(integers_of(fresh.rows, "pane") > emitted))
         self._waiting.drop_before(emitted + 1)
-        self._waiting.append(by_time([waiting]))
+        self._waiting.append(sorted_by_pane([waiting]))
         self._waiting.compact(emitted + 1)
         self._history.add(pane_range(fresh.partials, needed, None), step.before, step.after, needed)
 
@@ -238,40 +334,33 @@ class LookBackOperator(GroupOperator[FreshRows]):
     # -- as tables -----------------------------------------------------------------------------------------------------
 
     def _described(self) -> Mapping[str, Any]:
-        return {"partials": partials_saved(self._settings.keyed), "counters": {"largest": {"arrived": self._arrived}}}
+        return {**self._settings.history.header(), "counters": {"largest": {"arrived": self._arrived}}}
 
     def _state_tables(self) -> Mapping[str, pa.Table]:
         emitted = self._emitted(self._reached)
         waiting = pa.concat_tables([self._schema.empty_table(), *self._waiting.read(emitted + 1, BEYOND_ALL)])
         history = self._history.all_from(emitted + 1 - self._settings.longest)
-        return {WAITING: _with_times(waiting), HISTORY: _with_times(history)}
+        return {layout.name: layout.save(rows) for layout, rows in zip(self._layouts, (waiting, history), strict=True)}
 
     def _put(self, saved: StateTables) -> None:
         self._arrived = saved.header["counters"]["largest"]["arrived"]
-        table = saved.table(WAITING)
-        names = ["time" if name == "pane" else name for name in self._schema.names]
-        rows = with_types(named_columns(table, names), self._schema)
-        self._waiting.append(by_time([rows.take(pa.array(stable_order(integers(table, "arrival"))))]))
-        table, keyed = saved.table(HISTORY), self._settings.keyed
-        own = [*key_columns(table, self._settings.keys), *named_columns(table, ["time", "rows"])]
-        history = with_types([*own, *partials_found(table, saved.header, keyed)], keyed.partial_schema)
-        self._history.put(keyed.merge([history]))
+        waiting, history = (layout.restore(saved) for layout in self._layouts)
+        self._waiting.append(sorted_by_pane([waiting.take(pa.array(stable_order(integers_of(waiting, "arrival"))))]))
+        self._history.put(self._settings.keyed.merge([history]))
 
 
-def by_time(tables: Sequence[pa.Table]) -> pa.Table:
-    """Sort rows by time, keeping the given order at equal times."""
-    table = pa.concat_tables(tables)
-    times = _pane(table)
-    return table if bool((times[1:] >= times[:-1]).all()) else table.take(pa.array(stable_order(times))).combine_chunks()
+def _told(label: str, one: LookBackWindows) -> str:
+    ahead = f" and {format_duration(one.following)} after it" if one.following else ""
+    return f"{label + ': ' if label else ''}the {format_duration(one.size)} before each row{ahead}, and the row itself"
 
 
-def _pane(table: pa.Table) -> Ints:
-    times: Ints = numbers(plain(table.column("pane")))
-    return times
-
-
-def _with_times(table: pa.Table) -> pa.Table:
-    return table.rename_columns(["time" if name == "pane" else name for name in table.column_names])
-
-
-__all__ = ["HISTORY", "WAITING", "LookBackOperator", "LookBackSettings", "by_time"]
+def look_back_rule(window: WindowSpec, asked: WindowRequest) -> Supported | None:
+    """Plan one or several look-backs over declared aggregates; raise InvalidPlanError for unsupported queries."""
+    look_backs = look_backs_of(window.assigner)
+    if look_backs is None:
+        return None
+    asked = on_columns_only(window, asked, "look-backs")
+    bare = Aggregation.build(asked.aggregates, asked.types, pa.schema([]))
+    keyed = Aggregation.build(asked.aggregates, asked.types, pa.schema(key_fields(asked.keys)))
+    kept = pa.schema([]) if asked.kept is None else asked.kept
+    return Supported(LookBackSpec(look_backs, tuple(asked.aggregates), bare, keyed, asked.columns, kept, asked.keys))

@@ -8,7 +8,7 @@ stored, because two hidden aggregates in the partials find the time of that row.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
@@ -16,13 +16,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from panestream.engine.aggregates import Aggregation
+from panestream.engine.kernels.grouping import is_among, numbered, places_of
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.kernels.pairs import is_among, numbered
-from panestream.engine.kernels.slicing import Int64s, IntOrInts, PaneGrid
+from panestream.engine.kernels.panes import Int64s, IntOrInts, PaneGrid
 from panestream.engine.operators.panes.rollups import Rollups
-from panestream.engine.plan import WindowPlan
-from panestream.engine.runtime.main_rows import window_rows
-from panestream.engine.storage.blocks import pane_range
+from panestream.engine.plan import FIRINGS, INSERT, OPS, UPDATE_AFTER, UPDATE_BEFORE, WindowPlan
+from panestream.engine.runtime.main_rows import firing_columns, window_rows
+from panestream.engine.runtime.watermarks import BEYOND_ALL
+from panestream.engine.storage.blocks import PaneBlocks, pane_range, sorted_by_pane
+from panestream.engine.storage.state import State
+from panestream.engine.storage.state_tables import key_fields
 from panestream.windowing import aggregates as agg
 from panestream.windowing.time import MIN_TIMESTAMP
 
@@ -195,4 +198,166 @@ def rows_of(plan: WindowPlan, grid: PaneGrid, fired: FiredWindows, firing: Seque
     return window_rows(plan, fired.rows.columns[:width], bounds, results, firing, kind=fired.kind)
 
 
-__all__ = ["HIDDEN", "HIDDEN_TYPES", "Combiner", "FiredWindows", "Interval", "PaneArrivals", "rows_of"]
+_WINDOW, _NUMBER, _FIRING = "pane", "number", "firing"
+
+
+@dataclass(slots=True)
+class FiringHistory:
+    """The last firing of each key and window of one kind, in blocks by window number; ``keys`` is the number of key columns."""
+
+    blocks: PaneBlocks
+    keys: int
+
+    @classmethod
+    def over(cls, state: State, space: str, keys: pa.Schema, values: pa.Schema) -> FiringHistory:
+        """Return the store of one kind of windows; ``values`` are the columns of emitted values, empty to store only numbers."""
+        own = [(_WINDOW, pa.int64()), (_NUMBER, pa.int64()), (_FIRING, pa.int8())]
+        fields = key_fields(keys)
+        fields += [pa.field(name, type_) for name, type_ in own]
+        fields += [pa.field(f"value {place}", field.type) for place, field in enumerate(values)]
+        width = len(keys)
+        return cls(PaneBlocks(state, space, pa.schema(fields), lambda tables: _latest(tables, width)), width)
+
+    def look_up(self, keys: Sequence[pa.ChunkedArray], windows: Int64s) -> tuple[Int64s, pa.Table]:
+        """Return the row number of each pair's last firing, or -1, in the table that is also returned."""
+        wanted = np.unique(windows)
+        parts = self.blocks.read_spans(wanted, wanted + 1)
+        known = pa.concat_tables(parts) if parts else self.blocks.schema.empty_table()
+        stored = known.column(_WINDOW).to_numpy()
+        ours, theirs, _ = numbered(keys, known.columns[: self.keys], windows, stored)
+        return places_of(ours, theirs), known
+
+    def keep(
+        self, keys: Sequence[pa.ChunkedArray], windows: Int64s, numbers: Int64s, firing: int, values: Sequence[pa.ChunkedArray]
+    ) -> None:
+        """Store firings, whose windows must be ascending."""
+        own = [pa.array(windows), pa.array(numbers), pa.array(np.full(len(windows), firing, np.int8))]
+        self.blocks.append(pa.Table.from_arrays([*keys, *own, *values], schema=self.blocks.schema))
+
+    def latest(self, first: int) -> pa.Table:
+        """Return the last firing of each key and window, from window number ``first`` on."""
+        parts = self.blocks.read(first, BEYOND_ALL)
+        return _latest(parts, self.keys) if parts else self.blocks.schema.empty_table()
+
+    def drop_before(self, window: int) -> None:
+        """Drop the windows before ``window``, which are closed."""
+        self.blocks.drop_before(window)
+        self.blocks.compact(window)
+
+
+@dataclass(slots=True)
+class NumberedRows:
+    """Rows of fired windows for plans that number firings or emit a changelog; ``histories`` has earlier firings by kind."""
+
+    plan: WindowPlan
+    grid: PaneGrid
+    histories: list[FiringHistory] = field(default_factory=list)
+
+    @property
+    def values(self) -> pa.Schema:
+        """The stored columns of emitted rows."""
+        return self.plan.operator.result_schema if self.plan.changelog else pa.schema([])
+
+    def of(self, fired: FiredWindows, firing: str, closed: int) -> pa.Table:
+        """Return the rows; in a changelog, each follows the row that it replaces.
+
+        ``firing`` is the kind of firing, and ``closed`` the last window that cannot fire again.
+        """
+        count, keys = len(fired.windows), fired.rows.columns[: len(self.plan.key_schema)]
+        last, firings = fired.windows <= closed, np.full(count, FIRINGS.index(firing))
+        numbers, before, known = np.zeros(count, np.int64), np.full(count, -1, np.int64), None
+        if self.histories:
+            history = self.histories[fired.kind]
+            before, known = history.look_up(keys, fired.windows)
+            again = before >= 0
+            numbers[again] = known.column(_NUMBER).to_numpy()[before[again]] + 1
+            self._remember(history, fired, numbers, FIRINGS.index(firing), last)
+        ops = np.where(before < 0, OPS.index(INSERT), OPS.index(UPDATE_AFTER))
+        columns = firing_columns(self.plan, firings, numbers, last, ops)
+        after = rows_of(self.plan, self.grid, fired, columns)
+        changed = np.flatnonzero(before >= 0)
+        if known is None or not self.plan.changelog or not len(changed):
+            return after
+        return _interleaved(self._before(fired, changed, known.take(pa.array(before[changed]))), after, changed)
+
+    def _before(self, fired: FiredWindows, changed: Int64s, was: pa.Table) -> pa.Table:
+        """Return rows of ``changed`` windows as they were last emitted."""
+        keys = [column.take(pa.array(changed)) for column in fired.rows.columns[: len(self.plan.key_schema)]]
+        results = self.plan.operator.result_schema
+        values = was.columns[was.num_columns - len(results) :]
+        rows = pa.Table.from_arrays([*keys, *values], names=[*self.plan.key_schema.names, *results.names])
+        firings, numbers = was.column(_FIRING).to_numpy(), was.column(_NUMBER).to_numpy()
+        nothing_is_last, ops = np.zeros(len(changed), np.bool_), np.full(len(changed), OPS.index(UPDATE_BEFORE))
+        columns = firing_columns(self.plan, firings, numbers, nothing_is_last, ops)
+        return rows_of(self.plan, self.grid, FiredWindows(fired.kind, fired.windows[changed], rows), columns)
+
+    def _remember(self, history: FiringHistory, fired: FiredWindows, numbers: Int64s, firing: int, last: np.ndarray) -> None:
+        kept = fired.rows if not last.any() else fired.rows.filter(pa.array(~last))
+        values = [kept.column(name) for name in self.values.names]
+        history.keep(kept.columns[: len(self.plan.key_schema)], fired.windows[~last], numbers[~last], firing, values)
+
+
+def _latest(tables: Sequence[pa.Table], keys: int) -> pa.Table:
+    """Return the last row of each key and window, sorted by window."""
+    table = pa.concat_tables(tables)
+    windows = table.column(_WINDOW).to_numpy()
+    pairs, _, _ = numbered(table.columns[:keys], table.slice(0, 0).columns[:keys], windows, windows[:0])
+    last = np.unique(places_of(pairs, pairs))
+    return table.take(pa.array(last[stable_order(windows[last])]))
+
+
+def _interleaved(before: pa.Table, after: pa.Table, changed: Int64s) -> pa.Table:
+    """Put each row of ``before`` directly before the row of ``after`` that replaces it."""
+    order = np.argsort(np.concatenate((changed * 2, np.arange(after.num_rows) * 2 + 1)), kind="stable")
+    return pa.concat_tables([before, after]).take(pa.array(order))
+
+
+@dataclass(slots=True)
+class PurgedWindows:
+    """The keys and open windows that have fired at least once, and fire at every interval from then on.
+
+    Only for windows that do not overlap: purging a window may drop its panes' rows, because no other window contains them. The
+    ``pane`` of ``blocks`` is the number of the window.
+    """
+
+    blocks: PaneBlocks
+    grid: PaneGrid
+
+    @classmethod
+    def over(cls, state: State, keys: pa.Schema, grid: PaneGrid) -> PurgedWindows:
+        fields = key_fields(keys)
+        return cls(PaneBlocks(state, "purged", pa.schema([*fields, pa.field("pane", pa.int64())]), sorted_by_pane), grid)
+
+    def has(self, fired: FiredWindows) -> npt.NDArray[np.bool_]:
+        """Return which keys and windows have fired before."""
+        windows = np.unique(fired.windows)
+        parts = self.blocks.read_spans(windows, windows + 1)
+        if not parts:
+            return np.zeros(len(fired.windows), np.bool_)
+        known = pa.concat_tables(parts)
+        return is_among(*self._numbered(fired, fired.windows, known, known.column("pane").to_numpy()))
+
+    def purge(self, fired: FiredWindows, rollups: Rollups, fresh: pa.Table) -> pa.Table:
+        """Drop the rows of fired windows from the state and from the fresh rows; return the remaining fresh rows."""
+        if not len(fired.windows):
+            return fresh
+        width = len(self.blocks.schema) - 1
+        known = self.has(fired)
+        new = fired.filter(~known)
+        self.blocks.append(pa.Table.from_arrays([*new.rows.columns[:width], pa.array(new.windows)], schema=self.blocks.schema))
+        kept = [self._rest(part, fired) for part in rollups.arrivals.read(-BEYOND_ALL, BEYOND_ALL)]
+        rollups.arrivals.replace(rollups.aggregation.merge([part for part in kept if part.num_rows]))
+        return self._rest(fresh, fired)
+
+    def _rest(self, table: pa.Table, fired: FiredWindows) -> pa.Table:
+        windows = self.grid.windows[0].last_starting_by(self.grid.starts_of(table.column("pane").to_numpy()))
+        gone = is_among(*self._numbered(FiredWindows(0, windows, table), windows, fired.rows, fired.windows))
+        return table.filter(pa.array(~gone))
+
+    def _numbered(self, one: FiredWindows, windows: Int64s, other: pa.Table, theirs: Int64s) -> tuple[Int64s, Int64s, int]:
+        width = len(self.blocks.schema) - 1
+        return numbered(one.rows.columns[:width], other.columns[:width], windows, theirs)
+
+    def drop_before(self, window: int) -> None:
+        self.blocks.drop_before(window)
+        self.blocks.compact(window)

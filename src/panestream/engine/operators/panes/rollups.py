@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.kernels.slicing import Int64s
+from panestream.engine.kernels.panes import Int64s
 from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.blocks import PaneBlocks, pane_range
 from panestream.engine.storage.state import State
@@ -175,6 +175,3 @@ def _spans(low: list[Int64s], end: list[Int64s]) -> tuple[Int64s, Int64s]:
     begins = np.concatenate(([True], lows[1:] != ends[:-1]))
     closes = np.concatenate((begins[1:], [True]))
     return lows[begins], ends[closes]
-
-
-__all__ = ["FAN_OUT", "Rollups", "resolutions"]

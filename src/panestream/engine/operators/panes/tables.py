@@ -9,10 +9,10 @@ import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.aggregates.saved_partials import partials_found
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.kernels.slicing import AlignedWindows, Int64s, PaneGrid
-from panestream.engine.operators.panes.firing_history import FiringHistory
+from panestream.engine.kernels.panes import AlignedWindows, Int64s, PaneGrid
+from panestream.engine.operators.columnar import TableLayout, integers_of
+from panestream.engine.operators.panes.firing import FiringHistory
 from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy, last_ended
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.state_tables import StateTables, integers, key_columns, key_fields, named_columns, with_types
@@ -51,10 +51,13 @@ class PaneTables:
             table = table.set_column(place, table.schema.field(place), pa.array(table.column(name).to_numpy() - by))
         width, panes = len(self.keys), table.column("pane").to_numpy()
         bounds = [pa.array(self.grid.starts_of(panes)), pa.array(self.grid.starts_of(panes + 1))]
-        rest = list(table.schema)[width + 1 :]
-        schema = pa.schema([*key_fields(self.keys), *_BOUNDS, pa.field("arrival", pa.int64()), *rest])
         columns = [*table.columns[:width], *bounds, pa.array(arrival), *table.columns[width + 1 :]]
-        return pa.Table.from_arrays(columns, schema=schema)
+        return pa.Table.from_arrays(columns, schema=self._layout(aggregation).schema)
+
+    def _layout(self, aggregation: Aggregation) -> TableLayout:
+        rest = list(aggregation.partial_schema)[len(self.keys) + 1 :]
+        own = [*key_fields(self.keys), *_BOUNDS, pa.field("arrival", pa.int64())]
+        return TableLayout(PANES, pa.schema([*own, *rest]), aggregation)
 
     def emitted(self, histories: Sequence[FiringHistory], values: pa.Schema) -> pa.Table:
         """Return the last firing of each key and window that may fire again."""
@@ -92,8 +95,8 @@ class PaneTables:
 
     def unmerged(self, saved: StateTables, aggregation: Aggregation) -> pa.Table:
         """Like :meth:`partials`, but unmerged: several rows of one key and pane are in order of arrival."""
-        table = saved.table(PANES)
-        starts, ends = integers(table, "start"), integers(table, "end")
+        rows, width = self._layout(aggregation).restore(saved), len(self.keys)
+        starts, ends, arrival = (integers_of(rows, name) for name in ("start", "end", "arrival"))
         panes = self.grid.panes_of(starts)
         torn = np.flatnonzero(self.grid.panes_of(ends - 1) != panes)
         if len(torn):
@@ -102,12 +105,10 @@ class PaneTables:
                 f"the saved state holds panes of {length} that windows begin or end within now: the rows of a pane are added up, "
                 "and cannot be told apart again. Windows may change where they begin and end between the old panes only"
             )
-        keys = key_columns(table, self.keys)
-        rest = partials_found(table, saved.header, aggregation)
-        columns = [*keys, pa.array(panes), *named_columns(table, ["rows"]), *rest]
-        found = with_types(columns, aggregation.partial_schema)
+        columns = [*rows.columns[:width], pa.array(panes), *rows.columns[width + 3 :]]
+        found = pa.Table.from_arrays(columns, schema=aggregation.partial_schema)
         # If several old panes form one new pane, the rows of the earlier one come first.
-        return found.take(pa.array(stable_order(starts, integers(table, "arrival"))))
+        return found.take(pa.array(stable_order(starts, arrival)))
 
     def keep_emitted(
         self, saved: StateTables, labels: Sequence[str], histories: Sequence[FiringHistory], values: pa.Schema
@@ -150,6 +151,3 @@ _OWN = (pa.field("number", pa.int64()), pa.field("firing", pa.int8()))
 
 def _values(schema: pa.Schema) -> list[pa.Field]:
     return [pa.field(f"value {field.name}", field.type) for field in schema]
-
-
-__all__ = ["EMITTED", "PANES", "PURGED", "PaneTables", "emitted_for"]

@@ -8,10 +8,9 @@ from typing import Any
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.aggregates.accumulator import Accumulator, RowLayout
+from panestream.engine.aggregates.aggregation import KeptRows
 from panestream.engine.aggregates.complete import described
-from panestream.engine.aggregates.kept_rows import KeptRows
-from panestream.engine.aggregates.registry import implementation_of
+from panestream.engine.aggregates.registry import Accumulator, RowLayout, implementation_of
 from panestream.engine.kernels.parts import complete_parts, known_from_the_start
 from panestream.windowing.aggregates import Aggregate, Complete
 from panestream.windowing.functions import AggregateFunction

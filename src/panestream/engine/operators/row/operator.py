@@ -13,10 +13,9 @@ import pyarrow as pa
 
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.grouping import encode_keys
-from panestream.engine.kernels.interleaving import interleaved
-from panestream.engine.kernels.ordering import stable_order
+from panestream.engine.kernels.ordering import interleaved, stable_order
+from panestream.engine.kernels.panes import Int64s
 from panestream.engine.kernels.python_values import Place, RowType, arrow_column, python_values, result_columns
-from panestream.engine.kernels.slicing import Int64s
 from panestream.engine.operators.row.declared import DeclaredFunction
 from panestream.engine.operators.row.output import FiredResult, Output
 from panestream.engine.operators.row.row_plan import AggregateRows, RowPlan

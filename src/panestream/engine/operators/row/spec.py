@@ -18,7 +18,7 @@ from panestream.engine.rule import DeclaredAggregates, FunctionOfRows
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.windowing.assigners.session import GapColumn
-from panestream.windowing.triggers.by_time import fires_by_time
+from panestream.windowing.triggers.after import fires_by_time
 
 
 @dataclass(frozen=True, slots=True)

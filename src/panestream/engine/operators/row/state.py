@@ -46,8 +46,7 @@ from panestream.engine.operators.row.pages import Entry, PageCodec, PageIndex
 from panestream.engine.operators.row.row_plan import RowPlan
 from panestream.engine.operators.row.timers import NEVER, TimerQueue
 from panestream.engine.operators.row.window_states import EMPTY, ChunkSlice, ElementList, KeyPage, KeyState, WindowState
-from panestream.engine.storage.limits import window_too_large
-from panestream.engine.storage.state import State
+from panestream.engine.storage.state import State, window_too_large
 from panestream.errors import PanestreamError, StateDamagedError
 from panestream.windowing.time import MIN_TIMESTAMP
 

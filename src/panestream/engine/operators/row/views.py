@@ -26,7 +26,7 @@ from panestream.engine.runtime.state_views import (
 )
 from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_fields, named_columns
 from panestream.windowing.time import MAX_TIMESTAMP
-from panestream.windowing.triggers.by_time import fires_by_time
+from panestream.windowing.triggers.after import fires_by_time
 
 
 def row_views(plan: WindowPlan, settings: RowSettings, tables: RowTables, saved: StateTables, group: int) -> StateViews:

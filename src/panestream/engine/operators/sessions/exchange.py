@@ -15,9 +15,105 @@ import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.columns import Ints, numbers, plain
-from panestream.engine.operators.sessions.local import LocalSessions
+from panestream.engine.kernels.ordering import running_max, stable_order
 from panestream.engine.storage import payload
 from panestream.engine.storage.state_tables import key_fields
+
+
+@dataclass(frozen=True, slots=True)
+class Sessions:
+    """Merged spans, ordered by key code and start; ``ids`` is the session of every input span."""
+
+    ids: Ints
+    codes: Ints
+    starts: Ints
+    ends: Ints
+
+    def __len__(self) -> int:
+        return len(self.codes)
+
+
+def merge_touching(codes: Ints, starts: Ints, ends: Ints, longest: int | None = None) -> Sessions:
+    """Merge the spans of each key that overlap or touch, which gives the sessions of all keys at once.
+
+    All spans are sorted by key and start. A span begins a new session if it starts after the end of all spans before it. A
+    distance of exactly the gap touches, so the condition is ``start > end``, not ``>=``.
+
+    With ``longest``, sessions are cut at its multiples, and the given spans must already be cut there.
+    """
+    order = stable_order(codes, coarse(starts))
+    codes, starts, ends = codes[order], starts[order], ends[order]
+    new = np.ones(len(order), np.bool_)
+    other = codes[1:] != codes[:-1]
+    if longest is not None:
+        lot = starts // longest
+        other |= lot[1:] != lot[:-1]
+    new[1:] = other
+    reach = running_max(new, ends)
+    new[1:] |= starts[1:] > reach[:-1]
+    ids = np.empty(len(order), np.int64)
+    ids[order] = np.cumsum(new) - 1
+    first = np.flatnonzero(new)
+    last = np.append(first[1:], len(order)) - 1 if len(first) else first
+    return Sessions(ids, codes[first], starts[first], reach[last])
+
+
+def coarse(starts: Ints) -> Ints:
+    """Return numbers in the order of ``starts``, small if cheap: event times are mostly whole milliseconds or seconds."""
+    if not len(starts):
+        return starts
+    least = int(starts.min())
+    shifted = starts - least
+    if int(shifted.max()) < 1 << 24:
+        return shifted
+    for step in (1_000_000, 1_000):
+        if not (shifted[:64] % step).any() and not (shifted % step).any():
+            return shifted // step
+    return shifted
+
+
+@dataclass(frozen=True, slots=True)
+class LocalSessions:
+    """Sessions within rows, ordered by key code and start. The pane of a session's partial is the session's number.
+
+    Attributes:
+        firsts: the earliest end of the windows of each session's rows. If that window is open, all its rows are in time.
+        ids: the session of each row.
+    """
+
+    codes: Ints
+    starts: Ints
+    ends: Ints
+    firsts: Ints
+    ids: Ints
+    partials: pa.Table
+
+
+def local_sessions(
+    aggregation: Aggregation,
+    codes: Ints,
+    times: Ints,
+    ends: Ints,
+    values: Sequence[pa.Array],
+    stamps: Ints,
+    longest: int | None = None,
+) -> LocalSessions:
+    """Build sessions from rows.
+
+    ``times`` and ``ends`` are the bounds of each row's own window, and ``stamps`` the event times for aggregates ordered by them.
+    """
+    merged = merge_touching(codes, times, ends, longest)
+    firsts = np.full(len(merged), np.iinfo(np.int64).max)
+    np.minimum.at(firsts, merged.ids, ends)
+    partials = aggregation.partials([], merged.ids, values, stamps if aggregation.needs_timestamps else None)
+    return LocalSessions(merged.codes, merged.starts, merged.ends, firsts, merged.ids, partials)
+
+
+def own_ends(times: Ints, gaps: int | Ints, longest: int | None) -> Ints:
+    """Return the end of each row's window: a gap after it, or the cut of its session."""
+    ends = times + gaps
+    return ends if longest is None else np.minimum(ends, (times // longest + 1) * longest)
+
 
 SESSIONS, ROWS = "sessions", "rows"
 """Local sessions, and their rows."""
@@ -44,13 +140,6 @@ def session_table(schema: pa.Schema, keys: Sequence[pa.Array], bounds: Sequence[
     """Return a table of sessions, without the partials' first column, the pane."""
     columns = [plain(key) for key in keys] + [pa.array(bound) for bound in bounds] + partials.columns[1:]
     return pa.Table.from_arrays([plain(column) for column in columns], schema=schema)
-
-
-def partials_of(table: pa.Table, aggregation: Aggregation, ids: Ints) -> pa.Table:
-    """Return the partials of a table of sessions, with ``ids`` as panes."""
-    width = len(aggregation.partial_schema) - 1
-    columns = table.columns[table.num_columns - width :]
-    return pa.Table.from_arrays([pa.array(ids), *columns], schema=aggregation.partial_schema)
 
 
 @dataclass(frozen=True, slots=True)

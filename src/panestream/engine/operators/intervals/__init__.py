@@ -1,1 +1,0 @@
-"""Interval joins: each row of one stream with the rows of the other around its time."""

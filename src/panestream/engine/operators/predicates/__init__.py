@@ -1,1 +1,0 @@
-"""Columnar windows whose rows define their beginnings and ends."""
