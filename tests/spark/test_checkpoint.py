@@ -26,7 +26,7 @@ from panestream.spark.checkpoint import (
 from panestream.spark.markers import read_markers
 from panestream.spark.mode import CheckpointMode
 from panestream.spark.operator.processor import RestartInfo
-from panestream.spark.savepoint.birth import RestoredFrom
+from panestream.spark.savepoint.restored_from import RestoredFrom
 from panestream.spark.succession import Lineage
 from tests.engine.exchange.test_exchange import plan as plan_of
 from tests.spark.local_files import LocalFiles, leave_marker

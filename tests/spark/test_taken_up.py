@@ -11,7 +11,7 @@ from panestream.errors import CheckpointError, EnvironmentNotReadyError, FencedE
 from panestream.spark.checkpoint import Epoch, ensure_identity, newest_entry, read_lease, register, succeed, succession_of
 from panestream.spark.mode import CheckpointMode
 from panestream.spark.operator.processor import RestartInfo
-from panestream.spark.savepoint.birth import RestoredFrom
+from panestream.spark.savepoint.restored_from import RestoredFrom
 from panestream.spark.succession import SUCCESSOR
 from tests.engine.exchange.test_exchange import plan as plan_of
 from tests.spark.plain_files import PlainSpark

@@ -41,10 +41,10 @@ from panestream.spark.failures import of_sink, raise_as
 from panestream.spark.names import Names
 from panestream.spark.places import FilePath, path_of
 from panestream.spark.progress.micro_batch import BatchProgress, observed
-from panestream.spark.savepoint.beginning import Sources
 from panestream.spark.savepoint.history import before, bootstrap, instant_of, sources_of
+from panestream.spark.savepoint.restore import check_start, cutover_time, savepoint_for
 from panestream.spark.savepoint.saved import Savepoint
-from panestream.spark.savepoint.taking_over import check_start, cutover_time, savepoint_for
+from panestream.spark.savepoint.source_offsets import Sources
 from panestream.spark.session import (
     chosen_partitions,
     missing_startup_settings,
@@ -315,7 +315,7 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
             # Checked last, on the plan that runs, since it may cost a Spark job and it warns.
             saved = replace(saved, migrate=request.migrate)
             check_start(saved, self.plan, allow_incomplete=request.allow_incomplete)
-            Sources.of(replace(saved.birth, own_position=request.own_position), checkpoint).check(self._df)
+            Sources.of(replace(saved.restored_from, own_position=request.own_position), checkpoint).check(self._df)
         warn_of_stale_rows(self.windowed.windowing, self.operator, request.sinks, changes=self.changes)
         warn_of_missing_sinks(self.plan.tags, request.sinks, "start")
         warn_missing_settings(spark)

@@ -19,7 +19,7 @@ from panestream.jobs.windows import ALIGNED, EVEN, LOOK_BACK
 from panestream.spark.places import file_place, is_below, is_hidden
 
 if TYPE_CHECKING:
-    from panestream.report.recording import RunReport
+    from panestream.insight.report_recording import RunReport
 
 _MAX_BITS, _MAX_NAME = 64, 200
 """Limits of integers and of key names."""

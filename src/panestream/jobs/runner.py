@@ -26,7 +26,7 @@ from panestream.spark.reasons import first_sentence, of_spark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from panestream.report.recording import RunReport
+    from panestream.insight.report_recording import RunReport
 
 REMOTE = "spark.remote"
 SessionOf = Callable[[str, Mapping[str, str]], AbstractContextManager["SparkSession"]]
@@ -154,9 +154,9 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
     is not read. Errors are ``JobError`` for a batch or for options without a savepoint, and ``CheckpointError`` for a missing
     savepoint or a source that cannot start at its end.
     """
-    from panestream.spark.savepoint.birth import RestoredFrom
-    from panestream.spark.savepoint.positions import DELTA, KAFKA
-    from panestream.spark.savepoint.taking_over import savepoint_for
+    from panestream.spark.savepoint.restore import savepoint_for
+    from panestream.spark.savepoint.restored_from import RestoredFrom
+    from panestream.spark.savepoint.source_offsets import DELTA, KAFKA
 
     if loaded.savepoint is None:
         if loaded.allow_incomplete:
@@ -225,8 +225,8 @@ def reported(loaded: LoadedJob, page: Path | None, told: Sequence[tuple[str, str
     if page is None:
         yield loaded
         return
-    from panestream.report.page import DONE
-    from panestream.report.recording import RunReport, shown_settings, versions
+    from panestream.insight.report import DONE
+    from panestream.insight.report_recording import RunReport, shown_settings, versions
 
     check_writable(page)
     _check_beside(page)
@@ -265,7 +265,7 @@ def _check_beside(page: Path) -> None:
 
 
 def _ended_by(error: BaseException) -> tuple[str, str]:
-    from panestream.report.page import FAILED, STOPPED
+    from panestream.insight.report import FAILED, STOPPED
 
     if isinstance(error, (typer.Exit, KeyboardInterrupt)):
         # After Ctrl-C, or because nobody reads the output.

@@ -26,7 +26,7 @@ from panestream.spark.mode import CheckpointMode
 from panestream.spark.operator.flavours import check_data_frames, check_rows, wants_data_frames
 from panestream.spark.operator.processor import RestartInfo
 from panestream.spark.places import escaped, file_place, local_folder
-from panestream.spark.savepoint.birth import RestoredFrom, birth_of_next
+from panestream.spark.savepoint.restored_from import RestoredFrom, check_restored_from
 from panestream.spark.session import numbers_micro_batches
 from panestream.spark.succession import (
     SUCCESSOR,
@@ -222,7 +222,7 @@ def read_lease(
         planned, last = _last(spark, checkpoint, "offsets"), _last(spark, checkpoint, "commits")
         _check_planned(checkpoint, planned, last)
         told = RestoredFrom.of_json(entries[newest].get("born"))
-        born = birth_of_next(checkpoint, told, birth, planned=planned >= 0, committed=last >= 0)
+        born = check_restored_from(checkpoint, told, birth, planned=planned >= 0, committed=last >= 0)
         if planned >= 0:
             check_identity(entries[newest]["identity"], plan.identity(), f"the checkpoint {checkpoint}")
             data_frames = bool(entries[newest].get("data_frames", False))

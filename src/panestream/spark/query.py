@@ -25,10 +25,10 @@ from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, obser
 from panestream.spark.progress.notices import DroppedBySpark, Notices
 from panestream.spark.progress.watching import ProgressWatcher
 from panestream.spark.reasons import java_is_gone
-from panestream.spark.savepoint.beginning import Sources
-from panestream.spark.savepoint.birth import RestoredFrom
-from panestream.spark.savepoint.initial_state import initial_state
+from panestream.spark.savepoint.restore import initial_state
+from panestream.spark.savepoint.restored_from import RestoredFrom
 from panestream.spark.savepoint.saved import Savepoint
+from panestream.spark.savepoint.source_offsets import Sources
 from panestream.spark.sendable import check_sendable
 from panestream.spark.session import (
     DEFAULT_GROUPS,
@@ -289,7 +289,7 @@ def start(
     """
     _check_name(spark, name)
     remote = is_connect(spark)
-    birth = replace(savepoint.birth, own_position=own_position) if isinstance(savepoint, Savepoint) else savepoint
+    birth = replace(savepoint.restored_from, own_position=own_position) if isinstance(savepoint, Savepoint) else savepoint
     mode = CheckpointMode.wanted(plan, ends="availableNow" in trigger, closes=fire_at_end)
     outputs = open_outputs(spark, plan, sinks, checkpoint, birth, mode)
     initial, sources = None, Sources.of(outputs.born, checkpoint)

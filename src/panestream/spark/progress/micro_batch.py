@@ -14,7 +14,7 @@ from pyspark.sql import types as T
 from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.explain import small_table
 from panestream.engine.plan import FIRINGS, WindowPlan
-from panestream.inspection.values import iso
+from panestream.windowing.time import iso
 
 OBSERVED = "panestream"
 """The name of the counters in Spark's progress."""

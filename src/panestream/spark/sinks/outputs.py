@@ -15,7 +15,7 @@ from panestream.spark.failures import of_sink
 from panestream.spark.mode import CheckpointMode
 from panestream.spark.operator.processor import RestartInfo
 from panestream.spark.places import check_apart
-from panestream.spark.savepoint.birth import RestoredFrom
+from panestream.spark.savepoint.restored_from import RestoredFrom
 from panestream.spark.session import is_connect
 from panestream.spark.sinks.base import AT_LEAST_ONCE, QueryRunInfo, Sink
 
