@@ -16,8 +16,8 @@ from panestream.datastream.names import RESERVED
 from panestream.engine.operators.predicates.operator import label_of
 from panestream.errors import InvalidPlanError, InvalidWindowError, did_you_mean
 from panestream.spark.aggregates import instead_of, split_alias, translations
-from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.columns import column_of, columns_of, micros_of_interval, micros_of_number, quoted, type_of
+from panestream.spark.compat import silence_analysis_errors
 from panestream.spark.expressions import as_written, same, text_of
 from panestream.spark.names import Names, shown
 from panestream.spark.types import check_bytewise, collation_of

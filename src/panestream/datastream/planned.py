@@ -16,9 +16,9 @@ from panestream.engine.rule import WindowRequest
 from panestream.engine.storage.limits import MOST_BYTES
 from panestream.spark.arrival import order_of
 from panestream.spark.columns import micros_of
+from panestream.spark.compat import wants_data_frames
 from panestream.spark.expressions import text_of
 from panestream.spark.operator.dataflow import Projection, operate, project
-from panestream.spark.operator.flavours import wants_data_frames
 from panestream.spark.progress.observing import counters_name
 from panestream.spark.session import (
     DEFAULT_GROUPS,

@@ -14,7 +14,7 @@ from panestream.datastream.result import WindowedResult
 from panestream.engine.explain import Explanation, ReprHtml, parts_of
 from panestream.engine.plan import MAIN
 from panestream.errors import InvalidPlanError
-from panestream.spark.asking import silence_analysis_errors
+from panestream.spark.compat import silence_analysis_errors
 from panestream.spark.failures import raise_as
 from panestream.spark.types import schema_of, spark_schema
 

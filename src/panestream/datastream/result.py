@@ -33,9 +33,9 @@ from panestream.engine.reduction import told
 from panestream.engine.runtime.sides import SIDES
 from panestream.errors import CheckpointError, InvalidPlanError, PlanMismatchError, did_you_mean, warn
 from panestream.spark import query as spark_query
-from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.catalyst import reducible
 from panestream.spark.columns import micros_of
+from panestream.spark.compat import silence_analysis_errors
 from panestream.spark.computed import output
 from panestream.spark.failures import of_sink, raise_as
 from panestream.spark.names import Names

@@ -16,8 +16,8 @@ from panestream.jobs.messages import in_job_words
 from panestream.jobs.schema import is_local
 from panestream.jobs.source import SourceSection
 from panestream.jobs.streams import Stream
+from panestream.spark.failures import first_sentence, of_spark
 from panestream.spark.places import escaped
-from panestream.spark.reasons import first_sentence, of_spark
 from panestream.spark.shipping import ship_module
 
 if TYPE_CHECKING:
@@ -228,7 +228,7 @@ def _analysed(df: DataFrame) -> DataFrame:
 
 def _at_key(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
     """Return the result of ``ask``; convert refusals by Spark or the library to errors about the key ``where``."""
-    from panestream.spark.asking import silence_analysis_errors
+    from panestream.spark.compat import silence_analysis_errors
 
     try:
         with silence_analysis_errors():

@@ -25,8 +25,8 @@ from panestream.jobs.model import Job
 from panestream.jobs.reporting import reported
 from panestream.jobs.runner import Query, Runner, SparkRunner
 from panestream.jobs.sessions import settings_of
+from panestream.spark.failures import first_sentence, of_spark
 from panestream.spark.progress.micro_batch import BatchProgress
-from panestream.spark.reasons import first_sentence, of_spark
 
 app = typer.Typer(
     help="All of Flink's window machinery for PySpark.",

@@ -16,7 +16,7 @@ from rich.text import Text
 from panestream.errors import JobError
 from panestream.jobs.live import PipeConsole, PlainConsole
 from panestream.jobs.loading import LoadedJob
-from panestream.spark.reasons import first_sentence, of_spark
+from panestream.spark.failures import first_sentence, of_spark
 
 if TYPE_CHECKING:
     from panestream.report.recording import RunReport

@@ -18,8 +18,8 @@ from panestream.advisor.needed import Closes, Completeness, bins_of
 from panestream.datastream import WindowedResult
 from panestream.engine.kernels.slicing import EvenWindows, SlidingWindows
 from panestream.engine.operators.panes.spec import pane_grid, why_not_aligned
-from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.columns import micros_of
+from panestream.spark.compat import silence_analysis_errors
 
 OBSERVED_TIMES = "panestream_times"
 LEVELS: tuple[float, ...] = (

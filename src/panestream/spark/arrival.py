@@ -11,8 +11,8 @@ from pyspark.sql import types as T
 
 from panestream.errors import InvalidPlanError
 from panestream.spark.columns import column_of, type_of
+from panestream.spark.compat import group_values
 from panestream.spark.expressions import text_of
-from panestream.spark.operator.placement import group_values
 from panestream.spark.types import to_arrow
 
 _ORDERABLE = (

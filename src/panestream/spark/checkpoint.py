@@ -21,9 +21,9 @@ from urllib.parse import unquote, urlsplit
 from panestream.engine.plan import WindowPlan, check_identity
 from panestream.engine.savepoint.plans import plan_json
 from panestream.errors import FencedError, SinkError, StateDamagedError, StateFormatError
+from panestream.spark.compat import check_data_frames, check_rows, wants_data_frames
 from panestream.spark.markers import PARTS, list_files, read_markers, write_marker, write_new_marker
 from panestream.spark.mode import CheckpointMode
-from panestream.spark.operator.flavours import check_data_frames, check_rows, wants_data_frames
 from panestream.spark.operator.processor import RestartInfo
 from panestream.spark.places import escaped, file_place, local_folder
 from panestream.spark.savepoint.birth import RestoredFrom, birth_of_next

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
-from panestream.spark.asking import silence_analysis_errors
+from panestream.spark.compat import silence_analysis_errors
 from panestream.spark.expressions import as_written, check_no_word, refused, text_of
 from panestream.spark.failures import raise_as
 from panestream.spark.names import Names

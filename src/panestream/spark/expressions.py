@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from panestream.engine.runtime.sides import SIDE_COLUMN
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.aggregates import instead_of
-from panestream.spark.asking import silence_analysis_errors
+from panestream.spark.compat import silence_analysis_errors
 from panestream.spark.failures import raise_as
 from panestream.spark.names import Names
 

@@ -19,8 +19,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import functions as F
 
 from panestream.errors import StateDamagedError, StateFormatError
-from panestream.spark.failures import raise_as, writing
-from panestream.spark.reasons import first_sentence, of_ended_spark, of_spark
+from panestream.spark.failures import first_sentence, of_ended_spark, of_spark, raise_as, writing
 from panestream.spark.session import is_connect
 
 if TYPE_CHECKING:

@@ -19,12 +19,11 @@ from panestream.spark import signals, spark_logs
 from panestream.spark.checkpoint import UNKNOWN
 from panestream.spark.closing import EndOfInputRun
 from panestream.spark.computed import BatchOutput
-from panestream.spark.failures import of_callback, of_operator, own_error, without_java
+from panestream.spark.failures import java_is_gone, of_callback, of_operator, own_error, without_java
 from panestream.spark.mode import CheckpointMode
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, observed
 from panestream.spark.progress.notices import DroppedBySpark, Notices
 from panestream.spark.progress.watching import ProgressWatcher
-from panestream.spark.reasons import java_is_gone
 from panestream.spark.savepoint.beginning import Sources
 from panestream.spark.savepoint.birth import RestoredFrom
 from panestream.spark.savepoint.initial_state import initial_state

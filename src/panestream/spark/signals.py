@@ -17,13 +17,11 @@ from pyspark.sql import functions as F
 from panestream.engine.plan import WindowPlan
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import END, cut
+from panestream.spark.compat import cache_zip_imports, group_values, without_pandas
 from panestream.spark.failures import writing
 from panestream.spark.markers import list_files
 from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, exchange_row, partition_id
-from panestream.spark.operator.placement import group_values
-from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.places import escaped
-from panestream.spark.worker import cache_zip_imports
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

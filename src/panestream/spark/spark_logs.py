@@ -10,10 +10,9 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
 from panestream.errors import OperatorError, PanestreamError, StateDamagedError
-from panestream.spark.failures import known_reason, raise_as
+from panestream.spark.failures import first_sentence, known_reason, of_ended_spark, of_spark, raise_as
 from panestream.spark.markers import list_files, read_files
 from panestream.spark.places import escaped
-from panestream.spark.reasons import first_sentence, of_ended_spark, of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -13,8 +13,8 @@ from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from panestream.errors import CheckpointError
+from panestream.spark.failures import first_sentence, of_spark
 from panestream.spark.markers import write_marker
-from panestream.spark.reasons import first_sentence, of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

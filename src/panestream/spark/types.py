@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from panestream.errors import InvalidPlanError
-from panestream.spark.asking import silence_analysis_errors
+from panestream.spark.compat import silence_analysis_errors
 from panestream.spark.failures import raise_as
 
 _ATOMIC: list[tuple[type[T.DataType], pa.DataType]] = [

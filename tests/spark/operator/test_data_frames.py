@@ -7,7 +7,8 @@ import pytest
 from pyspark.sql import Row
 
 from panestream.errors import EnvironmentNotReadyError
-from panestream.spark.operator import flavours, stateful
+from panestream.spark import compat
+from panestream.spark.operator import stateful
 from panestream.spark.operator.data_frames import DataFrameWindowProcessor
 from panestream.spark.operator.processor import WindowProcessor
 from panestream.spark.session import check_version
@@ -73,7 +74,7 @@ def test_connect_of_spark_4_0_has_no_streams():
 
 
 def test_spark_4_0_needs_pandas(monkeypatch):
-    monkeypatch.setattr(flavours, "find_spec", lambda name: None)
+    monkeypatch.setattr(compat, "find_spec", lambda name: None)
     with pytest.raises(EnvironmentNotReadyError, match=r"streams on Spark 4\.0, and checkpoints .* need pandas"):
         stateful.transform(Frame(Grouped()), plan(groups=2), data_frames=True)
 
@@ -85,15 +86,15 @@ def test_spark_3_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("version", "setting", "wanted"), [("4.0.4", {}, True), ("4.1.0", {}, False), ("4.3.0", {flavours.DATA_FRAMES: "true"}, True)]
+    ("version", "setting", "wanted"), [("4.0.4", {}, True), ("4.1.0", {}, False), ("4.3.0", {compat.DATA_FRAMES: "true"}, True)]
 )
 def test_data_frames_are_for_spark_4_0_and_for_who_asks(version, setting, wanted):
     frame = Frame(Grouped(), version)
     frame.conf = setting
-    assert flavours.wants_data_frames(frame) is wanted
+    assert compat.wants_data_frames(frame) is wanted
 
 
 def test_spark_4_0_cannot_go_back_to_what_a_later_version_began():
-    flavours.check_rows(Frame(Grouped(), "4.1.0"), "ckpt")
+    compat.check_rows(Frame(Grouped(), "4.1.0"), "ckpt")
     with pytest.raises(EnvironmentNotReadyError, match=r"the checkpoint ckpt was begun with Spark 4\.1 or later, Spark 4\.0\.1"):
-        flavours.check_rows(Frame(Grouped()), "ckpt")
+        compat.check_rows(Frame(Grouped()), "ckpt")

@@ -6,7 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from panestream.spark.operator import dataflow, without_pandas
+from panestream.spark import compat
+from panestream.spark.operator import dataflow
 from panestream.spark.operator.dataflow import operate
 from panestream.spark.operator.exchange import EXCHANGE_SCHEMA
 from panestream.spark.operator.operate import OPERATED_SCHEMA
@@ -96,12 +97,12 @@ CHECK = "require_minimum_pandas_version"
 def test_pandas_is_asked_for_where_it_is_and_passed_over_where_it_is_not(monkeypatch, there):
     check = lambda: None  # noqa: E731
     functions = SimpleNamespace(**{CHECK: check})
-    monkeypatch.setattr(without_pandas, "pandas_functions", functions)
-    monkeypatch.setattr(without_pandas, "find_spec", lambda name: object() if there and name == "pandas" else None)
-    with without_pandas.without_pandas():
+    monkeypatch.setattr(compat, "pandas_functions", functions)
+    monkeypatch.setattr(compat, "find_spec", lambda name: object() if there and name == "pandas" else None)
+    with compat.without_pandas():
         assert (getattr(functions, CHECK) is check) is there
     assert getattr(functions, CHECK) is check
-    with pytest.raises(RuntimeError), without_pandas.without_pandas():
+    with pytest.raises(RuntimeError), compat.without_pandas():
         raise RuntimeError
     assert getattr(functions, CHECK) is check
 
@@ -110,5 +111,5 @@ def test_a_module_whose_package_is_not_there_is_not_installed(monkeypatch):
     def missing(name):
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(without_pandas, "find_spec", missing)
-    assert not without_pandas._installed("pandas")
+    monkeypatch.setattr(compat, "find_spec", missing)
+    assert not compat._installed("pandas")

@@ -11,8 +11,8 @@ from pyspark.sql.types import Row
 from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.exchange.packing import PackColumns
 from panestream.engine.plan import MAIN
+from panestream.spark.compat import group_values
 from panestream.spark.operator.exchange import Pack
-from panestream.spark.operator.placement import group_values
 from panestream.spark.operator.processor import RestartInfo, SparkState, WindowProcessor
 from panestream.spark.signals import END_WORD, PackSignals
 from panestream.windowing.watermarks import WatermarkStrategy

@@ -13,7 +13,7 @@ from panestream.engine.plan import KEY_GROUPS
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError
 from panestream.inspection.asked import StateFilter
-from panestream.spark.operator.placement import group_values
+from panestream.spark.compat import group_values
 from panestream.spark.savepoint import initial_state, pieces, values
 from panestream.spark.savepoint.initial_state import NEW_STATE, Restore, RestorePlan
 from panestream.spark.savepoint.operators import identity_in

@@ -11,8 +11,8 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.errors import InvalidPlanError
-from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.columns import quoted
+from panestream.spark.compat import silence_analysis_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from panestream.errors import InvalidPlanError, did_you_mean
-from panestream.spark.asking import silence_analysis_errors
+from panestream.spark.compat import silence_analysis_errors
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -15,13 +15,12 @@ from panestream.engine.plan import MAIN, WindowPlan
 from panestream.spark.arrival import ordered
 from panestream.spark.catalyst import reduce_rows, reducible
 from panestream.spark.columns import quoted, struct_of, type_of
+from panestream.spark.compat import batch_time, with_known_schema, without_pandas
 from panestream.spark.event_time import or_raise, usable
-from panestream.spark.known import with_known_schema
 from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, Pack
 from panestream.spark.operator.operate import OPERATED_SCHEMA, Unpack, process_batch, process_reduced
 from panestream.spark.operator.processor import RestartInfo
 from panestream.spark.operator.stateful import transform
-from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.sendable import check_sendable
 from panestream.spark.types import arrow_schema, spark_schema
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -141,15 +140,6 @@ def _may_be_invalid(time: Column, processing_time: Column, watermark: WatermarkS
         if one.max_ahead_by is not None:
             found = found | (time > processing_time + F.lit(one.max_ahead_by))
     return found
-
-
-def batch_time() -> Column:
-    """Return the time of the micro-batch in microseconds.
-
-    Spark would put this number as a literal into generated Java code, which then differs between micro-batches and must be
-    compiled and warmed up again. Spark interprets this function, so the number is passed as data.
-    """
-    return F.array_sort(F.array(F.unix_micros(F.current_timestamp())))[0]
 
 
 def operate(

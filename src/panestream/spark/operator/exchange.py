@@ -12,10 +12,8 @@ from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_operator import freeze_modules_once
 from panestream.engine.storage.payload import PayloadPart
-from panestream.spark.operator.placement import group_values
-from panestream.spark.reasons import without_internal_traceback
-from panestream.spark.run import run_id
-from panestream.spark.worker import cache_zip_imports
+from panestream.spark.compat import cache_zip_imports, group_values, run_id
+from panestream.spark.failures import without_internal_traceback
 
 _NUMBERS = ("group", "origin", "sequence", "parts_left")
 # Types rather than DDL text, as a Spark Connect client would send the text to the server for parsing.

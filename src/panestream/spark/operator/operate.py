@@ -16,9 +16,8 @@ from panestream.engine.storage import payload
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
 from panestream.spark.catalyst import group_input
-from panestream.spark.operator.placement import group_number
-from panestream.spark.reasons import without_internal_traceback
-from panestream.spark.worker import cache_zip_imports
+from panestream.spark.compat import cache_zip_imports, group_number
+from panestream.spark.failures import without_internal_traceback
 
 OPERATED_SCHEMA = T.StructType([T.StructField("tag", T.StringType()), T.StructField("body", T.BinaryType())])
 _OPERATED = pa.schema([("tag", pa.string()), ("body", pa.binary())])

@@ -122,10 +122,8 @@ class WindowProcessor(StatefulProcessor):
         from panestream.engine.exchange.group_run import bodies, run_micro_batch
         from panestream.engine.runtime.group_operator import freeze_modules_once
         from panestream.engine.storage.payload import PayloadPart
-        from panestream.spark.operator.placement import group_number
-        from panestream.spark.reasons import without_internal_traceback
-        from panestream.spark.run import run_id
-        from panestream.spark.worker import cache_zip_imports
+        from panestream.spark.compat import cache_zip_imports, group_number, run_id
+        from panestream.spark.failures import without_internal_traceback
 
         cache_zip_imports()
         if self._state is None:

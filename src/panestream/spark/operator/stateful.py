@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import DataFrame
 
 from panestream.engine.plan import WindowPlan
-from panestream.spark.operator.flavours import check_data_frames
+from panestream.spark.compat import check_data_frames
 from panestream.spark.operator.operate import OPERATED_SCHEMA
 from panestream.spark.operator.processor import RestartInfo, WindowProcessor
 

@@ -14,10 +14,10 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from panestream.errors import CheckpointError
-from panestream.spark.asking import silence_analysis_errors
+from panestream.spark.compat import silence_analysis_errors
+from panestream.spark.failures import first_sentence
 from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
-from panestream.spark.reasons import first_sentence
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -24,9 +24,8 @@ from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables, key_fields
 from panestream.errors import PlanMismatchError
 from panestream.spark.columns import quoted
-from panestream.spark.operator.placement import group_values
-from panestream.spark.operator.without_pandas import without_pandas
-from panestream.spark.reasons import without_internal_traceback
+from panestream.spark.compat import group_values, without_pandas
+from panestream.spark.failures import without_internal_traceback
 from panestream.spark.savepoint.pieces import PIECES, OfBatches, pieces_of_rows
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.values import table_in

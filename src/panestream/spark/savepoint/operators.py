@@ -21,10 +21,9 @@ from panestream.engine.storage.sealed_state import META, SealedState, group_in
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError, PlanMismatchError
 from panestream.spark.checkpoint import logged
-from panestream.spark.failures import raise_as
+from panestream.spark.failures import first_sentence, of_spark, raise_as, words_of
 from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
-from panestream.spark.reasons import first_sentence, of_spark, words_of
 from panestream.spark.savepoint.addresses import readable_path
 from panestream.spark.savepoint.values import VARIABLE, StoredState
 

@@ -24,8 +24,8 @@ from panestream.inspection.reducing import Part, reduced
 from panestream.inspection.summary import Summary
 from panestream.spark.checkpoint import planned_at
 from panestream.spark.columns import quoted
-from panestream.spark.operator.without_pandas import without_pandas
-from panestream.spark.reasons import without_internal_traceback
+from panestream.spark.compat import without_pandas
+from panestream.spark.failures import without_internal_traceback
 from panestream.spark.savepoint.damage import check_all_told, reading
 from panestream.spark.savepoint.pieces import PIECES, pieces_of_rows
 from panestream.spark.savepoint.values import OfGroup, StoredState, table_in, tables_of

@@ -21,9 +21,8 @@ from panestream.engine.runtime.time_view import WATERMARKS, watermarks_of
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import CheckpointError
-from panestream.spark.operator.placement import group_number, group_values
-from panestream.spark.operator.without_pandas import without_pandas
-from panestream.spark.reasons import without_internal_traceback
+from panestream.spark.compat import group_number, group_values, without_pandas
+from panestream.spark.failures import without_internal_traceback
 from panestream.spark.savepoint.addresses import readable_path
 from panestream.spark.types import spark_schema
 

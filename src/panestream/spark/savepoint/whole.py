@@ -10,8 +10,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 
 from panestream.errors import StateDamagedError
-from panestream.spark.asking import silence_analysis_errors
-from panestream.spark.reasons import first_sentence, of_ended_spark, of_spark
+from panestream.spark.compat import silence_analysis_errors
+from panestream.spark.failures import first_sentence, of_ended_spark, of_spark
 from panestream.spark.savepoint.checksums import FileSums, difference, file_sums, total
 
 T = TypeVar("T")

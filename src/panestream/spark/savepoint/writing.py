@@ -18,8 +18,8 @@ from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import CheckpointError, PlanMismatchError, StateDamagedError
 from panestream.spark.checkpoint import newest_entry, succession_of
+from panestream.spark.compat import without_pandas
 from panestream.spark.failures import as_ours, writing
-from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.places import FilePath, escaped, path_of
 from panestream.spark.savepoint.addresses import readable_path
 from panestream.spark.savepoint.beginning import save_positions

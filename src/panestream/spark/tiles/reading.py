@@ -18,9 +18,8 @@ from panestream.engine.kernels.storable import typed
 from panestream.engine.tiles.as_of import AsOf, AsOfRequest, AsOfRows
 from panestream.engine.tiles.format import Tiles
 from panestream.engine.tiles.windows import windows_of_tiles
-from panestream.spark.operator.without_pandas import without_pandas
-from panestream.spark.reasons import without_internal_traceback
-from panestream.spark.worker import cache_zip_imports
+from panestream.spark.compat import cache_zip_imports, without_pandas
+from panestream.spark.failures import without_internal_traceback
 
 TILE, ROW, QUESTION = "tile", "row", "question"
 _MOST_ROWS = 1 << 14

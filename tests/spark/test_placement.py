@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.spark.operator.placement import group_values, spark_hash_of_int
+from panestream.spark.compat import group_values, spark_hash_of_int
 
 
 @pytest.mark.parametrize(
