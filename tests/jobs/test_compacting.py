@@ -85,7 +85,7 @@ def test_a_query_goes_on_beside_compaction_and_behind_it(spark, tmp_path, typed)
 @pytest.mark.spark
 def test_columns_that_only_some_files_have_stay(spark, tmp_path):
     """The query was changed by a savepoint in the middle of a folder."""
-    from panestream.spark.markers import write_marker
+    from panestream.spark.checkpoint.records import write_marker
 
     write_marker(spark, f"{tmp_path}/_panestream", {"query": "q"})
     (tmp_path / "_lock").touch()

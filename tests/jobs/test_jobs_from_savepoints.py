@@ -7,8 +7,8 @@ import pytest
 from panestream.errors import CheckpointError, JobError
 from panestream.jobs.loading import Overrides, load_job
 from panestream.jobs.runner import from_savepoint
+from panestream.spark.checkpoint.lineage import RestoredFrom
 from panestream.spark.savepoint import taking_over
-from panestream.spark.savepoint.birth import RestoredFrom
 from panestream.spark.savepoint.manifest import SavepointManifest
 from panestream.spark.savepoint.positions import SourcePosition, as_saved
 from panestream.spark.savepoint.saved import Savepoint

@@ -20,7 +20,7 @@ PLANTED = [
     ("engine/runtime/watermarks.py", "known.max_timestamp - strategy.delay + 1", "engine/runtime/test_watermarks.py::test_it_never_goes_back", KILLED),
     ("engine/operators/counts/shape.py", "rows - slides * self.slide > self._beginning", "engine/operators/counts/test_operator.py::test_the_last_n_rows_at_every_few", KILLED),
     ("engine/operators/sessions/spans.py", "returns None: return len(self.codes) -> return", "engine/operators/sessions/test_operator.py::test_the_longest_session", KILLED),
-    ("spark/succession.py", "comparison: batch_id > run['after'] -> batch_id >= run['after']", "spark/test_succession.py::test_of_a_query_that_began_by_itself", KILLED),
+    ("spark/checkpoint/lineage.py", "comparison: batch_id > run['after'] -> batch_id >= run['after']", "spark/checkpoint/test_lineage.py::test_of_a_query_that_began_by_itself", KILLED),
     # The test takes other ways than the one of the fault: whoever says that it was noticed does not look.
     ("engine/kernels/slicing.py", "np.arange(int(ends[-1]), dtype=np.int64) -> np.arange(int(ends[-1]))", "engine/operators/sessions/test_operator.py::test_the_longest_session", SURVIVED),
     ("engine/storage/blocks.py", "left out: level += 1 -> pass", "engine/operators/panes/test_operator.py::test_lowering_the_lateness_closes_windows", HUNG),

@@ -119,7 +119,7 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
     is not read. Errors are ``JobError`` for a batch or for options without a savepoint, and ``CheckpointError`` for a missing
     savepoint or a source that cannot start at its end.
     """
-    from panestream.spark.savepoint.birth import RestoredFrom
+    from panestream.spark.checkpoint.lineage import RestoredFrom
     from panestream.spark.savepoint.positions import DELTA, KAFKA
     from panestream.spark.savepoint.taking_over import savepoint_for
 

@@ -15,17 +15,17 @@ from panestream.engine.explain import ReprHtml, listed
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.storage.state_age import StateAge
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
-from panestream.spark import signals, spark_logs
-from panestream.spark.checkpoint import UNKNOWN
-from panestream.spark.closing import EndOfInputRun
+from panestream.spark.checkpoint import control_messages, spark_logs
+from panestream.spark.checkpoint.control_messages import EndOfInputRun
+from panestream.spark.checkpoint.epoch import UNKNOWN
+from panestream.spark.checkpoint.lease import CheckpointMode
+from panestream.spark.checkpoint.lineage import RestoredFrom
 from panestream.spark.computed import BatchOutput
 from panestream.spark.failures import java_is_gone, of_callback, of_operator, own_error, without_java
-from panestream.spark.mode import CheckpointMode
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, observed
 from panestream.spark.progress.notices import DroppedBySpark, Notices
 from panestream.spark.progress.watching import ProgressWatcher
 from panestream.spark.savepoint.beginning import Sources
-from panestream.spark.savepoint.birth import RestoredFrom
 from panestream.spark.savepoint.initial_state import initial_state
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.sendable import check_sendable
@@ -295,10 +295,10 @@ def start(
     if isinstance(savepoint, Savepoint) and outputs.begins_with is not None:
         initial = initial_state(savepoint, plan)
         sources.prepare(spark)
-    more: dict[str, Any] = {"clock": outputs.mode.clock, "taken_up": outputs.taken_up}
+    more: dict[str, Any] = {"clock": outputs.mode.clock, "restart_info": outputs.restart_info}
     if outputs.mode.signals:
-        signals.prepare(spark, checkpoint, wake=plan.wakes_up)
-        more["also"] = signals.exchanged(spark, checkpoint, plan)
+        control_messages.prepare(spark, checkpoint, wake=plan.wakes_up)
+        more["also"] = control_messages.exchanged(spark, checkpoint, plan)
     operated = operated_over(data_frames=outputs.data_frames, initial=initial, rows_of=sources.unread, **more)
     late_kept = plan.late_tag is not None and sinks.keys() >= set(plan.late_tags)
     # Through Spark Connect the micro-batches run on the server, so the query itself checks the progress.

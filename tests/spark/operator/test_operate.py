@@ -58,10 +58,10 @@ def projection_of(*, streaming):
 @pytest.mark.parametrize(
     ("how", "expected"),
     [
-        ({}, {"data_frames": False, "initial": None, "clock": False, "taken_up": None}),
+        ({}, {"data_frames": False, "initial": None, "clock": False, "restart_info": None}),
         (
-            {"data_frames": True, "initial": "saved", "clock": True, "taken_up": "found"},
-            {"data_frames": True, "initial": "saved", "clock": True, "taken_up": "found"},
+            {"data_frames": True, "initial": "saved", "clock": True, "restart_info": "found"},
+            {"data_frames": True, "initial": "saved", "clock": True, "restart_info": "found"},
         ),
     ],
 )

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from panestream.errors import CheckpointError, InvalidPlanError, PanestreamWarning
+from panestream.spark.checkpoint.lineage import RestoredFrom
 from panestream.spark.savepoint.beginning import Sources
-from panestream.spark.savepoint.birth import RestoredFrom
 from panestream.spark.savepoint.history import instant_of, rows_like, sources_of
 from panestream.spark.savepoint.positions import SourcePosition, as_saved
 from tests.spark.plain_files import PlainSpark

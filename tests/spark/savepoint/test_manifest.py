@@ -11,7 +11,7 @@ import pytest
 import panestream as pst
 from panestream.engine.savepoint.plans import plan_json
 from panestream.errors import CheckpointError, PanestreamError, StateDamagedError, StateFormatError
-from panestream.spark.savepoint.birth import RestoredFrom, birth_of_next
+from panestream.spark.checkpoint.lineage import Lineage, RestoredFrom, next_restored_from
 from panestream.spark.savepoint.checked import check_manifest
 from panestream.spark.savepoint.manifest import (
     SavepointManifest,
@@ -24,7 +24,6 @@ from panestream.spark.savepoint.manifest import (
 )
 from panestream.spark.savepoint.positions import SourcePosition, as_saved
 from panestream.spark.savepoint.saved import Savepoint, read_savepoint
-from panestream.spark.succession import Lineage
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness
@@ -312,7 +311,7 @@ def test_a_birth_rests_as_json():
     ],
 )
 def test_of_the_next_run(born, asked, planned, committed, next_):
-    assert birth_of_next("cp", born, asked, planned=planned, committed=committed) == next_
+    assert next_restored_from("cp", born, asked, planned=planned, committed=committed) == next_
 
 
 @pytest.mark.parametrize(
@@ -326,7 +325,7 @@ def test_of_the_next_run(born, asked, planned, committed, next_):
 )
 def test_a_checkpoint_that_was_born_otherwise(born, asked, planned, why):
     with pytest.raises(CheckpointError, match=why):
-        birth_of_next("cp", born, asked, planned=planned, committed=False)
+        next_restored_from("cp", born, asked, planned=planned, committed=False)
 
 
 def test_it_is_public():

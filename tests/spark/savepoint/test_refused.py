@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from panestream.errors import CheckpointError, OperatorError, StateDamagedError
-from panestream.spark.checkpoint import ensure_identity, register
+from panestream.spark.checkpoint.lease import ensure_identity, register
 from panestream.spark.savepoint import addresses, whole
 from panestream.spark.savepoint import reading as reading_
 from panestream.spark.savepoint.damage import check_all_told, check_last_partition, reading
@@ -108,7 +108,7 @@ def test_a_query_of_which_the_plan_is_not_known(spark, checkpoint, tmp_path):
     ):
         read_checkpoint(spark, checkpoint.path)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("panestream.spark.checkpoint._saved_plan", lambda plan: None)
+        patched.setattr("panestream.spark.checkpoint.lease._saved_plan", lambda plan: None)
         ensure_identity(spark, PLAN, checkpoint.path)
     with pytest.raises(CheckpointError, match="what its query computes: an operator of another package runs it"):
         read_checkpoint(spark, checkpoint.path)

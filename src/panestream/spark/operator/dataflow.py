@@ -152,13 +152,13 @@ def operate(
     tasks: int | None = None,
     also: DataFrame | None = None,
     clock: bool = False,
-    taken_up: RestartInfo | None = None,
+    restart_info: RestartInfo | None = None,
 ) -> DataFrame:
     """Return the operator's output, a few rows (tag, body) per key group and micro-batch, without a call of Spark.
 
-    A stream starts with the state ``initial`` and sends the rows ``also`` through the exchange (:mod:`panestream.spark.signals`).
-    Its key groups share ``tasks`` tasks, or have one each. Its ``data_frames`` and ``clock`` (whether Spark's clock can wake it)
-    depend on its checkpoint. ``taken_up`` is None if unknown. Raise InvalidPlanError if a user function cannot be pickled.
+    A stream starts with the state ``initial``. It sends the rows ``also`` (control messages) through the exchange. Its key groups
+    share ``tasks`` tasks, or have one each. Its ``data_frames`` and ``clock`` (whether Spark's clock can wake it) depend on its
+    checkpoint. ``restart_info`` is None if unknown. Raise InvalidPlanError if a user function cannot be pickled.
     """
     check_sendable(plan)
     projected = projection.rows_of(df)
@@ -169,7 +169,7 @@ def operate(
         if not projection.streaming:
             return exchanged.groupBy("group").applyInArrow(process_batch(plan), OPERATED_SCHEMA)
         exchanged = exchanged if also is None else exchanged.unionAll(also)
-        operated = transform(exchanged, plan, data_frames=data_frames, initial=initial, clock=clock, taken_up=taken_up)
+        operated = transform(exchanged, plan, data_frames=data_frames, initial=initial, clock=clock, restart_info=restart_info)
     # A task costs more than the key group in it (decision 0161). Its partitions and their state stay the same.
     return operated if tasks is None else operated.coalesce(tasks)
 

@@ -72,9 +72,9 @@ class WindowProcessor(StatefulProcessor):
     Spark 4.0 needs a variant with data frames (:mod:`panestream.spark.operator.data_frames`).
     """
 
-    def __init__(self, plan: WindowPlan, taken_up: RestartInfo | None = None) -> None:
-        """Prepare a run. ``taken_up`` has the micro-batches that it found planned; None if unknown."""
-        self._taken_up = taken_up
+    def __init__(self, plan: WindowPlan, restart_info: RestartInfo | None = None) -> None:
+        """Prepare a run. ``restart_info`` has the micro-batches that it found planned; None if unknown."""
+        self._restart_info = restart_info
         # A name and a start time for the run, if Spark does not give its id, as inside foreachBatch through Connect.
         self._run, self._begun = uuid.uuid4().hex, time.time() * 1000
         # Part of the object that Spark pickles, and unpickled only by workers of this query. With Spark's own pickler, since user
@@ -145,7 +145,7 @@ class WindowProcessor(StatefulProcessor):
     def _which_run(self, run: str, timers: TimerValues) -> dict[str, str]:
         """Return this run, and the run that planned the micro-batch. An interrupted one runs again with its original time."""
         assert self._state is not None  # noqa: S101 - the caller looked
-        number, known = self._state.micro_batch, self._taken_up
+        number, known = self._state.micro_batch, self._restart_info
         if known is not None and number is not None:
             return {"run": run, "planned_in": known.planned_in(number)}
         # Unknown: an earlier run planned it if its time is before the start of this run.

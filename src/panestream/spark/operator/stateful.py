@@ -19,12 +19,12 @@ def transform(
     data_frames: bool,
     initial: DataFrame | None = None,
     clock: bool = False,
-    taken_up: RestartInfo | None = None,
+    restart_info: RestartInfo | None = None,
 ) -> DataFrame:
     """Run the exchange rows of a stream through the operator, with its state.
 
     ``initial`` has the initial entries (:mod:`panestream.spark.savepoint.initial_state`). With ``clock`` Spark also runs
-    micro-batches without rows, in which the clock wakes key groups. ``taken_up`` is None if unknown.
+    micro-batches without rows, in which the clock wakes key groups. ``restart_info`` is None if unknown.
     """
     grouped = exchanged.groupBy("group")
     how: dict[str, Any] = {
@@ -34,8 +34,8 @@ def transform(
         "initialState": None if initial is None else initial.groupBy("group"),
     }
     if not data_frames:
-        return grouped.transformWithState(statefulProcessor=WindowProcessor(plan, taken_up), **how)
+        return grouped.transformWithState(statefulProcessor=WindowProcessor(plan, restart_info), **how)
     from panestream.spark.operator.data_frames import DataFrameWindowProcessor
 
     check_data_frames(exchanged.sparkSession)
-    return grouped.transformWithStateInPandas(statefulProcessor=DataFrameWindowProcessor(plan, taken_up), **how)
+    return grouped.transformWithStateInPandas(statefulProcessor=DataFrameWindowProcessor(plan, restart_info), **how)

@@ -8,7 +8,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING
 
 from panestream.errors import CheckpointError
-from panestream.spark.markers import list_files
+from panestream.spark.checkpoint.records import list_files
 from panestream.spark.places import escaped, is_plain, local_folder
 from panestream.spark.session import has_local_executors
 

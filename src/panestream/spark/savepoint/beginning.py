@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import DataFrame
 
 from panestream.errors import CheckpointError, warn
+from panestream.spark.checkpoint.lineage import RestoredFrom
+from panestream.spark.checkpoint.records import list_files
 from panestream.spark.failures import writing
-from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
-from panestream.spark.savepoint.birth import RestoredFrom
 from panestream.spark.savepoint.checksums import file_sums, total
 from panestream.spark.savepoint.files_read import LISTED, check_tells_files, files_read, left_out
 from panestream.spark.savepoint.manifest import SOURCES

@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from panestream.errors import StateDamagedError
+from panestream.spark.checkpoint.records import list_files
 from panestream.spark.failures import as_ours, first_sentence, of_spark, raise_as, words_of
-from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
 from panestream.spark.savepoint.values import StoredState
 

@@ -14,9 +14,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from panestream.errors import CheckpointError
+from panestream.spark.checkpoint.records import list_files
 from panestream.spark.compat import silence_analysis_errors
 from panestream.spark.failures import first_sentence
-from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from panestream.engine.savepoint.plans import plan_json
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
+from panestream.spark.checkpoint.lineage import Lineage
 from panestream.spark.columns import quoted
 from panestream.spark.compat import group_number, group_values, without_pandas
 from panestream.spark.computed import output
@@ -36,7 +37,6 @@ from panestream.spark.savepoint.writing import write_savepoint
 from panestream.spark.session import session_settings, settings_for
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import checked_places, open_for_batch
-from panestream.spark.succession import Lineage
 from panestream.spark.types import spark_schema
 from panestream.windowing.instants import instant, micros_of_text
 

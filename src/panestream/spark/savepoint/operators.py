@@ -20,9 +20,9 @@ from panestream.engine.storage import payload
 from panestream.engine.storage.sealed_state import META, SealedState, group_in
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError, PlanMismatchError
-from panestream.spark.checkpoint import logged
+from panestream.spark.checkpoint.records import list_files
+from panestream.spark.checkpoint.spark_logs import logged
 from panestream.spark.failures import first_sentence, of_spark, raise_as, words_of
-from panestream.spark.markers import list_files
 from panestream.spark.places import escaped
 from panestream.spark.savepoint.addresses import readable_path
 from panestream.spark.savepoint.values import VARIABLE, StoredState

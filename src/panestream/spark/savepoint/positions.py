@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from panestream.errors import CheckpointError
-from panestream.spark.markers import list_files
+from panestream.spark.checkpoint.records import list_files
 from panestream.spark.places import escaped
 from panestream.spark.savepoint.checksums import FileSums
 

@@ -15,8 +15,9 @@ from panestream.engine.savepoint.plans import plan_of
 from panestream.errors import CheckpointError, StateDamagedError
 from panestream.inspection.asked import StateFilter
 from panestream.inspection.summary import Summary
-from panestream.spark.checkpoint import logged, newest_entry
-from panestream.spark.markers import list_files
+from panestream.spark.checkpoint.epoch import newest_entry
+from panestream.spark.checkpoint.records import list_files
+from panestream.spark.checkpoint.spark_logs import logged
 from panestream.spark.operator import split
 from panestream.spark.places import FilePath, escaped, path_of
 from panestream.spark.savepoint.damage import check_last_partition

@@ -19,9 +19,9 @@ from panestream.errors import CheckpointError
 from panestream.inspection.asked import StateFilter
 from panestream.inspection.merging import Looked
 from panestream.inspection.summary import Summary
+from panestream.spark.checkpoint.lineage import RestoredFrom, lineage_of_saved
 from panestream.spark.places import FilePath, escaped, path_of
 from panestream.spark.savepoint.beginning import unread
-from panestream.spark.savepoint.birth import RestoredFrom
 from panestream.spark.savepoint.manifest import SavepointManifest, read_manifest, table_folder
 from panestream.spark.savepoint.pieces import with_group
 from panestream.spark.savepoint.positions import FILES, SourcePosition
@@ -29,7 +29,6 @@ from panestream.spark.savepoint.positions import of_saved as positions_of
 from panestream.spark.savepoint.shown_state import ShownState
 from panestream.spark.savepoint.summarizing import summary_of_saved
 from panestream.spark.savepoint.whole import Part, check_whole
-from panestream.spark.succession import of_saved
 from panestream.spark.types import spark_schema
 
 if TYPE_CHECKING:
@@ -70,7 +69,9 @@ class Savepoint(ShownState):
     def birth(self) -> RestoredFrom:
         """The record of this savepoint in a checkpoint that begins with it."""
         manifest = self.manifest
-        return RestoredFrom(manifest.name, self.path, of_saved(manifest.succession), manifest.sources, until=manifest.until)
+        return RestoredFrom(
+            manifest.name, self.path, lineage_of_saved(manifest.succession), manifest.sources, until=manifest.until
+        )
 
     @cached_property
     def positions(self) -> tuple[SourcePosition, ...]:

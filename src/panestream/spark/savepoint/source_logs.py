@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from panestream.errors import CheckpointError
-from panestream.spark.markers import list_files
+from panestream.spark.checkpoint.records import list_files
 from panestream.spark.places import escaped
 from panestream.spark.savepoint.positions import FILES, KAFKA, SourcePosition
 

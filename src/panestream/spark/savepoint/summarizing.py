@@ -22,7 +22,7 @@ from panestream.inspection.asked import StateFilter
 from panestream.inspection.merging import Looked, summary_of
 from panestream.inspection.reducing import Part, reduced
 from panestream.inspection.summary import Summary
-from panestream.spark.checkpoint import planned_at
+from panestream.spark.checkpoint.spark_logs import planned_at
 from panestream.spark.columns import quoted
 from panestream.spark.compat import without_pandas
 from panestream.spark.failures import without_internal_traceback

@@ -13,9 +13,10 @@ from panestream.engine.savepoint.key_groups import new_groups
 from panestream.engine.savepoint.migration import check_migrations, migrated, migrated_identity
 from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import CheckpointError, PlanMismatchError, warn
-from panestream.spark.checkpoint import last_committed, newest_entry
+from panestream.spark.checkpoint.epoch import newest_entry
+from panestream.spark.checkpoint.lineage import RestoredFrom
+from panestream.spark.checkpoint.spark_logs import last_committed
 from panestream.spark.failures import as_ours
-from panestream.spark.savepoint.birth import RestoredFrom
 from panestream.spark.savepoint.initial_state import RestorePlan, refusal
 from panestream.spark.savepoint.saved import Savepoint, read_savepoint
 from panestream.spark.session import session_settings, settings_for

@@ -17,7 +17,8 @@ from panestream.engine.savepoint.key_groups import header_of_all
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import CheckpointError, PlanMismatchError, StateDamagedError
-from panestream.spark.checkpoint import newest_entry, succession_of
+from panestream.spark.checkpoint.epoch import newest_entry
+from panestream.spark.checkpoint.lease import lineage_of
 from panestream.spark.compat import without_pandas
 from panestream.spark.failures import as_ours, writing
 from panestream.spark.places import FilePath, escaped, path_of
@@ -99,7 +100,7 @@ def take(
         tables={},
         batch_id=state.batch_id,
         checkpoint=checkpoint,
-        succession=succession_of(spark, checkpoint, state.batch_id).as_saved(),
+        succession=lineage_of(spark, checkpoint, state.batch_id).as_saved(),
         sources=save_positions(spark, checkpoint, state.batch_id, path, signals=bool(entry.get("signals"))),
     )
     with reading(state.stored):

@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.storage.state_age import StateAge
 from panestream.errors import FencedError, warn
-from panestream.spark.checkpoint import Epoch, Lease, ensure_identity, register, succeed
+from panestream.spark.checkpoint.epoch import Epoch
+from panestream.spark.checkpoint.lease import CheckpointMode, Lease, ensure_identity, register, succeed
+from panestream.spark.checkpoint.lineage import RestoredFrom
 from panestream.spark.failures import of_sink
-from panestream.spark.mode import CheckpointMode
 from panestream.spark.operator.processor import RestartInfo
 from panestream.spark.places import check_apart
-from panestream.spark.savepoint.birth import RestoredFrom
 from panestream.spark.session import is_connect
 from panestream.spark.sinks.base import AT_LEAST_ONCE, QueryRunInfo, Sink
 
@@ -49,7 +49,7 @@ class Outputs:
     first: int = 0
     succeeded: Epoch | None = None
     mode: CheckpointMode = field(default_factory=CheckpointMode)
-    taken_up: RestartInfo | None = None
+    restart_info: RestartInfo | None = None
     age: StateAge = field(default_factory=StateAge)
     ended: bool = False
 
@@ -131,7 +131,7 @@ def open_outputs(
     _warn(spark, sinks)
     succeeded = succeed(spark, claim, places.values())
     register(spark, claim, places.values())
-    first: dict[str, Any] = {"first": claim.first, "succeeded": succeeded, "mode": claim.mode, "taken_up": claim.taken_up}
+    first: dict[str, Any] = {"first": claim.first, "succeeded": succeeded, "mode": claim.mode, "restart_info": claim.restart_info}
     is_comparable = claim.state_of is not None or claim.last < 0
     first["age"] = StateAge(claim.last, claim.state_of, is_comparable=is_comparable, is_last_known=claim.is_last_known)
     return Outputs(opened, claim.epoch, claim.data_frames, claim.born, claim.begins_with, **first)

@@ -10,8 +10,8 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from panestream.errors import EnvironmentNotReadyError, StateDamagedError, StateFormatError
-from panestream.spark import markers
-from panestream.spark.markers import _decoded, _is_missing, _tail, list_files, read_markers, write_marker
+from panestream.spark.checkpoint import records
+from panestream.spark.checkpoint.records import _decoded, _is_missing, _tail, list_files, read_markers, write_marker
 from tests.spark.plain_files import PlainSpark
 
 DO = "put back a copy"
@@ -255,7 +255,7 @@ def test_server_of_connect_is_asked_for_files_by_a_run_first(monkeypatch):
         raise AnalysisException("[PATH_NOT_FOUND] nothing is there")
 
     files = SimpleNamespace(limit=lambda rows: SimpleNamespace(collect=collect), inputFiles=lambda: asked.append("question"))
-    monkeypatch.setattr(markers, "_reader", lambda *told: files)
-    monkeypatch.setattr(markers, "is_connect", lambda spark: True)
+    monkeypatch.setattr(records, "_reader", lambda *told: files)
+    monkeypatch.setattr(records, "is_connect", lambda spark: True)
     assert list_files("a session", "/c/*") == []
     assert asked == ["run"]

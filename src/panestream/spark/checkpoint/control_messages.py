@@ -7,8 +7,8 @@ before its first one after a start. ``end`` informs the key groups that the quer
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -17,14 +17,19 @@ from pyspark.sql import functions as F
 from panestream.engine.plan import WindowPlan
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import END, cut
+from panestream.errors import warn
+from panestream.spark.checkpoint.records import list_files
 from panestream.spark.compat import cache_zip_imports, group_values, without_pandas
 from panestream.spark.failures import writing
-from panestream.spark.markers import list_files
 from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, exchange_row, partition_id
 from panestream.spark.places import escaped
+from panestream.spark.progress.micro_batch import BatchProgress
+from panestream.spark.progress.watching import ProgressWatcher
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
 
 FOLDER = "panestream/signals"
 """The folder of signals in the checkpoint."""
@@ -76,4 +81,53 @@ class PackSignals:
                 yield exchange_row(value, part)
 
 
-__all__ = ["BEGIN_WORD", "END_WORD", "exchanged", "prepare", "send"]
+_MAX_CLOSING_RUNS = 10
+"""Input that never stops does not have an end."""
+
+
+@dataclass
+class EndOfInputRun:
+    """The runs that close the windows of a query.
+
+    A key group accepts the signal only in a micro-batch without rows. Rows that arrived after the end of the last run are
+    processed as usual, and the signal is sent again.
+
+    Attributes:
+        run: starts the query again.
+        check: raises if another copy of the query was started later, as then the input was not read to its end.
+        before: the progress of the runs before the current one.
+        tries: the number of runs that were started to close windows.
+        over: whether all is done.
+    """
+
+    spark: SparkSession
+    checkpoint: str
+    run: Callable[[], tuple[StreamingQuery, ProgressWatcher | None]]
+    check: Callable[[], None]
+    before: list[BatchProgress] = field(default_factory=list)
+    tries: int = 0
+    over: bool = False
+
+    def after(self, progress: Sequence[BatchProgress]) -> Callable[[], tuple[StreamingQuery, ProgressWatcher | None]] | None:
+        """Return the function that starts the next closing run, or None if the query is done.
+
+        ``progress`` has the ended run's micro-batches; the first one of a closing run got the signal. Raise FencedError if
+        another copy was started later.
+        """
+        if self.over:
+            return None
+        if self.tries and progress and not (progress[0].rows or progress[0].history_rows):
+            self.over = True
+            return None
+        if self.tries == _MAX_CLOSING_RUNS:
+            self.over = True
+            warn(
+                f"fire_at_end: {_MAX_CLOSING_RUNS} times rows came while windows were to be closed, and they were left open: the "
+                "input does not end. Let the query run on (trigger='10 seconds'), and WatermarkStrategy.closing_after close them"
+            )
+            return None
+        self.check()
+        self.tries += 1
+        self.before += progress
+        send(self.spark, self.checkpoint, END_WORD)
+        return self.run

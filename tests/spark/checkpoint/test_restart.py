@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from panestream.errors import CheckpointError, EnvironmentNotReadyError, FencedError, SinkError
-from panestream.spark.checkpoint import Epoch, ensure_identity, newest_entry, read_lease, register, succeed, succession_of
-from panestream.spark.mode import CheckpointMode
+from panestream.spark.checkpoint.epoch import SUCCESSOR, Epoch, newest_entry
+from panestream.spark.checkpoint.lease import CheckpointMode, ensure_identity, lineage_of, read_lease, register, succeed
+from panestream.spark.checkpoint.lineage import RestoredFrom
 from panestream.spark.operator.processor import RestartInfo
-from panestream.spark.savepoint.birth import RestoredFrom
-from panestream.spark.succession import SUCCESSOR
 from tests.engine.exchange.test_exchange import plan as plan_of
 from tests.spark.plain_files import PlainSpark
 
@@ -58,12 +57,12 @@ def test_a_run_finds_what_was_planned_and_committed_and_where(spark, checkpoint)
     second = started(spark, checkpoint, ["file:/b"])
     assert (second.last, second.written, second.query) == (2, {"file:/a"}, first.query)
     # Micro-batch 3 was planned by the first, and is run again.
-    assert second.taken_up == RestartInfo(second.epoch.entry, 3, first.epoch.entry)
+    assert second.restart_info == RestartInfo(second.epoch.entry, 3, first.epoch.entry)
     assert read_lease(spark, PLAN, checkpoint).written == {"file:/a"}
     log(checkpoint, offsets=5, commits=3)
     third = read_lease(spark, PLAN, checkpoint)
     assert third.written == {"file:/a", "file:/b"}
-    assert third.taken_up == RestartInfo(third.epoch.entry, 5, second.epoch.entry)
+    assert third.restart_info == RestartInfo(third.epoch.entry, 5, second.epoch.entry)
     # Of micro-batches: who committed them.
     places = [newest_entry(spark, checkpoint, batch)["places"] for batch in (-1, 0, 2, 3, 9)]
     assert places == [[], ["file:/a"], ["file:/a"], ["file:/b"], ["file:/b"]]
@@ -84,7 +83,7 @@ def test_where_this_process_does_not_see_the_entries_the_next_number_is_asked_fo
 def test_data_frames_stay_what_they_are(spark, checkpoint, monkeypatch):
     claim = ensure_identity(spark, PLAN, checkpoint)
     register(spark, replace(claim, data_frames=True), [])
-    monkeypatch.setattr("panestream.spark.checkpoint.check_data_frames", lambda session: None)
+    monkeypatch.setattr("panestream.spark.checkpoint.lease.check_data_frames", lambda session: None)
     assert not read_lease(spark, PLAN, checkpoint).data_frames
     log(checkpoint, offsets=0)
     assert read_lease(spark, PLAN, checkpoint).data_frames
@@ -93,7 +92,7 @@ def test_data_frames_stay_what_they_are(spark, checkpoint, monkeypatch):
 def test_rows_cannot_go_on_with_an_older_spark(spark, checkpoint, monkeypatch):
     started(spark, checkpoint)
     log(checkpoint, offsets=0)
-    monkeypatch.setattr("panestream.spark.checkpoint.check_data_frames", lambda session: None)
+    monkeypatch.setattr("panestream.spark.checkpoint.lease.check_data_frames", lambda session: None)
     with pytest.raises(EnvironmentNotReadyError, match=rf"in the checkpoint {checkpoint} was begun with Spark 4.1 or later"):
         read_lease(PlainSpark(monkeypatch, "4.0.1"), PLAN, checkpoint)
 
@@ -114,7 +113,7 @@ class Old:
         self.checkpoint, self.new, self.savepoint = (str(tmp_path / name) for name in ("old", "new", "savepoint"))
         self.claim = started(spark, self.checkpoint, ["file:/out", "file:/late"])
         log(self.checkpoint, offsets=5, commits=5)
-        self.birth = RestoredFrom("one", self.savepoint, succession_of(spark, self.checkpoint, 5))
+        self.birth = RestoredFrom("one", self.savepoint, lineage_of(spark, self.checkpoint, 5))
 
 
 @pytest.fixture
@@ -152,6 +151,6 @@ def test_where_the_old_checkpoint_is_gone_it_is_told_in_the_savepoint(spark, old
 
 def test_a_relative_checkpoint_is_told_as_it_is_found_from_elsewhere(spark, old, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert succession_of(spark, "old", 5).checkpoint == f"file://{old.checkpoint}"
-    assert succession_of(spark, "nothing", 5).checkpoint == "nothing"
-    assert succession_of(spark, "s3a://bucket/old", 5).checkpoint == "s3a://bucket/old"
+    assert lineage_of(spark, "old", 5).checkpoint == f"file://{old.checkpoint}"
+    assert lineage_of(spark, "nothing", 5).checkpoint == "nothing"
+    assert lineage_of(spark, "s3a://bucket/old", 5).checkpoint == "s3a://bucket/old"

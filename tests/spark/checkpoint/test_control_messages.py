@@ -8,8 +8,8 @@ from types import SimpleNamespace
 import pytest
 
 from panestream.errors import FencedError, PanestreamWarning
-from panestream.spark import closing, signals
-from panestream.spark.closing import EndOfInputRun
+from panestream.spark.checkpoint import control_messages
+from panestream.spark.checkpoint.control_messages import EndOfInputRun
 
 
 def batch(rows=0, history_rows=0):
@@ -19,7 +19,7 @@ def batch(rows=0, history_rows=0):
 @pytest.fixture
 def sent(monkeypatch):
     told = []
-    monkeypatch.setattr(closing.signals, "send", lambda *given: told.append(given))
+    monkeypatch.setattr(control_messages, "send", lambda *given: told.append(given))
     return told
 
 
@@ -33,7 +33,7 @@ def test_after_the_first_run_the_word_is_given_whatever_it_did(sent, progress):
     one, run = closing_of()
     assert one.after(progress) is run
     assert (one.tries, one.before, one.over) == (1, progress, False)
-    assert sent == [("the session", "/c", signals.END_WORD)]
+    assert sent == [("the session", "/c", control_messages.END_WORD)]
 
 
 def test_it_is_over_when_the_first_micro_batch_of_a_run_had_no_rows(sent):

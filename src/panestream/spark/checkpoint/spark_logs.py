@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import unquote
 
-from panestream.errors import OperatorError, PanestreamError, StateDamagedError
-from panestream.spark.failures import first_sentence, known_reason, of_ended_spark, of_spark, raise_as
-from panestream.spark.markers import list_files, read_files
+from panestream.errors import StateDamagedError
+from panestream.spark.checkpoint.records import list_files
 from panestream.spark.places import escaped
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from panestream.errors import OperatorError, PanestreamError
+from panestream.spark.checkpoint.records import read_files
+from panestream.spark.failures import first_sentence, known_reason, of_ended_spark, of_spark, raise_as
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -158,4 +167,27 @@ def _missing_source(names: set[str], texts: Mapping[str, bytes]) -> str | None:
     return None if lost is None else f"sources/{log}/{lost} is gone"
 
 
-__all__ = ["WAY_OUT", "damage_of_logs", "explained", "missing_log", "named"]
+def last_committed(spark: SparkSession, checkpoint: str) -> int:
+    """Return the last committed micro-batch, or -1."""
+    return last_logged(spark, checkpoint, "commits")
+
+
+def planned_at(spark: SparkSession, checkpoint: str, batch_id: int) -> int | None:
+    """Return when Spark first planned a micro-batch (milliseconds, clock of that driver), or None if its log does not have it."""
+    lines = spark.read.text(f"{escaped(checkpoint)}/offsets/{batch_id}").collect()
+    found = [match for row in lines for match in re.findall(r'"batchTimestampMs":\s*(\d+)', row.value)]
+    return int(found[0]) if found else None
+
+
+def logged(spark: SparkSession, checkpoint: str, log: str) -> frozenset[int]:
+    """Return the micro-batches in Spark's log ``offsets`` (planned) or ``commits`` (committed).
+
+    Spark keeps the last 100 in each (``spark.sql.streaming.minBatchesToRetain``).
+    """
+    names = [path.rsplit("/", 1)[-1] for path in list_files(spark, f"{escaped(checkpoint)}/{log}")]
+    return frozenset(int(name) for name in names if name.isdigit())
+
+
+def last_logged(spark: SparkSession, checkpoint: str, log: str) -> int:
+    """Return the last micro-batch in one of Spark's logs, or -1."""
+    return max(logged(spark, checkpoint, log), default=-1)

@@ -7,7 +7,7 @@ import pytest
 
 from panestream.engine.plan import Capabilities
 from panestream.errors import CheckpointError, PanestreamWarning
-from panestream.spark.mode import CheckpointMode
+from panestream.spark.checkpoint.lease import CheckpointMode
 from panestream.spark.progress.notices import Jumps, Notices
 
 EVENT_TIME = SimpleNamespace(operator=SimpleNamespace(capabilities=Capabilities()), processing_time=None)

@@ -6,14 +6,14 @@ import re
 import pytest
 
 from panestream.errors import CheckpointError
-from panestream.spark.succession import (
+from panestream.spark.checkpoint.lineage import (
     Lineage,
-    check_not_gone_on,
+    check_not_continued,
     check_not_succeeded,
-    check_only_heir,
+    check_only_successor,
     is_of,
+    lineage_after,
     of_saved,
-    succession_after,
     successors,
 )
 
@@ -24,16 +24,16 @@ def entry(query="q", after=-1, places=("file:/out",), succession=None, **more):
 
 def test_of_a_query_that_began_by_itself():
     runs = [entry(after=-1, places=[]), entry(after=-1), entry(after=5, places=["file:/later"])]
-    assert succession_after(runs, "old", 5) == Lineage(("q",), 6, ("file:/out",), "old", 5)
-    assert succession_after(runs, "old", 6).places == ("file:/later", "file:/out")
+    assert lineage_after(runs, "old", 5) == Lineage(("q",), 6, ("file:/out",), "old", 5)
+    assert lineage_after(runs, "old", 6).places == ("file:/later", "file:/out")
 
 
 def test_of_one_that_succeeded_others():
-    first = succession_after([entry()], "old", 5)
+    first = lineage_after([entry()], "old", 5)
     saved = json.loads(json.dumps(first.as_saved()))
     assert of_saved(saved) == first
     identity = first.new_identity()
-    second = succession_after([entry(identity, places=["file:/other"], succession=saved)], "new", 2)
+    second = lineage_after([entry(identity, places=["file:/other"], succession=saved)], "new", 2)
     assert second == Lineage(("q", identity), 9, ("file:/other", "file:/out"), "new", 2)
     assert second.root == "q"
     assert all(is_of(f"{query}/main", "q/main") for query in (*second.queries, second.new_identity()))
@@ -42,10 +42,10 @@ def test_of_one_that_succeeded_others():
 
 
 def test_the_old_one_went_on():
-    old = succession_after([entry()], "old", 5)
-    check_not_gone_on(old, 5, ["file:/out"])
+    old = lineage_after([entry()], "old", 5)
+    check_not_continued(old, 5, ["file:/out"])
     with pytest.raises(CheckpointError, match=re.escape("went on in old up to micro-batch 6 and wrote to file:/out")):
-        check_not_gone_on(old, 6, ["file:/out"])
+        check_not_continued(old, 6, ["file:/out"])
 
 
 def test_the_old_one_is_not_started_again():
@@ -63,13 +63,13 @@ def test_the_old_one_is_not_started_again():
 
 
 def test_of_two_that_succeed_one_the_second_is_refused_where_the_first_went_on():
-    old = succession_after([entry(places=["file:/out", "file:/late"])], "old", 5)
+    old = lineage_after([entry(places=["file:/out", "file:/late"])], "old", 5)
     told = [entry(), entry(successor="gone"), entry(), entry(successor="a"), entry(successor="b"), entry(successor="a")]
     assert successors(told) == ["a", "b"]
     others = {"a": [entry(places=[]), entry(places=["file:/out"])]}
     with pytest.raises(
         CheckpointError, match=r"went on from old already, with the checkpoint a, and wrote to file:/out: .*delete a;"
     ):
-        check_only_heir(old, others, ["file:/late", "file:/out"], lambda _: 0)
-    check_only_heir(old, others, ["file:/late"], lambda _: 0)
-    check_only_heir(old, others, ["file:/out"], lambda _: -1)
+        check_only_successor(old, others, ["file:/late", "file:/out"], lambda _: 0)
+    check_only_successor(old, others, ["file:/late"], lambda _: 0)
+    check_only_successor(old, others, ["file:/out"], lambda _: -1)

@@ -7,27 +7,14 @@ import re
 import pytest
 
 from panestream.errors import CheckpointError, FencedError, PlanMismatchError, SinkError, StateDamagedError
-from panestream.spark import checkpoint as checkpoints
-from panestream.spark import markers, succession
-from panestream.spark.checkpoint import (
-    Epoch,
-    Lease,
-    ensure_identity,
-    last_committed,
-    logged,
-    newest_entry,
-    planned_at,
-    planner_of,
-    read_lease,
-    register,
-    succeed,
-    succession_of,
-)
-from panestream.spark.markers import read_markers
-from panestream.spark.mode import CheckpointMode
+from panestream.spark.checkpoint import epoch, lineage, records
+from panestream.spark.checkpoint import lease as checkpoints
+from panestream.spark.checkpoint.epoch import Epoch, newest_entry, planner_of
+from panestream.spark.checkpoint.lease import CheckpointMode, Lease, ensure_identity, lineage_of, read_lease, register, succeed
+from panestream.spark.checkpoint.lineage import Lineage, RestoredFrom
+from panestream.spark.checkpoint.records import read_markers
+from panestream.spark.checkpoint.spark_logs import last_committed, logged, planned_at
 from panestream.spark.operator.processor import RestartInfo
-from panestream.spark.savepoint.birth import RestoredFrom
-from panestream.spark.succession import Lineage
 from tests.engine.exchange.test_exchange import plan as plan_of
 from tests.spark.local_files import LocalFiles, leave_marker
 
@@ -37,7 +24,7 @@ PLAN = plan_of(3)
 
 @pytest.fixture(autouse=True)
 def written_here(monkeypatch):
-    for module in (checkpoints, succession):
+    for module in (epoch, checkpoints, lineage):
         monkeypatch.setattr(module, "write_marker", leave_marker)
     monkeypatch.setattr(checkpoints, "wants_data_frames", lambda spark: False)
     monkeypatch.setattr(checkpoints, "check_rows", lambda spark, path: None)
@@ -150,7 +137,7 @@ def test_state_of_an_unknown_micro_batch_stays_unknown_in_the_next_run(tmp_path)
     """E.g. a run through Connect, which counts, then one whose only micro-batch has no rows: the state is still as counted."""
     logs(tmp_path, 6, 6)
     entry(tmp_path, 1, after=5, tells_gaps=True)
-    Epoch(str(tmp_path), 1, "ab").write_gap(SPARK, checkpoints.UNKNOWN)
+    Epoch(str(tmp_path), 1, "ab").write_gap(SPARK, epoch.UNKNOWN)
     assert read_lease(SPARK, PLAN, str(tmp_path)).state_of is None
 
 
@@ -198,7 +185,7 @@ def test_state_after_the_end_of_a_run_may_be_as_old_as_that_end(tmp_path, gap):
 def test_marks_are_left_without_spark_if_this_process_sees_the_checkpoint(tmp_path, monkeypatch):
     entry(tmp_path, 1)
     written = []
-    monkeypatch.setattr(markers, "write_marker", lambda spark, path, marker: written.append((path, marker)))
+    monkeypatch.setattr(records, "write_marker", lambda spark, path, marker: written.append((path, marker)))
     Epoch(str(tmp_path), 1, "ab").write_first(SPARK, 3)
     (mark,) = read_markers(SPARK, f"{tmp_path}/panestream/firsts/*/part-*", "").values()
     assert (mark["batch_id"], written) == (3, [])
@@ -250,7 +237,7 @@ def test_a_new_checkpoint(tmp_path):
     claim = read_lease(SPARK, PLAN, str(tmp_path))
     assert (claim.epoch.number, claim.last, claim.new, claim.born, claim.first) == (1, -1, True, None, 0)
     assert (claim.queries, claim.written, claim.mode) == ({claim.query}, frozenset(), CheckpointMode())
-    assert claim.taken_up == RestartInfo(claim.epoch.entry, -1, "")
+    assert claim.restart_info == RestartInfo(claim.epoch.entry, -1, "")
     assert read_lease(SPARK, PLAN, str(tmp_path)).query != claim.query
 
 
@@ -263,7 +250,7 @@ def test_what_the_next_run_finds(tmp_path):
     assert (claim.epoch.number, claim.query, claim.queries) == (4, "q", {"p", "q"})
     # Run 3 committed nothing, and perhaps wrote nothing to its place.
     assert (claim.last, claim.written, claim.new, claim.data_frames) == (3, {"a", "b", "c"}, False, False)
-    assert claim.taken_up == RestartInfo(claim.epoch.entry, 4, "0000000003-ab")
+    assert claim.restart_info == RestartInfo(claim.epoch.entry, 4, "0000000003-ab")
 
 
 def test_another_plan_is_refused_once_a_micro_batch_was_planned(tmp_path):
@@ -303,7 +290,7 @@ def test_what_a_run_leaves(tmp_path):
         5,
         frozenset(),
         mode=CheckpointMode(signals=True),
-        taken_up=RestartInfo("", 6),
+        restart_info=RestartInfo("", 6),
     )
     register(SPARK, claim, ["b", "a"])
     found = dict(newest_entry(SPARK, str(tmp_path)))
@@ -339,7 +326,7 @@ class Succeeding:
         self.old, self.new = folder / "old", folder / "new"
         entry(self.old, 1, places=list(places))
         logs(self.old, planned=5, committed=5)
-        self.birth = RestoredFrom("s", str(folder / "saved"), succession_of(SPARK, str(self.old), 5))
+        self.birth = RestoredFrom("s", str(folder / "saved"), lineage_of(SPARK, str(self.old), 5))
 
     def claim(self, name="new"):
         return read_lease(SPARK, PLAN, str(self.new.with_name(name)), self.birth)
@@ -401,12 +388,12 @@ def test_one_that_commits_something_while_another_takes_its_place_is_found_out(t
     them = Succeeding(tmp_path)
     succeed(SPARK, them.claim(), ["file:/b"])
     register(SPARK, them.claim(), ["file:/b"])
-    tell = checkpoints.tell_old
+    tell = checkpoints.fence_predecessor
 
     def told(*given):
         tell(*given)
         logs(them.new, planned=0, committed=0)
 
-    monkeypatch.setattr(checkpoints, "tell_old", told)
+    monkeypatch.setattr(checkpoints, "fence_predecessor", told)
     with pytest.raises(CheckpointError, match=f"another query went on from {them.old} already, with the checkpoint {them.new}"):
         succeed(SPARK, them.claim("newer"), ["file:/b"])

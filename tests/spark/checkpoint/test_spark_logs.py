@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import PySparkException
 
 from panestream.errors import OperatorError, StateDamagedError
-from panestream.spark.spark_logs import WAY_OUT, damage_of_logs, explained, named
+from panestream.spark.checkpoint.spark_logs import WAY_OUT, damage_of_logs, explained, named
 from tests.spark.plain_files import PlainSpark
 
 METADATA = '{"id":"12345678-90ab-4def-8123-4567890abcde"}'
@@ -113,7 +113,7 @@ def test_log_file_with_another_checksum_is_named(spark, checkpoint, monkeypatch)
     def refuse(session, pattern):
         raise PySparkException(f"Job aborted\nCaused by: Checksum error: file:{checkpoint}/commits/2 at 0 exp: 7 got: 8")
 
-    monkeypatch.setattr("panestream.spark.spark_logs.read_files", refuse)
+    monkeypatch.setattr("panestream.spark.checkpoint.spark_logs.read_files", refuse)
     assert damage_of_logs(spark, str(checkpoint)) == "commits/2 was changed, its checksum (.crc) is another"
 
 
@@ -144,7 +144,7 @@ def test_failure_with_whole_logs_stays_sparks_own(spark, checkpoint, monkeypatch
     def refuse(session, pattern):
         raise PySparkException("no such bucket")
 
-    monkeypatch.setattr("panestream.spark.spark_logs.list_files", refuse)
+    monkeypatch.setattr("panestream.spark.checkpoint.spark_logs.list_files", refuse)
     assert named(spark, str(checkpoint), PySparkException("no such bucket")) is None
 
 

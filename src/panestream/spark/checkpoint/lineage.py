@@ -7,20 +7,23 @@ what the old query left of an uncommitted micro-batch. An entry in the old query
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from panestream.errors import CheckpointError
+from panestream.spark.checkpoint.epoch import (
+    SUCCESSOR,
+)
+from panestream.spark.checkpoint.records import write_marker
 from panestream.spark.failures import first_sentence, of_spark
-from panestream.spark.markers import write_marker
+from panestream.spark.places import file_place
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-SUCCESSOR = "successor"
-"""The key of the new checkpoint in an entry of the old one."""
+
 _JOINT = "+"
 
 
@@ -61,17 +64,17 @@ def root_of(query: str) -> str:
     return query.split(_JOINT, 1)[0]
 
 
-def is_of(writer: str, lineage: str) -> bool:
+def is_writer_of(writer: str, lineage: str) -> bool:
     """Return whether a writer (query and output as one text) belongs to a line of succession.
 
-    >>> [is_of(each, "q/main") for each in ("q/main", "q+17/main", "q/late", "other/main")]
+    >>> [is_writer_of(each, "q/main") for each in ("q/main", "q+17/main", "q/late", "other/main")]
     [True, True, False, False]
     """
     query, _, output = writer.rpartition("/")
     return f"{root_of(query)}/{output}" == lineage
 
 
-def of_saved(saved: Mapping[str, Any] | None) -> Lineage | None:
+def lineage_of_saved(saved: Mapping[str, Any] | None) -> Lineage | None:
     """Read the result of :meth:`Lineage.as_saved`, or return None if the query did not succeed another."""
     if not saved:
         return None
@@ -79,10 +82,10 @@ def of_saved(saved: Mapping[str, Any] | None) -> Lineage | None:
     return Lineage(queries, int(saved["first"]), places, str(saved["checkpoint"]), int(saved["batch_id"]))
 
 
-def succession_after(entries: Iterable[Mapping[str, Any]], checkpoint: str, batch_id: int) -> Lineage:
+def lineage_after(entries: Iterable[Mapping[str, Any]], checkpoint: str, batch_id: int) -> Lineage:
     """Return what a query inherits that starts from the savepoint of ``batch_id``. The newest of ``entries`` is the last."""
     runs = list(entries)
-    before = of_saved((runs[-1].get("born") or {}).get("succession")) if runs else None
+    before = lineage_of_saved((runs[-1].get("born") or {}).get("succession")) if runs else None
     queries = dict.fromkeys([*(before.queries if before else ()), *(str(run["query"]) for run in runs)])
     places = {place for run in runs if batch_id > run["after"] for place in run["places"]}
     places |= set(before.places if before else ())
@@ -90,7 +93,7 @@ def succession_after(entries: Iterable[Mapping[str, Any]], checkpoint: str, batc
     return Lineage(tuple(queries), first, tuple(sorted(places)), checkpoint, batch_id)
 
 
-def check_not_gone_on(old: Lineage, last: int, shared: Iterable[str]) -> None:
+def check_not_continued(old: Lineage, last: int, shared: Iterable[str]) -> None:
     """Raise CheckpointError if the old query committed ``last`` to the shared places after its savepoint."""
     if last > old.batch_id:
         raise CheckpointError(
@@ -100,7 +103,7 @@ def check_not_gone_on(old: Lineage, last: int, shared: Iterable[str]) -> None:
         )
 
 
-def tell_old(spark: SparkSession, entry: str, newest: Mapping[str, Any], last: int, successor: str) -> None:
+def fence_predecessor(spark: SparkSession, entry: str, newest: Mapping[str, Any], last: int, successor: str) -> None:
     """Write an entry into the old checkpoint that stops its query. Raise CheckpointError if Spark cannot write there."""
     try:
         write_marker(spark, entry, {**newest, "after": last, "places": [], SUCCESSOR: successor})
@@ -130,7 +133,7 @@ def check_not_succeeded(entries: Iterable[Mapping[str, Any]], checkpoint: str, l
             )
 
 
-def check_only_heir(
+def check_only_successor(
     old: Lineage, others: Mapping[str, Iterable[Mapping[str, Any]]], shared: Iterable[str], last_of: Callable[[str], int]
 ) -> None:
     """Raise CheckpointError if another successor (``others``: entries by checkpoint) has committed to the shared places."""
@@ -145,16 +148,53 @@ def check_only_heir(
             )
 
 
-__all__ = [
-    "SUCCESSOR",
-    "Lineage",
-    "check_not_gone_on",
-    "check_not_succeeded",
-    "check_only_heir",
-    "is_of",
-    "of_saved",
-    "root_of",
-    "succession_after",
-    "successors",
-    "tell_old",
-]
+@dataclass(frozen=True)
+class RestoredFrom:
+    """The savepoint that a query starts from.
+
+    Attributes:
+        succession: the identity and places that the query inherits, or None.
+        own_position: whether sources begin where their own options say, not at their positions in ``sources``.
+        until: the time before which rows are in the history, or None without history or without limit.
+    """
+
+    name: str
+    path: str
+    succession: Lineage | None = None
+    sources: Sequence[Mapping[str, Any]] = ()
+    own_position: bool = False
+    until: int | None = None
+
+    @classmethod
+    def of_json(cls, saved: Mapping[str, Any] | None) -> RestoredFrom | None:
+        return None if saved is None else cls(**{**saved, "succession": lineage_of_saved(saved["succession"])})
+
+    def as_json(self) -> Mapping[str, Any]:
+        return asdict(self)
+
+    def lies_at(self, path: str) -> bool:
+        return file_place(self.path) == file_place(path)
+
+
+def next_restored_from(
+    checkpoint: str, born: RestoredFrom | None, asked: RestoredFrom | None, *, planned: bool, committed: bool
+) -> RestoredFrom | None:
+    """Return the birth of a checkpoint on which a query starts.
+
+    ``born`` is from its newest entry, ``asked`` is the savepoint that the start requests. ``planned`` and ``committed`` say
+    whether the checkpoint has a micro-batch in that state. Raises CheckpointError if the checkpoint began differently.
+    """
+    if asked is None:
+        if born is not None and not committed:
+            raise CheckpointError(
+                f"the checkpoint {checkpoint} is to begin with the savepoint {born.path}, and its first micro-batch was not "
+                f"committed yet: start once more with savepoint={born.path!r}; or on a new checkpoint"
+            )
+        return born
+    if planned and (born is None or born.name != asked.name):
+        what = "did not begin with a savepoint" if born is None else f"began with another savepoint ({born.path})"
+        raise CheckpointError(
+            f"the checkpoint {checkpoint} {what}: a query starts from a savepoint on a checkpoint that is new. To go on with "
+            f"this checkpoint leave out savepoint=; to start from {asked.path} give another checkpoint"
+        )
+    return asked
