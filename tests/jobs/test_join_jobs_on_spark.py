@@ -131,7 +131,7 @@ def test_a_function_with_a_context_sees_rows_with_a_side_each(ran, tmp_path):
 
 def test_columns_that_are_selected_keep_what_tells_where_a_record_lies(spark):
     from panestream.jobs.building import _selected
-    from panestream.spark.kafka.records import ARRIVAL, MALFORMED, SOURCE
+    from panestream.spark.kafka.source import ARRIVAL, MALFORMED, SOURCE
 
     own = [*ARRIVAL, SOURCE, MALFORMED]
     df = spark.range(1).selectExpr("id", "id AS `a b`", "id AS more", *(f"'x' AS {name}" for name in own))

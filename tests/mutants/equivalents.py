@@ -215,7 +215,7 @@ EQUIVALENT: dict[str, str] = {
     "engine/tiles/windows.py:windows_of_tiles: sign: ends - 1 -> ends + 1": (
         "Windows that begin where the last pane ends are asked for, too: no partial lies in them, so they have no results."
     ),
-    "spark/operator/split.py:_whole: constant: 0 -> 1": ("A part that is alone has the type of the whole already, so it fits."),
+    "spark/batch_output.py:_whole: constant: 0 -> 1": ("A part that is alone has the type of the whole already, so it fits."),
     "spark/savepoint/manifest.py:read_manifest: comparison: format_ > SAVEPOINT_FORMAT -> format_ >= SAVEPOINT_FORMAT": (
         "It is asked only where the two are not the same."
     ),

@@ -10,7 +10,7 @@ import pytest
 from panestream.datastream.names import checked_tag, sinks_of
 from panestream.datastream.result import WindowedResult
 from panestream.errors import InvalidPlanError, SinkError
-from panestream.spark.names import Names, shown
+from panestream.spark.columns import Names, shown_names
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.keys import check_key_columns, check_keys, key_and_window
 
@@ -57,8 +57,8 @@ def test_the_session_says_whether_case_matters(set_to, told):
 
 
 def test_names_are_shown_apart_where_they_differ():
-    assert shown("k", "k") == "'k'"
-    assert shown("k", "K") == "'k' and 'K', which are one name here (spark.sql.caseSensitive)"
+    assert shown_names("k", "k") == "'k'"
+    assert shown_names("k", "K") == "'k' and 'K', which are one name here (spark.sql.caseSensitive)"
 
 
 class Anything(Sink):

@@ -33,10 +33,8 @@ from panestream.advisor.waiting import WaitingCounts, windows_of_a_key
 from panestream.datastream import WindowedResult
 from panestream.engine.operators.panes.spec import pane_grid, why_not_aligned
 from panestream.errors import InvalidPlanError
-from panestream.spark.arrival import order_of
-from panestream.spark.columns import column_of, key_of, micros_of, quoted
+from panestream.spark.columns import column_of, key_of, micros_of, order_of, quoted, text_of
 from panestream.spark.compat import without_pandas
-from panestream.spark.expressions import text_of
 from panestream.spark.types import spark_schema
 from panestream.windowing.assigners import PredicateWindows, TumblingEventTimeWindows, WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of

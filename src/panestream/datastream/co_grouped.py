@@ -30,8 +30,7 @@ from panestream.engine.runtime.sides import (
     join_called,
 )
 from panestream.errors import InvalidPlanError, did_you_mean
-from panestream.spark.columns import quoted
-from panestream.spark.names import Names
+from panestream.spark.columns import Names, quoted
 from panestream.spark.sinks.base import Sink
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import WindowAssigner

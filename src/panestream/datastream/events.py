@@ -13,8 +13,7 @@ from panestream.engine.explain import ReprHtml, listed, parts_of
 from panestream.engine.plan import WAY_OUT, stable_repr
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.sides import SIDES, Sides
-from panestream.spark.columns import key_of, type_of
-from panestream.spark.expressions import as_written, text_of
+from panestream.spark.columns import as_written, key_of, text_of, type_of
 from panestream.spark.types import arrow_schema, to_arrow
 from panestream.windowing.time import format_duration
 from panestream.windowing.watermarks import WatermarkStrategy

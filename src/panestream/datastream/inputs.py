@@ -16,10 +16,20 @@ from panestream.datastream.names import RESERVED
 from panestream.engine.operators.predicates.operator import label_of
 from panestream.errors import InvalidPlanError, InvalidWindowError, did_you_mean
 from panestream.spark.aggregates import instead_of, split_alias, translations
-from panestream.spark.columns import column_of, columns_of, micros_of_interval, micros_of_number, quoted, type_of
+from panestream.spark.columns import (
+    Names,
+    as_written,
+    column_of,
+    columns_of,
+    micros_of_interval,
+    micros_of_number,
+    quoted,
+    same,
+    shown_names,
+    text_of,
+    type_of,
+)
 from panestream.spark.compat import silence_analysis_errors
-from panestream.spark.expressions import as_written, same, text_of
-from panestream.spark.names import Names, shown
 from panestream.spark.types import check_bytewise, collation_of
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregates.base import ColumnText
@@ -81,14 +91,14 @@ def check_results(df: DataFrame, aggregates: Sequence[recipes.Aggregate], keys: 
         key = find_key(aggregate.name)
         if key is not None:
             raise InvalidPlanError(
-                f"an aggregate has the name of a key column, {shown(aggregate.name, key)}: choose another with .alias(...)"
+                f"an aggregate has the name of a key column, {shown_names(aggregate.name, key)}: choose another with .alias(...)"
             )
         fields = naming.doubled(aggregate.struct_fields)
         if fields is not None:
-            raise InvalidPlanError(f"{aggregate!r} has the fields {shown(*fields)}: write each once")
+            raise InvalidPlanError(f"{aggregate!r} has the fields {shown_names(*fields)}: write each once")
     doubled = naming.doubled(names)
     if doubled is not None:
-        raise InvalidPlanError(f"two aggregates are called {shown(*doubled)}; choose other names with .alias(...)")
+        raise InvalidPlanError(f"two aggregates are called {shown_names(*doubled)}; choose other names with .alias(...)")
 
 
 def check_collations(aggregates: Sequence[recipes.Aggregate], kinds: Mapping[str, T.DataType]) -> frozenset[str]:

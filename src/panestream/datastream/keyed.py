@@ -16,9 +16,7 @@ from panestream.datastream.two_streams import merge_streams
 from panestream.datastream.windowed import WindowedStream
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError, did_you_mean
-from panestream.spark.arrival import order_of
-from panestream.spark.columns import key_of, micros_of, quoted, type_of
-from panestream.spark.names import Names, shown
+from panestream.spark.columns import Names, key_of, micros_of, order_of, quoted, shown_names, type_of
 from panestream.spark.session import check_version
 from panestream.spark.types import check_bytewise
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
@@ -64,7 +62,7 @@ def stream(
     check_version(df.sparkSession)
     doubled = Names.of(df.sparkSession).doubled(df.columns)
     if doubled is not None:
-        raise InvalidPlanError(f"the DataFrame has more than one column {shown(*doubled)}: rename or drop one")
+        raise InvalidPlanError(f"the DataFrame has more than one column {shown_names(*doubled)}: rename or drop one")
     events = DataStream(df)
     strategies = [one for one in (out_of_orderness, watermark) if one is not None]
     if time is None and not strategies and unit is None:
@@ -167,7 +165,7 @@ class DataStream(Events):
         names, naming = [key_of(self.df, key)[0] for key in keys], Names.of(self.df.sparkSession)
         doubled = naming.doubled(names)
         if doubled is not None:
-            raise InvalidPlanError(f"two keys are named {shown(*doubled)}: give one another name with AS")
+            raise InvalidPlanError(f"two keys are named {shown_names(*doubled)}: give one another name with AS")
         for name in names:
             if naming.find(name, RESERVED) is not None:
                 raise InvalidPlanError(

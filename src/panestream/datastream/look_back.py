@@ -17,9 +17,7 @@ from panestream.engine.operators.row.row_plan import AnyWindowFunction
 from panestream.engine.planner import choose
 from panestream.engine.rule import DeclaredAggregates
 from panestream.errors import InvalidPlanError, did_you_mean
-from panestream.spark.columns import quoted, types_of
-from panestream.spark.expressions import same
-from panestream.spark.names import Names
+from panestream.spark.columns import Names, quoted, same, types_of
 from panestream.spark.types import arrow_schema, to_arrow
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners.look_back import LookBackWindows, result_name

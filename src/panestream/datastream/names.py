@@ -12,7 +12,7 @@ import pyarrow as pa
 from panestream.datastream.starting import SPARKS_NAMES, check_sink
 from panestream.engine.plan import MAIN, RESERVED
 from panestream.errors import InvalidPlanError, did_you_mean
-from panestream.spark.names import Names
+from panestream.spark.columns import Names
 from panestream.spark.sinks.base import Sink
 
 __all__ = ["ASKED_FOR", "RESERVED", "check_added", "check_output", "checked_tag", "sinks_of", "takes_outputs"]

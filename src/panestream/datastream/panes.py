@@ -16,9 +16,8 @@ from panestream.engine.planner import choose
 from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.tiles.format import ROWS, recipes_of_tiles
 from panestream.errors import InvalidPlanError
-from panestream.spark.columns import types_of
-from panestream.spark.names import Names
-from panestream.spark.tiles.manifest import MANIFEST, TilesManifest
+from panestream.spark.columns import Names, types_of
+from panestream.spark.tiles import MANIFEST, TilesManifest
 from panestream.spark.types import spark_schema, to_arrow
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregate_function import AggregateFunction

@@ -14,12 +14,10 @@ from panestream.datastream.events import WindowedEvents
 from panestream.engine.plan import OperatorSpec, Split, Top, WindowPlan, carries_rows
 from panestream.engine.rule import WindowRequest
 from panestream.engine.storage.limits import MOST_BYTES
-from panestream.spark.arrival import order_of
-from panestream.spark.columns import micros_of
+from panestream.spark.columns import micros_of, order_of, text_of
 from panestream.spark.compat import wants_data_frames
-from panestream.spark.expressions import text_of
 from panestream.spark.operator.dataflow import Projection, operate, project
-from panestream.spark.progress.observing import counters_name
+from panestream.spark.progress.micro_batch import counters_name
 from panestream.spark.session import (
     DEFAULT_GROUPS,
     chosen_partitions,

@@ -33,12 +33,11 @@ from panestream.engine.reduction import told
 from panestream.engine.runtime.sides import SIDES
 from panestream.errors import CheckpointError, InvalidPlanError, PlanMismatchError, did_you_mean, warn
 from panestream.spark import query as spark_query
+from panestream.spark.batch_output import output
 from panestream.spark.catalyst import reducible
-from panestream.spark.columns import micros_of
+from panestream.spark.columns import Names, micros_of
 from panestream.spark.compat import silence_analysis_errors
-from panestream.spark.computed import output
 from panestream.spark.failures import of_sink, raise_as
-from panestream.spark.names import Names
 from panestream.spark.places import FilePath, path_of
 from panestream.spark.progress.micro_batch import BatchProgress, observed
 from panestream.spark.savepoint.beginning import Sources

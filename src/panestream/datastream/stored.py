@@ -20,12 +20,21 @@ from panestream.engine.tiles.format import END, ROWS, START, partial_columns
 from panestream.engine.tiles.windows import check_whole, schema_of_windows
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.catalyst import pane_of
-from panestream.spark.columns import column_of, key_of, micros_of, quoted, type_of
-from panestream.spark.names import Names, shown
+from panestream.spark.columns import Names, column_of, key_of, micros_of, quoted, shown_names, type_of
 from panestream.spark.session import check_version, chosen_partitions, default_parallelism
-from panestream.spark.tiles.looking import look
-from panestream.spark.tiles.manifest import MANIFEST, TilesManifest
-from panestream.spark.tiles.reading import QUESTION, ROW, TILE, ReadAnswers, ReadWindows, mapped, part, together
+from panestream.spark.tiles import (
+    MANIFEST,
+    QUESTION,
+    ROW,
+    TILE,
+    ReadAnswers,
+    ReadWindows,
+    TilesManifest,
+    inspect_tiles,
+    map_partitions,
+    partitioned_by_key,
+    rows_of_kind,
+)
 from panestream.spark.types import spark_schema, sql_name, to_arrow
 from panestream.windowing.aggregate_function import AggregateFunction
 from panestream.windowing.aggregates import Aggregate
@@ -97,7 +106,7 @@ class StoredPanes(ReprHtml):
         if self._raw is not None:
             parts.append(self._rows_from(self._raw.where(F.col("time") >= F.lit(self.until))))
         schema = spark_schema(schema_of_windows(self.aggregation))
-        return mapped(self._in_one_task() or self._together(parts), ReadWindows(self.aggregation, grid), schema)
+        return map_partitions(self._in_one_task() or self._together(parts), ReadWindows(self.aggregation, grid), schema)
 
     def _in_one_task(self) -> DataFrame | None:
         """Return the tiles for a single task without a shuffle, or None if there are rows, too many tiles, or set partitions."""
@@ -159,7 +168,7 @@ class StoredPanes(ReprHtml):
         names = Names.of(questions.sparkSession)
         own = names.doubled(questions.columns)
         if own is not None:
-            raise InvalidPlanError(f"the questions have more than one column {shown(*own)}: rename or drop one")
+            raise InvalidPlanError(f"the questions have more than one column {shown_names(*own)}: rename or drop one")
         for field in questions.schema:
             if not isinstance(field.dataType, T.UserDefinedType):  # Spark converts user-defined types to their storage type.
                 to_arrow(field.dataType, f"the column {field.name!r} of the questions")
@@ -167,7 +176,7 @@ class StoredPanes(ReprHtml):
         if doubled is not None:
             raise InvalidPlanError(f"the answers have a column {doubled[1]!r}, there is one already: name the window otherwise")
         given = [F.col(quoted(name)) for name in questions.columns]
-        parts = [self._tiles_part(), part(questions, QUESTION, asked_keys, [time, *given])]
+        parts = [self._tiles_part(), rows_of_kind(questions, QUESTION, asked_keys, [time, *given])]
         if self._raw is not None:
             ends = [time, *(time - F.lit(length) for length in lengths if exact_start)]
             parts.append(self._rows_from(self._rows_at(self._raw, questions.where(time.isNotNull()), asked_keys, ends, slices)))
@@ -175,7 +184,7 @@ class StoredPanes(ReprHtml):
         answers = [T.StructField(name, field.dataType) for name, field in zip(named, results, strict=True)]
         asked = AsOf(self.aggregation, slices, lengths, self.until, exact_start)
         function = ReadAnswers(asked, tuple(named), tuple(questions.columns))
-        return mapped(self._together(parts), function, T.StructType([*questions.schema.fields, *answers]))
+        return map_partitions(self._together(parts), function, T.StructType([*questions.schema.fields, *answers]))
 
     def _lengths(self, windows: Mapping[str, Duration], slices: EvenGrid) -> tuple[int, ...]:
         if not isinstance(windows, Mapping) or not windows:
@@ -222,7 +231,9 @@ class StoredPanes(ReprHtml):
         start, end = micros_of(tiles, START, None), micros_of(tiles, END, None)
         kept = [F.col(quoted(name)) for name in partial_columns(self.aggregation)]
         columns = [start, end, F.col(ROWS).cast("bigint"), *kept]
-        return part(tiles.where(end <= F.lit(self.until)), TILE, [key_of(tiles, name)[1] for name in self._keys.names], columns)
+        return rows_of_kind(
+            tiles.where(end <= F.lit(self.until)), TILE, [key_of(tiles, name)[1] for name in self._keys.names], columns
+        )
 
     def _rows_at(
         self, raw: DataFrame, questions: DataFrame, keys: Sequence[Column], ends: Sequence[Column], slices: EvenGrid
@@ -263,12 +274,14 @@ class StoredPanes(ReprHtml):
     def _rows_from(self, raw: DataFrame) -> DataFrame:
         """Convert rows to a part of the task input."""
         keys = [F.col(f"key_{place}") for place in range(len(self._keys))]
-        return part(raw, ROW, keys, [F.col("time"), *(F.col(f"value_{place}") for place in range(len(self.aggregation.inputs)))])
+        return rows_of_kind(
+            raw, ROW, keys, [F.col("time"), *(F.col(f"value_{place}") for place in range(len(self.aggregation.inputs)))]
+        )
 
     def _together(self, parts: Sequence[DataFrame]) -> DataFrame:
         spark = self.tiles.sparkSession
         partitions = self.partitions or chosen_partitions(spark) or default_parallelism(spark)
-        return together(parts, len(self._keys), partitions)
+        return partitioned_by_key(parts, len(self._keys), partitions)
 
     def _parts(self) -> Mapping[str, str]:
         return {
@@ -321,7 +334,7 @@ def from_panes(
         raise InvalidPlanError(
             f"the tiles have no column {missing[0]!r}: from_panes reads what .window(slices).panes(...) wrote, all its columns"
         )
-    found = look(tiles)
+    found = inspect_tiles(tiles)
     manifests = found.manifests
     first = manifests[0]
     for other in manifests[1:]:

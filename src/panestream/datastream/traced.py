@@ -15,8 +15,7 @@ from panestream.datastream.events import WindowedEvents
 from panestream.engine.plan import OperatorSpec, WindowPlan
 from panestream.engine.rule import WindowRequest
 from panestream.errors import InvalidPlanError
-from panestream.spark.arrival import order_of
-from panestream.spark.columns import micros_of
+from panestream.spark.columns import micros_of, order_of
 from panestream.spark.operator.dataflow import Projection, project
 from panestream.tracing.events import Trace
 from panestream.tracing.of_batch import TracedQuery, row_operator_of, trace_of_batch, traced_query

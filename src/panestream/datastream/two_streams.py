@@ -13,11 +13,18 @@ from panestream.datastream.events import Events, KeyedEvents, United
 from panestream.engine.plan import WAY_OUT
 from panestream.engine.runtime.sides import LEFT, RIGHT, SIDE_COLUMN, SIDES, Sides
 from panestream.errors import InvalidPlanError
-from panestream.spark.arrival import order_of
-from panestream.spark.columns import micros_of, quoted, struct_of, type_of
-from panestream.spark.event_time import all_usable, or_raise
-from panestream.spark.expressions import text_of
-from panestream.spark.names import Names, shown
+from panestream.spark.columns import (
+    Names,
+    all_usable,
+    micros_of,
+    or_raise,
+    order_of,
+    quoted,
+    shown_names,
+    struct_of,
+    text_of,
+    type_of,
+)
 from panestream.spark.types import arrow_schema, sql_name
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -234,15 +241,15 @@ def check_apart(left: Sequence[str], right: Sequence[str], taken: Sequence[str],
         other = find_left(column)
         if other is not None:
             raise InvalidPlanError(
-                f"pairs: a column of each stream would be called {shown(other, column)} in the results: tell them apart, "
+                f"pairs: a column of each stream would be called {shown_names(other, column)} in the results: tell them apart, "
                 f".pairs(suffixes=('', '_right')), or rename one before pst.stream(df), df.withColumnRenamed({column!r}, ...)"
             )
     for side, columns in ((LEFT, left), (RIGHT, right)):
         twice = names.doubled(columns)
         if twice is not None:
             raise InvalidPlanError(
-                f"pairs: the {side} stream would have two columns {shown(*twice)} in the results, one of them by its suffix: "
-                "take another suffix"
+                f"pairs: the {side} stream would have two columns {shown_names(*twice)} in the results, one of them by its "
+                "suffix: take another suffix"
             )
     for column in (*left, *right):
         if find_taken(column) is not None:

@@ -35,8 +35,7 @@ from panestream.engine.planner import choose
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables
 from panestream.engine.split import split_of
 from panestream.errors import InvalidPlanError, InvalidWindowError
-from panestream.spark.columns import quoted, types_of
-from panestream.spark.names import Names, shown
+from panestream.spark.columns import Names, quoted, shown_names, types_of
 from panestream.spark.types import schema_of, to_arrow
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.assigners.look_back import look_backs_of
@@ -461,7 +460,7 @@ class WindowedStream(WindowedEvents):
                 )
         doubled = naming.doubled(columns.names)
         if doubled is not None:
-            raise InvalidPlanError(f"the schema has more than one column {shown(*doubled)}")
+            raise InvalidPlanError(f"the schema has more than one column {shown_names(*doubled)}")
         return columns
 
     @property

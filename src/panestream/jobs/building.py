@@ -18,7 +18,7 @@ from panestream.jobs.source import SourceSection
 from panestream.jobs.streams import Stream
 from panestream.spark.failures import first_sentence, of_spark
 from panestream.spark.places import escaped
-from panestream.spark.shipping import ship_module
+from panestream.spark.session import ship_module
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -204,14 +204,14 @@ def _with_column(df: DataFrame, name: str, expression: str) -> DataFrame:
 def _filtered(df: DataFrame, where: str) -> DataFrame:
     from pyspark.sql import functions as F
 
-    from panestream.spark.kafka.records import filtered
+    from panestream.spark.kafka.source import filtered
 
     return _analysed(filtered(df, F.expr(where)))
 
 
 def _selected(df: DataFrame, columns: Sequence[str]) -> DataFrame:
     from panestream.spark.columns import column_of
-    from panestream.spark.kafka.records import ARRIVAL, MALFORMED, SOURCE
+    from panestream.spark.kafka.source import ARRIVAL, MALFORMED, SOURCE
 
     chosen = [column_of(df, one, "select") for one in columns]
     wanted = df.select(*chosen).columns

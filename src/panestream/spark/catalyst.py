@@ -20,7 +20,7 @@ from panestream.engine.operators.panes.operator import PARTIALS
 from panestream.engine.operators.panes.spec import PaneSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_io import GroupInput
-from panestream.spark.event_time import raise_unusable, usable
+from panestream.spark.columns import raise_unusable, usable
 
 _MOST_EDGES = 16
 """A pane is found with one comparison for each edge in a period."""

@@ -15,16 +15,16 @@ from panestream.engine.explain import ReprHtml, listed
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.storage.state_age import StateAge
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
+from panestream.spark.batch_output import BatchOutput
 from panestream.spark.checkpoint import control_messages, spark_logs
 from panestream.spark.checkpoint.control_messages import EndOfInputRun
 from panestream.spark.checkpoint.epoch import UNKNOWN
 from panestream.spark.checkpoint.lease import CheckpointMode
 from panestream.spark.checkpoint.lineage import RestoredFrom
-from panestream.spark.computed import BatchOutput
 from panestream.spark.failures import java_is_gone, of_callback, of_operator, own_error, without_java
+from panestream.spark.progress.listening import ProgressWatcher
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, observed
 from panestream.spark.progress.notices import DroppedBySpark, Notices
-from panestream.spark.progress.watching import ProgressWatcher
 from panestream.spark.savepoint.beginning import Sources
 from panestream.spark.savepoint.initial_state import initial_state
 from panestream.spark.savepoint.saved import Savepoint

@@ -11,9 +11,9 @@ from panestream.spark.checkpoint.lineage import (
     check_not_continued,
     check_not_succeeded,
     check_only_successor,
-    is_of,
+    is_writer_of,
     lineage_after,
-    of_saved,
+    lineage_of_saved,
     successors,
 )
 
@@ -31,14 +31,14 @@ def test_of_a_query_that_began_by_itself():
 def test_of_one_that_succeeded_others():
     first = lineage_after([entry()], "old", 5)
     saved = json.loads(json.dumps(first.as_saved()))
-    assert of_saved(saved) == first
+    assert lineage_of_saved(saved) == first
     identity = first.new_identity()
     second = lineage_after([entry(identity, places=["file:/other"], succession=saved)], "new", 2)
     assert second == Lineage(("q", identity), 9, ("file:/other", "file:/out"), "new", 2)
     assert second.root == "q"
-    assert all(is_of(f"{query}/main", "q/main") for query in (*second.queries, second.new_identity()))
-    assert not is_of(f"{identity}/late", "q/main")
-    assert of_saved(None) is None
+    assert all(is_writer_of(f"{query}/main", "q/main") for query in (*second.queries, second.new_identity()))
+    assert not is_writer_of(f"{identity}/late", "q/main")
+    assert lineage_of_saved(None) is None
 
 
 def test_the_old_one_went_on():

@@ -8,9 +8,8 @@ from pyspark.sql import Row
 
 from panestream.errors import EnvironmentNotReadyError
 from panestream.spark import compat
-from panestream.spark.operator import stateful
-from panestream.spark.operator.data_frames import DataFrameWindowProcessor
-from panestream.spark.operator.processor import WindowProcessor
+from panestream.spark.operator import dataflow
+from panestream.spark.operator.processor import DataFrameWindowProcessor, WindowProcessor
 from panestream.spark.session import check_version
 from tests.engine.exchange.test_exchange import plan
 
@@ -63,20 +62,20 @@ class Grouped:
 
 
 def test_spark_4_0_gets_the_processor_with_data_frames():
-    given = stateful.transform(Frame(Grouped()), plan(groups=2), data_frames=True)
+    given = dataflow.transform(Frame(Grouped()), plan(groups=2), data_frames=True)
     assert type(given["statefulProcessor"]) is DataFrameWindowProcessor
     assert (given["outputMode"], given["timeMode"]) == ("append", "None")
 
 
 def test_connect_of_spark_4_0_has_no_streams():
     with pytest.raises(EnvironmentNotReadyError, match=r"Spark Connect of Spark 4\.0 has no stateful operators"):
-        stateful.transform(Frame(object()), plan(groups=2), data_frames=True)
+        dataflow.transform(Frame(object()), plan(groups=2), data_frames=True)
 
 
 def test_spark_4_0_needs_pandas(monkeypatch):
     monkeypatch.setattr(compat, "find_spec", lambda name: None)
     with pytest.raises(EnvironmentNotReadyError, match=r"streams on Spark 4\.0, and checkpoints .* need pandas"):
-        stateful.transform(Frame(Grouped()), plan(groups=2), data_frames=True)
+        dataflow.transform(Frame(Grouped()), plan(groups=2), data_frames=True)
 
 
 def test_spark_3_is_refused():

@@ -9,8 +9,7 @@ import pytest
 from panestream.spark import compat
 from panestream.spark.operator import dataflow
 from panestream.spark.operator.dataflow import operate
-from panestream.spark.operator.exchange import EXCHANGE_SCHEMA
-from panestream.spark.operator.operate import OPERATED_SCHEMA
+from panestream.spark.operator.task_functions import EXCHANGE_SCHEMA, OPERATED_SCHEMA
 from tests.engine.exchange.test_exchange import plan as plan_of
 
 

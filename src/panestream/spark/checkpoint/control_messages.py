@@ -21,10 +21,10 @@ from panestream.errors import warn
 from panestream.spark.checkpoint.records import list_files
 from panestream.spark.compat import cache_zip_imports, group_values, without_pandas
 from panestream.spark.failures import writing
-from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, exchange_row, partition_id
+from panestream.spark.operator.task_functions import EXCHANGE_SCHEMA, exchange_row, partition_id
 from panestream.spark.places import escaped
+from panestream.spark.progress.listening import ProgressWatcher
 from panestream.spark.progress.micro_batch import BatchProgress
-from panestream.spark.progress.watching import ProgressWatcher
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -7,7 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from panestream.errors import StateFormatError
-from panestream.spark.kafka.headers import BATCH, ID, WRITER
+
+ID = "panestream-id"
+"""The record's unique id, which stays the same if it is written again. 32 hexadecimal digits."""
+WRITER = "panestream-writer"
+"""Query and output: ``QUERY/OUTPUT``."""
+BATCH = "panestream-batch"
+"""The number of the micro-batch."""
 
 
 @dataclass

@@ -12,15 +12,18 @@ from pyspark.sql import types as T
 
 from panestream.engine.exchange.packing import PackColumns
 from panestream.engine.plan import MAIN, WindowPlan
-from panestream.spark.arrival import ordered
 from panestream.spark.catalyst import reduce_rows, reducible
-from panestream.spark.columns import quoted, struct_of, type_of
-from panestream.spark.compat import batch_time, with_known_schema, without_pandas
-from panestream.spark.event_time import or_raise, usable
-from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, Pack
-from panestream.spark.operator.operate import OPERATED_SCHEMA, Unpack, process_batch, process_reduced
-from panestream.spark.operator.processor import RestartInfo
-from panestream.spark.operator.stateful import transform
+from panestream.spark.columns import or_raise, quoted, struct_of, type_of, usable
+from panestream.spark.compat import batch_time, check_data_frames, group_values, with_known_schema, without_pandas
+from panestream.spark.operator.processor import RestartInfo, WindowProcessor
+from panestream.spark.operator.task_functions import (
+    EXCHANGE_SCHEMA,
+    OPERATED_SCHEMA,
+    Pack,
+    Unpack,
+    process_batch,
+    process_reduced,
+)
 from panestream.spark.sendable import check_sendable
 from panestream.spark.types import arrow_schema, spark_schema
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -180,3 +183,50 @@ def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
     bodies = with_known_schema(operated.where(F.col("tag") == tag).select("body"), T.StructType([OPERATED_SCHEMA["body"]]))
     with without_pandas():
         return bodies.mapInArrow(Unpack(plan.emitted_schema(tag), pairs).__call__, spark_schema(schema))
+
+
+def transform(
+    exchanged: DataFrame,
+    plan: WindowPlan,
+    *,
+    data_frames: bool,
+    initial: DataFrame | None = None,
+    clock: bool = False,
+    restart_info: RestartInfo | None = None,
+) -> DataFrame:
+    """Run the exchange rows of a stream through the operator, with its state.
+
+    ``initial`` has the initial entries (:mod:`panestream.spark.savepoint.initial_state`). With ``clock`` Spark also runs
+    micro-batches without rows, in which the clock wakes key groups. ``restart_info`` is None if unknown.
+    """
+    grouped = exchanged.groupBy("group")
+    how: dict[str, Any] = {
+        "outputStructType": OPERATED_SCHEMA,
+        "outputMode": "append",
+        "timeMode": "ProcessingTime" if clock else "None",
+        "initialState": None if initial is None else initial.groupBy("group"),
+    }
+    if not data_frames:
+        return grouped.transformWithState(statefulProcessor=WindowProcessor(plan, restart_info), **how)
+    from panestream.spark.operator.processor import DataFrameWindowProcessor
+
+    check_data_frames(exchanged.sparkSession)
+    return grouped.transformWithStateInPandas(statefulProcessor=DataFrameWindowProcessor(plan, restart_info), **how)
+
+
+_POSITION = "position"
+
+
+def ordered(projected: DataFrame, groups: int, names: Sequence[str]) -> DataFrame:
+    """Return a batch with the rows of each key group in one partition, in order, without the columns ``names``.
+
+    Nulls come last, as in the engine. Rows that are equal in all these columns keep Spark's order. With several ``groups``, the
+    column ``group`` has the number.
+    """
+    # The row's position, before rows change partitions.
+    rows = projected.select("*", F.monotonically_increasing_id().alias(_POSITION))
+    # Each group has its own partition.
+    values = F.lit(list(group_values(groups)))
+    rows = rows.repartition(groups, values[F.col("group")]) if groups > 1 else rows.repartition(1)
+    kept = [name for name in projected.columns if name not in names]
+    return rows.sortWithinPartitions(*(F.col(name).asc_nulls_last() for name in (*names, _POSITION))).select(*kept)

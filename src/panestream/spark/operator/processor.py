@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from panestream.engine.plan import WindowPlan
 
+
 _KEY = StructType([StructField("space", StringType(), False), StructField("key", LongType(), False)])
 _VALUE = StructType([StructField("value", BinaryType(), False)])
 
@@ -69,7 +70,7 @@ class RestartInfo(NamedTuple):
 class WindowProcessor(StatefulProcessor):
     """The processor for ``transformWithState``: called for each key group and micro-batch, with a few binary rows in and out.
 
-    Spark 4.0 needs a variant with data frames (:mod:`panestream.spark.operator.data_frames`).
+    Spark 4.0 needs a variant with data frames (:mod:`panestream.spark.operator.processor`).
     """
 
     def __init__(self, plan: WindowPlan, restart_info: RestartInfo | None = None) -> None:
@@ -164,3 +165,24 @@ class WindowProcessor(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+
+_FIELDS = ("origin", "sequence", "parts_left", "body")
+
+
+class DataFrameWindowProcessor(WindowProcessor):
+    """The processor for ``transformWithStateInPandas``, with the state and timers of its base class."""
+
+    def parts_of(self, rows: Iterator[Any]) -> list[Sequence[Any]]:
+        # tolist returns Python's numbers instead of numpy's.
+        return [part for frame in rows for part in zip(*(frame[name].tolist() for name in _FIELDS), strict=True)]
+
+    def entries_of(self, initial: Any) -> Iterable[tuple[str | None, int, bytes]]:
+        return zip(*(initial[name].tolist() for name in ("space", "number", "value")), strict=True)
+
+    def rows_of(self, output: Iterable[tuple[str, bytes]]) -> Iterator[Any]:
+        import pandas as pd
+
+        # Spark makes an Arrow batch of each frame. With one body in each, none exceeds Arrow's size limit.
+        for tag, body in output:
+            yield pd.DataFrame({"tag": [tag], "body": [body]})

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -15,6 +16,7 @@ from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.explain import small_table
 from panestream.engine.plan import FIRINGS, WindowPlan
 from panestream.inspection.values import iso
+from panestream.spark.compat import silence_analysis_errors
 
 OBSERVED = "panestream"
 """The name of the counters in Spark's progress."""
@@ -325,3 +327,26 @@ def _most(name: str, found: str) -> dict[str, str]:
 def metrics_of(bodies: Iterable[str]) -> list[dict[str, Any]]:
     """Return the counters of the key groups from the bodies of their metrics rows."""
     return [json.loads(body) for body in bodies]
+
+
+_NAME_TAKEN = "DUPLICATED_METRICS_NAME"
+_MAX_NAMES = 100
+
+
+def counters_name(df: DataFrame) -> str:
+    """Return the name for the counters of an operator over these rows: ``panestream``, ``panestream_2`` and so on.
+
+    Spark refuses two equal names in one query, so consecutive operators get consecutive numbers. Spark's analysis is called,
+    since only Spark knows the rows' plan.
+    """
+    for number in range(1, _MAX_NAMES):
+        name = OBSERVED if number == 1 else f"{OBSERVED}_{number}"
+        try:
+            with silence_analysis_errors():
+                df.observe(name, F.count(F.lit(1)).alias("rows")).schema  # noqa: B018
+        except AnalysisException as error:
+            if _NAME_TAKEN not in str(error):
+                raise
+        else:
+            return name
+    return OBSERVED

@@ -21,14 +21,13 @@ from panestream.engine.savepoint.plans import plan_json
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
+from panestream.spark.batch_output import output
 from panestream.spark.checkpoint.lineage import Lineage
-from panestream.spark.columns import quoted
+from panestream.spark.columns import Names, quoted
 from panestream.spark.compat import group_number, group_values, without_pandas
-from panestream.spark.computed import output
 from panestream.spark.failures import of_operator, of_sink, without_internal_traceback
-from panestream.spark.names import Names
 from panestream.spark.operator.dataflow import Projection
-from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, Pack
+from panestream.spark.operator.task_functions import EXCHANGE_SCHEMA, Pack
 from panestream.spark.savepoint.manifest import SavepointManifest, check_free
 from panestream.spark.savepoint.positions import KAFKA, SourcePosition, as_saved, kind_of
 from panestream.spark.savepoint.saved import Savepoint

@@ -15,10 +15,10 @@ from panestream.engine.savepoint.plans import plan_of
 from panestream.errors import CheckpointError, StateDamagedError
 from panestream.inspection.asked import StateFilter
 from panestream.inspection.summary import Summary
+from panestream.spark.batch_output import merge_split_timers, merge_split_windows
 from panestream.spark.checkpoint.epoch import newest_entry
 from panestream.spark.checkpoint.records import list_files
 from panestream.spark.checkpoint.spark_logs import logged
-from panestream.spark.operator import split
 from panestream.spark.places import FilePath, escaped, path_of
 from panestream.spark.savepoint.damage import check_last_partition
 from panestream.spark.savepoint.manifest import is_savepoint
@@ -70,7 +70,7 @@ class CheckpointState(ShownState):
     def windows(self) -> DataFrame:
         """The open windows: a row for each key and window that still accepts rows or will fire."""
         shown = self.stored.view("windows")
-        return shown if self.plan.split is None else split.open_windows(shown, self.plan)
+        return shown if self.plan.split is None else merge_split_windows(shown, self.plan)
 
     @cached_property
     def elements(self) -> DataFrame:
@@ -86,7 +86,7 @@ class CheckpointState(ShownState):
     def timers(self) -> DataFrame:
         """The due timers for each key and window."""
         shown = self.stored.view("timers")
-        return shown if self.plan.split is None else split.timers(shown)
+        return shown if self.plan.split is None else merge_split_timers(shown)
 
     def _summary(self, asked: StateFilter) -> Summary:
         return summary_of_stored(self.stored, asked)
