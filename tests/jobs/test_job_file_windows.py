@@ -259,7 +259,7 @@ def test_micro_batches_may_run_once(job_of):
 
 
 def test_columns_that_the_results_make_are_those_of_the_library(job_of, complaint):
-    from panestream.datastream.names import RESERVED
+    from panestream.engine.plan import RESERVED
 
     for name in RESERVED:
         assert f"the output has a column '{name}' of its own" in complaint(

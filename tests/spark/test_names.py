@@ -7,8 +7,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from panestream.datastream.names import checked_tag, sinks_of
 from panestream.datastream.result import WindowedResult
+from panestream.datastream.starting import checked_tag, sinks_of
 from panestream.errors import InvalidPlanError, SinkError
 from panestream.spark.columns import Names, shown_names
 from panestream.spark.sinks.base import Sink

@@ -12,8 +12,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from panestream.datastream.names import RESERVED
 from panestream.engine.operators.predicates.operator import label_of
+from panestream.engine.plan import RESERVED
 from panestream.errors import InvalidPlanError, InvalidWindowError, did_you_mean
 from panestream.spark.aggregates import instead_of, split_alias, translations
 from panestream.spark.columns import (

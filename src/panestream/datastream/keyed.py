@@ -7,13 +7,13 @@ from dataclasses import replace
 
 from pyspark.sql import Column, DataFrame
 
-from panestream.datastream.co_grouped import CoGroupedStream
+from panestream.datastream.co_grouped import CoGroupedStream, IntervalJoin
 from panestream.datastream.events import Events, KeyedEvents
 from panestream.datastream.inputs import no_assigner, one_by_one, resolve_gap, resolve_predicates
-from panestream.datastream.interval_join import IntervalJoin
-from panestream.datastream.names import RESERVED, checked_tag
+from panestream.datastream.starting import checked_tag
 from panestream.datastream.two_streams import merge_streams
 from panestream.datastream.windowed import WindowedStream
+from panestream.engine.plan import RESERVED
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.columns import Names, key_of, micros_of, order_of, quoted, shown_names, type_of

@@ -11,16 +11,20 @@ import pyarrow as pa
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 
-from panestream.datastream.histories import History, Positions, history_rows
-from panestream.datastream.names import ASKED_FOR, check_added, check_output, sinks_of, takes_outputs
+from panestream.datastream.events import History, Positions, history_rows
 from panestream.datastream.planned import PlannedQuery
 from panestream.datastream.starting import (
+    ASKED_FOR,
     StartRequest,
+    check_added,
     check_ending,
     check_no_place,
+    check_output,
     is_bounded,
     reads_own_offsets,
+    sinks_of,
     spark_trigger,
+    takes_outputs,
     warn_missing_settings,
     warn_of_missing_sinks,
     warn_of_stale_rows,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -11,16 +11,22 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from panestream.datastream.events import WindowedEvents
+from panestream.datastream.inputs import check_collations, no_aggregate, resolve_inputs
+from panestream.datastream.result import WindowedResult
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.explain import ReprHtml, listed
 from panestream.engine.kernels.slicing import EvenGrid
 from panestream.engine.operators.panes.spec import pane_grid, why_not_aligned
+from panestream.engine.plan import WindowPlan
+from panestream.engine.planner import choose
+from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.tiles.as_of import AsOf
-from panestream.engine.tiles.format import END, ROWS, START, partial_columns
+from panestream.engine.tiles.format import END, ROWS, START, partial_columns, recipes_of_tiles
 from panestream.engine.tiles.windows import check_whole, schema_of_windows
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.catalyst import pane_of
-from panestream.spark.columns import Names, column_of, key_of, micros_of, quoted, shown_names, type_of
+from panestream.spark.columns import Names, column_of, key_of, micros_of, quoted, shown_names, type_of, types_of
 from panestream.spark.session import check_version, chosen_partitions, default_parallelism
 from panestream.spark.tiles import (
     MANIFEST,
@@ -36,12 +42,14 @@ from panestream.spark.tiles import (
     rows_of_kind,
 )
 from panestream.spark.types import spark_schema, sql_name, to_arrow
+from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregate_function import AggregateFunction
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.aggregates.base import ColumnText
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.time import Duration, format_duration, to_micros
+from panestream.windowing.triggers import EventTimeTrigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,9 +177,9 @@ class StoredPanes(ReprHtml):
         own = names.doubled(questions.columns)
         if own is not None:
             raise InvalidPlanError(f"the questions have more than one column {shown_names(*own)}: rename or drop one")
-        for field in questions.schema:
-            if not isinstance(field.dataType, T.UserDefinedType):  # Spark converts user-defined types to their storage type.
-                to_arrow(field.dataType, f"the column {field.name!r} of the questions")
+        for column in questions.schema:
+            if not isinstance(column.dataType, T.UserDefinedType):  # Spark converts user-defined types to their storage type.
+                to_arrow(column.dataType, f"the column {column.name!r} of the questions")
         doubled = names.doubled([*questions.columns, *named])
         if doubled is not None:
             raise InvalidPlanError(f"the answers have a column {doubled[1]!r}, there is one already: name the window otherwise")
@@ -412,4 +420,63 @@ def _held(manifests: Sequence[TilesManifest]) -> str:
     return f"they were made for {', '.join(held)}"
 
 
-__all__ = ["StoredPanes", "from_panes"]
+@dataclass(frozen=True, eq=False, repr=False)
+class PanesResult(WindowedResult):
+    """The tiles of a windowed query, and its other outputs. ``manifest`` is the description that each tile carries, as text."""
+
+    manifest: str = field(default="")
+
+    @cached_property
+    def plan(self) -> WindowPlan:
+        return replace(super().plan, constants={MANIFEST: self.manifest})
+
+
+def panes_of(windowed: WindowedEvents, aggregates: Sequence[recipes.Aggregate]) -> PanesResult:
+    """Return the tiles of time slices, or raise InvalidPlanError for other windows and for partials that cannot be stored."""
+    _check_slices(windowed)
+    keyed = windowed.keyed
+    df, keys = keyed.source.df, keyed.key_schema
+    for aggregate in aggregates:
+        if isinstance(aggregate, AggregateFunction):
+            raise InvalidPlanError(
+                f"panes keeps partials of declared aggregates, and {type(aggregate).__name__} is a function over rows: make it "
+                "one over columns, agg.user(...), whose partials can be kept"
+            )
+        if not isinstance(aggregate, recipes.Aggregate):
+            raise no_aggregate(df, aggregate)
+    taken = [name for name in (ROWS, MANIFEST) if Names.of(df.sparkSession).find(name, keys.names) is not None]
+    if taken:
+        raise InvalidPlanError(f"tiles have a column {taken[0]!r}: give the key another name with AS")
+    declared, inputs = resolve_inputs(df, aggregates)
+    kinds = types_of(df, inputs)
+    check_collations(declared, kinds)
+    types = {text: to_arrow(kind, text) for text, kind in kinds.items()}
+    aggregation = Aggregation.build(declared, types, keys)
+    asked = DeclaredAggregates(recipes_of_tiles(declared, aggregation), types, keys)
+    operator = choose(windowed.windowing, asked)
+    # A partial of a type that Spark does not have is refused now, not when rows come.
+    spark_schema(operator.result_schema)
+    manifest = TilesManifest.of(windowed.windowing.assigner, keys.names, declared, aggregation).text()
+    return PanesResult(windowed, operator, inputs, asked=asked, manifest=manifest)
+
+
+def _check_slices(windowed: WindowedEvents) -> None:
+    """Refuse windows that are not time slices."""
+    windowing, write = windowed.windowing, "write .window(TumblingEventTimeWindows.of('1 hour')).panes(...)"
+    assigner = windowing.assigner
+    reasons = why_not_aligned(assigner)
+    if isinstance(assigner, SeveralWindows):
+        reasons = ["there are several kinds of windows: the slices of one are enough for all"]
+    elif not reasons and not assigner.is_event_time:
+        reasons = ["windows of the clock depend on when rows were read"]
+    elif not reasons and pane_grid(assigner).overlaps:
+        reasons = ["they overlap, and a row is to be in one tile"]
+    if reasons:
+        raise InvalidPlanError(f"{assigner!r} are no slices for panes ({reasons[0]}): {write}")
+    if windowing.trigger is not None and not isinstance(windowing.trigger, EventTimeTrigger):
+        raise InvalidPlanError(
+            f"a tile goes out when its slice is over, and again for late rows: leave out the trigger {windowing.trigger!r}; rows "
+            "of slices that are open are read beside the tiles, from_panes(..., rows=...)"
+        )
+    if windowing.evictor is not None:
+        raise InvalidPlanError(f"a tile holds all rows of its slice: leave out the evictor {windowing.evictor!r}")

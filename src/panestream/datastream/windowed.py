@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from panestream.datastream.events import WindowedEvents
+from panestream.datastream.events import Options, WindowedEvents, check_options
 from panestream.datastream.inputs import (
     check_collations,
     check_gap_of_rows,
@@ -23,22 +23,21 @@ from panestream.datastream.inputs import (
     predicate_inputs,
     resolve_inputs,
 )
-from panestream.datastream.look_back import look_back_result
-from panestream.datastream.names import RESERVED, checked_tag
-from panestream.datastream.options import Options, check_options
-from panestream.datastream.panes import PanesResult, panes_of
 from panestream.datastream.result import WindowedResult
+from panestream.datastream.starting import checked_tag
+from panestream.datastream.stored import PanesResult, panes_of
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
 from panestream.engine.operators.row.row_plan import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
-from panestream.engine.plan import OperatorSpec
+from panestream.engine.plan import RESERVED, OperatorSpec
 from panestream.engine.planner import choose
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables
 from panestream.engine.split import split_of
-from panestream.errors import InvalidPlanError, InvalidWindowError
-from panestream.spark.columns import Names, quoted, shown_names, types_of
-from panestream.spark.types import schema_of, to_arrow
+from panestream.errors import InvalidPlanError, InvalidWindowError, did_you_mean
+from panestream.spark.columns import Names, quoted, same, shown_names, types_of
+from panestream.spark.types import arrow_schema, schema_of, to_arrow
 from panestream.windowing import aggregates as recipes
-from panestream.windowing.assigners.look_back import look_backs_of
+from panestream.windowing.aggregates import Aggregate
+from panestream.windowing.assigners.look_back import LookBackWindows, look_backs_of, result_name
 from panestream.windowing.assigners.several import SeveralWindows
 from panestream.windowing.evictors import Evictor, TimeEvictor
 from panestream.windowing.foreign_names import advised
@@ -51,19 +50,13 @@ from panestream.windowing.functions import (
     following,
     processed,
 )
-from panestream.windowing.signatures import (
-    ALL_WINDOWS,
-    APPLY_ARROW,
-    APPLY_IN_PANDAS,
-    REDUCE,
-    check_function,
-    check_methods,
-)
+from panestream.windowing.signatures import ALL_WINDOWS, APPLY_ARROW, APPLY_IN_PANDAS, REDUCE, check_function, check_methods
 from panestream.windowing.time import Duration, to_micros
 from panestream.windowing.triggers import Trigger
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
+
 
 Schema: TypeAlias = "str | StructType | pa.Schema"
 """The columns that a function returns, as DDL (``"n bigint, label string"``), Spark type or Arrow schema."""
@@ -470,3 +463,61 @@ class WindowedStream(WindowedEvents):
 
 def _shown(function: ReduceRows | AggregateRows | KeepRows) -> object:
     return function.function if isinstance(function, KeepRows) or function.then is None else (function.function, function.then)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LookBackResult(WindowedResult):
+    """The outputs of a look-back query. ``main`` has a row for each input row."""
+
+    def top(self, n: int, by: str) -> WindowedResult:
+        """Refuse, since each row of a look-back has its own window, which leaves only one result to rank."""
+        raise InvalidPlanError(
+            "top ranks the keys of a window, and in a look-back each row has one of its own: rank the rows of .main with Spark"
+        )
+
+
+def look_back_result(
+    windowed: WindowedEvents,
+    look_backs: Mapping[str, LookBackWindows],
+    aggregates: Sequence[Aggregate],
+    inputs: Mapping[str, Column],
+    keep: Sequence[str] | None,
+    then: AnyWindowFunction | None,
+) -> WindowedResult:
+    """Return aggregates over look-backs by label, with the input columns ``keep`` (None for all); ``then`` is refused later."""
+    keyed, df = windowed.keyed, windowed.keyed.source.df
+    names = _kept_names(windowed, keep)
+    every = [one.alias(result_name(one.name, label)) for label in look_backs for one in aggregates]
+    check_results(df, every, keyed.key_schema.names, names)
+    # The input of an aggregate crosses the shuffle once, even if it is also a column of the results.
+    texts = [name if name in inputs and same(df, inputs[name], F.col(quoted(name))) else f"column {name}" for name in names]
+    kinds = types_of(df, inputs)
+    collated = check_collations(aggregates, kinds)
+    rows = arrow_schema(df.schema)
+    kept = pa.schema([rows.field(name) for name in names])
+    types = {text: to_arrow(kind, text) for text, kind in kinds.items()} | dict(zip(texts, kept.types, strict=True))
+    asked = DeclaredAggregates(aggregates, types, keyed.key_schema, then, columns=tuple(texts), kept=kept)
+    operator = choose(windowed.windowing, asked)
+    columns = {**{text: F.col(quoted(name)) for text, name in zip(texts, names, strict=True)}, **inputs}
+    return LookBackResult(windowed, operator, columns, collated, asked=asked)
+
+
+def _kept_names(windowed: WindowedEvents, keep: Sequence[str] | None) -> list[str]:
+    """Return the input columns that the results include, without the keys."""
+    df, keys = windowed.keyed.source.df, windowed.keyed.key_schema.names
+    naming, wanted = Names.of(df.sparkSession), df.columns
+    find, find_key, find_reserved = map(naming.finder, (wanted, keys, RESERVED))
+    if keep is not None:
+        if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
+            raise InvalidPlanError(f"keep wants the names of columns, got {keep!r}")
+        wanted = []
+        for name in keep:
+            found = find(name)
+            if found is None:
+                raise InvalidPlanError(f"keep: there is no column {name!r}; {did_you_mean(name, df.columns)}")
+            wanted.append(found)
+    names = [name for name in dict.fromkeys(wanted) if find_key(name) is None]
+    taken = [name for name in names if find_reserved(name) is not None]
+    if taken:
+        raise InvalidPlanError(f"the input has a column {taken[0]!r}, results may have such a column too: rename it first")
+    return names

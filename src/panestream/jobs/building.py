@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     import panestream as pst
-    from panestream.datastream.interval_join import IntervalPairs
+    from panestream.datastream.co_grouped import IntervalPairs
 
 T = TypeVar("T")
 W = TypeVar("W", "pst.datastream.WindowedStream", "IntervalPairs")
