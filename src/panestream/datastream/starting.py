@@ -6,7 +6,6 @@ import difflib
 import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -18,7 +17,6 @@ from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.runtime.last_windows import check_closable
 from panestream.errors import InvalidDurationError, InvalidPlanError, SinkError, did_you_mean, warn
 from panestream.spark.columns import Names
-from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.session import missing_startup_settings
 from panestream.spark.sinks.base import Sink
 from panestream.windowing.assigners import MergingWindowAssigner
@@ -118,25 +116,6 @@ def _interval(duration: str | timedelta, trigger: object) -> str:
 
 def _wrong(trigger: object) -> InvalidPlanError:
     return InvalidPlanError(f"start's trigger is one of {_KNOWN}; got {trigger!r}")
-
-
-@dataclass(frozen=True)
-class StartRequest:
-    """The checked arguments of ``start``.
-
-    ``own_position`` means that sources begin at their own options instead of the end of the savepoint.
-    """
-
-    sinks: Mapping[str, Sink]
-    checkpoint: str
-    trigger: Mapping[str, Any]
-    name: str | None
-    savepoint: str | None
-    own_position: bool
-    allow_incomplete: bool
-    migrate: Mapping[str, Callable[[Any], Any]]
-    fire_at_end: bool
-    on_progress: Callable[[BatchProgress], Any] | None
 
 
 def reads_own_offsets(source_offsets: object) -> bool:

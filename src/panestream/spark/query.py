@@ -266,30 +266,43 @@ def _check_name(spark: SparkSession, name: str | None) -> None:
         )
 
 
+@dataclass(frozen=True)
+class StartRequest:
+    """The checked arguments of ``WindowedResult.start``, where each is documented.
+
+    ``own_position`` means that sources begin at their own options instead of the end of the savepoint.
+    """
+
+    sinks: Mapping[str, Sink]
+    checkpoint: str
+    trigger: Mapping[str, Any]
+    name: str | None = None
+    savepoint: str | None = None
+    own_position: bool = False
+    allow_incomplete: bool = False
+    migrate: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    fire_at_end: bool = False
+    on_progress: Callable[[BatchProgress], Any] | None = None
+
+
 def start(
     spark: SparkSession,
     operated_over: Callable[..., DataFrame],
     plan: WindowPlan,
-    sinks: Mapping[str, Sink],
-    *,
-    checkpoint: str,
-    trigger: Mapping[str, Any],
-    name: str | None,
-    on_progress: Callable[[BatchProgress], Any] | None,
-    observed_as: str = OBSERVED,
+    request: StartRequest,
     savepoint: Savepoint | RestoredFrom | None = None,
-    own_position: bool = False,
-    fire_at_end: bool = False,
+    observed_as: str = OBSERVED,
 ) -> RunningQuery:
-    """Start one streaming query that serves all ``sinks``; see ``WindowedResult.start``.
+    """Start one streaming query that serves all sinks of the request. ``savepoint`` was read from the request's folder.
 
     ``operated_over`` returns the operator's output. Its ``data_frames`` comes from the checkpoint. A checkpoint without a state
-    gets ``initial`` from the savepoint, and a query with signals gets ``also``.
+    gets ``initial`` from the savepoint, and a query with control messages gets ``also``.
     """
-    _check_name(spark, name)
+    _check_name(spark, request.name)
+    sinks, checkpoint, on_progress = request.sinks, request.checkpoint, request.on_progress
     remote = is_connect(spark)
-    birth = replace(savepoint.birth, own_position=own_position) if isinstance(savepoint, Savepoint) else savepoint
-    mode = CheckpointMode.wanted(plan, ends="availableNow" in trigger, closes=fire_at_end)
+    birth = replace(savepoint.birth, own_position=request.own_position) if isinstance(savepoint, Savepoint) else savepoint
+    mode = CheckpointMode.wanted(plan, ends="availableNow" in request.trigger, closes=request.fire_at_end)
     outputs = open_outputs(spark, plan, sinks, checkpoint, birth, mode)
     initial, sources = None, Sources.of(outputs.born, checkpoint)
     if isinstance(savepoint, Savepoint) and outputs.begins_with is not None:
@@ -309,9 +322,9 @@ def start(
         check_sendable(sink_writer)
     sink_writer.age = replace(outputs.age, is_woken=plan.wakes_up, is_told=numbers_micro_batches(spark))
     writer = observed(operated, plan, observed_as, late_kept=late_kept).writeStream.foreachBatch(sink_writer.__call__)
-    writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)
-    if name is not None:
-        writer = writer.queryName(name)
+    writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**request.trigger)
+    if request.name is not None:
+        writer = writer.queryName(request.name)
     partitions = plan.groups
     if observed_as != OBSERVED:
         # An earlier operator shares the query, so it shares the number of partitions.
@@ -325,5 +338,5 @@ def start(
 
     query, watcher = run()
     looks = notices if remote else None
-    closing = EndOfInputRun(spark, checkpoint, run, lambda: outputs.check(spark)) if fire_at_end else None
+    closing = EndOfInputRun(spark, checkpoint, run, lambda: outputs.check(spark)) if request.fire_at_end else None
     return RunningQuery(query, plan, spark, outputs, sink_writer.failure, looks, observed_as, watcher, closing=closing)
