@@ -11,7 +11,7 @@ import pytest
 
 from panestream.engine.operators.intervals.spec import IntervalSpec
 from panestream.engine.operators.panes.spec import why_not_panes
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions

@@ -106,7 +106,7 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/row/state.py:RowStore.release: left out: self._chunk_codec.arrivals = ElementArrivals() -> pass": (
         "The store is not used any more: memory goes when Python finds the circle, and not at once."
     ),
-    "engine/operators/row/window_states.py:ElementList.drop_first: sign: len(part) - gone -> len(part) + gone": (
+    "engine/operators/row/contents.py:ElementList.drop_first: sign: len(part) - gone -> len(part) + gone": (
         "A list that was emptied stays in front, counts for nothing, and goes when something is dropped again."
     ),
     "engine/operators/sessions/arrivals.py:_less: comparison: np.bincount(rows.sessions[late], minlength=len(spans.codes)) > 0 -> np.bincount(rows.sessions[late], minlength=len(spans.codes)) >= 0": (

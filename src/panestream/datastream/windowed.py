@@ -27,7 +27,7 @@ from panestream.datastream.result import WindowedResult
 from panestream.datastream.starting import checked_tag
 from panestream.datastream.stored import PanesResult, panes_of
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
-from panestream.engine.operators.row.row_plan import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
 from panestream.engine.plan import RESERVED, OperatorSpec
 from panestream.engine.planner import choose
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables

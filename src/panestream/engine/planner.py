@@ -14,7 +14,7 @@ from panestream.engine.operators.counts.spec import counts_rule
 from panestream.engine.operators.look_back.spec import look_back_rule
 from panestream.engine.operators.panes.spec import panes_rule
 from panestream.engine.operators.predicates.spec import predicates_rule
-from panestream.engine.operators.row.row_plan import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import row_spec
 from panestream.engine.operators.sessions.spec import sessions_rule
 from panestream.engine.plan import OperatorSpec

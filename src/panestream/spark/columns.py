@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 from pyspark.sql.types import StructType
 
-from panestream.engine.exchange.event_times import LARGEST_TIME, SaysEventTime, complaint
+from panestream.engine.exchange.packing import LARGEST_TIME, SaysEventTime, complaint
 from panestream.engine.runtime.sides import SIDE_COLUMN
 from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
 from panestream.spark.aggregates import instead_of

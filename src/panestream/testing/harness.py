@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from panestream.engine.explain import ReprHtml
-from panestream.engine.operators.row.output import FiredResult, Output
-from panestream.engine.operators.row.row_plan import AnyWindowFunction, RowPlan
+from panestream.engine.operators.row.contents import AnyWindowFunction, RowPlan
 from panestream.engine.operators.row.window_operator import (
+    FiredResult,
+    Output,
     RowOperator,
     count_key_state_entries,
     count_state_entries,

@@ -6,9 +6,8 @@ import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from panestream.engine.operators.row.row_plan import RowPlan
+from panestream.engine.operators.row.contents import EMPTY, KeyState, RowPlan, WindowState
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.operators.row.window_states import EMPTY, KeyState, WindowState
 from panestream.engine.storage.state import State
 from panestream.tracing.events import Cause, Fate, Firing, TimeMoved, Trace, TracedElement, TracedWindow
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner

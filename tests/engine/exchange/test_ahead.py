@@ -7,9 +7,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.exchange.ahead import ahead_of_rows
 from panestream.engine.exchange.group_run import gather
-from panestream.engine.exchange.packing import PackColumns, pack
+from panestream.engine.exchange.packing import PackColumns, ahead_of_rows, pack
 from panestream.errors import InvalidEventTimeError, InvalidPlanError
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.engine.exchange.test_exchange import ROWS, plan

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.exchange.arrival_order import in_order, unordered
+from panestream.engine.exchange.packing import in_order, unordered
 from panestream.engine.operators.accumulating.operator import KEPT
 from panestream.engine.plan import Chunk
 from panestream.engine.query import WindowSpec

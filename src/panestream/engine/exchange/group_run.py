@@ -8,7 +8,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from panestream.engine.exchange.arrival_order import in_order
+from panestream.engine.exchange.packing import in_order
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.group_operator import collector_paused

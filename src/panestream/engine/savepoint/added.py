@@ -9,7 +9,7 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.saved_partials import parts_of
 from panestream.engine.kernels.parts import is_missing_data_part, missing_data_of, parts_in
 from panestream.engine.operators.panes.firing import HIDDEN
-from panestream.engine.operators.row.declared import DeclaredFunction
+from panestream.engine.operators.row.operator import DeclaredFunction
 from panestream.engine.plan import WindowPlan
 from panestream.errors import PlanMismatchError
 

@@ -18,8 +18,8 @@ from panestream.engine.aggregates.saved_partials import parts_of
 from panestream.engine.aggregates.two_phase import PartialAccumulator
 from panestream.engine.kernels.columns import plain
 from panestream.engine.kernels.python_values import python_values
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.operators.row.operator import row_tables
-from panestream.engine.operators.row.row_plan import KeepRows
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.row.tables import KEYS, WINDOWS, RowTables
 from panestream.engine.plan import WindowPlan

@@ -20,8 +20,8 @@ from panestream.engine.operators.look_back.spec import LookBackSpec, look_back_r
 from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Interval
 from panestream.engine.operators.panes.spec import PaneSpec, pane_grid
 from panestream.engine.operators.predicates.spec import PredicateSpec, predicates_rule
-from panestream.engine.operators.row.declared import DeclaredFunction
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.operator import DeclaredFunction
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.spec import SessionSpec
 from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr

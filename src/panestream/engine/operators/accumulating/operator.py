@@ -21,8 +21,7 @@ from panestream.engine.operators.accumulating.evicting import kept
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, Now, OverRows, WindowedRows, grouped
 from panestream.engine.plan import LATE, MAIN, ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
-from panestream.engine.runtime.main_rows import side_schema, window_rows
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, side_schema, window_rows
 from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy, last_ended
 from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks, pane_range
 from panestream.engine.storage.limits import window_too_large

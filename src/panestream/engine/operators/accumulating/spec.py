@@ -16,7 +16,7 @@ from panestream.engine.operators.accumulating.operator import KEPT, ROWS, Accumu
 from panestream.engine.operators.accumulating.windowed_rows import OverRows, PerWindow
 from panestream.engine.operators.accumulating.with_context import PerWindowWithContext
 from panestream.engine.operators.panes.spec import interval_of, pane_grid, why_not_panes
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan, not_kept, not_numbered, stable_repr
 from panestream.engine.query import WindowSpec
 from panestream.engine.reduction import AT_EVERY_ROW

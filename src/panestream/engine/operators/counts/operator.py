@@ -23,8 +23,7 @@ from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.counts.shape import CountShape
 from panestream.engine.plan import EARLY, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
-from panestream.engine.runtime.main_rows import window_rows
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, window_rows
 from panestream.engine.storage.keyed_pages import KeyedPages
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables, key_fields, named_columns, with_types

@@ -21,7 +21,7 @@ from panestream.engine.kernels.pairs import is_among, numbered
 from panestream.engine.kernels.slicing import Int64s, IntOrInts, PaneGrid
 from panestream.engine.operators.panes.rollups import Rollups
 from panestream.engine.plan import WindowPlan
-from panestream.engine.runtime.main_rows import window_rows
+from panestream.engine.runtime.group_operator import window_rows
 from panestream.engine.storage.blocks import pane_range
 from panestream.windowing import aggregates as agg
 from panestream.windowing.time import MIN_TIMESTAMP

@@ -13,7 +13,7 @@ from panestream.engine.kernels.pairs import numbered, places_of
 from panestream.engine.kernels.slicing import Int64s, PaneGrid
 from panestream.engine.operators.panes.firing import FiredWindows, rows_of
 from panestream.engine.plan import FIRINGS, INSERT, OPS, UPDATE_AFTER, UPDATE_BEFORE, WindowPlan
-from panestream.engine.runtime.main_rows import firing_columns
+from panestream.engine.runtime.group_operator import firing_columns
 from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.state import State

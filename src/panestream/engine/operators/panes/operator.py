@@ -38,8 +38,7 @@ from panestream.engine.operators.panes.rollups import Rollups, resolutions
 from panestream.engine.operators.panes.tables import EMITTED, PANES, PURGED, PaneTables
 from panestream.engine.plan import EARLY, LATE, ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
-from panestream.engine.runtime.main_rows import largest_per_window
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, largest_per_window
 from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy, last_ended
 from panestream.engine.storage.blocks import StoredBlocks, pane_range
 from panestream.engine.storage.sealed_state import SealedState

@@ -27,8 +27,7 @@ from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.operators.predicates.cuts import ENDS, OPEN, STARTS, Runs
 from panestream.engine.plan import ON_TIME, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
-from panestream.engine.runtime.main_rows import window_rows
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, window_rows
 from panestream.engine.runtime.timed_rows import TimedRows
 from panestream.engine.storage.keyed_pages import KeyedPages
 from panestream.engine.storage.sealed_state import SealedState

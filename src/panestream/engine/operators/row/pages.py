@@ -6,11 +6,9 @@ from collections.abc import Callable, Iterator
 from itertools import chain
 from typing import Any, NamedTuple
 
-from panestream.engine.operators.row.codec import Codec
+from panestream.engine.operators.row.codec import Codec, canonical_key
 from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, join_parts, split_parts
-from panestream.engine.operators.row.keys import canonical_key
-from panestream.engine.operators.row.timers import NEVER
-from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyPage, KeyState, WindowState
+from panestream.engine.operators.row.contents import EMPTY, NEVER, ElementList, KeyPage, KeyState, WindowState
 from panestream.windowing.state import StateValues
 
 

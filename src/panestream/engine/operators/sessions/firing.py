@@ -23,7 +23,7 @@ from panestream.engine.plan import (
     UPDATE_BEFORE,
     WindowPlan,
 )
-from panestream.engine.runtime.main_rows import firing_columns, window_rows
+from panestream.engine.runtime.group_operator import firing_columns, window_rows
 
 
 @dataclass(frozen=True, slots=True)
