@@ -172,7 +172,7 @@ EQUIVALENT: dict[str, str] = {
     "engine/runtime/group_operator.py:GroupOperator._advance: constant: 1 -> 2": (
         "Windows of the clock that had ended a step earlier have fired and gone: none is there to fire again."
     ),
-    "engine/runtime/last_windows.py:last_instant: constant: 0 -> 1 (2)": (
+    "engine/runtime/group_operator.py:last_instant: constant: 0 -> 1 (2)": (
         "It is the clock, for which windows of event time do not ask."
     ),
     "engine/runtime/sides.py:Pairs._unknown_apart: constant: 0 -> 1": (

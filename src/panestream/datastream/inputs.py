@@ -250,19 +250,3 @@ def predicate_inputs(df: DataFrame, assigner: WindowAssigner, given: Mapping[str
             )
         found[label_of(text)] = column
     return found
-
-
-__all__ = [
-    "check_collations",
-    "check_gap_of_rows",
-    "check_results",
-    "declared_of",
-    "gap_input",
-    "no_aggregate",
-    "no_assigner",
-    "one_by_one",
-    "predicate_inputs",
-    "resolve_gap",
-    "resolve_inputs",
-    "resolve_predicates",
-]

@@ -14,7 +14,7 @@ import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.runtime.last_windows import check_closable
+from panestream.engine.runtime.group_operator import check_closable
 from panestream.errors import InvalidDurationError, InvalidPlanError, SinkError, did_you_mean, warn
 from panestream.spark.columns import Names
 from panestream.spark.session import missing_startup_settings

@@ -129,6 +129,3 @@ def _literal(value: Any, of: pa.DataType) -> Column:
     if isinstance(value, datetime) and value.tzinfo is None and pa.types.is_timestamp(of) and of.tz is None:
         return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
     return F.lit(value)
-
-
-__all__ = ["MOST_ROWS", "Wanted", "traced"]

@@ -256,6 +256,3 @@ def check_apart(left: Sequence[str], right: Sequence[str], taken: Sequence[str],
             raise InvalidPlanError(
                 f"pairs: a column is called {column!r}, and results have such a column anyway: rename it before pst.stream(df)"
             )
-
-
-__all__ = ["check_apart", "merge_streams"]

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from panestream.engine.plan import WindowPlan
-from panestream.engine.runtime.time_view import WATERMARKS, watermarks_of
+from panestream.engine.runtime.state_views import WATERMARKS, watermarks_of
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import CheckpointError
@@ -80,7 +80,7 @@ class StoredState:
         return self.made_of(parts_of(self.plan), TABLE_PARTS)
 
     def watermarks(self) -> DataFrame:
-        """Return the watermarks of each key group, as in :data:`~panestream.engine.runtime.time_view.WATERMARKS`."""
+        """Return the watermarks of each key group, as in :data:`~panestream.engine.runtime.state_views.WATERMARKS`."""
         return self.made_of(time_of(self.plan), WATERMARKS, header_only=True)
 
     def table(self, name: str) -> DataFrame:
@@ -234,7 +234,7 @@ def headers_of(plan: WindowPlan) -> OfGroup:
 
 
 def time_of(plan: WindowPlan) -> OfGroup:
-    """Return a function that makes the rows of :data:`~panestream.engine.runtime.time_view.WATERMARKS`."""
+    """Return a function that makes the rows of :data:`~panestream.engine.runtime.state_views.WATERMARKS`."""
 
     def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
         return [watermarks_of(plan, plan.operator.for_group(plan, state, group).header(), group)]
