@@ -230,7 +230,7 @@ class PlannedQuery:
             # Checked last, on the plan that runs, since it may cost a Spark job and it warns.
             saved = replace(saved, migrate=request.migrate)
             check_start(saved, self.plan, allow_incomplete=request.allow_incomplete)
-            Sources.of(replace(saved.birth, own_position=request.own_position), checkpoint).check(self._df)
+            Sources.of(replace(saved.restored_from, own_position=request.own_position), checkpoint).check(self._df)
         warn_of_stale_rows(self.windowed.windowing, self.operator, request.sinks, changes=self.changes)
         warn_of_missing_sinks(self.plan.tags, request.sinks, "start")
         warn_missing_settings(spark)

@@ -301,10 +301,12 @@ def start(
     _check_name(spark, request.name)
     sinks, checkpoint, on_progress = request.sinks, request.checkpoint, request.on_progress
     remote = is_connect(spark)
-    birth = replace(savepoint.birth, own_position=request.own_position) if isinstance(savepoint, Savepoint) else savepoint
+    requested = (
+        replace(savepoint.restored_from, own_position=request.own_position) if isinstance(savepoint, Savepoint) else savepoint
+    )
     mode = CheckpointMode.wanted(plan, ends="availableNow" in request.trigger, closes=request.fire_at_end)
-    outputs = open_outputs(spark, plan, sinks, checkpoint, birth, mode)
-    initial, sources = None, Sources.of(outputs.born, checkpoint)
+    outputs = open_outputs(spark, plan, sinks, checkpoint, requested, mode)
+    initial, sources = None, Sources.of(outputs.restored_from, checkpoint)
     if isinstance(savepoint, Savepoint) and outputs.begins_with is not None:
         initial = initial_state(savepoint, plan)
         sources.prepare(spark)

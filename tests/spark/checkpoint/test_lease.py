@@ -235,7 +235,7 @@ def test_a_micro_batch_was_planned_by_the_last_run_that_did_not_find_it(number, 
 
 def test_a_new_checkpoint(tmp_path):
     claim = read_lease(SPARK, PLAN, str(tmp_path))
-    assert (claim.epoch.number, claim.last, claim.new, claim.born, claim.first) == (1, -1, True, None, 0)
+    assert (claim.epoch.number, claim.last, claim.new, claim.restored_from, claim.first) == (1, -1, True, None, 0)
     assert (claim.queries, claim.written, claim.mode) == ({claim.query}, frozenset(), CheckpointMode())
     assert claim.restart_info == RestartInfo(claim.epoch.entry, -1, "")
     assert read_lease(SPARK, PLAN, str(tmp_path)).query != claim.query
@@ -326,17 +326,17 @@ class Succeeding:
         self.old, self.new = folder / "old", folder / "new"
         entry(self.old, 1, places=list(places))
         logs(self.old, planned=5, committed=5)
-        self.birth = RestoredFrom("s", str(folder / "saved"), lineage_of(SPARK, str(self.old), 5))
+        self.restored_from = RestoredFrom("s", str(folder / "saved"), lineage_of(SPARK, str(self.old), 5))
 
     def claim(self, name="new"):
-        return read_lease(SPARK, PLAN, str(self.new.with_name(name)), self.birth)
+        return read_lease(SPARK, PLAN, str(self.new.with_name(name)), self.restored_from)
 
 
 def test_who_starts_from_a_savepoint_goes_on_where_it_was_taken(tmp_path):
     them = Succeeding(tmp_path)
-    assert them.birth.succession == Lineage(("q",), 6, ("file:/a", "file:/b"), str(them.old), 5)
+    assert them.restored_from.succession == Lineage(("q",), 6, ("file:/a", "file:/b"), str(them.old), 5)
     claim = them.claim()
-    assert (claim.first, claim.written, claim.begins_with, claim.new) == (6, {"file:/a", "file:/b"}, them.birth, True)
+    assert (claim.first, claim.written, claim.begins_with, claim.new) == (6, {"file:/a", "file:/b"}, them.restored_from, True)
     assert (claim.query.startswith("q+"), claim.queries) == (True, {"q", claim.query})
 
 
@@ -371,8 +371,8 @@ def test_of_an_old_query_that_is_gone_the_savepoint_says_who_goes_on(tmp_path):
     claim = them.claim()
     (them.old / "panestream").rename(tmp_path / "gone")
     epoch = succeed(SPARK, claim, ["file:/a"])
-    assert (epoch.checkpoint, epoch.number) == (them.birth.path, 1)
-    found = newest_entry(SPARK, them.birth.path)
+    assert (epoch.checkpoint, epoch.number) == (them.restored_from.path, 1)
+    found = newest_entry(SPARK, them.restored_from.path)
     assert (found["successor"], found["after"], found["query"]) == (str(them.new), -1, "q")
 
 
@@ -381,7 +381,7 @@ def test_one_that_has_committed_something_succeeds_nobody_any_more(tmp_path):
     register(SPARK, them.claim(), ["file:/a"])
     logs(them.new, planned=0, committed=0)
     claim = them.claim()
-    assert (claim.begins_with, claim.born, succeed(SPARK, claim, ["file:/a"])) == (None, them.birth, None)
+    assert (claim.begins_with, claim.restored_from, succeed(SPARK, claim, ["file:/a"])) == (None, them.restored_from, None)
 
 
 def test_one_that_commits_something_while_another_takes_its_place_is_found_out(tmp_path, monkeypatch):

@@ -113,7 +113,7 @@ class Old:
         self.checkpoint, self.new, self.savepoint = (str(tmp_path / name) for name in ("old", "new", "savepoint"))
         self.claim = started(spark, self.checkpoint, ["file:/out", "file:/late"])
         log(self.checkpoint, offsets=5, commits=5)
-        self.birth = RestoredFrom("one", self.savepoint, lineage_of(spark, self.checkpoint, 5))
+        self.restored_from = RestoredFrom("one", self.savepoint, lineage_of(spark, self.checkpoint, 5))
 
 
 @pytest.fixture
@@ -122,7 +122,7 @@ def old(spark, tmp_path):
 
 
 def test_of_two_that_start_from_a_savepoint_one_goes_on(spark, old):
-    first, second = (ensure_identity(spark, PLAN, f"{old.new}-{number}", old.birth) for number in (1, 2))
+    first, second = (ensure_identity(spark, PLAN, f"{old.new}-{number}", old.restored_from) for number in (1, 2))
     for claim in (first, second):
         assert succeed(spark, claim, ["file:/out"]).checkpoint == old.checkpoint
         register(spark, claim, ["file:/out"])
@@ -134,7 +134,7 @@ def test_of_two_that_start_from_a_savepoint_one_goes_on(spark, old):
 
 
 def test_where_the_old_checkpoint_is_gone_it_is_told_in_the_savepoint(spark, old, tmp_path):
-    claim = ensure_identity(spark, PLAN, old.new, old.birth)
+    claim = ensure_identity(spark, PLAN, old.new, old.restored_from)
     (tmp_path / "old").rename(tmp_path / "moved")
     told = succeed(spark, claim, ["file:/out"])
     assert (told.checkpoint, told.number) == (old.savepoint, 1)

@@ -40,8 +40,8 @@ def begun(folder: Path, offsets: str = "v1\n{}\n-", **sources) -> str:
 
 
 def test_they_are_of_the_birth():
-    born = RestoredFrom("one", "/saved", None, as_saved([CLICKS, TABLE]), own_position=True)
-    assert Sources.of(born, "cp") == Sources((CLICKS, TABLE), "/saved", "cp", True)
+    restored_from = RestoredFrom("one", "/saved", None, as_saved([CLICKS, TABLE]), own_position=True)
+    assert Sources.of(restored_from, "cp") == Sources((CLICKS, TABLE), "/saved", "cp", True)
     assert Sources.of(None, "cp") == Sources((), "", "cp", False)
 
 

@@ -347,18 +347,18 @@ def test_the_savepoint_that_a_checkpoint_began_with(spark, tmp_path):
     history = replace(MANIFEST, succession=None, until=77)
     write_manifest(spark, str(saved), history)
     assert (cutover_time(spark, None, cp), savepoint_for(spark, str(saved), cp).manifest.name) == (None, "name")
-    born = replace(savepoint_for(spark, str(saved), cp).birth, sources=[])
-    assert cutover_time(spark, savepoint_for(spark, str(saved), cp), cp) == cutover_time(spark, born, cp) == 77
-    claim = ensure_identity(spark, PLAN, cp, born)
+    restored_from = replace(savepoint_for(spark, str(saved), cp).restored_from, sources=[])
+    assert cutover_time(spark, savepoint_for(spark, str(saved), cp), cp) == cutover_time(spark, restored_from, cp) == 77
+    claim = ensure_identity(spark, PLAN, cp, restored_from)
     register(spark, claim, [])
     assert cutover_time(spark, None, cp) == 77
     # Nothing was committed: its state is needed.
     assert savepoint_for(spark, str(saved), cp).path == str(saved)
     files(tmp_path / "cp", "offsets/0", "commits/0")
-    assert savepoint_for(spark, str(saved), cp) == born
+    assert savepoint_for(spark, str(saved), cp) == restored_from
     # Gone since, from that place or from where it was moved to; there may be another in its place.
     saved.rename(tmp_path / "moved")
-    assert savepoint_for(spark, str(saved), cp) == savepoint_for(spark, str(tmp_path / "moved"), cp) == born
+    assert savepoint_for(spark, str(saved), cp) == savepoint_for(spark, str(tmp_path / "moved"), cp) == restored_from
     with pytest.raises(CheckpointError, match="elsewhere is no savepoint"):
         savepoint_for(spark, str(tmp_path / "elsewhere"), cp)
     write_manifest(spark, str(saved), replace(history, name="another"))

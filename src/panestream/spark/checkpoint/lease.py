@@ -119,7 +119,7 @@ class Lease:
         written: the places of outputs that received committed micro-batches.
         data_frames: whether the state was created over data frames, as in Spark 4.0, or will be if the checkpoint is new.
         new: whether the checkpoint did not belong to any query.
-        born: the savepoint that the checkpoint starts from, or None.
+        restored_from: the savepoint that the checkpoint starts from, or None.
         state_of: after the last committed micro-batch the state is at least as new as after this one. None if that is unknown.
         is_last_known: False if, after a killed run, Spark's own writer (``.main.writeStream``) may have committed ``last``.
         committer: the entry of the last run that committed a micro-batch, or empty.
@@ -133,7 +133,7 @@ class Lease:
     written: frozenset[str]
     data_frames: bool = False
     new: bool = False
-    born: RestoredFrom | None = None
+    restored_from: RestoredFrom | None = None
     mode: CheckpointMode = field(default_factory=CheckpointMode)
     restart_info: RestartInfo = field(default_factory=partial(RestartInfo, ""))
     state_of: int | None = None
@@ -143,7 +143,7 @@ class Lease:
     @property
     def succession(self) -> Lineage | None:
         """The inheritance from the queries before this one, or None if this query is the first."""
-        return None if self.born is None else self.born.succession
+        return None if self.restored_from is None else self.restored_from.succession
 
     @property
     def first(self) -> int:
@@ -153,11 +153,15 @@ class Lease:
     @property
     def begins_with(self) -> RestoredFrom | None:
         """The savepoint whose state must still be restored, as nothing has been committed yet, or None."""
-        return self.born if self.last < 0 else None
+        return self.restored_from if self.last < 0 else None
 
 
 def read_lease(
-    spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: RestoredFrom | None = None, mode: CheckpointMode | None = None
+    spark: SparkSession,
+    plan: WindowPlan,
+    checkpoint: str,
+    requested: RestoredFrom | None = None,
+    mode: CheckpointMode | None = None,
 ) -> Lease:
     """Read the entries of a checkpoint for a new run, and refuse the run if it cannot resume from it.
 
@@ -171,14 +175,14 @@ def read_lease(
     number, query, last = 1, str(uuid.uuid4()), -1
     data_frames, planned = wants_data_frames(spark), -1
     mode = mode or CheckpointMode.wanted(plan, ends=False, closes=False)
-    born = birth
+    restored_from = requested
     if entries:
         newest = max(entries)
         check_not_succeeded(in_order(entries), checkpoint, partial(last_committed, spark))
         planned, last = last_logged(spark, checkpoint, "offsets"), last_logged(spark, checkpoint, "commits")
         _check_planned(checkpoint, planned, last)
         told = RestoredFrom.of_json(entries[newest].get("born"))
-        born = next_restored_from(checkpoint, told, birth, planned=planned >= 0, committed=last >= 0)
+        restored_from = next_restored_from(checkpoint, told, requested, planned=planned >= 0, committed=last >= 0)
         if planned >= 0:
             check_identity(entries[newest]["identity"], plan.identity(), f"the checkpoint {checkpoint}")
             data_frames = bool(entries[newest].get("data_frames", False))
@@ -186,21 +190,32 @@ def read_lease(
                 check_rows(spark, checkpoint)
             mode = mode.on(entries[newest], plan, checkpoint)
         number, query = newest[0] + 1, str(entries[newest]["query"])
-    elif born is not None and born.succession is not None:
-        query = born.succession.new_identity()
+    elif restored_from is not None and restored_from.succession is not None:
+        query = restored_from.succession.new_identity()
     if data_frames:
         check_data_frames(spark)
     queries = {query, *(str(marker["query"]) for marker in entries.values())}
     # A run that committed nothing may not have written to its places.
     written = {place for marker in entries.values() if last > marker["after"] for place in marker["places"]}
-    if born is not None and born.succession is not None:
-        queries |= set(born.succession.queries)
-        written |= set(born.succession.places)
+    if restored_from is not None and restored_from.succession is not None:
+        queries |= set(restored_from.succession.queries)
+        written |= set(restored_from.succession.places)
     epoch = Epoch(checkpoint, number, uuid.uuid4().hex)
     found = RestartInfo(epoch.entry, planned, _planned_by(entries, planned))
     known = _known_state(spark, checkpoint, entries, last)
     return Lease(
-        epoch, query, frozenset(queries), plan, last, frozenset(written), data_frames, not entries, born, mode, found, **known
+        epoch,
+        query,
+        frozenset(queries),
+        plan,
+        last,
+        frozenset(written),
+        data_frames,
+        not entries,
+        restored_from,
+        mode,
+        found,
+        **known,
     )
 
 
@@ -247,17 +262,21 @@ def _planned_by(entries: Mapping[Rank, Mapping[str, Any]], number: int) -> str:
 
 
 def ensure_identity(
-    spark: SparkSession, plan: WindowPlan, checkpoint: str, birth: RestoredFrom | None = None, mode: CheckpointMode | None = None
+    spark: SparkSession,
+    plan: WindowPlan,
+    checkpoint: str,
+    requested: RestoredFrom | None = None,
+    mode: CheckpointMode | None = None,
 ) -> Lease:
     """Return the result of :func:`read_lease`, after recording the identity of a new query in an entry 0.
 
     Sinks store the identity in their places. If a start fails after that, the next start must use the same identity, or its own
     outputs would refuse it.
     """
-    lease = read_lease(spark, plan, checkpoint, birth, mode)
+    lease = read_lease(spark, plan, checkpoint, requested, mode)
     if lease.new:
         register(spark, replace(lease, epoch=replace(lease.epoch, number=0)), [])
-        lease = read_lease(spark, plan, checkpoint, birth, mode)
+        lease = read_lease(spark, plan, checkpoint, requested, mode)
     return lease
 
 
@@ -271,7 +290,7 @@ def register(spark: SparkSession, lease: Lease, places: Iterable[str]) -> None:
         "tells_firsts": True,
         **lease.mode.as_json(),
     }
-    marker |= {} if lease.born is None else {"born": lease.born.as_json()}
+    marker |= {} if lease.restored_from is None else {"born": lease.restored_from.as_json()}
     write_marker(spark, f"{lease.epoch.checkpoint}/{RUNS}/{lease.epoch.entry}", marker)
     lease.epoch.check(spark)
     lease.epoch.forget_old()
@@ -303,12 +322,12 @@ def succeed(spark: SparkSession, lease: Lease, places: Iterable[str]) -> Epoch |
     """
     old = lease.succession
     shared = set(places) & set(old.places) if old is not None and lease.last < 0 else set()
-    if lease.born is None or old is None or not shared:
+    if lease.restored_from is None or old is None or not shared:
         return None
     entries = read_entries(spark, old.checkpoint) if old.checkpoint else {}
     if not entries or entries[max(entries)]["query"] not in old.queries:
         # The old checkpoint was history, was deleted or now belongs to another query. Then the savepoint holds the record.
-        old = replace(old, checkpoint=lease.born.path, batch_id=-1)
+        old = replace(old, checkpoint=lease.restored_from.path, batch_id=-1)
         entries = read_entries(spark, old.checkpoint) or {(0, ""): {"query": old.queries[-1]}}
     check_not_continued(old, last_committed(spark, old.checkpoint), shared)
     mine = file_place(address_of(spark, lease.epoch.checkpoint))

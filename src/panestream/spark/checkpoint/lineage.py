@@ -177,24 +177,24 @@ class RestoredFrom:
 
 
 def next_restored_from(
-    checkpoint: str, born: RestoredFrom | None, asked: RestoredFrom | None, *, planned: bool, committed: bool
+    checkpoint: str, earlier: RestoredFrom | None, requested: RestoredFrom | None, *, planned: bool, committed: bool
 ) -> RestoredFrom | None:
-    """Return the birth of a checkpoint on which a query starts.
+    """Return the savepoint that a checkpoint begins with, on which a query starts.
 
-    ``born`` is from its newest entry, ``asked`` is the savepoint that the start requests. ``planned`` and ``committed`` say
-    whether the checkpoint has a micro-batch in that state. Raises CheckpointError if the checkpoint began differently.
+    ``earlier`` is from its newest entry, ``requested`` from the start. ``planned`` and ``committed`` say whether the
+    checkpoint has a micro-batch in that state. Raises CheckpointError if the checkpoint began differently.
     """
-    if asked is None:
-        if born is not None and not committed:
+    if requested is None:
+        if earlier is not None and not committed:
             raise CheckpointError(
-                f"the checkpoint {checkpoint} is to begin with the savepoint {born.path}, and its first micro-batch was not "
-                f"committed yet: start once more with savepoint={born.path!r}; or on a new checkpoint"
+                f"the checkpoint {checkpoint} is to begin with the savepoint {earlier.path}, and its first micro-batch was not "
+                f"committed yet: start once more with savepoint={earlier.path!r}; or on a new checkpoint"
             )
-        return born
-    if planned and (born is None or born.name != asked.name):
-        what = "did not begin with a savepoint" if born is None else f"began with another savepoint ({born.path})"
+        return earlier
+    if planned and (earlier is None or earlier.name != requested.name):
+        what = "did not begin with a savepoint" if earlier is None else f"began with another savepoint ({earlier.path})"
         raise CheckpointError(
             f"the checkpoint {checkpoint} {what}: a query starts from a savepoint on a checkpoint that is new. To go on with "
-            f"this checkpoint leave out savepoint=; to start from {asked.path} give another checkpoint"
+            f"this checkpoint leave out savepoint=; to start from {requested.path} give another checkpoint"
         )
-    return asked
+    return requested

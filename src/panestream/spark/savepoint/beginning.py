@@ -43,11 +43,11 @@ class Sources:
     own: bool = False
 
     @classmethod
-    def of(cls, born: RestoredFrom | None, checkpoint: str) -> Sources:
-        """Return the sources of a query whose checkpoint began with the savepoint ``born``, or without one."""
-        if born is None:
+    def of(cls, restored_from: RestoredFrom | None, checkpoint: str) -> Sources:
+        """Return the sources of a query whose checkpoint began with the savepoint ``restored_from``, or without one."""
+        if restored_from is None:
             return cls(checkpoint=checkpoint)
-        return cls(tuple(of_saved(born.sources)), born.path, checkpoint, born.own_position)
+        return cls(tuple(of_saved(restored_from.sources)), restored_from.path, checkpoint, restored_from.own_position)
 
     def check(self, df: DataFrame) -> None:
         """Refuse a source that cannot begin at its position, or a changed list of files.

@@ -66,7 +66,7 @@ class Savepoint(ShownState):
         return bool(self.manifest.checksums) or not any(self.manifest.tables.values())
 
     @property
-    def birth(self) -> RestoredFrom:
+    def restored_from(self) -> RestoredFrom:
         """The record of this savepoint in a checkpoint that begins with it."""
         manifest = self.manifest
         return RestoredFrom(

@@ -26,27 +26,27 @@ if TYPE_CHECKING:
 
 
 def savepoint_for(spark: SparkSession, path: str, checkpoint: str) -> Savepoint | RestoredFrom:
-    """Return the savepoint that a checkpoint begins with, or only its birth if the checkpoint has committed since.
+    """Return the savepoint that a checkpoint begins with, or only the record of it if the checkpoint has committed since.
 
     In that case the savepoint is not needed any more and may be deleted. Raises the errors of :func:`read_savepoint`.
     """
-    born = RestoredFrom.of_json((newest_entry(spark, checkpoint) or {}).get("born"))
-    if born is not None and last_committed(spark, checkpoint) >= 0:
+    restored_from = RestoredFrom.of_json((newest_entry(spark, checkpoint) or {}).get("born"))
+    if restored_from is not None and last_committed(spark, checkpoint) >= 0:
         try:
             name = read_savepoint(spark, path).manifest.name
         except CheckpointError:
-            name = born.name if born.lies_at(path) else ""
-        if name == born.name:
-            return born
+            name = restored_from.name if restored_from.lies_at(path) else ""
+        if name == restored_from.name:
+            return restored_from
     return read_savepoint(spark, path)
 
 
 def cutover_time(spark: SparkSession, saved: Savepoint | RestoredFrom | None, checkpoint: str) -> int | None:
     """Return the time before which rows are in the history that a query started from, or None."""
     if saved is None:
-        born = RestoredFrom.of_json((newest_entry(spark, checkpoint) or {}).get("born"))
-        return None if born is None else born.until
-    return saved.birth.until if isinstance(saved, Savepoint) else saved.until
+        restored_from = RestoredFrom.of_json((newest_entry(spark, checkpoint) or {}).get("born"))
+        return None if restored_from is None else restored_from.until
+    return saved.restored_from.until if isinstance(saved, Savepoint) else saved.until
 
 
 def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: bool = False) -> None:
