@@ -103,17 +103,14 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/predicates/operator.py:PredicateOperator._left: constant: 0 -> 1 (2)": (
         "The column has another name then, and the same type: partials are merged by their places."
     ),
-    "engine/operators/row/state.py:RowStore.release: left out: self._chunk_codec.arrivals = ElementArrivals() -> pass": (
-        "The store is not used any more: memory goes when Python finds the circle, and not at once."
-    ),
     "engine/operators/row/contents.py:ElementList.drop_first: sign: len(part) - gone -> len(part) + gone": (
         "A list that was emptied stays in front, counts for nothing, and goes when something is dropped again."
     ),
+    "engine/operators/row/state.py:RowStore.release: left out: self._chunk_codec.arrivals = ElementArrivals() -> pass": (
+        "The store is not used any more: memory goes when Python finds the circle, and not at once."
+    ),
     "engine/operators/sessions/arrivals.py:_less: comparison: np.bincount(rows.sessions[late], minlength=len(spans.codes)) > 0 -> np.bincount(rows.sessions[late], minlength=len(spans.codes)) >= 0": (
         "Local sessions that lose no row are built anew, too, of all their rows: they stay what they are, more slowly."
-    ),
-    "engine/operators/sessions/firing.py:session_rows: constant: 1 -> 2": (
-        "Of a session that does not fire: any number below zero says so."
     ),
     "engine/operators/sessions/firing.py:session_rows: constant: 1 -> 2 (2)": (
         "What is gone comes first: any number below zero puts it there."
@@ -121,14 +118,17 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/sessions/firing.py:session_rows: constant: 1 -> 2 (3)": (
         "Of each session what is taken back still comes before what takes its place. Between sessions no order is promised."
     ),
-    "engine/operators/sessions/lateness.py:_frontier: constant: 1 -> 2": (
-        "A span that is not taken counts nothing: any number below zero says so."
+    "engine/operators/sessions/firing.py:session_rows: constant: 1 -> 2": (
+        "Of a session that does not fire: any number below zero says so."
     ),
     "engine/operators/sessions/lateness.py:_frontier: constant: 1 -> 2 (2)": (
         "Where nothing came before there is no session: any number below zero says so."
     ),
     "engine/operators/sessions/lateness.py:_frontier: constant: 1 -> 2 (5)": (
         "Where a key begins nothing came before: any number below zero says so."
+    ),
+    "engine/operators/sessions/lateness.py:_frontier: constant: 1 -> 2": (
+        "A span that is not taken counts nothing: any number below zero says so."
     ),
     "engine/operators/sessions/lateness.py:_taken: constant: 1 -> 2 (9)": (
         "The table of runs has room for one more, behind the last: no span is of it."
@@ -215,15 +215,15 @@ EQUIVALENT: dict[str, str] = {
     "engine/tiles/windows.py:windows_of_tiles: sign: ends - 1 -> ends + 1": (
         "Windows that begin where the last pane ends are asked for, too: no partial lies in them, so they have no results."
     ),
-    "spark/batch_output.py:_whole: constant: 0 -> 1": ("A part that is alone has the type of the whole already, so it fits."),
+    "spark/batch_output.py:_merged: constant: 0 -> 1": ("A part that is alone has the type of the whole already, so it fits."),
+    "spark/savepoint/addresses.py:_linked: argument left out: (Path(home.name) / 'checkpoint').symlink_to(folder, target_is_directory=True) -> (Path(home.name) / 'checkpoint').symlink_to(folder)": (
+        "Only Windows asks whether the target of a link is a folder."
+    ),
     "spark/savepoint/manifest.py:read_manifest: comparison: format_ > SAVEPOINT_FORMAT -> format_ >= SAVEPOINT_FORMAT": (
         "It is asked only where the two are not the same."
     ),
     "spark/savepoint/values.py:StoredState.made_of: argument left out: self.values(header_only=header_only) -> self.values()": (
         "More is read from Spark's state store than the header is made of: the same header, more slowly."
-    ),
-    "spark/savepoint/addresses.py:_linked: argument left out: (Path(home.name) / 'checkpoint').symlink_to(folder, target_is_directory=True) -> (Path(home.name) / 'checkpoint').symlink_to(folder)": (
-        "Only Windows asks whether the target of a link is a folder."
     ),
     "windowing/assigners/business.py:_OfBusiness._begin: constant: 1 -> 2": (
         "A step of two days over days off goes too far by one at most, and the search goes back by it."
@@ -244,10 +244,10 @@ EQUIVALENT: dict[str, str] = {
     "windowing/assigners/calendar.py:CalendarWindows._ends: constant: 1 -> 2 (3)": (
         "Steps are hours or days, of which a window has a whole number: none ends a microsecond behind the last."
     ),
-    "windowing/triggers/after_each.py:_InTurn.fire: returns None: return False -> return": (
+    "windowing/triggers/after_each.py:_InTurn.fire: returns None: return False -> return (2)": (
         "None is as false as False: whoever asks only asks whether."
     ),
-    "windowing/triggers/after_each.py:_InTurn.fire: returns None: return False -> return (2)": (
+    "windowing/triggers/after_each.py:_InTurn.fire: returns None: return False -> return": (
         "None is as false as False: whoever asks only asks whether."
     ),
     "windowing/triggers/after_watermark.py:_WatermarkNode.begin: left out: self._early.begin(now) -> pass": (
