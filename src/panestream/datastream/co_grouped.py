@@ -68,8 +68,8 @@ class CoGroupedStream(ReprHtml):
 
     def window(self, assigner: WindowAssigner) -> CoGroupedWindows:
         """Put the rows of both streams into the same windows, by key; see :meth:`KeyedStream.window`. Both extend sessions."""
-        made = self._windowing.window(assigner)
-        return CoGroupedWindows(made.keyed, made.windowing, gap=made.gap)
+        windowed = self._windowing.window(assigner)
+        return CoGroupedWindows(windowed.keyed, windowed.windowing, gap=windowed.gap)
 
     def _parts(self) -> dict[str, str]:
         return {"streams": " and ".join(SIDES), **parts_of(self.keyed)}
@@ -154,8 +154,8 @@ class CoGroupedWindows(WindowedStream):
 
     def side_output_late_data(self, tag: str) -> Self:
         """Send late rows, as in their stream, to ``tag_left`` and ``tag_right`` instead of dropping them. Not in Flink."""
-        for one in Sides.late_tags(checked_tag(tag)):
-            self._check_free(checked_tag(one), [*self._sides.invalid, *self.side_outputs])
+        for each in Sides.late_tags(checked_tag(tag)):
+            self._check_free(checked_tag(each), [*self._sides.invalid, *self.side_outputs])
         return replace(self, late_tag=tag)
 
     @property
@@ -194,8 +194,8 @@ class CoGroupedWindows(WindowedStream):
             for side, suffix, both in zip(SIDES, suffixes, shared, strict=True)
         }
         schemas = {side: pa.schema([one.with_nullable(True) for one in called[side]]) for side in SIDES}
-        taken = (*self.keyed.key_schema.names, *RESERVED)
-        check_apart(schemas[LEFT].names, schemas[RIGHT].names if of_right else [], taken, names)
+        reserved = (*self.keyed.key_schema.names, *RESERVED)
+        check_apart(schemas[LEFT].names, schemas[RIGHT].names if of_right else [], reserved, names)
         return Pairs(how, schemas[LEFT], schemas[RIGHT], len(self.keyed.key_schema))
 
 

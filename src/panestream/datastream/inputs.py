@@ -43,19 +43,19 @@ _INPUT = "the input of an aggregate"
 
 def resolve_inputs(df: DataFrame, aggregates: Sequence[recipes.Aggregate]) -> tuple[list[recipes.Aggregate], dict[str, Column]]:
     """Return the aggregates with texts instead of Columns, and the column of each text; refuse ambiguous texts."""
-    found: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     texts: dict[ColumnText, str] = {}
-    inputs = list(dict.fromkeys(text for one in aggregates for text in one.inputs))
+    inputs = list(dict.fromkeys(text for aggregate in aggregates for text in aggregate.inputs))
     written = [given.column if isinstance(given, ColumnText) else given for given in inputs]
     for given, wanted, column in zip(inputs, written, columns_of(df, written, _INPUT), strict=True):
         text = text_of(df, wanted, _INPUT)
-        if not same(df, found.setdefault(text, column), column):
+        if not same(df, columns.setdefault(text, column), column):
             raise InvalidPlanError(
                 f"two different inputs of aggregates are both called {text!r}: give one of the Columns a name with .alias('...')"
             )
         if isinstance(given, ColumnText):
             texts[given] = text
-    return [one.resolved(texts.__getitem__) for one in aggregates], found
+    return [aggregate.resolved(texts.__getitem__) for aggregate in aggregates], columns
 
 
 def declared_of(df: DataFrame, given: Sequence[object]) -> list[recipes.Aggregate]:
@@ -239,7 +239,7 @@ def predicate_inputs(df: DataFrame, assigner: WindowAssigner, given: Mapping[str
     """Return the boolean predicates under the engine's names for them; ``given`` are Columns by text."""
     if not isinstance(assigner, PredicateWindows):
         return {}
-    found = {}
+    columns = {}
     for text in assigner.predicates:
         column = given[text] if text in given else column_of(df, text, _PREDICATE)
         kind = type_of(df, column)
@@ -248,5 +248,5 @@ def predicate_inputs(df: DataFrame, assigner: WindowAssigner, given: Mapping[str
                 f"the predicate {text!r} of windows is a {kind.simpleString()}: it must be true or false, such as "
                 "\"action = 'logout'\""
             )
-        found[label_of(text)] = column
-    return found
+        columns[label_of(text)] = column
+    return columns

@@ -64,7 +64,7 @@ def stream(
     if doubled is not None:
         raise InvalidPlanError(f"the DataFrame has more than one column {shown_names(*doubled)}: rename or drop one")
     events = DataStream(df)
-    strategies = [one for one in (out_of_orderness, watermark) if one is not None]
+    strategies = [strategy for strategy in (out_of_orderness, watermark) if strategy is not None]
     if time is None and not strategies and unit is None:
         return events
     if time is None or len(strategies) != 1:
@@ -183,8 +183,8 @@ class DataStream(Events):
             >>> clicks.group_by("user", pst.sliding("1 hour", "5 minutes")).agg(F.sum("price"))  # doctest: +SKIP
         """
         columns = one_by_one(columns)
-        windows = [one for one in columns if isinstance(one, (WindowAssigner, CountWindows))]
-        keys = [one for one in columns if not isinstance(one, (WindowAssigner, CountWindows))]
+        windows = [column for column in columns if isinstance(column, (WindowAssigner, CountWindows))]
+        keys = [column for column in columns if not isinstance(column, (WindowAssigner, CountWindows))]
         if not windows:
             raise InvalidPlanError(
                 "group_by wants windows, e.g. .group_by('user', pst.tumbling('1 hour')); to choose them in a call of their own, "
@@ -219,11 +219,11 @@ class KeyedStream(KeyedEvents):
         if isinstance(assigner, CountWindows) and not others:
             return self.count_window(assigner.size, assigner.slide)
         every = (assigner, *others)
-        if not isinstance(assigner, WindowAssigner) or not all(isinstance(one, WindowAssigner) for one in others):
+        if not isinstance(assigner, WindowAssigner) or not all(isinstance(kind, WindowAssigner) for kind in others):
             raise no_assigner(every)
         if others:
-            several = [one for one in every if isinstance(one, WindowAssigner)]
-            labels = [label_of(one) for one in several]
+            several = [kind for kind in every if isinstance(kind, WindowAssigner)]
+            labels = [label_of(kind) for kind in several]
             if len(set(labels)) != len(labels):
                 raise InvalidPlanError(
                     f"several windows are called the same, {labels}: name them, .windows({{'label': assigner}})"

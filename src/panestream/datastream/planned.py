@@ -174,8 +174,8 @@ class PlannedQuery:
         keyed = self.windowed.keyed
         time = None if keyed.source.event_time is None else micros_of(rows, keyed.source.event_time, keyed.source.unit)
         values = [self.inputs[text] for text in self.operator.inputs]
-        given, unit = keyed.source.processing_time, keyed.source.processing_time_unit
-        processing_time = None if given is None else micros_of(rows, given, unit)
+        clock, unit = keyed.source.processing_time, keyed.source.processing_time_unit
+        processing_time = None if clock is None else micros_of(rows, clock, unit)
         order = self._order[0]
         keys = [column for _, column in keyed.key_columns]
         return project(rows, self._plan_run, time, keys, values, processing_time, order)
@@ -210,8 +210,8 @@ class PlannedQuery:
                 "spec has a place for them, `configuration`"
             )
         # Another query reads the output for late rows, so its readers are unknown here.
-        kept = plan.late_tag is not None
-        return output(observed(operated, plan, self._observed_as, late_kept=kept), plan, tag)
+        late_kept = plan.late_tag is not None
+        return output(observed(operated, plan, self._observed_as, late_kept=late_kept), plan, tag)
 
     def _started(self, request: StartRequest) -> RunningQuery:
         """Start the query, first changing the plan if the trigger, savepoint or checkpoint requires it."""

@@ -59,7 +59,7 @@ def prepare(
         PanestreamError: any error of the steps in ``build``.
     """
     session = spark or SparkSession.active()
-    kinds = tuple(spark_schema(schema_of(session, one)) for one in (schema, *others))
+    kinds = tuple(spark_schema(schema_of(session, declared)) for declared in (schema, *others))
     given = [_rows_like(session, kind, streaming=streaming) for kind in kinds]
     result = build(*given)
     if not isinstance(result, WindowedResult):

@@ -396,7 +396,7 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         return ASKED_FOR.get(name)
 
     def _parts(self) -> Mapping[str, str]:
-        results = [f"{one.name} {one.type}" for one in self.operator.result_schema]
+        results = [f"{column.name} {column.type}" for column in self.operator.result_schema]
         own = {"top": f"{self.largest.n} by {self.largest.by}" if self.largest else "", "operator": self.operator.name}
         return {"results": listed(results), **own, **parts_of(self.windowed)}
 

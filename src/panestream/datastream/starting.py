@@ -222,7 +222,9 @@ def takes_outputs(method: Method) -> Method:
     """Record the options of a method that also takes sinks as keywords, to distinguish them from outputs."""
     kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     parameters = inspect.signature(method).parameters.values()
-    _OPTIONS[method.__name__] = [one.name for one in parameters if one.kind in kinds and one.name not in ("self", "outputs")]
+    _OPTIONS[method.__name__] = [
+        parameter.name for parameter in parameters if parameter.kind in kinds and parameter.name not in ("self", "outputs")
+    ]
     return method
 
 
@@ -271,8 +273,9 @@ def check_output(tag: str, known: Sequence[str]) -> None:
     if tag in known:
         return
     kind = tag.split("_", maxsplit=1)[0]
-    asked = kind in ASKED_FOR and not any(other.startswith(kind) for other in known)
-    raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, known)}{f' ({ASKED_FOR[kind]})' if asked else ''}")
+    is_optional = kind in ASKED_FOR and not any(other.startswith(kind) for other in known)
+    hint = f" ({ASKED_FOR[kind]})" if is_optional else ""
+    raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, known)}{hint}")
 
 
 def check_added(what: str, added: Sequence[pa.Field], there: Sequence[str], names: Names) -> None:

@@ -120,8 +120,8 @@ class StoredPanes(ReprHtml):
         """Return the tiles for a single task without a shuffle, or None if there are rows, too many tiles, or set partitions."""
         if not self.few or self.rows is not None or self.partitions or chosen_partitions(self.tiles.sparkSession):
             return None
-        kept = [kind for partial in self.aggregation.partial_aggregates for _, kind in partial.columns]
-        if not all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) for kind in kept):
+        types = [kind for partial in self.aggregation.partial_aggregates for _, kind in partial.columns]
+        if not all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) for kind in types):
             return None  # A few tiles with sketches or lists may still be many bytes.
         return self._tiles_part().coalesce(1)
 
@@ -190,8 +190,8 @@ class StoredPanes(ReprHtml):
             parts.append(self._rows_from(self._rows_at(self._raw, questions.where(time.isNotNull()), asked_keys, ends, slices)))
         results = [field for _ in windows for field in spark_schema(self.aggregation.output_schema)]
         answers = [T.StructField(name, field.dataType) for name, field in zip(named, results, strict=True)]
-        asked = AsOf(self.aggregation, slices, lengths, self.until, exact_start)
-        function = ReadAnswers(asked, tuple(named), tuple(questions.columns))
+        computation = AsOf(self.aggregation, slices, lengths, self.until, exact_start)
+        function = ReadAnswers(computation, tuple(named), tuple(questions.columns))
         return map_partitions(self._together(parts), function, T.StructType([*questions.schema.fields, *answers]))
 
     def _lengths(self, windows: Mapping[str, Duration], slices: EvenGrid) -> tuple[int, ...]:
@@ -237,8 +237,8 @@ class StoredPanes(ReprHtml):
         """Return the tiles that existed when the store was inspected; later tiles are ignored."""
         tiles = self.tiles
         start, end = micros_of(tiles, START, None), micros_of(tiles, END, None)
-        kept = [F.col(quoted(name)) for name in partial_columns(self.aggregation)]
-        columns = [start, end, F.col(ROWS).cast("bigint"), *kept]
+        partials = [F.col(quoted(name)) for name in partial_columns(self.aggregation)]
+        columns = [start, end, F.col(ROWS).cast("bigint"), *partials]
         return rows_of_kind(
             tiles.where(end <= F.lit(self.until)), TILE, [key_of(tiles, name)[1] for name in self._keys.names], columns
         )
@@ -270,10 +270,10 @@ class StoredPanes(ReprHtml):
         own = zip(self.aggregation.inputs, self.aggregation.input_types, strict=True)
         for place, (text, wanted) in enumerate(own):
             column = column_of(df, text, "the input of an aggregate")
-            found = to_arrow(type_of(df, column), f"the input {text!r}")
-            if found != wanted:
+            given_type = to_arrow(type_of(df, column), f"the input {text!r}")
+            if given_type != wanted:
                 raise InvalidPlanError(
-                    f"{text!r} is of type {sql_name(found)} in the rows, of which the tiles had {sql_name(wanted)}: cast it"
+                    f"{text!r} is of type {sql_name(given_type)} in the rows, of which the tiles had {sql_name(wanted)}: cast it"
                 )
             values.append(column.alias(f"value_{place}"))
         # As in a query, rows without event time are in no window.
@@ -342,13 +342,13 @@ def from_panes(
         raise InvalidPlanError(
             f"the tiles have no column {missing[0]!r}: from_panes reads what .window(slices).panes(...) wrote, all its columns"
         )
-    found = inspect_tiles(tiles)
-    manifests = found.manifests
+    store = inspect_tiles(tiles)
+    manifests = store.manifests
     first = manifests[0]
     for other in manifests[1:]:
         _check_alike(first, other)
-    inputs = {text: type_ for one in manifests for text, type_ in one.inputs.items()}
-    absent = next((text for one in aggregates for text in one.inputs if text not in inputs), None)
+    inputs = {text: type_ for manifest in manifests for text, type_ in manifest.inputs.items()}
+    absent = next((text for manifest in aggregates for text in manifest.inputs if text not in inputs), None)
     if absent is not None:
         raise InvalidPlanError(f"the tiles know nothing of {absent!r} ({did_you_mean(absent, inputs)}): {_held(manifests)}")
     keys = pa.schema(
@@ -359,7 +359,7 @@ def from_panes(
     if lacking:
         raise InvalidPlanError(f"the tiles have no column {lacking[0]!r}, which an aggregate needs: {_held(manifests)}")
     raw = None if rows is None or event_time is None else RawRows(rows, event_time, unit)
-    stored = StoredPanes(tiles, first.slices, aggregation, found.until, raw, partitions, found.few)
+    stored = StoredPanes(tiles, first.slices, aggregation, store.until, raw, partitions, store.few)
     stored.check_rows()
     return stored
 
@@ -416,7 +416,7 @@ def _keys_in(tiles: DataFrame, manifest: TilesManifest) -> tuple[str, ...]:
 
 
 def _held(manifests: Sequence[TilesManifest]) -> str:
-    held = dict.fromkeys(text for one in manifests for text in one.aggregates)
+    held = dict.fromkeys(text for manifest in manifests for text in manifest.aggregates)
     return f"they were made for {', '.join(held)}"
 
 
@@ -444,20 +444,20 @@ def panes_of(windowed: WindowedEvents, aggregates: Sequence[recipes.Aggregate]) 
             )
         if not isinstance(aggregate, recipes.Aggregate):
             raise no_aggregate(df, aggregate)
-    taken = [name for name in (ROWS, MANIFEST) if Names.of(df.sparkSession).find(name, keys.names) is not None]
-    if taken:
-        raise InvalidPlanError(f"tiles have a column {taken[0]!r}: give the key another name with AS")
+    reserved = [name for name in (ROWS, MANIFEST) if Names.of(df.sparkSession).find(name, keys.names) is not None]
+    if reserved:
+        raise InvalidPlanError(f"tiles have a column {reserved[0]!r}: give the key another name with AS")
     declared, inputs = resolve_inputs(df, aggregates)
     kinds = types_of(df, inputs)
     check_collations(declared, kinds)
     types = {text: to_arrow(kind, text) for text, kind in kinds.items()}
     aggregation = Aggregation.build(declared, types, keys)
-    asked = DeclaredAggregates(recipes_of_tiles(declared, aggregation), types, keys)
-    operator = choose(windowed.windowing, asked)
+    request = DeclaredAggregates(recipes_of_tiles(declared, aggregation), types, keys)
+    operator = choose(windowed.windowing, request)
     # A partial of a type that Spark does not have is refused now, not when rows come.
     spark_schema(operator.result_schema)
     manifest = TilesManifest.of(windowed.windowing.assigner, keys.names, declared, aggregation).text()
-    return PanesResult(windowed, operator, inputs, asked=asked, manifest=manifest)
+    return PanesResult(windowed, operator, inputs, asked=request, manifest=manifest)
 
 
 def _check_slices(windowed: WindowedEvents) -> None:

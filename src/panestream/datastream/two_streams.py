@@ -156,14 +156,14 @@ def _time_name(left: KeyedEvents, right: KeyedEvents) -> str:
     """Return the name of the event time, for errors and ``explain()``."""
     texts = [
         "event time"
-        if one.source.event_time is None
-        else text_of(one.source.df, one.source.event_time, "the event time")
-        + ("" if one.source.unit is None else f" in {one.source.unit}")
-        for one in (left, right)
+        if keyed.source.event_time is None
+        else text_of(keyed.source.df, keyed.source.event_time, "the event time")
+        + ("" if keyed.source.unit is None else f" in {keyed.source.unit}")
+        for keyed in (left, right)
     ]
     name = texts[0] if texts[0] == texts[1] else f"{texts[0]} ({LEFT}), {texts[1]} ({RIGHT})"
-    taken = Names.of(left.source.df.sparkSession).find(name, (*left.key_schema.names, *SIDES))
-    return name if taken is None else f"event time {name}"
+    other = Names.of(left.source.df.sparkSession).find(name, (*left.key_schema.names, *SIDES))
+    return name if other is None else f"event time {name}"
 
 
 def _orders(left: KeyedEvents, right: KeyedEvents, what: str) -> list[list[Column]]:
@@ -204,10 +204,10 @@ class _Side:
         columns = [column.alias(name) for column, name in zip(own, keys, strict=True)]
         if source.event_time is not None:
             time = micros_of(df, source.event_time, source.unit)
-            said = _SaidEventTime(
+            event_time = _SaidEventTime(
                 text_of(df, source.event_time, "the event time"), source.unit, source.way_out, source.invalid_tag
             )
-            time = (all_usable if self.strict else or_raise)(time, df, said)
+            time = (all_usable if self.strict else or_raise)(time, df, event_time)
             columns.append(F.timestamp_micros(time).alias(self.time))
         if source.processing_time is not None:
             columns.append(micros_of(df, source.processing_time, source.processing_time_unit).alias(_CLOCK))

@@ -210,11 +210,11 @@ class WindowedStream(WindowedEvents):
         function, results = following(then), None
         if function is not None:
             results = self._results(self._needed(schema, "then"))
-        asked = DeclaredAggregates(declared, types, self.keyed.key_schema, function, results, tuple(looked_at))
-        operator = choose(self.windowing, asked)
+        request = DeclaredAggregates(declared, types, self.keyed.key_schema, function, results, tuple(looked_at))
+        operator = choose(self.windowing, request)
         split = None if self.split_distinct is None else split_of(self.split_distinct, declared, operator)
         collated = frozenset() if results is not None else collated
-        return WindowedResult(self, operator, inputs, collated, split=split, asked=asked)
+        return WindowedResult(self, operator, inputs, collated, split=split, asked=request)
 
     @advised(with_schema)
     def aggregate_with(
@@ -311,14 +311,14 @@ class WindowedStream(WindowedEvents):
         rows = self.keyed.source.row_schema
         naming = Names.of(self._df.sparkSession)
         find_key, find_reserved = naming.finder(self.keyed.key_schema.names), naming.finder(RESERVED)
-        kept = [column for column in rows if find_key(column.name) is None]
-        taken = [column.name for column in kept if find_reserved(column.name) is not None]
-        if taken:
-            raise InvalidPlanError(f"the input has a column {taken[0]!r}, results have such a column too: rename it first")
+        columns = [column for column in rows if find_key(column.name) is None]
+        reserved = [column.name for column in columns if find_reserved(column.name) is not None]
+        if reserved:
+            raise InvalidPlanError(f"the input has a column {reserved[0]!r}, results have such a column too: rename it first")
         keys, accumulators = (self.keyed.key_schema, rows) if two_phase else (None, None)
-        asked = FunctionOfRows(ReduceRows(function), pa.schema(kept), rows, function, keys, accumulators)
-        operator = choose(self.windowing, asked)
-        return WindowedResult(self, operator, self._inputs_of(operator), asked=asked)
+        request = FunctionOfRows(ReduceRows(function), pa.schema(columns), rows, function, keys, accumulators)
+        operator = choose(self.windowing, request)
+        return WindowedResult(self, operator, self._inputs_of(operator), asked=request)
 
     @advised(with_schema)
     def apply(self, function: WindowFunction | Callable[..., Any], schema: Schema) -> WindowedResult:
@@ -367,9 +367,9 @@ class WindowedStream(WindowedEvents):
         results = self._results(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = self.keyed.source.row_schema
-        asked = FunctionOfRows(function, results, rows, _shown(function), self.keyed.key_schema, accumulators)
-        operator = choose(self.windowing, asked)
-        return WindowedResult(self, operator, self._inputs_of(operator), asked=asked)
+        request = FunctionOfRows(function, results, rows, _shown(function), self.keyed.key_schema, accumulators)
+        operator = choose(self.windowing, request)
+        return WindowedResult(self, operator, self._inputs_of(operator), asked=request)
 
     def _inputs_of(self, operator: OperatorSpec) -> dict[str, Column]:
         """Return the columns that the operator reads individually, by name. Empty if it reads whole rows."""
@@ -420,8 +420,8 @@ class WindowedStream(WindowedEvents):
         results = self._results(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = self.keyed.source.row_schema
-        asked = FunctionOfTables(function, results, rows, self.keyed.key_schema)
-        return WindowedResult(self, choose(self.windowing, asked), asked=asked)
+        request = FunctionOfTables(function, results, rows, self.keyed.key_schema)
+        return WindowedResult(self, choose(self.windowing, request), asked=request)
 
     def _check_not_split(self, what: str) -> None:
         if self.split_distinct is not None:
@@ -487,7 +487,7 @@ def look_back_result(
     """Return aggregates over look-backs by label, with the input columns ``keep`` (None for all); ``then`` is refused later."""
     keyed, df = windowed.keyed, windowed.keyed.source.df
     names = _kept_names(windowed, keep)
-    every = [one.alias(result_name(one.name, label)) for label in look_backs for one in aggregates]
+    every = [aggregate.alias(result_name(aggregate.name, label)) for label in look_backs for aggregate in aggregates]
     check_results(df, every, keyed.key_schema.names, names)
     # The input of an aggregate crosses the shuffle once, even if it is also a column of the results.
     texts = [name if name in inputs and same(df, inputs[name], F.col(quoted(name))) else f"column {name}" for name in names]
@@ -496,10 +496,10 @@ def look_back_result(
     rows = arrow_schema(df.schema)
     kept = pa.schema([rows.field(name) for name in names])
     types = {text: to_arrow(kind, text) for text, kind in kinds.items()} | dict(zip(texts, kept.types, strict=True))
-    asked = DeclaredAggregates(aggregates, types, keyed.key_schema, then, columns=tuple(texts), kept=kept)
-    operator = choose(windowed.windowing, asked)
+    request = DeclaredAggregates(aggregates, types, keyed.key_schema, then, columns=tuple(texts), kept=kept)
+    operator = choose(windowed.windowing, request)
     columns = {**{text: F.col(quoted(name)) for text, name in zip(texts, names, strict=True)}, **inputs}
-    return LookBackResult(windowed, operator, columns, collated, asked=asked)
+    return LookBackResult(windowed, operator, columns, collated, asked=request)
 
 
 def _kept_names(windowed: WindowedEvents, keep: Sequence[str] | None) -> list[str]:
@@ -512,12 +512,12 @@ def _kept_names(windowed: WindowedEvents, keep: Sequence[str] | None) -> list[st
             raise InvalidPlanError(f"keep wants the names of columns, got {keep!r}")
         wanted = []
         for name in keep:
-            found = find(name)
-            if found is None:
+            name_of_column = find(name)
+            if name_of_column is None:
                 raise InvalidPlanError(f"keep: there is no column {name!r}; {did_you_mean(name, df.columns)}")
-            wanted.append(found)
+            wanted.append(name_of_column)
     names = [name for name in dict.fromkeys(wanted) if find_key(name) is None]
-    taken = [name for name in names if find_reserved(name) is not None]
-    if taken:
-        raise InvalidPlanError(f"the input has a column {taken[0]!r}, results may have such a column too: rename it first")
+    reserved = [name for name in names if find_reserved(name) is not None]
+    if reserved:
+        raise InvalidPlanError(f"the input has a column {reserved[0]!r}, results may have such a column too: rename it first")
     return names

@@ -60,11 +60,11 @@ class BatchOutput:
             if tag == METRICS:
                 metrics.append(body.decode())
                 continue
-            kept = bodies.setdefault(tag, [])
+            collected = bodies.setdefault(tag, [])
             if body is None:
                 bodies[tag] = None
-            elif kept is not None:
-                kept.append(bytes(body))
+            elif collected is not None:
+                collected.append(bytes(body))
         return cls(operated, plan, metrics_of(metrics), bodies)
 
     @property
@@ -88,7 +88,7 @@ class BatchOutput:
             pairs = self.plan.pairs
             if sum(map(pairs.count, tables)) > FEW_PAIRS:
                 return None
-            tables = [table for one in tables for table in pairs.opened(one)]
+            tables = [table for table_of_body in tables for table in pairs.opened(table_of_body)]
         table = pa.concat_tables(tables) if tables else schema.empty_table()
         spark = self.operated.sparkSession
         if table.nbytes > FEW_BYTES or int(spark.conf.get(_ARROW_ROWS) or 0) <= 0:
@@ -131,23 +131,23 @@ def merge_split_results(rows: DataFrame, plan: WindowPlan) -> DataFrame:
     return grouped.select(*(F.col(quoted(field.name)) for field in rows.schema))
 
 
-def merge_split_windows(shown: DataFrame, plan: WindowPlan) -> DataFrame:
+def merge_split_windows(view: DataFrame, plan: WindowPlan) -> DataFrame:
     """Merge the view of open windows of a split query to one row for each key and window, without a key group."""
     together = plan.split.together if plan.split is not None else {}
-    parts: dict[str, T.StructType] = {field.name: field.dataType for field in shown.schema}  # type: ignore[misc]
+    parts: dict[str, T.StructType] = {field.name: field.dataType for field in view.schema}  # type: ignore[misc]
     results = [
         _merged(field, F.col("results")[field.name], together[field.name]).alias(field.name) for field in parts["results"].fields
     ]
-    places = [name for name in ("key", "window", "window_start", "window_end", "operator") if name in shown.columns]
+    places = [name for name in ("key", "window", "window_start", "window_end", "operator") if name in view.columns]
     same = [F.max(name).alias(name) for name in ("contents", "firings", "last_firing", "due", "closes")]
     sums = [F.sum(name).alias(name) for name in ("rows", "bytes")]
-    grouped = shown.groupBy(*places).agg(F.struct(*results).alias("results"), *same, *sums)
-    return grouped.withColumn("key_group", F.lit(None).cast("int")).select(*shown.columns)
+    grouped = view.groupBy(*places).agg(F.struct(*results).alias("results"), *same, *sums)
+    return grouped.withColumn("key_group", F.lit(None).cast("int")).select(*view.columns)
 
 
-def merge_split_timers(shown: DataFrame) -> DataFrame:
+def merge_split_timers(view: DataFrame) -> DataFrame:
     """Merge the view of timers of a split query to one row for each key and window."""
-    return shown.withColumn("key_group", F.lit(None).cast("int")).distinct()
+    return view.withColumn("key_group", F.lit(None).cast("int")).distinct()
 
 
 def _merged(field: T.StructField, part: Column, how: str) -> Column:

@@ -57,33 +57,33 @@ def columns_of(df: DataFrame, given: Sequence[str | Column], what: str) -> list[
         return _understood(df, given, what)
     except (AnalysisException, ParseException):
         # Only single calls show which one is wrong, and why.
-        return [column_of(df, one, what) for one in given]
+        return [column_of(df, each, what) for each in given]
 
 
 def _understood(df: DataFrame, given: Sequence[str | Column], what: str) -> list[Column]:
-    columns, asked, names = [], [], df.columns if given else []
-    there = set(names)
+    columns, expressions, names = [], [], df.columns if given else []
+    known_names = set(names)
     find: Callable[[str], str | None] | None = None
     with silence_analysis_errors():
         for one in given:
             if not isinstance(one, Column):
                 if not isinstance(one, str) or not one.strip():
                     raise InvalidPlanError(f"{what} must be the name of a column, a SQL expression or a Column, not {one!r}")
-                if one not in there:
+                if one not in known_names:
                     find = find or Names.of(df.sparkSession).finder(names)
-                if one in there or (find is not None and find(one) is not None):
+                if one in known_names or (find is not None and find(one) is not None):
                     # By name, so that it is valid for every DataFrame with such a column.
                     columns.append(F.col(quoted(one)))
                     continue
             check_no_word(df, one, what)
             columns.append(F.expr(one) if isinstance(one, str) else one)
-            asked.append(columns[-1])
-        if asked:
+            expressions.append(columns[-1])
+        if expressions:
             # Together with a column of each row, so that Spark refuses aggregates. (Connect checks only when asked for the
             # schema.)
-            df.select(*(quoted(name) for name in names[:1]), *asked).schema  # noqa: B018
+            df.select(*(quoted(name) for name in names[:1]), *expressions).schema  # noqa: B018
             # In a condition Spark also refuses generators, which make several rows of one, and window functions.
-            condition = asked[0] if len(asked) == 1 else F.struct(*asked)
+            condition = expressions[0] if len(expressions) == 1 else F.struct(*expressions)
             df.where(condition.isNull()).schema  # noqa: B018
     return columns
 
@@ -299,12 +299,12 @@ def check_no_word(df: DataFrame, given: str | Column, what: str) -> None:
 
     Such a function returns the same value for all rows.
     """
-    found = _WORD.fullmatch(as_written(given).strip())
-    if found is None or Names.of(df.sparkSession).find(found[1], df.columns) is not None:
+    match = _WORD.fullmatch(as_written(given).strip())
+    if match is None or Names.of(df.sparkSession).find(match[1], df.columns) is not None:
         return
     raise InvalidPlanError(
-        f"{what} {as_written(given)!r} is no column; {did_you_mean(found[1], df.columns)} (Spark would take the word for its "
-        f"function {found[1]}(), the same for all rows: write that if it is meant)"
+        f"{what} {as_written(given)!r} is no column; {did_you_mean(match[1], df.columns)} (Spark would take the word for its "
+        f"function {match[1]}(), the same for all rows: write that if it is meant)"
     )
 
 
@@ -315,7 +315,7 @@ def same(df: DataFrame, one: Column, other: Column) -> bool:
 
 def _column_hint(given: str, df: DataFrame) -> str:
     """List the columns, or suggest the field of that name in a struct, as in the union of two streams."""
-    structs = {one.name: one.dataType.names for one in df.schema if isinstance(one.dataType, StructType)}
+    structs = {column.name: column.dataType.names for column in df.schema if isinstance(column.dataType, StructType)}
     fields = [f"{struct}.{given}" for struct, names in structs.items() if given in names]
     struct, _, field = given.partition(".")
     near = difflib.get_close_matches(field, structs.get(struct, ()), n=2, cutoff=0.6)
@@ -364,17 +364,17 @@ def or_raise(time: Column, df: DataFrame, plan: SaysEventTime) -> Column:
     Spark checks this, as only Spark has the original value. Null values pass and are counted. A plan with an output for invalid
     rows never fails.
     """
-    told = _event_time_text(df, plan)
-    if plan.invalid_tag is not None or told is None:
+    value = _event_time_text(df, plan)
+    if plan.invalid_tag is not None or value is None:
         return time
-    refused = raise_unusable(plan, F.substring(told, 1, _MAX_SHOWN))
-    return F.when(told.isNull() | F.coalesce(usable(time), F.lit(False)), time).otherwise(refused)
+    refused = raise_unusable(plan, F.substring(value, 1, _MAX_SHOWN))
+    return F.when(value.isNull() | F.coalesce(usable(time), F.lit(False)), time).otherwise(refused)
 
 
 def all_usable(time: Column, df: DataFrame, plan: SaysEventTime) -> Column:
     """Return the event time, and fail the query for a row without a usable one. For plans whose later steps do not check."""
-    told = _event_time_text(df, plan)
-    refused = raise_unusable(plan, F.coalesce(F.lit(None) if told is None else F.substring(told, 1, _MAX_SHOWN), F.lit("null")))
+    value = _event_time_text(df, plan)
+    refused = raise_unusable(plan, F.coalesce(F.lit(None) if value is None else F.substring(value, 1, _MAX_SHOWN), F.lit("null")))
     return F.when(F.coalesce(usable(time), F.lit(False)), time).otherwise(refused)
 
 
@@ -397,8 +397,8 @@ def _event_time_text(df: DataFrame, plan: SaysEventTime) -> Column | None:
         return None
     # concat_ws leaves out nulls.
     parts = [F.concat(F.lit(f"{name} = '"), F.col(quoted(name)).cast("string"), F.lit("'")) for name in simple]
-    shown = F.concat_ws(", ", *parts)
-    return F.when(shown != "", shown)
+    joined = F.concat_ws(", ", *parts)
+    return F.when(joined != "", joined)
 
 
 _ORDERABLE = (

@@ -106,9 +106,9 @@ class UnchangedArchive(zipimporter):
         self._seen = _identity(self.archive)
 
     def invalidate_caches(self) -> None:
-        found = _identity(self.archive)
-        if found is None or found != self._seen:
-            self._seen = found
+        current = _identity(self.archive)
+        if current is None or current != self._seen:
+            self._seen = current
             super().invalidate_caches()
 
 
@@ -134,10 +134,10 @@ def cache_zip_imports() -> None:
 def _identity(path: str) -> tuple[int, int, int] | None:
     """Return a fingerprint that changes when the file is replaced, or None for a missing file."""
     try:
-        found = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 # -- Tasks do not get the id of their query's run (4.0 to 4.3) ----------------------------------------------------------

@@ -62,8 +62,8 @@ def first_sentence(error: BaseException) -> str:
     raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception): ", line)]
     if raised and "Traceback (most recent call last)" in words:
         return raised[-1]
-    said = next((line for line in lines if line), type(error).__name__)
-    return said.split(" SQLSTATE: ")[0].removesuffix(";").strip()
+    line_of_error = next((line for line in lines if line), type(error).__name__)
+    return line_of_error.split(" SQLSTATE: ")[0].removesuffix(";").strip()
 
 
 @contextmanager
@@ -140,12 +140,12 @@ def own_error(text: str) -> PanestreamError | None:
     raised = WindowFunctionError.from_text(text)
     if raised is not None:
         return raised
-    ours = _OURS.search(text)
-    kind = getattr(errors, ours.group(1), None) if ours else None
-    if ours is None or not (isinstance(kind, type) and issubclass(kind, PanestreamError)):
+    match = _OURS.search(text)
+    kind = getattr(errors, match.group(1), None) if match else None
+    if match is None or not (isinstance(kind, type) and issubclass(kind, PanestreamError)):
         return None
     # Spark appends its own SQLSTATE to errors raised in SQL.
-    return kind(re.sub(r"\s*SQLSTATE: \w+\s*$", "", ours.group(2)).strip())
+    return kind(re.sub(r"\s*SQLSTATE: \w+\s*$", "", match.group(2)).strip())
 
 
 @contextmanager
@@ -244,18 +244,18 @@ def known_reason(error: BaseException) -> str | None:
     reason = _reason_of_machine(error)
     if reason is not None:
         return reason
-    said, first = words_of(error), first_sentence(error)
-    if any(sign in said for sign in _STATE_SIGNS):
+    words, first = words_of(error), first_sentence(error)
+    if any(sign in words for sign in _STATE_SIGNS):
         # Spark's first sentence may end here; the cause has the reason and for some files the name.
         return f"{_NO_STATE} ({'; '.join([first, *_CAUSE.findall(str(error))[-1:]])})"
-    return f"{_NO_MEMORY} ({first})" if "OutOfMemoryError" in said or "Java heap space" in said else None
+    return f"{_NO_MEMORY} ({first})" if "OutOfMemoryError" in words or "Java heap space" in words else None
 
 
 def _reason_of_machine(error: BaseException) -> str | None:
     """Return the reason if it is a disk, a permission or a process, or None."""
-    said, first = words_of(error), first_sentence(error)
+    words, first = words_of(error), first_sentence(error)
     for sign, reason in _REASONS.items():
-        if sign in said or sign in str(error):
+        if sign in words or sign in str(error):
             return f"{reason} ({first if sign in first else f'{sign}; {first}'})"
     return None
 

@@ -142,7 +142,7 @@ class RunningQuery(ReprHtml):
     def _parts(self) -> Mapping[str, str]:
         # From the plan alone: the query's name and whether it runs would need a call of Spark.
         plan = self.plan
-        outputs = listed([f"{one.name} {one.type}" for one in plan.operator.result_schema])
+        outputs = listed([f"{column.name} {column.type}" for column in plan.operator.result_schema])
         keys = listed(plan.key_names) or "none"
         return {"results": outputs, "windows": stable_repr(plan.assigner), "key": keys, "outputs": ", ".join(plan.tags)}
 
@@ -246,15 +246,15 @@ class RunningQuery(ReprHtml):
 
     def _named(self, error: StreamingQueryException) -> Exception:
         """Return the error to raise: panestream's own if there is one."""
-        ours = self.failure[-1] if self.failure else own_error(str(error))
-        if ours is None:
+        explained = self.failure[-1] if self.failure else own_error(str(error))
+        if explained is None:
             # Two copies also conflict in the files of Spark's own logs and state.
-            ours = self.outputs.fenced(self.spark) or spark_logs.named(self.spark, self.outputs.epoch.checkpoint, error)
-        if ours is None:
+            explained = self.outputs.fenced(self.spark) or spark_logs.named(self.spark, self.outputs.epoch.checkpoint, error)
+        if explained is None:
             return error
-        if isinstance(ours, PanestreamError) and ours.spark_error is None:
-            ours.spark_error = error
-        return ours.with_traceback(None)
+        if isinstance(explained, PanestreamError) and explained.spark_error is None:
+            explained.spark_error = error
+        return explained.with_traceback(None)
 
 
 def _check_name(spark: SparkSession, name: str | None) -> None:

@@ -68,26 +68,26 @@ class TilesManifest:
     def text(self) -> str:
         """Return the manifest as JSON."""
         inputs = {text: to_spark(type_).jsonValue() for text, type_ in self.inputs.items()}
-        said = {"format": TILES_FORMAT, "slices": recipe_json(self.slices), "keys": self.keys, "inputs": inputs}
-        return json.dumps({**said, "partials": self.partials, "aggregates": self.aggregates})
+        header = {"format": TILES_FORMAT, "slices": recipe_json(self.slices), "keys": self.keys, "inputs": inputs}
+        return json.dumps({**header, "partials": self.partials, "aggregates": self.aggregates})
 
     @classmethod
     def read(cls, text: str | None) -> TilesManifest:
         """Parse the result of :meth:`text`. Raise InvalidPlanError if it is invalid or of another format."""
         try:
-            said = json.loads(text or "")
-            found = said["format"]
+            fields = json.loads(text or "")
+            version = fields["format"]
         except (ValueError, TypeError, LookupError) as error:
             raise _no_manifest(text) from error
-        if found != TILES_FORMAT:
-            newer = "a newer" if isinstance(found, int) and found > TILES_FORMAT else "another"
+        if version != TILES_FORMAT:
+            newer = "a newer" if isinstance(version, int) and version > TILES_FORMAT else "another"
             raise InvalidPlanError(
-                f"the tiles have format {found!r}, this version of panestream reads {TILES_FORMAT}: {newer} one wrote them"
+                f"the tiles have format {version!r}, this version of panestream reads {TILES_FORMAT}: {newer} one wrote them"
             )
         try:
-            slices, keys, aggregates = recipe_of(said["slices"]), tuple(said["keys"]), tuple(said["aggregates"])
-            inputs = {text: _type_of(kind, text) for text, kind in said["inputs"].items()}
-            partials = {str(name): str(of) for name, of in said["partials"].items()}
+            slices, keys, aggregates = recipe_of(fields["slices"]), tuple(fields["keys"]), tuple(fields["aggregates"])
+            inputs = {text: _type_of(kind, text) for text, kind in fields["inputs"].items()}
+            partials = {str(name): str(of) for name, of in fields["partials"].items()}
         except (LookupError, TypeError, ValueError, AttributeError) as error:
             if isinstance(error, PanestreamError):
                 raise
@@ -141,16 +141,16 @@ class ReadWindows:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         cache_zip_imports()
         with without_internal_traceback():
-            found = _Partition.of(batches, self.aggregation)
-            if found is None:
+            partition = _Partition.of(batches, self.aggregation)
+            if partition is None:
                 return
-            rows, partials = found.rows(), None
+            rows, partials = partition.rows(), None
             if rows is not None:
                 own = self.aggregation
                 times = rows.times if own.needs_timestamps else None
                 partials = own.partials(rows.keys, self.grid.panes_of(rows.times), rows.values, times)
-            made = windows_of_tiles(self.aggregation, self.grid, found.tiles(), partials)
-        yield from made.to_batches(max_chunksize=_MOST_ROWS)
+            results = windows_of_tiles(self.aggregation, self.grid, partition.tiles(), partials)
+        yield from results.to_batches(max_chunksize=_MOST_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,15 +170,15 @@ class ReadAnswers:
     def __call__(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         cache_zip_imports()
         with without_internal_traceback():
-            found = _Partition.of(batches, self.asked.aggregation)
-            if found is None:
+            partition = _Partition.of(batches, self.asked.aggregation)
+            if partition is None:
                 return
-            keys, (time, *given) = found.some(QUESTION)
+            keys, (time, *columns_of_questions) = partition.some(QUESTION)
             questions = AsOfRequest(keys, numbers(time), valid_of(time))
-            answers = self.asked.answers(questions, found.tiles(), found.rows())
-        columns = [*given, *(column for table in answers for column in table.columns)]
-        made = pa.Table.from_arrays(columns, names=[*self.schema, *self.names])
-        yield from made.to_batches(max_chunksize=_MOST_ROWS)
+            answers = self.asked.answers(questions, partition.tiles(), partition.rows())
+        columns = [*columns_of_questions, *(column for table in answers for column in table.columns)]
+        results = pa.Table.from_arrays(columns, names=[*self.schema, *self.names])
+        yield from results.to_batches(max_chunksize=_MOST_ROWS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,10 +209,10 @@ class _Partition:
 
     def some(self, kind: str) -> tuple[list[pa.Array], list[pa.Array]]:
         """Return the keys and the columns of one kind."""
-        ours = self.table.filter(pc.equal(self.table.column("kind"), kind))
+        rows = self.table.filter(pc.equal(self.table.column("kind"), kind))
         schema = self.aggregation.key_schema
-        keys = [typed(plain(ours.column(f"key_{place}")), key.type) for place, key in enumerate(schema)]
-        return keys, plain(ours.column(kind)).flatten()
+        keys = [typed(plain(rows.column(f"key_{place}")), key.type) for place, key in enumerate(schema)]
+        return keys, plain(rows.column(kind)).flatten()
 
 
 def map_partitions(df: DataFrame, function: ReadWindows | ReadAnswers, schema: T.StructType) -> DataFrame:
@@ -246,11 +246,11 @@ def inspect_tiles(tiles: DataFrame) -> StoredTiles:
     Usually one query wrote them to files, and one job of one stage suffices. Otherwise they are grouped by manifest.
     """
     try:
-        found = _observed(tiles)
+        stored = _observed(tiles)
     except PySparkException:
         # The union of two places does not have a file name for each row.
-        found = None
-    return found or _grouped(tiles)
+        stored = None
+    return stored or _grouped(tiles)
 
 
 def _observed(tiles: DataFrame) -> StoredTiles | None:
@@ -258,20 +258,20 @@ def _observed(tiles: DataFrame) -> StoredTiles | None:
     # After a shuffle rows do not have a file name. So with a file name, one task can read all tiles without much computation.
     stored = (F.input_file_name() != F.lit("")).alias("stored")
     seen = tiles.select(F.col(MANIFEST), micros_of(tiles, END, None).alias("until"), stored)
-    asked = Observation()
-    known = [F.min(MANIFEST).alias("least"), F.max(MANIFEST).alias("most"), F.max("until").alias("until")]
+    observation = Observation()
+    bounds = [F.min(MANIFEST).alias("least"), F.max(MANIFEST).alias("most"), F.max("until").alias("until")]
     counts = [F.count(F.lit(1)).alias("tiles"), F.count(MANIFEST).alias("said"), F.min("stored").alias("stored")]
     # Metrics come with the rows' own stage, without a second stage for their sum.
-    seen.observe(asked, *known, *counts).write.format("noop").mode("overwrite").save()
-    found = asked.get
-    if not found.get("stored") or found["said"] < found["tiles"] or found["least"] != found["most"]:
+    seen.observe(observation, *bounds, *counts).write.format("noop").mode("overwrite").save()
+    metrics = observation.get
+    if not metrics.get("stored") or metrics["said"] < metrics["tiles"] or metrics["least"] != metrics["most"]:
         return None
-    return StoredTiles((TilesManifest.read(found["least"]),), found["until"], found["tiles"] <= _FEW)
+    return StoredTiles((TilesManifest.read(metrics["least"]),), metrics["until"], metrics["tiles"] <= _FEW)
 
 
 def _grouped(tiles: DataFrame) -> StoredTiles:
     latest = F.max(micros_of(tiles, END, None)).alias("until")
-    found = tiles.groupBy(MANIFEST).agg(latest).limit(_MOST_MANIFESTS).collect()
-    if not found:
+    rows = tiles.groupBy(MANIFEST).agg(latest).limit(_MOST_MANIFESTS).collect()
+    if not rows:
         raise InvalidPlanError("there are no tiles yet: what they are of is read from them")
-    return StoredTiles(tuple(TilesManifest.read(row[MANIFEST]) for row in found), max(row["until"] for row in found))
+    return StoredTiles(tuple(TilesManifest.read(row[MANIFEST]) for row in rows), max(row["until"] for row in rows))

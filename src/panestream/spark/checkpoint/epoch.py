@@ -153,9 +153,9 @@ class Epoch:
         return runs if runs is not None and (runs / self.entry).is_dir() else None
 
 
-def planner_of(found: Mapping[Rank, int], number: int) -> Rank | None:
-    """Return the last run that did not find micro-batch ``number`` planned. ``found`` has the last planned one at each start."""
-    return max((rank for rank, planned in found.items() if planned < number), default=None)
+def planner_of(planned: Mapping[Rank, int], number: int) -> Rank | None:
+    """Return the last run that did not find micro-batch ``number`` planned. ``planned`` has the last one at each start."""
+    return max((rank for rank, last in planned.items() if last < number), default=None)
 
 
 def newest_entry(spark: SparkSession, checkpoint: str, batch_id: int | None = None) -> Mapping[str, Any] | None:

@@ -181,8 +181,8 @@ def read_lease(
         check_not_succeeded(in_order(entries), checkpoint, partial(last_committed, spark))
         planned, last = last_logged(spark, checkpoint, "offsets"), last_logged(spark, checkpoint, "commits")
         _check_planned(checkpoint, planned, last)
-        told = RestoredFrom.of_json(entries[newest].get("born"))
-        restored_from = next_restored_from(checkpoint, told, requested, planned=planned >= 0, committed=last >= 0)
+        recorded = RestoredFrom.of_json(entries[newest].get("born"))
+        restored_from = next_restored_from(checkpoint, recorded, requested, planned=planned >= 0, committed=last >= 0)
         if planned >= 0:
             check_identity(entries[newest]["identity"], plan.identity(), f"the checkpoint {checkpoint}")
             data_frames = bool(entries[newest].get("data_frames", False))
@@ -201,8 +201,8 @@ def read_lease(
         queries |= set(restored_from.succession.queries)
         written |= set(restored_from.succession.places)
     epoch = Epoch(checkpoint, number, uuid.uuid4().hex)
-    found = RestartInfo(epoch.entry, planned, _planned_by(entries, planned))
-    known = _known_state(spark, checkpoint, entries, last)
+    restart_info = RestartInfo(epoch.entry, planned, _planned_by(entries, planned))
+    state_facts = _known_state(spark, checkpoint, entries, last)
     return Lease(
         epoch,
         query,
@@ -214,8 +214,8 @@ def read_lease(
         not entries,
         restored_from,
         mode,
-        found,
-        **known,
+        restart_info,
+        **state_facts,
     )
 
 
@@ -239,11 +239,11 @@ def _known_state(spark: SparkSession, checkpoint: str, entries: Mapping[Rank, Ma
         return {}
     committer = max(committers)
     end = min(int(ends[committer]["last"]), last) if committer in ends else last
-    known: dict[str, Any] = {"committer": entries[committer], "is_last_known": committer in ends and end == last}
+    facts: dict[str, Any] = {"committer": entries[committer], "is_last_known": committer in ends and end == last}
     if entries[committer].get("tells_gaps"):  # earlier versions did not
         oldest = min(end, int(gaps[committer]["state_of"])) if committer in gaps else end
-        known["state_of"] = None if oldest == UNKNOWN else oldest
-    return known
+        facts["state_of"] = None if oldest == UNKNOWN else oldest
+    return facts
 
 
 def _check_planned(checkpoint: str, planned: int, last: int) -> None:
@@ -344,5 +344,5 @@ def succeed(spark: SparkSession, lease: Lease, places: Iterable[str]) -> Epoch |
 
 
 def _check_only_successor(spark: SparkSession, old: Lineage, others: Iterable[str], shared: Iterable[str]) -> None:
-    known = {each: list(read_entries(spark, each).values()) for each in others}
-    check_only_successor(old, known, shared, partial(last_committed, spark))
+    entries = {each: list(read_entries(spark, each).values()) for each in others}
+    check_only_successor(old, entries, shared, partial(last_committed, spark))

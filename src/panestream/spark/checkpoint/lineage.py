@@ -118,8 +118,8 @@ def fence_predecessor(spark: SparkSession, entry: str, newest: Mapping[str, Any]
 
 def successors(entries: Iterable[Mapping[str, Any]]) -> list[str]:
     """Return the checkpoints of the successors since the last start, the last first. The newest of ``entries`` is the last."""
-    told = takewhile(lambda entry: SUCCESSOR in entry, reversed(list(entries)))
-    return list(dict.fromkeys(str(entry[SUCCESSOR]) for entry in told))
+    fencing = takewhile(lambda entry: SUCCESSOR in entry, reversed(list(entries)))
+    return list(dict.fromkeys(str(entry[SUCCESSOR]) for entry in fencing))
 
 
 def check_not_succeeded(entries: Iterable[Mapping[str, Any]], checkpoint: str, last_of: Callable[[str], int]) -> None:

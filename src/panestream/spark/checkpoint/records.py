@@ -116,8 +116,8 @@ def _is_missing(error: AnalysisException) -> bool:
 
 
 def _encoded(marker: Mapping[str, Any]) -> str:
-    told = {_FORMAT: _VERSION, **marker}
-    return _as_text({**told, _CHECKSUM: crc32(_as_text(told).encode())})
+    fields = {_FORMAT: _VERSION, **marker}
+    return _as_text({**fields, _CHECKSUM: crc32(_as_text(fields).encode())})
 
 
 def _as_text(marker: Mapping[str, Any]) -> str:

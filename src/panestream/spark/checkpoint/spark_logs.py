@@ -48,10 +48,10 @@ def explained(spark: SparkSession, checkpoint: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        ours = named(spark, checkpoint, error)
-        if ours is None:
+        explanation = named(spark, checkpoint, error)
+        if explanation is None:
             raise
-        raise_as(ours, error)
+        raise_as(explanation, error)
 
 
 def named(spark: SparkSession, checkpoint: str, error: BaseException) -> PanestreamError | None:
@@ -69,8 +69,8 @@ def named(spark: SparkSession, checkpoint: str, error: BaseException) -> Panestr
         return None  # the logs cannot be read: the first error says more
     if damage is None:
         return None
-    said = first_sentence(error)
-    return StateDamagedError(f"Spark's log in the checkpoint {checkpoint} is damaged: {damage} ({said}). {WAY_OUT}")
+    sentence = first_sentence(error)
+    return StateDamagedError(f"Spark's log in the checkpoint {checkpoint} is damaged: {damage} ({sentence}). {WAY_OUT}")
 
 
 def damage_of_logs(spark: SparkSession, checkpoint: str) -> str | None:
@@ -161,9 +161,9 @@ def _missing_source(names: set[str], texts: Mapping[str, bytes]) -> str | None:
     if len(ends) != 1 or len(logs) != 1:
         return None  # it is uncertain which log belongs to which source
     (log,) = logs
-    there = {name.rpartition("/")[2] for name in names if name.startswith("sources/")}
-    compacted = max((int(name.removesuffix(".compact")) for name in there if name.endswith(".compact")), default=-1)
-    lost = next((number for number in range(compacted + 1, int(ends[0]) + 1) if str(number) not in there), None)
+    entries = {name.rpartition("/")[2] for name in names if name.startswith("sources/")}
+    compacted = max((int(name.removesuffix(".compact")) for name in entries if name.endswith(".compact")), default=-1)
+    lost = next((number for number in range(compacted + 1, int(ends[0]) + 1) if str(number) not in entries), None)
     return None if lost is None else f"sources/{log}/{lost} is gone"
 
 
@@ -175,8 +175,8 @@ def last_committed(spark: SparkSession, checkpoint: str) -> int:
 def planned_at(spark: SparkSession, checkpoint: str, batch_id: int) -> int | None:
     """Return when Spark first planned a micro-batch (milliseconds, clock of that driver), or None if its log does not have it."""
     lines = spark.read.text(f"{escaped(checkpoint)}/offsets/{batch_id}").collect()
-    found = [match for row in lines for match in re.findall(r'"batchTimestampMs":\s*(\d+)', row.value)]
-    return int(found[0]) if found else None
+    times = [match for row in lines for match in re.findall(r'"batchTimestampMs":\s*(\d+)', row.value)]
+    return int(times[0]) if times else None
 
 
 def logged(spark: SparkSession, checkpoint: str, log: str) -> frozenset[int]:

@@ -53,8 +53,8 @@ class KafkaDeduplicator:
                 headers of a ``KafkaSink`` is always taken.
         """
         # Other headers may not even be text.
-        ours = {name: value for name, value in headers or () if name in (WRITER, BATCH, ID)}
-        writer, number, id_ = (_text(ours.get(name)) for name in (WRITER, BATCH, ID))
+        own = {name: value for name, value in headers or () if name in (WRITER, BATCH, ID)}
+        writer, number, id_ = (_text(own.get(name)) for name in (WRITER, BATCH, ID))
         if writer is None or number is None or id_ is None:
             return True
         place, batch = (topic, partition, writer), int(number)

@@ -96,16 +96,16 @@ class Topics:
 
     def frame(self, spark: SparkSession, *, batch: bool = False) -> DataFrame:
         """Return Spark's own columns: key, value, topic, partition, offset, timestamp, timestampType."""
-        given = {"kafka.bootstrap.servers": self.servers, "startingOffsets": self.starting, **self.options}
-        given["subscribePattern" if self.pattern else "subscribe"] = (
+        options = {"kafka.bootstrap.servers": self.servers, "startingOffsets": self.starting, **self.options}
+        options["subscribePattern" if self.pattern else "subscribe"] = (
             self.topics if isinstance(self.topics, str) else ",".join(self.topics)
         )
         if self.records_per_batch is not None and not batch:
-            given["maxOffsetsPerTrigger"] = str(self.records_per_batch)
+            options["maxOffsetsPerTrigger"] = str(self.records_per_batch)
         if self.headers:
-            given["includeHeaders"] = "true"
+            options["includeHeaders"] = "true"
         reader: Any = spark.read if batch else spark.readStream
-        return asked(lambda: reader.format("kafka").options(**given).load())
+        return asked(lambda: reader.format("kafka").options(**options).load())
 
 
 def asked(ask: Any) -> DataFrame:
@@ -116,11 +116,15 @@ def asked(ask: Any) -> DataFrame:
             _ = df.columns
             return df
     except Exception as error:
-        said = str(error)
-        if "Failed to find data source: kafka" in said or "DATA_SOURCE_NOT_FOUND" in said or "deployment section" in said:
+        message = str(error)
+        if (
+            "Failed to find data source: kafka" in message
+            or "DATA_SOURCE_NOT_FOUND" in message
+            or "deployment section" in message
+        ):
             raise InvalidPlanError(no_kafka()) from error
         if "IllegalArgumentException" in type(error).__name__ or "AnalysisException" in type(error).__name__:
-            raise InvalidPlanError(f"Spark's Kafka source refuses: {said.strip().splitlines()[0]}") from error
+            raise InvalidPlanError(f"Spark's Kafka source refuses: {message.strip().splitlines()[0]}") from error
         raise
 
 
@@ -178,10 +182,10 @@ class Reading:
         if self.format not in FORMATS:
             raise InvalidPlanError(f"{self.part}_format is one of {', '.join(FORMATS)}, not {self.format!r}")
         if (self.format == "json") != (self.schema is not None):
-            told = (
+            reason = (
                 "needs a schema, e.g. 'user BIGINT, at TIMESTAMP'" if self.schema is None else "takes no schema: it is for json"
             )
-            raise InvalidPlanError(f"{self.part}_format {self.format!r} {told}")
+            raise InvalidPlanError(f"{self.part}_format {self.format!r} {reason}")
 
     def types(self, spark: SparkSession) -> T.StructType:
         """Return the columns of JSON. Raise InvalidPlanError if the schema is not valid DDL."""
@@ -240,10 +244,10 @@ def read_records(df: DataFrame, key: Reading, value: Reading, malformed: str) ->
     """
     spark = df.sparkSession
     if value.format == "json":
-        taken = [name for name in value.types(spark).names if name.lower().startswith((PREFIX, _CORRUPT))]
-        if taken:
+        reserved = [name for name in value.types(spark).names if name.lower().startswith((PREFIX, _CORRUPT))]
+        if reserved:
             raise InvalidPlanError(
-                f"a column of the value cannot be called {taken[0]!r}: names with kafka_ say where a record lies"
+                f"a column of the value cannot be called {reserved[0]!r}: names with kafka_ say where a record lies"
             )
     # Decoded once, under a name, for any number of uses below.
     rows = df.select("*", *(one.decoded(spark).alias(f"__{one.part}") for one in (key, value) if one.format != "none"))
@@ -253,13 +257,13 @@ def read_records(df: DataFrame, key: Reading, value: Reading, malformed: str) ->
     fails, usable = malformed != SIDE_OUTPUT, F.col("__wrong").isNull()
     if fails:
         # In every column with contents of a record, so that the query fails for any selection of columns.
-        told = [
+        message = [
             F.lit("panestream.errors.MalformedRecordError: the record at offset "),
             F.col("offset").cast("string"),
             F.lit(" of "),
         ]
-        told += [where, F.lit(": its "), F.col("__wrong"), F.lit(f". {_WAY_OUT}")]
-        usable = F.when(usable, F.lit(True)).otherwise(F.raise_error(F.concat(*told)).cast("boolean"))
+        message += [where, F.lit(": its "), F.col("__wrong"), F.lit(f". {_WAY_OUT}")]
+        usable = F.when(usable, F.lit(True)).otherwise(F.raise_error(F.concat(*message)).cast("boolean"))
         where = F.when(usable, where)
     stamp = F.when(F.col("timestampType") == 0, F.lit("create")).when(F.col("timestampType") == 1, F.lit("log_append"))
     columns = [
@@ -274,8 +278,8 @@ def read_records(df: DataFrame, key: Reading, value: Reading, malformed: str) ->
         where.alias(SOURCE),
     ]
     if not fails:
-        kept = F.struct(F.col("__wrong").alias("reason"), F.col("key"), F.col("value"), F.col("timestamp"))
-        columns.append(F.when(~usable, kept).alias(MALFORMED))
+        malformed_record = F.struct(F.col("__wrong").alias("reason"), F.col("key"), F.col("value"), F.col("timestamp"))
+        columns.append(F.when(~usable, malformed_record).alias(MALFORMED))
     return rows.select(*columns)
 
 
@@ -292,5 +296,5 @@ _WAY_OUT = (
 
 def _wrong(parts: list[tuple[str, Column | None]]) -> Column | None:
     """Return the first fault of a record's parts, in words."""
-    said = [F.concat(F.lit(f"{part} "), wrong) for part, wrong in parts if wrong is not None]
-    return F.coalesce(*said) if said else None
+    reasons = [F.concat(F.lit(f"{part} "), wrong) for part, wrong in parts if wrong is not None]
+    return F.coalesce(*reasons) if reasons else None

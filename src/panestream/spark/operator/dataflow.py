@@ -73,14 +73,14 @@ def project(
     arrive in the order of the columns ``order``, or in Spark's. A batch is sorted here, the rows of a micro-batch later in their
     key group.
     """
-    asked = {"processing_time": batch_time() if processing_time is None else processing_time}
-    asked |= {} if time is None else {"time": time}
-    asked |= {f"key_{position}": key for position, key in enumerate(keys)}
-    asked |= {f"value_{position}": value for position, value in enumerate(values)}
-    asked |= {f"order_{position}": column for position, column in enumerate(order)}
-    evaluated, of = _named(df, asked)
+    inputs = {"processing_time": batch_time() if processing_time is None else processing_time}
+    inputs |= {} if time is None else {"time": time}
+    inputs |= {f"key_{position}": key for position, key in enumerate(keys)}
+    inputs |= {f"value_{position}": value for position, value in enumerate(values)}
+    inputs |= {f"order_{position}": column for position, column in enumerate(order)}
+    evaluated, of = _named(df, inputs)
     columns = [(of("processing_time") if time is None else or_raise(of("time"), df, plan)).alias("time")]
-    columns += [of(name).alias(name) for name in asked if name.startswith(("key_", "value_"))]
+    columns += [of(name).alias(name) for name in inputs if name.startswith(("key_", "value_"))]
     positions: dict[str, Any] = {}
 
     def add(name: str, column: Column) -> None:
@@ -106,13 +106,13 @@ def project(
     arrival = [f"order_{position}" for position in range(len(order))]
     if order and df.isStreaming:
         positions["order"] = tuple(range(len(columns), len(columns) + len(order)))
-    taken = (*columns, *(of(name).alias(name) for name in arrival))
+    selected = (*columns, *(of(name).alias(name) for name in arrival))
     streaming = bool(df.isStreaming)
-    schema = df.select("*", *evaluated).select(*taken).schema
+    schema = df.select("*", *evaluated).select(*selected).schema
     value_types = [field.type for field in arrow_schema(schema)][1 + len(keys) : 1 + len(keys) + len(values)]
     key_types = tuple(field.type for field in plan.key_schema)
     packed = PackColumns(key_types, tuple(value_types), **positions)
-    return Projection(streaming, evaluated, taken, () if streaming else tuple(arrival), plan.groups, schema, packed)
+    return Projection(streaming, evaluated, selected, () if streaming else tuple(arrival), plan.groups, schema, packed)
 
 
 def part_of(value: Column, written: Column, df: DataFrame, parts: int) -> Column:
@@ -122,7 +122,7 @@ def part_of(value: Column, written: Column, df: DataFrame, parts: int) -> Column
     return F.pmod(F.xxhash64(value), F.lit(parts))
 
 
-def _named(df: DataFrame, asked: Mapping[str, Column]) -> tuple[tuple[Column, ...], Callable[[str], Column]]:
+def _named(df: DataFrame, inputs: Mapping[str, Column]) -> tuple[tuple[Column, ...], Callable[[str], Column]]:
     """Return aliased columns under unused names, and a function to refer to them, so a plan has each expression once.
 
     If ``rand()`` or ``uuid()`` were in the plan both for the key and for its key group, they would be two different values. Spark
@@ -131,18 +131,18 @@ def _named(df: DataFrame, asked: Mapping[str, Column]) -> tuple[tuple[Column, ..
     prefix = "__panestream_"
     while any(name.lower().startswith(prefix) for name in df.columns):
         prefix += "_"
-    return tuple(column.alias(prefix + name) for name, column in asked.items()), lambda name: F.col(quoted(prefix + name))
+    return tuple(column.alias(prefix + name) for name, column in inputs.items()), lambda name: F.col(quoted(prefix + name))
 
 
 def _may_be_invalid(time: Column, processing_time: Column, watermark: WatermarkStrategy) -> Column:
     """Return a condition for rows that may go to the output for invalid rows, so that the whole row must be sent."""
-    found = time.isNull() | ~usable(time)
-    for one in (watermark, *(one for _, one in watermark.sides)):
-        if one.max_ahead_by is not None and one.max_ahead_of == "rows":
+    condition = time.isNull() | ~usable(time)
+    for strategy in (watermark, *(strategy for _, strategy in watermark.sides)):
+        if strategy.max_ahead_by is not None and strategy.max_ahead_of == "rows":
             return F.lit(True)
-        if one.max_ahead_by is not None:
-            found = found | (time > processing_time + F.lit(one.max_ahead_by))
-    return found
+        if strategy.max_ahead_by is not None:
+            condition = condition | (time > processing_time + F.lit(strategy.max_ahead_by))
+    return condition
 
 
 def operate(
@@ -228,5 +228,5 @@ def ordered(projected: DataFrame, groups: int, names: Sequence[str]) -> DataFram
     # Each group has its own partition.
     values = F.lit(list(group_values(groups)))
     rows = rows.repartition(groups, values[F.col("group")]) if groups > 1 else rows.repartition(1)
-    kept = [name for name in projected.columns if name not in names]
-    return rows.sortWithinPartitions(*(F.col(name).asc_nulls_last() for name in (*names, _POSITION))).select(*kept)
+    remaining = [name for name in projected.columns if name not in names]
+    return rows.sortWithinPartitions(*(F.col(name).asc_nulls_last() for name in (*names, _POSITION))).select(*remaining)

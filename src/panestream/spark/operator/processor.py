@@ -146,9 +146,9 @@ class WindowProcessor(StatefulProcessor):
     def _which_run(self, run: str, timers: TimerValues) -> dict[str, str]:
         """Return this run, and the run that planned the micro-batch. An interrupted one runs again with its original time."""
         assert self._state is not None  # noqa: S101 - the caller looked
-        number, known = self._state.micro_batch, self._restart_info
-        if known is not None and number is not None:
-            return {"run": run, "planned_in": known.planned_in(number)}
+        number, restart = self._state.micro_batch, self._restart_info
+        if restart is not None and number is not None:
+            return {"run": run, "planned_in": restart.planned_in(number)}
         # Unknown: an earlier run planned it if its time is before the start of this run.
         before = self._wakes_up and timers.getCurrentProcessingTimeInMs() < self._begun
         return {"run": run, "planned_in": f"before {run}" if before else run}
