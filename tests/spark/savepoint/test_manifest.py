@@ -240,8 +240,8 @@ def test_fields_that_are_missing_and_tables_of_another_plan():
 def test_a_savepoint_tells_what_starts_from_it(spark, tmp_path):
     saved = Savepoint(str(tmp_path), MANIFEST, spark)
     assert (saved.batch_id, saved.plan.identity()) == (5, PLAN.identity())
-    assert saved.birth == RestoredFrom("name", str(tmp_path), SUCCESSION, as_saved(SOURCES))
-    assert replace(saved, manifest=replace(MANIFEST, until=9)).birth.until == 9
+    assert saved.restored_from == RestoredFrom("name", str(tmp_path), SUCCESSION, as_saved(SOURCES))
+    assert replace(saved, manifest=replace(MANIFEST, until=9)).restored_from.until == 9
     assert saved.positions == tuple(SOURCES)
     assert (saved.source_options(), saved.source_options(1)) == ({}, {"startingOffsets": '{"clicks":{"0":23}}'})
     for number in (-1, 2):
@@ -254,7 +254,7 @@ def test_a_savepoint_tells_what_starts_from_it(spark, tmp_path):
         history.source_options()
     with pytest.raises(CheckpointError, match="the savepoint has no table 'rows', only panes"):
         saved.table("rows")
-    assert (history.batch_id, history.birth.until, history.positions) == (None, None, ())
+    assert (history.batch_id, history.restored_from.until, history.positions) == (None, None, ())
 
 
 @pytest.mark.parametrize(
