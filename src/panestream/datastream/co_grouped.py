@@ -1,4 +1,4 @@
-"""Two keyed streams in the same windows: joins, and functions over the rows of both."""
+"""Two keyed streams together: joins in windows, interval joins, and functions over the rows of both."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The immutable data of a windowed query's steps: events, their key, their windows. The streams add the methods."""
+"""The immutable data of a windowed query's steps: events, their key, their windows, options. The streams add the methods."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Arguments of ``start``: triggers converted for Spark, checks, and warnings."""
+"""Arguments of ``start`` and ``run``: outputs, triggers converted for Spark, checks, and warnings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stored tiles: longer windows and point-in-time answers computed from them."""
+"""Tiles: a query that stores them, and the longer windows and point-in-time answers computed from stored ones."""
 
 from __future__ import annotations
 

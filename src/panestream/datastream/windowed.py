@@ -1,4 +1,4 @@
-"""Windowed streams: when windows fire, which rows count, and the functions to compute."""
+"""Windowed streams: when windows fire, which rows count, and the functions to compute, also over look-backs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Columns from the text that users write (names, SQL), with errors that name the wrong column."""
+"""Columns from the names, SQL and Columns that users write, with errors that name the wrong column.
+
+A Column's own text is not stable: Spark's two clients, and versions of one client, print it differently. So the text comes from
+Spark's analysis, like the names of result columns. See docs/decisions/0085.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,7 @@
-"""The manifest of a tile, in its column ``tile``: self-contained JSON.
+"""Stored tiles as DataFrames: their manifest, the inspection of a store, and the tasks that compute windows and answers.
 
-All tiles of a query have the same text there. Parquet stores it once for a block of rows.
+The manifest is self-contained JSON in the column ``tile``. All tiles of a query have the same text there, and Parquet stores it
+once for a block of rows.
 """
 
 from __future__ import annotations

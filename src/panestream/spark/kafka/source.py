@@ -1,4 +1,7 @@
-"""Spark's Kafka source for some topics."""
+"""Spark's Kafka source for some topics, with the contents of records as columns.
+
+An unreadable record is reported and never silently becomes nulls.
+"""
 
 from __future__ import annotations
 

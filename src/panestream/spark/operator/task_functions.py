@@ -1,4 +1,4 @@
-"""``pack`` on Spark: converts the rows of a map partition to exchange rows (:mod:`panestream.engine.exchange`)."""
+"""The functions that Spark's tasks run: rows to exchange rows, key groups of a batch, and payloads to rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Listeners for the progress of streaming queries. Classic Spark calls them from Java, Spark Connect's client from a thread."""
+"""Who hears of each micro-batch: listeners of a session, and ``on_progress`` of a query on a Spark Connect server.
+
+Classic Spark calls a listener from Java, Spark Connect's client from a thread.
+"""
 
 from __future__ import annotations
 

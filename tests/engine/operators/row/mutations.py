@@ -4,7 +4,7 @@ from __future__ import annotations
 
 _ROW = "engine/operators/row/"
 ROW, LOOPS, STATE, CONTENTS = (f"{_ROW}{name}.py" for name in ("window_operator", "loops", "state", "contents"))
-PAGES, COLUMNS, CODEC, INTERLEAVING = f"{_ROW}pages.py", f"{_ROW}columns.py", f"{_ROW}codec.py", "engine/kernels/interleaving.py"
+PAGES, CODEC, INTERLEAVING = f"{_ROW}pages.py", f"{_ROW}codec.py", "engine/kernels/interleaving.py"
 AGGREGATES = "engine/aggregates/"
 TRIGGERS, ASSIGNERS, EVICTORS = "windowing/triggers/", "windowing/assigners/", "windowing/evictors.py"
 
@@ -244,14 +244,14 @@ MUTANTS: list[tuple[str, str, str]] = [
         "            if True:\n                window_state.contents",
     ),
     (PAGES, "canonical = canonical_key(key)", "canonical = key"),
-    (COLUMNS, "if len(distinct) < len(elements):", "if False:"),
-    (COLUMNS, "next(following) if row < 0 else row", "next(following) if row <= 0 else row"),
-    (COLUMNS, "range(first, first + len(elements))", "range(len(elements))"),
+    (PAGES, "if len(distinct) < len(elements):", "if False:"),
+    (PAGES, "next(following) if row < 0 else row", "next(following) if row <= 0 else row"),
+    (PAGES, "range(first, first + len(elements))", "range(len(elements))"),
     (INTERLEAVING, " | (np.diff(partitions[order]) != 0)", ""),
     (INTERLEAVING, "(np.diff(keys[order]) != 0) | ", ""),
     (INTERLEAVING, "running_max(new, np.concatenate(times)[order])", "np.concatenate(times)[order]"),
-    (COLUMNS, "        if references:\n            elements", "        if False:\n            elements"),
-    (COLUMNS, "set(map(type, values)) == {self._element_type}", "True"),
+    (PAGES, "        if references:\n            elements", "        if False:\n            elements"),
+    (PAGES, "set(map(type, values)) == {self._element_type}", "True"),
     # values at rest
     (
         CODEC,

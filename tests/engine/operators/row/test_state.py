@@ -12,7 +12,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from panestream.engine.kernels.python_values import RowType
-from panestream.engine.operators.row.columns import ColumnReader, pickled_columns, split_parts
 from panestream.engine.operators.row.contents import (
     NEVER,
     AggregateRows,
@@ -25,6 +24,7 @@ from panestream.engine.operators.row.contents import (
     WindowState,
     WindowTimers,
 )
+from panestream.engine.operators.row.pages import ColumnReader, pickled_columns, split_parts
 from panestream.engine.operators.row.state import MANY_CHUNKS
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.query import WindowSpec

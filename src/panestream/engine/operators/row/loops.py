@@ -1,12 +1,12 @@
-"""Shared parts of the inner loops: the operator interface they need, and opening a window."""
+"""Shared parts of the row operator's loops: the operator interface they need, opening a window, and merging windows."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, NoReturn, Protocol
 
-from panestream.engine.operators.row.columns import stamped
 from panestream.engine.operators.row.contents import EMPTY, Bounds, ContentsLogic, KeyState, RowPlan, WindowState
+from panestream.engine.operators.row.pages import stamped
 from panestream.engine.operators.row.state import RowStore
 from panestream.errors import InvalidWindowError
 from panestream.windowing.assigners import (

@@ -1,4 +1,7 @@
-"""The row operator on columns: a key group's micro-batch goes in and comes out as Arrow tables."""
+"""The row operator on columns: a key group's micro-batch goes in and comes out as Arrow tables.
+
+Declared aggregates run here as the accumulators of one function.
+"""
 
 from __future__ import annotations
 

@@ -40,7 +40,6 @@ from typing import Any, Protocol
 import pyarrow as pa
 
 from panestream.engine.operators.row.codec import Codec, canonical_key, stable_hash
-from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, ElementArrivals, ElementChunkCodec
 from panestream.engine.operators.row.contents import (
     EMPTY,
     NEVER,
@@ -52,7 +51,15 @@ from panestream.engine.operators.row.contents import (
     TimerQueue,
     WindowState,
 )
-from panestream.engine.operators.row.pages import Entry, PageCodec, PageIndex
+from panestream.engine.operators.row.pages import (
+    ColumnReader,
+    ColumnWriter,
+    ElementArrivals,
+    ElementChunkCodec,
+    Entry,
+    PageCodec,
+    PageIndex,
+)
 from panestream.engine.storage.limits import window_too_large
 from panestream.engine.storage.state import State
 from panestream.errors import InvalidPlanError, PanestreamError, StateDamagedError

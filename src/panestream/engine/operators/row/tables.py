@@ -16,8 +16,8 @@ import pyarrow as pa
 from panestream.engine.kernels.columns import as_type, one_chunk
 from panestream.engine.kernels.python_values import RowType, arrow_column, python_values
 from panestream.engine.operators.row.codec import Codec, canonical_key, hashable
-from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, stamped
 from panestream.engine.operators.row.contents import EMPTY, ElementList, KeyState, RowPlan, WindowState
+from panestream.engine.operators.row.pages import ColumnReader, ColumnWriter, stamped
 from panestream.engine.operators.row.state import RowStore
 from panestream.engine.storage.state_tables import StateTables, integers, key_fields, named_columns
 from panestream.errors import InvalidPlanError, StateFormatError

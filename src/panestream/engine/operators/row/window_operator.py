@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from operator import is_
 from typing import Any, NoReturn
 
-from panestream.engine.operators.row.columns import stamped
 from panestream.engine.operators.row.contents import (
     EMPTY,
     NEVER,
@@ -19,6 +18,7 @@ from panestream.engine.operators.row.contents import (
     contents_logic,
 )
 from panestream.engine.operators.row.loops import ASSIGNER, MergingWindowSet, fast_rows, fast_timers, unwrapped
+from panestream.engine.operators.row.pages import stamped
 from panestream.engine.operators.row.state import RowStore, TriggerScope, WindowScope
 from panestream.engine.plan import EARLY, LATE, ON_TIME
 from panestream.engine.runtime.group_operator import collector_paused
