@@ -20,7 +20,7 @@ from panestream.windowing.watermarks import WatermarkStrategy
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "panestream"
 MOST = {"sliding aggregate": 23, "apply": 23, "process": 30}
-"""Spark's side (``panestream/spark``: exchange, processor, operate, placement, reasons, run) has six more."""
+"""Spark's side (``panestream/spark``: task_functions, processor, compat, failures) has four more."""
 KEYS = pa.schema([("key", pa.string())])
 
 
