@@ -90,11 +90,20 @@ mutants: $(STAMP) ## faults planted in engine and Spark side: killed of how many
 
 RELEASE = python=$$(scripts/make_release_env.sh) || exit 1; [ -n "$$python" ] || exit 0;
 
+changelog: ## move the fragments of changelog.d into CHANGELOG.md, and date the version (ARGS="--day 2026-11-28")
+	@python3 scripts/make_changelog.py $(ARGS)
+
 package: ## wheel and sdist in dist/: built twice, looked into, checked
 	@$(RELEASE) "$$python" scripts/package.py build
 
 test-package: package ## the wheel in an empty environment (.venv-package): README's example and a job file run from there
 	@$(RELEASE) JAVA_HOME="$$(scripts/ensure_java.sh)" && export JAVA_HOME; "$$python" scripts/package.py try
+
+test-install: package ## pip install panestream from a package index on this machine, as a user will from PyPI
+	@$(RELEASE) "$$python" scripts/package.py install
+
+conda-recipe: package ## the recipe for conda-forge with version and hash, in dist/conda
+	@$(RELEASE) "$$python" scripts/package.py conda
 
 sbom: package ## what an installation holds, as CycloneDX, in dist/; and whether pip-audit knows anything against it
 	@$(RELEASE) "$$python" scripts/package.py sbom
@@ -173,6 +182,9 @@ docs: $(STAMP) ## the site, in build/docs: pages, reference, drawings; every war
 
 docs-serve: $(STAMP) ## the same, and shown on http://127.0.0.1:8000
 	@$(PY) scripts/make_docs.py --serve 8000 $(ARGS)
+
+docs-versions: $(STAMP) ## the site of main and of every tagged version, in build/site, as it is published
+	@$(PY) scripts/make_versions.py $(ARGS)
 
 docs-counts: $(STAMP) ## how many pages, drawings, blocks of code that ran, links that were checked
 	@$(SPARK_ENV) && $(PY) scripts/docs_counts.py $(ARGS)

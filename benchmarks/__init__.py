@@ -1,1 +1,1 @@
-"""panestream beside native ``window()`` and beside a hand-written operator per key: same rows, same store, same machine."""
+"""Compare panestream with native ``window()`` and with a hand-written operator per key: same rows, same store, same machine."""

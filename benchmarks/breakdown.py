@@ -1,8 +1,8 @@
-"""Where the time of a micro-batch goes: ``python -m benchmarks.breakdown --case sliding --rows 1000000``.
+"""Show the time of each part of a micro-batch: ``python -m benchmarks.breakdown --case sliding --rows 1000000``.
 
-Runs panestream once, with Spark's event log on, and takes apart what Spark itself reports: the phases of each micro-batch, the
-tasks of its two stages, and what each operator of the plan took in them. Medians over the micro-batches that count. Tasks of one
-stage run side by side and parts of a task overlap (Python works while the JVM reads), so parts do not add up to wall time.
+Run panestream once with Spark's event log, and read Spark's own reports: the phases of each micro-batch, the tasks of its two
+stages, and the time of each operator of the plan in them. Figures are medians over the steady micro-batches. Tasks of one stage
+run in parallel and parts of a task overlap (Python works while the JVM reads), so parts do not add up to wall time.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from benchmarks.harness import Run, measure, warm_up_batches
 from benchmarks.run import machine
 
 PHASES = ("latestOffset", "getBatch", "queryPlanning", "walCommit", "addBatch", "commitOffsets")
-"""Of a micro-batch, in order, as Spark calls them. ``addBatch`` is the job and its planning."""
+"""The phases of a micro-batch in order, with Spark's names. ``addBatch`` is the job and its planning."""
 OPERATORS = {
     ("MapInArrow", 0): "pack",
     ("TransformWithStateInPySpark", 1): "operate",
     ("MapInArrow", 1): "unpack",
 }
-"""Which of our three functions an operator of the plan is, by its name and the stage it runs in."""
+"""The function of ours that an operator of the plan runs, by the operator's name and stage."""
 PARTS = (
     "scan time",
     "time to start Python workers",
@@ -46,12 +46,12 @@ PARTS = (
 
 @dataclass(slots=True)
 class Batch:
-    """One micro-batch as the event log has it.
+    """One micro-batch in the event log.
 
     Attributes:
-        stages: duration in ms, by step (0: pack, 1: operate).
+        stages: duration in ms by step. Step 0 is pack, and step 1 is operate.
         tasks: milliseconds of each task from launch to end, by stage.
-        metrics: by (stage, operator, metric): the tasks' values in ms.
+        metrics: the tasks' values in ms, by (stage, operator, metric).
     """
 
     stages: dict[int, float] = field(default_factory=dict)
@@ -60,14 +60,14 @@ class Batch:
 
 
 def events(folder: Path) -> Iterator[dict[str, Any]]:
-    """The lines of an event log, uncompressed."""
+    """Yield the lines of an event log, uncompressed."""
     for path in sorted(path for path in folder.rglob("*") if path.is_file() and path.name.startswith("events")):
         with path.open(encoding="utf-8") as lines:
             yield from map(json.loads, lines)
 
 
 def batches(folder: Path) -> list[Batch]:
-    """The micro-batches with data, in order."""
+    """Return the micro-batches with data, in order."""
     named: dict[int, tuple[str, str]] = {}
     stage_of: dict[int, tuple[int, int]] = {}
     found: dict[int, Batch] = {}
@@ -99,15 +99,15 @@ def _name(plan: dict[str, Any], named: dict[int, tuple[str, str]]) -> None:
 def _task(event: dict[str, Any], step: int, batch: Batch, named: dict[int, tuple[str, str]]) -> None:
     info = event["Task Info"]
     batch.tasks[step].append(info["Finish Time"] - info["Launch Time"])
-    for one in info.get("Accumulables", ()):
-        if one.get("Name") in PARTS and one["ID"] in named:
-            operator, kind = named[one["ID"]]
+    for each in info.get("Accumulables", ()):
+        if each.get("Name") in PARTS and each["ID"] in named:
+            operator, kind = named[each["ID"]]
             scale = 1e-6 if kind == "nsTiming" else 1
-            batch.metrics[step, OPERATORS.get((operator, step), operator), one["Name"]].append(float(one["Update"]) * scale)
+            batch.metrics[step, OPERATORS.get((operator, step), operator), each["Name"]].append(float(each["Update"]) * scale)
 
 
 def table(counted: Sequence[Batch], phases: Sequence[dict[str, int]]) -> list[str]:
-    """Markdown: phases, stages, parts."""
+    """Return phases, stages and parts in Markdown."""
 
     def median(values: Sequence[float]) -> str:
         return f"{statistics.median(values):,.0f}"
@@ -126,7 +126,7 @@ def table(counted: Sequence[Batch], phases: Sequence[dict[str, int]]) -> list[st
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it and prints the table."""
+    """Run it and print the table."""
     parser = argparse.ArgumentParser(prog="benchmarks.breakdown", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--case", choices=[*CASES, *WORKLOADS], default="sliding")
     parser.add_argument("--rows", type=int, default=1_000_000, help="of a micro-batch (default: %(default)s)")

@@ -1,8 +1,8 @@
-"""Rows per second of calendar windows beside fixed ones, in turns: pack, process and state calls, without Spark.
+"""Rows per second of calendar windows compared with fixed windows, in turns: pack, process and state calls, without Spark.
 
-Run: ``python -m benchmarks.calendars [--rows 200000] [--rounds 5]``. Days of New York beside days of UTC, and others.
-Seconds are processor time of one core; of each kind the median of the rounds, which go in turns. Rows come at a rate at which a
-micro-batch has about an hour, over the days on which the clocks are changed.
+Run: ``python -m benchmarks.calendars [--rows 200000] [--rounds 5]``. It compares days of New York with days of UTC, and others.
+Seconds are processor time of one core, and the median of the rounds, in which all kinds take turns. A micro-batch has about an
+hour of event time. The rows span the days of the clock changes.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ PAIRS: dict[str, tuple[WindowAssigner, WindowAssigner]] = {
     "the day so far, every hour": (CumulatingEventTimeWindows.of("1 day", "1 hour"), CalendarDays.of(1, zone=ZONE, step="hour")),
 }
 BEGIN = 1_741_392_000_000_000
-"""8 March 2025, 00:00 UTC: a day before the clocks of New York are put forward."""
+"""8 March 2025, 00:00 UTC, a day before the clocks of New York move forward."""
 _SECONDS = 3600
 
 
 def seconds(assigner: WindowAssigner, rows: int, keys: int, batches: int) -> float:
-    """Processor time of some micro-batches of an hour each."""
+    """Return the processor time of some micro-batches of an hour each."""
     case = Case("", WindowSpec(assigner))
     plan, state, total = plan_of(case), MemoryState(), 0.0
     for number in range(batches):
@@ -51,7 +51,7 @@ def seconds(assigner: WindowAssigner, rows: int, keys: int, batches: int) -> flo
 
 
 def main() -> None:
-    """Prints a line for each pair."""
+    """Print a line for each pair."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000, help="rows of a micro-batch")
     parser.add_argument("--keys", type=int, default=1000)
@@ -59,7 +59,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     given = parser.parse_args()
     for name, pair in PAIRS.items():
-        found = [[seconds(one, given.rows, given.keys, given.batches) for one in pair] for _ in range(given.rounds)]
+        found = [[seconds(each, given.rows, given.keys, given.batches) for each in pair] for _ in range(given.rounds)]
         fixed, calendar = (statistics.median(column) for column in zip(*found, strict=True))
         rows = given.rows * given.batches / 1e6
         speed = f"fixed {rows / fixed:6.2f} M rows/s   calendar {rows / calendar:6.2f} M rows/s"

@@ -1,4 +1,4 @@
-"""What is asked of every contestant, and what the right answer is."""
+"""The questions that every contestant must answer, and the right answers."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Int64s = np.ndarray[Any, np.dtype[np.int64]]
 
 @dataclass(frozen=True)
 class Checks:
-    """What must come out over all windows that end at a bound or before: rows, and over them the sum of totals and of counts."""
+    """The expected output of windows that end at a bound or before: number of rows, and sums of their totals and counts."""
 
     rows: int
     total: int
@@ -26,28 +26,28 @@ class Checks:
 
 @dataclass(frozen=True)
 class Case(ABC):
-    """One windowed query: for every contestant the same events, and columns ``key, window_end, total, events`` at least.
+    """One windowed query. Every contestant gets the same events, and has at least the columns ``key, window_end, total, events``.
 
     Attributes:
-        name: how figures call it.
+        name: the name in the figures.
     """
 
     name: str
 
     contestants: ClassVar[Mapping[str, str]]
-    """Who takes part: a name for the figures, and a module with ``query``; panestream first."""
+    """The contestants, panestream first: a name for the figures, and a module with ``query``."""
     limits: ClassVar[Mapping[str, str]] = {}
-    """What no contestant can be faster than: a name, and a module with ``query``. Their answers are no answers."""
+    """Lower bounds for all contestants: a name, and a module with ``query``. Their answers are not checked."""
     rate: ClassVar[int] = 10_000
     """Events per second of event time, unless the command line says otherwise."""
 
     @property
     @abstractmethod
     def span_ms(self) -> int:
-        """How much event time (ms) the state holds once it is as large as it ever will be."""
+        """The event time (ms) that the state spans at its largest."""
 
     def bound_ms(self, spec: EventSpec) -> int | None:
-        """The last window end (ms) that every contestant must have reached by the end of the input; None: they all end alike.
+        """Return the last window end (ms) that all contestants must reach by the end of the input, or None if all reach the same.
 
         Watermarks differ by a millisecond from engine to engine, and Spark's own lags a batch; but all have passed the largest
         event time less the disorder, and a window end before that.
@@ -56,7 +56,7 @@ class Case(ABC):
 
     @abstractmethod
     def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
-        """The answer for windows up to the bound, by counting and sorting: no window, no watermark, no Spark."""
+        """Return the answer for windows up to the bound, by counting and sorting, without windows, watermarks or Spark."""
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class SumCount(Case):
     """Per key and window the sum of ``value`` and the count of rows, when the watermark closes it.
 
     Attributes:
-        size_ms: length of a window.
-        slide_ms: a window starts every so many ms; equal to the size: tumbling.
+        size_ms: the length of a window.
+        slide_ms: the distance of window starts in ms. It equals the size for tumbling windows.
     """
 
     size_ms: int
@@ -93,7 +93,7 @@ class SumCount(Case):
         return (largest_ms(spec) - spec.disorder_ms - 2) // self.slide_ms * self.slide_ms
 
     def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
-        """By counting into a keys by slides table and adding up its columns."""
+        """Count into a table of keys by slides, and add up its columns."""
         if bound_ms is None:
             bound_ms = largest_ms(spec) // self.slide_ms * self.slide_ms + self.size_ms
         first = min(int(chunk["ts"].min()) for chunk in chunks(spec)) // self.slide_ms
@@ -105,7 +105,7 @@ class SumCount(Case):
             inside = slide < slides
             cell = chunk["key"][inside] * slides + slide[inside]
             counts += np.bincount(cell, minlength=counts.size).reshape(counts.shape)
-            # Exact: a float holds integers up to 2**53, and a cell's sum is far from it.
+            # This is exact, because a float holds integers up to 2**53, and a cell's sum is far smaller.
             sums += np.bincount(cell, chunk["value"][inside], counts.size).astype(np.int64).reshape(counts.shape)
         per_window = self.size_ms // self.slide_ms
         windows = _trailing(counts, per_window)
@@ -117,10 +117,10 @@ class SortedSessions:
     """The sessions of all keys, by sorting.
 
     Attributes:
-        value: of the events, in the order of key and time.
-        first: where each session begins among them.
-        count: how many events it has.
-        end: when it ends, in ms.
+        value: the values of the events, in the order of key and time.
+        first: the index of each session's first event.
+        count: the number of its events.
+        end: its end in ms.
     """
 
     value: Int64s
@@ -130,7 +130,10 @@ class SortedSessions:
 
     @classmethod
     def of(cls, spec: EventSpec, gap_ms: int) -> SortedSessions:
-        """A session ends where the next event of its key is further away than the gap, as in Flink: an equal gap is none."""
+        """Find the sessions.
+
+        As in Flink, a session ends if the key's next event is further away than the gap. An equal distance does not end it.
+        """
         events = all_events(spec)
         order = np.lexsort((events["ts"], events["key"]))
         key, ts, value = (events[name][order] for name in ("key", "ts", "value"))
@@ -139,17 +142,17 @@ class SortedSessions:
         return cls(value, first, count, ts[first + count - 1] + gap_ms)
 
     def closed(self, bound_ms: int | None) -> npt.NDArray[np.bool_]:
-        """Which have ended by then; None: all."""
+        """Return which sessions have ended by a time, or all for None."""
         return np.ones(len(self.first), bool) if bound_ms is None else self.end <= bound_ms
 
 
 def largest_ms(spec: EventSpec) -> int:
-    """The largest event time."""
+    """Return the largest event time."""
     return max(int(chunk["ts"].max()) for chunk in chunks(spec))
 
 
 def _trailing(cells: Int64s, width: int) -> Int64s:
-    """For every column the sum of it and the ``width - 1`` columns before it."""
+    """Return, for every column, the sum of it and the ``width - 1`` columns before it."""
     running = np.cumsum(cells, axis=1)
     running[:, width:] -= running[:, :-width].copy()
     return running

@@ -1,4 +1,4 @@
-"""All cases by name, and those of the comparison with Flink."""
+"""All cases by name, including those of the comparison with Flink."""
 
 from __future__ import annotations
 
@@ -20,5 +20,5 @@ CASES: dict[str, Case] = {**SUM_COUNT_CASES, **FUNCTION_CASES, **FRAME_CASES, **
 
 
 def case_of(name: str) -> Case:
-    """A case, or that of a workload beside Flink (``a`` to ``f``)."""
+    """Return a case, or the case of a workload for Flink (``a`` to ``f``)."""
     return CASES[name] if name in CASES else WORKLOADS[name].case

@@ -1,4 +1,4 @@
-"""What composed triggers cost beside plain ones, on panes and on the row operator, without Spark.
+"""The cost of composed triggers compared with plain ones, on panes and on the row operator, without Spark.
 
 Run: ``python -m benchmarks.composed [--rows 200000] [--keys 1000] [--rounds 5]``. Tumbling minutes, five seconds of event time a
 micro-batch, a tenth of the rows late within the allowed lateness. Seconds are processor time of one core; the contestants take
@@ -43,7 +43,7 @@ def case_of(name: str, trigger: Trigger | None, *, exact: bool) -> Case:
 
 
 def seconds(case: Case, rows: int, keys: int, batches: int) -> tuple[float, int]:
-    """Processor time of some micro-batches, and how many rows fired."""
+    """Return the processor time of some micro-batches, and the number of fired rows."""
     plan, state, spent, fired = plan_of(case), MemoryState(), 0.0, 0
     for number in range(batches):
         chunk = chunk_of(case, plan, rows, keys, rows // 5, number)
@@ -58,17 +58,17 @@ def seconds(case: Case, rows: int, keys: int, batches: int) -> tuple[float, int]
 
 
 def compare(contestants: Mapping[str, Trigger | None], rows: int, keys: int, rounds: int, *, exact: bool) -> None:
-    """Prints a line for each; the first is the measure."""
+    """Print a line for each contestant, compared with the first."""
     cases = {name: case_of(name, trigger, exact=exact) for name, trigger in contestants.items()}
     for case in cases.values():
-        seconds(replace(case), rows // 10, keys, 5)  # what is done once
+        seconds(replace(case), rows // 10, keys, 5)  # the work that is done once
     taken: dict[str, list[tuple[float, int]]] = {name: [] for name in cases}
     for _ in range(rounds):
         for name, case in cases.items():
             taken[name].append(seconds(case, rows, keys, 30))
     first = median(spent for spent, _ in next(iter(taken.values())))
     for name, found in taken.items():
-        spent = median(one for one, _ in found)
+        spent = median(each for each, _ in found)
         speed, fired = 30 * rows / spent / 1e6, found[0][1]
         print(f"{name:56} {speed:7.3f} M rows/s   {first / spent:5.2f} x the first   {fired:>9,} rows fired", flush=True)
 

@@ -36,10 +36,10 @@ class Case:
     """One workload.
 
     Attributes:
-        name: what it is called.
+        name: the name of the case.
         windowing: the windows.
         rate: rows per second of event time.
-        late: the share of rows that come a minute or more too late.
+        late: the share of rows that are a minute or more too late.
     """
 
     name: str
@@ -65,13 +65,13 @@ CASES = (
 
 
 def plan_of(case: Case) -> WindowPlan:
-    """The plan over ``key, value`` with one key group."""
+    """Return the plan over ``key, value`` with one key group."""
     operator = plan_aggregates(case.windowing, AGGREGATES, {"value": pa.int64()}, KEYS)
     return WindowPlan(("key",), KEYS, case.windowing.assigner, operator, WatermarkStrategy(SECOND), "ts", 1)
 
 
 def chunk_of(case: Case, rows: int, keys: int, number: int) -> Chunk:
-    """The rows of one micro-batch: keys at random, event times a second out of order, in whole milliseconds."""
+    """Return the rows of one micro-batch with random keys and event times in whole milliseconds, a second out of order."""
     rng = np.random.default_rng(number)
     begin = number * rows // case.rate * SECOND
     times = begin + np.arange(rows) * 1000 // case.rate * 1000 - rng.integers(0, 1000, rows) * 1000
@@ -90,14 +90,14 @@ def _processed(plan: WindowPlan, state: MemoryState, batch: GroupInput) -> Group
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of processor time, and the result."""
+    """Return the seconds of processor time, and the result."""
     started = time.process_time()
     result = call()
     return time.process_time() - started, result
 
 
 def measure(case: Case, rows: int, keys: int, batches: int) -> None:
-    """Prints one line: medians over the micro-batches after the first."""
+    """Print one line with medians over the micro-batches after the first."""
     plan, state = plan_of(case), MemoryState()
     packed, processed, sizes, calls = [], [], [], []
     for number in range(batches + 1):
@@ -125,7 +125,7 @@ def measure(case: Case, rows: int, keys: int, batches: int) -> None:
 
 
 def main() -> None:
-    """Prints a line for each workload."""
+    """Print a line for each workload."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000, help="rows of a micro-batch")
     parser.add_argument("--keys", type=int, default=10_000)

@@ -9,11 +9,11 @@
     value = (r2 >>> 33) % 1000
     ts    = 1700000000000 + i*1000/rate - (r2 & 0xFFFFFF) % (disorder+1)      ms, integer division
 
-No event is ever late for a watermark that stays ``disorder`` behind the largest ``ts``, unless a share of late ones is asked for:
-then ``ts`` is less by ``(mix(3i+1) >>> 20) % late`` for those with ``(r2 >>> 24 & 0x1FF) * 100 < percent * 512``.
+No event is late for a watermark that is ``disorder`` behind the largest ``ts``, unless a share of late events is requested. Then
+``ts`` is less by ``(mix(3i+1) >>> 20) % late`` for events with ``(r2 >>> 24 & 0x1FF) * 100 < percent * 512``.
 
-Events are written to Parquet once, so that no contestant pays for making them. The files of a batch are as many as Spark reads in
-parallel, and have modification times of their own: a streaming source takes files in that order.
+Events are written to Parquet once, so that no contestant has the cost of making them. A batch has as many files as Spark reads in
+parallel. Their modification times differ, because a streaming source reads files in that order.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ _CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class EventSpec:
-    """Which events, and how they are cut into micro-batches.
+    """The events, and their cut into micro-batches.
 
     Attributes:
         rows_per_batch: rows of one micro-batch.
-        batches: how many micro-batches.
-        keys: number of distinct keys.
+        batches: the number of micro-batches.
+        keys: the number of distinct keys.
         rate: events per second of event time.
-        disorder_ms: how far event times are shuffled, in ms; the watermark's delay.
-        files_per_batch: into how many files a batch is cut (event ``i`` goes to file ``i % files_per_batch``).
-        late_percent: how many of a hundred are late beside that, about.
-        late_ms: less than how many ms.
+        disorder_ms: the maximum shuffle of event times in ms, which is the watermark's delay.
+        files_per_batch: the number of files of a batch. Event ``i`` goes to file ``i % files_per_batch``.
+        late_percent: the approximate percentage of late events.
+        late_ms: an exclusive upper bound of the lateness in ms.
     """
 
     rows_per_batch: int
@@ -74,7 +74,7 @@ class Event(NamedTuple):
 
 
 def reference_event(i: int, spec: EventSpec) -> Event:
-    """Event ``i`` by plain Python integers: slow, and plainly the formula above.
+    """Return event ``i`` with plain Python integers, which is slow and shows the formula above.
 
     >>> reference_event(0, EventSpec(1, 1))
     Event(key=3767, value=317, ts=1699999999878)
@@ -94,7 +94,7 @@ def _reference_mix(x: int) -> int:
 
 
 def mix(x: np.ndarray[Any, np.dtype[np.uint64]]) -> np.ndarray[Any, np.dtype[np.uint64]]:
-    """The generator's mixing function on arrays of unsigned 64-bit integers."""
+    """Apply the generator's mixing function to arrays of unsigned 64-bit integers."""
     z = x * np.uint64(0x9E3779B97F4A7C15)  # wraps, as it should
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -118,23 +118,23 @@ def events(first: int, stop: int, spec: EventSpec, step: int = 1) -> dict[str, n
 
 
 def chunks(spec: EventSpec) -> Iterator[dict[str, np.ndarray[Any, np.dtype[np.int64]]]]:
-    """All events of ``spec``, about a million at a time."""
+    """Yield all events of ``spec``, about a million at a time."""
     for first in range(0, spec.rows, _CHUNK):
         yield events(first, min(first + _CHUNK, spec.rows), spec)
 
 
 def all_events(spec: EventSpec) -> dict[str, np.ndarray[Any, np.dtype[np.int64]]]:
-    """All events of ``spec`` at once, for answers that need to sort them."""
+    """Return all events of ``spec`` at once, for answers that need to sort them."""
     return events(0, spec.rows, spec)
 
 
 def write(spec: EventSpec, folder: Path) -> Path:
-    """Writes the events as Parquet (``SCHEMA``) below ``folder``, unless they are there.
+    """Write the events as Parquet (``SCHEMA``) below ``folder``, unless they exist.
 
     Returns:
-        the folder to read; its name tells the spec.
+        the folder to read. Its name identifies the spec.
     """
-    # The number changes with what files hold, so that nobody reads those of an older version.
+    # Increase the number if the content of files changes, so that files of an older version are not read.
     target = folder / "-".join(["v2", *(f"{name}{value}" for name, value in sorted(asdict(spec).items()))])
     done = target / "_spec.json"
     if done.exists():
@@ -154,7 +154,7 @@ def write(spec: EventSpec, folder: Path) -> Path:
             )
             path = target / f"batch{batch:05d}-part{part:02d}.parquet"
             pq.write_table(table, path)
-            # A second apart: Spark orders files by modification time, and some file systems keep whole seconds only.
+            # Times are a second apart. Spark orders files by modification time, and some file systems store whole seconds only.
             order = 1_600_000_000 + batch * spec.files_per_batch + part
             os.utime(path, (order, order))
     done.write_text(json.dumps(asdict(spec)))  # "_…" is hidden from Spark

@@ -1,6 +1,6 @@
-"""What a micro-batch costs as a sum of terms, each a quantity of the work times its price; prices fitted to what was measured.
+"""The cost of a micro-batch as a sum of terms, each a quantity of work times a price, with prices fitted to measurements.
 
-A price is never negative. Fitted are relative errors, so that a micro-batch of 400 ms counts like one of 40 s.
+A price is never negative. The fit minimizes relative errors, so that a micro-batch of 400 ms counts like one of 40 s.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from benchmarks.groups import Configuration
 
 Floats = npt.NDArray[np.float64]
 DISORDER = 1.0
-"""Seconds by which the benchmark's events are out of order."""
+"""The disorder of the benchmark's events in seconds."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """What a micro-batch has to do, in all; computed, not measured: keys are alike, and come at random.
+    """The total work of a micro-batch. It is computed and not measured, for equally frequent keys in random order.
 
     Attributes:
-        rows: that come.
-        cells: partial sums that cross the shuffle, one for each task that reads, key and pane.
-        results: that leave: a key and window each.
-        kept: partial sums at rest.
-        payloads: pieces that cross the shuffle: of each task that reads, for each key group.
-        panes: in which rows come.
+        rows: input rows.
+        cells: partial sums that cross the shuffle, one for each reading task, key and pane.
+        results: output rows, one for each key and window.
+        kept: stored partial sums.
+        payloads: pieces that cross the shuffle, one for each reading task and key group.
+        panes: the panes of the input rows.
     """
 
     rows: float
@@ -54,7 +54,7 @@ class Work:
 
 
 def _distinct(keys: float, rows: float) -> float:
-    """How many keys so many rows have, about."""
+    """Return the expected number of distinct keys of some rows."""
     return -keys * math.expm1(-rows / keys)
 
 
@@ -68,35 +68,35 @@ TERMS = {
     "result": "a key and window that leaves: by the processors",
     "pane": "of a key group, taken in and put together: for each of those that a core takes",
 }
-"""What has a price, and what it is.
+"""The terms with a price, and their descriptions.
 
-A core of Spark's is one task at a time, which waits for a Python worker of its own that waits for Java: two processes, so that
-one such core keeps more than one processor busy, and two do on a machine of two what they can. So there are prices of what a
-core has to do one after the other, and of what all processors share.
+One of Spark's cores runs one task at a time. The task waits for its Python worker, which in turn waits for Java. These are two
+processes, so such a core uses more than one processor, and two cores saturate a machine with two processors. So some prices are
+for serial work of a core, and others for work that all processors share.
 """
 
 
 def terms(one: Configuration, processors: int = 1) -> Floats:
-    """How much of each a micro-batch has.
+    """Return the quantity of each term in a micro-batch.
 
     Args:
         one: the micro-batch.
-        processors: of the machines; at least as many as Spark's cores, or it is that many.
+        processors: the processors of the machines, at least the number of Spark's cores.
     """
     work, keeping = Work.of(one), min(one.cores, one.groups)
-    # Whole key groups: three on two cores take as long as four.
+    # Count whole key groups, because three on two cores take as long as four.
     turns, shared = math.ceil(one.groups / keeping), max(one.cores, processors)
     amounts = (one.groups, work.payloads, work.rows, work.cells, work.results)
     return np.array([1.0, turns, *(amount / shared for amount in amounts), turns * work.panes])
 
 
 def non_negative(matrix: Floats, wanted: Floats) -> Floats:
-    """Least squares without negative coefficients (Lawson and Hanson's active set).
+    """Solve least squares without negative coefficients (Lawson and Hanson's active set).
 
     >>> non_negative(np.array([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]]), np.array([2.0, -1.0, 1.0])).tolist()
     [1.5, 0.0]
     """
-    # Columns of like size: terms differ by nine orders of magnitude.
+    # Scale the columns, because terms differ by nine orders of magnitude.
     size = np.linalg.norm(matrix, axis=0)
     size[size == 0] = 1.0
     scaled = matrix / size
@@ -125,48 +125,48 @@ def non_negative(matrix: Floats, wanted: Floats) -> Floats:
 
 @dataclass(frozen=True)
 class Model:
-    """The prices of :data:`TERMS`, in milliseconds, and how many processors the machine had on which they were measured."""
+    """The prices of :data:`TERMS` in milliseconds, and the number of processors of the measured machine."""
 
     prices: Floats
     processors: int = 1
 
     @classmethod
     def fit(cls, of: Sequence[Configuration], ms: Sequence[float], processors: int = 1, free: Sequence[int] = ()) -> Model:
-        """The prices that give the measured milliseconds with the least squares of relative errors.
+        """Fit the prices to measured milliseconds by the least squares of relative errors.
 
         Args:
-            of: what was measured.
-            ms: what it took.
-            processors: of the machine.
-            free: places of terms that are to cost nothing.
+            of: the measured configurations.
+            ms: their times.
+            processors: the processors of the machine.
+            free: the indices of terms with a price of 0.
         """
         wanted = np.asarray(ms, np.float64)
-        matrix = np.array([terms(one, processors) for one in of]) / wanted[:, None]
+        matrix = np.array([terms(each, processors) for each in of]) / wanted[:, None]
         matrix[:, list(free)] = 0.0
         return cls(non_negative(matrix, np.ones(len(wanted))), processors)
 
     def error(self, of: Sequence[Configuration], ms: Sequence[float]) -> float:
-        """Root of the mean square of relative errors."""
-        return math.sqrt(sum((self.ms(one) / took - 1) ** 2 for one, took in zip(of, ms, strict=True)) / len(ms))
+        """Return the root of the mean square of relative errors."""
+        return math.sqrt(sum((self.ms(each) / took - 1) ** 2 for each, took in zip(of, ms, strict=True)) / len(ms))
 
     def parts(self, of: Configuration) -> dict[str, float]:
-        """Milliseconds of a micro-batch, by term."""
+        """Return the milliseconds of a micro-batch, by term."""
         return dict(zip(TERMS, (terms(of, self.processors) * self.prices).tolist(), strict=True))
 
     def ms(self, of: Configuration) -> float:
-        """Milliseconds of a micro-batch."""
+        """The milliseconds of a micro-batch."""
         return sum(self.parts(of).values())
 
 
 def without_each(of: Sequence[Configuration], ms: Sequence[float], processors: int = 1) -> list[Model]:
-    """A model for each point, which was fitted to all others."""
+    """Return a model for each point, fitted to all other points."""
     return [Model.fit([*of[:at], *of[at + 1 :]], [*ms[:at], *ms[at + 1 :]], processors) for at in range(len(of))]
 
 
 def as_good(of: Sequence[Configuration], ms: Sequence[float], processors: int = 1) -> list[Model]:
-    """The models that lack some of the terms, and yet are about as near to what was measured as the one with all.
+    """Return the models without some of the terms that are about as close to the measurements as the model with all terms.
 
-    Where two terms grow together in all points, either may have the whole price: nobody knows, and elsewhere it matters.
+    If two terms grow together in all points, either may have the whole price. The points cannot decide, and elsewhere it matters.
     """
     # Two standard errors of a price, as for least squares without bounds: the fewer points, the more models.
     margin = math.sqrt(1 + 4 / max(1, len(ms) - len(TERMS)))
@@ -179,20 +179,22 @@ def as_good(of: Sequence[Configuration], ms: Sequence[float], processors: int = 
 def beyond(
     of: Sequence[Configuration], ms: Sequence[float], what: str, processors: int = 1
 ) -> tuple[int, list[tuple[Configuration, float]]]:
-    """How far a model is off where it has to reach beyond what it saw: the points with the most of something, by a model without.
+    """Return the errors of extrapolation: a model without the points with the largest value of something predicts these points.
 
     Args:
-        of: what was measured.
-        ms: what it took.
+        of: the measured configurations.
+        ms: their times.
         what: a number of the configuration, such as ``"rows"``.
-        processors: of the machine.
+        processors: the processors of the machine.
 
     Returns:
         how many points the model saw, and of each that it did not the error: by how much of itself it was off.
     """
-    most = max(getattr(one, what) for one in of)
-    seen = [at for at, one in enumerate(of) if getattr(one, what) < most]
+    most = max(getattr(each, what) for each in of)
+    seen = [at for at, each in enumerate(of) if getattr(each, what) < most]
     if len(seen) < len(TERMS):
         return len(seen), []
     model = Model.fit([of[at] for at in seen], [ms[at] for at in seen], processors)
-    return len(seen), [(one, model.ms(one) / took - 1) for one, took in zip(of, ms, strict=True) if getattr(one, what) == most]
+    return len(seen), [
+        (each, model.ms(each) / took - 1) for each, took in zip(of, ms, strict=True) if getattr(each, what) == most
+    ]

@@ -1,12 +1,12 @@
-"""What a key group costs in a micro-batch, and a micro-batch itself: ``python -m benchmarks.groups --write``.
+"""The cost of a key group, and of a micro-batch itself: ``python -m benchmarks.groups --write``.
 
-Sum and count of windows, panestream beside native ``window()``, in turns, each run in a process of its own (``run.py``). The
-native query has as many shuffle partitions as panestream has key groups. Milliseconds are of whole micro-batches
-(``triggerExecution``). Beside the median of the rounds stand the least and the most of them: on a machine that is busy with
-something else, distrust all of it.
+Sum and count of windows, panestream and native ``window()`` in turns, each run in a separate process (``run.py``). The native
+query has as many shuffle partitions as panestream has key groups. Milliseconds are for whole micro-batches
+(``triggerExecution``). The table shows the median, minimum and maximum of the rounds. Distrust all of them if the machine is busy
+with other work.
 
-``--write`` keeps every point in ``results/groups.json`` as soon as it is measured, in place of one of the same configuration, and
-draws ``results/groups.md`` from all that are there. ``model.py`` makes a model of them.
+``--write`` saves every point in ``results/groups.json`` as soon as it is measured, and replaces a point with the same
+configuration. It then makes ``results/groups.md`` from all saved points. ``model.py`` fits a model to them.
 """
 
 from __future__ import annotations
@@ -39,10 +39,10 @@ class Configuration:
 
     Attributes:
         query: the name of a case.
-        rows: of a micro-batch.
-        keys: how many there are.
-        cores: of Spark.
-        files: into how many files a micro-batch is cut: so many tasks read it.
+        rows: the rows of a micro-batch.
+        keys: the number of keys.
+        cores: the cores of Spark.
+        files: the number of files of a micro-batch, and so the number of tasks that read it.
         rate: rows in a second of event time.
         groups: key groups, or shuffle partitions.
     """
@@ -63,13 +63,13 @@ class Configuration:
 
 @dataclass(frozen=True)
 class Contestant:
-    """What the rounds of one contestant showed.
+    """The measurements of one contestant.
 
     Attributes:
         rounds: the median micro-batch of each, in milliseconds.
         cpu: milliseconds of processor time of a micro-batch.
         state_bytes: the largest that Spark reported.
-        checkpoint_bytes: what lay in the checkpoint's state in the end.
+        checkpoint_bytes: the final size of the checkpoint's state.
         jvm_mb, workers_mb: the largest memory.
     """
 
@@ -82,19 +82,19 @@ class Contestant:
 
     @classmethod
     def of(cls, rows: int, runs: Sequence[Measured]) -> Contestant:
-        """What they showed, each a round."""
+        """Collect the measurements of all rounds."""
         return cls(
-            [round(1000 * rows / one.median, 1) for one in runs],
-            round(statistics.median(one.cpu_seconds * rows / 1000 for one in runs), 1),
-            max(one.state_bytes for one in runs),
-            max(one.checkpoint_bytes for one in runs),
-            max(one.jvm_peak_mb for one in runs),
-            max(one.workers_peak_mb for one in runs),
+            [round(1000 * rows / run.median, 1) for run in runs],
+            round(statistics.median(run.cpu_seconds * rows / 1000 for run in runs), 1),
+            max(run.state_bytes for run in runs),
+            max(run.checkpoint_bytes for run in runs),
+            max(run.jvm_peak_mb for run in runs),
+            max(run.workers_peak_mb for run in runs),
         )
 
     @property
     def median(self) -> float:
-        """Milliseconds of a micro-batch."""
+        """The milliseconds of a micro-batch."""
         return statistics.median(self.rounds)
 
     def cells(self) -> list[str]:
@@ -108,11 +108,11 @@ class Point:
 
     Attributes:
         of: the configuration.
-        panestream, native: what each showed; None: it did not run.
-        steady: how many micro-batches of a round count.
-        settings: of Spark, for both.
-        machine: where, and with which versions.
-        measured: when.
+        panestream, native: the measurements, or None if a contestant did not run.
+        steady: the number of micro-batches of a round that count.
+        settings: Spark's settings for both.
+        machine: the machine and versions.
+        measured: the time of the measurement.
     """
 
     of: Configuration
@@ -143,12 +143,12 @@ class Point:
 
 @dataclass
 class Kept:
-    """All that was measured so far.
+    """All measurements.
 
     Attributes:
-        points: by configuration.
-        driver: milliseconds of a job of so many tasks that do nothing: what Spark's driver needs to hand them out.
-        driver_machine: where that was.
+        points: the points by configuration.
+        driver: the milliseconds of a job with a number of empty tasks, which is the time of Spark's driver to start them.
+        driver_machine: the machine of that measurement.
     """
 
     points: dict[Configuration, Point] = field(default_factory=dict)
@@ -157,11 +157,11 @@ class Kept:
 
     @classmethod
     def read(cls, file: Path) -> Kept:
-        """What the file has; nothing where there is none."""
+        """Read the file, or return no points if there is no file."""
         if not file.exists():
             return cls()
         raw = json.loads(file.read_text())
-        points = [Point.from_json(one) for one in raw["points"]]
+        points = [Point.from_json(each) for each in raw["points"]]
         driver = {int(tasks): ms for tasks, ms in raw["driver"].items()}
         return cls({point.of: point for point in points}, driver, raw["driver_machine"])
 
@@ -174,7 +174,7 @@ class Kept:
 
 
 def configurations(options: argparse.Namespace) -> Iterator[Configuration]:
-    """All that was asked for."""
+    """Yield the configurations of the command line."""
     of_all = (options.query, options.rows, options.keys, options.cores, options.groups)
     for query, rows, keys, cores, groups in product(*of_all):
         rate = round(rows / options.batch_seconds) if options.batch_seconds else CASES[query].rate
@@ -183,7 +183,7 @@ def configurations(options: argparse.Namespace) -> Iterator[Configuration]:
 
 
 def measured(of: Configuration, options: argparse.Namespace, about: dict[str, Any]) -> Point:
-    """One point; every answer is checked."""
+    """Measure one point, and check every answer."""
     case, spec = CASES[of.query], of.spec(options.steady)
     truth = case.expected(spec, case.bound_ms(spec))
     settings = dict(pair.split("=", 1) for pair in options.set)
@@ -201,7 +201,7 @@ def measured(of: Configuration, options: argparse.Namespace, about: dict[str, An
 
 
 def driver_ms(cores: int) -> dict[int, float]:
-    """Milliseconds of jobs of empty tasks, in a session of this process: the median of several, by their number."""
+    """Return the median milliseconds of jobs of empty tasks, by the number of tasks, in a session of this process."""
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.master(f"local[{cores}]")
@@ -222,7 +222,7 @@ def driver_ms(cores: int) -> dict[int, float]:
 
 
 def table(points: Sequence[Point]) -> list[str]:
-    """The curve over key groups in Markdown; the points have all else in common."""
+    """Return the curve over key groups in Markdown, for points that differ in nothing else."""
     of = points[0].of
     lines = [
         f"## {of.query}: {of.rows:,} rows a micro-batch, {of.keys:,} keys, {of.cores} cores",
@@ -245,7 +245,7 @@ def table(points: Sequence[Point]) -> list[str]:
 
 
 def page(kept: Kept) -> list[str]:
-    """All that is kept, in Markdown."""
+    """Return all saved points in Markdown."""
     lines = ["# What a key group costs", ""]
     runs = sorted(kept.points.values(), key=lambda point: (point.measured, astuple(point.of)))
     for about, same in groupby(runs, lambda point: (_machine(point.machine), point.steady, len(point.panestream.rounds))):
@@ -313,7 +313,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures, prints, and with ``--write`` keeps each point."""
+    """Measure, print, and with ``--write`` save each point."""
     options = parse(arguments)
     kept = Kept.read(options.results / "groups.json") if options.write else Kept()
     about = machine()

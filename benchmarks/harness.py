@@ -1,8 +1,8 @@
-"""Runs one contestant once, in this process, and measures it.
+"""Run one contestant once in this process, and measure it.
 
 The events are read from Parquet as micro-batches of the same rows (``maxFilesPerTrigger``, ``availableNow``) and go to the noop
-sink. ``DataFrame.observe`` adds up checksums as rows leave, at the same price for everybody. Every run has a process, a JVM and a
-checkpoint of its own, so that nobody inherits a warm compiler, a full heap or somebody's page cache of state::
+sink. ``DataFrame.observe`` adds up checksums as rows leave, at the same cost for all contestants. Every run has a separate
+process, JVM and checkpoint, so that no run starts with a warm compiler, a full heap or cached pages of state::
 
     python -m benchmarks.harness '{"contestant": "native", "case": "sliding", ...}'      # prints a line of JSON at the end
 """
@@ -41,17 +41,17 @@ SETTINGS = {
     "spark.sql.streaming.numRecentProgressUpdates": "100000",
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    # Spark's default (true) reads before every put. Off for all: it is the largest gift to whoever has the most state rows.
+    # Spark's default (true) reads before every put. Turned off for all, it helps the contestant with most state rows most.
     "spark.sql.streaming.stateStore.rocksdb.trackTotalNumberOfRows": "false",
 }
-"""What every contestant runs with, beside as many shuffle partitions as cores."""
+"""The settings of every contestant. The number of shuffle partitions, which equals the cores, is added."""
 
 
 class Contestant(Protocol):
-    """A module that can take part. It may have ``SETTINGS``, a dict of Spark settings that its users would have too."""
+    """A module of a contestant. It may have ``SETTINGS``, a dict of Spark settings that its users would have too."""
 
     def query(self, events: DataFrame, case: Case, spec: EventSpec) -> DataFrame:
-        """Columns ``key, window_end, total, events``, one row per key and closed window; further columns are only compared."""
+        """Return columns ``key, window_end, total, events``, one row per key and closed window. Others are only compared."""
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,12 @@ class Run:
     """One run of one contestant.
 
     Attributes:
-        contestant: one of the case's.
-        case: a name that ``case_of`` knows.
+        contestant: a contestant of the case.
+        case: a name for ``case_of``.
         spec: the events.
-        data: folder in which event files are kept.
-        cores: of the local master; also the number of shuffle partitions.
-        settings: Spark settings that win over all others.
+        data: the folder with event files.
+        cores: of the local master, and also the number of shuffle partitions.
+        settings: Spark settings that override all others.
         options: keyword arguments for the contestant's ``query``.
     """
 
@@ -87,20 +87,20 @@ class Run:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run showed.
+    """The measurements of one run.
 
     Attributes:
-        rows_per_second: of each steady batch: rows in, over the whole time of the batch (``triggerExecution``).
-        seconds: of every batch, warm-up and the closing batch without data included.
-        checks: ``rows``, ``total``, ``events`` and ``digest`` of what came out for windows up to the bound.
+        rows_per_second: of each steady batch, its rows divided by its whole time (``triggerExecution``).
+        seconds: of every batch, including warm-up and the closing batch without data.
+        checks: ``rows``, ``total``, ``events`` and ``digest`` of the output of windows up to the bound.
         state_bytes: the largest ``memoryUsedBytes`` that a batch reported, summed over state operators.
-        checkpoint_bytes: what lies in the checkpoint's ``state`` folder at the end.
-        jvm_peak_mb: largest resident set of the driver JVM (local mode: the executor too).
-        cpu_seconds: processor time of JVM and workers over the steady batches, in seconds per million rows: what a busy machine
-            disturbs least.
-        workers_peak_mb: largest sum over Python workers at one moment, shared pages counted once where the system tells.
-        state_metrics: custom metrics of the last steady batch.
-        phases: what each batch with data spent its time on, in ms, as Spark reports it.
+        checkpoint_bytes: the final size of the checkpoint's ``state`` folder.
+        jvm_peak_mb: the largest resident set of the driver JVM, which is also the executor in local mode.
+        cpu_seconds: the processor time of JVM and workers over the steady batches, in seconds per million rows. A busy machine
+            disturbs this figure least.
+        workers_peak_mb: the largest sum over Python workers at one moment, with shared pages counted once if possible.
+        state_metrics: the custom metrics of the last steady batch.
+        phases: the time of each phase of each batch with data in ms, as Spark reports it.
     """
 
     contestant: str
@@ -120,7 +120,7 @@ class Measured:
 
     @property
     def state_calls(self) -> int:
-        """Reads and writes of the state store in the last steady batch, as RocksDB counts them."""
+        """Return RocksDB's count of reads and writes of the state store in the last steady batch."""
         return sum(self.state_metrics.get(name, 0) for name in ("rocksdbGetCount", "rocksdbPutCount"))
 
     @property
@@ -130,7 +130,7 @@ class Measured:
 
 
 class MemorySampler(threading.Thread):
-    """Watches the JVM below this process and the Python workers below the JVM, several times a second."""
+    """Sample the JVM of this process and the Python workers of the JVM, several times a second."""
 
     def __init__(self, period: float = 0.25) -> None:
         super().__init__(daemon=True)
@@ -147,7 +147,7 @@ class MemorySampler(threading.Thread):
         self.join()
 
     def sample(self) -> None:
-        """Takes one look; processes may end while it looks."""
+        """Take one sample. Processes may end meanwhile."""
         for child in psutil.Process().children():
             try:
                 if "java" not in child.name():
@@ -160,7 +160,7 @@ class MemorySampler(threading.Thread):
                 continue
 
     def cpu_between(self, start: float, end: float) -> float:
-        """Seconds of processor time between two moments (seconds since the epoch), as near as the samples lie."""
+        """Return the seconds of processor time between two moments (seconds since the epoch), as exactly as the samples allow."""
         at = [min(self.cpu, key=lambda sample: abs(sample[0] - moment))[1] for moment in (start, end)]
         return at[1] - at[0]
 
@@ -171,7 +171,10 @@ def _cpu(process: psutil.Process) -> float:
 
 
 def _memory(process: psutil.Process) -> int:
-    """Bytes of one process: its proportional share where Linux tells it (forked workers share much), else its resident set."""
+    """Return the bytes of one process.
+
+    Use its proportional share if Linux provides it, because forked workers share much, or its resident set.
+    """
     try:
         info = process.memory_full_info()
     except psutil.Error:
@@ -180,7 +183,7 @@ def _memory(process: psutil.Process) -> int:
 
 
 def warm_up_batches(spec: EventSpec, case: Case) -> int:
-    """Batches not to count: those that the JVM compiles in, and until the state holds as much event time as it ever will.
+    """Return the number of warm-up batches, in which the JVM compiles and the state grows to its full span of event time.
 
     The JVM compiles for some twenty small batches, half a core long: a query that runs for weeks is not measured by its first
     half minute. Large batches are long, and two of them do.
@@ -191,7 +194,7 @@ def warm_up_batches(spec: EventSpec, case: Case) -> int:
 
 
 def measure(run: Run) -> Measured:
-    """Runs it; the session ends with it."""
+    """Run it, and stop the session."""
     case = case_of(run.case)
     if run.spec.batches <= warm_up_batches(run.spec, case):
         raise ValueError(f"{run.spec.batches} batches are too few: {warm_up_batches(run.spec, case)} are warm-up")
@@ -223,9 +226,9 @@ def _session(run: Run, settings: dict[str, str]) -> SparkSession:
 
 
 def observed(answer: DataFrame, bound_ms: int | None) -> DataFrame:
-    """Adds up checks of the windows that end at the bound or before (None: of all) as rows leave."""
+    """Add up checks of the windows that end at the bound or before (or of all for None) as rows leave."""
     closed = F.lit(True) if bound_ms is None else F.col("window_end") <= F.timestamp_millis(F.lit(bound_ms))
-    # Half of the hash: a sum of millions of them stays within 64 bits.
+    # Use half of the hash, so that a sum of millions stays within 64 bits.
     digest = F.shiftright(F.xxhash64(*sorted(answer.columns)), 32)
     return answer.observe(
         "checks",
@@ -237,7 +240,7 @@ def observed(answer: DataFrame, bound_ms: int | None) -> DataFrame:
 
 
 def _drain(answer: DataFrame, checkpoint: Path) -> list[dict[str, Any]]:
-    """Runs the stream until its input is used up; returns what Spark reports of each batch."""
+    """Run the stream to the end of its input, and return Spark's reports of each batch."""
     query = (
         answer.writeStream.format("noop")
         .outputMode("append")
@@ -284,7 +287,7 @@ def _measured(
 
 
 def _moment(batch: dict[str, Any]) -> float:
-    """When a batch began, in seconds since the epoch."""
+    """Return the start of a batch in seconds since the epoch."""
     return datetime.fromisoformat(batch["timestamp"].replace("Z", "+00:00")).timestamp()
 
 

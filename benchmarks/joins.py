@@ -1,9 +1,9 @@
-"""Window joins on Spark beside its own stream-stream join: the same files, the same windows, in turns.
+"""Window joins on Spark compared with Spark's own stream-stream join: the same files, the same windows, in turns.
 
-Run: ``python -m benchmarks.joins [--rows 200000] [--batches 8] [--how inner]``. Both read two folders of Parquet files, a file of
-each in a micro-batch, and join by key and tumbling window of 10 seconds, or (``--interval``) with the rows of 5 seconds before.
-Each micro-batch's pairs are counted and hashed by Spark, all columns: that takes them through, and both must come to the same.
-Seconds are of the clock, of the median round, without the first micro-batch of each run, which warms up.
+Run: ``python -m benchmarks.joins [--rows 200000] [--batches 8] [--how inner]``. Both read two folders of Parquet files, one file
+of each in a micro-batch. They join by key and tumbling window of 10 seconds, or (``--interval``) with the rows of 5 seconds
+before. Spark counts and hashes all columns of each micro-batch's pairs. This consumes the pairs, and both results must agree.
+Seconds are by the clock, for the median round, without the first micro-batch of each run, which is the warm-up.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _SECOND = 1_000_000
 
 
 def write(folder: Path, side: str, given: argparse.Namespace, seed: int) -> str:
-    """The files of one side: a micro-batch spans as many seconds as its rows take at the rate."""
+    """Write the files of one side. The rate decides the seconds of event time in a micro-batch."""
     rng, path = np.random.default_rng(seed), folder / side
     path.mkdir()
     for number in range(given.batches + 1):
         span = given.rows * _SECOND // given.rate
-        # The last file is one row far ahead: all windows before it are over.
+        # The last file has one row in the far future, so that all windows before it end.
         rows = given.rows if number < given.batches else 1
         times = BEGIN + number * span + (np.sort(rng.integers(0, span, rows)) if rows > 1 else np.asarray([3600 * _SECOND]))
         times = np.where(rng.random(rows) < 0.5, times, np.maximum(times - rng.integers(0, 2 * _SECOND, rows), BEGIN))
@@ -52,13 +52,13 @@ def write(folder: Path, side: str, given: argparse.Namespace, seed: int) -> str:
 
 
 def read(spark: SparkSession, path: str, side: str) -> DataFrame:
-    """One side, a file for each micro-batch."""
+    """Read one side, a file for each micro-batch."""
     schema = f"user bigint, {side}_at timestamp, {side}_value double"
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(path)
 
 
 class Counting:
-    """What ``foreachBatch`` calls: how many pairs there were, what they come to, and when each micro-batch was done."""
+    """The ``foreachBatch`` function: it records the number of pairs, their hash, and the end of each micro-batch."""
 
     def __init__(self) -> None:
         self.pairs = self.hash = 0
@@ -73,7 +73,7 @@ class Counting:
 
 
 def ours(spark: SparkSession, paths: tuple[str, str], given: argparse.Namespace, checkpoint: str, counting: Counting) -> None:
-    """The join of panestream."""
+    """Return the join of panestream."""
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness(DELAY)
     left, right = (
         pst.stream(read(spark, path, side)).assign_timestamps(f"{side}_at", strategy).key_by("user")
@@ -86,17 +86,17 @@ def ours(spark: SparkSession, paths: tuple[str, str], given: argparse.Namespace,
 
 
 def native(spark: SparkSession, paths: tuple[str, str], given: argparse.Namespace, checkpoint: str, counting: Counting) -> None:
-    """The join of Spark."""
+    """Return the join of Spark."""
     left, right = (read(spark, path, side).withWatermark(f"{side}_at", DELAY) for path, side in zip(paths, "lr", strict=True))
     if given.interval:
         right = right.withColumnRenamed("user", "r_user")
         near = F.expr("user = r_user AND r_at >= l_at - INTERVAL 5 SECONDS AND r_at <= l_at")
         joined = left.join(right, near, given.how)
     else:
-        # A stream has one column of event time: the window, whose end tells Spark when rows can go. The time itself is plain.
+        # A stream has one event-time column: the window, whose end lets Spark drop rows. The time itself is a plain column.
         left, right = (
-            one.withColumn("window", F.window(time, WINDOW)).withColumn(time, F.col(time) + F.expr("INTERVAL 0 SECONDS"))
-            for one, time in ((left, "l_at"), (right, "r_at"))
+            each.withColumn("window", F.window(time, WINDOW)).withColumn(time, F.col(time) + F.expr("INTERVAL 0 SECONDS"))
+            for each, time in ((left, "l_at"), (right, "r_at"))
         )
         joined = left.join(right, ["user", "window"], given.how)
     query = joined.writeStream.foreachBatch(counting).option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
@@ -110,7 +110,7 @@ CONTESTANTS: dict[str, Callable[[SparkSession, tuple[str, str], argparse.Namespa
 
 
 def round_of(name: str, spark: SparkSession, paths: tuple[str, str], given: argparse.Namespace) -> dict[str, float]:
-    """Rows a second of both sides together, after the first micro-batch."""
+    """Return the rows a second of both sides together, after the first micro-batch."""
     counting = Counting()
     with tempfile.TemporaryDirectory() as folder:
         CONTESTANTS[name](spark, paths, given, f"{folder}/checkpoint", counting)
@@ -119,7 +119,7 @@ def round_of(name: str, spark: SparkSession, paths: tuple[str, str], given: argp
 
 
 def main() -> None:
-    """Prints a line for each contestant, and what they come to as JSON."""
+    """Print a line for each contestant, and the hashes of their pairs as JSON."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000, help="rows of a micro-batch, of each side")
     parser.add_argument("--batches", type=int, default=8)
@@ -135,10 +135,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = write(Path(folder), "l", given, 1), write(Path(folder), "r", given, 2)
         rounds = [{name: round_of(name, spark, paths, given) for name in CONTESTANTS} for _ in range(given.rounds)]
-    found = {(one[name]["pairs"], one[name]["hash"]) for one in rounds for name in CONTESTANTS}
+    found = {(each[name]["pairs"], each[name]["hash"]) for each in rounds for name in CONTESTANTS}
     if len(found) != 1:
         raise SystemExit(f"the contestants do not come to the same: {rounds}")
-    medians = {name: statistics.median(one[name]["rows_per_second"] for one in rounds) for name in CONTESTANTS}
+    medians = {name: statistics.median(each[name]["rows_per_second"] for each in rounds) for name in CONTESTANTS}
     for name, speed in medians.items():
         print(f"{name:12} {speed:12,.0f} rows/s")
     print(

@@ -39,7 +39,7 @@ SHORT = ("count", "sum + count")
 
 
 def best(call: Callable[[], Any], repeat: int = 3) -> tuple[float, Any]:
-    """Seconds of processor time of the fastest call, and its result. Not wall time: other load on the machine would count."""
+    """Return the processor seconds of the fastest call, and its result. Wall time would include other load on the machine."""
     fastest, result = float("inf"), None
     for _ in range(repeat):
         started = time.process_time()
@@ -49,7 +49,7 @@ def best(call: Callable[[], Any], repeat: int = 3) -> tuple[float, Any]:
 
 
 def data(rows: int, keys: int, panes: int) -> tuple[pa.Array, np.ndarray, np.ndarray, dict[str, pa.Array]]:
-    """Rows in the order of event time, keys at random."""
+    """Return rows in the order of event time, with random keys."""
     random = np.random.default_rng(1)
     times = np.sort(random.integers(0, panes * 1000, rows))
     values = random.integers(0, 1000, rows)
@@ -65,7 +65,7 @@ def data(rows: int, keys: int, panes: int) -> tuple[pa.Array, np.ndarray, np.nda
 
 @dataclass(frozen=True)
 class Shape:
-    """What the rows and windows of one table look like; there is a window for every pane."""
+    """The shape of a table's rows and windows, with a window for every pane."""
 
     title: str
     rows: int
@@ -75,7 +75,7 @@ class Shape:
 
 
 def measure(shape: Shape, names: Iterable[str]) -> None:
-    """One table: a line per set of aggregates."""
+    """Measure and print a table with a line per set of aggregates."""
     key, pane, times, columns = data(shape.rows, shape.keys, shape.panes)
     print(f"\n{shape.title}: {shape.rows:,} rows, {shape.keys:,} keys, {shape.panes} panes, windows of {shape.size} panes")
     table = pa.table({"k": key, "p": pane, "v": columns["v"]})
@@ -98,7 +98,7 @@ def measure(shape: Shape, names: Iterable[str]) -> None:
 def _halves(
     aggregation: Aggregation, key: pa.Array, pane: np.ndarray, values: list[pa.Array], times: np.ndarray
 ) -> list[pa.Table]:
-    """The same rows as two chunks, as two tasks would see them."""
+    """Split rows into two chunks, as two tasks would get them."""
     tables = []
     for begin in (0, 1):
         rows = np.arange(begin, len(pane), 2)

@@ -1,14 +1,14 @@
-"""How long a small micro-batch takes with and without sinks: ``python -m benchmarks.latency --write``.
+"""The time of a small micro-batch with and without sinks: ``python -m benchmarks.latency --write``.
 
-Sum and count of sliding windows (10 s / 2 s), 1,000 keys; one window closes in each micro-batch, so that every sink has
-rows in each. panestream beside Spark's own ``window()``, in turns, each run in a process of its own:
+Sum and count of sliding windows (10 s / 2 s), 1,000 keys. One window closes in each micro-batch, so that every sink has rows in
+each. panestream and Spark's own ``window()`` run in turns, each in a separate process:
 
 - ``main``, ``native``: into the noop sink;
 - ``start``: ``result.start()`` with two Parquet sinks, the results and the rows without event time;
-- ``native file``: Spark's own Parquet sink, one output (it can have no second one);
-- ``native two``: two Parquet outputs by ``foreachBatch``, the results and a selection of them, written like the books say.
+- ``native file``: Spark's own Parquet sink, which supports one output only;
+- ``native two``: two Parquet outputs by ``foreachBatch``, the results and a selection of them, as Spark's guide describes.
 
-Milliseconds are of whole micro-batches (``triggerExecution``), those of the second half: the JVM compiles in the first.
+Milliseconds are for whole micro-batches (``triggerExecution``) in the second half of the run. The JVM compiles in the first half.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from panestream.spark.session import BIRTH_SETTINGS, STREAM_SETTINGS
 
 SIZE, SLIDE = "10 seconds", "2 seconds"
 NO_TIME = "value % 20 = 0"
-"""Which rows have no event time: a twentieth."""
+"""The condition of rows without event time, a twentieth of all."""
 RESULTS = Path(__file__).parent / "results"
 
 
 def windowed(events: DataFrame) -> pst.datastream.WindowedResult:
-    """The query on panestream, with as many key groups as the session has shuffle partitions."""
+    """Return the query on panestream, with as many key groups as the session has shuffle partitions."""
     delay = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second")
     timed = pst.stream(events).assign_timestamps("ts", delay).side_output_invalid("invalid")
     windows = timed.key_by("key").window(pst.SlidingEventTimeWindows.of(SIZE, SLIDE))
@@ -50,14 +50,14 @@ def windowed(events: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def natively(events: DataFrame) -> DataFrame:
-    """The same on Spark's own windows."""
+    """Return the query on Spark's own windows."""
     grouped = events.withWatermark("ts", "1 second").groupBy(F.window("ts", SIZE, SLIDE), "key")
     results = grouped.agg(F.sum("value").alias("total"), F.count("value").alias("events"))
     return results.select("key", F.col("window.end").alias("window_end"), "total", "events")
 
 
 def written(results: DataFrame, folder: str, sink: str) -> Any:
-    """A query of Spark's own, started."""
+    """Start a Spark query."""
     writer = results.writeStream.option("checkpointLocation", f"{folder}/checkpoint").trigger(availableNow=True)
     if sink == "parquet":
         return writer.format(sink).option("path", f"{folder}/main").start()
@@ -65,7 +65,7 @@ def written(results: DataFrame, folder: str, sink: str) -> Any:
 
 
 def twice(folder: str) -> Callable[[DataFrame, int], None]:
-    """Writes a micro-batch to two places, idempotently."""
+    """Return a function that writes a micro-batch to two folders, idempotently."""
 
     def both(rows: DataFrame, batch_id: int) -> None:
         rows.persist()
@@ -77,13 +77,13 @@ def twice(folder: str) -> Callable[[DataFrame, int], None]:
 
 
 def start_sinks(events: DataFrame, folder: str) -> Any:
-    """Two sinks of panestream's."""
+    """Start panestream with two sinks."""
     main, second = pst.ParquetSink(f"{folder}/main"), pst.ParquetSink(f"{folder}/second")
     return windowed(events).start(checkpoint=f"{folder}/checkpoint", main=main, invalid=second).query
 
 
 def start_two(events: DataFrame, folder: str) -> Any:
-    """Two sinks by hand."""
+    """Start a query with two hand-written sinks."""
     writer = natively(events).writeStream.foreachBatch(twice(folder)).trigger(availableNow=True)
     return writer.option("checkpointLocation", f"{folder}/checkpoint").start()
 
@@ -96,11 +96,11 @@ WAYS: dict[str, Callable[[DataFrame, str], Any]] = {
     "native file": lambda events, folder: written(natively(events), folder, "parquet"),
 }
 PEERS = {"main": ("native",), "start": ("native two", "native file", "native")}
-"""Whom each way of panestream's is compared with."""
+"""The rivals of each way to run panestream."""
 
 
 def measure(way: str, groups: int, cores: int, spec: EventSpec, data: str) -> dict[str, Any]:
-    """One run, in this process: milliseconds of the micro-batches that count, and what came out."""
+    """Run once in this process. Return the milliseconds of the micro-batches that count, and the output."""
     source = write(spec, Path(data))
     settings = {**SETTINGS, **STREAM_SETTINGS, **BIRTH_SETTINGS, "spark.sql.shuffle.partitions": str(groups)}
     builder = SparkSession.builder.master(f"local[{cores}]").appName(way)
@@ -113,12 +113,12 @@ def measure(way: str, groups: int, cores: int, spec: EventSpec, data: str) -> di
         read = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", spec.files_per_batch).parquet(str(source))
         query = WAYS[way](read.withColumn("ts", F.when(F.expr(f"not ({NO_TIME})"), F.col("ts"))), folder)
         query.awaitTermination()
-        full = [one["durationMs"] for one in query.recentProgress if one["numInputRows"] == spec.rows_per_batch]
+        full = [each["durationMs"] for each in query.recentProgress if each["numInputRows"] == spec.rows_per_batch]
         if len(full) != spec.batches:
             raise RuntimeError(f"{len(full)} micro-batches, not {spec.batches}: files were cut otherwise")
-        found: dict[str, Any] = {"ms": [one["triggerExecution"] for one in full[len(full) // 2 :]]}
+        found: dict[str, Any] = {"ms": [each["triggerExecution"] for each in full[len(full) // 2 :]]}
         if Path(folder, "main").is_dir():
-            # All contestants have these: the others' watermark lags by a micro-batch.
+            # All contestants have these windows, although the others' watermark lags by a micro-batch.
             last = EPOCH_MS + 1000 * spec.rows // spec.rate - 20_000
             kept = spark.read.parquet(f"{folder}/main").where(F.col("window_end") <= F.timestamp_millis(F.lit(last)))
             found["answer"] = list(kept.agg(F.count("key"), F.sum("total"), F.sum("events")).collect()[0])
@@ -129,7 +129,7 @@ def measure(way: str, groups: int, cores: int, spec: EventSpec, data: str) -> di
 
 
 def run_once(way: str, options: argparse.Namespace) -> dict[str, Any]:
-    """The same in a process of its own.
+    """Run once in a separate process.
 
     Raises:
         RuntimeError: it failed.
@@ -148,7 +148,7 @@ def run_once(way: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def table(rounds: dict[str, list[float]]) -> list[str]:
-    """What was measured, in Markdown."""
+    """Return the measurements in Markdown."""
     lines = ["| way | ms | rounds | ÷ its peer in the same round |", "|---|---:|---:|---|"]
     for way, each in rounds.items():
         beside = []
@@ -160,7 +160,7 @@ def table(rounds: dict[str, list[float]]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures, prints, and with ``--write`` keeps the table."""
+    """Measure, print, and with ``--write`` save the table."""
     parser = argparse.ArgumentParser(prog="benchmarks.latency", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rows", type=int, default=1_000, help="of a micro-batch (default: %(default)s)")
     parser.add_argument("--batches", type=int, default=80, help="of a run, the second half of which count (default: %(default)s)")
@@ -171,7 +171,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--write", action="store_true", help=f"keep the table in {RESULTS.name}/latency.md")
     parser.add_argument("--run", choices=list(WAYS), help="this one alone, in this process")
     options = parser.parse_args(arguments)
-    # Two seconds of event time in a micro-batch: a window closes in each.
+    # A micro-batch has two seconds of event time, so a window closes in each.
     spec = EventSpec(options.rows, options.batches, 1_000, options.rows // 2, 1_000, options.cores)
     if options.run:
         print(RESULT_MARK + json.dumps(measure(options.run, options.groups, options.cores, spec, options.data)))

@@ -1,4 +1,4 @@
-"""Look-backs beside Spark's own range window over the same rows, as a batch on Spark, in turns.
+"""Look-backs compared with Spark's own range window over the same rows, as a batch on Spark, in turns.
 
 Run: ``python -m benchmarks.look_back [--rows 1000000] [--keys 1000] [--rounds 3]``. For each row the sum, the number and the
 largest of the values of its key in the time before it. How many rows a look-back has is what costs Spark, so that is what
@@ -6,9 +6,9 @@ changes from line to line; the last line has three look-backs in one pass. Secon
 turn for warming up, then they go in turns, and each line has the medians. Both answers are added up and must be the same.
 ``--json FILE`` keeps the figures.
 
-The floor is no contestant: the rows go from Spark into Python as Arrow and come back with as many columns as results have,
-without a shuffle, and nothing is computed. Whatever computes look-backs in Python takes longer than that, so Spark's time over
-that of the floor is a limit that no ratio passes.
+The floor is not a contestant. Rows go from Spark to Python as Arrow and come back with as many columns as results have, without a
+shuffle or any computation. Any computation of look-backs in Python takes longer, so the ratio of Spark's time to the floor's is
+an upper limit of the speed-up.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ import panestream as pst
 from panestream import agg
 
 _MILLI = 1000
-"""Rows lie a millisecond apart, over all keys, and come in this order."""
+"""The distance of rows in time, over all keys. They arrive in this order."""
 
 
 @dataclass(frozen=True)
@@ -41,9 +41,9 @@ class Line:
     """What was measured.
 
     Attributes:
-        look_backs: how many rows each has, on average.
-        rows: of the input.
-        spark, panestream, floor: seconds of each round.
+        look_backs: the average number of rows of each look-back.
+        rows: the number of input rows.
+        spark, panestream, floor: the seconds of each round.
     """
 
     look_backs: tuple[int, ...]
@@ -54,17 +54,17 @@ class Line:
 
     @property
     def limit(self) -> float:
-        """How many times as fast it could be at most: what is left when nothing is computed."""
+        """The upper limit of the ratio, if the computation took no time."""
         return median(self.spark) / median(self.floor)
 
     @property
     def ratio(self) -> float:
-        """How many times as fast panestream is."""
+        """Spark's time divided by panestream's."""
         return median(self.spark) / median(self.panestream)
 
 
 def rows_of(spark: SparkSession, rows: int, keys: int) -> DataFrame:
-    """The rows, cached: what is measured begins with them."""
+    """Return cached rows, so that the measurement starts with them."""
     made = spark.range(rows, numPartitions=os.cpu_count() or 1)
     columns = (
         F.timestamp_millis(F.col("id")).alias("ts"),
@@ -86,7 +86,7 @@ def of_spark(rows: DataFrame, lengths: dict[str, int]) -> DataFrame:
 
 
 def of_panestream(rows: DataFrame, lengths: dict[str, int]) -> DataFrame:
-    """The same by look-backs."""
+    """Compute the results by look-backs."""
     timed = pst.stream(rows).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
     windows = {label: pst.LookBackWindows(micros) for label, micros in lengths.items()}
     recipes = agg.sum("value").alias("total"), agg.count().alias("n"), agg.max("value").alias("most")
@@ -95,23 +95,23 @@ def of_panestream(rows: DataFrame, lengths: dict[str, int]) -> DataFrame:
 
 @dataclass(frozen=True)
 class Through:
-    """Rows into Python and back, with columns of results that are the last column again.
+    """Send rows to Python and back. The last column replaces the results.
 
     Attributes:
-        names: of these.
+        names: the names of the result columns.
     """
 
     names: tuple[str, ...]
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function for ``mapInArrow``."""
+        """Return the rows, as a function for ``mapInArrow``."""
         for batch in batches:
             columns = [*batch.columns, *([batch.columns[-1]] * len(self.names))]
             yield pa.RecordBatch.from_arrays(columns, names=[*batch.schema.names, *self.names])
 
 
 def floor(rows: DataFrame, lengths: dict[str, int]) -> DataFrame:
-    """What any way through Python takes: the same columns in, and the same out."""
+    """Send the input's columns to Python, and return the result's columns. Any way through Python takes at least this time."""
     names = tuple(f"{name}_{label}" for label in lengths for name in NAMED)
     schema = T.StructType([*rows.schema, *(T.StructField(name, T.LongType()) for name in names)])
     return rows.mapInArrow(Through(names).__call__, schema)
@@ -121,14 +121,14 @@ NAMED = {"total": "sum(value)", "n": "count(*)", "most": "max(value)"}
 
 
 def seconds(frame: DataFrame) -> float:
-    """How long it takes to compute all rows, which go nowhere."""
+    """Return the seconds to compute all rows, without writing them."""
     started = time.perf_counter()
     frame.write.format("noop").mode("overwrite").save()
     return time.perf_counter() - started
 
 
 def sums(frame: DataFrame, lengths: dict[str, int]) -> list[Any]:
-    """The results added up."""
+    """Return the sums of the results."""
     return list(frame.agg(*(F.sum(f"{name}_{label}") for label in lengths for name in NAMED)).collect()[0])
 
 
@@ -141,7 +141,7 @@ def compare(rows: DataFrame, count: int, keys: int, look_backs: tuple[int, ...],
     lengths = {f"l{place}": per_window * keys * _MILLI for place, per_window in enumerate(look_backs)}
     makers: list[Callable[[], DataFrame]] = [lambda: of_spark(rows, lengths), lambda: of_panestream(rows, lengths)]
     makers.append(lambda: floor(rows, lengths))
-    *answers, _ = [sums(make(), lengths) for make in makers]  # all are warm now
+    *answers, _ = [sums(make(), lengths) for make in makers]  # all have warmed up
     if answers[0] != answers[1]:
         raise SystemExit(f"the answers differ: Spark {answers[0]}, panestream {answers[1]}")
     taken = [[seconds(make()) for make in makers] for _ in range(rounds)]
@@ -149,7 +149,7 @@ def compare(rows: DataFrame, count: int, keys: int, look_backs: tuple[int, ...],
 
 
 def main() -> None:
-    """Prints a line for each length."""
+    """Print a line for each length."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=1_000_000)
     parser.add_argument("--keys", type=int, default=1000)
@@ -161,7 +161,7 @@ def main() -> None:
     spark = pst.build_session("look_back", master=f"local[{cores}]")
     rows = rows_of(spark, given.rows, given.keys)
     lines = []
-    for look_backs in [*((one,) for one in given.look_backs), tuple(given.look_backs[-3:])]:
+    for look_backs in [*((look_back,) for look_back in given.look_backs), tuple(given.look_backs[-3:])]:
         line = compare(rows, given.rows, given.keys, look_backs, given.rounds)
         lines.append(line)
         own, theirs = given.rows / median(line.panestream) / 1e3, given.rows / median(line.spark) / 1e3

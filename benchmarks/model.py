@@ -1,7 +1,7 @@
-"""A model of what a micro-batch costs, from the points of ``groups.py``: ``python -m benchmarks.model --write``.
+"""A model of the cost of a micro-batch, fitted to the points of ``groups.py``: ``python -m benchmarks.model --write``.
 
-It says what each part of the work costs, how far off it is at points it has not seen, and what it would give on a cluster that
-nobody has measured. Seconds; measures nothing itself.
+It reports the cost of each part of the work, the error at points that it has not seen, and a prediction for an unmeasured
+cluster. It takes seconds, and measures nothing itself.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from benchmarks.groups import RESULTS, Configuration, Kept, Point
 from benchmarks.scale import BLOCKS, BUSY, DISK, FILES, INTERVALS, NETWORK, Cluster, Resource, Scenario, resources, sizes
 
 TARGET = 0.2
-"""Errors at most, at points that the model has not seen."""
+"""The maximum error at points that the model has not seen."""
 ASSUMED_DRIVER = 1.0
-"""Milliseconds of the driver for a task, where nobody measured them."""
+"""The assumed milliseconds of the driver for a task, if there is no measurement."""
 MACHINE = ("cpu", "cores", "memory_gb", "python", "pyspark", "panestream")
 
 
 def page(kept: Kept, options: argparse.Namespace) -> list[str]:
-    """All that there is to say, in Markdown.
+    """Return the page in Markdown.
 
     Raises:
         SystemExit: too few points.
@@ -40,7 +40,9 @@ def page(kept: Kept, options: argparse.Namespace) -> list[str]:
     possible = [*others, *as_good(of, ms, processors)]
     driver = driver_price(kept)
     cluster = Cluster(options.cores, options.rate, ASSUMED_DRIVER if driver is None else driver)
-    queries = [name for name in ("sliding", "sliding-10-2", "tumbling") if any(one.query == name for one in of)]
+    queries = [
+        name for name in ("sliding", "sliding-10-2", "tumbling") if any(configuration.query == name for configuration in of)
+    ]
     scenarios = [
         Scenario.of_model(model, possible, query, cluster, keys, options.cores * each)
         for query, keys, each in product(queries, options.keys, options.per_core)
@@ -58,7 +60,7 @@ def page(kept: Kept, options: argparse.Namespace) -> list[str]:
 
 
 def driver_price(kept: Kept) -> float | None:
-    """Milliseconds of one more task, by a line through those measured; None: nobody did."""
+    """Return the milliseconds of one more task, from a line through the measurements, or None if there are none."""
     if len(kept.driver) < 2:
         return None
     counts, took = np.array(list(kept.driver)), np.array(list(kept.driver.values()))
@@ -66,7 +68,7 @@ def driver_price(kept: Kept) -> float | None:
 
 
 def about(points: Sequence[Point], driver: float | None) -> list[str]:
-    """What it was made of."""
+    """Return a description of the model's points."""
     machines = {tuple(str(point.machine.get(name, "?")) for name in MACHINE) for point in points}
     lines = [f"- {len(points)} points of `benchmarks/groups.py` (panestream's medians). Machine: "]
     lines[0] += "; ".join(
@@ -109,9 +111,9 @@ def prices(model: Model, possible: Sequence[Model]) -> list[str]:
 
 
 def errors(of: Sequence[Configuration], ms: Sequence[float], model: Model, others: Sequence[Model]) -> list[str]:
-    """How far off it is at each point, by the model that lacks it."""
-    off = [other.ms(one) / took - 1 for other, one, took in zip(others, of, ms, strict=True)]
-    within = sum(abs(one) <= TARGET for one in off)
+    """Return the error at each point of the model without that point."""
+    off = [other.ms(each) / took - 1 for other, each, took in zip(others, of, ms, strict=True)]
+    within = sum(abs(each) <= TARGET for each in off)
     worst, middle = max(map(abs, off)), statistics.median(map(abs, off))
     verdict = "met" if worst <= TARGET else "missed"
     lines = [
@@ -123,17 +125,17 @@ def errors(of: Sequence[Configuration], ms: Sequence[float], model: Model, other
         "| query | rows | keys | cores | files | rate | key groups | measured ms | without it | error | with it |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for one, took, other, error in zip(of, ms, others, off, strict=True):
+    for each, took, other, error in zip(of, ms, others, off, strict=True):
         told = f"**{error:+.0%}**" if abs(error) > TARGET else f"{error:+.0%}"
         lines.append(
-            f"| {one.query} | {one.rows:,} | {one.keys:,} | {one.cores} | {one.files} | {one.rate:,} | {one.groups} | {took:,.0f}"
-            f" | {other.ms(one):,.0f} | {told} | {model.ms(one):,.0f} |"
+            f"| {each.query} | {each.rows:,} | {each.keys:,} | {each.cores} | {each.files} | {each.rate:,} | {each.groups}"
+            f" | {took:,.0f} | {other.ms(each):,.0f} | {told} | {model.ms(each):,.0f} |"
         )
     return [*lines, ""]
 
 
 def reach(of: Sequence[Configuration], ms: Sequence[float], processors: int, scenarios: Sequence[Scenario]) -> list[str]:
-    """How it does beyond what it saw, and how far beyond the questions are."""
+    """Return the errors of extrapolation, and how far the questions are outside of the measured range."""
     lines = [
         "## How far it has to reach",
         "",
@@ -174,7 +176,7 @@ _AMOUNTS = {
 
 
 def predicted(scenarios: Sequence[Scenario]) -> list[str]:
-    """What it gives for a cluster."""
+    """Return the predictions for a cluster."""
     cluster = scenarios[0].cluster
     lines = [
         f"## {cluster.rate:,.0f} rows/s on {cluster.cores:,} cores",
@@ -186,20 +188,20 @@ def predicted(scenarios: Sequence[Scenario]) -> list[str]:
         "| query | keys | key groups | trigger | micro-batch, s | spread | largest parts |",
         "|---|---:|---:|---:|---:|---:|---|",
     ]
-    for one in scenarios:
-        largest = sorted(one.parts.items(), key=lambda part: -part[1])[:3]
-        said = ", ".join(f"{name} {part / one.ms:.0%}" for name, part in largest)
-        unknown = " **?**" if one.most > 2 * one.least else ""
-        interval = "*none*" if one.interval is None else f"{one.interval} s"
+    for scenario in scenarios:
+        largest = sorted(scenario.parts.items(), key=lambda part: -part[1])[:3]
+        said = ", ".join(f"{name} {part / scenario.ms:.0%}" for name, part in largest)
+        unknown = " **?**" if scenario.most > 2 * scenario.least else ""
+        interval = "*none*" if scenario.interval is None else f"{scenario.interval} s"
         lines.append(
-            f"| {one.of.query} | {one.of.keys:,} | {one.of.groups:,} | {interval} | {one.ms / 1000:,.1f}"
-            f" | {one.least / 1000:,.1f} to {one.most / 1000:,.1f}{unknown} | {said} |"
+            f"| {scenario.of.query} | {scenario.of.keys:,} | {scenario.of.groups:,} | {interval} | {scenario.ms / 1000:,.1f}"
+            f" | {scenario.least / 1000:,.1f} to {scenario.most / 1000:,.1f}{unknown} | {said} |"
         )
     return [*lines, ""]
 
 
 def breaking(model: Model, scenarios: Sequence[Scenario]) -> list[str]:
-    """What is full first, for the number of key groups that allows the shortest interval."""
+    """Return the resource that is exhausted first, for the number of key groups with the shortest interval."""
     lines = [
         "## What breaks first",
         "",
@@ -210,18 +212,18 @@ def breaking(model: Model, scenarios: Sequence[Scenario]) -> list[str]:
         "",
     ]
     best: dict[tuple[str, int], Scenario] = {}
-    for one in scenarios:
-        place = (one.of.query, one.of.keys)
-        if place not in best or _order(one) < _order(best[place]):
-            best[place] = one
-    for (query, keys), one in best.items():
-        of = sizes(one.of)
-        interval = f"every {one.interval} s" if one.interval else f"every {INTERVALS[-1]} s, and yet too slow"
-        found = resources(model, one)
+    for scenario in scenarios:
+        place = (scenario.of.query, scenario.of.keys)
+        if place not in best or _order(scenario) < _order(best[place]):
+            best[place] = scenario
+    for (query, keys), scenario in best.items():
+        of = sizes(scenario.of)
+        interval = f"every {scenario.interval} s" if scenario.interval else f"every {INTERVALS[-1]} s, and yet too slow"
+        found = resources(model, scenario)
         lines += [
             f"### {query}, {keys:,} keys: {found[0].name}",
             "",
-            f"{one.of.groups:,} key groups, {interval}. Bytes, counted: {of.crossing:.1f} for a cell over the shuffle and",
+            f"{scenario.of.groups:,} key groups, {interval}. Bytes, counted: {of.crossing:.1f} for a cell over the shuffle and",
             f"{of.piece:,.0f} for each task that reads and key group, {of.kept:.1f} for a cell at rest, {of.written:.1f} written",
             f"for one that comes, {of.result:.1f} for a result. {_first(found)}",
             "",
@@ -236,10 +238,10 @@ def breaking(model: Model, scenarios: Sequence[Scenario]) -> list[str]:
 
 
 def _first(found: Sequence[Resource]) -> str:
-    """Which is full first when more rows come, in words."""
-    growing = [one for one in found if one.full_at is not None]
+    """Return in words which resource is exhausted first as the rate grows."""
+    growing = [each for each in found if each.full_at is not None]
     first = min(growing, key=lambda one: one.full_at or 0.0, default=None)
-    full = ", ".join(one.name for one in found if one.share >= 1)
+    full = ", ".join(each.name for each in found if each.share >= 1)
     said = f"**Full: {full}.**" if full else "Nothing is full."
     return (
         said if first is None else f"{said} With more rows {first.name} come first, at {_millions(first.full_at or 0.0)} rows/s."
@@ -251,7 +253,7 @@ def _order(one: Scenario) -> tuple[float, float]:
 
 
 def _millions(value: float) -> str:
-    """No more digits than are known."""
+    """Format a number of millions with its significant digits."""
     return f"{float(f'{value:.2g}') / 1e6:,.10g} M"
 
 
@@ -272,7 +274,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Reads, fits, prints, and with ``--write`` keeps the page."""
+    """Read, fit, print, and with ``--write`` save the page."""
     options = parse(arguments)
     text = "\n".join(page(Kept.read(options.results / "groups.json"), options))
     print(text)

@@ -10,7 +10,7 @@ from benchmarks.events import EventSpec
 
 
 def query(events: DataFrame, case: SumCount, spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end, total, events``: one row per key and closed window."""
+    """Return columns ``key, window_end, total, events``, with one row per key and closed window."""
     slide = None if case.slide_ms == case.size_ms else case.slide
     return (
         events.withWatermark("ts", f"{spec.disorder_ms} milliseconds")

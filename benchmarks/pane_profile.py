@@ -1,8 +1,8 @@
 """Rows per second of aligned panes alone, once the longest window is full: pack, process and state calls, without Spark.
 
-Run: ``python -m benchmarks.pane_profile [--rows 200000] [--keys 1000] [--rate 10000]``. One size (an hour), ever smaller slides;
-rolling windows alone and together; late rows; continuous triggers. Seconds are processor time of one core, the median of the
-micro-batches measured; compare only figures of one run. State is encoded and decoded as on Spark.
+Run: ``python -m benchmarks.pane_profile [--rows 200000] [--keys 1000] [--rate 10000]``. It measures one size (an hour) with ever
+smaller slides, rolling windows alone and together, late rows, and continuous triggers. Seconds are processor time of one core, as
+the median of the measured micro-batches. Compare only figures of one run. State is encoded and decoded as on Spark.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ class Case:
     """One workload.
 
     Attributes:
-        name: what it is called.
+        name: the name of the case.
         windowing: the windows.
-        fill: how long the longest window is.
-        aggregates: what is computed.
-        late: the share of rows behind the watermark, up to ten minutes.
+        fill: the length of the longest window.
+        aggregates: the aggregates to compute.
+        late: the share of rows that are late, by up to ten minutes.
     """
 
     name: str
@@ -53,7 +53,7 @@ class Case:
 
 
 def sliding(size: int, slide: int, **more: Any) -> WindowSpec:
-    """Sliding windows of seconds."""
+    """Return sliding windows of seconds."""
     return WindowSpec(SlidingEventTimeWindows(size * SECOND, slide * SECOND), **more)
 
 
@@ -76,7 +76,7 @@ def cases() -> Iterator[Case]:
 
 
 def plan_of(case: Case) -> WindowPlan:
-    """The plan over ``key, value, price`` with one key group."""
+    """Return the plan over ``key, value, price`` with one key group."""
     operator = plan_aggregates(case.windowing, case.aggregates, TYPES, KEYS)
     lateness = case.windowing.allowed_lateness
     strategy = WatermarkStrategy(SECOND)
@@ -84,7 +84,7 @@ def plan_of(case: Case) -> WindowPlan:
 
 
 def chunk_of(case: Case, plan: WindowPlan, rows: int, keys: int, rate: int, number: int) -> Chunk:
-    """The rows of one micro-batch: keys at random, event times a second out of order, in whole milliseconds."""
+    """Return the rows of one micro-batch with random keys and event times in whole milliseconds, a second out of order."""
     rng = np.random.default_rng(number)
     times = number * rows // rate * SECOND + np.arange(rows) * 1000 // rate * 1000 - rng.integers(0, 1000, rows) * 1000
     if case.late:
@@ -95,14 +95,14 @@ def chunk_of(case: Case, plan: WindowPlan, rows: int, keys: int, rate: int, numb
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of processor time, and the result."""
+    """Return the seconds of processor time, and the result."""
     started = time.process_time()
     result = call()
     return time.process_time() - started, result
 
 
 def measure(case: Case, rows: int, keys: int, rate: int, batches: int) -> None:
-    """Prints one line: the micro-batches after the longest window is full."""
+    """Print one line about the micro-batches after the longest window is full."""
     plan, state = plan_of(case), MemoryState()
     filling = case.fill // SECOND * rate // rows + 1
     packed, processed, output = [], [], None
@@ -131,7 +131,7 @@ def measure(case: Case, rows: int, keys: int, rate: int, batches: int) -> None:
 
 
 def main() -> None:
-    """Prints a line for each workload."""
+    """Print a line for each workload."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000, help="rows of a micro-batch")
     parser.add_argument("--keys", type=int, default=1000)

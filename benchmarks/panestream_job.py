@@ -11,11 +11,11 @@ from panestream import agg
 from panestream.spark.session import BIRTH_SETTINGS, STREAM_SETTINGS
 
 SETTINGS = {**STREAM_SETTINGS, **BIRTH_SETTINGS}
-"""What ``build_session`` and ``result.start`` set for every user."""
+"""The settings that ``build_session`` and ``result.start`` set for every user."""
 
 
 def query(events: DataFrame, case: SumCount, spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end, total, events``: one row per key and closed window."""
+    """Return columns ``key, window_end, total, events``, with one row per key and closed window."""
     windows = (
         pst.TumblingEventTimeWindows.of(case.size)
         if case.slide_ms == case.size_ms

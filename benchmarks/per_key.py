@@ -1,9 +1,9 @@
 """Contestant: what a competent user writes by hand today, ``transformWithState`` with one group per key.
 
-It is written to win: one state value per key, read once and written once per key and batch; panes (slices) instead of a sum per
-window; running sums, so that a window costs one addition and one subtraction; and an event-time timer only where it is needed.
-A key that gets rows fires its closed windows in the same call and moves its timer past the watermark; the timer only serves
-keys that fall silent. (``ALTERNATIVES`` has the plainer way, all firing by timers; it is slower.)
+It is written for speed. It has one state value per key, read and written once per key and batch. It stores panes (slices) instead
+of a sum per window. With running sums, a window costs one addition and one subtraction. An event-time timer exists only if it is
+needed. A key with new rows fires its closed windows in the same call and moves its timer past the watermark, so that the timer
+only serves keys that fall silent. (``ALTERNATIVES`` has a plainer and slower version in which timers do all the firing.)
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class PaneProcessor(StatefulProcessor):
     def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo) -> Iterator[Row]:
         sums, counts, next_end, timer = self._load()
         fired, next_end = self._fire(key[0], sums, counts, next_end, timerValues.getCurrentWatermarkInMs())
-        timer = _NO_TIMER  # Spark removes the one that expired
+        timer = _NO_TIMER  # Spark removes an expired timer
         self._store(sums, counts, next_end, self._moved(timer, next_end if sums else _NO_TIMER))
         return iter(fired)
 
@@ -74,7 +74,7 @@ class PaneProcessor(StatefulProcessor):
             self.state.clear()
 
     def _add(self, rows: Iterator[Row], sums: dict[int, int], counts: dict[int, int], next_end: int, watermark: int) -> int:
-        """Adds the rows to their panes; returns the next window end to fire, which an early pane may bring forward."""
+        """Add the rows to their panes. Return the next window end to fire, which may move to an earlier pane."""
         slide = self.slide
         for _, value, ms in rows:
             pane = ms - ms % slide
@@ -89,7 +89,7 @@ class PaneProcessor(StatefulProcessor):
         return next_end
 
     def _fire(self, key: int, sums: dict[int, int], counts: dict[int, int], end: int, watermark: int) -> tuple[list[Row], int]:
-        """Fires the windows that end at the watermark or before, and drops panes that no later window needs."""
+        """Fire the windows that end at the watermark or before, and drop panes that no later window needs."""
         fired: list[Row] = []
         size, slide = self.size, self.slide
         if end > watermark:
@@ -111,7 +111,7 @@ class PaneProcessor(StatefulProcessor):
 
 
 class TimerProcessor(PaneProcessor):
-    """The plainer way: rows only go into panes; a timer at the next window end does all the firing."""
+    """The plainer version: rows only go into panes, and a timer at the next window end does all the firing."""
 
     def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: TimerValues) -> Iterator[Row]:
         sums, counts, next_end, timer = self._load()
@@ -124,10 +124,10 @@ ALTERNATIVES: dict[str, type[PaneProcessor]] = {"input": PaneProcessor, "timer":
 
 
 def query(events: DataFrame, case: SumCount, spec: EventSpec, firing: str = "input") -> DataFrame:
-    """Columns ``key, window_end, total, events``: one row per key and closed window."""
+    """Return columns ``key, window_end, total, events``, with one row per key and closed window."""
     processor = ALTERNATIVES[firing](case)
     rows = (
-        # Spark's watermark needs a timestamp; the processor an integer, which is much cheaper to hand over.
+        # Spark's watermark needs a timestamp. The processor gets an integer, which is much cheaper to transfer.
         events.withWatermark("ts", f"{spec.disorder_ms} milliseconds")
         .select("key", "value", F.unix_millis("ts").alias("ms"))
         .groupBy("key")

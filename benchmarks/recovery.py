@@ -1,14 +1,14 @@
-"""How long a killed query needs until it goes on, by the size of its state. ``python -m benchmarks.recovery --help``.
+"""The time until a killed query resumes, by the size of its state. ``python -m benchmarks.recovery --help``.
 
 From the start of the process (Python, Java, a session, the query, its state read) until the first micro-batch is committed, seen
 from outside by the file in ``commits``:
 
 ``new``
-    on a new checkpoint, without any state: what a start costs in itself.
+    A new checkpoint without any state. It shows the cost of a start itself.
 ``after a stop``
-    on a checkpoint of a run that ended in order, with a file of ten rows to read.
+    The checkpoint of a run that ended normally, with a file of ten rows to read.
 ``after a kill``
-    ``kill -9`` of everything when the next micro-batch was planned and not committed; then until that one is.
+    ``kill -9`` of all processes when the next micro-batch was planned and not committed. The time ends when it is committed.
 
 Beside panestream's tumbling windows runs native ``window()``: the same rows, the same aggregate (the largest of a text of 1 kB
 for each key and window), the same settings, so that both keep as many windows of the same content. No window closes.
@@ -41,7 +41,7 @@ CONTESTANTS = ("panestream", "native")
 WAYS = ("new", "after a stop", "after a kill")
 SCHEMA = "user bigint, ts timestamp, text string"
 BUILDING = 4
-"""Micro-batches that make the state."""
+"""The number of micro-batches that make the state."""
 LONGEST_SECONDS = 600
 SETTINGS = {"spark.ui.enabled": "false", "spark.driver.memory": "4g", "spark.sql.session.timeZone": "UTC"}
 
@@ -68,7 +68,7 @@ def _session(options: argparse.Namespace) -> Any:
 
 
 def _write(options: argparse.Namespace, folder: Path, sizes: Sequence[int]) -> None:
-    """Files of so many rows each, of users of their own."""
+    """Write a file for each size, with separate users in each file."""
     from pyspark.sql import functions as F
 
     spark, first = _session(options), 0
@@ -82,7 +82,7 @@ def _write(options: argparse.Namespace, folder: Path, sizes: Sequence[int]) -> N
 
 
 def _live(options: argparse.Namespace) -> None:
-    """One life of a query, in this process: all that is there."""
+    """Run a query over all available input, in this process."""
     told = json.loads(options.life)
     work, spark = Path(told["work"]), _session(options)
     stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(f"{told['rows']}/*")
@@ -103,7 +103,7 @@ def _live(options: argparse.Namespace) -> None:
 
 
 def pst_settings() -> dict[str, str]:
-    """What ``result.start`` sets for its query, so that native Spark has it too."""
+    """Return the settings of a query under ``result.start``, so that native Spark gets them too."""
     from panestream.spark.session import STREAM_SETTINGS
 
     return dict(STREAM_SETTINGS)
@@ -120,23 +120,23 @@ def _start(options: argparse.Namespace, told: dict[str, str]) -> subprocess.Pope
 
 
 def _end(process: subprocess.Popen[bytes], told: dict[str, str]) -> None:
-    """Waits for the end."""
+    """Wait for the end."""
     if process.wait(LONGEST_SECONDS):
         raise RuntimeError(f"{told} ended with {process.returncode}: {(Path(told['work']) / 'log').read_text()[-2000:]}")
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
     everyone = [*psutil.Process(process.pid).children(recursive=True), psutil.Process(process.pid)]
-    for one in everyone:
+    for each in everyone:
         try:
-            one.send_signal(signal.SIGKILL)
+            each.send_signal(signal.SIGKILL)
         except psutil.NoSuchProcess:
             continue
     process.wait(60)
 
 
 def _there(process: subprocess.Popen[bytes], file: Path, told: dict[str, str]) -> None:
-    """Until a file is there."""
+    """Wait until a file exists."""
     deadline = time.monotonic() + LONGEST_SECONDS
     while not file.exists():
         if time.monotonic() > deadline or (process.poll() is not None and not file.exists()):
@@ -145,7 +145,7 @@ def _there(process: subprocess.Popen[bytes], file: Path, told: dict[str, str]) -
 
 
 def _seconds(options: argparse.Namespace, told: dict[str, str], batch: int) -> float:
-    """From the start of the process until this micro-batch is committed."""
+    """Return the seconds from the start of the process until this micro-batch is committed."""
     began = time.perf_counter()
     process = _start(options, told)
     _there(process, Path(told["work"]) / "checkpoint" / "commits" / str(batch), told)
@@ -155,7 +155,7 @@ def _seconds(options: argparse.Namespace, told: dict[str, str], batch: int) -> f
 
 
 def _killed(options: argparse.Namespace, told: dict[str, str], batch: int) -> None:
-    """A life that is killed when this micro-batch is planned and not committed."""
+    """Run a query that is killed when this micro-batch is planned and not committed."""
     process = _start(options, told)
     _there(process, Path(told["work"]) / "checkpoint" / "offsets" / str(batch), told)
     _kill(process)
@@ -164,12 +164,12 @@ def _killed(options: argparse.Namespace, told: dict[str, str], batch: int) -> No
 
 
 def _more(few: Path, rows: Path, batch: int) -> None:
-    """A file of ten rows more."""
+    """Add a file of ten rows."""
     shutil.copytree(few / f"{batch % 2:03}", rows / f"{batch:03}")
 
 
 def _measure(options: argparse.Namespace, contestant: str, megabytes: int) -> dict[str, Any]:
-    """All figures of one contestant with a state of this size."""
+    """Measure all figures of one contestant with a state of this size."""
     base, few = options.data, options.data / "few"
     work, rows = base / f"{contestant}-{megabytes}", base / f"rows-{contestant}-{megabytes}"
     for folder in (work, rows):
@@ -190,14 +190,14 @@ def _measure(options: argparse.Namespace, contestant: str, megabytes: int) -> di
         shutil.rmtree(fresh["work"], ignore_errors=True)
         found["new"].append(_seconds(options, fresh, 0))
         shutil.rmtree(fresh["work"])
-    state = sum(one.stat().st_size for one in (work / "checkpoint" / "state").rglob("*") if one.is_file()) / 1e6
+    state = sum(each.stat().st_size for each in (work / "checkpoint" / "state").rglob("*") if each.is_file()) / 1e6
     for folder in (work, rows):
         shutil.rmtree(folder)
     return {"contestant": contestant, "megabytes": megabytes, "state_mb": round(state, 1), "seconds": found}
 
 
 def _report(options: argparse.Namespace, about: dict[str, Any], points: Sequence[dict[str, Any]]) -> list[str]:
-    """The table, with what it was measured on."""
+    """Return the table, with a description of the measurement."""
     settings = ", ".join(f"`{name}={value}`" for name, value in SETTINGS.items())
     lines = [
         "# Recovery time",
@@ -217,7 +217,7 @@ def _report(options: argparse.Namespace, about: dict[str, Any], points: Sequence
     ]
     for point in points:
         told = [
-            f"{statistics.median(seconds):.1f} ({', '.join(f'{one:.1f}' for one in seconds)})"
+            f"{statistics.median(seconds):.1f} ({', '.join(f'{second:.1f}' for second in seconds)})"
             for seconds in (point["seconds"][way] for way in WAYS)
         ]
         windows, state = point["megabytes"] * 1000, point["state_mb"]
@@ -226,7 +226,7 @@ def _report(options: argparse.Namespace, about: dict[str, Any], points: Sequence
 
 
 def _save(options: argparse.Namespace, about: dict[str, Any], points: Sequence[dict[str, Any]]) -> None:
-    """What was measured so far: a run that is broken off has not been for nothing."""
+    """Save the measurements so far, so that an interrupted run is still useful."""
     options.results.mkdir(parents=True, exist_ok=True)
     (options.results / "recovery.md").write_text("\n".join(_report(options, about, points)) + "\n")
     found = {"about": about, "rounds": options.rounds, "groups": options.groups, "settings": SETTINGS, "points": points}
@@ -234,7 +234,7 @@ def _save(options: argparse.Namespace, about: dict[str, Any], points: Sequence[d
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures, prints and writes the table."""
+    """Measure, print and write the table."""
     options = parse(arguments)
     if options.life:
         _live(options)

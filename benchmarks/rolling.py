@@ -16,7 +16,7 @@ from panestream import agg
 from panestream.spark.session import STREAM_SETTINGS
 
 SETTINGS = dict(STREAM_SETTINGS)
-"""What ``build_session`` and ``result.start`` set for every user."""
+"""The settings that ``build_session`` and ``result.start`` set for every user."""
 _HOUR_MS = 3_600_000
 
 
@@ -34,9 +34,9 @@ class Rolling(SumCount):
     rate = 100
 
     def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
-        """The answers of all sizes, added up."""
+        """Add up the answers of all sizes."""
         alone = [SumCount("", size, self.slide_ms).expected(spec, bound_ms) for size in (self.size_ms, *self.also_ms)]
-        return Checks(sum(one.rows for one in alone), sum(one.total for one in alone), sum(one.events for one in alone))
+        return Checks(sum(each.rows for each in alone), sum(each.total for each in alone), sum(each.events for each in alone))
 
 
 ROLLING_CASES = {
@@ -49,7 +49,7 @@ ROLLING_CASES = {
 
 
 def query(events: DataFrame, case: Rolling, spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end, total, events``; with several sizes also ``window``, the label of the size."""
+    """Return columns ``key, window_end, total, events``, and ``window``, the label of the size, for several sizes."""
     keyed = (
         pst.stream(events)
         .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness(f"{spec.disorder_ms} milliseconds"))

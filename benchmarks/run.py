@@ -1,4 +1,4 @@
-"""Runs the contestants in turn, A B C A B C …, and compares them: ``python -m benchmarks.run --help``.
+"""Run the contestants in turn, A B C A B C …, and compare them: ``python -m benchmarks.run --help``.
 
 Machines drift and neighbours disturb; figures of different runs do not compare, ratios within one round do. So each round runs
 every contestant once, ratios are taken within rounds, and their median and range over the rounds are what counts.
@@ -30,7 +30,7 @@ from benchmarks.harness import RESULT_MARK, SETTINGS, Measured, Run, warm_up_bat
 HERE = Path(__file__).resolve().parent
 SUBJECT = "panestream"
 REQUIRED = {("sliding", "native"): 12.0, ("sliding", "per_key"): 10.0, ("tumbling", "native"): 0.7, ("tumbling", "per_key"): 8.0}
-"""By how much panestream must beat the others at a million rows a batch (case, peer): a ratio of rows per second."""
+"""The ratio of rows per second by which panestream must beat the others at a million rows a batch (case, peer)."""
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -58,10 +58,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def run_once(run: Run) -> Measured:
-    """Runs ``run`` in a process of its own.
+    """Run ``run`` in a separate process.
 
     Raises:
-        RuntimeError: it failed; the message has the end of what it said.
+        RuntimeError: the run failed. The message contains the end of its output.
     """
     environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable}
     environment["PYTHONPATH"] = os.pathsep.join([str(HERE.parent / "src"), str(HERE.parent)])
@@ -80,22 +80,22 @@ def run_once(run: Run) -> Measured:
 
 
 def check(measured: Sequence[Measured], truth: Checks) -> None:
-    """Every run must have given the right answer, and all of them the same rows.
+    """Check that every run gave the right answer, and the same rows.
 
     Raises:
-        AssertionError: one did not.
+        AssertionError: a run did not.
     """
-    for one in measured:
-        got = Checks(one.checks["rows"], one.checks["total"], one.checks["events"])
+    for run in measured:
+        got = Checks(run.checks["rows"], run.checks["total"], run.checks["events"])
         if got != truth:
-            raise AssertionError(f"{one.contestant} / {one.case}: got {got}, right is {truth}")
-    digests = {one.contestant: one.checks["digest"] for one in measured}
-    if len({one.checks["digest"] for one in measured}) > 1:
+            raise AssertionError(f"{run.contestant} / {run.case}: got {got}, right is {truth}")
+    digests = {each.contestant: each.checks["digest"] for each in measured}
+    if len({each.checks["digest"] for each in measured}) > 1:
         raise AssertionError(f"same sums, but other rows: digests {digests}")
 
 
 def run_case(case: Case, options: argparse.Namespace) -> list[Measured]:
-    """All rounds of one case; prints a line per run."""
+    """Run all rounds of one case, and print a line per run."""
     bare = EventSpec(options.rows, 1, options.keys, options.rate or case.rate, options.disorder, options.cores)
     spec = EventSpec(**{**asdict(bare), "batches": warm_up_batches(bare, case) + options.steady})
     write(spec, Path(options.data))
@@ -120,13 +120,13 @@ def run_case(case: Case, options: argparse.Namespace) -> list[Measured]:
 
 
 def ratios(measured: Sequence[Measured], peer: str) -> list[float]:
-    """How many times faster the subject was than ``peer``, round by round."""
-    medians = {name: [one.median for one in measured if one.contestant == name] for name in (SUBJECT, peer)}
+    """Return the ratio of the subject's speed to that of ``peer``, round by round."""
+    medians = {name: [each.median for each in measured if each.contestant == name] for name in (SUBJECT, peer)}
     return [mine / theirs for mine, theirs in zip(medians[SUBJECT], medians[peer], strict=True)]
 
 
 def machine() -> dict[str, Any]:
-    """What the figures were measured on."""
+    """Return a description of the machine and versions."""
     cpu = platform.processor()
     info = Path("/proc/cpuinfo")
     if info.exists():
@@ -145,28 +145,28 @@ def machine() -> dict[str, Any]:
 
 
 def table(case: str, measured: Sequence[Measured], rounds: int) -> list[str]:
-    """The result of one case in Markdown."""
+    """Return the result of one case in Markdown."""
     lines = [
         f"### {case}",
         "",
         "| contestant | rows/s | rounds | batches | CPU | state calls | reported | written | JVM peak | workers peak |",
         "|---|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for name in dict.fromkeys(one.contestant for one in measured):
-        runs = [one for one in measured if one.contestant == name]
-        medians = [one.median for one in runs]
-        batches = [rate for one in runs for rate in one.rows_per_second]
+    for name in dict.fromkeys(each.contestant for each in measured):
+        runs = [each for each in measured if each.contestant == name]
+        medians = [run.median for run in runs]
+        batches = [rate for run in runs for rate in run.rows_per_second]
         lines.append(
             f"| {name} | {statistics.median(medians):,.0f} | {min(medians):,.0f} to {max(medians):,.0f}"
-            f" | {min(batches):,.0f} to {max(batches):,.0f} | {statistics.median(one.cpu_seconds for one in runs):.2f} s"
-            f" | {max(one.state_calls for one in runs):,}"
-            f" | {max(one.state_bytes for one in runs) / 1e6:,.1f} MB"
-            f" | {max(one.checkpoint_bytes for one in runs) / 1e6:,.1f} MB"
-            f" | {max(one.jvm_peak_mb for one in runs):,.0f} MB | {max(one.workers_peak_mb for one in runs):,.0f} MB |"
+            f" | {min(batches):,.0f} to {max(batches):,.0f} | {statistics.median(run.cpu_seconds for run in runs):.2f} s"
+            f" | {max(run.state_calls for run in runs):,}"
+            f" | {max(run.state_bytes for run in runs) / 1e6:,.1f} MB"
+            f" | {max(run.checkpoint_bytes for run in runs) / 1e6:,.1f} MB"
+            f" | {max(run.jvm_peak_mb for run in runs):,.0f} MB | {max(run.workers_peak_mb for run in runs):,.0f} MB |"
         )
     lines.append("")
-    for peer in dict.fromkeys(one.contestant for one in measured):
-        if peer != SUBJECT and any(one.contestant == SUBJECT for one in measured):
+    for peer in dict.fromkeys(each.contestant for each in measured):
+        if peer != SUBJECT and any(each.contestant == SUBJECT for each in measured):
             by_round = ratios(measured, peer)
             cpu = {name: statistics.median(o.cpu_seconds for o in measured if o.contestant == name) for name in (SUBJECT, peer)}
             wanted = f"; wanted at 1 M rows a batch: {REQUIRED[case, peer]}" if (case, peer) in REQUIRED else ""
@@ -179,8 +179,8 @@ def table(case: str, measured: Sequence[Measured], rounds: int) -> list[str]:
 
 
 def report(results: dict[str, list[Measured]], options: argparse.Namespace, about: dict[str, Any]) -> str:
-    """The whole result in Markdown."""
-    java = next((one.java for runs in results.values() for one in runs), "?")
+    """Return the whole result in Markdown."""
+    java = next((run.java for runs in results.values() for run in runs), "?")
     settings = {**SETTINGS, **dict(pair.split("=", 1) for pair in options.set)}
     lines = [
         f"# {options.rows:,} rows a batch, {options.keys:,} keys: {', '.join(results)}",
@@ -214,7 +214,7 @@ def report(results: dict[str, list[Measured]], options: argparse.Namespace, abou
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it all, prints the tables, writes them as JSON and Markdown."""
+    """Run everything, print the tables, and write them as JSON and Markdown."""
     options = parse(arguments)
     about = machine()
     now = datetime.now(timezone.utc)
@@ -231,7 +231,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         "machine": about,
         "options": settings,
         "settings": SETTINGS,
-        "runs": [asdict(one) for runs in results.values() for one in runs],
+        "runs": [asdict(run) for runs in results.values() for run in runs],
     }
     (folder / f"{stem}.json").write_text(json.dumps(document, indent=1) + "\n")
     print(f"written: {folder / stem}.md and .json")

@@ -1,6 +1,6 @@
-"""What the model gives for a cluster: the trigger's interval, and which resource is full first.
+"""The model's prediction for a cluster: the trigger's interval, and the resource that is exhausted first.
 
-What was measured on few cores is told apart from what was counted, and from what is assumed.
+It distinguishes figures that were measured on few cores, figures that were counted, and assumptions.
 """
 
 from __future__ import annotations
@@ -22,31 +22,31 @@ from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.storage.state import MemoryState
 
 INTERVALS = (1, 2, 5, 10, 20, 30, 60, 120, 300)
-"""Of the trigger, in seconds."""
+"""Intervals of the trigger in seconds."""
 BUSY = 0.7
-"""Of the interval a micro-batch may take so much: else it never catches up after a pause."""
+"""The maximum share of the interval for a micro-batch. A query with a larger share never catches up after a pause."""
 NETWORK = 50e6
-"""Bytes a second for each core (assumed): 10 Gbit/s for 16 cores, of which two thirds are used."""
+"""Bytes a second for each core (assumed): 10 Gbit/s for 16 cores, with a utilization of two thirds."""
 DISK = 4e9
-"""Bytes of state for each core (assumed): a disk of 64 GB beside 16 cores."""
+"""Bytes of state for each core (assumed): a disk of 64 GB for 16 cores."""
 BLOCKS = 0.1
 """Milliseconds for a shuffle block from another machine (assumed)."""
 MOST_RATE = 5_000
 """Rows a second of event time of a key group, over which bytes are counted."""
 FILES = 3_500
-"""Files a second that an object store takes below one prefix (as Amazon says of S3)."""
+"""Files a second that an object store accepts below one prefix (Amazon's figure for S3)."""
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Bytes, as the engine alone counts them: the same on every machine.
+    """Bytes counted by the engine alone, the same on every machine.
 
     Attributes:
-        crossing: of a cell over the shuffle.
-        piece: of what a task that reads sends to a key group, beside its cells: a report, and the frame of the cells.
-        kept: of a cell at rest, with the sums of several panes beside those of each.
+        crossing: of a cell that crosses the shuffle.
+        piece: of a reading task's message to a key group, without its cells: a report, and the frame of the cells.
+        kept: of a stored cell, including sums of several panes.
         written: to the checkpoint, for each cell that crossed.
-        result: of a result that leaves a key group.
+        result: of a result of a key group.
     """
 
     crossing: float
@@ -57,10 +57,10 @@ class Sizes:
 
 
 def sizes(of: Configuration) -> Sizes:
-    """Counted for a key group of the configuration: with as many rows for a key, but fewer of both."""
+    """Count the bytes of a key group of the configuration, with as many rows for a key, but fewer keys and rows."""
     keys, rate = of.keys / of.groups, of.rate / of.groups
     less = min(1.0, MOST_RATE / rate)
-    # Keys as far apart as they are in a key group: how many bits an integer needs matters.
+    # Keys have the same range as in a key group, because the number of bits of an integer matters.
     return _counted(of.query, max(1, round(keys * less)), max(1, round(rate * less)), max(1, of.keys // round(keys * less + 1)))
 
 
@@ -96,11 +96,11 @@ def _names(many: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Cluster:
-    """What is asked for.
+    """The cluster in question.
 
     Attributes:
-        cores: of all executors; as many tasks read the source.
-        rate: rows a second, of event time and of the clock.
+        cores: of all executors, and also the number of tasks that read the source.
+        rate: rows a second, in event time and by the clock.
         driver: milliseconds of the driver for a task.
     """
 
@@ -110,23 +110,23 @@ class Cluster:
 
 
 def configuration(query: str, cluster: Cluster, keys: int, groups: int, interval: float) -> Configuration:
-    """A micro-batch of a trigger's interval."""
+    """Return a micro-batch of a trigger's interval."""
     rows, rate = round(cluster.rate * interval), round(cluster.rate)
     return Configuration(query, rows, keys, cluster.cores, cluster.cores, rate, groups)
 
 
 def tasks(of: Configuration) -> int:
-    """Of a micro-batch: who reads, who keeps state, and who writes a large output."""
+    """Return the number of tasks of a micro-batch: those that read, store state, and write a large output."""
     return of.files + 2 * min(of.cores, of.groups)
 
 
 def total_ms(model: Model, of: Configuration, cluster: Cluster) -> float:
-    """A micro-batch with the driver's part."""
+    """Return the milliseconds of a micro-batch with the driver's part."""
     return model.ms(of) + tasks(of) * cluster.driver
 
 
 def interval_for(at: Callable[[float], float]) -> int | None:
-    """The shortest interval of the trigger in which the micro-batch is done; None: it never is.
+    """Return the shortest interval of the trigger in which the micro-batch finishes, or None if it never does.
 
     Args:
         at: seconds of a micro-batch, by interval.
@@ -136,15 +136,15 @@ def interval_for(at: Callable[[float], float]) -> int | None:
 
 @dataclass(frozen=True)
 class Scenario:
-    """One question, and what the model says.
+    """A question, and the model's answer.
 
     Attributes:
         of: the micro-batch at the trigger's interval.
-        cluster: for what.
-        interval: the trigger's, in seconds; None: at none of those tried it keeps up, and ``of`` is of the longest.
-        ms: how long the micro-batch takes.
-        least, most: the same of other models that are as good.
-        parts: by term, and the driver's.
+        cluster: the cluster.
+        interval: the trigger's interval in seconds. None if the query does not keep up at any, and ``of`` is at the longest.
+        ms: the duration of the micro-batch.
+        least, most: the range over other models that are as good.
+        parts: by term, and the driver's part.
     """
 
     of: Configuration
@@ -157,7 +157,7 @@ class Scenario:
 
     @classmethod
     def of_model(cls, model: Model, others: Sequence[Model], query: str, cluster: Cluster, keys: int, groups: int) -> Scenario:
-        """Asks the model, and for the spread others that are as good."""
+        """Predict with the model, and with other models that are as good for the range."""
 
         def at(interval: float) -> Configuration:
             return configuration(query, cluster, keys, groups, interval)
@@ -171,14 +171,14 @@ class Scenario:
 
 @dataclass(frozen=True)
 class Resource:
-    """What may be full first.
+    """A resource that may be exhausted first.
 
     Attributes:
-        name: what it is.
-        known: how it is known: measured, counted or assumed.
-        needs: of a micro-batch and the seconds that it has, in words.
-        share: how much of it is used; 1: full.
-        full_at: rows a second at which it is full, the interval kept; None: rows alone do not fill it.
+        name: its name.
+        known: the origin of the figure: measured, counted or assumed.
+        needs: the need of a micro-batch, and its available time, in words.
+        share: the used share, with 1 for a full resource.
+        full_at: the rows a second at which it is full at this interval, or None if rows alone cannot exhaust it.
     """
 
     name: str
@@ -189,7 +189,7 @@ class Resource:
 
 
 def resources(model: Model, scenario: Scenario) -> list[Resource]:
-    """All of them, the fullest first."""
+    """Return all resources, the fullest first."""
     interval = scenario.of.rows / scenario.of.rate
     found = []
     for name, (known, share, needs) in _resources(model, scenario.cluster, scenario.of).items():
@@ -203,7 +203,10 @@ def resources(model: Model, scenario: Scenario) -> list[Resource]:
 
 
 def _full_at(share: Callable[[float], float]) -> float | None:
-    """Where a share that grows with the rate comes to 1, between a thousand and a hundred billion; None: nowhere there."""
+    """Return the rate at which a growing share reaches 1, or None.
+
+    It searches from a thousand to a hundred billion rows a second.
+    """
     low, high = 3.0, 11.0
     if share(10**high) < 1 or share(10**low) >= 1:
         return None
@@ -221,7 +224,7 @@ def _resources(model: Model, cluster: Cluster, asked: Configuration) -> dict[str
     each = sizes(asked)
 
     def processors(of: Configuration) -> float:
-        # What every micro-batch has whatever its size is no work of the executors' cores.
+        # The fixed part of a micro-batch does not use the executors' cores.
         return (model.ms(of) - model.parts(of)["micro-batch"]) / 1000 / interval
 
     def crossing(of: Configuration) -> float:
@@ -231,7 +234,7 @@ def _resources(model: Model, cluster: Cluster, asked: Configuration) -> dict[str
         return Work.of(of).results * each.result / of.cores / interval / NETWORK
 
     def rest(of: Configuration) -> float:
-        # Whole key groups of a core.
+        # Count whole key groups of a core.
         return Work.of(of).kept * each.kept / of.groups * math.ceil(of.groups / of.cores) / DISK
 
     def blocks(of: Configuration) -> float:

@@ -1,9 +1,9 @@
-"""One key has most of the rows: what crosses the exchange, and what each key group's task costs. Counted, without Spark.
+"""One key has most of the rows. Count the rows and bytes of the exchange and the work of each key group's task, without Spark.
 
-Run: ``python -m benchmarks.skew [--rows 200000] [--write]``. Some source partitions pack their rows; some key groups each take in
-what came for them, micro-batch by micro-batch, with state in memory. Once with all keys alike, once with one key that has 90 % of
-the rows. Rows and bytes are those of the exchange; seconds are processor time of one core, so that load on the machine
-does not count. (A second is a second of this machine: compare the columns, not the machines.)
+Run: ``python -m benchmarks.skew [--rows 200000] [--write]``. Some source partitions pack their rows. Some key groups each process
+their input, micro-batch by micro-batch, with state in memory. One run has equally frequent keys, and another has a key with 90 %
+of the rows. Rows and bytes are those of the exchange. Seconds are processor time of one core, so other load on the machine does
+not count. (Compare only figures of one machine.)
 """
 
 from __future__ import annotations
@@ -37,13 +37,13 @@ RESULTS = Path(__file__).parent / "results"
 
 @dataclass
 class Counted:
-    """What one run of a case counted, over the micro-batches after the first.
+    """The counts of one run of a case, over the micro-batches after the first.
 
     Attributes:
-        rows, sent: of the exchange, by key group.
+        rows, sent: the rows and bytes of the exchange, by key group.
         packing: seconds of each source partition.
         grouping: seconds of each key group.
-        fired: rows of results.
+        fired: the number of result rows.
     """
 
     rows: list[int] = field(default_factory=lambda: [0] * GROUPS)
@@ -54,12 +54,12 @@ class Counted:
 
     @property
     def longest(self) -> float:
-        """Seconds that the query takes with a core for every task: the slowest packing task, then the slowest key group."""
+        """The seconds of the query with a core for every task: the slowest packing task, then the slowest key group."""
         return max(self.packing) + max(self.grouping)
 
 
 def plan_of(case: Case, operator: OperatorSpec) -> WindowPlan:
-    """The plan of a case."""
+    """Return the plan of a case."""
     keys = KEYS if case.keyed else pa.schema([])
     needs_rows = operator.capabilities.takes_rows or case.late
     return WindowPlan(
@@ -69,12 +69,12 @@ def plan_of(case: Case, operator: OperatorSpec) -> WindowPlan:
 
 
 def rows_of(number: int, rows: int, share: float) -> pa.Table:
-    """The rows of one micro-batch.
+    """Return the rows of one micro-batch.
 
     Args:
-        number: of the micro-batch.
-        rows: how many.
-        share: of the rows that key 0 has; 0: all keys are alike.
+        number: the number of the micro-batch.
+        rows: the number of rows.
+        share: the share of rows with key 0, or 0 for equally frequent keys.
     """
     rng = np.random.default_rng(number)
     times = (number * rows + np.arange(rows)) * 1000 // PER_SECOND * 1000 - rng.integers(0, 500, rows) * 1000
@@ -84,15 +84,15 @@ def rows_of(number: int, rows: int, share: float) -> pa.Table:
     return pa.Table.from_arrays([pa.array(column) for column in columns], schema=ROWS)
 
 
-def given(plan: WindowPlan, table: pa.Table, *, split: bool = False) -> tuple[pa.Table, PackColumns]:
-    """The columns that Spark hands to ``pack``, and where they are."""
+def exchange_input(plan: WindowPlan, table: pa.Table, *, split: bool = False) -> tuple[pa.Table, PackColumns]:
+    """Return the columns that Spark hands to ``pack``, and their places."""
     columns = {"time": table["ts"], **{f"key {name}": table[name] for name in plan.key_schema.names}}
     columns |= {f"value {text}": table[text] for text in plan.operator.inputs}
     types = tuple(ROWS.field(text).type for text in plan.operator.inputs)
     where = PackColumns(tuple(plan.key_schema.types), types)
     if plan.groups > 1:
         where = replace(where, group=len(columns))
-        # As a hash would, without leaving it to luck which groups the other keys come to.
+        # Spread the other keys evenly over groups, instead of by hash.
         part = table["user"].to_numpy() if split else 0
         columns["group"] = pa.array((table["key"].to_numpy() + part) % plan.groups)
     if plan.row_schema is not None:
@@ -102,7 +102,7 @@ def given(plan: WindowPlan, table: pa.Table, *, split: bool = False) -> tuple[pa
 
 
 def timed(call: Callable[[], Any]) -> tuple[float, Any]:
-    """Seconds of processor time, and the result."""
+    """Return the seconds of processor time, and the result."""
     started = time.process_time()
     result = call()
     return time.process_time() - started, result
@@ -117,8 +117,8 @@ def measure(case: Case, rows: int, share: float) -> Counted:
         parts: dict[int, list[PayloadPart]] = {group: [] for group in range(plan.groups)}
         took = Counted()
         for origin in range(PARTITIONS):
-            # Neighbouring rows go to different partitions, as in a source that is read in parallel.
-            columns, where = given(
+            # Adjacent rows go to different partitions, as in a source that is read in parallel.
+            columns, where = exchange_input(
                 plan, table.take(pa.array(np.arange(origin, rows, PARTITIONS))).combine_chunks(), split=case.split
             )
             took.packing[origin], packed = timed(partial(_packed, plan, where, columns, origin))
@@ -141,7 +141,7 @@ def _packed(plan: WindowPlan, where: PackColumns, columns: pa.Table, origin: int
 
 
 def crossed(parts: list[PayloadPart]) -> Iterator[tuple[str, int, int]]:
-    """Kind, rows and bytes of each payload."""
+    """Yield kind, rows and bytes of each payload."""
     for _, body in joined(parts):
         table, header = payload.decode(body)
         yield header["kind"], table.num_rows, len(body)
@@ -154,7 +154,7 @@ def _add(total: Counted, more: Counted) -> None:
 
 
 def line_of(case: Case, even: Counted, skewed: Counted, rows: int) -> str:
-    """A line of the table: both runs, per micro-batch; key group 0 has the key."""
+    """Return a line of the table with both runs, per micro-batch. Key group 0 has the key."""
     total = rows * BATCHES
     hot, others = skewed.rows[0], sum(skewed.rows[1:]) / max(GROUPS - 1, 1)
     shares = f"{hot / BATCHES:,.0f} | {others / BATCHES:,.0f} | {sum(skewed.sent) / total:.2f}"
@@ -178,7 +178,7 @@ core: of the slowest packing task, and of key groups' tasks. The last column is 
 
 
 def main() -> None:
-    """Prints a line for each case; with ``--write`` they go to the results."""
+    """Print a line for each case, and with ``--write`` save the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", type=int, default=200_000, help="rows of a micro-batch")
     parser.add_argument("--only", default="", help="cases whose name contains this")

@@ -38,7 +38,7 @@ SUM = (agg.sum("price").alias("total"), agg.count().alias("n"))
 
 
 class Mean(AggregateFunction):
-    """A mean, as a user would write it."""
+    """A mean as users would write it."""
 
     def create_accumulator(self) -> Any:
         return 0, 0
@@ -58,12 +58,12 @@ class Case:
     """One query.
 
     Attributes:
-        name: what the table calls it.
-        window: its windows.
-        operator: makes what runs it.
-        keyed: whether it has a key; without one all rows are of one group.
-        late: whether late rows go to an output, so that all cross whole.
-        split: whether the values of ``user`` say, beside the key, to which group a row goes.
+        name: the name in the table.
+        window: the windows.
+        operator: makes the operator.
+        keyed: whether it has a key. Without a key, all rows are in one group.
+        late: whether late rows go to an output, so that all rows cross completely.
+        split: whether a row's group depends on the value of ``user`` in addition to the key.
     """
 
     name: str
@@ -75,7 +75,7 @@ class Case:
 
 
 def declared(name: str, window: WindowSpec, aggregates: Sequence[agg.Aggregate] = SUM, **more: bool) -> Case:
-    """Declared aggregates over windows."""
+    """Return a case of declared aggregates over windows."""
     keys = KEYS if more.get("keyed", True) else pa.schema([])
     return Case(name, window, lambda: plan_aggregates(window, aggregates, TYPES, keys), **more)
 
@@ -87,7 +87,7 @@ def own(
     results: pa.Schema = RESULT,
     accumulators: pa.Schema | None = None,
 ) -> Case:
-    """A function of the user's own over rows; in two phases where the columns of its accumulators are given."""
+    """A user function over rows. It has two phases if the columns of its accumulators are given."""
     return Case(name, window, lambda: plan_functions(window, function, results, ROWS, name, KEYS, accumulators))
 
 
@@ -100,7 +100,7 @@ def _applied(key: Any, _: Any, rows: Sequence[Any]) -> list[float]:  # noqa: ARG
 
 
 def cases() -> Iterator[Case]:
-    """One or more for each operator."""
+    """Yield one or more cases for each operator."""
     yield declared("panes: tumbling 1 min, sum and count", TUMBLING)
     yield declared("panes: sliding 1 min / 5 s, sum and count", SLIDING)
     yield declared("panes: several windows, sum and count", SEVERAL)

@@ -1,8 +1,8 @@
-"""Thirty days from stored tiles beside thirty days from rows, and features as of an instant beside a join of ranges, on Spark.
+"""Thirty days from stored tiles and from rows, and features as of an instant by look-up and by a range join, on Spark.
 
-Run: ``python -m benchmarks.tiles [--rows 60000000] [--keys 500] [--days 60] [--slice "1 hour"] [--join]``. Rows lie in
-Parquet files, and so do tiles. The contestants take turns in one session; each line has the median of the rounds, in seconds from
-the call until the last result is there, planning and small jobs included. Compare only figures of one run.
+Run: ``python -m benchmarks.tiles [--rows 60000000] [--keys 500] [--days 60] [--slice "1 hour"] [--join]``. Rows and tiles are in
+Parquet files. The contestants take turns in one session. Each line has the median of the rounds, in seconds from the call until
+the last result, including planning and small jobs. Compare only figures of one run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _BEGIN = 1_767_225_600
 
 
 def make_rows(spark: SparkSession, folder: str, rows: int, keys: int, days: int) -> None:
-    """Rows of some keys, evenly over some days."""
+    """Write rows of some keys, evenly over some days."""
     spark.range(0, rows, 1, 16).selectExpr(
         f"pmod(xxhash64(id), {keys}) AS user",
         f"timestamp_micros({_BEGIN}000000 + cast(id * ({days} * 86400000000D / {rows}) AS bigint)) AS ts",
@@ -40,12 +40,12 @@ def make_rows(spark: SparkSession, folder: str, rows: int, keys: int, days: int)
 
 
 def keyed(rows: DataFrame) -> pst.datastream.KeyedStream:
-    """The rows by user."""
+    """Return the rows keyed by user."""
     return pst.stream(rows).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps()).key_by("user")
 
 
 def make_questions(spark: SparkSession, count: int, keys: int, days: int) -> DataFrame:
-    """Questions of random users and instants."""
+    """Return look-ups of random users and instants."""
     return spark.range(0, count, 1, 2).selectExpr(
         "id",
         f"pmod(xxhash64(id, 3), {keys}) AS user",
@@ -54,26 +54,26 @@ def make_questions(spark: SparkSession, count: int, keys: int, days: int) -> Dat
 
 
 def joined(rows: DataFrame, questions: DataFrame) -> DataFrame:
-    """The answers as SQL writes them: a join on the range of times."""
+    """Return the answers as SQL computes them, by a join on the range of times."""
     within = (rows.user == questions.user) & (rows.ts < questions.at) & (rows.ts >= questions.at - F.expr("INTERVAL '30' DAY"))
     together = questions.join(rows, within, "left")
     return together.groupBy("id").agg({"ts": "count", "price": "sum"})
 
 
 def seconds(made: Callable[[], DataFrame]) -> float:
-    """From the call until the last row is there."""
+    """Return the seconds from the call until the last row."""
     started = time.perf_counter()
     made().write.format("noop").mode("overwrite").save()
     return time.perf_counter() - started
 
 
 def compare(contestants: Mapping[str, Callable[[], DataFrame]], rounds: int) -> dict[str, float]:
-    """A line for each; the first is the measure."""
+    """Run and print a line for each contestant, compared with the first."""
     taken: dict[str, list[float]] = {name: [] for name in contestants}
     for number in range(rounds + 1):
         for name, made in contestants.items():
             spent = seconds(made)
-            if number:  # the first is for warming up
+            if number:  # the first round is the warm-up
                 taken[name].append(spent)
     found = {name: statistics.median(each) for name, each in taken.items()}
     first = next(iter(found.values()))

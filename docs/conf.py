@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-from importlib.metadata import version as version_of
 from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
 sys.path.insert(0, str(DOCS / "_ext"))
 sys.path.insert(0, str(DOCS.parent / "src"))
 
+import panestream  # noqa: E402 - of this folder, which may be an older version than the installed one
+
 CHINESE = tags.has("zh")  # type: ignore[name-defined]  # noqa: F821 - Sphinx puts it here; `-t zh docs/zh`
 
 project = "panestream"
 author = "the panestream developers"
-release = version = version_of("panestream")
+release = version = panestream.__version__
 language = "zh_CN" if CHINESE else "en"
 
 extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx_copybutton", "panestream_docs"]
@@ -24,6 +25,9 @@ exclude_patterns = ["_*", "Thumbs.db", *([] if CHINESE else ["zh"])]
 
 # Where the repository is, for links to files that are not pages; without it the files are copied to the site.
 panestream_repository = os.environ.get("PANESTREAM_REPOSITORY", "").rstrip("/")
+
+# Which version this is and which others the site has, as scripts/make_versions.py sets them: "latest 0.2.0 0.1.0", this one first.
+panestream_versions = os.environ.get("PANESTREAM_VERSIONS", "").split()
 
 myst_enable_extensions = ["attrs_block", "colon_fence", "deflist"]
 myst_heading_anchors = 4  # as GitHub has them
@@ -63,6 +67,7 @@ html_sidebars = {
         "sidebar/brand.html",
         "sidebar/search.html",
         "sidebar/language.html",
+        "sidebar/versions.html",
         "sidebar/scroll-start.html",
         "sidebar/navigation.html",
         "sidebar/scroll-end.html",

@@ -1,8 +1,7 @@
-"""What becomes of late rows: a window that is over tells again, a window that is closed tells nobody, and nothing is lost.
+"""The fate of late rows: a fired window fires again, a closed window does not, and no row is lost.
 
-Bids on an auction, minute by minute. Rows may come ten seconds out of order: that is what the watermark allows for. A window that
-has fired stays open for one minute more, and fires again where rows still come (allowed lateness). What is later than that goes
-whole to an output of its own.
+Bids on an auction, minute by minute. Rows may arrive ten seconds out of order, which the watermark allows for. A window that has
+fired stays open for one minute more, and fires again if more rows arrive (allowed lateness). Later rows go to a separate output.
 
     python examples/late_rows.py
 """
@@ -24,7 +23,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
 
 
 def at(seconds: int) -> datetime:
-    """A moment after noon."""
+    """Return a time after noon."""
     return NOON + timedelta(seconds=seconds)
 
 
@@ -32,15 +31,15 @@ BIDS_SCHEMA = "auction string, price bigint, at timestamp"
 # Each list arrives as one micro-batch.
 BIDS = [
     [("vase", 10, at(5)), ("vase", 12, at(31)), ("clock", 90, at(40))],
-    [("vase", 15, at(72)), ("clock", 95, at(58))],  # the watermark comes to 12:01:02: the first minute is over
-    [("vase", 14, at(45)), ("clock", 99, at(90))],  # 12:00:45 is late, its window tells again
-    [("vase", 30, at(140))],  # 12:02:10: the first minute is closed, the second over
-    [("clock", 91, at(59)), ("clock", 97, at(80))],  # too late for the first minute; the second tells again
+    [("vase", 15, at(72)), ("clock", 95, at(58))],  # the watermark reaches 12:01:02, and the first minute is over
+    [("vase", 14, at(45)), ("clock", 99, at(90))],  # 12:00:45 is late, and its window fires again
+    [("vase", 30, at(140))],  # it reaches 12:02:10, so the first minute is closed and the second is over
+    [("clock", 91, at(59)), ("clock", 97, at(80))],  # too late for the first minute, but the second fires again
 ]
 
 
 def highest_bids(bids: DataFrame) -> pst.datastream.WindowedResult:
-    """A row for each auction and minute, and another where late rows change it; the rows that come too late."""
+    """Return a row for each auction and minute, and another if late rows change it, and the rows that are too late."""
     return (
         pst.stream(bids)
         .assign_timestamps("at", pst.WatermarkStrategy.for_bounded_out_of_orderness("10 seconds"))
@@ -53,7 +52,7 @@ def highest_bids(bids: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def printed(title: str) -> Callable[[DataFrame, int], None]:
-    """What prints the rows of an output."""
+    """Return a function that prints the rows of an output."""
 
     def show(frame: DataFrame, batch: int) -> None:
         print(f"--- micro-batch {batch}: {title}")
@@ -63,7 +62,7 @@ def printed(title: str) -> Callable[[DataFrame, int], None]:
 
 
 def main() -> None:
-    """Streams the bids, and prints what each micro-batch brings."""
+    """Stream the bids, and print the results of each micro-batch."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     spark = pst.build_session("late rows", master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")

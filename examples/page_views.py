@@ -1,4 +1,4 @@
-"""The day's page views, every five minutes: a window of a day that tells what it has so far, long before it is over.
+"""The day's page views, every five minutes: a window of a day emits early results long before its end.
 
 A ContinuousEventTimeTrigger fires a day's window every five minutes of event time and at midnight. The day is that of a shop at
 UTC+8, so the windows are shifted by eight hours; we look at the last minutes of one day and the first of the next.
@@ -25,7 +25,7 @@ MIDNIGHT = datetime(2026, 11, 12, tzinfo=timezone(timedelta(hours=8)))
 
 
 def at(minutes: float) -> datetime:
-    """A moment before or after midnight."""
+    """Return a time before or after midnight."""
     return MIDNIGHT + timedelta(minutes=minutes)
 
 
@@ -41,7 +41,7 @@ VIEWS = [
 
 
 def views_today(views: DataFrame) -> pst.datastream.WindowedResult:
-    """How often each page was seen since the day began, and by how many users: a row for each page every five minutes."""
+    """Return the day's views and users so far: a row for each page every five minutes."""
     return (
         pst.stream(views)
         .assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps())
@@ -53,7 +53,7 @@ def views_today(views: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def main() -> None:
-    """Streams the views, and prints what each micro-batch brings."""
+    """Stream the views, and print the results of each micro-batch."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     spark = pst.build_session("page views", {"spark.sql.session.timeZone": "Asia/Shanghai"}, master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")

@@ -1,9 +1,9 @@
-"""How many orders arrive every two seconds by the clock, whatever their own time is; and how to end such a query.
+"""Count the orders that arrive every two seconds by the clock, whatever their own time is, and end such a query.
 
-Windows of processing time fire when their time is over, also where no rows come any more. So the query never ends by itself, and
-Spark's trigger `availableNow` is refused: give `processingTime`, and stop the query when you have seen enough. What is open then
-rests in the checkpoint. Started again with it, the query goes on: what has become due meanwhile fires with the first new rows,
-since Spark runs no micro-batch before.
+Windows of processing time fire when their time is over, even if no more rows arrive. So the query never ends by itself, and
+Spark's trigger `availableNow` is refused. Use `processingTime`, and stop the query when you have seen enough. Open windows stay
+in the checkpoint, and the query resumes with them when it starts again. Windows that ended meanwhile fire with the first new
+rows, since Spark runs no micro-batch before.
 
     python examples/processing_time.py
 """
@@ -30,7 +30,7 @@ ORDERS = [
 
 
 def sales(orders: DataFrame) -> pst.datastream.WindowedResult:
-    """A row for each shop and two seconds of the clock. No event time is needed."""
+    """Return a row for each shop and two seconds of the clock. No event time is needed."""
     return (
         pst.stream(orders)
         .key_by("shop")
@@ -40,14 +40,14 @@ def sales(orders: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def wait_for_orders(found: pst.MemorySink, orders: int, seconds: float) -> None:
-    """Waits until the windows that have fired hold so many orders, at most so long."""
+    """Wait until the windows that have fired contain a number of orders, at most some seconds."""
     deadline = time.monotonic() + seconds
     while sum(row.orders for row in found.rows) < orders and time.monotonic() < deadline:
         time.sleep(0.2)
 
 
 def main() -> None:
-    """Lets orders arrive while the query runs, waits for their windows, and stops it."""
+    """Let orders arrive while the query runs, wait for their windows, and stop it."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     spark = pst.build_session("processing time", master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")

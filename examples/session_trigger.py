@@ -1,10 +1,11 @@
-"""The visits of shoppers the old way: one global window for each shopper, and a trigger of one's own that cuts it up.
+"""The visits of shoppers without session windows: one global window for each shopper, and a user-defined trigger that splits it.
 
-Before Flink had session windows this was how sessions were made, and it still shows what a trigger can do: timers, state, and
-FIRE_AND_PURGE. For these clicks the visits are those of shopper_sessions.py.
+Before Flink had session windows, its users wrote sessions in this way. It still shows the abilities of a trigger: timers, state,
+and FIRE_AND_PURGE. For these clicks the visits equal those of shopper_sessions.py.
 
-Session windows do more. This trigger only knows when the last click was: two visits whose clicks arrive before the watermark has
-come between them are one to it, and in a batch, where the watermark comes at the very end, so are all visits of a shopper.
+Session windows can do more. This trigger only has the time of the last click. It takes two visits for one if their clicks arrive
+before the watermark passes between them. In a batch, the watermark advances only at the end, so all visits of a shopper become
+one.
 
     python examples/session_trigger.py
 """
@@ -51,7 +52,7 @@ class SessionTrigger(pst.triggers.Trigger):
         ctx.get_partitioned_state(LAST_CLICK).clear()
 
     def _end(self, last_click: int) -> int:
-        """A window fires with the last instant that belongs to it."""
+        """Return the last instant of the window, at which it fires."""
         return last_click + self.gap - 1
 
 
@@ -64,7 +65,7 @@ class Visit(pst.ProcessWindowFunction):
 
 
 def visits(clicks: DataFrame) -> pst.datastream.WindowedResult:
-    """A row for each visit. A global window has no bounds: window_start and window_end are null."""
+    """Return a row for each visit. The bounds of a global window, window_start and window_end, are null."""
     return (
         pst.stream(clicks)
         .assign_timestamps("at", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 minutes"))
@@ -76,7 +77,7 @@ def visits(clicks: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def main() -> None:
-    """Streams the clicks, and prints what each micro-batch brings."""
+    """Stream the clicks, and print the results of each micro-batch."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     spark = pst.build_session("session trigger", master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")

@@ -1,7 +1,8 @@
 """The visits of shoppers: clicks with at most half an hour between them belong to one visit.
 
-Session windows with a process function, which sees all clicks of a visit when it is over: once the watermark has passed its last
-click by half an hour. The watermark stays five minutes behind the newest click, so clicks may arrive that much out of order.
+Session windows with a process function, which gets all clicks of a visit when it is over. This is when the watermark has passed
+its last click by half an hour. The watermark is five minutes earlier than the newest click, so clicks may arrive out of order by
+that much.
 
     python examples/shopper_sessions.py
 """
@@ -21,7 +22,7 @@ from panestream.testing import MicroBatches
 
 
 def at(time: str) -> datetime:
-    """A moment of the day on which all this happens."""
+    """Return a time of the example's day."""
     return datetime.fromisoformat(f"2026-03-02 {time}").replace(tzinfo=timezone.utc)
 
 
@@ -47,7 +48,7 @@ class Visit(pst.ProcessWindowFunction):
 
 
 def visits(clicks: DataFrame) -> pst.datastream.WindowedResult:
-    """A row for each visit: key, window, and what :class:`Visit` says of it."""
+    """Return a row for each visit: key, window, and the results of :class:`Visit`."""
     return (
         pst.stream(clicks)
         .assign_timestamps("at", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 minutes"))
@@ -58,7 +59,7 @@ def visits(clicks: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def main() -> None:
-    """Streams the clicks, and prints what each micro-batch brings."""
+    """Stream the clicks, and print the results of each micro-batch."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     spark = pst.build_session("shopper sessions", master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")

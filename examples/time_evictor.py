@@ -1,7 +1,7 @@
-"""How fast a car was at the end of each minute: of a minute's window only the last ten seconds count.
+"""The speed of a car at the end of each minute: only the last ten seconds of a minute's window count.
 
-A TimeEvictor leaves out what is older than that before the window's newest row, and an aggregate of one's own runs over the rest.
-The windows slide by half a minute.
+A TimeEvictor removes rows that are older than that, compared with the window's newest row. A user-defined aggregate runs over the
+rest. The windows slide by half a minute.
 
     python examples/time_evictor.py
 """
@@ -22,7 +22,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
 
 
 def at(seconds: int) -> datetime:
-    """A moment after noon."""
+    """Return a time after noon."""
     return NOON + timedelta(seconds=seconds)
 
 
@@ -37,7 +37,7 @@ SPEEDS = [
 
 
 class Mean(pst.AggregateFunction):
-    """The mean speed. (``agg.mean("speed")`` would do; this is how one writes an aggregate oneself.)"""
+    """The mean speed. (``agg.mean("speed")`` would do, but this shows a user-defined aggregate.)"""
 
     def create_accumulator(self) -> tuple[float, int]:
         return 0.0, 0
@@ -53,7 +53,7 @@ class Mean(pst.AggregateFunction):
 
 
 def final_speeds(speeds: DataFrame) -> pst.datastream.WindowedResult:
-    """A row for each car and window: the mean speed of its last ten seconds, and of how many readings."""
+    """Return a row for each car and window: the mean speed of its last ten seconds, and the number of readings."""
     return (
         pst.stream(speeds)
         .assign_timestamps("at", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds"))
@@ -65,7 +65,7 @@ def final_speeds(speeds: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def main() -> None:
-    """Streams the readings, and prints what each micro-batch brings."""
+    """Stream the readings, and print the results of each micro-batch."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     spark = pst.build_session("time evictor", master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")

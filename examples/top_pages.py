@@ -22,7 +22,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
 
 
 def at(minutes: int) -> datetime:
-    """A moment after noon."""
+    """Return a time after noon."""
     return NOON + timedelta(minutes=minutes)
 
 
@@ -37,7 +37,7 @@ VIEWS = [
 
 
 def top_pages(views: DataFrame) -> pst.datastream.WindowedResult:
-    """Two rows for each window: page, window, views and the page's rank."""
+    """Return two rows for each window: page, window, views and the page's rank."""
     return (
         pst.stream(views)
         .assign_timestamps("at", pst.WatermarkStrategy.for_bounded_out_of_orderness("1 minute"))
@@ -49,13 +49,13 @@ def top_pages(views: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def by_window(frame: DataFrame, batch: int) -> None:
-    """Prints the pages in their order. A sink of one's own: any function of a DataFrame and the batch's number."""
+    """Print the pages in order. Any function of a DataFrame and the batch's number can be a sink."""
     print(f"--- micro-batch {batch}")
     frame.orderBy("window_start", "rank").show(truncate=False)
 
 
 def main() -> None:
-    """Streams the views, and prints what each micro-batch brings."""
+    """Stream the views, and print the results of each micro-batch."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     spark = pst.build_session("top pages", master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")

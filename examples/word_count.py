@@ -1,7 +1,7 @@
-"""How often each word came in the last ten seconds, every five seconds.
+"""Count each word of the last ten seconds, every five seconds.
 
-Sliding windows with a process function: each word lies in two windows, and the function is called when one of them is over. Lines
-become words in Spark SQL, before the windows.
+Sliding windows with a process function. Each word is in two windows, and the function is called when one of them is over. Spark
+SQL splits lines into words before the windows.
 
     python examples/word_count.py
 """
@@ -24,7 +24,7 @@ NOON = datetime(2026, 3, 2, 12, tzinfo=timezone.utc)
 
 
 def at(seconds: int) -> datetime:
-    """A moment after noon."""
+    """Return a time after noon."""
     return NOON + timedelta(seconds=seconds)
 
 
@@ -46,7 +46,7 @@ class Count(pst.ProcessWindowFunction):
 
 
 def counts(lines: DataFrame) -> pst.datastream.WindowedResult:
-    """A row for each word and window."""
+    """Return a row for each word and window."""
     words = lines.select(F.explode(F.split("line", " ")).alias("word"), "at")
     return (
         pst.stream(words)
@@ -58,13 +58,13 @@ def counts(lines: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def most_frequent(frame: DataFrame, batch: int) -> None:
-    """Prints the words that came more than once. A sink of one's own: any function of a DataFrame and the batch's number."""
+    """Print the words that occur more than once. Any function of a DataFrame and the batch's number can be a sink."""
     print(f"--- micro-batch {batch}")
     frame.where("n > 1").orderBy("window_start", F.desc("n"), "word").show(truncate=False)
 
 
 def main() -> None:
-    """Streams the lines, and prints what each micro-batch brings."""
+    """Stream the lines, and print the results of each micro-batch."""
     argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter).parse_args()
     spark = pst.build_session("word count", master="local[2]")
     spark.sparkContext.setLogLevel("ERROR")

@@ -22,7 +22,7 @@ else:
 ROOT = Path(__file__).resolve().parent.parent
 CHECKED = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "docs", "src/panestream")
 GENERATED = {"bad-input.md", "job-files.md", "metrics.md"}
-"""Pages of which most is made by scripts from error messages, fields and metrics."""
+"""Pages made mostly by scripts, from error messages, fields and metrics."""
 
 
 def sentences_of(text: str) -> Iterator[str]:

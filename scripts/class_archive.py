@@ -1,10 +1,11 @@
-"""Keeps the classes that Spark loads in a file which Java maps when it starts: the tests start some seventy of them.
+"""Save the classes that Spark loads in a file that Java maps at its start. The tests start Java some seventy times.
 
     python scripts/class_archive.py        # makes SYS.PREFIX/spark-classes.jsa, once for each PySpark and Java
 
-Half of the processor time of a short Spark is loading and checking classes (17 s, with the file 9 s: a session, one stream, one
-batch). ``tests/conftest.py`` has Java use the file where it is there. One that does not fit (another Java, another class path) is
-passed over by Java, so nothing depends on it; and where it cannot be made, this says why and the tests take longer.
+A short run of Spark spends half of its processor time on loading and verifying classes. (A session, one stream and one batch take
+17 s, and 9 s with the file.) ``tests/conftest.py`` passes the file to Java if it exists. Java ignores a file that does not fit
+(another Java, another class path), so it is optional. If the file cannot be made, this script prints the reason, and tests take
+longer.
 """
 
 from __future__ import annotations
@@ -21,15 +22,16 @@ ARCHIVE = Path(sys.prefix) / "spark-classes.jsa"
 OPTIONS = " ".join(
     [
         *("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC"),
-        # With one compiler Java keeps 48 MB of compiled code, throws away what was compiled, and compiles it again.
+        # With one compiler, Java limits compiled code to 48 MB, so it drops code and compiles it again.
         "-XX:ReservedCodeCacheSize=256m",
         "-Xmn256m",
-        # Hadoop starts a process for each file on a local file system; so Java starts it itself, without another in between.
+        # Hadoop starts a process for each file on a local file system. This option starts it without a helper process in between.
         *(["-Djdk.lang.Process.launchMechanism=VFORK"] if sys.platform == "linux" else []),
     ]
 )
-"""Of every Java of the tests: without the second compiler and parallel collectors short lives take a fifth less processor, with
-room for code and young objects another tenth (a session with twelve streams: 63 s, then 57 s)."""
+"""Options of every Java in the tests. Without the second compiler and parallel collectors, short runs use a fifth less processor
+time. More space for code and young objects saves another tenth (a session with twelve streams: 63 s, then 57 s).
+"""
 _PROGRAM = """
 import sys
 import panestream as pst
@@ -65,12 +67,12 @@ spark.stop()
 
 
 def made_from() -> str:
-    """What the file fits."""
+    """Return the inputs that the file must match."""
     return f"{os.environ.get('JAVA_HOME', '')} pyspark {version('pyspark')}"
 
 
 def main() -> None:
-    """Makes the file, unless one that fits is there."""
+    """Make the file, unless it exists and matches."""
     stamp = ARCHIVE.with_suffix(".made-from")
     if ARCHIVE.is_file() and stamp.is_file() and stamp.read_text("utf-8") == made_from():
         return
@@ -83,7 +85,7 @@ def main() -> None:
         if done.returncode or not made.is_file():
             print(f"no archive of Spark's classes, the tests take longer: {done.stderr[-500:] or 'Java made none'}")
             return
-        # Moved into place when it is whole: who starts meanwhile sees none.
+        # Move the complete file into place, so that a JVM that starts meanwhile does not see a partial file.
         beside = ARCHIVE.with_suffix(".new")
         beside.write_bytes(made.read_bytes())
         beside.replace(ARCHIVE)

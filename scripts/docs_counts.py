@@ -1,8 +1,8 @@
-"""How much of the documentation there is, and how much of it was run: builds the site, follows its links, runs its pages.
+"""Count the documentation, and how much of it was run. Build the site, follow its links, and run its pages.
 
     .venv/bin/python scripts/docs_counts.py [--no-spark | --only-spark]
 
-Ends with 1 where a page does not do what it shows, or a link leads nowhere.
+Exit with 1 if a page's code does not give its shown output, or a link is broken.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 def counted(spark: bool) -> tuple[dict[str, int], list[str]]:
-    """What there is, by name, and what is wrong."""
+    """Return the counts by name, and the faults."""
     every = [pages.read(path) for path in pages.all_pages()]
     decisions = len(list((pages.DOCS / "decisions").glob("[0-9]*.md")))
     chinese = sum(page.name.startswith("zh/") for page in every)
@@ -71,13 +71,13 @@ def counted(spark: bool) -> tuple[dict[str, int], list[str]]:
 
 
 def on_spark(every: Sequence[pages.Page]) -> tuple[list[pages.Outcome], list[str]]:
-    """Runs the pages that need Spark with one session, in a folder that is emptied after each. Prints each page's seconds."""
+    """Run the pages that need Spark with one session, in a folder that is emptied after each. Print each page's seconds."""
     needing = pages.to_run_on_spark(every)
     outcomes: list[pages.Outcome] = []
     faults: list[str] = []
     before = Path.cwd()
     with tempfile.TemporaryDirectory(prefix="panestream-docs-") as folder:
-        os.chdir(folder)  # before the JVM starts: there Spark's relative paths begin
+        os.chdir(folder)  # before the JVM starts, since Spark's relative paths start at its folder
         spark = _session()
         try:
             for page in needing:
@@ -103,7 +103,7 @@ def _session() -> SparkSession:
 
 
 def _tidy(spark: SparkSession) -> None:
-    # What a page starts and does not stop would go on beside the next one.
+    # Stop queries that a page left running, before the next page runs.
     for query in spark.streams.active:
         query.stop()
     spark.catalog.clearCache()

@@ -1,8 +1,8 @@
-"""A real Kafka broker of one node, from Maven Central: for the tests, the benchmarks, and to try things.
+"""A real Kafka broker of one node from Maven Central, for tests, benchmarks, and experiments.
 
     python scripts/kafka_broker.py [--port 9092] [--topic clicks:4 ...]
 
-Runs with any Python that has PySpark, whose Ivy fetches the jars (once, about 60 MB, into .kafka). It listens on this machine
+It runs with any Python that has PySpark, whose Ivy fetches the jars (once, about 60 MB, into .kafka). It listens on this machine
 only, keeps its data in a temporary folder, and ends with Ctrl+C.
 """
 
@@ -26,7 +26,7 @@ from pathlib import Path
 
 VERSION = "4.1.2"
 PACKAGES = (("org.apache.kafka", "kafka_2.13", VERSION), ("org.slf4j", "slf4j-simple", "1.7.36"))
-"""The broker, and what it needs to say anything."""
+"""The broker, and the library that it needs for logging."""
 ROOT = Path(__file__).resolve().parent.parent
 JARS = ROOT / ".kafka" / f"jars-{VERSION}"
 START_SECONDS = 120
@@ -59,11 +59,11 @@ _LOGGING = {"defaultLogLevel": "warn", "log.kafka.server.KafkaRaftServer": "info
 
 
 class NoBrokerError(RuntimeError):
-    """A broker cannot be had on this machine; the message says why."""
+    """A broker is not available on this machine. The message has the reason."""
 
 
 def java() -> str:
-    """The Java that runs the broker: Spark's."""
+    """Return the Java that runs the broker, which is Spark's."""
     home = os.environ.get("JAVA_HOME")
     found = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if found is None:
@@ -72,7 +72,7 @@ def java() -> str:
 
 
 def jars() -> Path:
-    """The folder with all jars of the broker, fetched where it is not there yet.
+    """Return the folder with all jars of the broker, and fetch them if they are missing.
 
     Raises:
         NoBrokerError: Maven Central cannot be reached, or PySpark is not here.
@@ -84,7 +84,7 @@ def jars() -> Path:
     if not ivy:
         raise NoBrokerError("PySpark is not here, whose Ivy fetches the broker's jars")
     JARS.parent.mkdir(exist_ok=True)
-    # Moved into place when it is whole: a download that was broken off must not look like one that was not.
+    # Move the folder into place when it is complete, so that an interrupted download does not look like a complete one.
     with tempfile.TemporaryDirectory(dir=JARS.parent) as folder:
         for package in PACKAGES:
             command = [java(), "-jar", str(ivy[-1]), "-dependency", *package, "-types", "jar", "bundle", "-retrieve"]
@@ -99,25 +99,25 @@ def jars() -> Path:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine that nobody listens on."""
+    """Return free ports of this machine."""
     sockets = [socket.socket() for _ in range(count)]
     try:
-        for one in sockets:
-            one.bind(("127.0.0.1", 0))
-        return [int(one.getsockname()[1]) for one in sockets]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [int(each.getsockname()[1]) for each in sockets]
     finally:
-        for one in sockets:
-            one.close()
+        for each in sockets:
+            each.close()
 
 
 @dataclass
 class Broker:
-    """One broker. A killed one starts again on the same ports, with what it had written.
+    """A broker. After a kill it can start again on the same ports with its data.
 
     Attributes:
-        folder: where it keeps data and log.
-        port: where clients find it; 0: a free one.
-        memory: of its Java, as Java takes it.
+        folder: the folder of its data and log.
+        port: its port for clients, or 0 for a free port.
+        memory: the heap of its Java, in Java's syntax.
     """
 
     folder: Path
@@ -132,13 +132,13 @@ class Broker:
         data = self.folder / "data"
         self._settings.write_text(_PROPERTIES.format(port=self.port, controller=controller, data=data))
         if not data.exists():
-            # One that begins with a dash would be an option.
+            # An id that starts with a dash would be an option.
             identity = "k" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode()[1:].rstrip("=")
             self._run_tool("kafka.tools.StorageTool", "format", "-t", identity, "-c", str(self._settings))
 
     @property
     def servers(self) -> str:
-        """What clients call ``bootstrap.servers``."""
+        """Return the address for ``bootstrap.servers`` of clients."""
         return f"127.0.0.1:{self.port}"
 
     @property
@@ -147,15 +147,15 @@ class Broker:
         return self.folder / "broker.log"
 
     def start(self) -> None:
-        """Starts it, and waits until it takes requests.
+        """Start it, and wait until it accepts requests.
 
         Raises:
-            RuntimeError: it ended, or was not ready in time; with its last words.
+            RuntimeError: it ended, or was not ready in time. The message has the end of its log.
         """
         known = self._times_started()
         with self.log.open("ab") as log:
             command = self._command("kafka.Kafka", str(self._settings))
-            # In a session of its own: Ctrl+C in a terminal is for whoever started it to hand on.
+            # Use a separate session, so that Ctrl+C in a terminal goes only to the caller.
             self.process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)  # noqa: S603
         deadline = time.monotonic() + START_SECONDS
         while self._times_started() == known:
@@ -165,7 +165,7 @@ class Broker:
             time.sleep(0.05)
 
     def stop(self) -> None:
-        """Ends it in order."""
+        """Stop it normally."""
         self._end(signal.SIGTERM)
 
     def kill(self) -> None:
@@ -187,7 +187,7 @@ class Broker:
 
     def _command(self, program: str, *arguments: str) -> list[str]:
         logging = [f"-Dorg.slf4j.simpleLogger.{name}={value}" for name, value in _LOGGING.items()]
-        # The first tier of the compiler alone: half the time to start, and nobody measures the broker.
+        # Use only the first tier of the compiler, which halves the start time. The broker's speed is not measured.
         tuning = [f"-Xmx{self.memory}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *logging]
         return [java(), *tuning, "-cp", f"{jars()}/*", program, *arguments]
 
@@ -198,17 +198,17 @@ class Broker:
 
 
 def make_topics(broker: Broker, topics: Sequence[str]) -> None:
-    """Makes topics, each ``NAME:PARTITIONS``; needs the package confluent-kafka."""
+    """Make topics, each ``NAME:PARTITIONS``. This needs the package confluent-kafka."""
     from confluent_kafka.admin import AdminClient, NewTopic
 
-    wanted = [NewTopic(name, int(count or 1), 1) for name, _, count in (one.partition(":") for one in topics)]
+    wanted = [NewTopic(name, int(count or 1), 1) for name, _, count in (topic.partition(":") for topic in topics)]
     admin = AdminClient({"bootstrap.servers": broker.servers})
     for made in admin.create_topics(wanted).values():
         made.result(timeout=60)
 
 
 def main() -> None:
-    """Runs a broker until Ctrl+C."""
+    """Run a broker until Ctrl+C."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--port", type=int, default=0, help="where it listens (default: a free port)")
     parser.add_argument("--topic", action="append", default=[], metavar="NAME:PARTITIONS", help="a topic to make")
@@ -219,7 +219,7 @@ def main() -> None:
             broker.start()
         except RuntimeError as error:
             sys.exit(str(error))
-        # As by `kill`: the broker must not outlive us.
+        # React to `kill` in the same way, so that the broker ends with this process.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
         try:
             if options.topic:

@@ -1,8 +1,8 @@
-"""Prints the oldest versions that pyproject.toml allows, one requirement a line, for pip: what `make test-floor` installs.
+"""Print the oldest versions that pyproject.toml allows as requirements for pip, one a line. `make test-floor` installs them.
 
-Of panestream itself and of its extras spark, cli and sketches; those that name no lower bound are left to pip. The tools of the
-tests come as they are in `dev`. pandas is not among them: nothing but Spark Connect and the benchmarks may need it.
-With ``--as-is EXTRA`` the requirements of that extra, as they stand.
+They cover panestream itself and its extras spark, cli and sketches. Requirements without a lower bound are left to pip. The tools
+of the tests have their versions in `dev`. pandas is excluded, since only Spark Connect and the benchmarks may need it. With
+``--as-is EXTRA``, print the unchanged requirements of that extra.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ TOOLS = ("pytest", "pytest-xdist", "hypothesis", "click")
 
 
 def lowest(requirement: str) -> str:
-    """``name>=1.2,<3; marker`` as ``name==1.2; marker``.
+    """Turn ``name>=1.2,<3; marker`` into ``name==1.2; marker``.
 
     >>> lowest("pyspark>=4.1,<4.4"), lowest("tomli>=2; python_version < '3.11'"), lowest("numpy")
     ('pyspark==4.1', "tomli==2; python_version < '3.11'", 'numpy')
@@ -30,17 +30,17 @@ def lowest(requirement: str) -> str:
 
 
 def project() -> dict[str, Any]:
-    """What pyproject.toml says of the project."""
+    """Return the `project` table of pyproject.toml."""
     if sys.version_info >= (3, 11):
         import tomllib
     else:
-        from pip._vendor import tomli as tomllib  # there before anything is installed
+        from pip._vendor import tomli as tomllib  # available before anything is installed
     said: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     return said
 
 
 def requirements() -> list[str]:
-    """The requirements at their lowest, and the tools of the tests."""
+    """Return the requirements at their lowest versions, and the tools of the tests."""
     extras = project()["optional-dependencies"]
     wanted = [*project()["dependencies"], *(each for extra in EXTRAS for each in extras[extra])]
     tools = [each for each in extras["dev"] if re.match(r"[\w-]+", each)[0] in TOOLS]  # type: ignore[index]

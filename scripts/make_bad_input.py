@@ -1,12 +1,12 @@
-"""Renews the tables of docs/reference/bad-input.md: runs every case of bad input, and writes what came of it.
+"""Update the tables of docs/reference/bad-input.md: run every case of bad input, and write its outcome.
 
-The cases are in tests/bad_input/cases.py and job_files.py; the rest of the page is written by hand. Takes some minutes, and needs
-Java, but for the job files. A test runs cases and compares what comes of them with the page.
+The cases are in tests/bad_input/cases.py and job_files.py. The rest of the page is written by hand. A run takes some minutes and
+needs Java, except for the job files. A test runs the cases and compares their outcome with the page.
 
     make bad-input                        all
     make bad-input ARGS="Keys Files"      some tables
-    make bad-input ARGS="--job-files"     the table of job files alone, at once
-    make bad-input ARGS="Keys --batches"  without the streams, which take most of the time; the page says that they were not run
+    make bad-input ARGS="--job-files"     only the table of job files, at once
+    make bad-input ARGS="Keys --batches"  without the streams, which take most of the time (the page notes that)
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ PAGE = Path(__file__).resolve().parent.parent / "docs" / "reference" / "bad-inpu
 SAME, NOT_RUN = "the same", "not run"
 BATCHES, ALONE = "--batches", "--job-files"
 JOBS = "Job files"
-"""The table of job files, which are refused before there is a batch or a stream."""
+"""The title of the table of job files, which are refused before a batch or a stream starts."""
 _CELL = re.compile(r"(?<!\\)\|")
 _MARKED = re.compile(r"(<!-- made: (?P<group>[^>]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def line_of(case: Case, batch: Outcome | None, stream: Outcome | None) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     told = "" if batch is None else batch.text()
     streamed = NOT_RUN if stream is None else stream.text()
     return f"| {case.name} | {told} | {SAME if streamed == told else streamed} | {case.option} |"
 
 
 def page_says(text: str, group: str, name: str) -> tuple[str, str]:
-    r"""What the page says of a case: as a batch, and as a stream.
+    r"""Return the page's text about a case, as a batch and as a stream.
 
     >>> page_says("<!-- made: Keys -->\n| null | no rows | the same |  |\n<!-- end -->", "Keys", "null")
     ('no rows', 'no rows')
@@ -50,7 +50,7 @@ def page_says(text: str, group: str, name: str) -> tuple[str, str]:
 
 
 def renewed(text: str, tables: dict[str, list[str]]) -> str:
-    """The page with the tables that are given."""
+    """Return the page with new tables."""
     of_input = ["| input | as a batch | as a stream | what changes it |", "|---|---|---|---|"]
     of_jobs = ["| job file | what is said, each mistake by itself |", "|---|---|"]
 
@@ -62,7 +62,7 @@ def renewed(text: str, tables: dict[str, list[str]]) -> str:
 
 
 def ran(spark: Any, group: str, case: Case, *, streams: bool) -> str:
-    """Runs a case, and says what came of it."""
+    """Run a case, and describe its outcome."""
     with tempfile.TemporaryDirectory() as folder:
         room = Room(spark, Path(folder))
         batch = room.batch(case) if case.batch else None
@@ -74,16 +74,16 @@ def ran(spark: Any, group: str, case: Case, *, streams: bool) -> str:
 
 
 def lines_of_jobs() -> list[str]:
-    """The table of job files."""
+    """Return the table of job files."""
     lines = []
     for job in JOB_FILES:
         with tempfile.TemporaryDirectory() as folder:
-            lines.append(f"| {job.name} | {job.said(Path(folder))} |")
+            lines.append(f"| {job.name} | {job.errors_in(Path(folder))} |")
     return lines
 
 
 def main(chosen: list[str]) -> None:
-    """Runs the cases of some groups, or of all."""
+    """Run the cases of some groups, or of all."""
     streams = BATCHES not in chosen
     if ALONE in chosen or not chosen:
         PAGE.write_text(renewed(PAGE.read_text("utf-8"), {JOBS: lines_of_jobs()}), encoding="utf-8")

@@ -1,8 +1,8 @@
-"""Builds the site of docs/ in build/docs: English, and Chinese in zh/ with a search of its own. No network is used.
+"""Build the site of docs/ in build/docs: English, and Chinese in zh/ with a separate search. No network is used.
 
     .venv/bin/python scripts/make_docs.py [FOLDER] [--serve PORT]
 
-Spark is not needed: a page is run as far as its last drawing.
+Spark is not needed, because a page runs only as far as its last drawing.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ DOCS = ROOT / "docs"
 
 
 def build(target: Path, *, fresh: bool = False) -> int:
-    """Both languages; every warning is an error. Returns the exit status.
+    """Build both languages, with every warning as an error. Return the exit status.
 
     Args:
-        target: the folder of the site; what Sphinx remembers lies beside it.
-        fresh: read all pages again, also those that have not changed.
+        target: the folder of the site. Sphinx keeps its cache next to it.
+        fresh: read all pages again, including unchanged ones.
     """
     trees = target.parent / f"{target.name}-trees"
     for source, out, kept in ((DOCS, target, trees / "en"), (DOCS / "zh", target / "zh", trees / "zh")):
         tags = ["-t", "zh"] if source != DOCS else []
         options = ["-q", "-W", "--keep-going", "-b", "html", "-c", DOCS, "-d", kept, *(["-E", "-a"] if fresh else []), *tags]
-        # Not in parallel: drawings change folders. In a process of its own: Sphinx and a page's code leave things behind.
+        # Not in parallel, because drawings change the current folder. A separate process, because Sphinx and page code leave
+        # state behind.
         command = [sys.executable, "-m", "sphinx", *map(str, options), str(source), str(out)]
         done = subprocess.run(command, cwd=ROOT, check=False)  # noqa: S603 - Sphinx, of this Python
         if done.returncode:
@@ -39,7 +40,7 @@ def build(target: Path, *, fresh: bool = False) -> int:
 
 
 def serve(target: Path, port: int) -> None:
-    """Shows the site on this machine, until Ctrl+C."""
+    """Serve the site on this machine until Ctrl+C."""
     handler = functools.partial(http.server.SimpleHTTPRequestHandler, directory=str(target))
     with http.server.ThreadingHTTPServer(("127.0.0.1", port), handler) as server:
         print(f"http://127.0.0.1:{server.server_port}/", flush=True)

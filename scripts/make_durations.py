@@ -1,6 +1,6 @@
-"""Writes a table of what tests cost: ``python scripts/make_durations.py FOLDER PAGE``.
+"""Write a table of the costs of tests: ``python scripts/make_durations.py FOLDER PAGE``.
 
-The folder has the JSON files that tests/costs.py wrote, one for each part of the run.
+The folder has JSON files from tests/costs.py, one for each part of the run.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Writes the checkpoints and savepoints that every later version must read: ``python -m scripts.make_golden [NAME …]``.
+"""Write the checkpoints and savepoints that every later version must read: ``python -m scripts.make_golden [NAME …]``.
 
-For each query of ``tests/golden/queries.py`` a file with its checkpoint after some micro-batches, the values of its state, what
-is shown of them, and the rows that come after; for one query of each operator a savepoint of that checkpoint. Files that are
-there are left as they are: what a version has written once does not change.
+Each query of ``tests/golden/queries.py`` gets a file. It has a checkpoint after some micro-batches, the values of its state, how
+they are shown, and later rows. One query of each operator also gets a savepoint of that checkpoint. Existing files stay
+unchanged, because a version's output must not change afterwards.
 """
 
 from __future__ import annotations
@@ -25,20 +25,20 @@ from panestream.spark.compat import group_number
 from panestream.spark.savepoint.manifest import SAVEPOINT_FORMAT
 from panestream.spark.savepoint.values import groups_in
 from panestream.testing import MicroBatches
-from tests.golden.files import kept, laid_out
+from tests.golden.files import read_json, unpack_checkpoint
 from tests.golden.queries import KEPT, QUERIES, ROWS, SCHEMA, over
-from tests.golden.shown import gone_on, shown_of
+from tests.golden.shown import outputs_after_resuming, shown_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 FOLDER = Path(__file__).resolve().parent.parent / "tests" / "golden" / f"state-{FORMAT_VERSION}"
 
-# Those in savepoint-1 are from before savepoints had checksums.
+# The savepoints in savepoint-1 are from before savepoints had checksums.
 SAVEPOINTS = FOLDER.parent / f"savepoint-{SAVEPOINT_FORMAT}-with-checksums"
 BEFORE_CHECKSUMS = ("panes", "sessions", "counts", "accumulating", "row")
 OF_EACH_OPERATOR = (*BEFORE_CHECKSUMS, "look backs", "predicates", "intervals", "join", "co group", "tiles")
-"""And of what makes another query of one: two streams, tiles."""
+"""One query of each operator, and of joins and tiles."""
 
 
 def _without_times(info: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -57,7 +57,7 @@ def _add(packed: tarfile.TarFile, name: str, what: Any) -> None:
 
 
 def values_of(state: pst.state.CheckpointState) -> dict[str, Any]:
-    """The plan, and what rests in the state of each key group: ``[space, number, value in base 64]``."""
+    """Return the plan, and the stored values of each key group: ``[space, number, value in base 64]``."""
     groups: dict[str, list[Any]] = {}
     for group, values in groups_in(state.stored.values().toArrow().to_batches()):
         found = [[space, number, b64encode(value).decode()] for (space, number), value in sorted(values.values.items())]
@@ -66,12 +66,12 @@ def values_of(state: pst.state.CheckpointState) -> dict[str, Any]:
 
 
 def make(spark: SparkSession, name: str, file: Path) -> None:
-    """The file of one query."""
+    """Write the file of one query."""
     with tempfile.TemporaryDirectory() as scratch:
         rows, checkpoint = MicroBatches(spark, f"{scratch}/in", SCHEMA), f"{scratch}/checkpoint"
         for batch in ROWS[:KEPT]:
             rows.add(batch)
-        gone_on(over(rows, name), checkpoint, KEPT)
+        outputs_after_resuming(over(rows, name), checkpoint, KEPT)
         values = values_of(pst.state.read_checkpoint(spark, checkpoint))
         with tarfile.open(f"{scratch}/made.tar.gz", "w:gz") as packed:
             packed.add(checkpoint, "checkpoint", filter=_without_times)
@@ -79,20 +79,20 @@ def make(spark: SparkSession, name: str, file: Path) -> None:
             _add(packed, "shown.json", shown_of(values))
             for batch in ROWS[KEPT:]:
                 rows.add(batch)
-            _add(packed, "afterwards.json", gone_on(over(rows, name), checkpoint, len(ROWS)))
+            _add(packed, "afterwards.json", outputs_after_resuming(over(rows, name), checkpoint, len(ROWS)))
         shutil.move(f"{scratch}/made.tar.gz", file)
 
 
 def make_savepoint(spark: SparkSession, checkpoint_file: Path, file: Path) -> None:
-    """The savepoint of a kept checkpoint, and what the query said that went on from the checkpoint."""
+    """Make the savepoint of a saved checkpoint, and the output of a query that resumed from the checkpoint."""
     with tempfile.TemporaryDirectory() as scratch:
         MicroBatches(spark, f"{scratch}/in", SCHEMA)
-        checkpoint = laid_out(checkpoint_file, Path(scratch))
+        checkpoint = unpack_checkpoint(checkpoint_file, Path(scratch))
         saved = pst.savepoint(spark, str(checkpoint), f"{scratch}/savepoint")
         with tarfile.open(f"{scratch}/made.tar.gz", "w:gz") as packed:
             packed.add(f"{scratch}/savepoint", "savepoint", filter=_without_times)
             _add(packed, "plan.json", plan_json(saved.plan))
-            _add(packed, "afterwards.json", kept(checkpoint_file, "afterwards"))
+            _add(packed, "afterwards.json", read_json(checkpoint_file, "afterwards"))
         shutil.move(f"{scratch}/made.tar.gz", file)
 
 

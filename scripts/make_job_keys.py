@@ -1,6 +1,6 @@
-"""Renews the tables of docs/reference/job-files.md, all keys, from the model that checks them; the rest is written by hand.
+"""Update the tables of all keys in docs/reference/job-files.md from the model that checks them. The rest is written by hand.
 
-A test fails where the page is not as this script would leave it.
+A test fails if the page is outdated.
 
     .venv/bin/python scripts/make_job_keys.py
 """
@@ -43,7 +43,7 @@ SECTIONS: dict[str, type] = {
 
 
 def keys(cls: type[Any]) -> list[str]:
-    """A line for each key of a section that holds a value; sections inside it have tables of their own."""
+    """Return a line for each key of a section that has a value. Nested sections have separate tables."""
     lines, said = ["| key | value | default | |", "|---|---|---|---|"], described(cls)
     for each in dataclasses.fields(cls):
         value = wants(each.metadata["reader"])
@@ -65,7 +65,7 @@ def _default(each: dataclasses.Field[Any]) -> str:
 
 
 def aggregates() -> list[str]:
-    """A line for each aggregate function."""
+    """Return a line for each aggregate function."""
     lines = ["| function | must have | may have |", "|---|---|---|"]
     for name, arguments in sorted(FUNCTIONS.items()):
         cells = [
@@ -76,7 +76,7 @@ def aggregates() -> list[str]:
 
 
 def renewed(text: str) -> str:
-    """The page with its tables as they are now."""
+    """Return the page with updated tables."""
 
     def made(mark: re.Match[str]) -> str:
         lines = aggregates() if mark[2] == "aggregates" else keys(SECTIONS[mark[2]])

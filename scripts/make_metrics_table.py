@@ -1,6 +1,6 @@
-"""Renews the table of docs/reference/metrics.md from the metrics that there are; the rest of the page is written by hand.
+"""Update the table in docs/reference/metrics.md from the existing metrics. The rest of the page is written by hand.
 
-A test fails where the page is not as this script would leave it.
+A test fails if the page is outdated.
 
     make metrics-table
 """
@@ -18,7 +18,7 @@ _MARKED = re.compile(r"(<!-- made: metrics -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def table() -> list[str]:
-    """A line for each metric."""
+    """Return a line for each metric."""
     lines = ["| metric | kind | unit | labels | meaning |", "|---|---|---|---|---|"]
     for metric in ALL:
         labels = ", ".join(f"`{label}`" for label in metric.labels) or ("" if metric.by_query else "not even `query`")
@@ -27,7 +27,7 @@ def table() -> list[str]:
 
 
 def renewed(text: str) -> str:
-    """The page with its table as it is now."""
+    """Return the page with an updated table."""
     return _MARKED.sub(lambda mark: mark[1] + "\n".join(table()) + "\n" + mark[2], text)
 
 

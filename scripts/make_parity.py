@@ -1,8 +1,8 @@
-"""Renews the parts of docs/coming-from/flink-parity.md that come from the code, between its marks; the rest is written by hand.
+"""Update the parts of docs/coming-from/flink-parity.md that come from the code, between its marks. The rest is written by hand.
 
-The dictionary comes from the docstrings (``Flink: ...``), the counts from running the recorded scenarios of real Flink, the bugs
-that are not imitated from tests/conformance. A test fails where the page is not as this script would leave it, where a name
-in it does not exist, and where a test that it refers to is gone.
+The dictionary comes from the docstrings (``Flink: ...``). The counts come from running the recorded scenarios of Flink. The bugs
+that are not imitated come from tests/conformance. A test fails if the page is outdated, or names something that does not exist,
+or refers to a missing test.
 
     .venv/bin/python scripts/make_parity.py
 """
@@ -38,7 +38,7 @@ _MARKED = re.compile(r"(<!-- made: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 
 
 def dictionary() -> list[str]:
-    """A line for each counterpart that a docstring of the vocabulary names."""
+    """Return a line for each counterpart in a docstring of the vocabulary."""
     found: set[tuple[str, str]] = set()
     for room in ("windowing/**/*.py", "datastream/*.py", "testing/*.py"):
         for path in sorted(PACKAGE.glob(room)):
@@ -61,7 +61,7 @@ def _counterparts(body: list[ast.stmt], module: str, owner: str) -> Iterator[tup
 
 
 def _documented(node: ast.stmt, following: ast.stmt) -> tuple[str, str]:
-    """Name and docstring: of a class, a function, or an assignment with a string below it."""
+    """Return the name and docstring of a class, a function, or an assignment with a string below it."""
     if isinstance(node, (ast.ClassDef, ast.FunctionDef)):
         return node.name, ast.get_docstring(node) or ""
     if isinstance(node, ast.Assign) and isinstance(following, ast.Expr) and isinstance(following.value, ast.Constant):
@@ -86,7 +86,7 @@ def _shown(module: str, owner: str, name: str) -> str:
 
 
 def scenarios() -> list[str]:
-    """How many of Flink's recorded answers agree, by what they use."""
+    """Return how many of Flink's recorded answers agree, by the features that they use."""
     counts: dict[tuple[str, str], list[int]] = defaultdict(lambda: [0, 0])
     everything = _scenarios()
     for scenario in everything:
@@ -102,13 +102,13 @@ def scenarios() -> list[str]:
 
 
 def bugs() -> list[str]:
-    """The scenarios where panestream gives another answer on purpose, and why."""
+    """Return the scenarios with a different answer on purpose, and the reasons."""
     lines = ["| scenario | what happens |", "|---|---|"]
-    return lines + [f"| `{one.name}` | {one.on_purpose} |" for one in _scenarios() if one.on_purpose]
+    return lines + [f"| `{scenario.name}` | {scenario.on_purpose} |" for scenario in _scenarios() if scenario.on_purpose]
 
 
 def _scenarios() -> list[Scenario]:
-    return [one for path in sorted(CONFORMANCE.glob("*.json")) for one in read_scenarios(path)]
+    return [scenario for path in sorted(CONFORMANCE.glob("*.json")) for scenario in read_scenarios(path)]
 
 
 def _kinds(scenario: Scenario) -> Iterator[tuple[str, str]]:
@@ -136,12 +136,12 @@ PARTS: dict[str, Callable[[], list[str]]] = {"dictionary": dictionary, "scenario
 
 
 def renewed(text: str) -> str:
-    """The page with its made parts as they are now."""
+    """Return the page with its generated parts updated."""
     return _MARKED.sub(lambda mark: mark[1] + "\n".join(PARTS[mark[2]]()) + "\n" + mark[3], text)
 
 
 def unknown_names(text: str) -> list[str]:
-    """Names of panestream's that the page speaks of and that do not exist."""
+    """Return the names of panestream in the page that do not exist."""
     found = re.findall(r"`(?:pst|panestream|agg)(?:\.\w+)+", text)
     return sorted({name for name in found if not _exists(name.strip("`").split("."))})
 
@@ -153,14 +153,14 @@ def _exists(parts: list[str]) -> bool:
             try:
                 __import__(".".join(parts[: at + 1]))
             except ModuleNotFoundError:
-                # A field without a default is no attribute of its class.
+                # A field without a default is not an attribute of its class.
                 return part in getattr(home, "__annotations__", {})
         home = getattr(home, part)
     return True
 
 
 def lost_tests(text: str) -> list[str]:
-    """Tests that the page refers to and that are not where it says."""
+    """Return the tests in the page that are missing from the file it links to."""
     return [
         f"{file}::{name}"
         for name, file in re.findall(r"\[(test_\w+)\]\((\S+?)\)", text)

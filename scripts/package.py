@@ -1,12 +1,18 @@
-"""Builds the wheel and the sdist, looks into them, and tries them where nothing else is: what `make package` and its kin run.
+"""Build the wheel and the sdist, inspect them, and try them in an empty environment, for `make package` and related targets.
 
 package.py build            dist/: wheel and sdist, checked
 package.py try              installs the wheel into an empty environment and runs the README's example and a job file from there
+package.py install          serves dist/ as a package index, as PyPI does, and installs panestream from it by its name
+package.py conda            dist/conda/recipe.yaml: the recipe of packaging/conda with the version and the hash of the sdist
 package.py sbom             dist/*.cdx.json: what that environment holds; and asks whether any of it is known to be vulnerable
 """
 
 from __future__ import annotations
 
+import contextlib
+import functools
+import hashlib
+import http.server
 import json
 import os
 import re
@@ -15,36 +21,38 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+import threading
 import venv
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
 DIST = ROOT / "dist"
 EMPTY = ROOT / ".venv-package"
+RECIPE = ROOT / "packaging" / "conda" / "recipe.yaml"
 PACKAGE = ROOT / "src" / "panestream"
 DEMO = "examples/hot_items/"
 """The folder of the demo, which `make run` runs from a clone."""
 MUST = os.environ.get("PANESTREAM_AUDIT") == "required"
-"""Whether what cannot be looked at is an error: for a release."""
+"""Whether a check that cannot run is an error, as for a release."""
 _UNREACHABLE = re.compile(r"NewConnectionError|ConnectionError|ProxyError|Temporary failure|timed out|No matching distribution")
 _LARGEST = {".whl": 2_000_000, ".gz": 4_000_000}
-"""Bytes of a distribution; data that slipped in would be larger."""
+"""The maximum bytes of a distribution, to detect data files in it."""
 _UNWANTED = re.compile(r"(^|/)(\.venv|\.git/|__pycache__|\.data|node_modules)|\.(parquet|crc|pyc|png\.bak|csv\.gz)$")
 
 
 class PackageError(Exception):
-    """What is wrong with a distribution."""
+    """A fault of a distribution."""
 
 
 class Skipped(Exception):  # noqa: N818 - it is no error
-    """What this machine cannot have."""
+    """A check that cannot run on this machine."""
 
 
 def main(arguments: list[str]) -> int:
     """Runs one command."""
-    commands = {"build": build, "try": try_it, "sbom": sbom}
+    commands = {"build": build, "try": try_it, "install": install_by_name, "conda": conda, "sbom": sbom}
     if len(arguments) != 1 or arguments[0] not in commands:
         print(__doc__, file=sys.stderr)
         return 2
@@ -63,7 +71,7 @@ def main(arguments: list[str]) -> int:
 
 
 def build() -> None:
-    """Wheel and sdist in dist/: the same bytes for the same commit, and the wheel the same as the one that the sdist makes."""
+    """Build wheel and sdist in dist/. The same commit gives the same bytes, and the sdist gives the same wheel."""
     shutil.rmtree(DIST, ignore_errors=True)
     environment = {**os.environ, "SOURCE_DATE_EPOCH": os.environ.get("SOURCE_DATE_EPOCH") or _time_of_commit()}
     _build(ROOT, DIST, environment)
@@ -73,9 +81,9 @@ def build() -> None:
             archive.extractall(folder, filter="data")
         again = Path(folder) / "again"
         _build(_only(Path(folder), "panestream-*"), again, environment)
-        for one in (wheel, sdist):
-            if one.read_bytes() != (again / one.name).read_bytes():
-                raise PackageError(f"{one.name} is another one when it is built from the sdist")
+        for each in (wheel, sdist):
+            if each.read_bytes() != (again / each.name).read_bytes():
+                raise PackageError(f"{each.name} is another one when it is built from the sdist")
     check_wheel(wheel)
     check_sdist(sdist)
     _run([sys.executable, "-m", "twine", "check", "--strict", wheel, sdist])
@@ -88,12 +96,12 @@ def _build(source: Path, into: Path, environment: dict[str, str]) -> None:
 
 def _time_of_commit() -> str:
     done = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=ROOT, capture_output=True, text=True, check=False)
-    # Not from a clone: any time will do, as long as it is the same.
+    # Outside of a clone, any constant time will do.
     return done.stdout.strip() or "315619200"
 
 
 def check_wheel(wheel: Path) -> None:
-    """The wheel has every file of the package, its metadata, and nothing else.
+    """Check that the wheel has exactly the files of the package and its metadata.
 
     Raises:
         PackageError: names the files.
@@ -120,13 +128,13 @@ def check_wheel(wheel: Path) -> None:
 
 
 def examples() -> set[str]:
-    """Return the files of examples/, as they are seen from the root: the sdist has them all, the wheel all but the demo."""
+    """Return the files of examples/, relative to the root. The sdist has all of them, and the wheel all except the demo."""
     files = (path for path in (ROOT / "examples").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
     return {path.relative_to(ROOT).as_posix() for path in files}
 
 
 def check_sdist(sdist: Path) -> None:
-    """The sdist has what building and testing needs, and no data or caches.
+    """Check that the sdist has everything for building and testing, and no data or caches.
 
     Raises:
         PackageError: names the files.
@@ -160,7 +168,7 @@ def _compare(file: Path, missing: set[str], surplus: set[str]) -> None:
 
 
 def try_it() -> None:
-    """Installs the wheel beside nothing, and runs the README's first example and the job file visits.toml in an empty folder."""
+    """Install the wheel alone, and run the README's first example and the job file visits.toml in an empty folder."""
     from readme_example import write_clicks
 
     python = empty_environment()
@@ -190,7 +198,7 @@ def try_it() -> None:
 
 
 def empty_environment() -> Path:
-    """An environment with the wheel, panestream[spark,cli], and nothing else; its Python."""
+    """Make an environment with only the wheel and panestream[spark,cli], and return its Python."""
     wheel = _only(DIST, "*.whl")
     if not EMPTY.exists():
         venv.create(EMPTY, with_pip=True)
@@ -202,14 +210,121 @@ def empty_environment() -> Path:
         if _UNREACHABLE.search(done.stderr):
             raise Skipped(f"no package index has what the wheel needs: {done.stderr.strip().splitlines()[-1][:200]}")
         raise PackageError(f"the wheel cannot be installed:\n{done.stderr}")
-    # The same version may have been another wheel.
+    # An earlier wheel may have had the same version.
     _run([*pip, "install", "--force-reinstall", "--no-deps", wheel])
     _run([*pip, "check"])
     return python
 
 
+def write_index(folder: Path, files: Iterable[Path]) -> None:
+    """Write a package index as PyPI's simple interface has it: a page for each project, with the hash of each file."""
+    projects: dict[str, list[Path]] = {}
+    for file in files:
+        name = re.sub(r"[-_.]+", "-", re.split(r"-\d", file.name)[0]).lower()
+        projects.setdefault(name, []).append(file)
+    for name, its in projects.items():
+        page = folder / "simple" / name
+        page.mkdir(parents=True)
+        for file in its:
+            shutil.copy(file, page / file.name)
+        links = [f'<a href="{file.name}#sha256={_hash(file)}">{file.name}</a>' for file in its]
+        (page / "index.html").write_text("<!doctype html>\n" + "<br>\n".join(links) + "\n", "utf-8")
+    links = [f'<a href="{name}/">{name}</a>' for name in sorted(projects)]
+    (folder / "simple" / "index.html").write_text("<!doctype html>\n" + "<br>\n".join(links) + "\n", "utf-8")
+
+
+@contextlib.contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """Serve a folder on this machine; yield its address."""
+    handler = functools.partial(_Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever, daemon=True)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/simple/"
+        finally:
+            server.shutdown()
+            thread.join()
+
+
+class _Quiet(http.server.SimpleHTTPRequestHandler):
+    def log_message(self, *_: object) -> None:
+        """Print nothing."""
+
+
+def install_by_name() -> None:
+    """Install panestream by its name from an index on this machine: the wheel, and the sdist by itself.
+
+    The index has nothing else, so this shows what an installation without its dependencies needs of it: names, hashes, metadata.
+
+    Raises:
+        PackageError: the installed version is another one.
+    """
+    wheel, sdist = _only(DIST, "*.whl"), _only(DIST, "*.tar.gz")
+    version = wheel.name.split("-")[1]
+    with tempfile.TemporaryDirectory() as folder:
+        write_index(Path(folder) / "index", (wheel, sdist))
+        with served(Path(folder) / "index") as address:
+            for kind in ("wheel", "sdist"):
+                target = Path(folder) / kind
+                # hatchling, which an sdist is built with, is here already; the index does not have it.
+                how = ["--only-binary", ":all:"] if kind == "wheel" else ["--no-binary", "panestream", "--no-build-isolation"]
+                pip = [sys.executable, "-m", "pip", "--isolated", "--quiet", "--disable-pip-version-check", "install"]
+                _run(
+                    [
+                        *pip,
+                        *how,
+                        "--no-deps",
+                        "--no-cache-dir",
+                        "--index-url",
+                        address,
+                        "--target",
+                        target,
+                        f"panestream=={version}",
+                    ]
+                )
+                look = [sys.executable, "-c", "import panestream; print(panestream.__version__)"]
+                environment = {**os.environ, "PYTHONPATH": str(target)}
+                said = subprocess.run(
+                    look, cwd=folder, env=environment, capture_output=True, text=True, check=True
+                ).stdout.strip()
+                if said != version:
+                    raise PackageError(f"the {kind} of {version} installed {said}")
+    print(f"installed by name from an index on this machine: panestream=={version}, from the wheel and from the sdist")
+
+
+def conda() -> None:
+    """Write the recipe for conda-forge with the version and the hash of the sdist in dist/."""
+    sdist = _only(DIST, "*.tar.gz")
+    recipe = DIST / "conda" / "recipe.yaml"
+    recipe.parent.mkdir(exist_ok=True)
+    recipe.write_text(filled_recipe(RECIPE.read_text("utf-8"), sdist), "utf-8")
+    print(f"wrote {recipe.relative_to(ROOT)}")
+
+
+def filled_recipe(text: str, sdist: Path) -> str:
+    """Return the recipe with the version of an sdist and its hash.
+
+    Raises:
+        PackageError: the recipe lacks one of the two lines.
+    """
+    version = sdist.name.removeprefix("panestream-").removesuffix(".tar.gz")
+    for pattern, value in (
+        (r'^  version: "[\d.]+"$', f'  version: "{version}"'),
+        (r"^  sha256: \w+$", f"  sha256: {_hash(sdist)}"),
+    ):
+        text, count = re.subn(pattern, value, text, flags=re.MULTILINE)
+        if count != 1:
+            raise PackageError(f"{RECIPE.relative_to(ROOT)} has {count} lines {pattern}, not one")
+    return text
+
+
+def _hash(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest()
+
+
 def sbom() -> None:
-    """What the environment with panestream[spark,cli] holds, as CycloneDX; and what of it is known to be vulnerable."""
+    """List the environment of panestream[spark,cli] as CycloneDX, and check it for known vulnerabilities."""
     python, wheel = empty_environment(), _only(DIST, "*.whl")
     bill = DIST / f"{'-'.join(wheel.name.split('-')[:2])}.cdx.json"
     tool = Path(sys.executable).with_name("cyclonedx-py")
@@ -220,12 +335,12 @@ def sbom() -> None:
 
 
 def audit(python: Path) -> None:
-    """Asks PyPI for known vulnerabilities of what is installed; says so where it cannot be asked.
+    """Query PyPI for known vulnerabilities of the installed packages, and report if it cannot be reached.
 
     PANESTREAM_AUDIT=required makes that an error.
 
     Raises:
-        PackageError: there are some, or they could not be asked for where they must.
+        PackageError: there are vulnerabilities, or a required check could not run.
     """
     ask = [python, "-c", "import site; print(site.getsitepackages()[0])"]
     said = subprocess.run(ask, capture_output=True, text=True, check=True)
@@ -234,7 +349,7 @@ def audit(python: Path) -> None:
     tool = Path(sys.executable).with_name("pip-audit")
     command = [tool, "--path", said.stdout.strip(), "--skip-editable", "--progress-spinner", "off", "--timeout", "10"]
     done = subprocess.run([*command, "--format", "json", "--output", report], capture_output=True, text=True, check=False)
-    # It ends with 1 when it found something and when it could not ask; only in the first case there is a report.
+    # pip-audit exits with 1 for findings and for failed requests. Only findings give a report.
     if not report.exists():
         reason = (done.stderr.strip().splitlines() or ["no reason given"])[-1]
         if MUST:

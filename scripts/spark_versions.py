@@ -4,7 +4,7 @@
     python scripts/spark_versions.py --pythons 4.1
     python scripts/spark_versions.py --requirements 4.1
 
-Runs with any Python 3, outside of every environment: it says what these are made of.
+It runs with any Python 3 outside of all environments, because it defines their contents.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ class Line(NamedTuple):
     """One line of Spark.
 
     Attributes:
-        pyspark: the release that is tested. Where there are connectors, the newest that all of them were built for.
-        pythons: in which order Pythons are looked for.
+        pyspark: the tested release. For a line with connectors, it is the newest that all of them support.
+        pythons: the order of the search for a Python.
     """
 
     pyspark: str
@@ -59,7 +59,7 @@ TESTS_NEED = (
 
 
 def main() -> None:
-    """Prints what was asked for, an item a line."""
+    """Print the requested items, one a line."""
     parser = argparse.ArgumentParser(description=__doc__)
     asked = parser.add_mutually_exclusive_group(required=True)
     asked.add_argument("--lines", action="store_true")

@@ -1,4 +1,4 @@
-"""What tests share: one Spark session for the run, and where real data lies if it is there."""
+"""Shared fixtures and settings: one Spark session for the whole run, and the folder with real data if it exists."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tests import costs, selection
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-# A busy machine is no defect. What fails prints the blob that plays it again.
+# A busy machine must not fail a test. A failure prints a blob that reproduces it.
 settings.register_profile("panestream", deadline=None, print_blob=True, max_examples=costs.random_cases(100))
 settings.load_profile("panestream")
 
 ROOT = Path(__file__).resolve().parent.parent
 os.environ["PYSPARK_PYTHON"] = sys.executable
-# Who calls must not matter: what colours and folds printed text, and what leads to another Spark.
+# Tests must not depend on the caller's environment: settings that colour or fold text, or that select another Spark.
 for _name in (
     *(
         "NO_COLOR",
@@ -43,7 +43,7 @@ for _name in (
 _IMPORTED = [str(ROOT / "src"), str(ROOT), str(ROOT / "examples"), os.environ.get("PYTHONPATH", "")]
 os.environ["PYTHONPATH"] = os.pathsep.join(_IMPORTED).rstrip(os.pathsep)
 
-# A JVM that finds no file of classes, or one that does not fit, says nothing and loads them as ever.
+# A JVM ignores a class archive that is missing or does not fit, and loads its classes as usual.
 _MAPPED = f" -XX:SharedArchiveFile={ARCHIVE}" if ARCHIVE.is_file() else ""
 # Each JVM leaves a file with its process id, so that `tests/costs.py` can count them. Nothing else is logged.
 _COUNTED = f" -Xlog:disable -Xlog:safepoint=off:file={costs.jvm_folder()}/%p"
@@ -78,7 +78,7 @@ def viewfs(spark: SparkSession, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def event_data() -> Path:
-    """The folder with real event data: PANESTREAM_DATA, or ../shared/data beside the project. Skips where there is none."""
+    """Return the folder with real event data, `PANESTREAM_DATA` or `../shared/data` next to the project. Skip if it is missing."""
     folder = Path(os.environ.get("PANESTREAM_DATA", ROOT.parent / "shared" / "data"))
     if not folder.is_dir():
         pytest.skip("real event data is not here: set PANESTREAM_DATA to a folder with it")

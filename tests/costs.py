@@ -22,7 +22,7 @@ JVM_FOLDER = "PANESTREAM_JVM_STARTS"
 OUTPUT = "PANESTREAM_COSTS"
 """Environment variable: the JSON file to which the costs of every test are written, if it is set."""
 SECONDS = "PANESTREAM_SECONDS"
-"""Environment variable: a test that would start later than this many seconds after the first is skipped, if it is set."""
+"""Environment variable: if it is set, tests that would start later than this many seconds after the first are skipped."""
 ENFORCED = "PANESTREAM_BUDGET"
 """Environment variable: the key of ``BUDGET`` that this run must not exceed, if it is set."""
 FULL = "PANESTREAM_FULL"
@@ -36,7 +36,7 @@ def random_cases(number: int) -> int:
 
 @dataclass(frozen=True)
 class Costs:
-    """What one test, or a whole run, cost.
+    """The cost of one test or of a whole run.
 
     Args:
         seconds: setup, call and teardown.
@@ -60,8 +60,9 @@ class Costs:
 BUDGET = {"engine": Costs(queries=0, jobs=0, jvms=0), "spark": Costs(queries=85, jobs=1_450, jvms=10)}
 """The most that each part of `make test` may use.
 
-If a new test exceeds it: prove semantics on the engine; read state from a golden checkpoint; let a query serve several tests; mark what
-repeats another test as `full`. Raise the limit only for an operator, a sink or a recovery path that is new.
+If a new test exceeds the budget, there are four ways out. Prove semantics on the engine. Read state from a golden checkpoint. Let
+a query serve several tests. Mark a test that repeats another one as `full`. Raise the limit only for a new operator, sink or
+recovery path.
 """
 
 
@@ -86,12 +87,12 @@ class Counter:
         self._jobs_of_stopped = 0
 
     def now(self) -> Costs:
-        """Return the totals of this process so far."""
+        """Return the totals of this process up to now."""
         return Costs(queries=self.queries, jobs=self._all_jobs(), jvms=sum(1 for _ in self._jvms.iterdir()))
 
     def _all_jobs(self) -> int:
         jobs = _jobs()
-        if jobs < self._jobs:  # another session has begun to count at 0
+        if jobs < self._jobs:  # another session started to count at 0
             self._jobs_of_stopped += self._jobs
         self._jobs = jobs
         return self._jobs_of_stopped + jobs
@@ -132,7 +133,7 @@ class Deadline:
 
 
 class Ledger:
-    """The pytest plugin: measures each test where it runs, and adds up where reports arrive."""
+    """The pytest plugin that measures each test in its process and adds up the reports."""
 
     def __init__(self, counter: Counter | None, budget: Costs | None = None, output: Path | None = None) -> None:
         self.tests: dict[str, Costs] = {}
@@ -199,7 +200,7 @@ class Ledger:
 
 
 def register(config: pytest.Config) -> None:
-    """Add the plugin: a worker of a parallel run counts, the process that hands out tests adds up; a plain run does both."""
+    """Add the plugin. A worker of a parallel run counts and the main process adds up. A plain run does both."""
     worker = hasattr(config, "workerinput")
     hands_out = not worker and bool(getattr(config.option, "numprocesses", None))
     counter: Counter | None = None

@@ -1,4 +1,4 @@
-"""Listeners of a session that have been told of everything when they are taken off: Spark tells them a moment after the query's end."""
+"""Streaming query listeners that are removed only after they received every event. Events arrive shortly after a query ends."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ PATIENCE = 120
 
 
 class Ends(StreamingQueryListener):
-    """Knows which of the runs that began while it listened are over. An event goes to one listener after the other: when it is
-    told of an end, all others have been told of all micro-batches before."""
+    """Track which runs ended among those that started while this listener was active. Spark sends an event to one listener after
+    another. When this listener gets the end of a run, all listeners registered before it have received all micro-batches.
+    """
 
     def __init__(self) -> None:
         self.started: set[str] = set()
@@ -33,7 +34,7 @@ class Ends(StreamingQueryListener):
         self.ended.add(str(event.runId))
 
     def wait(self) -> None:
-        """Until every run is over, for all listeners; of a start Spark tells before ``start`` returns."""
+        """Wait until every run has ended for all listeners. Spark reports the start of a run before ``start`` returns."""
         assert self.started
         deadline = time.monotonic() + PATIENCE
         while not self.started <= self.ended:
@@ -43,7 +44,7 @@ class Ends(StreamingQueryListener):
 
 @contextmanager
 def listening(spark: Any, *listeners: StreamingQueryListener) -> Iterator[Ends]:
-    """Adds listeners, and takes them off again. Before what they were told is looked at, ``wait()``."""
+    """Add listeners, and remove them at the end. Call ``wait()`` before you look at the events."""
     ends = Ends()
     everyone = (*listeners, ends)
     for listener in everyone:

@@ -1,4 +1,4 @@
-"""A script of the tests run by a Python of its own, as users' programs are."""
+"""Run a script of the tests in its own Python process, as users' programs run."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ ROOT = Path(__file__).resolve().parents[1]
 PATIENCE = 900
 """Seconds."""
 ANY_PORT = {"SPARK_TESTING": "1"}
-"""Environment of a script that starts a server of Spark Connect: on a free port, not on 15002, where another test may have its own."""
+"""Environment of a script with a Spark Connect server, on a free port instead of 15002, which another test may use."""
 
 
 def ran(script: str | Path, *arguments: object, python: str | Path = sys.executable, **environment: str) -> str:
-    """Runs a script with the project's code at hand, to its end.
+    """Run a script with the project's code on the path, and wait for its end.
 
     Args:
-        script: its file.
-        arguments: as words.
-        python: which runs it, and Spark's workers.
-        environment: what is set besides.
+        script: the file.
+        arguments: passed on as words.
+        python: the interpreter of the script and of Spark's workers.
+        environment: additional environment variables.
 
     Returns:
-        What it wrote to stderr and then to stdout.
+        The script's stderr followed by its stdout.
 
     Raises:
-        AssertionError: it failed; with the end of what it wrote.
+        AssertionError: the script failed. The message ends with the end of its output.
     """
     path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
     ours = {"PYTHONPATH": path, "PYSPARK_PYTHON": str(python), "PYSPARK_DRIVER_PYTHON": str(python)}

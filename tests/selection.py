@@ -1,8 +1,8 @@
-"""Which tests with Spark `make test` runs: those that ``selection.txt`` lists. `make test-all` runs every one.
+"""The tests with Spark that `make test` runs, as listed in ``selection.txt``. `make test-all` runs every test.
 
-Semantics are proven on the engine, without Spark. The list holds what only Spark can show, each thing once. Each line is a file, a test
-or one case of a test; lines that start with ``#`` say what the tests below them prove. Files run in the order of the list: the long
-ones first, so that no process waits for another at the end.
+The engine's tests prove the semantics without Spark. The list holds each thing that only Spark can show, once. A line is a file,
+a test or one case of a test. Lines that start with ``#`` explain the tests below them. Files run in the order of the list. Long
+files come first, so that no process waits for another at the end.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def holds(selected: Collection[str], node: str) -> bool:
 
 
 def in_order(selected: Mapping[str, int], nodes: Sequence[str]) -> list[int]:
-    """Return the places of tests such that those of files that are listed first come first, and files stay whole."""
+    """Return the positions of tests, with listed files first. Tests of one file stay together."""
     files: dict[str, int] = {}
     for entry, place in selected.items():
         files.setdefault(entry.partition("::")[0], place)

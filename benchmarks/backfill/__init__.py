@@ -1,1 +1,1 @@
-"""A day of history at once: panestream on a batch DataFrame, beside native Spark, DuckDB and Polars on the same Parquet files."""
+"""A day of history in one batch: panestream compared with native Spark, DuckDB and Polars on the same Parquet files."""

@@ -1,4 +1,4 @@
-"""Two queries over a day of events of many keys, and their right answers."""
+"""Two queries over a day of events with many keys, and the right answers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MINUTE_MS = 60_000
 _DAY_S = 86_400
 _FILE = 4_000_000
 _BEFORE = 10_000
-"""Times are told from so long before the first one on, in ms: out of order ones are not below zero."""
+"""Times are relative to this many ms before the first event, so that out-of-order times are not negative."""
 
 
 @dataclass(frozen=True)
@@ -24,8 +24,8 @@ class Day:
     """The events.
 
     Attributes:
-        rows: how many there are.
-        keys: of how many keys.
+        rows: the number of events.
+        keys: the number of keys.
     """
 
     rows: int
@@ -33,12 +33,12 @@ class Day:
 
     @property
     def spec(self) -> EventSpec:
-        """At a rate that makes them a day's, in files of some million rows."""
+        """Return a specification whose rate spreads the events over a day, in files of some million rows."""
         files = max(1, self.rows // _FILE)
         return EventSpec(self.rows // files, files, self.keys, max(1, self.rows // _DAY_S), files_per_batch=1)
 
     def write(self, folder: Path) -> Path:
-        """Parquet files with columns ``key, value, ts``, unless they are there."""
+        """Write Parquet files with columns ``key, value, ts``, unless they exist."""
         target = folder / f"day-{self.rows}-{self.keys}"
         if (target / "_SUCCESS").exists():
             return target
@@ -55,7 +55,7 @@ class Day:
 
 @dataclass(frozen=True)
 class Answer:
-    """What must come out, added up.
+    """The expected sums of the output.
 
     Attributes:
         rows: key and window.
@@ -75,9 +75,9 @@ class Sorted:
     """All events by key and time.
 
     Attributes:
-        key: of the events.
-        ts: in ms.
-        value: what is added up.
+        key: the keys of the events.
+        ts: event times in ms.
+        value: the values to add up.
     """
 
     key: npt.NDArray[np.int64]
@@ -86,7 +86,7 @@ class Sorted:
 
     @classmethod
     def of(cls, day: Day) -> Sorted:
-        """By sorting one number for each event: 17 bits and more of key, 28 of time, 10 of value."""
+        """Sort one number for each event: at least 17 bits of key, 28 of time, 10 of value."""
         spec = day.spec
         packed = np.empty(spec.rows, np.int64)
         at = 0
@@ -111,15 +111,19 @@ class Sliding:
         return "sliding, 24 h every minute"
 
     def answer(self, day: Day) -> Answer:
-        """Each event is in as many windows as slides fit in one; how many have events is told by the gaps between them."""
+        """Compute the answer.
+
+        Each event is in as many windows as slides fit in one. The gaps between events give the windows with events.
+        """
         by_key = Sorted.of(day)
         per_window = self.size_ms // self.slide_ms
         cell = by_key.ts // self.slide_ms
         first = np.flatnonzero(np.r_[True, (np.diff(by_key.key) != 0) | (np.diff(cell) != 0)])
         cell, key = cell[first], by_key.key[first]
-        # The windows that have the events of a slide, and not those of the next slide of the key that has any.
+        # The windows with the events of a slide, and without events of the key's next slide.
         fresh = np.where(np.r_[np.diff(key) != 0, True], per_window, np.minimum(np.r_[np.diff(cell), 0], per_window))
-        # Of a window the last such slide tells: it is at most a window away. So these end 1 to `fresh` slides after its begin.
+        # The last such slide of a window is at most one window before its end. So these windows end 1 to `fresh` slides after its
+        # start.
         first_end = (cell + 1) * self.slide_ms // 1000 - EPOCH_MS // 1000
         ends = int((fresh * first_end).sum()) + int((fresh * (fresh - 1) // 2).sum()) * (self.slide_ms // 1000)
         return Answer(int(fresh.sum()), int(by_key.value.sum()) * per_window, len(by_key.ts) * per_window, ends)
@@ -156,9 +160,9 @@ class Run:
     Attributes:
         contestant: its name.
         case: the name of the case.
-        folder: where the events are.
-        cores: that it may use.
-        groups: key groups of panestream, 0: its default; shuffle partitions of native Spark, 0: Spark's default.
+        folder: the folder of the events.
+        cores: the number of cores.
+        groups: key groups of panestream, or shuffle partitions of native Spark. 0 means the default.
     """
 
     contestant: str

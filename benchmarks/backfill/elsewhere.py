@@ -1,4 +1,4 @@
-"""Contestants that are no stream processors, as their users would write the queries: DuckDB and Polars, on one machine."""
+"""Contestants that are not stream processors, with queries as their users would write them: DuckDB and Polars, on one machine."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ WITH timed AS (
 
 
 def duckdb(run: Run) -> Answer:
-    """SQL: windows of slides by a trailing sum over a grid without holes; sessions by the distance to the row before."""
+    """Run SQL. Windows are a trailing sum over a grid without gaps, and sessions use the distance to the row before."""
     import duckdb
 
     case = CASES[run.case]
@@ -55,7 +55,7 @@ def duckdb(run: Run) -> Answer:
 
 
 def polars(run: Run) -> Answer:
-    """``group_by_dynamic`` per key; sessions by the distance to the row before."""
+    """Run ``group_by_dynamic`` per key. Sessions use the distance to the row before."""
     import polars as pl
 
     case = CASES[run.case]

@@ -26,7 +26,7 @@ def _session(run: Run) -> SparkSession:
 
 
 def _added_up(answer: DataFrame) -> DataFrame:
-    """Checks over all rows."""
+    """Add up the checks over all rows."""
     seconds = F.floor(F.unix_millis("window_end") / 1000) - EPOCH_MS // 1000
     sums = (
         F.count("*").alias("rows"),
@@ -43,7 +43,7 @@ def _answer(df: DataFrame) -> Answer:
 
 
 def panestream(run: Run) -> Answer:
-    """As its users write it."""
+    """Run the query as users of panestream write it."""
     events = _session(run).read.parquet(run.folder)
     case = CASES[run.case]
     timed = (
@@ -63,7 +63,7 @@ def _assigner(case: Case) -> pst.windows.WindowAssigner:
 
 
 def native(run: Run) -> Answer:
-    """Spark's ``window()`` and ``session_window()``."""
+    """Run Spark's ``window()`` and ``session_window()``."""
     events = _session(run).read.parquet(run.folder)
     case = CASES[run.case]
     if isinstance(case, Sliding):

@@ -1,8 +1,8 @@
-"""A day of history at once, beside native Spark, DuckDB and Polars: ``python -m benchmarks.backfill.run --write``.
+"""A day of history in one batch, compared with native Spark, DuckDB and Polars: ``python -m benchmarks.backfill.run --write``.
 
-Each runs in a process of its own and adds up what comes out; that must be the answer found by sorting. Times are of the whole
-process: a backfill starts once. Memory is looked at several times a second: of the process itself (DuckDB, Polars), of the JVM,
-and of the largest Python worker.
+Each contestant runs in a separate process and adds up its output, which must equal an answer found by sorting. Times are for the
+whole process, since a backfill starts once. Memory is sampled several times a second: of the process itself (DuckDB, Polars), of
+the JVM, and of the largest Python worker.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ class Memory:
     """Largest resident sets in MB.
 
     Attributes:
-        own: of the process that was started.
-        jvm: of the JVM below it.
-        worker: of one Python worker, pages that it shares with others told in parts.
-        workers: of all of them at one moment.
+        own: the memory of the started process.
+        jvm: the memory of its JVM.
+        worker: the memory of one Python worker, with a share of its shared pages.
+        workers: the memory of all workers at one moment.
     """
 
     own: float = 0
@@ -57,7 +57,7 @@ class Memory:
     workers: float = 0
 
     def look(self, process: psutil.Process) -> None:
-        """Takes one look; processes may end while it looks."""
+        """Take one sample. Processes may end meanwhile."""
         try:
             self.own = max(self.own, process.memory_info().rss / _MB)
             for child in process.children():
@@ -78,16 +78,16 @@ def _share(process: psutil.Process) -> float:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run took.
+    """The cost of one run.
 
     Attributes:
-        contestant: who.
-        case: what.
-        rows: that went in.
-        keys: how many there were.
-        seconds: of the whole process; None: it did not end well.
-        memory: what it held.
-        failure: why it did not end well.
+        contestant: the name of the contestant.
+        case: the name of the case.
+        rows: the number of input rows.
+        keys: the number of keys.
+        seconds: the time of the whole process, or None if it failed.
+        memory: the peak memory.
+        failure: the reason of a failure.
     """
 
     contestant: str
@@ -106,7 +106,7 @@ def _answer(case: str, day: Day) -> Answer:
 
 
 def measure(run: Run, day: Day, limit: float) -> Measured:
-    """Runs it in a process of its own.
+    """Run a contestant in a separate process.
 
     Raises:
         AssertionError: its answer is not the right one.
@@ -123,8 +123,8 @@ def measure(run: Run, day: Day, limit: float) -> Measured:
         seconds = time.perf_counter() - started
         late = process.poll() is None
         if late:
-            for one in [*watched.children(recursive=True), watched]:
-                one.kill()
+            for each in [*watched.children(recursive=True), watched]:
+                each.kill()
         out, errors = process.communicate()
     told = [line.removeprefix(_MARK) for line in out.splitlines() if line.startswith(_MARK)]
     if late or process.returncode or not told:
@@ -164,32 +164,32 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def table(measured: Sequence[Measured]) -> list[str]:
-    """A line for each contestant and case."""
+    """Return a line for each contestant and case."""
     lines = [
         "| query | contestant | rows in | seconds | rows/s | panestream ÷ it | its process | JVM | largest worker | workers |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    rates = {(one.case, one.contestant): _rates(measured, one) for one in measured}
+    rates = {(each.case, each.contestant): _rates(measured, each) for each in measured}
     for (case, contestant), rate in rates.items():
-        runs = [one for one in measured if (one.case, one.contestant) == (case, contestant)]
+        runs = [each for each in measured if (each.case, each.contestant) == (case, contestant)]
         mine = rates.get((case, SUBJECT), [])
-        seconds = [one.seconds for one in runs if one.seconds is not None]
+        seconds = [run.seconds for run in runs if run.seconds is not None]
         took = f"{statistics.median(seconds):,.0f}" if seconds else runs[0].failure
         shown = f"{statistics.median(rate):,.0f}" if rate else ""
         times = f"**{statistics.median(mine) / statistics.median(rate):.2f}**" if rate and mine and contestant != SUBJECT else ""
-        most = [max(getattr(one.memory, name) for one in runs) for name in ("own", "jvm", "worker", "workers")]
+        most = [max(getattr(run.memory, name) for run in runs) for name in ("own", "jvm", "worker", "workers")]
         held = " | ".join(f"{figure:,.0f} MB" if figure else "" for figure in most)
         lines.append(f"| {CASES[case].title} | {contestant} | {runs[0].rows:,} | {took} | {shown} | {times} | {held} |")
     return lines
 
 
 def _rates(measured: Sequence[Measured], like: Measured) -> list[float]:
-    runs = [one for one in measured if (one.case, one.contestant) == (like.case, like.contestant)]
-    return [one.rows / one.seconds for one in runs if one.seconds is not None]
+    runs = [each for each in measured if (each.case, each.contestant) == (like.case, like.contestant)]
+    return [run.rows / run.seconds for run in runs if run.seconds is not None]
 
 
 def heading(options: argparse.Namespace) -> list[str]:
-    """What was measured on what, and how."""
+    """Return a description of the input, the machine and the method."""
     about = machine()
     groups = options.groups or "as many as panestream takes by itself"
     return [
@@ -207,14 +207,14 @@ def heading(options: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it all and prints the table."""
+    """Run everything and print the table."""
     options = parse(arguments)
     if options.one:
         run = Run(**json.loads(options.one))
         print(_MARK + json.dumps(asdict(CONTESTANTS[run.contestant](run))), flush=True)
         return
     lines = heading(options)
-    fewer = {(name, case): int(rows) for name, case, rows in (one.split("=") for one in options.fewer)}
+    fewer = {(name, case): int(rows) for name, case, rows in (each.split("=") for each in options.fewer)}
     measured = []
     for case in options.cases:
         for _ in range(options.rounds):
@@ -229,7 +229,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     if options.write:
         target = Path(options.results) / "backfill"
         target.with_suffix(".md").write_text(text)
-        document = {"ended": datetime.now(timezone.utc).isoformat(timespec="seconds"), "runs": [asdict(one) for one in measured]}
+        document = {
+            "ended": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+            "runs": [asdict(each) for each in measured],
+        }
         target.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
         print(f"written: {target}.md and .json")
 

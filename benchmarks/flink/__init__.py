@@ -1,1 +1,1 @@
-"""panestream beside Apache Flink itself, on the same events, with the same checksums."""
+"""Compare panestream with Apache Flink, on the same events, with the same checksums."""

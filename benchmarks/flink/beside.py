@@ -1,4 +1,4 @@
-"""Runs any contestant on any workload, Spark's or Flink's, and checks what it gives."""
+"""Run any contestant of Spark or Flink on any workload, and check its output."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Result:
 
     @property
     def rates(self) -> list[float]:
-        """Events per second of each repeat, with everything out."""
+        """The events per second of each repeat, until all results are out."""
         return [self.rows / seconds for seconds in self.total]
 
     @property
@@ -55,12 +55,12 @@ class Result:
 
     @property
     def ingest_median(self) -> float:
-        """The same until the last event is in."""
+        """The median events per second until the last event is in."""
         return statistics.median(self.rows / seconds for seconds in self.ingest)
 
 
 def run_contestant(run: Run, number: int) -> Result:
-    """Runs it in a process of its own and checks every repeat.
+    """Run a contestant in a separate process and check every repeat.
 
     Raises:
         RuntimeError: it failed.
@@ -89,7 +89,7 @@ def run_contestant(run: Run, number: int) -> Result:
         repeats = _spark(run)
     truth = _every_row(spec, repeats[0]["rows"]) if run.contestant in LIMITS else _truth(workload.case, spec)
     for repeat in repeats:
-        # Which hundred events make a count window depends on the order of arrival, and with it their sum.
+        # The order of arrival decides the hundred events of a count window, and so their sum.
         by_arrival = isinstance(workload.case, CountWindows) and run.contestant not in LIMITS
         got = Checks(repeat["rows"], 0 if by_arrival else repeat["sum"], repeat["count"])
         if got != truth:
@@ -105,7 +105,7 @@ def _truth(case: Case, spec: EventSpec) -> Checks:
 
 @cache
 def _every_row(spec: EventSpec, rows: int) -> Checks:
-    """All rows once, the one at the end too, in so many rows as came."""
+    """Return the checks of all rows once, including the row at the end, in the number of rows that arrived."""
     return Checks(rows, sum(int(chunk["value"].sum()) for chunk in chunks(spec)), spec.rows + 1)
 
 
@@ -121,8 +121,8 @@ def _spark(run: Run) -> list[dict[str, Any]]:
 
 
 def ratios(results: Sequence[Result], peer: str) -> list[float]:
-    """How many times the events per second of ``peer`` the subject has, round by round."""
-    medians = {name: [one.median for one in results if one.contestant == name] for name in (SUBJECT, peer)}
+    """Return the ratio of the subject's events per second to those of ``peer``, round by round."""
+    medians = {name: [result.median for result in results if result.contestant == name] for name in (SUBJECT, peer)}
     return [mine / theirs for mine, theirs in zip(medians[SUBJECT], medians[peer], strict=False)]
 
 

@@ -1,6 +1,6 @@
 """Apache Flink from PyPI (its wheel holds the jars), its reader of Parquet from Maven Central, and our small program on both.
 
-What is missing is fetched or built. Hadoop's classes, without which Flink does not read Parquet, are those of PySpark.
+Missing parts are fetched or built. Flink needs Hadoop's classes to read Parquet, and takes them from PySpark.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _PARQUET = {
     "flink-sql-parquet": "f30617f4a5a6d437750f155ff72178ab34439aec91df64d96621c260559ba5fd",
     "flink-table-common": "75da42076ecb2c64735b46c837d2f7bd7c7d07e03a2cf59661ca2ca843db643b",
 }
-"""What reads Parquet for Flink, and its SHA-256."""
+"""The jar that reads Parquet for Flink, and its SHA-256."""
 _OF_SPARK = ("hadoop-client-api-*.jar", "hadoop-client-runtime-*.jar", "snappy-java-*.jar")
 _LOGGING = """\
 rootLogger.level = ERROR
@@ -45,7 +45,7 @@ _OPENED = ("java.util", "java.lang", "java.time", "java.util.concurrent")
 
 
 def jars(folder: Path) -> list[Path]:
-    """Flink's jars below ``folder``; downloads about 340 MB the first time. And those of PySpark that it needs."""
+    """Return Flink's jars below ``folder``, and the PySpark jars that it needs. The first call downloads about 340 MB."""
     lib = folder / f"flink-{VERSION}"
     if not (lib / "_complete").exists():
         lib.mkdir(parents=True, exist_ok=True)
@@ -77,7 +77,7 @@ def jars(folder: Path) -> list[Path]:
 
 
 def _fetch(name: str, digest: str, target: Path) -> None:
-    """A jar of Flink's from Maven Central, unless it is there.
+    """Fetch a jar of Flink from Maven Central, unless it exists.
 
     Raises:
         RuntimeError: what came is not what was meant.
@@ -94,10 +94,10 @@ def _fetch(name: str, digest: str, target: Path) -> None:
 
 
 def java(program: str = "java") -> str:
-    """A program of the Java that ``JAVA_HOME`` or the PATH names.
+    """Return the path of a program of the Java in ``JAVA_HOME`` or on the PATH.
 
     Raises:
-        RuntimeError: there is none.
+        RuntimeError: there is no such file.
     """
     home = os.environ.get("JAVA_HOME")
     path = shutil.which(program, path=f"{home}/bin") if home else shutil.which(program)
@@ -107,7 +107,7 @@ def java(program: str = "java") -> str:
 
 
 def build(folder: Path) -> str:
-    """Compiles the program if it is newer than its classes; returns the class path."""
+    """Compile the program if it is newer than its classes, and return the class path."""
     path = os.pathsep.join(str(jar) for jar in jars(folder))
     classes = folder / "flink-classes"
     made = classes / "FlinkWorkload.class"
@@ -119,7 +119,7 @@ def build(folder: Path) -> str:
 
 
 def run(folder: Path, arguments: Mapping[str, object]) -> list[dict[str, Any]]:
-    """Runs the program; returns what each repeat printed.
+    """Run the program, and return the output of each repeat.
 
     Raises:
         RuntimeError: it failed.

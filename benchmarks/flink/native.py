@@ -10,7 +10,7 @@ from benchmarks.flink.workloads import Sessions
 
 
 def query(events: DataFrame, case: Sessions, spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end, total, events``."""
+    """Return columns ``key, window_end, total, events``."""
     return (
         events.withWatermark("ts", f"{spec.disorder_ms} milliseconds")
         .groupBy(F.session_window("ts", case.gap), "key")

@@ -1,4 +1,4 @@
-"""Contestant: panestream, where the windows are not those of ``benchmarks/panestream_job.py``."""
+"""Contestant: panestream, for windows that ``benchmarks/panestream_job.py`` does not have."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from panestream import agg
 from panestream.spark.session import STREAM_SETTINGS
 
 SETTINGS = dict(STREAM_SETTINGS)
-"""What ``build_session`` and ``result.start`` set for every user."""
+"""The settings that ``build_session`` and ``result.start`` set for every user."""
 
 
 def sum_and_count(_key: Any, _window: Any, elements: Sequence[Any]) -> Iterator[tuple[int, int]]:
-    """Sum and number of the values of a window. Its second argument may be a context too."""
+    """Return sum and number of the values of a window. The second argument may also be a context."""
     yield sum(element.value for element in elements), len(elements)
 
 
 def sums_and_counts(rows: pa.Table) -> pa.Table:
-    """The same of all windows in a table."""
+    """Return sum and number of the values of all windows in a table."""
     windows = rows.group_by(["key", "window_start", "window_end"])
     return windows.aggregate([("value", "sum"), ("value", "count")]).rename_columns(
         {"value_sum": "total", "value_count": "events"}
@@ -33,7 +33,7 @@ def sums_and_counts(rows: pa.Table) -> pa.Table:
 
 
 def over_elements(windowed: pst.datastream.WindowedStream, shape: str) -> pst.datastream.WindowedResult:
-    """The windows with one of the functions."""
+    """Apply one of the functions to the windows."""
     schema = "total bigint, events bigint"
     if shape == "apply_arrow":
         return windowed.apply_arrow(sums_and_counts, schema, all_windows=True)
@@ -43,14 +43,14 @@ def over_elements(windowed: pst.datastream.WindowedStream, shape: str) -> pst.da
 
 
 def query(events: DataFrame, case: Case, spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end, total, events``."""
+    """Return columns ``key, window_end, total, events``."""
     declared = agg.sum("value").alias("total"), agg.count("value").alias("events")
     stream = pst.stream(events.select("key", "value", "ts"))
     timed = stream.assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness(f"{spec.disorder_ms} milliseconds"))
     if isinstance(case, Sessions):
         result = timed.key_by("key").window(pst.EventTimeSessionWindows.with_gap(case.gap)).aggregate(*declared)
     elif isinstance(case, CountWindows):
-        # As in the Flink job, event time plays no part.
+        # As in the Flink job, event time is not used.
         result = stream.key_by("key").count_window(case.every).aggregate(*declared)
     elif isinstance(case, OverElements):
         result = over_elements(timed.key_by("key").window(pst.TumblingEventTimeWindows.of(case.size)), case.shape)

@@ -1,4 +1,4 @@
-"""Runs panestream, native Spark and Flink on the same workloads in turn: ``python -m benchmarks.flink.run --help``."""
+"""Run panestream, native Spark and Flink on the same workloads in turn: ``python -m benchmarks.flink.run --help``."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def run_workload(name: str, options: argparse.Namespace) -> list[Result]:
-    """All rounds of one workload; prints a line per run."""
+    """Run all rounds of one workload, and print a line per run."""
     workload = WORKLOADS[name]
     results = []
     for number in range(options.rounds):
-        for contestant in (one for one in workload.contestants if one in options.contestants):
+        for contestant in (each for each in workload.contestants if each in options.contestants):
             rows = options.rows or workload.rows[contestant]
             run = Run(name, contestant, rows, options.rows_per_batch, options.repeats, options.data, options.cores)
             one = run_contestant(run, number)
@@ -53,28 +53,28 @@ def run_workload(name: str, options: argparse.Namespace) -> list[Result]:
 
 
 def table(results: Sequence[Result]) -> list[str]:
-    """A line per workload and contestant."""
+    """Return a line per workload and contestant."""
     lines = [
         "| workload | contestant | events | events/s | repeats | until the last is in | panestream ÷ it | rows out |",
         "|---|---|---:|---:|---:|---:|---:|---:|",
     ]
-    for name in dict.fromkeys(one.workload for one in results):
-        of_workload = [one for one in results if one.workload == name]
-        for contestant in dict.fromkeys(one.contestant for one in of_workload):
-            runs = [one for one in of_workload if one.contestant == contestant]
+    for name in dict.fromkeys(result.workload for result in results):
+        of_workload = [result for result in results if result.workload == name]
+        for contestant in dict.fromkeys(each.contestant for each in of_workload):
+            runs = [each for each in of_workload if each.contestant == contestant]
             by_round = ratios(of_workload, contestant) if contestant != SUBJECT else []
             shown = f"**{statistics.median(by_round):.2f}** ({spread(by_round, '.2f')})" if by_round else ""
             lines.append(
                 f"| {name} {WORKLOADS[name].title} | {contestant} | {runs[0].rows:,}"
-                f" | {statistics.median(one.median for one in runs):,.0f}"
-                f" | {spread([rate for one in runs for rate in one.rates])}"
-                f" | {statistics.median(one.ingest_median for one in runs):,.0f} | {shown} | {runs[0].rows_out:,} |"
+                f" | {statistics.median(run.median for run in runs):,.0f}"
+                f" | {spread([rate for run in runs for rate in run.rates])}"
+                f" | {statistics.median(run.ingest_median for run in runs):,.0f} | {shown} | {runs[0].rows_out:,} |"
             )
     return lines
 
 
 def about_the_runs(options: argparse.Namespace) -> list[str]:
-    """What was measured on what, and how."""
+    """Return a description of the input, the machine and the method."""
     about = machine()
     return [
         f"- Machine: {about['cpu']}, {about['cores']} cores, {about['memory_gb']} GB, {about['system']};",
@@ -94,23 +94,23 @@ def about_the_runs(options: argparse.Namespace) -> list[str]:
 
 
 def save(text: str, results: Sequence[Result], options: argparse.Namespace, stem: str) -> Path:
-    """Writes Markdown and JSON; returns where, without the ending."""
+    """Write Markdown and JSON, and return their path without the suffix."""
     folder = Path(options.results)
     folder.mkdir(parents=True, exist_ok=True)
     now = datetime.now(timezone.utc)
     target = folder / (options.name or f"{now:%Y-%m-%d-%H%M}-{stem}")
     target.with_suffix(".md").write_text(text)
     settings = {key: value for key, value in vars(options).items() if key not in ("data", "results", "name")}
-    document = {"ended": now.isoformat(timespec="seconds"), "options": settings, "runs": [asdict(one) for one in results]}
+    document = {"ended": now.isoformat(timespec="seconds"), "options": settings, "runs": [asdict(result) for result in results]}
     target.with_suffix(".json").write_text(json.dumps(document, indent=1) + "\n")
     return target
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it all, prints the table, writes it as JSON and Markdown."""
+    """Run everything, print the table, and write it as JSON and Markdown."""
     options = parse(arguments)
     heading = ["# Beside Flink", "", *about_the_runs(options)]
-    results = [one for name in options.workloads for one in run_workload(name, options)]
+    results = [each for name in options.workloads for each in run_workload(name, options)]
     text = "\n".join([*heading, *table(results)]) + "\n"
     print("\n" + text)
     print(f"written: {save(text, results, options, 'flink')}.md and .json")

@@ -1,7 +1,7 @@
 """Sum and count over an hour, ever more often: slide 1 h down to 1 s. ``python -m benchmarks.flink.slides --help``.
 
-What a row costs an engine that keeps a sum per window grows with the number of windows the row is part of (3,600 at a slide of
-1 s); one that shares panes pays once. Each contestant gets as many events as it can take in about the same time.
+An engine with a sum per window has a cost per row that grows with the number of windows of the row (3,600 at a slide of 1 s). An
+engine that shares panes has a constant cost. Each contestant gets as many events as it can process in about the same time.
 """
 
 from __future__ import annotations
@@ -38,32 +38,32 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def table(results: Sequence[Result]) -> list[str]:
-    """A line per slide, a column per contestant: events per second, and the events that went in."""
-    names = list(dict.fromkeys(one.contestant for one in results))
+    """Return a line per slide and a column per contestant: events per second, and the number of input events."""
+    names = list(dict.fromkeys(result.contestant for result in results))
     lines = ["| slide | windows of a row | " + " | ".join(names) + " |", "|---:|---:|" + "---:|" * len(names)]
-    for slide in dict.fromkeys(one.workload for one in results):
+    for slide in dict.fromkeys(result.workload for result in results):
         cells = []
         for name in names:
-            runs = [one for one in results if (one.workload, one.contestant) == (slide, name)]
-            cells.append(f"{statistics.median(one.median for one in runs):,.0f} ({runs[0].rows:,} rows)" if runs else "")
+            runs = [result for result in results if (result.workload, result.contestant) == (slide, name)]
+            cells.append(f"{statistics.median(run.median for run in runs):,.0f} ({runs[0].rows:,} rows)" if runs else "")
         lines.append(f"| {int(slide) // 1000:,} s | {SIZE_MS // int(slide):,} | " + " | ".join(cells) + " |")
     return lines
 
 
 def plot(results: Sequence[Result], path: Path) -> None:
-    """Events per second over the number of windows a row is part of, both logarithmic."""
+    """Plot events per second over the number of windows of a row, both logarithmic."""
     import matplotlib as mpl
 
     mpl.use("Agg")
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(figsize=(8, 5))
-    for name in dict.fromkeys(one.contestant for one in results):
-        runs = sorted((one for one in results if one.contestant == name), key=lambda one: SIZE_MS // int(one.workload))
-        windows = [SIZE_MS // int(one.workload) for one in runs]
+    for name in dict.fromkeys(result.contestant for result in results):
+        runs = sorted((result for result in results if result.contestant == name), key=lambda one: SIZE_MS // int(one.workload))
+        windows = [SIZE_MS // int(run.workload) for run in runs]
         axes.plot(
             windows,
-            [one.median for one in runs],
+            [run.median for run in runs],
             "o-",
             color=COLOURS[name],
             label=name,
@@ -71,7 +71,7 @@ def plot(results: Sequence[Result], path: Path) -> None:
         )
     axes.set_xscale("log")
     axes.set_yscale("log")
-    ticks = sorted({SIZE_MS // int(one.workload) for one in results})
+    ticks = sorted({SIZE_MS // int(result.workload) for result in results})
     axes.set_xticks(ticks, [f"{tick:,}\n{SIZE_MS // tick // 1000:,} s" for tick in ticks])
     axes.set_xlabel("windows that a row is part of, and the slide; size 1 h")
     axes.set_ylabel("events per second")
@@ -85,7 +85,7 @@ def plot(results: Sequence[Result], path: Path) -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it all, prints the table, writes it with the plot."""
+    """Run everything, print the table, and write it with the plot."""
     options = parse(arguments)
     heading = ["# Slide sweep: sum and count over 1 h", "", *about_the_runs(options)]
     results = []

@@ -1,8 +1,8 @@
-"""Runs a workload on one Spark contestant several times in this process, as the Flink program does; a line of JSON each.
+"""Run a workload on one Spark contestant several times in this process, as the Flink program does, with a line of JSON each.
 
-The events are read from Parquet in micro-batches. A last file holds one row from the far future, of a key of its own: it moves
-the watermark past all windows, so that every engine gives everything, as Flink does at the end of its input. Time is what the
-wall clock shows from the start of the first micro-batch to the end of the last.
+The events are read from Parquet in micro-batches. A last file has one row in the far future, with another key. It moves the
+watermark past all windows, so that every engine emits all results, as Flink does at the end of its input. Time is wall-clock time
+from the start of the first micro-batch to the end of the last.
 
     python -m benchmarks.flink.spark_side '{"workload": "a", "contestant": "native", ...}'
 """
@@ -40,12 +40,12 @@ class Run:
 
     Attributes:
         workload: a name in ``WORKLOADS``, or a slide in ms of the slide sweep.
-        contestant: one of its case's, or a limit.
-        rows: at least so many events.
-        rows_per_batch: of a micro-batch.
-        repeats: how often.
-        data: folder in which event files are kept.
-        cores: of the local master; also the number of shuffle partitions.
+        contestant: a contestant of the case, or a limit.
+        rows: the minimum number of events.
+        rows_per_batch: the rows of a micro-batch.
+        repeats: the number of repeats.
+        data: the folder with event files.
+        cores: of the local master, and also the number of shuffle partitions.
     """
 
     workload: str
@@ -63,7 +63,7 @@ def workload_of(name: str) -> Workload:
 
 
 def write_with_end(spec: EventSpec, folder: Path) -> Path:
-    """The events of ``spec``, and the row that closes all windows."""
+    """Write the events of ``spec``, and the row that closes all windows."""
     target = write(spec, folder / "with-end")
     end = target / "end.parquet"
     if not end.exists():
@@ -85,7 +85,7 @@ def _session(run: Run, settings: dict[str, str]) -> SparkSession:
 
 
 def repeats(run: Run) -> Iterator[dict[str, Any]]:
-    """Seconds and checks of each repeat, by the names that the Flink program uses."""
+    """Yield seconds and checks of each repeat, with the names of the Flink program."""
     workload = workload_of(run.workload)
     spec = workload.spec(run.rows, run.rows_per_batch, run.cores)
     folder = write_with_end(spec, Path(run.data))
@@ -99,22 +99,22 @@ def repeats(run: Run) -> Iterator[dict[str, Any]]:
             writer = answer.writeStream.format("noop").outputMode("append").option("checkpointLocation", checkpoint)
             query = writer.trigger(availableNow=True).start()
             query.awaitTermination()
-            yield _seconds_and_checks([json.loads(one.json) for one in query.recentProgress], spec)
+            yield _seconds_and_checks([json.loads(each.json) for each in query.recentProgress], spec)
         finally:
             shutil.rmtree(checkpoint, ignore_errors=True)
     spark.stop()
 
 
 def _seconds_and_checks(progress: list[dict[str, Any]], spec: EventSpec) -> dict[str, Any]:
-    read = sum(one["numInputRows"] for one in progress)
+    read = sum(each["numInputRows"] for each in progress)
     if read != spec.rows + 1:
         raise RuntimeError(f"{read} rows were read, not {spec.rows + 1}")
     sums = dict.fromkeys(("rows", "total", "events"), 0)
-    for one in progress:
+    for batch in progress:
         for name in sums:
-            sums[name] += one.get("observedMetrics", {}).get("checks", {}).get(name) or 0
+            sums[name] += batch.get("observedMetrics", {}).get("checks", {}).get(name) or 0
     start = _start(progress[0])
-    ends = [_start(one) + one["durationMs"]["triggerExecution"] / 1000 for one in progress]
+    ends = [_start(each) + each["durationMs"]["triggerExecution"] / 1000 for each in progress]
     return {
         "total": ends[-1] - start,
         "ingest": ends[spec.batches - 1] - start,

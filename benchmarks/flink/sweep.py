@@ -7,22 +7,22 @@ from benchmarks.flink.workloads import FLINK_BACKENDS, Workload, sliding
 SIZE_MS = 3_600_000
 SLIDES_MS = (3_600_000, 600_000, 60_000, 10_000, 1_000)
 KEYS, RATE = 100, 1_000
-"""Every key has a result every second at the shortest slide: ten events for each, so that events and not results are measured."""
+"""At the shortest slide, every key has a result every second. Ten events for each make sure that events are measured."""
 LEAST_ROWS, MOST_ROWS = 20_000, 7_200_000
-"""Two hours of events for who is fast enough. Others get less than an hour, so that all their windows end with the input."""
+"""Fast contestants get two hours of events. Others get less than an hour, so that all their windows end with the input."""
 COPIES_PER_SECOND = {"native": 1_500_000, "flink heap": 2_000_000, "flink rocksdb": 400_000}
-"""Roughly how many window sums each updates in a second, to choose the number of events."""
+"""The approximate number of window sums that each updates in a second, to choose the number of events."""
 CONTESTANTS = ("panestream", "native", *FLINK_BACKENDS)
 
 
 def slide_workload(slide_ms: int) -> Workload:
-    """One point of the sweep; its name is the slide in ms."""
+    """Return one point of the sweep. Its name is the slide in ms."""
     most = dict.fromkeys(CONTESTANTS, MOST_ROWS)
     return sliding(str(slide_ms), f"1 h / {slide_ms // 1000} s", SIZE_MS, slide_ms, most, keys=KEYS, rate=RATE)
 
 
 def rows_for(contestant: str, slide_ms: int, seconds: float) -> int:
-    """How many events keep a contestant busy for about so many seconds, within limits."""
+    """Return the number of events that keep a contestant busy for about this many seconds, within limits."""
     copies = COPIES_PER_SECOND.get(contestant)
     if copies is None:
         return MOST_ROWS

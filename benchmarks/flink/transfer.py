@@ -1,7 +1,7 @@
-"""What carries a workload's columns between Spark and Python, and does nothing with them: the limits of any operator in Python.
+"""Carry a workload's columns between Spark and Python without any work on them. This is the limit of any operator in Python.
 
-They are no contestants: a row is not put into a window. ``transfer in`` sends every row to Python and gets back one row a task;
-``transfer there and back`` gets all of them back.
+These are not contestants, since they put no row into a window. ``transfer in`` sends every row to Python and returns one row per
+task. ``transfer there and back`` returns all rows.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ _SUMS = pa.schema([("total", pa.int64()), ("events", pa.int64())])
 
 
 def columns(events: DataFrame, case: Case) -> DataFrame:
-    """The columns that panestream's query of the case needs."""
+    """Return the columns that panestream's query of the case needs."""
     return events.select("key", "value") if isinstance(case, CountWindows) else events.select("key", "value", "ts")
 
 
 def there(events: DataFrame, case: Case) -> DataFrame:
-    """Columns ``key, window_end`` (null), ``total, events``: a row per task, of all its rows."""
+    """Return columns ``key, window_end`` (null), ``total, events``, with one row per task for all its rows."""
     sums = columns(events, case).mapInArrow(_added_up, "total bigint, events bigint")
     return sums.select(
         F.lit(None).cast("bigint").alias("key"), F.lit(None).cast("timestamp").alias("window_end"), "total", "events"
@@ -33,7 +33,7 @@ def there(events: DataFrame, case: Case) -> DataFrame:
 
 
 def there_and_back(events: DataFrame, case: Case) -> DataFrame:
-    """The same columns: every row as it went in."""
+    """Return every row unchanged."""
     sent = columns(events, case)
     rows = sent.mapInArrow(_as_they_are, sent.schema)
     end = F.col("ts") if "ts" in sent.columns else F.lit(None).cast("timestamp")

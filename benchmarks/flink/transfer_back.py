@@ -1,4 +1,4 @@
-"""Limit: all rows into Python and out again, and nothing done with them."""
+"""Limit: send all rows to Python and back, without any work on them."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from benchmarks.flink.transfer import there_and_back
 from panestream.spark.session import STREAM_SETTINGS
 
 SETTINGS = dict(STREAM_SETTINGS)
-"""As panestream has them."""
+"""The settings of panestream."""
 
 
 def query(events: DataFrame, case: Case, _spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end, total, events``: a row per row."""
+    """Return columns ``key, window_end, total, events``, with a row per input row."""
     return there_and_back(events, case)

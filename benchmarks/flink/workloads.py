@@ -12,11 +12,11 @@ from benchmarks.cases import Case, Checks, SortedSessions, SumCount
 from benchmarks.events import EventSpec, all_events
 
 FLINK_BACKENDS = {"flink heap": "hashmap", "flink rocksdb": "rocksdb"}
-"""Contestants that make their events themselves, in the process that sums them."""
+"""Contestants that make the events in the process that sums them."""
 FLINK_ON_FILES = {f"{name}, same files": backend for name, backend in FLINK_BACKENDS.items()}
 """Contestants that read the Parquet files which Spark reads."""
 LIMITS = {"transfer in": "benchmarks.flink.transfer_in", "transfer there and back": "benchmarks.flink.transfer_back"}
-"""No contestants: the rows into Python (and out again), and nothing done with them. Each a module."""
+"""Limits that send rows to Python (and back) without any work on them, each with its module."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Sessions(Case):
 
 @dataclass(frozen=True)
 class CountWindows(Case):
-    """Sum and count of every so many events of a key. Which ones these are depends on the order of arrival."""
+    """Sum and count of every n events of a key. The order of arrival decides which events these are."""
 
     every: int
 
@@ -55,19 +55,19 @@ class CountWindows(Case):
         return 0
 
     def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
-        """Rows and counts; the total is not defined, and given as 0."""
+        """Return rows and counts. The total is not defined, and is 0."""
         full = int((np.bincount(all_events(spec)["key"]) // self.every).sum())
         return Checks(full, 0, full * self.every)
 
 
 @dataclass(frozen=True)
 class OverElements(SumCount):
-    """Sum and count again, but by a function that is given all rows of the window.
+    """Sum and count by a function that gets all rows of the window.
 
     Attributes:
-        shape: how the function takes them: ``process`` (a list of rows and a context), ``stateless`` (the same, and it is said
-            that it keeps no state), ``apply`` (a list of rows) or ``apply_arrow`` (one Arrow table for all windows that fire).
-            Flink's is the first, and keeps no state.
+        shape: the input of the function. ``process`` gets a list of rows and a context. ``stateless`` gets the same, and declares
+            that it has no state. ``apply`` gets a list of rows. ``apply_arrow`` gets one Arrow table for all windows that fire.
+            Flink's function is like ``process``, without state.
     """
 
     shape: str = "apply"
@@ -80,13 +80,13 @@ class Workload:
     """One line of the comparison.
 
     Attributes:
-        name: as in the figures.
-        title: what it is.
+        name: the name in the figures.
+        title: a description.
         case: the windows.
         flink: arguments of the Flink program.
-        rows: who takes part, each with as many events as take it ten seconds or so: a rate does not depend on their number once
-            they are enough, and the slowest would take hours for what the fastest needs to get going.
-        keys: number of distinct keys.
+        rows: the contestants, with the number of events that each processes in about ten seconds. A rate does not depend on this
+            number if it is large enough, and the slowest contestant would take hours for the fastest one's events.
+        keys: the number of distinct keys.
         rate: events per second of event time.
     """
 
@@ -105,13 +105,13 @@ class Workload:
         return tuple(name for name in everybody if name in self.rows)
 
     def spec(self, rows: int, rows_per_batch: int, cores: int) -> EventSpec:
-        """At least so many events, in micro-batches of the same size."""
+        """Return the specification of at least this many events, in micro-batches of the same size."""
         batches = max(1, -(-rows // rows_per_batch))
         return EventSpec(-(-rows // batches), batches, self.keys, self.rate, files_per_batch=cores)
 
 
 def sliding(name: str, title: str, size_ms: int, slide_ms: int, rows: Mapping[str, int], **shape: int) -> Workload:
-    """Sum and count of aligned windows."""
+    """Return a workload of sum and count of aligned windows."""
     flink = {"kind": "aggregate", "size": size_ms, "slide": slide_ms}
     return Workload(name, title, SumCount(name, size_ms, slide_ms), flink, rows, **shape)
 
@@ -122,7 +122,7 @@ def _rows(panestream: int, native: int | None, heap: int, rocksdb: int) -> dict[
 
 
 def _where_the_source_counts(panestream: int, native: int | None, heap: int, rocksdb: int) -> dict[str, int]:
-    """Workloads of so little work that reading and handing over is much of it: those who read files, and the limits, too."""
+    """Return contestants for workloads dominated by reading and transfer, including those that read files, and the limits."""
     on_files = dict(zip(FLINK_ON_FILES, (panestream, rocksdb), strict=True))
     return {**_rows(panestream, native, heap, rocksdb), **on_files, **dict.fromkeys(LIMITS, panestream)}
 

@@ -1,1 +1,1 @@
-"""Windows with the user's own code, a count trigger or an evictor: beside ``transformWithState`` written by hand for each."""
+"""Windows with user code, a count trigger or an evictor, compared with a hand-written ``transformWithState`` for each."""

@@ -16,7 +16,7 @@ MICRO = 1_000_000
 
 
 def median(values: Sequence[int]) -> float:
-    """What the process function of the sessions computes; both sides call it."""
+    """Return the median, which the process functions of both sides compute for sessions."""
     ordered = sorted(values)
     middle = len(ordered) // 2
     return float(ordered[middle]) if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
@@ -32,10 +32,10 @@ class _Functions(Case):
 
 @dataclass(frozen=True)
 class Counted(_Functions):
-    """Every ``every`` rows of a key give the sum of their ``batch``, and are forgotten.
+    """Emit the sum of ``batch`` of every ``every`` rows of a key, and drop these rows.
 
-    Which of a batch's rows complete a hundred depends on the order in which tasks deliver them, so what is summed is the same for
-    all rows of a batch: any order gives the same sums, and one row of a wrong batch another.
+    Which rows of a batch complete a hundred depends on the order in which tasks deliver them. So the summed value is the same for
+    all rows of a batch. Any order gives the same sums, and a row of a wrong batch gives another sum.
     """
 
     every: int = 100
@@ -45,14 +45,14 @@ class Counted(_Functions):
         return 0
 
     def bound_ms(self, spec: EventSpec) -> None:
-        """No watermark takes part."""
+        """Return None, since no watermark is used."""
 
     def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
         events = all_events(spec)
         cell = events["key"] * spec.batches + events["batch"]
         seen = np.bincount(cell, minlength=spec.keys * spec.batches).reshape(spec.keys, spec.batches).cumsum(axis=1)
         firings = seen[:, -1] // self.every
-        # Of each batch the rows that lie before the last firing of their key.
+        # For each batch, the rows before the last firing of their key.
         fired = np.minimum(seen, (firings * self.every)[:, None])
         taken = np.diff(fired, axis=1, prepend=0)
         return Checks(int(firings.sum()), int((taken * np.arange(spec.batches)).sum()), int(firings.sum()) * self.every)
@@ -60,11 +60,11 @@ class Counted(_Functions):
 
 @dataclass(frozen=True)
 class SessionMedian(_Functions):
-    """Sessions of a key: number of rows and the median of ``value``, by a function that sees all rows of the session."""
+    """Sessions of a key: number of rows and the median of ``value``, by a function that gets all rows of the session."""
 
     gap_ms: int = 30_000
 
-    # A key has a row every ten seconds, so that one gap in twenty is longer than 30 s and ends a session.
+    # A key has a row every ten seconds on average, so one gap in twenty is longer than 30 s and ends a session.
     rate: ClassVar[int] = 1_000
 
     @property
@@ -99,7 +99,7 @@ class Evicted(_Functions):
         return (largest_ms(spec) - spec.disorder_ms - 2) // self.slide_ms * self.slide_ms
 
     def expected(self, spec: EventSpec, bound_ms: int | None) -> Checks:
-        """Window by window over all keys."""
+        """Compute the answer window by window over all keys."""
         events = all_events(spec)
         order = np.argsort(events["ts"], kind="stable")
         key, ts, value = (events[name][order] for name in ("key", "ts", "value"))
@@ -116,9 +116,9 @@ class Evicted(_Functions):
 
 
 def _newest(key: Int64s, ts: Int64s, keys: int) -> Int64s:
-    """The largest time of each key, -1 where there is none."""
+    """Return the largest time of each key, or -1 for a key without rows."""
     newest = np.full(keys, -1, np.int64)
-    newest[key] = ts  # rows are in the order of time, and the last assignment to a place stays
+    newest[key] = ts  # rows are in the order of time, so the last assignment is the newest
     return newest
 
 
@@ -151,10 +151,11 @@ class OwnMean(_Functions):
 
 @dataclass(frozen=True)
 class Frames(SumCount):
-    """Sum and count per tumbling window, by a function that is handed each window's rows in one piece.
+    """Sum and count per tumbling window, by a function that gets each window's rows as one frame or table.
 
     Attributes:
-        shape: what they come as to panestream: ``pandas`` (a frame) or ``arrow`` (a table). By hand they are a frame.
+        shape: the input of panestream's function: ``pandas`` (a frame) or ``arrow`` (a table). The hand-written version gets a
+            frame.
     """
 
     shape: str = "pandas"
@@ -175,4 +176,4 @@ FUNCTION_CASES: dict[str, Case] = {
 FRAME_CASES: dict[str, Case] = {
     case.name: case for case in (Frames("frames", 10_000, 10_000), Frames("tables", 10_000, 10_000, "arrow"))
 }
-"""Of both the one who writes it by hand has a frame."""
+"""The hand-written version uses a frame for both."""

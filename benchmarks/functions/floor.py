@@ -1,7 +1,8 @@
-"""Limit: the rows of a case into Python, and the function of the case called as often as its windows need it; nothing else.
+"""Limit: send the rows of a case to Python, and call its function as often as its windows need. Do nothing else.
 
-No contestant: there is no shuffle, no key is looked up, no window found, nothing kept. Rows are made Python objects and handed to
-the function in the numbers in which the windows of the case have them. Whatever runs the same function in Python takes that long.
+It is not a contestant: it has no shuffle, finds no key or window, and stores nothing. Rows become Python objects, and the
+function gets as many of them as the windows of the case contain. Any system that runs the same function in Python takes at least
+this time.
 """
 
 from __future__ import annotations
@@ -23,22 +24,22 @@ from panestream.engine.runtime.group_operator import collector_paused
 from panestream.spark.session import STREAM_SETTINGS
 
 SETTINGS = dict(STREAM_SETTINGS)
-"""As panestream has them."""
+"""The settings of panestream."""
 _RESULT = pa.schema([("total", pa.int64()), ("events", pa.int64())])
 _AT_ONCE = 1 << 13
-"""So many rows at a time are Python objects: the processor's cache holds them."""
+"""The number of rows that become Python objects together. They fit in the processor's cache."""
 
 Elements = Sequence[Any]
 
 
 @dataclass(frozen=True)
 class Calls:
-    """How rows are handed to a function.
+    """The way to call a function with rows.
 
     Attributes:
-        function: given rows; returns how many results it had.
-        apart: so many rows lie between the first rows of two calls.
-        rows: a call has.
+        function: gets rows, and returns the number of its results.
+        apart: the number of rows between the first rows of two calls.
+        rows: the number of rows of a call.
     """
 
     function: Callable[[Elements], int]
@@ -46,7 +47,7 @@ class Calls:
     rows: int
 
     def __call__(self, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        """The function for ``mapInArrow``: one row for each task."""
+        """Call the function, as ``mapInArrow`` does, and yield one row for each task."""
         results = came = 0
         with collector_paused():
             for batch in batches:
@@ -67,7 +68,7 @@ class Calls:
 
 
 def _added(function: Any) -> Callable[[Elements], int]:
-    """An aggregate function: every row is added, and the result is taken."""
+    """Return a call that adds every row to an aggregate function and gets its result."""
 
     def add(rows: Elements) -> int:
         accumulator, each = function.create_accumulator(), function.add
@@ -80,12 +81,12 @@ def _added(function: Any) -> Callable[[Elements], int]:
 
 
 def _handed(function: Callable[[Any, Any, Elements], Any]) -> Callable[[Elements], int]:
-    """A window function: it is given all rows at once."""
+    """Return a call that passes all rows to a window function."""
     return lambda rows: len(list(function(None, None, rows)))
 
 
 def calls_of(case: Case, spec: EventSpec) -> Calls:
-    """How often the windows of a case call its function, and with how many rows: as the right answer has it."""
+    """Return the number of calls of a case's function, and their rows, from the right answer."""
     rows = spec.rows_per_batch * spec.batches
     truth = case.expected(spec, None)
     if isinstance(case, Counted):
@@ -98,7 +99,7 @@ def calls_of(case: Case, spec: EventSpec) -> Calls:
 
 
 def query(events: DataFrame, case: Case, spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end`` (null), ``total, events``: a row for each task."""
+    """Return columns ``key, window_end`` (null), ``total, events``, with a row for each task."""
     taken = events.select("key", "batch" if isinstance(case, Counted) else "value", "ts")
     done = taken.mapInArrow(calls_of(case, spec).__call__, "total bigint, events bigint")
     return done.select(

@@ -1,7 +1,7 @@
-"""Contestant: the same function of each window's rows by hand, with Spark's ``applyInPandasWithState``.
+"""Contestant: the same function of each window's rows, written by hand with Spark's ``applyInPandasWithState``.
 
-Written to win: all that a key holds are two arrays in the order of time, read once and written once per key and micro-batch;
-windows are slices that a search finds; the timer is that of the next window that ends. The function is panestream's.
+It is written for speed. The state of a key is two arrays in the order of time, read and written once per key and micro-batch. A
+search finds windows as slices. The timer is for the next window end. The function is panestream's.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ from benchmarks.functions.frames_job import of_frame
 from panestream.spark.session import STREAM_SETTINGS
 
 SETTINGS = dict(STREAM_SETTINGS)
-"""The same state store as panestream has."""
+"""The settings of panestream's state store."""
 _OUTPUT = "key bigint, end_ms bigint, total bigint, events bigint"
 _STATE = "times binary, values binary"
-"""Bytes: cheaper than arrays, which PySpark 4.3 does not take here besides."""
+"""The state as bytes, which are cheaper than arrays. PySpark 4.3 does not accept arrays here either."""
 
 
 def query(events: DataFrame, case: Frames, spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end, total, events``."""
+    """Return columns ``key, window_end, total, events``."""
     size = case.size_ms
 
     def advance(key: tuple[int], frames: Iterator[Any], state: GroupState) -> Iterator[Any]:

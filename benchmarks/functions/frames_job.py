@@ -14,23 +14,23 @@ from benchmarks.functions.cases import Frames
 from panestream.spark.session import STREAM_SETTINGS
 
 SETTINGS = dict(STREAM_SETTINGS)
-"""What ``build_session`` and ``result.start`` set for every user."""
+"""The settings that ``build_session`` and ``result.start`` set for every user."""
 
 
 def of_frame(_key: Any, _window: Any, rows: Any) -> Any:
-    """Sum and number of the values, as a frame of one row: what the one who writes it by hand computes too."""
+    """Return sum and number of the values as a frame of one row, as the hand-written version does."""
     import pandas as pd
 
     return pd.DataFrame({"total": [rows["value"].sum()], "events": [len(rows)]})
 
 
 def of_table(_key: Any, _window: Any, rows: pa.Table) -> list[tuple[int, int]]:
-    """The same of an Arrow table, as one row."""
+    """Return sum and number of the values of an Arrow table, as one row."""
     return [(pc.sum(rows["value"]).as_py(), rows.num_rows)]
 
 
 def query(events: DataFrame, case: Frames, spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end, total, events``."""
+    """Return columns ``key, window_end, total, events``."""
     windows = (
         pst.stream(events.select("key", "value", "ts"))
         .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness(f"{spec.disorder_ms} milliseconds"))

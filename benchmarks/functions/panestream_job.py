@@ -25,7 +25,7 @@ from panestream.windowing.triggers import CountTrigger, PurgingTrigger
 from panestream.windowing.windows import Window
 
 SETTINGS = dict(STREAM_SETTINGS)
-"""What ``build_session`` and ``result.start`` set for every user."""
+"""The settings that ``build_session`` and ``result.start`` set for every user."""
 
 
 class BatchSum(AggregateFunction):
@@ -72,7 +72,7 @@ class SumAndCount(WindowFunction):
 
 
 def _keyed(events: DataFrame, spec: EventSpec, column: str = "value") -> pst.datastream.KeyedStream:
-    # Functions see whole rows, so users hand over only what their function reads.
+    # Functions get whole rows, so users select only the columns that their function reads.
     return (
         pst.stream(events.select("key", column, "ts"))
         .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness(f"{spec.disorder_ms} milliseconds"))
@@ -88,14 +88,14 @@ def counted(events: DataFrame, case: Counted, spec: EventSpec) -> DataFrame:
 
 
 def sessions(events: DataFrame, case: SessionMedian, spec: EventSpec) -> DataFrame:
-    """Sessions, and a function that sees all rows of one."""
+    """Return sessions with a function over all rows of each."""
     windows = _keyed(events, spec).window(EventTimeSessionWindows.with_gap(case.gap))
     result = windows.process(CountAndMedian(), schema="events bigint, median double")
     return result.main.select("key", "window_start", "window_end", (F.col("median") * 2).cast("bigint").alias("total"), "events")
 
 
 def evicted(events: DataFrame, case: Evicted, spec: EventSpec) -> DataFrame:
-    """Sliding windows with an evictor before the function."""
+    """Return sliding windows with an evictor before the function."""
     windows = _keyed(events, spec).window(
         SlidingEventTimeWindows.of(f"{case.size_ms} milliseconds", f"{case.slide_ms} milliseconds")
     )
@@ -105,7 +105,7 @@ def evicted(events: DataFrame, case: Evicted, spec: EventSpec) -> DataFrame:
 
 
 def own_mean(events: DataFrame, case: OwnMean, spec: EventSpec) -> DataFrame:
-    """Tumbling windows with an aggregate function of the user's own."""
+    """Tumbling windows with a user-defined aggregate function."""
     windows = _keyed(events, spec).window(TumblingEventTimeWindows.of(case.size))
     result = windows.aggregate_with(Mean(), schema="mean double")
     total = (F.col("mean") * MICRO).cast("bigint").alias("total")
@@ -121,5 +121,5 @@ QUERIES: dict[str, Callable[[DataFrame, Any, EventSpec], DataFrame]] = {
 
 
 def query(events: DataFrame, case: Case, spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end, total, events`` at least."""
+    """Return at least columns ``key, window_end, total, events``."""
     return QUERIES[case.name](events, case, spec)

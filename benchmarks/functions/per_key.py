@@ -1,9 +1,9 @@
 """Contestant: what a competent user writes by hand today, ``transformWithState`` with one group per key.
 
-Written to win, as ``benchmarks/per_key.py``: all that a key holds is one value (arrays), read once and written once per key and
-batch, because a state call costs more than the bytes it moves; rows come as integers; a key that gets rows fires in the same call
-and moves its timer past the watermark, so that timers only serve keys that fall silent. Elements are kept in the order of time: a
-session is then a run without a gap, and what an evictor leaves of a window is a slice that two binary searches find.
+It is written for speed, as ``benchmarks/per_key.py``. The state of a key is one value (arrays), read and written once per key and
+batch, because a state call costs more than the bytes it moves. Rows arrive as integers. A key with new rows fires in the same
+call and moves its timer past the watermark, so that timers only serve keys that fall silent. Elements are stored in the order of
+time. So a session is a run without a gap, and two binary searches find the slice of a window that an evictor leaves.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _Mean = Row("key", "end_ms", "mean")
 
 
 class CountProcessor(StatefulProcessor):
-    """The sum of every so many rows of a key."""
+    """Emit the sum of every n rows of a key."""
 
     OUTPUT: ClassVar[str] = "key bigint, total bigint, events bigint"
 
@@ -58,7 +58,7 @@ class CountProcessor(StatefulProcessor):
 class WindowProcessor(StatefulProcessor):
     """Windows of one key that the watermark closes: load, add rows, fire, store, move the timer.
 
-    Subclasses say which columns a key holds (``STATE``, arrays), how rows are added to them, and what fires.
+    Subclasses define the stored columns of a key (``STATE``, arrays), how to add rows to them, and when to fire.
     """
 
     STATE: ClassVar[str]
@@ -75,7 +75,7 @@ class WindowProcessor(StatefulProcessor):
 
     def handleExpiredTimer(self, key: Any, timerValues: TimerValues, expiredTimerInfo: ExpiredTimerInfo) -> Iterator[Row]:
         columns, _ = self._load()
-        # Spark removes the timer that expired.
+        # Spark removes an expired timer.
         return self._advance(key[0], columns, _NO_TIMER, timerValues.getCurrentWatermarkInMs())
 
     def close(self) -> None:
@@ -101,20 +101,20 @@ class WindowProcessor(StatefulProcessor):
         return iter(fired)
 
     def empty(self) -> list[list[int]]:
-        """The columns of a key that holds nothing."""
+        """Return the columns of an empty key."""
         return [[] for _ in self.STATE.split(",")]
 
     @abstractmethod
     def add(self, columns: list[list[int]], rows: Iterator[Row]) -> None:
-        """Takes in rows ``(key, value, ms)``."""
+        """Add rows ``(key, value, ms)``."""
 
     @abstractmethod
     def fire(self, key: int, columns: list[list[int]], watermark: int) -> tuple[list[Row], int]:
-        """Fires what ends at the watermark or before and forgets what no later window needs; and when the next window ends."""
+        """Fire windows that end up to the watermark, drop data that no later window needs, and return the next window end."""
 
 
 def _merge(columns: list[list[int]], rows: Iterator[Row]) -> None:
-    """Adds rows to columns of times and values, by time."""
+    """Add rows to columns of times and values, by time."""
     fresh = sorted((ms, value) for _, value, ms in rows)
     if columns[0] and fresh[0][0] < columns[0][-1]:
         fresh = sorted((*zip(*columns, strict=True), *fresh))
@@ -143,7 +143,7 @@ class SessionProcessor(WindowProcessor):
                 continue
             closes = times[end - 1] + gap
             if closes > watermark:
-                due = closes  # sessions follow one another: all later ones are open too
+                due = closes  # sessions are in order, so all later ones are open too
                 break
             fired.append(_Session(key, times[begin], closes, end - begin, median(values[begin:end])))
             begin = end
@@ -153,7 +153,10 @@ class SessionProcessor(WindowProcessor):
 
 
 class EvictedProcessor(WindowProcessor):
-    """Sliding windows: sum and count of those values that are not too old for the newest. ``done``: ends up to it have fired."""
+    """Sliding windows: sum and count of the values that are not too old compared with the newest.
+
+    Windows that end up to ``done`` have fired.
+    """
 
     STATE = "times array<bigint>, values array<bigint>, done array<bigint>"
     OUTPUT = "key bigint, end_ms bigint, total bigint, events bigint"
@@ -186,7 +189,7 @@ class EvictedProcessor(WindowProcessor):
         return fired, end
 
     def _next_end(self, times: list[int], first: int, done: int) -> int:
-        """The end of the next window that holds an element from ``first`` on."""
+        """Return the end of the next window with an element from ``first`` on."""
         return max(done, times[first] - times[first] % self.slide) + self.slide if first < len(times) else _NO_TIMER
 
 
@@ -223,16 +226,16 @@ class MeanProcessor(WindowProcessor):
 
 
 def counted(events: DataFrame, case: Counted) -> DataFrame:
-    """No event time, no timers."""
+    """Run the case without event time and timers."""
     fired = events.select("key", "batch").groupBy("key")
     rows = fired.transformWithState(CountProcessor(case), CountProcessor.OUTPUT, "append", "none")
     return rows.select("key", F.lit(None).cast("timestamp").alias("window_end"), "total", "events")
 
 
 def closed_by_watermark(events: DataFrame, processor: StatefulProcessor, output: str, spec: EventSpec) -> DataFrame:
-    """Runs a processor per key."""
+    """Run a processor per key."""
     return (
-        # Spark's watermark needs a timestamp; the processor an integer, which is much cheaper to hand over.
+        # Spark's watermark needs a timestamp. The processor gets an integer, which is much cheaper to transfer.
         events.withWatermark("ts", f"{spec.disorder_ms} milliseconds")
         .select("key", "value", F.unix_millis("ts").alias("ms"))
         .groupBy("key")
@@ -241,7 +244,7 @@ def closed_by_watermark(events: DataFrame, processor: StatefulProcessor, output:
 
 
 def query(events: DataFrame, case: Case, spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end, total, events`` at least."""
+    """Return at least columns ``key, window_end, total, events``."""
     end = F.timestamp_millis("end_ms").alias("window_end")
     if isinstance(case, Counted):
         return counted(events, case)

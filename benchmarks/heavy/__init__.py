@@ -1,1 +1,1 @@
-"""What is hot or heavy: how fast, in how much memory, and is the answer right?"""
+"""Hot keys and heavy rows: speed, memory, and right answers."""

@@ -1,6 +1,6 @@
-"""The heavy cases: what goes in, which query, and what must come out, known without running any window.
+"""The heavy cases: their input, their query, and an expected output that needs no windows to compute.
 
-Rows are made with numpy from their number alone. Each case says how many rows are its full size; ``--scale`` makes it smaller.
+The row numbers alone determine the rows, which numpy makes. Each case has a full size, and ``--scale`` makes it smaller.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ START_US = 1_767_225_600_000_000
 HOUR_US = 3_600_000_000
 SCHEMA = "key BIGINT, value BIGINT, ts TIMESTAMP"
 Answer = Mapping[str, int]
-"""How many results, and the sums of their columns ``n`` and ``total``."""
+"""The number of results, and the sums of their columns ``n`` and ``total``."""
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class Case:
     """One heavy case.
 
     Attributes:
-        what: it is, in the table.
+        what: the description in the table.
         rows: the full size.
-        files: of how many rows each; every file is a micro-batch, unless ``at_once``.
-        make: the rows from one number to another, of so many.
-        query: what is computed.
-        answer: of so many rows.
-        schema: of the files.
+        files: the rows of a file. Every file is a micro-batch, unless ``at_once``.
+        make: makes the rows from one number to another, for a total number of rows.
+        query: the computation.
+        answer: the expected output for a number of rows.
+        schema: the schema of the files.
         at_once: whether all files are one micro-batch.
     """
 
@@ -49,7 +49,7 @@ class Case:
     settings: Mapping[str, str] = field(default_factory=dict)
 
     def tables(self, rows: int) -> Iterator[pa.Table]:
-        """The files; a last one closes every window with a row of key -1."""
+        """Yield the files. The last one closes every window with a row of key -1."""
         size = min(self.files, rows)
         for first in range(0, rows, size):
             yield self.make(first, min(first + size, rows), rows)
@@ -57,12 +57,12 @@ class Case:
 
 
 def table(keys: Any, values: Any, times_us: Any) -> pa.Table:
-    """Rows of the common schema."""
+    """Return rows of the common schema."""
     return pa.table({"key": keys, "value": values, "ts": pa.array(times_us, pa.timestamp("us", "UTC"))})
 
 
 def closing(row: pa.Table) -> pa.Table:
-    """One row far ahead, that no case counts."""
+    """Return one row in the far future, which no case counts."""
     named = {"key": pa.array([-1]), "ts": pa.array([START_US + 10_000 * HOUR_US], pa.timestamp("us", "UTC"))}
     return pa.table({name: named.get(name, row.column(name)) for name in row.column_names}).cast(row.schema)
 
@@ -112,7 +112,7 @@ _RESULT = "n BIGINT, total BIGINT"
 
 
 def _open(first: int, last: int, _rows: int) -> pa.Table:
-    """Each row has a window of its own: a tenth as many keys, ten hours of each; the hours all begin before one has ended."""
+    """Give each row a separate window: a tenth as many keys as rows, with ten hours each. All hours start before one ends."""
     numbers = np.arange(first, last)
     return table(numbers // 10, numbers, START_US + numbers % 10 * HOUR_US)
 

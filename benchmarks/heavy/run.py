@@ -1,7 +1,7 @@
 """Hot keys, long sessions, large rows, many columns: speed, memory, and the answer. ``python -m benchmarks.heavy.run --help``.
 
-Each case runs in a process of its own, with a JVM of its own. What it writes is compared with an answer that was computed from
-the numbers of the rows alone. A case that fails, or takes longer than it may, is in the table too.
+Each case runs in a separate process with its own JVM. Its output is compared with an answer computed from the row numbers alone.
+A case that fails or exceeds its time limit is in the table too.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def _write(case: Case, rows: int, folder: Path, burst: bool) -> int:
-    """Writes the files, a second apart: Spark takes them in the order of their times. Returns how many."""
+    """Write the files with times a second apart, since Spark reads them in this order. Return their number."""
     tables = list(case.tables(rows)) if burst else case.tables(rows)
     if burst:
         whole, last = tables
@@ -95,7 +95,7 @@ def _write(case: Case, rows: int, folder: Path, burst: bool) -> int:
 
 
 def measure(options: argparse.Namespace) -> dict[str, Any]:
-    """One case, in this process."""
+    """Run one case in this process."""
     case, folder = CASES[options.case], Path(options.data) / options.case
     rows = max(int(case.rows * options.scale), 100)
     shutil.rmtree(folder, ignore_errors=True)
@@ -124,14 +124,14 @@ def measure(options: argparse.Namespace) -> dict[str, Any]:
         "seconds": round(seconds, 1),
         "rows_per_second": round(rows / seconds),
         **peaks.mb,
-        "state_mb": max((one.state_bytes for one in batches), default=0) >> 20,
+        "state_mb": max((batch.state_bytes for batch in batches), default=0) >> 20,
         "right": {name: found[name] for name in wanted} == dict(wanted),
     }
     return told | ({} if told["right"] else {"found": found, "wanted": dict(wanted)})
 
 
 def _found(folder: Path) -> dict[str, int]:
-    """How many results, and their sums; without those of the row that closes the windows."""
+    """Return the number of results and their sums, without the results of the row that closes the windows."""
     counted = {"results": 0, "n": 0, "total": 0}
     rows = ds.dataset(folder, partitioning="hive", format="parquet").scanner(["key", "n", "total"])
     for batch in rows.to_batches():
@@ -143,13 +143,16 @@ def _found(folder: Path) -> dict[str, int]:
 
 
 def _in_a_process(options: argparse.Namespace, name: str) -> dict[str, Any]:
-    """One case in a process of its own; what it told, or why it failed: never an error here, the other cases are to run."""
+    """Run one case in a separate process.
+
+    Return its report, or the reason of its failure without raising, so that the other cases still run.
+    """
     arguments = [f"--{each}={getattr(options, each)}" for each in ("scale", "groups", "data")]
     command = [*options.launcher, sys.executable, "-m", "benchmarks.heavy.run", "--case", name, *arguments]
     paths = [str(HERE.parent / "src"), str(HERE.parent), os.environ.get("PYTHONPATH", "")]
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
     began = time.monotonic()
-    # Into a file: a pipe stays open as long as some worker of a query that was killed has it.
+    # Write to a file, because a pipe stays open while a worker of a killed query has it.
     with tempfile.TemporaryFile("w+") as log:
         process = subprocess.Popen(
             command, stdout=log, stderr=subprocess.STDOUT, text=True, env=environment, start_new_session=True
@@ -168,7 +171,7 @@ def _in_a_process(options: argparse.Namespace, name: str) -> dict[str, Any]:
 
 
 def _end(process: subprocess.Popen[str]) -> None:
-    """Ends a process and all that it started: Spark's workers have a group of their own."""
+    """End a process and its descendants. Spark's workers have a separate process group."""
     try:
         below = psutil.Process(process.pid).children(recursive=True)
     except psutil.Error:
@@ -179,12 +182,12 @@ def _end(process: subprocess.Popen[str]) -> None:
     with suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)
     process.wait()
-    # The next case shall find the memory free.
+    # Free the memory before the next case starts.
     psutil.wait_procs(below, timeout=10)
 
 
 def _told(log: str, status: int, *, in_time: bool, minutes: float) -> dict[str, Any]:
-    """What a case's process said at its end; where it failed, the error, and the end of what it wrote."""
+    """Return the final report of a case's process. For a failure, return the error and the end of the output."""
     lines = log.splitlines()
     marked = [line for line in lines if line.startswith(_MARK)]
     if in_time and not status and marked:
@@ -226,13 +229,13 @@ def page(options: argparse.Namespace, told: dict[str, dict[str, Any]]) -> str:
         "",
         "| case | | rows | seconds | rows/s | driver | JVM | worker | state | answer |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|---|",
-        *(_line(name, one) for name, one in told.items()),
+        *(_line(name, each) for name, each in told.items()),
     ]
     return "\n".join(lines) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the cases, adds them to what the results have of others, writes table and figures. 1: one failed or is wrong."""
+    """Run the cases, add them to saved results, and write table and figures. Return 1 if a case failed or is wrong."""
     options = parse(arguments)
     if options.case:
         print(_MARK + json.dumps(measure(options)))
@@ -248,7 +251,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         told = {each: {**before, **ours}[each] for each in CASES if each in {**before, **ours}}
         kept.write_text(json.dumps(told, indent=1) + "\n")
         (results / "heavy.md").write_text(page(options, told))
-    return int(not all(one.get("right") for one in ours.values()))
+    return int(not all(each.get("right") for each in ours.values()))
 
 
 __all__ = ["closing", "main", "measure"]

@@ -1,1 +1,1 @@
-"""Clicks through Kafka, one partition an hour behind: panestream beside Spark's own ``window()``."""
+"""Clicks through Kafka, with one partition an hour late: panestream compared with Spark's own ``window()``."""

@@ -1,11 +1,12 @@
 """From a row in Kafka to the row in the sink, another topic: ``python -m benchmarks.kafka.latency --write``.
 
-A producer writes events at a steady rate, with the clock as event time; counts of keys in windows of a second go to another topic
-in each micro-batch, while the windows are open (panestream: ``ContinuousEventTimeTrigger``; Spark's own windows: update mode), as
-fast as micro-batches follow one another. A consumer notes when each result came. An event has arrived with the first result of
-its key and window that counts it: a key's events are in one partition, so a count of n holds the first n of them.
+A producer writes events at a steady rate, with the clock as event time. Counts of keys in windows of a second go to another topic
+in each micro-batch while the windows are open. For this, panestream uses ``ContinuousEventTimeTrigger``, and Spark's own windows
+use update mode. Micro-batches follow one another without pause. A consumer notes the arrival of each result. The latency of an
+event ends with the first result of its key and window that counts it. A key's events are in one partition, so a count of n
+contains the first n of them.
 
-Broker, producer, consumer and Spark share the machine. All rows of the measured time must arrive, or there is no figure.
+Broker, producer, consumer and Spark share the machine. A figure is valid only if all rows of the measured time arrive.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ READY = "the first micro-batch is done"
 
 
 def query(contestant: str, servers: str, topics: Sequence[str], folder: str, cores: int) -> None:
-    """Runs the query in this process until it is killed."""
+    """Run the query in this process until it is killed."""
     settings = {**SETTINGS, **STREAM_SETTINGS, **BIRTH_SETTINGS, "spark.sql.shuffle.partitions": str(cores)}
     settings["spark.jars.packages"] = f"{PACKAGE}:{pyspark.__version__}"
     builder = SparkSession.builder.master(f"local[{cores}]").appName("latency")
@@ -83,7 +84,7 @@ def query(contestant: str, servers: str, topics: Sequence[str], folder: str, cor
 
 
 def produce(servers: str, topic: str, rate: int, seconds: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Writes events at that rate; their keys and times (microseconds)."""
+    """Write events at that rate, and return their keys and times (microseconds)."""
     from confluent_kafka import Producer
 
     producer = Producer({"bootstrap.servers": servers, "linger.ms": 2, "queue.buffering.max.messages": 1_000_000})
@@ -102,7 +103,7 @@ def produce(servers: str, topic: str, rate: int, seconds: float) -> tuple[np.nda
 
 
 class Consumer(threading.Thread):
-    """Notes what comes to a topic, and when (microseconds)."""
+    """Record the messages of a topic with their arrival in microseconds."""
 
     def __init__(self, servers: str, topic: str) -> None:
         super().__init__(daemon=True)
@@ -122,7 +123,7 @@ class Consumer(threading.Thread):
 
 
 def latencies(keys: Any, times: Any, came: Sequence[tuple[int, bytes]], since: int, until: int) -> tuple[Any, int]:
-    """Microseconds from event to result, of the events between two moments; and how many of these never came."""
+    """Return the microseconds from event to result between two moments, and the number of events without a result."""
     events: dict[tuple[int, int], list[int]] = {}
     for key, at in zip(keys.tolist(), times.tolist(), strict=True):
         events.setdefault((key, at // 1_000_000), []).append(at)
@@ -140,7 +141,7 @@ def latencies(keys: Any, times: Any, came: Sequence[tuple[int, bytes]], since: i
 
 
 def run_once(contestant: str, broker: Broker, rate: int, options: argparse.Namespace, number: int) -> dict[str, float]:
-    """One run: milliseconds from event to result.
+    """Run once, and return the milliseconds from event to result.
 
     Raises:
         RuntimeError: the query failed, or events did not arrive.
@@ -152,7 +153,7 @@ def run_once(contestant: str, broker: Broker, rate: int, options: argparse.Names
     command = [sys.executable, "-m", "benchmarks.kafka.latency", "--run", contestant, broker.servers, *topics]
     command += [f"{folder}/checkpoint", str(options.cores)]
     consumer = Consumer(broker.servers, topics[1])
-    # Something to begin with: a query without any rows does not say that it is ready.
+    # Send a first row, because a query without rows does not report that it is ready.
     produce(broker.servers, topics[0], 1_000, 1)
     with Path(folder, "log").open("w") as log:
         running = subprocess.Popen(
@@ -173,7 +174,7 @@ def run_once(contestant: str, broker: Broker, rate: int, options: argparse.Names
             running.wait()
             consumer.over.set()
             consumer.join()
-    # The very last ones wait for time to go on.
+    # The last results wait for time to advance.
     span = int((begun + WARM_UP_SECONDS) * 1e6), int(times.max()) - 1_000_000
     found, missing = latencies(keys, times, consumer.came, *span)
     shutil.rmtree(folder, ignore_errors=True)
@@ -184,7 +185,7 @@ def run_once(contestant: str, broker: Broker, rate: int, options: argparse.Names
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Measures, prints, and with ``--write`` keeps the table."""
+    """Measure, print, and with ``--write`` save the table."""
     parser = argparse.ArgumentParser(prog="benchmarks.kafka.latency", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--rates", type=int, nargs="+", default=[1_000, 50_000], help="events a second")
     parser.add_argument("--seconds", type=int, default=30, help="that count (default: %(default)s)")
@@ -226,7 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 for name, each in rounds.items():
                     cells = []
                     for what in ("p50", "p99"):
-                        values = sorted(one[what] for one in each)
+                        values = sorted(figures[what] for figures in each)
                         cells.append(f"{values[len(values) // 2]:,.0f} ({values[0]:,.0f} to {values[-1]:,.0f})")
                     lines.append(f"| {rate:,} | {name} | {' | '.join(cells)} |")
         finally:

@@ -1,4 +1,4 @@
-"""Runs the query once, on one contestant, in this process; prints a line of JSON at the end.
+"""Run the query once on one contestant in this process, and print a line of JSON at the end.
 
 Started by :mod:`benchmarks.kafka.run`.
 """
@@ -26,9 +26,9 @@ from panestream.spark.session import STREAM_SETTINGS
 CLICK = "user BIGINT, item BIGINT, at BIGINT"
 SIZE, SLIDE = "1 hour", "5 minutes"
 BEHIND = 3600
-"""Seconds that the last partition is behind the others."""
+"""The delay of the last partition in seconds."""
 WARM_UP = 2
-"""Micro-batches that do not count: compilers, and workers that start."""
+"""Warm-up micro-batches, in which the JVM compiles and workers start."""
 
 
 @dataclass(frozen=True)
@@ -36,10 +36,10 @@ class Run:
     """One run.
 
     Attributes:
-        contestant: ``panestream``, ``native``, or ``source``, which only reads and decodes: nobody can be faster.
-        servers, topic: where the clicks are.
-        records_per_batch: of a micro-batch.
-        until: seconds; windows that end up to then are what both must have in full.
+        contestant: ``panestream``, ``native``, or ``source``, which only reads and decodes and is the limit.
+        servers, topic: the location of the clicks.
+        records_per_batch: the records of a micro-batch.
+        until: seconds. Both must have all windows that end up to this time.
         cores: of the local master.
     """
 
@@ -53,11 +53,11 @@ class Run:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run showed.
+    """The measurements of one run.
 
     Attributes:
         rows_per_second: of each micro-batch that counts.
-        rows, views: how many results there were of windows up to the bound, and their sum.
+        rows, views: the number and the sum of the results of windows up to the bound.
     """
 
     contestant: str
@@ -72,7 +72,7 @@ class Measured:
 
 
 class Counted:
-    """Adds up what comes out, at the same price for both."""
+    """Add up the output, at the same cost for both."""
 
     def __init__(self, until: int) -> None:
         self.until, self.rows, self.views = until, 0, 0
@@ -84,7 +84,7 @@ class Counted:
 
 
 def ours(spark: SparkSession, run: Run, counted: Counted, checkpoint: str) -> Any:
-    """On panestream: a watermark for each partition, a few seconds behind it."""
+    """Run panestream, with a watermark for each partition that is a few seconds late."""
     clicks = pst.from_kafka(spark, run.servers, run.topic, schema=CLICK, records_per_batch=run.records_per_batch)
     timed = clicks.assign_timestamps("at", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds"), unit="seconds")
     windows = timed.key_by("item").window(pst.SlidingEventTimeWindows.of(SIZE, SLIDE)).options(key_groups=run.cores)
@@ -93,7 +93,7 @@ def ours(spark: SparkSession, run: Run, counted: Counted, checkpoint: str) -> An
 
 
 def native(spark: SparkSession, run: Run, counted: Counted, checkpoint: str) -> Any:
-    """On Spark's own windows. One watermark for all: it must be as far behind as the slowest partition, or that is late."""
+    """Run Spark's own windows. Their single watermark must be as late as the slowest partition, or its rows are late."""
     clicks = decoded(spark, run).withWatermark("time", f"{BEHIND + 5} seconds")
     views = clicks.groupBy("item", F.window("time", SIZE, SLIDE)).agg(F.count(F.lit(1)).alias("views"))
     results = views.select("item", F.col("window.end").alias("window_end"), "views")
@@ -101,13 +101,13 @@ def native(spark: SparkSession, run: Run, counted: Counted, checkpoint: str) -> 
 
 
 def source(spark: SparkSession, run: Run, counted: Counted, checkpoint: str) -> Any:
-    """Only reads and decodes."""
+    """Only read and decode."""
     read = decoded(spark, run).select(F.col("time").alias("window_end"), F.lit(1).alias("views"), "item")
     return started(read, counted, checkpoint, "append")
 
 
 def decoded(spark: SparkSession, run: Run) -> DataFrame:
-    """The clicks as Spark's users read them."""
+    """Return the clicks as Spark's users read them."""
     given = {"kafka.bootstrap.servers": run.servers, "subscribe": run.topic, "startingOffsets": "earliest"}
     records = spark.readStream.format("kafka").options(**given, maxOffsetsPerTrigger=str(run.records_per_batch)).load()
     fields = records.select(F.from_json(F.col("value").cast("string"), CLICK).alias("click")).select("click.*")
@@ -115,7 +115,7 @@ def decoded(spark: SparkSession, run: Run) -> DataFrame:
 
 
 def started(results: DataFrame, counted: Counted, checkpoint: str, mode: str) -> Any:
-    """A query of Spark's own."""
+    """Start a Spark query."""
     writer = results.writeStream.foreachBatch(counted.__call__).outputMode(mode)
     return writer.option("checkpointLocation", checkpoint).trigger(availableNow=True).start()
 
@@ -135,9 +135,9 @@ def measure(run: Run) -> Measured:
             spark, run, counted, f"{folder}/checkpoint"
         )
         query.awaitTermination()
-        batches = [one for one in query.recentProgress if one["numInputRows"]]
-        rates = [one["numInputRows"] / one["durationMs"]["triggerExecution"] * 1000 for one in batches]
-        # The last one is what was left over.
+        batches = [each for each in query.recentProgress if each["numInputRows"]]
+        rates = [batch["numInputRows"] / batch["durationMs"]["triggerExecution"] * 1000 for batch in batches]
+        # The last micro-batch has only the remaining rows.
         return Measured(run.contestant, rates[WARM_UP:-1], counted.rows, counted.views)
     finally:
         spark.stop()

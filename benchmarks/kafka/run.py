@@ -31,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[2]
 CONTESTANTS = ("panestream", "native", "source")
 PARTITIONS = 4
 COPY_SECONDS = 3 * 3600
-"""The clicks of two hours are written again and again, each time so much later."""
+"""The clicks of two hours are repeated, each time this much later."""
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -48,7 +48,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def clicks(options: argparse.Namespace) -> Iterator[tuple[int, bytes]]:
-    """Partition and value of each record; the last partition is an hour behind: its clicks are those of an hour ago."""
+    """Yield partition and value of each record. The last partition is late: its clicks are an hour old."""
     views = []
     with gzip.open(options.data / "taobao_userbehavior_2h_sorted.csv.gz", "rt") as lines:
         for line in lines:
@@ -63,7 +63,7 @@ def clicks(options: argparse.Namespace) -> Iterator[tuple[int, bytes]]:
 
 
 def fill(broker: Broker, options: argparse.Namespace) -> tuple[int, int]:
-    """Writes the topic; returns how many records it has, and the second up to which every contestant has all windows."""
+    """Write the topic. Return its number of records, and the second up to which every contestant has all windows."""
     from confluent_kafka import Producer
 
     make_topics(broker, [f"clicks:{PARTITIONS}"])
@@ -79,12 +79,12 @@ def fill(broker: Broker, options: argparse.Namespace) -> tuple[int, int]:
         count += 1
         last = max(last, int(value.rpartition(b":")[2].rstrip(b"}")))
     producer.flush()
-    # The slowest watermark is that of the partition that is behind; the other contestant's is as far back.
+    # The late partition has the slowest watermark, and the other contestant's watermark has the same delay.
     return count, last - BEHIND - 3600
 
 
 def run_once(run: Run) -> Measured:
-    """Runs it in a process of its own.
+    """Run one contestant in a separate process.
 
     Raises:
         RuntimeError: it failed.
@@ -99,18 +99,18 @@ def run_once(run: Run) -> Measured:
 
 
 def compare(measured: Sequence[Measured]) -> None:
-    """Whether panestream and Spark's own windows have the same results.
+    """Check that panestream and Spark's own windows have the same results.
 
     Raises:
         AssertionError: they have not.
     """
-    answers = {(one.contestant, one.rows, one.views) for one in measured if one.contestant != "source"}
+    answers = {(each.contestant, each.rows, each.views) for each in measured if each.contestant != "source"}
     if len({answer[1:] for answer in answers}) > 1:
         raise AssertionError(f"the contestants differ: {sorted(answers)}")
 
 
 def report(measured: Sequence[Measured], count: int, options: argparse.Namespace, load: float) -> str:
-    """The whole result in Markdown."""
+    """Return the whole result in Markdown."""
     lines = [
         "# Clicks through Kafka",
         "",
@@ -125,13 +125,13 @@ def report(measured: Sequence[Measured], count: int, options: argparse.Namespace
         "| contestant | records/s | rounds | panestream ÷ it |",
         "|---|---:|---:|---:|",
     ]
-    rates = {name: [one.median for one in measured if one.contestant == name] for name in options.contestants}
+    rates = {name: [each.median for each in measured if each.contestant == name] for name in options.contestants}
     for name, medians in rates.items():
         ratio = ""
         if name != "panestream" and "panestream" in rates:
             ratio = f"{statistics.median(rates['panestream']) / statistics.median(medians):.2f}"
         lines.append(f"| {name} | {statistics.median(medians):,.0f} | {min(medians):,.0f} to {max(medians):,.0f} | {ratio} |")
-    answer: Any = next((one for one in measured if one.contestant != "source"), None)
+    answer: Any = next((each for each in measured if each.contestant != "source"), None)
     if answer is not None:
         lines += [
             "",
@@ -141,7 +141,7 @@ def report(measured: Sequence[Measured], count: int, options: argparse.Namespace
 
 
 def main() -> None:
-    """Fills a topic, runs all contestants by turns, writes ``kafka.md`` and ``kafka.json``."""
+    """Fill a topic, run all contestants in turn, and write ``kafka.md`` and ``kafka.json``."""
     options, load = parse(), round(os.getloadavg()[0], 2)
     measured: list[Measured] = []
     with tempfile.TemporaryDirectory(prefix="kafka-", ignore_cleanup_errors=True) as folder:
@@ -160,7 +160,7 @@ def main() -> None:
     compare(measured)
     text = report(measured, count, options, load)
     (options.results / "kafka.md").write_text(text)
-    (options.results / "kafka.json").write_text(json.dumps([asdict(one) for one in measured], indent=1) + "\n")
+    (options.results / "kafka.json").write_text(json.dumps([asdict(each) for each in measured], indent=1) + "\n")
     print(text)
 
 

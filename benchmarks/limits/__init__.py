@@ -1,1 +1,1 @@
-"""How far panestream goes: ever more keys, ever more late rows."""
+"""The limits of panestream with a growing number of keys and of late rows."""

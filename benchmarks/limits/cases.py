@@ -1,4 +1,4 @@
-"""Sliding windows that fire again for late rows, told as a changelog so that the answer can be checked."""
+"""Sliding windows that fire again for late rows, as a changelog so that the answer can be checked."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from benchmarks.cases import SumCount
 
 @dataclass(frozen=True)
 class Refired(SumCount):
-    """Sum and count per key and window; a late row makes its windows fire again.
+    """Sum and count per key and window. A late row makes its windows fire again.
 
-    What comes out are changes, with the sign of each in its total and count: added up they are the last results, which is the
-    answer of all rows, late ones too. (The number of rows is that of the changes, and is not compared.)
+    The output consists of changes, with a sign in their total and count. Added up, they give the last results, which is the
+    answer for all rows including late ones. (The number of rows is the number of changes, and is not compared.)
 
     Attributes:
-        lateness_ms: how late rows may be.
+        lateness_ms: the maximum lateness of rows.
     """
 
     lateness_ms: int = 60_000

@@ -12,11 +12,11 @@ from panestream import agg
 from panestream.spark.session import STREAM_SETTINGS
 
 SETTINGS = dict(STREAM_SETTINGS)
-"""What ``build_session`` and ``result.start`` set for every user."""
+"""The settings that ``build_session`` and ``result.start`` set for every user."""
 
 
 def query(events: DataFrame, case: Refired, spec: EventSpec) -> DataFrame:
-    """Columns ``key, window_end, total, events``: changes, taken back ones with a minus."""
+    """Return columns ``key, window_end, total, events`` of changes. Retracted ones are negative."""
     result = (
         pst.stream(events)
         .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness(f"{spec.disorder_ms} milliseconds"))

@@ -1,7 +1,7 @@
 """Keys from few to very many, late rows from none to a third: ``python -m benchmarks.limits.run --help``.
 
-Sliding windows of 60 s every 10 s; late rows are up to a minute late and make their windows fire again, as a changelog. One run
-each, in a process of its own; what comes out is added up and must be the answer of all rows.
+Sliding windows of 60 s every 10 s. Late rows are up to a minute late and make their windows fire again, as a changelog. Each case
+runs once in a separate process. Its added-up output must be the answer for all rows.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def run_one(keys: int, late: int, options: argparse.Namespace) -> Measured:
-    """Runs one, and checks what came out.
+    """Run one case, and check its output.
 
     Raises:
         AssertionError: the changes do not add up to the answer.
@@ -56,7 +56,7 @@ def run_one(keys: int, late: int, options: argparse.Namespace) -> Measured:
 
 
 def line(keys: int, late: int, one: Measured) -> str:
-    """A line of the table."""
+    """Return a line of the table."""
     rates = one.rows_per_second
     return (
         f"| {keys:,} | {late} % | {one.median:,.0f} | {min(rates):,.0f} to {max(rates):,.0f} | {one.cpu_seconds:.2f} s"
@@ -66,7 +66,7 @@ def line(keys: int, late: int, one: Measured) -> str:
 
 
 def heading(options: argparse.Namespace) -> list[str]:
-    """What was measured on what, and how, and the head of the table."""
+    """Return a description of the input, the machine and the method, and the head of the table."""
     about = machine()
     return [
         "# Keys and late rows",
@@ -86,7 +86,7 @@ def heading(options: argparse.Namespace) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it all, prints the table, writes it as JSON and Markdown."""
+    """Run everything, print the table, and write it as JSON and Markdown."""
     options = parse(arguments)
     lines = heading(options)
     print("\n".join(lines), flush=True)

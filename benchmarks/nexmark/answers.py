@@ -27,14 +27,14 @@ from benchmarks.nexmark.queries import GAP_MS, SIZE_MS, SLIDE_MS, WATERMARK_DELA
 
 @dataclass(frozen=True)
 class Answer:
-    """Result rows as columns: end of the window (ms), whom it is about, and the figure."""
+    """Result rows as columns: window end (ms), subject, and figure."""
 
     end: Int64s
     who: Int64s
     what: Int64s
 
     def until(self, bound_ms: int | None) -> Answer:
-        """The rows of windows that end at the bound or before; None: all."""
+        """Return the rows of windows that end at the bound or before, or all for None."""
         if bound_ms is None:
             return self
         closed = self.end <= bound_ms
@@ -42,15 +42,15 @@ class Answer:
 
     @property
     def checks(self) -> dict[str, int]:
-        """Number of rows, sums, and a sum that tells which figure is whose."""
+        """Return the number of rows, sums, and a sum that depends on which figure belongs to whom."""
         crossed = (self.who % 1_000_003) * (self.what % 1_009) + self.end // 1_000 % 100_003 * (self.what % 997)
         return {"rows": len(self.end), "who": int(self.who.sum()), "what": int(self.what.sum()), "crossed": int(crossed.sum())}
 
 
 def bound_ms(spec: NexmarkSpec) -> int:
-    """The last window end that all must have reached at the end of the input, whatever their kind of watermark.
+    """Return the last window end that all must reach at the end of the input, with any kind of watermark.
 
-    A query sees the time of what it reads only: bids, or persons and auctions.
+    A query sees only the time of its own input: bids, or persons and auctions.
     """
     n = np.arange(max(0, spec.events - 1_000_000), spec.events)
     times, are_bids = time_ms(spec, n), kind_of(n) == BID
@@ -64,13 +64,13 @@ def _numbers(spec: NexmarkSpec, kind: int) -> Int64s:
 
 
 def _best(group: Int64s, figure: Int64s, then_smallest: Int64s) -> Int64s:
-    """The place of the row with the largest figure in each group; of equals the one with the smallest ``then_smallest``."""
+    """Return the index of each group's row with the largest figure. A tie goes to the smallest ``then_smallest``."""
     order = np.lexsort((then_smallest, -figure, group))
     return order[np.r_[True, np.diff(group[order]) != 0]]
 
 
 def q5(spec: NexmarkSpec) -> Answer:
-    """Bids counted per slide and auction, and every count added to the windows that the slide is part of."""
+    """Count bids per slide and auction, and add each count to the windows of the slide."""
     n = _numbers(spec, BID)
     slide, auction = time_ms(spec, n) // SLIDE_MS, bid_auction(spec, n)
     width = int(auction.max()) + 1
@@ -85,10 +85,10 @@ def q5(spec: NexmarkSpec) -> Answer:
 
 
 def q7(spec: NexmarkSpec) -> Answer:
-    """The largest price of each window.
+    """Return the largest price of each window.
 
     Raises:
-        ValueError: two bids of a window share it: who wins is not defined.
+        ValueError: two bids share the maximum of a window, so the winner is not defined.
     """
     n = _numbers(spec, BID)
     end, prices = (time_ms(spec, n) // SIZE_MS + 1) * SIZE_MS, price(spec, n)
@@ -101,7 +101,7 @@ def q7(spec: NexmarkSpec) -> Answer:
 
 
 def q8(spec: NexmarkSpec) -> Answer:
-    """Persons whose id is among the sellers of the window in which they registered."""
+    """Return the persons who are among the sellers of the window in which they registered."""
     persons, auctions = _numbers(spec, PERSON), _numbers(spec, AUCTION)
     width = FIRST_ID + int(last_person(np.array(spec.events))) + 1_000
     cells, counts = np.unique(time_ms(spec, auctions) // SIZE_MS * width + seller(spec, auctions), return_counts=True)
@@ -112,7 +112,7 @@ def q8(spec: NexmarkSpec) -> Answer:
 
 
 def q11(spec: NexmarkSpec) -> Answer:
-    """Bids in the order of bidder and time; a session ends where the next bid is further away than the gap."""
+    """Sort bids by bidder and time. A session ends if the next bid is further away than the gap."""
     n = _numbers(spec, BID)
     who, times = bidder(spec, n), time_ms(spec, n)
     order = np.lexsort((times, who))

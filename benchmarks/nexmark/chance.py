@@ -1,4 +1,4 @@
-"""Numbers by chance that depend on nothing but seed, event and purpose: any row can be made alone, in any order, by any task."""
+"""Random numbers that depend only on seed, event and purpose. Any task can make any row alone, in any order."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ class Chance:
     seed: int
 
     def bits(self, n: Int64s, purpose: int) -> UInt64s:
-        """64 bits for each event number."""
+        """Return 64 bits for each event number."""
         start = mix(np.array([self.seed % 2**64], np.uint64))[0]
         return mix((n.astype(np.uint64) << np.uint64(6)) + np.uint64(purpose) + start)
 
     def below(self, n: Int64s, purpose: int, bound: Int64s | int) -> Int64s:
-        """Integers from 0 up to, and without, ``bound``."""
-        # Half of the bits: bounds are small, and so is what the remainder favours.
+        """Return integers from 0 to ``bound - 1``."""
+        # Use half of the bits. Bounds are small, and so is the bias of the remainder.
         return (self.bits(n, purpose) >> np.uint64(32)).astype(np.int64) % bound
 
     def uniform(self, n: Int64s, purpose: int) -> Floats:
-        """Floats in [0, 1)."""
+        """Return floats in [0, 1)."""
         return (self.bits(n, purpose) >> np.uint64(11)).astype(np.float64) * 2.0**-53

@@ -1,6 +1,6 @@
 """The events, as Arrow columns made by numpy: a pure function of options and event number.
 
-Kinds, ids and skew are those of the reference generator (Apache-2.0; read, not copied), with these differences:
+Kinds, ids and skew follow the reference generator (Apache-2.0, read and not copied), with these differences:
 
 - Everything follows from the seed; the reference draws most fields unseeded.
 - The first event is number 0, a person; the reference begins with an auction whose seller never comes.
@@ -26,9 +26,9 @@ PROPORTIONS = (1, 3, 46)
 CYCLE = sum(PROPORTIONS)
 FIRST_ID, FIRST_CATEGORY, CATEGORIES = 1_000, 10, 5
 HOT_EVERY = 100
-"""Every so many persons or auctions there is a new hot one."""
+"""A new hot person or auction appears after this many."""
 ACTIVE_PERSONS, IN_FLIGHT, AHEAD = 1_000, 100, 10
-"""Who sells and bids, what is bid on; and how many of either are named before they come."""
+"""The number of active persons and of auctions open for bids, and how many of either may be referenced before they appear."""
 AVERAGE_BYTES = {"person": 200, "auction": 500, "bid": 100}
 INSTANT = pa.timestamp("us", tz="UTC")
 
@@ -38,12 +38,12 @@ class NexmarkSpec:
     """Which events.
 
     Attributes:
-        events: how many, of all kinds.
-        seed: of all chance.
+        events: the number of events of all kinds.
+        seed: the seed of all random choices.
         rate: events per second of event time.
         base_ms: event time of the first, in ms since the epoch.
-        disorder_ms: event times go back by up to so much: the delay of a watermark for which nothing is late.
-        delayed_percent, delay_ms: of so many events the time goes back further, by up to so much.
+        disorder_ms: the maximum step back of event times. No event is late for a watermark with this delay.
+        delayed_percent, delay_ms: the percentage of events with a larger step back, and its maximum.
     """
 
     events: int
@@ -60,18 +60,18 @@ class NexmarkSpec:
 
 
 def kind_of(n: Int64s) -> Int64s:
-    """The kind of each event: it is not left to chance."""
+    """Return the kind of each event, which is not random."""
     in_cycle = n % CYCLE
     return np.where(in_cycle < PROPORTIONS[0], PERSON, np.where(in_cycle < PROPORTIONS[0] + PROPORTIONS[1], AUCTION, BID))
 
 
 def last_person(n: Int64s) -> Int64s:
-    """The number (from 0) of the newest person when event ``n`` happens."""
+    """Return the number (from 0) of the newest person when event ``n`` happens."""
     return n // CYCLE
 
 
 def last_auction(n: Int64s) -> Int64s:
-    """The number of the newest auction when event ``n`` (no person) happens; at an auction, its own."""
+    """Return the number of the newest auction when event ``n`` (not a person) happens. An auction has its own number."""
     return n // CYCLE * PROPORTIONS[1] + np.minimum(n % CYCLE, PROPORTIONS[1]) - 1
 
 
@@ -93,13 +93,13 @@ def _active_person(spec: NexmarkSpec, n: Int64s, purpose: int) -> Int64s:
 
 
 def seller(spec: NexmarkSpec, n: Int64s) -> Int64s:
-    """Three times in four the hot seller."""
+    """Return sellers, three in four of them the hot seller."""
     hot = spec.chance.below(n, 3, 4) > 0
     return FIRST_ID + np.where(hot, last_person(n) // HOT_EVERY * HOT_EVERY, _active_person(spec, n, 4))
 
 
 def bid_auction(spec: NexmarkSpec, n: Int64s) -> Int64s:
-    """Every other time the hot auction."""
+    """Return auctions, half of them the hot auction."""
     newest = last_auction(n)
     oldest = np.maximum(newest - IN_FLIGHT, 0)
     other = oldest + spec.chance.below(n, 4, newest + AHEAD + 1 - oldest)
@@ -107,18 +107,18 @@ def bid_auction(spec: NexmarkSpec, n: Int64s) -> Int64s:
 
 
 def bidder(spec: NexmarkSpec, n: Int64s) -> Int64s:
-    """Three times in four the hot bidder, who comes right after the hot seller."""
+    """Return bidders, three in four of them the hot bidder, whose id follows the hot seller's."""
     hot = spec.chance.below(n, 5, 4) > 0
     return FIRST_ID + np.where(hot, last_person(n) // HOT_EVERY * HOT_EVERY + 1, _active_person(spec, n, 6))
 
 
 def price(spec: NexmarkSpec, n: Int64s, purpose: int = 7) -> Int64s:
-    """From 1.00 to 1,000,000.00, every order of magnitude alike, in cents."""
+    """Return prices from 1.00 to 1,000,000.00 in cents, with each order of magnitude equally frequent."""
     return np.round(100 * 10 ** (6 * spec.chance.uniform(n, purpose))).astype(np.int64)
 
 
 def _expires_ms(spec: NexmarkSpec, n: Int64s) -> Int64s:
-    # On average as long as it takes for as many auctions to come as are in flight.
+    # On average, an auction lasts until as many auctions arrive as are open.
     horizon = max(1, IN_FLIGHT * CYCLE // PROPORTIONS[1] * 1000 // spec.rate)
     return time_ms(spec, n) + 1 + spec.chance.below(n, 8, 2 * horizon)
 
@@ -135,7 +135,7 @@ def _numbers(function: Callable[[NexmarkSpec, Int64s], Int64s]) -> Column:
 
 
 def _text(pool: Callable[[int], pa.Array], purpose: int) -> Column:
-    """One of a pool of texts."""
+    """Make a column from a pool of texts."""
 
     def column(spec: NexmarkSpec, n: Int64s) -> pa.Array:
         texts = pool(spec.seed)
@@ -145,7 +145,7 @@ def _text(pool: Callable[[int], pa.Array], purpose: int) -> Column:
 
 
 def _channel_text(pool: Callable[[int], pa.Array]) -> Column:
-    """Every other bid comes through one of the hot channels, which stand first in their pool."""
+    """Make a column of channels. Half of the bids use one of the hot channels, which are first in the pool."""
 
     def column(spec: NexmarkSpec, n: Int64s) -> pa.Array:
         texts, hot = pool(spec.seed), spec.chance.below(n, 9, 2) > 0
@@ -194,17 +194,17 @@ COLUMNS: dict[str, dict[str, Column]] = {
         "extra": _extra("bid"),
     },
 }
-"""The columns of each kind; and ``n``, the event's number, for whoever asks for it."""
+"""The columns of each kind, and ``n``, the event's number, if requested."""
 HIDDEN: dict[str, Column] = {"n": _NUMBER}
 
 
 def column_type(kind: str, name: str) -> pa.DataType:
-    """The type of a column, from making one value of it."""
+    """Return the type of a column, from one value of it."""
     return {**COLUMNS[kind], **HIDDEN}[name](NexmarkSpec(1), np.array([CYCLE - 1])).type
 
 
 def events(spec: NexmarkSpec, first: int, stop: int, kind: str, names: Sequence[str]) -> pa.RecordBatch:
-    """The events of one kind among the numbers ``first`` to ``stop - 1``."""
+    """Return the events of one kind among the numbers ``first`` to ``stop - 1``."""
     n = np.arange(first, stop, dtype=np.int64)
     n = n[kind_of(n) == KINDS[kind]]
     columns = {**COLUMNS[kind], **HIDDEN}
@@ -212,7 +212,7 @@ def events(spec: NexmarkSpec, first: int, stop: int, kind: str, names: Sequence[
 
 
 def mixed(spec: NexmarkSpec, first: int, stop: int, kinds: Sequence[str], names: Sequence[str]) -> pa.RecordBatch:
-    """Events of several kinds in one stream: a column ``kind``, then columns such as ``person_id``, null for other kinds.
+    """Return events of several kinds in one stream: a column ``kind``, then columns such as ``person_id``, null for other kinds.
 
     Args:
         spec: which events.

@@ -1,4 +1,4 @@
-"""Runs one query of one contestant as a stream, once, in this process; prints a line of JSON at the end.
+"""Run one query of one contestant as a stream once in this process, and print a line of JSON at the end.
 
 python -m benchmarks.nexmark.measure '{"contestant": "panestream", "query": "q5", "spec": {"events": 1000000}, ...}'
 """
@@ -28,9 +28,9 @@ from panestream import ForeachBatchSink
 from panestream.spark.session import STREAM_SETTINGS
 
 WARM_UP = 2
-"""Micro-batches that do not count: compilers, and workers that start."""
+"""Warm-up micro-batches, in which the JVM compiles and workers start."""
 _CLOCK_LIMIT_S = 120
-"""How long to wait for windows of processing time to close."""
+"""The time limit for processing-time windows to close."""
 
 
 @dataclass(frozen=True)
@@ -38,11 +38,11 @@ class Run:
     """One run.
 
     Attributes:
-        contestant: panestream; native; or source, which only makes the events: nobody can be faster.
+        contestant: panestream, native, or source, which only makes the events and is the limit.
         query: e.g. ``q5``.
         spec: the events.
-        events_per_batch: of a micro-batch, of all kinds.
-        cores: of the local master; also tasks of the source and shuffle partitions.
+        events_per_batch: the events of all kinds in a micro-batch.
+        cores: of the local master, and also tasks of the source and shuffle partitions.
     """
 
     contestant: str
@@ -58,14 +58,14 @@ class Run:
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run showed.
+    """The measurements of one run.
 
     Attributes:
-        events_per_second: of each micro-batch that counts, events of all kinds (also those the query does not read).
+        events_per_second: of each micro-batch that counts, events of all kinds, including kinds that the query does not read.
         rows_per_second: the same for the rows that the query reads.
-        seconds: of all micro-batches, the closing ones without data included.
-        checks: of the rows that came out, up to the bound.
-        right: what they had to be; None where the clock decides or nothing is asked.
+        seconds: of all micro-batches, including closing ones without data.
+        checks: of the output rows up to the bound.
+        right: the expected checks, or None if the clock decides or there is no check.
     """
 
     contestant: str
@@ -83,7 +83,7 @@ class Measured:
 
 
 def load(spark: SparkSession, query: Query, run: Run, *, streaming: bool = True) -> DataFrame:
-    """The events that the query reads."""
+    """Return the events that the query reads."""
     source.register(spark)
     options = {**query.source, **{name: str(value) for name, value in run.spec.items()}, "partitions": str(run.cores)}
     if streaming:
@@ -93,7 +93,7 @@ def load(spark: SparkSession, query: Query, run: Run, *, streaming: bool = True)
 
 
 def checks(bound: int | None) -> list[Column]:
-    """The sums of :attr:`Answer.checks` over columns ``window_end, who, what``."""
+    """Return the sums of :attr:`Answer.checks` over columns ``window_end, who, what``."""
     end, who, what = F.unix_millis("window_end"), F.col("who"), F.col("what")
     crossed = who % 1_000_003 * (what % 1_009) + F.floor(end / 1_000).cast("bigint") % 100_003 * (what % 997)
     closed = F.lit(True) if bound is None else end <= bound
@@ -107,7 +107,7 @@ def checks(bound: int | None) -> list[Column]:
 
 @dataclass
 class Collected:
-    """Checks of a stream whose rows go through ``foreachBatch``."""
+    """The checks of a stream whose rows go through ``foreachBatch``."""
 
     query: Query
     bound: int | None
@@ -120,7 +120,7 @@ class Collected:
             self.add({} if found is None else found.asDict())
 
     def add(self, found: dict[str, int | None]) -> None:
-        """Adds the sums of one micro-batch."""
+        """Add the sums of one micro-batch."""
         for name, value in found.items():
             self.sums[name] = self.sums.get(name, 0) + (value or 0)
 
@@ -128,23 +128,23 @@ class Collected:
 def drain(
     rows: DataFrame, query: Query, bound: int | None, checkpoint: Path, *, checked: bool
 ) -> tuple[list[Any], dict[str, int]]:
-    """Runs a plain stream into the noop sink until its input is used up; returns Spark's progress and the checks."""
+    """Run a plain stream into the noop sink to the end of its input. Return Spark's progress and the checks."""
     if checked:
         rows = query.answer(rows).observe("checks", *checks(bound))
     writer = rows.writeStream.format("noop").outputMode("append").option("checkpointLocation", str(checkpoint))
     running = writer.trigger(availableNow=True).start()
     running.awaitTermination()
     collected = Collected(query, bound)
-    progress = [json.loads(one.json) for one in running.recentProgress]
-    for one in progress:
-        collected.add(one.get("observedMetrics", {}).get("checks", {}))
+    progress = [json.loads(each.json) for each in running.recentProgress]
+    for batch in progress:
+        collected.add(batch.get("observedMetrics", {}).get("checks", {}))
     return progress, collected.sums
 
 
 def through_start(
     query: Query, events: DataFrame, bound: int | None, checkpoint: Path, rows: int
 ) -> tuple[list[Any], dict[str, int]]:
-    """Runs panestream's ``start``: for ``top``, and for windows of processing time, which somebody has to stop."""
+    """Run panestream's ``start`` for ``top``, and for processing-time windows, whose query must be stopped."""
     collected = Collected(query, bound)
     trigger = {"processingTime": "0 seconds"} if query.by_processing_time else {"availableNow": True}
     running = query.build(events).start(
@@ -154,16 +154,16 @@ def through_start(
         limit = time.monotonic() + _CLOCK_LIMIT_S
         while collected.sums.get("what", 0) < rows and time.monotonic() < limit and not running.await_termination(1):
             pass
-        progress = [json.loads(one.json) for one in running.query.recentProgress]
+        progress = [json.loads(each.json) for each in running.query.recentProgress]
         running.stop()
     else:
         running.await_termination()
-        progress = [json.loads(one.json) for one in running.query.recentProgress]
+        progress = [json.loads(each.json) for each in running.query.recentProgress]
     return progress, collected.sums
 
 
 def measure(run: Run) -> Measured:
-    """Runs it; the session ends with it."""
+    """Run it, and stop the session."""
     query, spec = QUERIES[run.query], run.events
     own = STREAM_SETTINGS if run.contestant == "panestream" else {}
     builder = SparkSession.builder.master(f"local[{run.cores}]").appName(f"nexmark {run.query}")
@@ -177,8 +177,8 @@ def measure(run: Run) -> Measured:
     finally:
         spark.stop()
         shutil.rmtree(checkpoint, ignore_errors=True)
-    full = [one for one in progress if one["numInputRows"]]
-    times = [one["durationMs"]["triggerExecution"] / 1000 for one in full]
+    full = [each for each in progress if each["numInputRows"]]
+    times = [each["durationMs"]["triggerExecution"] / 1000 for each in full]
     steady = range(min(WARM_UP, len(full) - 1), spec.events // run.events_per_batch)
     right = None
     if run.contestant != "source" and not query.by_processing_time:
@@ -188,7 +188,7 @@ def measure(run: Run) -> Measured:
         run.query,
         [run.events_per_batch / times[at] for at in steady],
         [full[at]["numInputRows"] / times[at] for at in steady],
-        [one["durationMs"]["triggerExecution"] / 1000 for one in progress],
+        [each["durationMs"]["triggerExecution"] / 1000 for each in progress],
         sums,
         right,
     )

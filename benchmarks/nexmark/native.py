@@ -1,4 +1,4 @@
-"""The queries on Spark's own windows, where it has them: the peer in the same run."""
+"""The queries on Spark's own windows if Spark has them, as the rival in the same run."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ def timed(events: DataFrame) -> DataFrame:
 
 
 def q5(bids: DataFrame) -> DataFrame:
-    """Counts per window and auction, and then the largest of each window: two stateful steps."""
+    """Count per window and auction, and take the largest of each window, in two stateful steps."""
     counts = timed(bids).groupBy(F.window("dateTime", SIZE, SLIDE), "auction").agg(F.count(F.lit(1)).alias("bids"))
     best = counts.groupBy("window").agg(F.max(F.struct("bids", (-F.col("auction")).alias("other_way"))).alias("best"))
     return best.select(_end("window"), (-F.col("best.other_way")).alias("auction"), F.col("best.bids").alias("bids"))
 
 
 def q7(bids: DataFrame) -> DataFrame:
-    """The largest struct that begins with the price."""
+    """Take the largest struct that starts with the price."""
     best = timed(bids).groupBy(F.window("dateTime", SIZE)).agg(F.max(F.struct("price", "auction", "bidder")).alias("best"))
     return best.select(_end("window"), "best.price", "best.auction", "best.bidder")
 
 
 def q8(persons_and_auctions: DataFrame) -> DataFrame:
-    """One window of both, as on panestream."""
+    """Use one window of both, as on panestream."""
     person = F.coalesce("person_id", "auction_seller").alias("id")
     found = timed(persons_and_auctions).groupBy(F.window("dateTime", SIZE), person)
     return found.agg(F.max("person_name").alias("name"), F.count("auction_seller").alias("auctions")).select(

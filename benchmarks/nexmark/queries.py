@@ -1,6 +1,6 @@
-"""The five windowed queries, as panestream's users would write them. Windows are those of Nexmark's Flink SQL edition.
+"""The five windowed queries, as users of panestream would write them. Windows follow Nexmark's Flink SQL edition.
 
-Each takes a stream or a batch of what ``SOURCES`` says it reads.
+Each takes a stream or a batch of its input in ``SOURCES``.
 """
 
 from __future__ import annotations
@@ -27,12 +27,14 @@ class Query:
 
     Attributes:
         name: e.g. ``q5``.
-        title: what it asks for.
+        title: a description of its question.
         source: options of the source: kind and columns.
         build: the query itself.
-        checked: two integer columns of each result row, by which answers are compared. The first names whom it is about.
-        keep: which rows of the windows' results are the answer; None: all.
-        by_processing_time: windows of processing time: only counts in all can be compared, and a stream never ends by itself.
+        checked: two integer columns of each result row for the comparison of answers. The first identifies the subject of the
+            row.
+        keep: a condition on rows of the windows' results that belong to the answer, or None for all.
+        by_processing_time: whether windows are in processing time. Then only total counts can be compared, and a stream never
+            ends by itself.
     """
 
     name: str
@@ -44,27 +46,27 @@ class Query:
     by_processing_time: bool = False
 
     def answer(self, rows: DataFrame) -> DataFrame:
-        """The rows that count, as columns ``window_end, who, what``."""
+        """Return the rows of the answer as columns ``window_end, who, what``."""
         kept = rows if self.keep is None else rows.where(self.keep())
         who, what = self.checked()
         return kept.select("window_end", who.cast("bigint").alias("who"), what.cast("bigint").alias("what"))
 
 
 def timed(events: DataFrame) -> pst.datastream.DataStream:
-    """Nexmark's watermark: four seconds behind."""
+    """Assign Nexmark's watermark, with a delay of four seconds."""
     return pst.stream(events).assign_timestamps(
         "dateTime", WatermarkStrategy.for_bounded_out_of_orderness(f"{WATERMARK_DELAY_MS} milliseconds")
     )
 
 
 def q5(bids: DataFrame) -> pst.datastream.WindowedResult:
-    """Hot items: of each window the auction with the most bids. (Nexmark returns ties too; here the smallest of them.)"""
+    """Hot items: the auction with the most bids of each window. (Nexmark returns all ties, this query the smallest.)"""
     windows = timed(bids).key_by("auction").window(pst.SlidingEventTimeWindows.of(SIZE, SLIDE))
     return windows.aggregate(agg.count().alias("bids")).top(1, by="bids")
 
 
 def q7(bids: DataFrame) -> pst.datastream.WindowedResult:
-    """Highest bid: the largest price of each window, who bid it on what."""
+    """Highest bid: the largest price of each window, its bidder and its auction."""
     return (
         timed(bids)
         .window_all(pst.TumblingEventTimeWindows.of(SIZE))
@@ -77,7 +79,7 @@ def q7(bids: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def q8(persons_and_auctions: DataFrame) -> pst.datastream.WindowedResult:
-    """New users: who registered and was a seller in the same window. A join of windows on their key, as one window of both."""
+    """New users: persons who registered and sold in the same window. The join of windows on their key is one window of both."""
     return (
         timed(persons_and_auctions)
         .key_by("coalesce(person_id, auction_seller) AS id")
@@ -87,12 +89,12 @@ def q8(persons_and_auctions: DataFrame) -> pst.datastream.WindowedResult:
 
 
 def q11(bids: DataFrame) -> pst.datastream.WindowedResult:
-    """User sessions: how many bids each bidder makes without a pause of ten seconds."""
+    """User sessions: the number of bids of each bidder without a pause of ten seconds."""
     return timed(bids).key_by("bidder").window(pst.EventTimeSessionWindows.with_gap(GAP)).aggregate(agg.count().alias("bids"))
 
 
 def q12(bids: DataFrame) -> pst.datastream.WindowedResult:
-    """How many bids of each bidder arrive in ten seconds of processing time."""
+    """Count the bids of each bidder that arrive in ten seconds of processing time."""
     return (
         pst.stream(bids).key_by("bidder").window(pst.TumblingProcessingTimeWindows.of(SIZE)).aggregate(agg.count().alias("bids"))
     )

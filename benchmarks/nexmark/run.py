@@ -1,4 +1,4 @@
-"""Runs Nexmark's windowed queries on panestream and on native Spark in turn: ``python -m benchmarks.nexmark.run --help``."""
+"""Run Nexmark's windowed queries on panestream and on native Spark in turn: ``python -m benchmarks.nexmark.run --help``."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def run_once(run: Run) -> Measured:
-    """Runs ``run`` in a process of its own.
+    """Run ``run`` in a separate process.
 
     Raises:
         RuntimeError: it failed.
@@ -67,7 +67,7 @@ def run_once(run: Run) -> Measured:
 
 
 def run_query(name: str, options: argparse.Namespace) -> list[Measured]:
-    """All rounds of one query; prints a line per run."""
+    """Run all rounds of one query, and print a line per run."""
     spec = {
         "events": options.events_per_batch * (WARM_UP + options.steady),
         "seed": options.seed,
@@ -86,31 +86,31 @@ def run_query(name: str, options: argparse.Namespace) -> list[Measured]:
 
 
 def table(measured: Sequence[Measured], options: argparse.Namespace) -> list[str]:
-    """A line per query and contestant."""
+    """Return a line per query and contestant."""
     lines = [
         "| query | contestant | events/s | rounds | batches | events/s, core | rows read/s | panestream ÷ it | rows out |",
         "|---|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
-    for query in dict.fromkeys(one.query for one in measured):
-        ours = [one.median for one in measured if (one.query, one.contestant) == (query, "panestream")]
-        for name in dict.fromkeys(one.contestant for one in measured if one.query == query):
-            runs = [one for one in measured if (one.query, one.contestant) == (query, name)]
-            medians = [one.median for one in runs]
-            batches = [rate for one in runs for rate in one.events_per_second]
+    for query in dict.fromkeys(each.query for each in measured):
+        ours = [each.median for each in measured if (each.query, each.contestant) == (query, "panestream")]
+        for name in dict.fromkeys(each.contestant for each in measured if each.query == query):
+            runs = [each for each in measured if (each.query, each.contestant) == (query, name)]
+            medians = [run.median for run in runs]
+            batches = [rate for run in runs for rate in run.events_per_second]
             ratios = [mine / theirs for mine, theirs in zip(ours, medians, strict=False)] if name != "panestream" else []
             shown = f"**{statistics.median(ratios):.2f}** ({min(ratios):.2f} to {max(ratios):.2f})" if ratios else ""
             lines.append(
                 f"| {query} {QUERIES[query].title} | {name} | {statistics.median(medians):,.0f}"
                 f" | {min(medians):,.0f} to {max(medians):,.0f} | {min(batches):,.0f} to {max(batches):,.0f}"
                 f" | {statistics.median(medians) / options.cores:,.0f}"
-                f" | {statistics.median(rate for one in runs for rate in one.rows_per_second):,.0f} | {shown}"
+                f" | {statistics.median(rate for run in runs for rate in run.rows_per_second):,.0f} | {shown}"
                 f" | {runs[0].checks.get('rows', 0):,} |"
             )
     return lines
 
 
 def report(measured: Sequence[Measured], options: argparse.Namespace) -> str:
-    """The whole result in Markdown."""
+    """Return the whole result in Markdown."""
     about = machine()
     published = ", ".join(f"{name} {PUBLISHED[name]:,}" for name in options.queries)
     lines = [
@@ -132,10 +132,10 @@ def report(measured: Sequence[Measured], options: argparse.Namespace) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it all, prints the table, writes it as JSON and Markdown."""
+    """Run everything, print the table, and write it as JSON and Markdown."""
     options = parse(arguments)
     now = datetime.now(timezone.utc)
-    measured = [one for name in options.queries for one in run_query(name, options)]
+    measured = [each for name in options.queries for each in run_query(name, options)]
     text = report(measured, options)
     print("\n" + text)
     folder = Path(options.results)
@@ -143,7 +143,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     stem = options.name or f"{now:%Y-%m-%d-%H%M}-nexmark-{options.events_per_batch}"
     (folder / f"{stem}.md").write_text(text)
     settings = {key: value for key, value in vars(options).items() if key not in ("results", "name")}
-    document = {"started": now.isoformat(timespec="seconds"), "options": settings, "runs": [asdict(one) for one in measured]}
+    document = {"started": now.isoformat(timespec="seconds"), "options": settings, "runs": [asdict(each) for each in measured]}
     (folder / f"{stem}.json").write_text(json.dumps(document, indent=1) + "\n")
     print(f"written: {folder / stem}.md and .json")
 

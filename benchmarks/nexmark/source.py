@@ -40,7 +40,7 @@ _DDL = {pa.int64(): "bigint", pa.string(): "string", pa.timestamp("us", tz="UTC"
 
 @dataclass(frozen=True)
 class Request:
-    """What one reader was asked for.
+    """The request of one reader.
 
     Raises:
         ValueError: an option is missing, unknown or wrong.
@@ -54,7 +54,7 @@ class Request:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> Request:
-        """From the options of a reader."""
+        """Read the options of a reader."""
         given = {name.lower(): value for name, value in options.items()}
         known = {*_SPEC, "kind", "columns", "partitions", "events_per_batch"}
         unknown = set(given) - known
@@ -73,7 +73,7 @@ class Request:
 
     @property
     def types(self) -> dict[str, pa.DataType]:
-        """Arrow types by column."""
+        """Return Arrow types by column."""
         return {name: self._type(name) for name in self.columns}
 
     def _type(self, name: str) -> pa.DataType:
@@ -86,14 +86,14 @@ class Request:
         return column_type(*name.split("_", 1))
 
     def cut(self, first: int, stop: int) -> list[Range]:
-        """Ranges of event numbers, one per task; they follow one another."""
+        """Return consecutive ranges of event numbers, one per task."""
         if first >= stop:
             return []
         edges = [first + (stop - first) * part // self.partitions for part in range(self.partitions + 1)]
         return [Range(low, high) for low, high in pairwise(edges) if low < high]
 
     def make(self, part: Range) -> Iterator[pa.RecordBatch]:
-        """The rows of one task."""
+        """Yield the rows of one task."""
         for low in range(part.first, part.stop, _CHUNK):
             high = min(low + _CHUNK, part.stop)
             if len(self.kinds) == 1:
@@ -103,7 +103,7 @@ class Request:
 
 
 def available(kinds: Sequence[str]) -> tuple[str, ...]:
-    """The columns that one kind, or a stream of several, has."""
+    """Return the columns of one kind, or of a stream of several kinds."""
     if len(kinds) == 1:
         return tuple(COLUMNS[kinds[0]])
     own = [f"{kind}_{name}" for kind in kinds for name in COLUMNS[kind] if name != "dateTime"]
@@ -172,7 +172,7 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return {"n": start["n"] + (left if isinstance(limit, ReadAllAvailable) else min(left, self.request.events_per_batch))}
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """All events are there from the start."""
+        """Do nothing, since all events exist from the start."""
 
     def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[InputPartition]:
         return self.request.cut(start["n"], end["n"])
@@ -183,5 +183,5 @@ class _StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 def register(spark: SparkSession) -> None:
-    """Makes the format known to a session."""
+    """Register the format in a session."""
     spark.dataSource.register(NexmarkSource)

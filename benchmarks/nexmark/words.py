@@ -1,6 +1,6 @@
-"""Pools of texts to choose from, made once per seed: choosing costs a row far less than writing a text of its own.
+"""Pools of texts, made once per seed. A row chooses a text, which costs far less than writing a new one.
 
-Every pool is a function of the seed, also those that do not depend on it.
+Every pool is a function with the seed as an argument, even if it does not depend on it.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ HOT_CHANNELS = len(_HOT)
 _CHANNELS, _POOL = 10_000, 4_096
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 OTHER_BYTES = {"person": 75, "auction": 115, "bid": 90}
-"""About what the columns but ``extra`` take."""
+"""The approximate bytes of the columns without ``extra``."""
 
 
 def _drawn(seed: int, pool: int, count: int, width: int, bound: int) -> np.ndarray[tuple[int, int], np.dtype[np.int64]]:
-    """A table of numbers by chance; ``pool`` keeps the pools apart."""
+    """Return a table of random numbers, which differ by ``pool``."""
     cells = np.arange(count * width, dtype=np.int64)
     return Chance(seed).below(cells, 32 + pool, bound).reshape(count, width)
 
@@ -40,7 +40,7 @@ def _letters(seed: int, pool: int, count: int, shortest: int, longest: int) -> l
 
 @cache
 def names(_seed: int) -> pa.Array:
-    """First and last names."""
+    """Return first and last names."""
     return pa.array([f"{first} {last}" for first in _FIRST for last in _LAST])
 
 
@@ -53,7 +53,7 @@ def addresses(seed: int) -> pa.Array:
 
 @cache
 def credit_cards(seed: int) -> pa.Array:
-    """Four times four digits."""
+    """Return numbers of four times four digits."""
     return pa.array([" ".join(f"{group:04d}" for group in row) for row in _drawn(seed, 4, _POOL, 4, 10_000)])
 
 
@@ -65,31 +65,31 @@ def cities(_seed: int) -> pa.Array:
 
 @cache
 def states(_seed: int) -> pa.Array:
-    """Chosen without regard to the city."""
+    """Return states, chosen independently of the city."""
     return pa.array(_STATES)
 
 
 @cache
 def items(seed: int) -> pa.Array:
-    """Names of what is sold."""
+    """Return names of auctioned items."""
     return pa.array(_letters(seed, 5, _POOL, 3, 19))
 
 
 @cache
 def descriptions(seed: int) -> pa.Array:
-    """Of what is sold."""
+    """Return descriptions of auctioned items."""
     return pa.array(_letters(seed, 7, _POOL, 3, 99))
 
 
 @cache
 def channels(_seed: int) -> pa.Array:
-    """Through which bids come; the hot ones first."""
+    """Return the channels of bids, the hot ones first."""
     return pa.array([*_HOT, *(f"channel-{number}" for number in range(_CHANNELS))])
 
 
 @cache
 def urls(seed: int) -> pa.Array:
-    """One for each channel; nine in ten of those that are not hot name a channel id."""
+    """Return a URL for each channel. Nine in ten of those that are not hot name a channel id."""
     folders = _letters(seed, 9, 3 * (HOT_CHANNELS + _CHANNELS), 3, 5)
     named = _drawn(seed, 11, _CHANNELS, 1, 10)[:, 0] > 0
     tails = [""] * HOT_CHANNELS + [f"&channel_id={number}" if has else "" for number, has in enumerate(named)]
@@ -103,5 +103,5 @@ def urls(seed: int) -> pa.Array:
 
 @cache
 def paddings(size: int, seed: int) -> pa.Array:
-    """Texts of about ``size`` characters, give or take a fifth."""
+    """Return texts of ``size`` characters, plus or minus a fifth."""
     return pa.array(_letters(seed, 13, 512, size * 4 // 5, size * 6 // 5))

@@ -23,7 +23,7 @@ BOUNDS: Mapping[str, float] = {
     "calm_ms": 0.25,
     "state": 0.05,
 }
-"""By how much of its median a measure may rise over the run: what the noise of a busy machine takes, not growth that goes on."""
+"""The maximum rise of a measure over the run, as a share of its median. It allows for noise, but not for growth."""
 NAMES = {
     "driver": "driver's Python, MB",
     "jvm": "JVM (driver and executor), MB",
@@ -38,7 +38,10 @@ NAMES = {
 
 @dataclass(frozen=True)
 class Judged:
-    """One measure over the run; ``rise``: of the line through it, as a share of its median; None: too short a run to tell."""
+    """One measure over the run.
+
+    ``rise`` is the rise of the line through it, as a share of its median, or None if the run is too short.
+    """
 
     name: str
     median: float
@@ -51,16 +54,16 @@ class Judged:
         return self.rise is None or self.rise <= self.bound
 
     def line(self) -> str:
-        """The line of the table."""
+        """Return the line of the table."""
         rise = "" if self.rise is None else f"{self.rise:+.1%}"
         verdict = "too short to tell" if self.rise is None else "flat" if self.flat else "**grows**"
         return f"| {NAMES[self.name]} | {self.median:,.0f} | {self.most:,.0f} | {rise} | {self.bound:.0%} | {verdict} |"
 
 
 def judged(looks: Sequence[Mapping[str, Any]], batches: Sequence[Mapping[str, Any]], kept: int) -> list[Judged]:
-    """Each measure, from the looks and from what the query told of its micro-batches.
+    """Judge each measure, from the looks and from the query's reports of its micro-batches.
 
-    Until the checkpoint holds as many micro-batches as are ``kept`` it grows, and is not judged.
+    The checkpoint grows until it has ``kept`` micro-batches, and is not judged before.
     """
     batches = calmed(batches, looks)
     full = next((batch["at"] for batch in batches if batch["batch"] > kept), None)
@@ -75,14 +78,14 @@ def judged(looks: Sequence[Mapping[str, Any]], batches: Sequence[Mapping[str, An
 
 
 def calmed(batches: Sequence[Mapping[str, Any]], looks: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The micro-batches, each with how long it would have taken had the machine been as calm as in its calmest tenth.
+    """Return the micro-batches with their estimated durations on a machine as calm as in its calmest tenth.
 
-    A loop that always does the same is timed beside the query at each look: where other work takes the processors, or they run
-    slower, it takes longer by the same share as the micro-batch does. So what remains is the query's own.
+    Each look also times a fixed loop. If other work takes the processors, or they slow down, the loop takes longer by the same
+    share as the micro-batch. The rest is due to the query.
     """
     times = np.array([look["at"] for look in looks], float)
     loops = np.array([look["loop_ms"] for look in looks], float)
-    # Of one look chance decides: that of its neighbours is what the machine was like.
+    # A single look is noisy. The median of its neighbours shows the state of the machine.
     around = [float(np.median(loops[max(at - 3, 0) : at + 4])) for at in range(len(loops))]
     calm = float(np.quantile(around, 0.1))
     return [{**batch, "calm_ms": batch["ms"] * calm / float(np.interp(batch["at"], times, around))} for batch in batches]
@@ -90,21 +93,21 @@ def calmed(batches: Sequence[Mapping[str, Any]], looks: Sequence[Mapping[str, An
 
 def _judged(name: str, seen: Sequence[Mapping[str, Any]], since: float | None) -> Judged:
     begin, end = seen[0]["at"], seen[-1]["at"]
-    # What is not settled when half of the run is over says nothing of growth that goes on.
+    # A measure that has not settled after half of the run cannot show continued growth.
     enough = since is not None and since <= (begin + end) / 2
     first = max(begin + (end - begin) / 10, since) if enough and since is not None else begin
-    settled = [one for one in seen if one["at"] >= first]
-    # Pairs grow with the square: a few hundred means of neighbours say the same. (Every so many-th would not, of what comes and
-    # goes in turns, as windows' state does: it would be seen in some of its turns only.)
-    parts = np.array_split(np.array([(one["at"], one[name]) for one in settled], float), min(len(settled), 400))
+    settled = [each for each in seen if each["at"] >= first]
+    # The number of pairs is quadratic, and a few hundred means of neighbours give the same answer. (Every n-th value would not: a
+    # cyclic measure, such as the state of windows, would be seen at some points of its cycle only.)
+    parts = np.array_split(np.array([(each["at"], each[name]) for each in settled], float), min(len(settled), 400))
     at, values = np.array([part.mean(axis=0) for part in parts]).T
-    median = statistics.median(one[name] for one in settled)
+    median = statistics.median(each[name] for each in settled)
     rise = theil_sen(at, values) * (settled[-1]["at"] - settled[0]["at"]) / max(median, 1e-9)
-    return Judged(name, float(median), float(max(one[name] for one in settled)), float(rise) if enough else None, BOUNDS[name])
+    return Judged(name, float(median), float(max(each[name] for each in settled)), float(rise) if enough else None, BOUNDS[name])
 
 
 def theil_sen(at: Any, values: Any) -> float:
-    """The median of the slopes between all pairs.
+    """Return the median of the slopes between all pairs.
 
     >>> theil_sen(np.array([0.0, 1, 2, 3]), np.array([1.0, 3, 5, 100]))
     2.0
@@ -117,13 +120,13 @@ def theil_sen(at: Any, values: Any) -> float:
 
 
 def exactness(folders: Folders, rate: int) -> dict[str, Any]:
-    """The output beside the answer, of all windows up to the last one that fired."""
+    """Compare the output with the answer, for all windows up to the last one that fired."""
     rows = ds.dataset(folders.main, partitioning="hive", format="parquet").to_table(columns=["key", "window_end", "n", "total"])
     ends = rows["window_end"].cast("timestamp[ms]", safe=False).cast("int64").to_numpy()
     upto = int(ends.max())
     shape = (KEYS, (upto - START_MS) // SLIDE_MS)
     where = rows["key"].to_numpy() * shape[1] + (ends - START_MS) // SLIDE_MS - 1
-    # The first windows of all end at START_MS; they hold the few events before it, and are not compared.
+    # The first windows end at START_MS. They contain the few events before it, and are not compared.
     inside = ends > START_MS
     where = where[inside]
     seen = np.bincount(where, minlength=shape[0] * shape[1])

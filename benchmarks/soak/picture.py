@@ -1,4 +1,4 @@
-"""What the soak test saw, over time."""
+"""The measurements of the soak test over time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def plot(
     restarts: Sequence[tuple[float, str]],
     path: Path,
 ) -> None:
-    """A panel for each unit, one below the other; restarts as lines, dashed where the query was killed or cut off."""
+    """Plot a panel for each unit, one below the other, with restarts as lines, dashed if the query was killed or interrupted."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -33,7 +33,7 @@ def plot(
         for name, title, colour in lines:
             seen = batches if name == "ms" else looks
             style = {"linestyle": "", "marker": ".", "markersize": 2} if name == "ms" else {"linewidth": 1.2}
-            axes.plot([one["at"] / 60 for one in seen], [one[name] for one in seen], color=colour, label=title, **style)
+            axes.plot([each["at"] / 60 for each in seen], [each[name] for each in seen], color=colour, label=title, **style)
         for at, how in restarts:
             axes.axvline(at / 60, color=DARK, linewidth=0.7, linestyle=":" if how == "stopped" else "--")
         axes.set_ylabel(unit)

@@ -1,7 +1,7 @@
-"""The query of the soak test, as a process: ``python -m benchmarks.soak.query FOLDER RATE KEPT PACE``, which ends when told to.
+"""The query of the soak test as a process, which ends on a signal: ``python -m benchmarks.soak.query FOLDER RATE KEPT PACE``.
 
-Events are numbers from 0 on, so many a second; key and event time follow from the number alone, so that the answer is known
-without having seen the input. Event times come out of order, by less than the delay: no row may be late.
+Events are numbers from 0 at a fixed rate. Key and event time follow from the number alone, so that the answer is known without
+reading the input. Event times are out of order by less than the delay, so no row may be late.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PACES = {
     "clock": ("rate", "rowsPerSecond", "1 second"),
     "hurried": ("rate-micro-batch", "rowsPerBatch", "0 seconds"),
 }
-"""By which source, with which option for the rate, and how often: by the clock, or the micro-batch of the next second at once."""
+"""The source, its option for the rate, and the trigger: by the clock, or the micro-batch of the next second at once."""
 SETTINGS = {
     "spark.ui.enabled": "false",
     "spark.driver.memory": "1g",
@@ -41,7 +41,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Folders:
-    """Where the soak test leaves what."""
+    """The folders of the soak test."""
 
     root: Path
 
@@ -59,17 +59,17 @@ class Folders:
 
     @property
     def progress(self) -> Path:
-        """A line of JSON for each look at the query."""
+        """The file with a line of JSON for each look at the query."""
         return self.root / "progress.jsonl"
 
 
 def event_time_ms(numbers: Any, rate: int) -> Any:
-    """When event ``number`` happened, in milliseconds since the epoch: in order, and then up to four seconds too early."""
+    """Return the time of event ``number`` in milliseconds since the epoch: in order, but up to four seconds too early."""
     return START_MS + numbers * 1000 // rate - numbers * 7919 % 4001
 
 
 def expected(upto_ms: int, rate: int) -> tuple[Any, Any]:
-    """Counts and sums: a row for each key, a column for each end of a window, ``START_MS + SLIDE_MS`` first, ``upto_ms`` last."""
+    """Return counts and sums: a row for each key, a column for each window end from ``START_MS + SLIDE_MS`` to ``upto_ms``."""
     panes = (upto_ms - START_MS) // SLIDE_MS + 1
     counts, sums = np.zeros((KEYS, panes), np.int64), np.zeros((KEYS, panes), np.int64)
     last = (upto_ms - START_MS + 4001) * rate // 1000 + 1
@@ -77,17 +77,17 @@ def expected(upto_ms: int, rate: int) -> tuple[Any, Any]:
         numbers = np.arange(first, min(first + 5_000_000, last), dtype=np.int64)
         times = event_time_ms(numbers, rate)
         inside = times < upto_ms
-        # The first pane is the one before START_MS: some events are too early.
+        # The first pane is before START_MS, because some events are too early.
         where = ((numbers % KEYS) * panes + (times - START_MS) // SLIDE_MS + 1)[inside]
         counts += np.bincount(where, minlength=KEYS * panes).reshape(KEYS, panes)
         for part, shift in ((numbers[inside] & 0xFFFFF, 0), (numbers[inside] >> 20, 20)):
-            # A sum of doubles is exact as long as it is below 2**53.
+            # A sum of doubles is exact below 2**53.
             sums += np.bincount(where, weights=part, minlength=KEYS * panes).reshape(KEYS, panes).astype(np.int64) << shift
     return _windows(counts), _windows(sums)
 
 
 def _windows(panes: Any) -> Any:
-    """The sum of each pane and those before it that are in one window with it, from the window on that ends behind START_MS."""
+    """Return the sum of each pane and earlier panes in the same window, from the first window that ends after START_MS."""
     whole = np.cumsum(panes, axis=1)
     reach = SIZE_MS // SLIDE_MS
     whole[:, reach:] -= whole[:, :-reach].copy()
@@ -101,13 +101,13 @@ def _events(spark: Any, rate: int, pace: str) -> Any:
 
 
 def main(folder: str, rate: int, kept: int, pace: str) -> None:
-    """Runs the query until SIGTERM, or as long as its parent lives.
+    """Run the query until SIGTERM, or until its parent process ends.
 
     Args:
-        folder: for all that it leaves.
+        folder: the folder for all files.
         rate: rows a second.
-        kept: of so many micro-batches Spark keeps its logs.
-        pace: one of ``PACES``.
+        kept: the number of micro-batches for which Spark keeps its logs.
+        pace: a name in ``PACES``.
     """
     folders, ended = Folders(Path(folder)), threading.Event()
     spark = pst.build_session("soak", {**SETTINGS, "spark.sql.streaming.minBatchesToRetain": str(kept)})
@@ -127,13 +127,13 @@ def main(folder: str, rate: int, kept: int, pace: str) -> None:
     signal.signal(signal.SIGTERM, lambda *_: ended.set())
     seen, parent = -1, os.getppid()
     with folders.progress.open("a") as told:
-        # Whoever started it may be gone without a word: nobody would look at what it does then.
+        # The parent process may have died, and then nobody watches this one.
         while not ended.wait(1) and query.is_active and os.getppid() == parent:
-            for one in query.recent_progress:
-                if one.batch_id > seen:
-                    seen = one.batch_id
-                    line = {"at": time.time(), "batch": seen, "rows": one.rows, "ms": one.duration_ms, "late": one.late_rows}
-                    told.write(json.dumps(line | {"state": one.state_bytes}) + "\n")
+            for each in query.recent_progress:
+                if each.batch_id > seen:
+                    seen = each.batch_id
+                    line = {"at": time.time(), "batch": seen, "rows": each.rows, "ms": each.duration_ms, "late": each.late_rows}
+                    told.write(json.dumps(line | {"state": each.state_bytes}) + "\n")
             told.flush()
     query.stop()
     spark.stop()

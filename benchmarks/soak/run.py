@@ -1,11 +1,10 @@
-"""A query for hours, with restarts: right at the end, and does anything grow? ``python -m benchmarks.soak.run --help``.
+"""A query for hours, with restarts: is its output right, and does anything grow? ``python -m benchmarks.soak.run --help``.
 
-The query (``query.py``) is a process of its own. It is killed (``kill -9``) and stopped in turns and started again; its outputs
-are compacted beside it. What it uses is looked at every few seconds, from outside. At the end its output is compared with the
-answer that follows from the numbers alone, and each measure is judged: how much it grows over the run, against a stated bound.
+The query (``query.py``) is a separate process. It is killed (``kill -9``) and stopped in turns and started again, while its
+outputs are compacted. Its resources are sampled every few seconds from outside. At the end, its output is compared with the
+answer that follows from the numbers alone. The growth of each measure over the run is compared with a bound.
 
-What was seen is kept in the folder. ``--go-on`` goes on where a run was cut, by whatever cut it, as the query does; the time
-between does not count.
+All measurements are saved in the folder. ``--go-on`` resumes an interrupted run, as the query does. The pause does not count.
 """
 
 from __future__ import annotations
@@ -36,23 +35,23 @@ from benchmarks.soak.query import PER_FOLDER, SETTINGS, Folders
 ROOT = HERE.parent
 _WORK = bytes(1 << 20)
 _KEEP_SECONDS = 30.0
-"""As much of a run is not known of when it is cut."""
+"""The seconds between two saves, which an interrupted run can lose."""
 
 
 @dataclass(frozen=True)
 class Look:
-    """What was seen of the query at one moment; memory in MB.
+    """A sample of the query's resources. Memory is in MB.
 
     Attributes:
-        at: seconds since the beginning.
+        at: seconds since the start.
         driver: the driver's Python.
         jvm: driver and executor in one.
         worker: the largest Python worker.
         open_files: of the driver's Python and the JVM.
-        checkpoint_mb, checkpoint_files: what lies in the checkpoint.
-        state_mb: what of it is the operator's state, and its changes.
-        sink_files, sink_folders: what readers of the output list.
-        loop_ms: how long the same piece of work took here, whatever the query does: of what else the machine had to do.
+        checkpoint_mb, checkpoint_files: the size of the checkpoint.
+        state_mb: the size of the operator's state in it, with its changes.
+        sink_files, sink_folders: the files and folders that readers of the output list.
+        loop_ms: the duration of a fixed piece of work, which shows other load on the machine.
     """
 
     at: float
@@ -90,10 +89,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 class Soak:
-    """One soak test: the query's process, and what was seen of it.
+    """One soak test: the query's process, and its measurements.
 
     Raises:
-        ValueError: it shall go on, and nothing was cut in its folder, or a run of other options.
+        ValueError: the test should resume, but its folder has no interrupted run, or a run with other options.
     """
 
     def __init__(self, options: argparse.Namespace) -> None:
@@ -103,7 +102,7 @@ class Soak:
         self.restarts: list[tuple[float, str]] = []
         self.compactions: list[dict[str, Any]] = []
         self.parts: list[tuple[float, float]] = []
-        """Of each part of the run, when it began: by the clock, and in seconds of the run."""
+        """The start of each part of the run: by the clock, and in seconds of the run."""
         before = 0.0
         if options.go_on:
             before = self._read()
@@ -118,12 +117,12 @@ class Soak:
         return self.at(time.time())
 
     def at(self, clock: float) -> float:
-        """Seconds of the run at an instant of the clock: while nothing ran, they stand still."""
+        """Return the seconds of the run at an instant of the clock. Pauses do not count."""
         began, before = max((part for part in self.parts if part[0] <= clock), default=self.parts[0])
         return before + clock - began
 
     def keep(self) -> None:
-        """Writes down what was seen: the next part begins with it."""
+        """Save the measurements, with which the next part starts."""
         told = {"given": _given(self.options), "seconds": self.now, "parts": self.parts, "restarts": self.restarts}
         told |= {"compactions": self.compactions, "looks": [asdict(look) for look in self.looks]}
         aside = self.seen.with_suffix(".new")
@@ -131,7 +130,7 @@ class Soak:
         aside.replace(self.seen)
 
     def _read(self) -> float:
-        """What a run that was cut has seen; the seconds that it lasted."""
+        """Read the measurements of an interrupted run, and return its duration in seconds."""
         if not self.seen.exists():
             raise ValueError(f"there is no run in {self.folders.root} that could go on: begin one, without --go-on")
         told = json.loads(self.seen.read_text())
@@ -144,17 +143,17 @@ class Soak:
         return seconds
 
     def over(self) -> bool:
-        """Whether the hours are over, those of the clock or those whose events were taken, or nobody wants to wait for them."""
+        """Return whether the hours are over (by the clock, or of the processed events), or the user has interrupted the run."""
         if self.interrupted:
             return True
         seconds = self.now
-        if self.options.hurry:  # a micro-batch is a second of them
+        if self.options.hurry:  # a micro-batch has one second of events
             committed = (self.folders.checkpoint / "commits").glob("[0-9]*")
             seconds = max((int(path.name) + 1 for path in committed), default=0)
         return bool(seconds >= self.options.hours * 3600)
 
     def run(self) -> None:
-        """Until the hours are over."""
+        """Run until the hours are over."""
         number, over = len(self.restarts), False
         compact_at = self.now + self.options.compact_minutes * 60
         while not over:
@@ -199,13 +198,13 @@ class Soak:
         return self._process("-m", "benchmarks.soak.query", given.folder, str(given.rate), str(given.keep), pace)
 
     def _end(self, query: subprocess.Popen[str], killed: bool) -> None:
-        """Kills the driver, JVM and workers at once, or asks it to stop."""
+        """Kill driver, JVM and workers at once, or signal the query to stop."""
         if killed:
             os.killpg(query.pid, signal.SIGKILL)
         else:
             query.terminate()
         query.wait(300)
-        # What is left of its group (the JVM of a driver that was killed) must not write beside the next one.
+        # Remaining processes of its group (such as the JVM of a killed driver) must not write at the same time as the next one.
         for process in psutil.process_iter(["pid"]):
             try:
                 if os.getpgid(process.pid) == query.pid:
@@ -243,13 +242,13 @@ class Soak:
         shown = sum(len(list(folder.glob("[!._]*"))) for folder in folders)
         kept = (sum(sizes) / 2**20, len(sizes), state)
         look = Look(self.now, driver, jvm, worker, files, *kept, shown, len(folders), loop_ms())
-        # While Spark starts there is no query to be looked at.
+        # There is no query to sample while Spark starts.
         if jvm and worker and sizes:
             self.looks.append(look)
 
 
 def loop_ms() -> float:
-    """How long a piece of work takes that is always the same: some tens of milliseconds where nothing else runs."""
+    """Time a fixed piece of work, which takes some tens of milliseconds on an idle machine."""
     began = time.perf_counter()
     for _ in range(40):
         hashlib.sha256(_WORK).digest()
@@ -268,7 +267,7 @@ def _statuses(folder: Path) -> list[os.stat_result]:
 
 
 def progress(folders: Folders, at: Callable[[float], float]) -> list[dict[str, Any]]:
-    """What the query said of its micro-batches, at which second of the run; the last line before a kill may be cut off."""
+    """Read the query's reports of its micro-batches, with their second of the run. A kill may have cut the last line."""
     lines = []
     for line in folders.progress.read_text().splitlines():
         try:
@@ -311,7 +310,7 @@ def report(soak: Soak, batches: Sequence[dict[str, Any]], exact: dict[str, Any],
         f"The output at the end: {last.sink_files:,} files in {last.sink_folders:,} folders, of {batches[-1]['batch'] + 1:,} "
         f"micro-batches. Compactions beside the query: {len(soak.compactions)}.",
         "",
-        *(f"- after {one['at'] / 60:,.0f} minutes: {one['told']}" for one in soak.compactions),
+        *(f"- after {compaction['at'] / 60:,.0f} minutes: {compaction['told']}" for compaction in soak.compactions),
         "",
         f"![The same over time]({options.name}.png)",
     ]
@@ -328,14 +327,14 @@ def _pace(options: argparse.Namespace) -> str:
 
 
 def _given(options: argparse.Namespace) -> str:
-    """The options that say how it was run."""
+    """Return the options of the run."""
     given = {"hours": f"{options.hours:g}", "rate": options.rate, "restart-minutes": f"{options.restart_minutes:g}"}
     given |= {"compact-minutes": f"{options.compact_minutes:g}"} | ({} if options.keep == 100 else {"keep": options.keep})
     return " ".join(f"--{name} {value}" for name, value in given.items()) + (" --hurry" if options.hurry else "")
 
 
 def _explained(looks: Sequence[Look], kept: int) -> list[str]:
-    """How the table is made."""
+    """Return an explanation of the table."""
     loops = sorted(look.loop_ms for look in looks)
     calm, median = loops[len(loops) // 10], statistics.median(loops)
     return [
@@ -348,10 +347,10 @@ def _explained(looks: Sequence[Look], kept: int) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs it, judges it, writes the page, the picture and what was seen. 1: something is wrong, or grows."""
+    """Run and judge the test, and write the page, the picture and the measurements. Return 1 if something is wrong or grows."""
     options = parse(arguments)
     soak = Soak(options)
-    signal.signal(signal.SIGINT, lambda *_: setattr(soak, "interrupted", True))  # ends it, and judges what was until then
+    signal.signal(signal.SIGINT, lambda *_: setattr(soak, "interrupted", True))  # end the run, and judge it up to this point
     soak.run()
     soak.keep()
     batches = progress(soak.folders, soak.at)

@@ -1,1 +1,1 @@
-"""Large states: looked into, saved, started from."""
+"""Large states: reading them, savepoints, and starts from savepoints."""

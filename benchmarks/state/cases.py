@@ -22,13 +22,13 @@ SCHEMA = "user bigint, ts timestamp, price bigint, text string"
 
 @dataclass(frozen=True)
 class Case:
-    """A query, and the rows that its state is made of.
+    """A query, and the rows of its state.
 
     Attributes:
-        name: of the case.
-        rows: of ``size`` and of the file with this number, none of whose windows closes.
-        query: of the rows and a number of key groups.
-        files: one for each micro-batch.
+        name: the name of the case.
+        rows: makes the rows of the file with a number, for a ``size``. None of their windows closes.
+        query: makes the query from the rows and a number of key groups.
+        files: the number of files, one for each micro-batch.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Case:
 
 
 def _keyed(df: DataFrame) -> pst.datastream.KeyedStream:
-    # Far behind, so that every window stays open.
+    # The watermark has a long delay, so that every window stays open.
     return pst.stream(df).assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness("1 day")).key_by("user")
 
 
@@ -54,7 +54,7 @@ def _one_row_a_window(spark: SparkSession, size: int, number: int) -> DataFrame:
 
 
 def _kilobytes(spark: SparkSession, size: int, number: int) -> DataFrame:
-    """A million bytes are about a thousand rows; hashes, which nothing compresses much."""
+    """Return rows of hashes, which do not compress well. A million bytes are about a thousand rows."""
     rows = spark.range(number * size, (number + 1) * size, 1, 4)
     text = F.concat(*(F.sha2(F.concat(F.col("id").cast("string"), F.lit(f"-{part}")), 512) for part in range(8)))
     return rows.select(

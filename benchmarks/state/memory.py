@@ -1,4 +1,4 @@
-"""Which memory goes where: the driver (its Python and its JVM) apart from the executor (its JVM and its Python workers)."""
+"""Split memory into the driver (its Python and its JVM) and the executor (its JVM and its Python workers)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _EXECUTOR = "CoarseGrainedExecutorBackend"
 
 @dataclass
 class Peaks:
-    """The largest resident sets, in bytes; of Python workers the largest sum at one moment, shared pages counted once."""
+    """The largest resident sets in bytes. Python workers have the largest sum at one moment, with shared pages once."""
 
     driver_python: int = 0
     driver_jvm: int = 0
@@ -22,13 +22,13 @@ class Peaks:
     workers: int = 0
 
     def megabytes(self) -> dict[str, float]:
-        """The same in MB, by name."""
+        """Return the peaks in MB, by name."""
         return {name: round(value / 2**20, 1) for name, value in vars(self).items()}
 
 
 @dataclass
 class Watcher(threading.Thread):
-    """Looks at all processes below this one several times a second, for a session of ``local-cluster[1,…]``."""
+    """Sample all descendants of this process several times a second, for a session of ``local-cluster[1,…]``."""
 
     period: float = 0.2
     peaks: Peaks = field(default_factory=Peaks)
@@ -37,7 +37,7 @@ class Watcher(threading.Thread):
         super().__init__(daemon=True)
         self._halt = threading.Event()
 
-    # A thread is known by its identity; the dataclass would compare fields.
+    # Compare threads by identity. The dataclass would compare fields.
     __hash__ = threading.Thread.__hash__
 
     def run(self) -> None:
@@ -45,13 +45,13 @@ class Watcher(threading.Thread):
             self.look()
 
     def stop(self) -> Peaks:
-        """Ends it; what was the most."""
+        """Stop sampling, and return the peaks."""
         self._halt.set()
         self.join()
         return self.peaks
 
     def look(self) -> None:
-        """One look; processes may end meanwhile."""
+        """Take one sample. Processes may end meanwhile."""
         me, peaks, workers = psutil.Process(), self.peaks, 0
         peaks.driver_python = max(peaks.driver_python, me.memory_info().rss)
         for process in me.children(recursive=True):

@@ -1,7 +1,7 @@
-"""Large states looked into, saved and started from: seconds and peak memory. ``python -m benchmarks.state.run --help``.
+"""Time and peak memory to read, save and start from large states. ``python -m benchmarks.state.run --help``.
 
-Each step runs in a process of its own, on one executor beside the driver (``local-cluster``), so that the driver's memory can be
-told from the executor's. What comes out is checked: as many windows and rows as went in, before and after.
+Each step runs in a separate process, with one executor apart from the driver (``local-cluster``), so that their memory can be
+measured separately. The output is checked: it has as many windows and rows as the input, before and after.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def _session(options: argparse.Namespace) -> Any:
 
 
 def _size(case: Case, options: argparse.Namespace) -> int:
-    """Rows of a file."""
+    """Return the number of rows of a file."""
     return int(options.keys if case.name == "windows" else options.megabytes * 1000 // case.files)
 
 
@@ -78,7 +78,7 @@ def _add(spark: Any, case: Case, folder: Path, size: int, number: int) -> None:
 
 
 def _step(options: argparse.Namespace) -> dict[str, Any]:
-    """One step, in this process."""
+    """Run one step in this process."""
     name, step = options.step.split(":")
     case, folder = CASES[name], Path(options.data) / name
     spark, size = _session(options), _size(CASES[name], options)
@@ -88,12 +88,12 @@ def _step(options: argparse.Namespace) -> dict[str, Any]:
         _go(spark, case, options.groups, folder, "checkpoint")
         return {
             "state_mb": round(
-                sum(one.stat().st_size for one in (folder / "checkpoint" / "state").rglob("*") if one.is_file()) / 1e6
+                sum(each.stat().st_size for each in (folder / "checkpoint" / "state").rglob("*") if each.is_file()) / 1e6
             )
         }
     told: dict[str, Any] = {}
     if step.startswith("start"):
-        # A few rows more: Spark runs no micro-batch without any.
+        # Add a few rows, because Spark runs no micro-batch without rows.
         _add(spark, case, folder, 4, case.files)
     watcher = Watcher()
     watcher.start()
@@ -110,7 +110,7 @@ def _step(options: argparse.Namespace) -> dict[str, Any]:
         _go(spark, case, groups, folder, step.replace(" ", "_"), savepoint=str(folder / "savepoint"))
     told |= {"seconds": round(time.perf_counter() - began, 1), **watcher.stop().megabytes()}
     if step == "savepoint":
-        told["mb"] = round(sum(one.stat().st_size for one in (folder / "savepoint").rglob("*") if one.is_file()) / 1e6)
+        told["mb"] = round(sum(each.stat().st_size for each in (folder / "savepoint").rglob("*") if each.is_file()) / 1e6)
     if step.startswith("start"):
         found = pst.state.read_checkpoint(spark, str(folder / step.replace(" ", "_"))).summary()
         told["windows"], told["rows"] = found.windows, found.rows
@@ -124,7 +124,7 @@ def _in_a_process(options: argparse.Namespace, share: float, case: str, step: st
     sizes = [f"--{name}={round(getattr(options, name) * share)}" for name in ("keys", "megabytes")]
     arguments = [*sizes, *(f"--{name}={getattr(options, name)}" for name in ("groups", "cores", "data"))]
     command = [sys.executable, "-m", "benchmarks.state.run", *arguments, f"--step={case}:{step}"]
-    # Executors take their modules from there.
+    # Executors import their modules from there.
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT), os.environ.get("PYTHONPATH", "")])}
     done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True, env=environment)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
@@ -132,7 +132,7 @@ def _in_a_process(options: argparse.Namespace, share: float, case: str, step: st
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it all, prints the table, writes it as Markdown."""
+    """Run everything, print the table, and write it as Markdown."""
     options = parse(arguments)
     if options.step:
         print(json.dumps(_step(options)))

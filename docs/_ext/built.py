@@ -1,4 +1,4 @@
-"""A built site, looked through: every link of its own leads to a page that is there, and every anchor to a place on it."""
+"""Check a built site: every internal link leads to an existing page, and every anchor to a place on it."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from urllib.parse import unquote, urlsplit
 
 @dataclass
 class Found:
-    """What was counted, and what is wrong.
+    """The counts and faults of a site.
 
     Attributes:
-        pages: how many pages there are.
-        links: links within the site that were followed, those of the navigation among them.
-        anchors: how many of these lead to a place on a page.
-        external: links to elsewhere, which nobody followed.
-        drawings: pictures that the library drew.
-        faults: what is wrong, as ``page: what``.
+        pages: the number of pages.
+        links: the number of internal links that were followed, including navigation.
+        anchors: the number of links to a place on a page.
+        external: the number of external links, which are not followed.
+        drawings: the number of pictures that the library drew.
+        faults: the faults, as ``page: fault``.
     """
 
     pages: int = 0
@@ -51,7 +51,7 @@ class _Page(HTMLParser):
 
 
 def look(folder: Path) -> Found:
-    """Counts, and finds what is wrong with, a site in a folder."""
+    """Count the parts of a site in a folder, and find its faults."""
     pages = {path.resolve(): _read(path) for path in sorted(folder.rglob("*.html")) if "_static" not in path.parts}
     found = Found(pages=len(pages))
     for path, page in pages.items():

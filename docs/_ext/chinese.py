@@ -1,7 +1,7 @@
 """Search for Chinese pages without a dictionary: text is cut into single characters and pairs, a query into pairs.
 
-What Sphinx has cuts text into words by a package that it does not bring, and queries at spaces: what is asked for without
-any is not found.
+Sphinx splits text into words with a package that it does not include, and queries at spaces. A query without spaces finds
+nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _RUN = re.compile(r"[\u3400-\u9fff]+|[a-zA-Z0-9_]+")
 
 
 def pieces(text: str, *, singles: bool) -> list[str]:
-    """Latin words as they are, and of Chinese the pairs of neighbours; with ``singles`` each character too."""
+    """Return Latin words unchanged and adjacent pairs of Chinese characters. With ``singles``, include single characters."""
     found = []
     for run in _RUN.findall(text):
         if run[0] < "\u3400":
@@ -27,7 +27,7 @@ def pieces(text: str, *, singles: bool) -> list[str]:
 
 
 class PairsOfCharacters(SearchLanguage):
-    """Words of Chinese pages for the search index, and the same rule for queries in the browser. No word is changed."""
+    """The splitter of Chinese pages for the search index, with the same rule for queries in the browser."""
 
     lang = "zh"
     language_name = "Chinese"
@@ -40,13 +40,13 @@ var splitQuery = (query) =>
 """
 
     def split(self, input: str) -> list[str]:  # noqa: A002 - Sphinx's name
-        """The words of a text."""
+        """Return the words of a text."""
         return pieces(input, singles=True)
 
     def stem(self, word: str) -> str:
-        """The word as it is looked for."""
+        """Return the word unchanged."""
         return word.lower()
 
     def word_filter(self, word: str) -> bool:
-        """Whether a word is worth looking for."""
+        """Return whether a word is worth indexing."""
         return len(word) > 1 or word >= "\u3400"

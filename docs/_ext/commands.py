@@ -1,6 +1,6 @@
-"""The command line's page, from the application itself; and what pages may say of it.
+"""The page about the command line, made from the application, and a check of the commands on other pages.
 
-Read from the functions and their annotations, which typer leaves alone, rather than from what it makes of them.
+It reads the functions and their annotations, which typer leaves unchanged, instead of typer's objects.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Given:
-    """An argument or option: how it is written, what it takes (nothing: a flag), what for, and its default in words."""
+    """An argument or option: its spelling, its value (none for a flag), its purpose, and its default in words."""
 
     names: tuple[str, ...]
     takes: str
@@ -31,7 +31,7 @@ class Given:
 
 @dataclass(frozen=True)
 class Command:
-    """A command: the words that call it, what it does, what it takes."""
+    """A command: its words, its purpose, and its arguments."""
 
     path: tuple[str, ...]
     words: str
@@ -46,13 +46,13 @@ class Command:
 
     @property
     def options(self) -> set[str]:
-        """What may begin with a dash."""
+        """Return the options, which may start with a dash."""
         return {name for each in self.given if not each.positional for name in each.names} | {"--help"}
 
 
 @cache
 def all_commands() -> tuple[Command, ...]:
-    """Every command that does something; the first is ``panestream`` itself, with its own options."""
+    """Return every command that does something. The first is ``panestream`` itself, with its own options."""
     from panestream.jobs.cli import app
 
     return tuple(_commands(app, ("panestream",)))
@@ -82,7 +82,7 @@ def _given(each: Parameter, hint: Any) -> Given | None:
         return None
     kind = typing.get_args(hint)[0]
     positional = isinstance(said, ArgumentInfo)
-    # In an annotation the first name stands where a default would.
+    # In an annotation, the first name is in the place of a default.
     first = (said.default,) if isinstance(said.default, str) else ()
     names = tuple(part for name in (*first, *(said.param_decls or ())) for part in name.split("/"))
     if not names:
@@ -103,7 +103,7 @@ def _kind(kind: Any) -> str:
 
 
 def markdown() -> str:
-    """A section for each command: what it does, its arguments and options with their defaults."""
+    """Return a section for each command: its purpose, and its arguments and options with their defaults."""
     parts = []
     for command in all_commands():
         rows = [_row(each) for each in command.given]
@@ -127,7 +127,7 @@ def _cell(words: str) -> str:
 
 
 def wrong_in(text: str) -> list[str]:
-    """What a shell block says of ``panestream`` that is not so: commands and options that there are not."""
+    """Return the commands and options of ``panestream`` in a shell block that do not exist."""
     joined = re.sub(r"\\\n\s*", " ", text)
     return [fault for line in joined.splitlines() for fault in _wrong_in_line(line.strip().removeprefix("$ "))]
 

@@ -1,9 +1,10 @@
-"""The pages as programs: their blocks of code, in order, run and compared with the output that the page shows.
+"""Run the pages as programs: their blocks of code in order, with a comparison of the printed and the shown output.
 
 Used by the site (docs/_ext/panestream_docs.py, for its drawings) and by tests/docs. It imports neither Sphinx nor Spark.
 
-Front matter says what a page needs: nothing for plain Python, ``panestream: spark`` for a session by the name ``spark``, or
-the test that runs the page in an environment of its own, ``panestream: tests/connectors/kafka/test_kafka_page.py``.
+Front matter declares the needs of a page. Without it, a page needs plain Python only. ``panestream: spark`` provides a session
+named ``spark``. A test that runs the page in its own environment is written as ``panestream:
+tests/connectors/kafka/test_kafka_page.py``.
 """
 
 from __future__ import annotations
@@ -39,10 +40,10 @@ class Block:
 
     Attributes:
         kind: its language, or the name of a directive in braces.
-        argument: what stands behind it on the same line.
-        text: what is inside.
-        line: where the inside begins, from 1.
-        follows: whether nothing but empty lines lies between it and the block before.
+        argument: the rest of that line.
+        text: the content.
+        line: the first line of the content, from 1.
+        follows: whether only empty lines separate it from the block before.
     """
 
     kind: str
@@ -54,7 +55,7 @@ class Block:
 
 @dataclass(frozen=True)
 class Page:
-    """A page: where it is, what it needs, and its blocks."""
+    """A page: its path, its needs, and its blocks."""
 
     path: Path
     front: Mapping[str, str]
@@ -62,27 +63,27 @@ class Page:
 
     @property
     def name(self) -> str:
-        """Its path below docs/."""
+        """The path below docs/."""
         return self.path.relative_to(DOCS).as_posix()
 
     @property
     def needs(self) -> str:
-        """``""``, ``"spark"``, or the path of the test that runs it."""
+        """The need of the page: ``""``, ``"spark"``, or the path of the test that runs it."""
         return self.front.get("panestream", "")
 
     def of(self, *kinds: str) -> list[Block]:
-        """The blocks of these kinds."""
+        """Return the blocks of these kinds."""
         return [block for block in self.blocks if block.kind in kinds]
 
     @property
     def runs(self) -> bool:
-        """Whether there is anything to run."""
+        """Return whether the page has code to run."""
         return any(block.argument != "fragment" for block in self.of("python")) or bool(self.of("{timeline}"))
 
 
 @dataclass
 class Outcome:
-    """What a run of a page made: the values of its drawings in order, and how many blocks ran and were compared."""
+    """The outcome of a run: the values of the page's drawings in order, and the number of blocks that ran and were compared."""
 
     drawn: list[Any] = field(default_factory=list)
     ran: int = 0
@@ -90,13 +91,13 @@ class Outcome:
 
 
 def all_pages(folder: Path = DOCS) -> list[Path]:
-    """The pages of the site, but for the decisions."""
+    """Return the pages of the site except the decisions."""
     found = sorted(folder.rglob("*.md"))
     return [path for path in found if not set(path.relative_to(folder).parts) & set(NOT_PAGES)]
 
 
 def read(path: Path, text: str | None = None) -> Page:
-    """A page, as its file or ``text`` has it."""
+    """Return a page from its file or from ``text``."""
     text = path.read_text("utf-8") if text is None else text
     front: dict[str, str] = {}
     head = re.match(r"---\n(.*?)\n---\n", text, re.DOTALL)
@@ -106,7 +107,7 @@ def read(path: Path, text: str | None = None) -> Page:
 
 
 def to_run_on_spark(every: Iterable[Page]) -> list[Page]:
-    """Those that a run with a session is for. A Chinese page has the code of the English one, which tests compare."""
+    """Return the pages to run with a session. A Chinese page has the code of the English one, which tests compare."""
     return [page for page in every if page.needs == "spark" and page.runs and not page.name.startswith("zh/")]
 
 
@@ -127,7 +128,7 @@ def _blocks(text: str) -> Iterator[Block]:
         while at < len(lines) and lines[at].strip() != fence:
             at += 1
         inside = "\n".join(line[indent:] if not line[:indent].strip() else line for line in lines[begins:at])
-        if fence.startswith(":"):  # what a container holds are blocks of the page
+        if fence.startswith(":"):  # blocks in a container are blocks of the page
             inner = ["", *lines[begins:at]]
             yield from (
                 Block(block.kind, block.argument, block.text, block.line + begins - 1, block.follows)
@@ -148,22 +149,22 @@ def run(
     drawings_only: bool = False,
     folder: Path | None = None,
 ) -> Outcome:
-    """Runs the blocks of a page from top to bottom, in one namespace and an empty folder.
+    """Run the blocks of a page from top to bottom, in one namespace and an empty folder.
 
     Args:
         page: the page.
-        spark: the session it finds under this name, if it needs one.
-        draw: makes the drawing of an expression, given it and the namespace; default: the expression is only evaluated.
-        checked: compare what is printed with what the page shows.
+        spark: the session that the page finds under this name, if it needs one.
+        draw: makes the drawing of an expression in a namespace. By default, the expression is only evaluated.
+        checked: compare the printed output with the page.
         drawings_only: end with the last drawing.
-        folder: the one to run in, emptied afterwards; default: a new one. Spark's paths begin where its JVM was started:
-            who gives a session gives its folder.
+        folder: the folder to run in, which is emptied afterwards. By default, it is a new folder. Spark's relative paths start at
+            the folder of its JVM, so pass that folder with a session.
 
     Returns:
-        What was made.
+        The outcome.
 
     Raises:
-        PageError: a block raised, or printed something else; the message has the page's line.
+        PageError: a block raised an error, or printed another output. The message has the page's line.
     """
     outcome = Outcome()
     names: dict[str, Any] = {"__name__": "__main__"}
@@ -189,7 +190,7 @@ def run(
 
 
 def _run_block(block: Block, where: str, names: dict[str, Any]) -> str:
-    # Lines as the page has them, so that a traceback and inspect.getsource show the page's own.
+    # Keep the page's line numbers, so that a traceback and inspect.getsource show the page's lines.
     source = "\n" * (block.line - 1) + block.text
     linecache.cache[where] = (len(source), None, source.splitlines(keepends=True), where)
     out = io.StringIO()

@@ -1,4 +1,4 @@
-"""What panestream's pages need of Sphinx: drawings, public names, commands, links out of the docs, Chinese."""
+"""Sphinx extensions of panestream's pages: drawings, public names, commands, links out of the docs, Chinese."""
 
 from __future__ import annotations
 
@@ -20,32 +20,47 @@ from sphinx.util.docutils import SphinxDirective
 sys.path.insert(0, str(Path(__file__).parent))
 
 import commands
+import markdown_pages
 import pages
 import public_names
 from chinese import PairsOfCharacters
 
 ROOT = pages.DOCS.parent
 FILES = "_repository"
-"""The folder of the site that files of the repository are copied to, where no address of the repository is known."""
+"""The folder of the site for copied files of the repository, if the repository's address is unknown."""
 
 log = logging.getLogger(__name__)
 _drawn: dict[str, list[str]] = {}
 _copied: set[Path] = set()
 
 
+def with_index(page: pages.Page, text: str) -> str:
+    """Return the text with the words of its front matter (``search: unit test, pytest``) as entries of the index.
+
+    The search shows a page first if somebody looks for one of its entries: the words that readers use, which are often not
+    those of its title.
+    """
+    words = [each.strip() for each in page.front.get("search", "").split(",") if each.strip()]
+    if not words:
+        return text
+    entries = "\n".join(f"```{{index}} ! single: {each}\n```" for each in words)
+    head, mark, rest = text.partition("\n---\n")
+    return f"{head}{mark}\n{entries}\n\n{rest}"
+
+
 # Drawings
 
 
 def run_page(app: Sphinx, docname: str, content: list[str]) -> None:
-    """Runs a page that has drawings, before it is parsed, and keeps them for the directive."""
+    """Run a page with drawings before it is parsed, and store them for the directive."""
     path = Path(app.env.doc2path(docname))
     if path.suffix != ".md":
         return
     page = pages.read(path, content[0])
-    content[0] = with_links(app, docname, content[0]) + table_of_contents(app, docname, content[0])
+    content[0] = with_index(page, with_links(app, docname, content[0])) + table_of_contents(app, docname, content[0])
     if not page.of("{timeline}"):
         return
-    # Without Spark: what a page draws it makes before it asks for a session.
+    # Run without Spark, because a page makes its drawings before it uses a session.
     _drawn[docname] = pages.run(page, draw=_svg, drawings_only=True).drawn
 
 
@@ -64,7 +79,7 @@ class Timeline(SphinxDirective):
     option_spec = {"alt": str, "caption": str}  # noqa: RUF012 - docutils' way
 
     def run(self) -> list[nodes.Node]:
-        """The drawing, with what it shows in words."""
+        """Return the drawing with its description in words."""
         waiting = _drawn.get(self.env.docname)
         if not waiting:
             raise ExtensionError(f"{self.env.docname}: a drawing that its page's run did not make")
@@ -73,7 +88,7 @@ class Timeline(SphinxDirective):
             raise self.error("a drawing needs :alt:, what it shows in words")
         drawing = waiting.pop(0)
         drawing = re.sub(r"^<\?xml.*?\?>\s*|<!DOCTYPE.*?>\s*", "", drawing, flags=re.DOTALL)
-        # Names of parts are of this drawing alone, whatever others the page has.
+        # Ids are unique to this drawing, whatever other drawings the page has.
         drawing = re.sub(r'(\bid="|url\(#|href="#)', rf"\g<1>drawing-{len(waiting)}-", drawing)
         said = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
         label = html.escape(alt, quote=True)
@@ -85,12 +100,12 @@ class Timeline(SphinxDirective):
 
 
 class PublicNames(SphinxDirective):
-    """``public-names:: PAGE`` (in ``eval-rst``): everything public that belongs to that page, from the docstrings."""
+    """``public-names:: PAGE`` (in ``eval-rst``): all public names of that page, from the docstrings."""
 
     required_arguments = 1
 
     def run(self) -> list[nodes.Node]:
-        """What autodoc makes of them."""
+        """Return autodoc's nodes for the names."""
         import inspect
 
         import panestream
@@ -124,13 +139,13 @@ class Commands(SphinxDirective):
 def without_constructor(
     app: Sphinx, what: str, name: str, value: object, options: object, signature: str | None, returned: str | None
 ) -> tuple[str, str] | None:
-    """Objects that one is given rather than makes are shown without what makes them."""
+    """Hide the constructor of objects that users receive and do not make."""
     given = what in ("class", "exception") and name.removeprefix("panestream.") in public_names.GIVEN
     return ("", "") if given else None
 
 
 def with_pages(app: Sphinx, what: str, name: str, value: object, options: object, lines: list[str]) -> None:
-    """Where a docstring names a page of docs/, the reference links to it."""
+    """Link a page of docs/ that a docstring names."""
     for at, line in enumerate(lines):
         lines[at] = re.sub(r"\bdocs/([\w/-]+)\.md\b", lambda found: f":doc:`/{found[1]}`", line)
 
@@ -142,7 +157,7 @@ _LINK = re.compile(r"(?P<text>!?\[(?:[^\[\]]|\[[^\]]*\])*\])\((?P<target>[^)\s]+
 
 
 def with_links(app: Sphinx, docname: str, text: str) -> str:
-    """The text, with relative links that leave this build turned to where those files are on the site."""
+    """Return the text with relative links that leave this build adapted to the site."""
     here = Path(app.env.doc2path(docname)).parent
     source = Path(app.srcdir).resolve()
 
@@ -168,9 +183,9 @@ def with_links(app: Sphinx, docname: str, text: str) -> str:
 
 
 def table_of_contents(app: Sphinx, docname: str, text: str) -> str:
-    """The navigation: what an index page links to below its folder, in that order, so that nothing is listed twice.
+    """Make the navigation from an index page's links below its folder, in that order, so that nothing is listed twice.
 
-    The first page has the indexes below it; ``why`` has the decisions too.
+    The first page contains the indexes below it. ``why`` also contains the decisions.
     """
     folder, _, name = docname.rpartition("/")
     if name != "index" and docname != "decisions/README":
@@ -193,7 +208,7 @@ def _has_index(app: Sphinx, target: str) -> bool:
 
 
 def _place(app: Sphinx, docname: str, real: Path) -> str | None:
-    """Where a file outside of this build is: in the other language's, in the repository, or among the copied files."""
+    """Return the location of a file outside of this build: the other language, the repository, or the copied files."""
     chinese = app.config.language.startswith("zh")
     up = posixpath.dirname(docname).count("/") + (1 if "/" in docname else 0)
     if real.is_relative_to(pages.DOCS) and real.suffix == ".md":
@@ -212,7 +227,7 @@ def _place(app: Sphinx, docname: str, real: Path) -> str | None:
 
 
 def copy_files(app: Sphinx, exception: Exception | None) -> None:
-    """Files of the repository that pages link to are part of the site."""
+    """Copy files of the repository that pages link to into the site."""
     if exception or app.builder.format != "html":
         return
     top = Path(app.outdir).parent if app.config.language.startswith("zh") else Path(app.outdir)
@@ -222,11 +237,23 @@ def copy_files(app: Sphinx, exception: Exception | None) -> None:
         shutil.copyfile(real, copy)
 
 
+def write_markdown(app: Sphinx, exception: Exception | None) -> None:
+    """Each page is on the site as Markdown too, and ``llms.txt`` lists them."""
+    if exception or app.builder.format != "html" or Path(app.srcdir).resolve() != pages.DOCS:
+        return
+    markdown_pages.write(Path(app.outdir), set(app.env.found_docs), lambda docname, text: _as_markdown(app, docname, text))
+
+
+def _as_markdown(app: Sphinx, docname: str, text: str) -> str:
+    """Return the text with its links as files have them, without the schemes that the builder of HTML reads."""
+    return re.sub(r"\((?:site|place):([^)#]*)", r"(\1", with_links(app, docname, text))
+
+
 # The other language
 
 
 def other_language(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
-    """Tells the template where the page is in the other language; where it is not, the start of that language."""
+    """Pass the template the link to the page in the other language, or to its start page without a translation."""
     chinese = app.config.language.startswith("zh")
     up = "../" * pagename.count("/")
     if chinese:
@@ -237,9 +264,18 @@ def other_language(app: Sphinx, pagename: str, templatename: str, context: dict[
         context["other_language"] = ("中文", "zh", f"{up}zh/{pagename if there else 'index'}.html")
 
 
+def other_versions(app: Sphinx, pagename: str, templatename: str, context: dict[str, Any], doctree: Any) -> None:
+    """Tell the template which version this is, and where the others begin."""
+    names = app.config.panestream_versions
+    if names:
+        up = "../" * (pagename.count("/") + 1 + app.config.language.startswith("zh"))
+        context["versions"] = (names[0], [(name, f"{up}{name}/index.html") for name in names[1:]])
+
+
 def setup(app: Sphinx) -> dict[str, Any]:
     """Sphinx calls this."""
     app.add_config_value("panestream_repository", "", "env")
+    app.add_config_value("panestream_versions", [], "html")
     app.add_directive("timeline", Timeline)
     app.add_directive("public-names", PublicNames)
     app.add_directive("commands", Commands)
@@ -248,5 +284,7 @@ def setup(app: Sphinx) -> dict[str, Any]:
     app.connect("autodoc-process-signature", without_constructor)
     app.connect("autodoc-process-docstring", with_pages)
     app.connect("html-page-context", other_language)
+    app.connect("html-page-context", other_versions)
+    app.connect("build-finished", write_markdown)
     app.connect("build-finished", copy_files)
     return {"version": "1", "parallel_read_safe": False, "parallel_write_safe": True}

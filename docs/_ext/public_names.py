@@ -1,4 +1,4 @@
-"""Which page of the reference has which public names: all of a room go to its page, so that a new name is never forgotten."""
+"""The page of the reference for each public name. All names of a package are on its page, so that new names are included."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from types import ModuleType
 import panestream
 from panestream.lazy_names import LazyNames
 
-# The beginning of the module that a name is from -> the page. The longest one counts.
+# The page by the start of a name's module. The longest match counts.
 ROOMS: dict[str, str] = {
     "panestream.datastream": "streams",
     "panestream.datastream.kafka": "kafka",
@@ -38,9 +38,9 @@ ROOMS: dict[str, str] = {
     "panestream.metrics": "metrics",
     "panestream.errors": "errors",
 }
-# In their own packages `import *` would be too much: what stands there is the list.
+# In their own packages, `import *` would import too much. The list is in the module.
 OF_MODULES = {"agg": "aggregates", "testing": "testing", "metrics": "metrics", "errors": "errors"}
-# What one is given rather than makes: shown without what makes it.
+# Objects that users receive and do not make are shown without a constructor.
 GIVEN = {
     *(
         "datastream.DataStream",
@@ -77,13 +77,13 @@ NOT_SHOWN = {"did_you_mean"}
 
 
 def page_of(home: str) -> str | None:
-    """The page of a name from this module."""
+    """Return the page of a name from this module."""
     fitting = [room for room in ROOMS if home == room or home.startswith(room + ".")]
     return ROOMS[max(fitting, key=len)] if fitting else None
 
 
 def names_by_page() -> dict[str, list[str]]:
-    """The dotted names behind ``panestream.`` that each page has, in the order of the one list."""
+    """Return the dotted names after ``panestream.`` of each page, in the order of the public list."""
     found: dict[str, list[str]] = {}
     for name, page in OF_MODULES.items():
         found.setdefault(page, []).extend(f"{name}.{each}" for each in _of_module(getattr(panestream, name)))
@@ -92,7 +92,7 @@ def names_by_page() -> dict[str, list[str]]:
         if page is None:
             raise LookupError(f"{dotted} is from {home}: docs/_ext/public_names.py does not say on which page it belongs")
         found.setdefault(page, []).append(dotted)
-    # Functions first, and of these what a page is about.
+    # Functions come first, and the main names of a page are first among them.
     return {
         page: sorted(names, key=lambda name: (name != "stream", not name.rpartition(".")[2].islower()))
         for page, names in found.items()
@@ -100,7 +100,7 @@ def names_by_page() -> dict[str, list[str]]:
 
 
 def homes() -> dict[str, str]:
-    """Return the module of each public name: by its name if it is at the top, else by ``namespace.name``."""
+    """Return the module of each public name. The key is the name at the top level, and ``namespace.name`` otherwise."""
     own = {name: home for name, (home, _) in LazyNames("panestream").homes.items()}
     own = {name: home for name, home in own.items() if not isinstance(getattr(panestream, name), ModuleType)}
     for namespace in panestream._NAMESPACES:  # noqa: SLF001 - the same
@@ -114,7 +114,7 @@ def homes() -> dict[str, str]:
 
 
 def members(cls: type) -> list[str]:
-    """What of a class its entry shows: what it defines and describes itself, and the ways to make one that it inherits."""
+    """Return the members that the entry of a class shows: those that it defines and documents, and inherited factory methods."""
     own = [name for name, value in vars(cls).items() if name[0] != "_" and _described(value)]
     made = [
         name

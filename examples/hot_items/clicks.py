@@ -1,8 +1,8 @@
 """Made-up clicks of a shop, with the shape of real ones: popular and forgotten items, busy users, an evening peak, and faults.
 
-The rows are in the UserBehavior format of the Flink tutorials: ``user_id,item_id,category_id,behavior,timestamp`` (Unix seconds),
-in the order in which they *arrive*: a little out of order always, a few of them hours late, a few broken on the way. The same
-seed makes the same rows, however many files they are cut into.
+The rows are in the UserBehavior format of the Flink tutorials: ``user_id,item_id,category_id,behavior,timestamp`` (Unix seconds).
+They are in the order in which they *arrive*. All are a little out of order, a few are hours late, and a few are broken. The same
+seed makes the same rows, whatever the number of files.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ import numpy.typing as npt
 from panestream.errors import JobError
 
 BEHAVIORS = ("pv", "cart", "fav", "buy")
-"""Page view, into the cart, favourite, bought."""
+"""Page view, add to cart, favourite, buy."""
 SHARES = (0.89, 0.06, 0.03, 0.02)
-"""How often each of them."""
+"""The share of each behavior."""
 
 GOOD, LATE, EMPTY_TIME, BROKEN = range(4)
-"""What a row is: fine, later than any bound, without a timestamp, or not readable at all."""
+"""The kinds of rows: fine, later than any bound, without a timestamp, or unreadable."""
 
 MAX_DISORDER_SECONDS = 5
-"""Good rows arrive at most so much later than a row with a larger timestamp."""
+"""A good row arrives at most this much later than a row with a larger timestamp."""
 LATE_SECONDS = (9_000, 12_600)
-"""Late rows arrive so much after they happened: the windows of the hour are long closed."""
+"""Late rows arrive this much after their event, when the windows of the hour are long closed."""
 
 Ints = npt.NDArray[np.int64]
 Floats = npt.NDArray[Any]
@@ -40,16 +40,16 @@ Floats = npt.NDArray[Any]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shape:
-    """What the clicks look like.
+    """The parameters of the clicks.
 
     Attributes:
-        rows: how many lines, broken ones included.
+        rows: the number of lines, including broken ones.
         seed: of the random numbers.
-        start: the first event time, Unix seconds; 2025-11-11 08:00 UTC, 16:00 on the shop's clock, a day of sales.
-        hours: how long.
-        utc_offset: the shop's clock, in hours from UTC; the peak is in its evening.
-        users, items, categories: how many of each there are.
-        flash_sales: items that are hot for less than an hour.
+        start: the first event time in Unix seconds. It is 2025-11-11 08:00 UTC, 16:00 on the shop's clock, on a day of sales.
+        hours: the duration.
+        utc_offset: the shop's clock, in hours from UTC. The peak is in its evening.
+        users, items, categories: their numbers.
+        flash_sales: the number of items that are hot for less than an hour.
         late, empty_time, broken: the shares of faulty rows.
     """
 
@@ -95,14 +95,14 @@ class Clicks:
         return len(self.kinds)
 
     def count(self, kind: int, *, behavior: str | None = None) -> int:
-        """How many rows are of ``kind`` (and of ``behavior``)."""
+        """Return the number of rows of ``kind`` (and of ``behavior``)."""
         which = self.kinds == kind
         if behavior is not None:
             which &= self.behaviors == BEHAVIORS.index(behavior)
         return int(which.sum())
 
     def lines(self, first: int = 0, last: int | None = None) -> Iterator[str]:
-        """The rows from ``first`` to before ``last`` as CSV lines, faults included."""
+        """Yield the rows from ``first`` to ``last - 1`` as CSV lines, with their faults."""
         part = slice(first, last)
         columns = (self.users, self.items, self.categories, self.behaviors, self.timestamps, self.kinds)
         for user, item, category, behavior, timestamp, kind in zip(*(each[part].tolist() for each in columns), strict=True):
@@ -114,7 +114,7 @@ class Clicks:
 
 
 def make_clicks(shape: Shape | None = None) -> Clicks:
-    """Makes clicks; the same shape makes the same rows.
+    """Make clicks. The same shape makes the same rows.
 
     >>> len(make_clicks(Shape(rows=1000)))
     1000
@@ -125,7 +125,7 @@ def make_clicks(shape: Shape | None = None) -> Clicks:
     items, categories = _items(shape, rng, sessions, happened)
     behaviors = rng.choice(len(BEHAVIORS), size=shape.rows, p=SHARES)
     users = _ids(rng, shape.users, 1_000_000)[_zipf(rng, shape.users, 0.4, 20.0, int(sessions[-1]) + 1)][sessions]
-    # Most rows are there at once, some after seconds; 4.9 because timestamps lose their fraction.
+    # Most rows arrive at once, some after seconds. The limit is 4.9 because timestamps lose their fraction.
     delays = np.minimum(rng.exponential(0.8, shape.rows), MAX_DISORDER_SECONDS - 0.1)
     kinds = _faults(shape, rng, happened)
     late = kinds == LATE
@@ -137,9 +137,9 @@ def make_clicks(shape: Shape | None = None) -> Clicks:
 
 
 def write_clicks(clicks: Clicks, folder: Path, files: int) -> list[Path]:
-    """Writes the rows into ``files`` CSV files of equal size, in the order of arrival.
+    """Write the rows into ``files`` CSV files of equal size, in the order of arrival.
 
-    A stream of files is read in the order of their modification times, so these are set, a second apart.
+    A stream reads files in the order of their modification times, so these are set a second apart.
     """
     folder.mkdir(parents=True, exist_ok=True)
     edges = np.linspace(0, len(clicks), files + 1).astype(int).tolist()
@@ -153,7 +153,7 @@ def write_clicks(clicks: Clicks, folder: Path, files: int) -> list[Path]:
 
 
 def split_file(source: Path, folder: Path, files: int) -> tuple[list[Path], int]:
-    """Cuts a UserBehavior file (``.gz`` too) into ``files`` files of about as many lines, keeping the order.
+    """Split a UserBehavior file (also ``.gz``) into ``files`` files with about the same number of lines, in order.
 
     Returns:
         The files, and the number of lines.
@@ -186,7 +186,7 @@ def split_file(source: Path, folder: Path, files: int) -> tuple[list[Path], int]
 
 
 def set_order(paths: list[Path]) -> None:
-    """Gives files modification times a second apart, in this order, all in the past."""
+    """Set the modification times of files a second apart, in this order, all in the past."""
     newest = 1_762_900_000
     for number, path in enumerate(paths):
         when = newest - len(paths) + number
@@ -204,18 +204,18 @@ def _opened(path: Path) -> Generator[Iterator[bytes]]:
 
 
 def _ids(rng: np.random.Generator, number: int, below: int) -> Ints:
-    """``number`` different ids, in no order."""
+    """Return ``number`` different ids in random order."""
     return rng.permutation(below)[:number].astype(np.int64) + 1
 
 
 def _zipf(rng: np.random.Generator, number: int, exponent: float, flat: float, size: int) -> Ints:
-    """Draws ranks from 0 to ``number`` - 1, the n-th with a weight of (n + ``flat``) ** -``exponent`` (Zipf-Mandelbrot)."""
+    """Draw ranks from 0 to ``number`` - 1, the n-th with a weight of (n + ``flat``) ** -``exponent`` (Zipf-Mandelbrot)."""
     weights = (np.arange(1, number + 1) + flat) ** -exponent
     return _draw(rng, weights, size)
 
 
 def _draw(rng: np.random.Generator, weights: Floats, size: int) -> Ints:
-    """Draws positions with the given weights."""
+    """Draw positions with the given weights."""
     cumulated = np.cumsum(weights)
     drawn = np.searchsorted(cumulated, rng.random(size) * cumulated[-1], side="right")
     positions: Ints = np.minimum(drawn, len(weights) - 1).astype(np.int64)
@@ -223,7 +223,7 @@ def _draw(rng: np.random.Generator, weights: Floats, size: int) -> Ints:
 
 
 def _sessions(shape: Shape, rng: np.random.Generator) -> tuple[Ints, Floats]:
-    """Cuts the rows into sessions of some clicks each; returns the session and the event time of each row."""
+    """Split the rows into sessions of some clicks each. Return the session and the event time of each row."""
     lengths = rng.geometric(0.2, size=shape.rows)  # as many sessions as rows are always enough
     enough = int(np.searchsorted(np.cumsum(lengths), shape.rows)) + 1
     lengths = lengths[:enough]
@@ -242,7 +242,7 @@ def _sessions(shape: Shape, rng: np.random.Generator) -> tuple[Ints, Floats]:
 
 
 def _day_curve(hours: Floats) -> Floats:
-    """How busy the shop is at an hour of its day: little at night, a bump at noon, a peak at nine in the evening."""
+    """Return how busy the shop is at an hour of its day: little at night, more at noon, most at nine in the evening."""
 
     def bump(centre: float, width: float) -> Floats:
         away = (hours - centre + 12) % 24 - 12
@@ -252,13 +252,15 @@ def _day_curve(hours: Floats) -> Floats:
 
 
 def _items(shape: Shape, rng: np.random.Generator, sessions: Ints, happened: Floats) -> tuple[Ints, Ints]:
-    """What each click is about: a popular item mostly, one on sale for an hour, or the one just looked at again."""
+    """Return the item of each click: mostly a popular item, or one on sale for an hour, or the last item again."""
     ranks = _zipf(rng, shape.items, 0.8, 10.0, shape.rows)
     centres = shape.start + 3600 * shape.hours * (np.arange(shape.flash_sales) + 1) / (shape.flash_sales + 1)
     for sale, centre in enumerate(centres):
         width = rng.uniform(10, 25) * 60
         wanted = rng.uniform(0.008, 0.016) * np.exp(-0.5 * ((happened - centre) / width) ** 2)
-        ranks[rng.random(shape.rows) < wanted] = shape.items - 1 - sale  # from the end: nobody wants them otherwise
+        ranks[rng.random(shape.rows) < wanted] = (
+            shape.items - 1 - sale
+        )  # from the end, because these items are otherwise unpopular
     again = rng.random(shape.rows) < 0.15
     again[0] = False
     again[1:] &= sessions[1:] == sessions[:-1]
@@ -270,10 +272,10 @@ def _items(shape: Shape, rng: np.random.Generator, sessions: Ints, happened: Flo
 
 
 def _faults(shape: Shape, rng: np.random.Generator, happened: Floats) -> Ints:
-    """Chooses the rows that are late, without timestamp or broken: at least one of each."""
+    """Choose the rows that are late, without timestamp or broken, at least one of each."""
     kinds = np.full(shape.rows, GOOD, dtype=np.int64)
     order = rng.permutation(shape.rows)
-    # Late ones must still arrive before the others end, or nothing would show that they are late.
+    # Late rows must arrive before the end of the others, which show that they are late.
     end = shape.start + shape.hours * 3600
     early = order[happened[order] < end - LATE_SECONDS[1]]
     late = early[: max(1, round(shape.rows * shape.late))]
@@ -286,7 +288,7 @@ def _faults(shape: Shape, rng: np.random.Generator, happened: Floats) -> Ints:
 
 
 def _broken(line: str, user: int, timestamp: int) -> str:
-    """One of the ways in which lines break: cut off, not a row at all, a letter among the digits."""
+    """Return a broken line: cut off, not a row, or with a letter among the digits."""
     way = (user + timestamp) % 3
     if way == 0:
         return line[: len(line) // 2].rstrip(",")

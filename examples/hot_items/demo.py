@@ -20,17 +20,17 @@ from panestream.errors import JobError
 from panestream.spark.progress.micro_batch import BatchProgress
 
 MARKER = ".panestream-demo.json"
-"""Says that a folder is a demo's, and with what it was made."""
+"""A file that marks the folder of a demo, with the demo's settings."""
 
 PICTURE = "hot_items.png"
 JOB_FILE = "hot_items.toml"
 _OWN = ("clicks", "main", "late", "invalid", "checkpoint", JOB_FILE, PICTURE)
 
 ENOUGH_FILES = 10
-"""With fewer, a micro-batch takes in hours at once, and late rows may come before the watermark has closed their windows."""
+"""With fewer files, a micro-batch spans hours, and late rows may arrive before the watermark has closed their windows."""
 
 SHOWN = 3
-"""How many items of each window are printed; the picture and the Parquet files have more."""
+"""The number of printed items of each window. The picture and the Parquet files have more."""
 
 JOB_TEXT = """\
 # What `make run` runs. Run it yourself:  {again}
@@ -109,9 +109,9 @@ class Prepared:
     """A demo whose clicks and job file are written.
 
     Attributes:
-        demo: what was asked for.
+        demo: the requested demo.
         job_file: the job.
-        expected: how many late and invalid rows were made, by output; empty where the clicks are somebody else's.
+        expected: the number of late and invalid rows by output. It is empty if the user provided the clicks.
     """
 
     demo: Demo
@@ -119,7 +119,7 @@ class Prepared:
     expected: dict[str, int]
 
     def ranking(self, progress: BatchProgress) -> Iterable[RenderableType]:
-        """The hottest items of each window that the micro-batch fired, a line each."""
+        """Return the hottest items of each window that the micro-batch fired, a line each."""
         if not progress.fired_rows:
             return
         rows = read_output(self.demo.output / "main" / f"batch_id={progress.batch_id}")
@@ -129,12 +129,13 @@ class Prepared:
 
 
 def prepare(demo: Demo, console: Console) -> Prepared:
-    """Makes the folder, the clicks and the job file.
+    """Make the folder, the clicks and the job file.
 
-    Without ``keep`` what an earlier demo made is replaced; a folder with anything else in it is left alone.
+    Without ``keep``, files of an earlier demo are replaced. A folder with other files is refused.
 
     Raises:
-        JobError: the folder holds other things, or with ``keep`` a demo with other settings; or the input cannot be used.
+        JobError: the folder contains other things, or ``keep`` is set and it has a demo with other settings, or the input is
+            invalid.
     """
     marker = _claim(demo)
     output = demo.output.resolve()
@@ -144,7 +145,7 @@ def prepare(demo: Demo, console: Console) -> Prepared:
                 clicks = make_clicks(Shape(rows=demo.rows, seed=demo.seed))
                 write_clicks(clicks, output / "clicks", demo.files)
             broken = clicks.count(BROKEN)
-            # Only page views count; of broken lines nobody can tell what they were.
+            # Only page views count. The behavior of broken lines is unknown.
             expected = {"invalid": broken + clicks.count(EMPTY_TIME, behavior="pv")}
             if demo.files >= ENOUGH_FILES:
                 expected["late"] = clicks.count(LATE, behavior="pv")
@@ -162,14 +163,14 @@ def prepare(demo: Demo, console: Console) -> Prepared:
 
 
 def _settings(demo: Demo) -> dict[str, Any]:
-    """What the clicks depend on."""
+    """Return the settings that the clicks depend on."""
     if demo.input is not None:
         return {"input": str(demo.input.resolve()), "files": demo.files}
     return {name: value for name, value in asdict(demo).items() if name in ("rows", "seed", "files")}
 
 
 def _claim(demo: Demo) -> dict[str, Any] | None:
-    """Takes the folder; returns the marker of the earlier demo to go on with, or None to begin anew."""
+    """Take the folder. Return the marker of the earlier demo to resume, or None to start again."""
     output = demo.output
     if output.exists() and not output.is_dir():
         raise JobError(f"--output {output} is a file: name a folder")
@@ -187,7 +188,7 @@ def _claim(demo: Demo) -> dict[str, Any] | None:
             raise JobError(f"--keep: {output} was made with other settings ({before}, now {now}); leave --keep out to begin anew")
         return marker
     output.mkdir(parents=True, exist_ok=True)
-    # First, and again at the end: a folder in which a demo was broken off is still the demo's, but not to go on with.
+    # Write the marker first, and again at the end. An interrupted demo owns its folder, but cannot be resumed.
     (output / MARKER).write_text(json.dumps({"finished": False}), encoding="utf-8")
     for name in _OWN:
         path = output / name
@@ -211,7 +212,7 @@ def _introduce(demo: Demo, marker: dict[str, Any], console: Console) -> None:
 
 
 def ranking_line(end: datetime, items: list[tuple[int, int]], utc_offset: float) -> Text:
-    """One window's ranking: when it ended, the hottest items and their views.
+    """Return one window's ranking: its end, and the hottest items with their views.
 
     >>> ranking_line(datetime(2025, 11, 11, 9, tzinfo=timezone.utc), [(7, 120), (12, 30)], 8).plain
     'to 17:00   1.       7    120   2.      12     30'
@@ -227,15 +228,15 @@ def ranking_line(end: datetime, items: list[tuple[int, int]], utc_offset: float)
 
 
 def read_output(folder: Path) -> list[dict[str, Any]]:
-    """The rows of Parquet files below ``folder``, instants in UTC; none where there is nothing."""
+    """Return the rows of the Parquet files below ``folder``, with instants in UTC. Without files, return no rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     rows: list[dict[str, Any]] = []
     for file in sorted(folder.rglob("*.parquet")) if folder.is_dir() else []:
-        # partitioning=None: the batch's folder is not one of the columns.
+        # with partitioning=None, the folder of the batch does not become a column
         table = pq.read_table(file, partitioning=None)
-        # Spark writes instants in a form that has no zone when others read it.
+        # Spark writes instants in a form that other readers see without a zone.
         instant = pa.timestamp("us", tz="UTC")
         fields = [pa.field(each.name, instant if pa.types.is_timestamp(each.type) else each.type) for each in table.schema]
         rows += table.cast(pa.schema(fields)).to_pylist()
@@ -243,7 +244,7 @@ def read_output(folder: Path) -> list[dict[str, Any]]:
 
 
 def show_outcome(prepared: Prepared, console: Console) -> None:
-    """Draws the picture, and compares the side outputs with what was made."""
+    """Draw the picture, and compare the side outputs with the expected numbers."""
     from hot_items.picture import Ranked, hot_items_picture
 
     demo, output = prepared.demo, prepared.demo.output

@@ -1,4 +1,4 @@
-"""The picture of hot items: how often the hottest were viewed, window by window, and when the late rows should have come."""
+"""The picture of hot items: the views of the hottest items, window by window, and the event times of late rows."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 LINES = 8
-"""Items that get a line of their own; more colours than that nobody can tell apart."""
+"""The maximum number of items with a line. More colours are hard to distinguish."""
 
-# Okabe and Ito's palette, which colour-blind people can tell apart too. Yellow is too pale for a line on white: grey instead.
+# Okabe and Ito's palette, which colour-blind people can distinguish. Grey replaces yellow, which is too pale on white.
 _COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#8C8C8C")
 _STYLES = ("-", "-", "-", "-", "-", "-", "--", "--")
 _LATE = "#B2182B"
@@ -29,7 +29,7 @@ class Ranked:
     Attributes:
         window_end: when the window ended, with a time zone.
         item: its id.
-        count: how often it was viewed.
+        count: the number of views.
     """
 
     window_end: datetime
@@ -47,24 +47,24 @@ def hot_items_picture(
     utc_offset: float = 0,
     late_bin: timedelta = timedelta(minutes=10),
 ) -> Path:
-    """Draws the ranking over time as a PNG.
+    """Draw the ranking over time as a PNG.
 
-    Each of the hottest items is a line over the ends of the windows, with gaps where it was not in the ranking. Below, on the
-    same axis, bars show how many late rows there were, at their own event time: where they are missing in the lines above.
+    Each of the hottest items is a line over the ends of the windows, with gaps for windows without it in the ranking. Below, on
+    the same axis, bars show the number of late rows by event time. The lines above lack these rows.
 
     Args:
         rows: the ranking of every window.
         late: the event times of the late rows, with a time zone.
-        path: the file; its folder must exist.
+        path: the file, in an existing folder.
         title: above the picture.
-        window: what one window is called in the label, e.g. ``"hour"``.
+        window: the name of a window in the label, e.g. ``"hour"``.
         utc_offset: the clock of the time axis, in hours from UTC.
         late_bin: the width of a bar of late rows.
 
     Returns:
         ``path``.
     """
-    # The object interface, and with it the Agg canvas: pyplot would look for a screen, and keep figures alive.
+    # Use the object interface with the Agg canvas, because pyplot would look for a screen, and keep figures alive.
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -89,7 +89,7 @@ def hot_items_picture(
 
 
 def hottest(rows: Sequence[Ranked], number: int = LINES) -> list[int]:
-    """The items worth a line: those that were viewed most in any one window, hottest first; ties go to the smaller id."""
+    """Return the items with a line: those with the most views in any one window, hottest first. Ties go to the smaller id."""
     best: dict[int, int] = defaultdict(int)
     for row in rows:
         best[row.item] = max(best[row.item], row.count)
@@ -107,7 +107,7 @@ def _draw_lines(axes: Any, rows: Sequence[Ranked], window: str) -> None:
     counts = {(row.item, row.window_end): row.count for row in rows}
     for item, colour, style in zip(hottest(rows), _COLOURS, _STYLES, strict=False):
         heights = [counts.get((item, end), math.nan) for end in ends]
-        # Markers only where a value stands alone: between two gaps there is no line to see.
+        # Draw markers only for single values, because a value between two gaps has no line.
         alone = [
             index
             for index, height in enumerate(heights)
@@ -149,7 +149,7 @@ def _draw_lines(axes: Any, rows: Sequence[Ranked], window: str) -> None:
 
 
 def _mark_peak(axes: Any, ends: Sequence[datetime], heights: Sequence[float], colour: str) -> None:
-    """A dot at the highest point of a line, so that crossing lines are told apart where it matters."""
+    """Draw a dot at the highest point of a line, so that crossing lines can be distinguished at their peaks."""
     peak = max(range(len(heights)), key=lambda index: (heights[index] == heights[index], heights[index]))
     axes.plot([ends[peak]], [heights[peak]], marker="o", markersize=6, color=colour, markeredgecolor="white", linestyle="none")
 

@@ -96,11 +96,13 @@ _NAMESPACES = ("windows", "triggers", "evictors", "functions", "state", "sinks",
 lists."""
 
 
-def __getattr__(name: str) -> Any:
-    from panestream.lazy_names import LazyNames, in_namespaces
+if not TYPE_CHECKING:  # a type checker must refuse unknown names
 
-    names = LazyNames(__name__)
-    return names.get(name) if name == "__all__" or name in names.homes else in_namespaces(names, name, _NAMESPACES)
+    def __getattr__(name: str) -> Any:
+        from panestream.lazy_names import LazyNames, in_namespaces
+
+        names = LazyNames(__name__)
+        return names.get(name) if name == "__all__" or name in names.homes else in_namespaces(names, name, _NAMESPACES)
 
 
 def __dir__() -> list[str]:

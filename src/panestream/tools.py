@@ -19,4 +19,5 @@ if TYPE_CHECKING:
     from panestream.tracing.why import why as why
 
 _NAMES = LazyNames(__name__)
-__getattr__, __dir__ = _NAMES.get, _NAMES.names
+if not TYPE_CHECKING:  # a type checker must refuse unknown names
+    __getattr__, __dir__ = _NAMES.get, _NAMES.names

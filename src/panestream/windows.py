@@ -13,4 +13,5 @@ if TYPE_CHECKING:
     from panestream.windowing.windows import *
 
 _NAMES = LazyNames(__name__)
-__getattr__, __dir__ = _NAMES.get, _NAMES.names
+if not TYPE_CHECKING:  # a type checker must refuse unknown names
+    __getattr__, __dir__ = _NAMES.get, _NAMES.names

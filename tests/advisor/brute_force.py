@@ -1,4 +1,4 @@
-"""The advisor's answers by definition: a list of rows, one after the other, in plain Python."""
+"""The advisor's answers by definition: plain Python over a list of rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Row:
-    """A row, as it arrives; ``at``: rows with the same number arrive at once."""
+    """A row in the order of arrival. Rows with the same ``at`` arrive together."""
 
     time: int
     partition: str = ""
@@ -16,7 +16,7 @@ class Row:
 
 
 def frontiers(rows: list[Row]) -> list[int | None]:
-    """The smallest of the largest event times of all partitions before each row; None: one of them had no row yet."""
+    """Return the smallest of all partitions' largest event times before each row, or None if a partition had no row yet."""
     names, found = {row.partition for row in rows}, []
     for place, row in enumerate(rows):
         before = [other for other in rows[:place] if row.at is None or other.at != row.at]
@@ -26,7 +26,9 @@ def frontiers(rows: list[Row]) -> list[int | None]:
 
 
 def last_instant(time: int, windows: list[tuple[int, int]], lateness: int) -> int:
-    """The last instant at which one of the windows of a row is open; of a row in none, its own. Windows: size and slide."""
+    """Return the last instant at which a window of a row is open, or the row's own time if it has no window. Windows are pairs of
+    size and slide.
+    """
     last = time
     for size, slide in windows:
         starts = range(-(-(time - size + 1) // slide) * slide, time + 1, slide)
@@ -36,17 +38,17 @@ def last_instant(time: int, windows: list[tuple[int, int]], lateness: int) -> in
 
 
 def is_late(row: Row, frontier: int | None, delay: int, windows: list[tuple[int, int]], lateness: int) -> bool:
-    """Whether the watermark has passed all its windows."""
+    """Return whether the watermark has passed all windows of a row."""
     return frontier is not None and last_instant(row.time, windows, lateness) <= frontier - delay - 1
 
 
 def late(rows: list[Row], delay: int, windows: list[tuple[int, int]], lateness: int) -> int:
-    """How many are."""
+    """Count the late rows."""
     return sum(is_late(row, before, delay, windows, lateness) for row, before in zip(rows, frontiers(rows), strict=True))
 
 
 def most_open(rows: list[Row], delay: int, windows: list[tuple[int, int]], lateness: int, *, panes: bool = False) -> int:
-    """How many rows, or pairs of a key and a last window, are there at once at most, at each frontier that there was."""
+    """Return the largest number of open rows over all frontiers. With ``panes``, count pairs of a key and a last window instead."""
     before = frontiers(rows)
     names = {row.partition for row in rows}
     end = min(max(row.time for row in rows if row.partition == name) for name in names)

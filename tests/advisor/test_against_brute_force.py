@@ -1,4 +1,4 @@
-"""Completeness and what waits, chunk by chunk, against the definition; without Spark."""
+"""The advisor's completeness and open rows, chunk by chunk, compared with the definition, without Spark."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ WINDOWS = [[], [(10, 10)], [(12, 4)], [(5, 9)], [(10, 10), (4, 2)]]
 
 @st.composite
 def chunks_of_rows(draw):
-    """Rows in the order of arrival in chunks of batches; those that arrive at once in one chunk."""
+    """Draw rows in the order of arrival, in chunks of batches. Rows that arrive together share a chunk."""
     partitions = draw(st.sampled_from([[""], ["a", "b"], ["a", "b", "c"]]))
     times = st.integers(-30, 60)
     row = st.builds(Row, times, st.sampled_from(partitions), key=st.integers(0, 2))
     at_once = draw(st.booleans())
     groups = draw(st.lists(st.lists(row, min_size=1, max_size=5), min_size=1, max_size=12))
     numbered = [
-        [Row(one.time, one.partition, place if at_once else None, one.key) for one in group] for place, group in enumerate(groups)
+        [Row(each.time, each.partition, place if at_once else None, each.key) for each in group]
+        for place, group in enumerate(groups)
     ]
     cuts = draw(st.lists(st.booleans(), min_size=len(groups), max_size=len(groups)))
     chunks = [[]]
@@ -39,7 +40,7 @@ def chunks_of_rows(draw):
 
 
 def batches_of(number, chunk, size):
-    """A chunk as Spark hands it over: batches that end anywhere."""
+    """Split a chunk into batches at arbitrary places, as Spark does."""
     rows = [row for group in chunk for row in group]
     several, at_once = any(row.partition for row in rows), rows[0].at is not None
     columns = {"chunk": pa.array([number] * len(rows), pa.int32()), "time": pa.array([row.time for row in rows], pa.int64())}
@@ -66,7 +67,7 @@ def judged(chunks, size, closes):
 
 
 @given(chunks_of_rows(), st.sampled_from(WINDOWS), st.sampled_from([0, 7]))
-def test_late_rows_are_those_of_the_definition(given_chunks, windows, lateness):
+def test_late_rows_match_definition_for_random_chunks(given_chunks, windows, lateness):
     chunks, size = given_chunks
     rows = [row for chunk in chunks for group in chunk for row in group]
     closes = Closes(tuple(SlidingWindows(size, slide) for size, slide in windows), lateness)
@@ -86,10 +87,10 @@ def test_late_rows_are_those_of_the_definition(given_chunks, windows, lateness):
 
 
 @given(chunks_of_rows(), st.sampled_from(WINDOWS), st.sampled_from([0, 7]))
-def test_what_waits_is_what_the_definition_says(given_chunks, windows, lateness):
+def test_open_rows_match_definition_for_random_chunks(given_chunks, windows, lateness):
     chunks, size = given_chunks
     rows = [row for chunk in chunks for group in chunk for row in group]
-    every, judge, reached = judged(chunks, size, Closes(tuple(SlidingWindows(*one) for one in windows), lateness))
+    every, judge, reached = judged(chunks, size, Closes(tuple(SlidingWindows(*window) for window in windows), lateness))
     end = min(reached.values())
     first = min([each for each in frontiers(rows) if each is not None] + [end])
     delays = (0, 3, 11, 40)
@@ -113,7 +114,7 @@ def test_what_waits_is_what_the_definition_says(given_chunks, windows, lateness)
 
 
 @given(st.lists(st.one_of(st.integers(0, 5000), st.integers(0, 2**61)), min_size=1, max_size=200))
-def test_bins_are_in_order_and_narrow(delays):
+def test_bins_are_ordered_and_at_most_one_in_2048_wide(delays):
     values = np.array(sorted(delays), np.int64)
     bins = bins_of(values)
     assert (np.diff(bins) >= 0).all()
@@ -127,24 +128,26 @@ def test_bins_are_in_order_and_narrow(delays):
 
 
 @pytest.mark.parametrize("power", [11, 12, 31, 52, 53, 54, 60])
-def test_bins_at_powers_of_two(power):
+def test_bin_starts_at_each_power_of_two(power):
     below, at, above = bins_of(np.array([2**power - 1, 2**power, 2**power + 1], np.int64)).tolist()
     assert at == below + 1
     assert above in (at, at + 1)
 
 
-def test_a_chunk_without_event_times_is_counted_and_nothing_else():
+def test_chunk_without_event_times_counts_rows_as_invalid_only():
     batch = pa.RecordBatch.from_pydict(
         {"chunk": pa.array([0, 0], pa.int32()), "time": pa.array([None, None], pa.int64())},
     )
-    assert [row for one in Maxima()([batch]) for row in one.to_pylist()] == [
+    assert [row for each in Maxima()([batch]) for row in each.to_pylist()] == [
         {"chunk": 0, "name": None, "largest": None, "rows": 2, "invalid": 2}
     ]
-    assert not [row for one in CountRows({0: {}}, Closes())([batch]) for row in one.to_pylist()]
+    assert not [row for each in CountRows({0: {}}, Closes())([batch]) for row in each.to_pylist()]
 
 
-def test_windows_of_a_key_are_bounded():
-    """At most so many windows [start, start + size) of rows up to F are not closed at the watermark F - delay - 1."""
+def test_windows_of_a_key_equals_the_maximum_over_all_frontiers():
+    """Compare with a count by brute force. At the watermark F - delay - 1, count the open windows [start, start + size) of rows up
+    to F.
+    """
     for size, slide, lateness, delay in [(10, 10, 0, 0), (10, 10, 0, 1), (12, 4, 0, 7), (5, 9, 3, 2), (10, 10, 25, 4)]:
         counts = [
             sum(start % slide == 0 and start + size - 1 + lateness > frontier - delay - 1 for start in range(-200, frontier + 1))

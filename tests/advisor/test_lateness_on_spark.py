@@ -1,4 +1,6 @@
-"""The advisor on Spark: rows in many partitions, by columns and by files, beside the definition and beside a run."""
+"""The lateness advisor on Spark, compared with its definition and with a real run. Rows are in many partitions, ordered by columns
+or by files.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ MICROS = 1_000_000
 
 @pytest.fixture(scope="module")
 def rows():
-    """Some 400 rows in the order of arrival, of two source partitions, ten to a micro-batch; times in seconds, whole."""
+    """Return about 400 rows in the order of arrival, from two source partitions, ten to a micro-batch. Times are whole seconds."""
     draw = random.Random(14)
     return [
         Row(20 * n - min(int(draw.expovariate(1 / 300)), 3000), draw.choice("ab"), n // 10, draw.randrange(3)) for n in range(400)
@@ -34,7 +36,7 @@ def rows():
 
 @pytest.fixture(scope="module")
 def many_partitions(spark):
-    """Few tasks, though Spark does not put them together."""
+    """Use small tasks that Spark does not coalesce."""
     before = {name: spark.conf.get(name) for name in ("spark.sql.shuffle.partitions", "spark.sql.adaptive.enabled")}
     spark.conf.set("spark.sql.shuffle.partitions", "5")
     spark.conf.set("spark.sql.adaptive.enabled", "false")
@@ -50,7 +52,7 @@ def many_ranges(monkeypatch):
 
 @pytest.fixture(scope="module")
 def df(many_partitions, rows, tmp_path_factory):
-    """The rows shuffled: only ``number`` says in which order they came; some without event time."""
+    """Return the rows shuffled, some of them without event time. Only ``number`` has the order of arrival."""
     times = [EPOCH + timedelta(seconds=row.time) for row in rows] + [None] * 3
     number = len(rows) + 3
     table = pa.table(
@@ -75,7 +77,7 @@ def in_micros(rows, *, partitions=False, at_once=False):
 
 
 @pytest.mark.parametrize("partitions", [False, True])
-def test_late_rows_are_those_of_the_definition(df, rows, partitions):
+def test_late_rows_match_definition_for_each_delay(df, rows, partitions):
     found = pst.tools.lateness(df, "ts", "number", partition="part" if partitions else None, delays=["7 minutes"])
     definition = in_micros(rows, partitions=partitions)
     assert (found.rows, found.invalid, found.partitions) == (400, 3, 2 if partitions else 1)
@@ -89,7 +91,7 @@ def test_late_rows_are_those_of_the_definition(df, rows, partitions):
     assert found.delay(1.0) == found.costs[-1].delay == found.furthest
 
 
-def test_windows_lateness_and_rows_at_once(df, rows):
+def test_costs_match_definition_with_windows_lateness_and_rows_that_arrive_together(df, rows):
     windows = pst.SlidingEventTimeWindows.of("10 minutes", "5 minutes")
     found = pst.tools.lateness(
         df.withColumn("seconds", F.unix_micros("ts") / 1e6), "seconds", "at", unit="seconds", windows=windows, together=True,
@@ -99,7 +101,7 @@ def test_windows_lateness_and_rows_at_once(df, rows):
     sizes = [(10 * MINUTE * MICROS, 5 * MINUTE * MICROS)]
     for cost in found.costs:
         assert cost.late == late(definition, cost.delay // timedelta(microseconds=1), sizes, MINUTE * MICROS)
-    # Open rows are counted in steps: at whole seconds the definition can say.
+    # Open rows are counted in steps. The definition can count them at whole seconds.
     seconds = [Row(row.time, at=row.at, key=row.key) for row in rows]
     for cost in found.costs:
         if not cost.delay.microseconds:
@@ -111,7 +113,7 @@ def test_windows_lateness_and_rows_at_once(df, rows):
             assert cost.open_panes <= cost.open_rows
 
 
-def test_what_a_result_says_of_its_rows_is_taken(df, rows):
+def test_advisor_takes_time_column_and_order_from_a_result(df, rows):
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 minute").per_partition("part")
     result = (
         pst.stream(df.where("ts IS NOT NULL"))
@@ -132,7 +134,7 @@ def test_what_a_result_says_of_its_rows_is_taken(df, rows):
         pst.tools.lateness(result, "ts")
 
 
-def test_rows_of_files_in_their_order(spark, rows, tmp_path):
+def test_rows_arrive_in_the_order_of_their_files(spark, rows, tmp_path):
     for n in range(8):
         times = [EPOCH + timedelta(seconds=row.time) for row in rows[50 * n : 50 * n + 50]]
         pq.write_table(pa.table({"ts": pa.array(times, pa.timestamp("us", tz="UTC"))}), tmp_path / f"{n}.parquet")
@@ -143,7 +145,7 @@ def test_rows_of_files_in_their_order(spark, rows, tmp_path):
     assert found.behind == late(at_once, 0, [], 0)
 
 
-def test_what_cannot_be_asked(spark, df):
+def test_missing_or_unsuitable_arguments_are_refused(spark, df):
     with pytest.raises(InvalidPlanError, match="in which order the rows arrived"):
         pst.tools.lateness(df, "ts")
     with pytest.raises(InvalidPlanError, match="wants the column of the event time"):
@@ -164,7 +166,7 @@ def test_what_cannot_be_asked(spark, df):
         none.delay(0.99)
 
 
-def test_it_shows_itself(df):
+def test_advice_prints_as_text_and_html(df):
     found = pst.tools.lateness(df, "ts", "number", windows="10 minutes")
     text = str(found)
     assert re.match(

@@ -1,4 +1,4 @@
-"""What CONTRIBUTING says of adding a trigger and an assigner, followed: a module each, and they are planned, explained and run."""
+"""A trigger and an assigner are added as CONTRIBUTING describes. One module each is enough to plan, explain and run them."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class DoublingWindows(WindowAssigner):
 
 @pytest.fixture
 def module(tmp_path, monkeypatch):
-    """Writes a module of somebody's and imports it; it is gone afterwards."""
+    """Write a user module, import it, and remove it at the end."""
     monkeypatch.syspath_prepend(str(tmp_path))
     written = []
 
@@ -85,40 +85,40 @@ def module(tmp_path, monkeypatch):
         sys.modules.pop(name)
 
 
-def planned(window: WindowSpec) -> WindowPlan:
-    """The plan of the rows' number and sum over some windows, as the planner makes it."""
+def plan_of(window: WindowSpec) -> WindowPlan:
+    """Return the planner's plan of the number and sum of rows in some windows."""
     aggregates = [agg.count().alias("n"), agg.sum("v").alias("total")]
     return harness.plan_for(harness.plan_aggregates(window, aggregates, harness.TYPES, harness.KEYS), window)
 
 
-def emitted(plan: WindowPlan, *rows: tuple[int, int], end: bool = False) -> list[list[tuple]]:
-    """Bounds and results of what fires for rows of (time, value), each a micro-batch on the state of the one before."""
+def emitted_rows(plan: WindowPlan, *rows: tuple[int, int], end: bool = False) -> list[list[tuple]]:
+    """Return the bounds and results of each firing. Rows are pairs (time, value), each a micro-batch after a restart."""
     batches = [harness.MicroBatch([[("k", time, value, None, number)]]) for number, (time, value) in enumerate(rows)]
     batches += [harness.MicroBatch([], end=True)] if end else []
-    return [[(*place[1:], *values) for place, values in one.fired] for one in harness.run(plan, batches)]
+    return [[(*place[1:], *values) for place, values in each.fired] for each in harness.run(plan, batches)]
 
 
-def test_a_trigger_of_one_module_is_planned_explained_and_run(module):
+def test_new_trigger_in_one_module_is_planned_explained_and_run(module):
     trigger = module("novel_trigger", TRIGGER).NewMaximum(2)
-    plan = planned(WindowSpec(TumblingEventTimeWindows(100), trigger))
+    plan = plan_of(WindowSpec(TumblingEventTimeWindows(100), trigger))
     explained = explain_plan(plan, streaming=True, chosen=None)
     assert "row operator" in explained
     assert "NewMaximum" in explained
     rows = [(1, 2), (2, 5), (3, 4), (4, 6)]
-    assert emitted(plan, *rows) == [[], [(0, 100, 2, 7)], [], [(0, 100, 4, 17)]]
+    assert emitted_rows(plan, *rows) == [[], [(0, 100, 2, 7)], [], [(0, 100, 4, 17)]]
     driven = Driven(TumblingEventTimeWindows(100), trigger)
     assert [driven.element(time, value) for time, value in rows] == [[], [[2, 5]], [], [[2, 5, 4, 6]]]
     assert driven.watermark(99) == []
     assert driven.left == (0, 0)
 
 
-def test_an_assigner_of_one_module_is_planned_explained_and_run(module):
+def test_new_assigner_in_one_module_is_planned_explained_and_run(module):
     assigner = module("novel_assigner", ASSIGNER).DoublingWindows(10)
-    plan = planned(WindowSpec(assigner))
+    plan = plan_of(WindowSpec(assigner))
     explained = explain_plan(plan, streaming=True, chosen=None)
     assert "DoublingWindows(first=10)" in explained
     assert "DoublingWindows are not aligned windows" in explained
     assert "DoublingWindows(first=10)" in plan.identity()["windows"]
     rows = [(3, 1), (12, 2), (25, 3), (39, 4)]
-    assert emitted(plan, *rows, end=True) == [[], [(0, 10, 1, 1)], [(10, 20, 1, 2)], [], [(20, 40, 2, 7)]]
+    assert emitted_rows(plan, *rows, end=True) == [[], [(0, 10, 1, 1)], [(10, 20, 1, 2)], [], [(20, 40, 2, 7)]]
     assert Driven(assigner).windows(3, 12, 25, 39) == {(0, 10): [3], (10, 20): [12], (20, 40): [25, 39]}

@@ -1,4 +1,4 @@
-"""scripts/ensure_java.sh finds a Java that Spark runs on, passes over one that does not, and says in a line what to install."""
+"""scripts/ensure_java.sh finds a Java that suits Spark, skips one that does not, and prints one line about what to install."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).resolve().parents[2] / "scripts" / "ensure_java.sh"
 
 
 def fake_java(home: Path, version: str) -> Path:
-    """A home whose java says that it is ``version`` and lies there."""
+    """Make a Java home whose ``java`` reports a version and this home."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     program.write_text(f'#!/bin/sh\necho \'openjdk version "{version}" 2025-01-21\' >&2\necho "    java.home = {home}" >&2\n')
@@ -37,23 +37,23 @@ def ensure(*, java_home: Path | None = None, on_path: Path | None = None, roots:
 
 
 @pytest.mark.parametrize("version", ["17.0.9", "21.0.2", "21"])
-def test_java_home_that_suits_is_taken(tmp_path, version):
+def test_java_home_with_a_suitable_version_is_used(tmp_path, version):
     home = fake_java(tmp_path / "jdk", version)
     assert ensure(java_home=home, roots=str(tmp_path / "roots")).stdout.strip() == str(home)
 
 
 @pytest.mark.parametrize("version", ["1.8.0_392", "11.0.20", "25.0.1"])
-def test_wrong_java_home_is_passed_over_for_the_path(tmp_path, version):
+def test_java_on_the_path_is_used_if_java_home_has_a_wrong_version(tmp_path, version):
     wrong, right = fake_java(tmp_path / "wrong", version), fake_java(tmp_path / "right", "17.0.9")
     assert ensure(java_home=wrong, on_path=right).stdout.strip() == str(right)
 
 
-def test_usual_folders_are_searched(tmp_path):
+def test_java_is_searched_in_the_usual_folders(tmp_path):
     home = fake_java(tmp_path / "jvm" / "java-17-openjdk", "17.0.9")
     assert ensure(roots=str(tmp_path / "jvm")).stdout.strip() == str(home)
 
 
-def test_without_java_one_line_says_what_to_install(tmp_path):
+def test_missing_java_is_reported_in_one_line_with_what_to_install(tmp_path):
     done = ensure(roots=str(tmp_path / "empty"))
     assert (done.returncode, done.stdout) == (1, "")
     assert len(done.stderr.splitlines()) == 1
@@ -61,7 +61,7 @@ def test_without_java_one_line_says_what_to_install(tmp_path):
     assert "Install" in done.stderr
 
 
-def test_with_only_a_wrong_java_its_version_is_named(tmp_path):
+def test_error_names_the_version_if_only_a_wrong_java_is_installed(tmp_path):
     wrong = fake_java(tmp_path / "wrong", "1.8.0_392")
     done = ensure(java_home=wrong, roots=str(tmp_path / "empty"))
     assert done.returncode == 1

@@ -30,7 +30,7 @@ def lowest():
         ("numpy", "numpy"),
     ],
 )
-def test_a_lower_bound_becomes_the_version(lowest, requirement, oldest):
+def test_lower_bound_of_a_requirement_becomes_its_oldest_version(lowest, requirement, oldest):
     assert lowest.lowest(requirement) == oldest
 
 
@@ -49,7 +49,7 @@ def test_page_of_versions_lists_the_oldest_versions(lowest):
     assert 'requires-python = ">=3.10"' in (ROOT / "pyproject.toml").read_text("utf-8")
 
 
-def test_where_no_python_fits_the_floor_is_skipped_with_the_reason(tmp_path):
+def test_floor_is_skipped_with_a_reason_if_no_python_fits(tmp_path):
     done = subprocess.run(
         [ROOT / "scripts" / "make_floor.sh", tmp_path / "venv"],
         env={"PATH": os.environ["PATH"], "FLOOR_PYTHON": "/nowhere/python3.10"},

@@ -1,4 +1,6 @@
-"""What tests and benchmarks take from one another is there: an import within a function fails only when the test runs, on Spark after minutes."""
+"""Everything that tests and benchmarks import from one another exists. Otherwise, an import within a function fails only when the
+test runs, with Spark after minutes.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ HOMES = ("tests", "benchmarks", "scripts")
 
 
 def names_at_the_top(tree: ast.AST) -> set[str]:
-    """What a module defines or imports outside functions and classes, within ``if`` and ``try`` too."""
+    """Return the names that a module defines or imports at the top level, also within ``if`` and ``try``."""
     names: set[str] = set()
     for node in ast.iter_child_nodes(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
@@ -20,7 +22,7 @@ def names_at_the_top(tree: ast.AST) -> set[str]:
         elif isinstance(node, ast.Import | ast.ImportFrom):
             names |= {(alias.asname or alias.name).partition(".")[0] for alias in node.names}
         elif isinstance(node, ast.stmt):
-            names |= {one.id for one in ast.walk(node) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)}
+            names |= {each.id for each in ast.walk(node) if isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store)}
             names |= names_at_the_top(node)
     return names
 
@@ -31,7 +33,7 @@ def names_of(path: Path) -> frozenset[str]:
 
 
 def missing(tree: ast.AST, root: Path) -> Iterator[str]:
-    """Modules and names below ``root`` that a module imports, anywhere in it, and that are not there."""
+    """Yield the modules and names below ``root`` that a module imports anywhere and that do not exist."""
     for node in ast.walk(tree):
         if not isinstance(node, ast.ImportFrom) or node.level or (node.module or "").partition(".")[0] not in HOMES:
             continue
@@ -47,7 +49,7 @@ def missing(tree: ast.AST, root: Path) -> Iterator[str]:
                 yield f"{node.lineno}: {node.module} has no {alias.name}"
 
 
-def test_what_is_imported_is_there():
+def test_imports_of_tests_and_benchmarks_exist():
     modules = [path for home in HOMES for path in (ROOT / home).rglob("*.py")]
     assert len(modules) > 400
     assert not [
@@ -55,7 +57,7 @@ def test_what_is_imported_is_there():
     ]
 
 
-def test_what_is_not_there_is_found(tmp_path):
+def test_missing_imports_are_reported(tmp_path):
     (tmp_path / "tests").mkdir()
     (tmp_path / "tests" / "runs.py").write_text(
         "try:\n    import polars as pl\nexcept ImportError:\n    pl = None\ndef ran(): ...\n"

@@ -1,4 +1,4 @@
-"""docs/reference/job-files.md lists the keys that the model has, as its script would make it; its words about kinds of windows are true."""
+"""docs/reference/job-files.md is as its script makes it from the model, and is right about the keys of each kind of window."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def make_job_keys():
     return module
 
 
-def test_the_page_is_as_its_script_makes_it(make_job_keys):
+def test_page_of_job_keys_is_up_to_date(make_job_keys):
     assert make_job_keys.renewed(PAGE) == PAGE, "run `make job-keys`"
     made = set(re.findall(r"<!-- made: (\w+) -->", PAGE))
     assert made == {*make_job_keys.SECTIONS, "aggregates"}
-    # The tables are not empty: one key of each, by hand.
+    # The tables are not empty. Check one key of each.
     for key in (
         "allowed_lateness",
         "files_per_batch",
@@ -44,7 +44,7 @@ def test_the_page_is_as_its_script_makes_it(make_job_keys):
 
 
 @pytest.mark.parametrize("kind", [kind for kind in NEEDS if kind not in ("global", "session", "predicates")])
-def test_each_kind_of_window_has_the_keys_that_the_page_says(kind):
+def test_page_lists_required_and_optional_keys_of_each_window(kind):
     needs, takes = NEEDS[kind], TAKES[kind]
     may = [key for key in takes if key not in needs]
     assert f"| {kind} | {', '.join(f'`{key}`' for key in needs)} | {', '.join(f'`{key}`' for key in may)} |" in PAGE

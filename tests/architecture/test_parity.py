@@ -1,4 +1,4 @@
-"""The page about Flink is as the code is."""
+"""The page that compares panestream with Flink matches the code."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ def page(make_parity):
     return make_parity.PAGE.read_text("utf-8")
 
 
-def test_the_page_is_not_old(make_parity, page):
+def test_page_of_parity_is_up_to_date(make_parity, page):
     assert make_parity.renewed(page) == page, "run .venv/bin/python scripts/make_parity.py"
 
 
 @pytest.mark.full
-def test_an_old_page_is_found(make_parity, page):
+def test_outdated_page_of_parity_is_renewed(make_parity, page):
     assert make_parity.renewed(page.replace("| `EventTimeTrigger` |", "| `TimeTrigger` |")) == page
 
 
-def test_what_the_page_names_exists(make_parity, page):
+def test_names_and_tests_in_the_page_of_parity_exist(make_parity, page):
     assert not make_parity.unknown_names(page)
     assert not make_parity.lost_tests(page)
     wrong = "`pst.datastream.WindowedStream.fold` and `agg.sum`, [test_that_never_was](../../tests/conftest.py)"

@@ -1,4 +1,4 @@
-"""What users need is public, once: the list in `panestream/__init__`, and what the pages, the examples and the code say of it."""
+"""Every name that users need is public exactly once. Pages, examples and the code agree with the list in `panestream/__init__`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 DOCS = [page for page in sorted((ROOT / "docs").rglob("*.md")) if "decisions" not in page.parts]
 PAGES = [ROOT / "README.md", *DOCS, *sorted((ROOT / "examples").glob("*"))]
 MADE_BY_METHODS = {LimitedEventTimeSessionWindows, SeveralWindows}
-"""``max_duration``, and ``.window`` with several."""
+"""Results of ``max_duration``, and of ``.window`` with several windows."""
 
 
 NAMESPACES = {name: getattr(panestream, name) for name in panestream._NAMESPACES}
@@ -34,7 +34,7 @@ PUBLIC = {
     **{name: getattr(panestream, name) for name in panestream.__all__},
     **{f"{at}.{name}": getattr(namespace, name) for at, namespace in NAMESPACES.items() for name in namespace.__all__},
 }
-"""All public values by their names behind ``pst.``."""
+"""All public values by their names after ``pst.``."""
 NAMES = {name.rpartition(".")[2] for name in PUBLIC}
 
 
@@ -43,27 +43,27 @@ def test_the_top_level_has_at_most_sixty_names():
 
 
 @pytest.mark.parametrize("name", PUBLIC)
-def test_a_public_name_can_be_had_and_is_what_it_is_called(name):
+def test_public_name_resolves_to_an_object_of_that_name(name):
     value, own = PUBLIC[name], name.rpartition(".")[2]
     if is_class(value) or isinstance(value, (ModuleType, FunctionType)):
         assert value.__name__.split(".")[-1] == {"agg": "aggregates"}.get(own, own)
     assert own in dir(NAMESPACES.get(name.partition(".")[0], panestream) if "." in name else panestream)
 
 
-def test_a_name_of_two_namespaces_means_one_thing():
+def test_name_in_two_namespaces_is_the_same_object():
     values: dict[str, object] = {}
     for name, value in PUBLIC.items():
         assert values.setdefault(name.rpartition(".")[2], value) is value, name
 
 
 @pytest.mark.parametrize("name", sorted(NAMES - {*panestream.__all__}))
-def test_a_name_that_only_a_namespace_has_is_answered_with_the_line_to_write(name):
+def test_error_for_a_name_of_a_namespace_shows_the_qualified_name(name):
     with pytest.raises(panestream.errors.UnknownNameError, match=rf"write pst\.\w+\.{name}$"):
         getattr(panestream, name)
 
 
 @pytest.mark.parametrize("name", ["nothing", "aggregates", "_aggregates", "GapColumn", "__path_of_nothing__"])
-def test_other_names_are_not_there(name):
+def test_names_that_are_not_public_raise_attribute_error(name):
     assert name not in panestream.__all__
     with pytest.raises(AttributeError, match=f"'panestream' has no attribute '{name}'"):
         getattr(panestream, name)
@@ -81,7 +81,7 @@ def test_dir_of_errors_shows_errors_and_no_imports():
 
 
 def documented_names(path: Path) -> set[str]:
-    """What is assigned in a module and has a string below it, or for a class or function, in it."""
+    """Return the names that have a string below their assignment, or a docstring as a class or function."""
     body = ast.parse(path.read_text("utf-8")).body
     assigned = {
         ast.unparse(node.targets[0])
@@ -93,13 +93,13 @@ def documented_names(path: Path) -> set[str]:
     }
 
 
-def test_every_alias_and_constant_says_what_it_is_for():
+def test_every_public_alias_and_constant_is_documented():
     documented = {name for path in sorted(Path(panestream.__file__).parent.rglob("*.py")) for name in documented_names(path)}
     values = [name for name, value in PUBLIC.items() if not isinstance(value, ModuleType)]
     assert not [name for name in values if name.rpartition(".")[2] not in documented]
 
 
-def test_what_users_write_windows_with_is_public():
+def test_base_classes_for_user_defined_windows_are_public():
     wanted = {
         *("Trigger", "TriggerContext", "OnMergeContext", "TriggerResult", "WindowAssigner", "MergingWindowAssigner"),
         *("merge_touching", "Evictor", "EvictorContext", "TimestampedValue", "ProcessWindowFunction", "WindowContext"),
@@ -109,12 +109,12 @@ def test_what_users_write_windows_with_is_public():
 
 
 def is_class(value: object) -> bool:
-    """Whether it is one: Python 3.10 takes aliases such as ``Callable[[int], int]`` for classes, too."""
+    """Return whether a value is a class. Python 3.10 also treats aliases such as ``Callable[[int], int]`` as classes."""
     return isinstance(value, type) and get_origin(value) is None
 
 
 def public_classes(package: str, base: type) -> set[type]:
-    """All classes of a kind that the modules of a package define, without those that begin with an underscore."""
+    """Return the public classes of a kind that the modules of a package define."""
     modules = [
         importlib.import_module(found.name)
         for found in pkgutil.iter_modules(importlib.import_module(package).__path__, package + ".")
@@ -128,7 +128,7 @@ def public_classes(package: str, base: type) -> set[type]:
 
 
 @pytest.mark.parametrize(("package", "base"), [("assigners", WindowAssigner), ("triggers", Trigger)])
-def test_every_trigger_and_assigner_is_in_the_one_list(package, base):
+def test_every_trigger_and_assigner_is_public(package, base):
     defined = public_classes(f"panestream.windowing.{package}", base)
     assert len(defined) > 8
     assert {MergingWindowAssigner, Trigger} & defined
@@ -136,8 +136,8 @@ def test_every_trigger_and_assigner_is_in_the_one_list(package, base):
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if page.is_file()], ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_the_pages_name_what_is_public(page):
-    """`pst.x.y` exists; and nobody is sent into a module for what users need."""
+def test_pages_use_public_names_only(page):
+    """Check that `pst.x.y` exists, and that no page sends users into an internal module."""
     text = page.read_text("utf-8")
     for name in sorted(set(re.findall(r"\bpst\.(\w+(?:\.\w+)?)", text))):
         at, _, inner = name.partition(".")
@@ -146,8 +146,8 @@ def test_the_pages_name_what_is_public(page):
     assert not {name for name in deep if not name.startswith("panestream.windowing.aggregates.")}, page.name
 
 
-def test_a_strict_type_checker_sees_every_name():
-    """Without following imports of what is not handed on explicitly; one run, since mypy is slow to start."""
+def test_strict_mypy_sees_every_public_name():
+    """Check all names in one run, since mypy is slow to start. Imports that are not re-exported explicitly are not followed."""
     program = "import panestream as pst\n" + "".join(f"pst.{name}\n" for name in PUBLIC)
     found = subprocess.run(
         [sys.executable, "-m", "mypy", "--strict", "--follow-imports=silent", "--no-incremental", "-c", program],
@@ -162,8 +162,8 @@ def test_a_strict_type_checker_sees_every_name():
 
 
 @pytest.mark.parametrize("module", [panestream, *(each for each in NAMESPACES.values() if hasattr(each, "_NAMES"))])
-def test_a_list_of_public_names_has_none_twice(module):
-    """Each name stands in one import; what a star brings is not imported by name as well."""
+def test_public_names_are_imported_once(module):
+    """Check that each name has one import. A name that a star import brings must not be imported again."""
     tree = ast.parse(Path(module.__file__).read_text("utf-8"))
     (block,) = [node for node in tree.body if isinstance(node, ast.If)]
     named = [alias.name for node in block.body if isinstance(node, ast.ImportFrom) for alias in node.names if alias.name != "*"]

@@ -1,4 +1,4 @@
-"""What the README shows is true: its example prints its table, its picture is drawn by the library, its links lead somewhere."""
+"""The README is true: its example prints its table, the library draws its picture, and its links work."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def blocks(language: str) -> list[str]:
 
 @pytest.mark.spark
 def test_example_of_readme_prints_its_table(tmp_path):
-    """In a process of its own, because the example builds its own session."""
+    """Run the example in another process, because it builds its own session."""
     write_clicks(tmp_path / "clicks")
     (example,), (table,) = blocks("python"), blocks("text")
     late = "\nprint([row.price for row in spark.read.parquet('out/late').collect()])"
@@ -49,7 +49,7 @@ def test_home_page_shows_the_example_of_the_readme():
 
 
 def test_picture_of_readme_shows_what_the_library_draws():
-    """The words and numbers in the picture are compared, not the lines: those depend on the version of matplotlib."""
+    """Compare only the words and numbers in the picture. Its lines depend on the version of matplotlib."""
     kept, drawn = (re.findall(r">([^<>\n]+)<", text) for text in (PICTURE.read_text("utf-8"), picture()))
     assert kept == drawn
 
@@ -68,7 +68,7 @@ def test_readme_stays_short():
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.relative_to(ROOT).as_posix())
-def test_links_lead_somewhere(page):
+def test_relative_links_lead_to_existing_files(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text("utf-8")):
         if not target.startswith("http"):
             assert (page.parent / target).exists(), target

@@ -1,4 +1,4 @@
-"""The table of docs/how-to/savepoints.md: what may change when a query starts from a savepoint is what the operators say."""
+"""The table in docs/how-to/savepoints.md agrees with the operators: which changes of a query a savepoint allows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "how-to" / "savepoints.md"
 TUMBLING = TumblingEventTimeWindows(10)
 
 
-def declared(windowing: WindowSpec, *, on_rows: bool = False) -> WindowPlan:
+def plan_of_aggregates(windowing: WindowSpec, *, on_rows: bool = False) -> WindowPlan:
     query = harness.Query(windowing, (agg.count().alias("n"), agg.sum("v").alias("total")))
     return query.row() if on_rows else query.columnar()
 
@@ -42,16 +42,16 @@ def functions() -> WindowPlan:
 
 
 PLANS = {
-    "aligned panes": lambda: declared(WindowSpec(TUMBLING)),
+    "aligned panes": lambda: plan_of_aggregates(WindowSpec(TUMBLING)),
     "accumulating panes": lambda: test_accumulating.plans(WindowSpec(TUMBLING), "rows", False, 0)[1],
-    "sessions": lambda: declared(WindowSpec(EventTimeSessionWindows(5))),
-    "count windows": lambda: declared(WindowSpec(GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(3)))),
+    "sessions": lambda: plan_of_aggregates(WindowSpec(EventTimeSessionWindows(5))),
+    "count windows": lambda: plan_of_aggregates(WindowSpec(GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(3)))),
     "look-backs": lambda: look_backs.plan_of(LookBackWindows(5), (agg.count().alias("n"),)),
     "windows by predicates": lambda: predicates.plan_of(PredicateWindows("v > 0"), (agg.count().alias("n"),)),
-    "row operator, declared aggregates": lambda: declared(WindowSpec(TUMBLING), on_rows=True),
+    "row operator, declared aggregates": lambda: plan_of_aggregates(WindowSpec(TUMBLING), on_rows=True),
     "row operator, functions": functions,
 }
-# What a row of the table is called in the identity of a plan; a row that is not named here is no part of it: free, or not saved.
+# The names of the table's rows in the identity of a plan. The identity does not contain rows without an entry.
 NAMES = {
     "number of key groups, up and down (1)": {KEY_GROUPS},
     "version of Spark, of panestream (2)": {"state format"},
@@ -65,13 +65,13 @@ NAMES = {
     "key columns and event time, as they are written": {"key", "event time"},
     "the operator": {"operator"},
 }
-# Of the identity of these operators alone.
+# Only these operators have these names in their identity.
 ONLY = {"purges": ("aligned panes",), "evicts": ("row operator, declared aggregates", "row operator, functions")}
 AGGREGATES = "aggregates left out, renamed, in another order, added (4)"
 
 
 def table() -> dict[str, dict[str, str]]:
-    """The cells by row and operator."""
+    """Return the table's cells by row and operator."""
     lines = PAGE.read_text("utf-8").split("## What may change")[1].splitlines()
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
     head, _, *body = rows
@@ -80,7 +80,7 @@ def table() -> dict[str, dict[str, str]]:
 
 
 def taken_over(plan: WindowPlan, name: str) -> bool:
-    """Whether a plan takes over what another one saved that differs in one thing."""
+    """Return whether a plan accepts a savepoint whose identity differs in one name."""
     try:
         check_taken_over({**plan.identity(), name: "something else"}, plan)
     except PlanMismatchError as error:
@@ -89,7 +89,7 @@ def taken_over(plan: WindowPlan, name: str) -> bool:
 
 
 @pytest.mark.parametrize("operator", PLANS)
-def test_the_table_is_what_the_operators_say(operator):
+def test_table_of_allowed_changes_agrees_with_each_operator(operator):
     plan, cells = PLANS[operator](), table()
     names = {**NAMES, AGGREGATES: {"aggregates", "partials"} if operator != "row operator, declared aggregates" else {"results"}}
     assert set(names) < set(cells)
@@ -103,8 +103,8 @@ def test_the_table_is_what_the_operators_say(operator):
 
 
 @pytest.mark.parametrize("operator", PLANS)
-def test_what_is_free_is_no_part_of_the_identity(operator):
-    """Watermark and lateness are not looked at, whatever they are."""
+def test_savepoint_allows_other_lateness_and_key_groups(operator):
+    """Change watermark, lateness and key groups, which are not compared."""
     plan = PLANS[operator]()
     assert pa.types.is_string(plan.key_schema.field(0).type)
     check_taken_over(plan.identity(), replace(plan, allowed_lateness=7, late_tag="late", groups=11))

@@ -37,7 +37,7 @@ def test_every_entry_of_the_selection_names_an_existing_test():
     assert selection.stale(entries, [f"{file}::{name}" for file in files for name in functions(ROOT / file)]) == []
 
 
-def test_selection_knows_a_file_a_test_and_a_case(tmp_path):
+def test_selection_can_list_a_file_a_test_or_a_case(tmp_path):
     (tmp_path / "list.txt").write_text("# panes\nrooms/a.py\n\nrooms/b.py::test_x\nrooms/c.py::test_y[1]\n")
     chosen = selection.read(tmp_path / "list.txt")
     nodes = [
@@ -68,7 +68,7 @@ def test_ledger_adds_phases_and_names_what_exceeds_the_budget():
     assert session.exitstatus == pytest.ExitCode.TESTS_FAILED
 
 
-def test_counter_counts_jobs_of_a_session_after_another(monkeypatch, tmp_path):
+def test_counter_adds_jobs_of_successive_sessions(monkeypatch, tmp_path):
     jobs = iter([3, 5, 0, 2])
     monkeypatch.setattr(costs, "_jobs", lambda: next(jobs))
     counter = costs.Counter(tmp_path)
@@ -84,14 +84,14 @@ def test_no_test_starts_after_the_deadline(monkeypatch):
         deadline.pytest_runtest_setup(None)
 
 
-def test_random_tests_run_a_tenth_of_their_cases_unless_all_are_wanted(monkeypatch):
+def test_random_tests_run_a_tenth_of_their_cases_by_default(monkeypatch):
     monkeypatch.delenv(costs.FULL, raising=False)
     assert [costs.random_cases(number) for number in (3, 20, 400)] == [1, 4, 40]
     monkeypatch.setenv(costs.FULL, "1")
     assert costs.random_cases(400) == 400
 
 
-def test_changed_sources_lead_to_the_tests_of_their_folder(runner):
+def test_changed_sources_select_the_tests_of_their_folder(runner):
     changed = ["src/panestream/spark/sinks/files.py", "src/panestream/spark/query.py", "README.md", "src/panestream/__init__.py"]
     assert [path.as_posix() for path in runner.rooms(changed)] == ["tests/spark"]
     assert [path.as_posix() for path in runner.rooms(["tests/architecture/test_walls.py", "tests" + "/gone/test_x.py"])] == [
@@ -109,13 +109,13 @@ def test_a_plain_word_imports_only_the_files_that_have_it(runner):
 @pytest.mark.parametrize(
     ("statuses", "failed"), [([0, 0], 0), ([0, 5], 0), ([5, 5], 1), ([0, 1], 1), ([0, 2], 1), ([], 0)], ids=str
 )
-def test_a_part_without_tests_is_no_failure_but_a_run_without_any_is(runner, capsys, statuses, failed):
+def test_run_without_any_test_fails_but_an_empty_part_does_not(runner, capsys, statuses, failed):
     parts = [(runner.Part(f"part {number}", []), status, 61.0) for number, status in enumerate(statuses)]
     assert runner.report(parts) == failed
     assert capsys.readouterr().out.count("1 min 01 s") == len(statuses)
 
 
-def test_files_run_in_the_order_of_the_list_and_stay_whole():
+def test_files_run_in_the_order_of_the_list_with_their_tests_together():
     nodes = ["rooms/x.py::test_1", "rooms/b.py::test_1", "rooms/a.py::test_1", "rooms/b.py::test_2"]
     places = selection.in_order({"rooms/b.py::test_2": 0, "rooms/a.py": 1}, nodes)
     assert [nodes[at] for at in places] == [

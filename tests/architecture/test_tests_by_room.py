@@ -11,7 +11,7 @@ ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "src" / "panestream"
 TESTS = ROOT / "tests"
 
-# Rooms that are no room of the package, and what they are for.
+# Folders of tests that mirror no package, with their purpose.
 ACROSS = {
     "architecture": "the code and the documents as texts: walls, names, paths, tables that scripts make",
     "benchmarks": "the benchmarks measure what they say",
@@ -38,7 +38,7 @@ ACROSS = {
 
 
 def strays(folders: Iterable[str], rooms: Iterable[str]) -> list[str]:
-    """Folders of tests that are neither a room of the package nor one that looks across them."""
+    """Return the folders of tests that neither mirror a package nor look across packages."""
     return sorted(set(folders) - set(rooms) - set(ACROSS))
 
 
@@ -51,12 +51,12 @@ def without_tests(modules: Iterable[str], tests: Iterable[str]) -> list[str]:
     return sorted({name for name in modules if name != "__init__.py"} - {name.removeprefix("test_") for name in tests})
 
 
-def test_every_folder_of_tests_is_a_room_of_the_package_or_looks_across_rooms():
+def test_every_folder_of_tests_mirrors_a_package_or_is_listed():
     assert not strays(rooms_below(TESTS), rooms_below(PACKAGE))
     assert not [room for room in ACROSS if not (TESTS / room).is_dir()]
 
 
-def test_a_folder_that_is_no_room_is_found():
+def test_folder_that_mirrors_no_package_is_reported():
     assert strays(["engine", "columnar", "recovery"], ["engine"]) == ["columnar"]
 
 
@@ -68,5 +68,5 @@ def test_every_trigger_and_assigner_has_a_file_of_tests(room):
     assert not without_tests(modules, tests)
 
 
-def test_a_module_without_tests_is_found():
+def test_module_without_tests_is_reported():
     assert without_tests(["__init__.py", "count.py", "novel.py"], ["test_count.py"]) == ["novel.py"]

@@ -1,7 +1,7 @@
-"""The walls of the architecture, held up by reading the code.
+"""The rules of the architecture, checked by reading the code.
 
-Each rule is a function from a module to what is wrong in it. It runs over the whole package, and over a planted violation of
-every kind that it must find: a rule that cannot fail proves nothing.
+A rule is a function that takes a module and returns its violations. It runs over the whole package, and over planted violations
+that it must find. A rule that cannot fail would prove nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ import pytest
 SRC = Path(__file__).resolve().parents[2] / "src"
 PACKAGE = SRC / "panestream"
 
-# Which rooms a room may import from. A new room must be given its place here.
+# The packages that each package may import. Add every new package here.
 LAYERS: dict[str, frozenset[str]] = {
     "errors": frozenset(),
     "windowing": frozenset({"errors"}),
@@ -45,7 +45,7 @@ LAYERS: dict[str, frozenset[str]] = {
 PUBLIC_MODULES = ("evictors", "functions", "order", "sinks", "state", "tools", "triggers", "windows")
 """Modules of one file that only list public names."""
 LAYERS |= dict.fromkeys(PUBLIC_MODULES, frozenset(LAYERS))
-# The same within the engine; what is not named here (operators, planner, explain) may import all of it.
+# The same within the engine. Packages that are not listed (operators, planner, explain) may import the whole engine.
 ENGINE_LAYERS: dict[str, frozenset[str]] = {
     "kernels": frozenset({"kernels"}),
     "storage": frozenset({"kernels", "storage"}),
@@ -54,12 +54,12 @@ ENGINE_LAYERS: dict[str, frozenset[str]] = {
     "runtime": frozenset({"kernels", "storage", "plan", "runtime"}),
     "exchange": frozenset({"kernels", "storage", "plan", "runtime", "exchange"}),
 }
-# May import the package itself though it lies below it, with the reason.
+# Modules that may import the top-level package although it is above them, with the reason.
 KNOWS_THE_PACKAGE: dict[str, str] = {}
 SPARK_ROOMS = frozenset({"spark", "datastream", "jobs", "testing", "metrics", "advisor", "report"})
 PURE_ROOMS = frozenset({"windowing", "engine", "errors", "pages", "inspection", "tracing", "pictures"})
 
-# A clock, chance, or a way around the rule about imports.
+# Clocks, randomness, and dynamic imports.
 IMPURE_MODULES = frozenset({"time", "random", "secrets", "uuid", "importlib", "threading", "socket", "subprocess"})
 # Path below the package and module, with the reason.
 ALLOWED_IMPURITIES: dict[tuple[str, str], str] = {
@@ -73,7 +73,7 @@ CLOCK_READINGS = frozenset({"now", "utcnow", "today"})
 DANGEROUS_NAMES = frozenset({"eval", "exec", "compile", "__import__"})
 UNPICKLERS = frozenset({"pickle", "cloudpickle", "marshal", "dill", "shelve"})
 UNPICKLING = frozenset({"load", "loads", "Unpickler"})
-# Path below the package, and what it may do, with the reason.
+# Path below the package and the allowed call, with the reason.
 ALLOWED_DANGERS: dict[tuple[str, str], str] = {
     (
         "engine/operators/row/codec.py",
@@ -114,7 +114,7 @@ class Module:
         return parsed(self.text)
 
     def imports(self) -> Iterator[tuple[int, str]]:
-        """Line and full name of everything imported, wherever in the module; relative imports made absolute."""
+        """Yield the line and full name of every import in the module, with relative imports made absolute."""
         parts = ["panestream", *self.path.split("/")[:-1]]
         for node in ast.walk(self.tree):
             if isinstance(node, ast.Import):
@@ -131,7 +131,7 @@ def modules() -> list[Module]:
 
 def imports_run_one_way(module: Module) -> Iterator[str]:
     if module.path == "__init__.py":
-        return  # the public names come from everywhere
+        return  # the public names come from all packages
     if module.room not in LAYERS:
         yield f"{module.path}: panestream.{module.room} has no place in LAYERS yet"
         return
@@ -139,7 +139,7 @@ def imports_run_one_way(module: Module) -> Iterator[str]:
         if name.split(".")[0] != "panestream":
             continue
         room = name.split(".")[1] if "." in name else ""
-        # The command line is built on the public names, as its users are.
+        # The command line uses the public names, as users do.
         if room not in LAYERS:
             if module.room not in ("jobs", "testing") and module.path not in KNOWS_THE_PACKAGE:
                 yield f"{module.path}:{line}: imports {name}: only jobs and testing may use the package's public names"
@@ -158,19 +158,19 @@ def the_engine_is_built_upwards(module: Module) -> Iterator[str]:
 
 
 def circles(every: list[Module]) -> list[list[str]]:
-    """Modules that import each other, whether or not only for their types: each circle as the paths of its modules."""
+    """Return the circles of modules that import each other, also for types only, as lists of paths."""
     names = {
         "panestream." + module.path.removesuffix(".py").removesuffix("/__init__").replace("/", "."): module for module in every
     }
 
     def imported(module: Module) -> set[str]:
-        # "from a import b" names the module a.b, or something in the module a.
+        # "from a import b" names the module a.b, or a name in the module a.
         named = {name if name in names else name.rpartition(".")[0] for _, name in module.imports()}
         return {names[name].path for name in named if name in names} - {module.path}
 
     reach = {module.path: imported(module) for module in every}
     for path, through in reach.items():
-        # All that is reached through this module, for every module that reaches it: after the last one, all ways are known.
+        # Extend all routes by this module. After the last module, all routes are known.
         for others in reach.values():
             if path in others:
                 others.update(through)
@@ -248,7 +248,7 @@ def pandas_is_never_needed(module: Module) -> Iterator[str]:
     for line, name in module.imports():
         if name.split(".")[0] == "pandas" and module.path not in ALLOWED_PANDAS:
             yield f"{module.path}:{line}: imports {name}"
-    # pyarrow imports pandas to say which numpy type belongs to one of its own (25.0 does, 26.0 does not).
+    # pyarrow imports pandas to look up the numpy type of a pyarrow type (25.0 does, 26.0 does not).
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Attribute) and node.attr == "to_pandas_dtype":
             yield f"{module.path}:{node.lineno}: .to_pandas_dtype needs pandas with some versions of pyarrow"
@@ -275,12 +275,12 @@ RULES: tuple[Rule, ...] = (
 
 
 @pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.__name__)
-def test_rule_holds_everywhere(rule):
+def test_package_follows_each_rule(rule):
     wrong = [line for module in modules() for line in rule(module)]
     assert not wrong, "\n" + "\n".join(wrong)
 
 
-def test_the_rules_read_the_whole_package():
+def test_rules_read_the_whole_package():
     paths = {module.path for module in modules()}
     assert {"__init__.py", "datastream/keyed.py", "errors.py", "engine/plan.py", "spark/operator/task_functions.py"} <= paths
 
@@ -350,7 +350,7 @@ INNOCENT = [
 
 
 @pytest.mark.parametrize(("rule", "path", "text"), INNOCENT, ids=lambda value: getattr(value, "__name__", None))
-def test_rule_leaves_the_innocent_alone(rule, path, text):
+def test_rule_accepts_allowed_code(rule, path, text):
     assert not list(rule(Module(path, text)))
 
 
@@ -367,12 +367,12 @@ CIRCLES = [
 
 
 @pytest.mark.parametrize(("texts", "count"), CIRCLES)
-def test_a_circle_of_modules_is_found(texts, count):
+def test_circle_of_imports_is_reported(texts, count):
     assert len(circles([Module(path, text) for path, text in texts.items()])) == count
 
 
 @pytest.mark.parametrize("permission", [*ALLOWED_DANGERS, *ALLOWED_DOORS, *ALLOWED_IMPURITIES], ids=":".join)
-def test_a_permission_is_still_needed(permission):
+def test_each_exception_to_a_rule_is_still_needed(permission):
     path, what = permission
     assert what.split(".")[-1] in (PACKAGE / path).read_text("utf-8")
 
@@ -387,17 +387,17 @@ def classes_of_one_name(modules: Iterable[Module]) -> dict[str, list[str]]:
     return {name: paths for name, paths in found.items() if len(paths) > 1}
 
 
-def test_class_name_means_one_thing():
+def test_each_class_name_is_defined_once():
     assert classes_of_one_name(modules()) == {}
 
 
-def test_class_name_of_two_modules_is_found():
+def test_class_name_in_two_modules_is_reported():
     twice = [Module(path, "class Mode:\n    pass\n") for path in ("jobs/a.py", "spark/b.py")]
     assert classes_of_one_name(twice) == {"Mode": ["jobs/a.py", "spark/b.py"]}
 
 
 def undocumented(names: list[str], holder: object) -> list[str]:
-    """Public names without a docstring of their own (an inherited one says nothing about the heir)."""
+    """Return the public names without their own docstring. An inherited docstring does not describe the subclass."""
     return [name for name in names if not inspect.cleandoc(getattr(getattr(holder, name), "__doc__", None) or "")]
 
 
@@ -414,12 +414,12 @@ def test_every_public_name_has_a_docstring():
     for (_, name), thing in of_type.items():
         if not inspect.isclass(thing):
             continue
-        # A property's name and type may say it all, and getdoc lets an override inherit.
+        # A property can do without a docstring. Overriding methods may inherit theirs.
         methods = [n for n, member in vars(thing).items() if not n.startswith("_") and inspect.isfunction(member)]
         assert not [f"{name}.{n}" for n in methods if not inspect.getdoc(getattr(thing, n))]
 
 
-def test_a_missing_docstring_is_found():
+def test_missing_docstring_is_reported():
     class Holder:
         def bare(self):
             pass
@@ -437,12 +437,12 @@ def imported_by(statement: str) -> set[str]:
 HEAVY = {"pandas", "matplotlib", "typer", "rich", "yaml", "psutil", "pytest", "grpc", "prometheus_client", "opentelemetry"}
 
 
-def test_import_panestream_is_light():
+def test_import_panestream_loads_no_heavy_modules():
     assert not imported_by("import panestream") & HEAVY
 
 
-def test_engine_and_vocabulary_load_no_clockwork_of_spark_by_themselves():
-    # `panestream/__init__` brings Spark for users' convenience; the rooms below must not need it.
+def test_engine_and_windowing_load_no_heavy_modules():
+    # `panestream/__init__` imports Spark for users' convenience. The lower packages must work without it.
     code = (
         "import types, sys\n"
         f"package = types.ModuleType('panestream'); package.__path__ = [{str(PACKAGE)!r}]; sys.modules['panestream'] = package\n"
@@ -454,5 +454,5 @@ def test_engine_and_vocabulary_load_no_clockwork_of_spark_by_themselves():
     assert not imported_by(code) & (HEAVY | {"pyspark", "py4j"})
 
 
-def test_a_heavy_import_is_found():
+def test_heavy_import_is_reported():
     assert "yaml" in imported_by("import panestream, yaml")

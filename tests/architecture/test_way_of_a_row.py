@@ -1,4 +1,4 @@
-"""How many files a row passes on its way: who wants to follow it must read so many."""
+"""How many files a row passes. A reader who follows a row must read all of them."""
 
 import sys
 from pathlib import Path
@@ -25,7 +25,7 @@ KEYS = pa.schema([("key", pa.string())])
 
 
 class State(dict):
-    """A store as Spark's is: not the package's own."""
+    """A store that is not the package's own, as Spark's is not."""
 
     micro_batch = None
 
@@ -44,7 +44,7 @@ def files_run_by(call):
     paths = set()
 
     def look(frame, event, _):
-        # What a module does when it is imported is not the way of a row.
+        # Code that runs when a module is imported is not part of the path of a row.
         if event == "call" and frame.f_code.co_name != "<module>":
             paths.add(frame.f_code.co_filename)
 
@@ -87,7 +87,7 @@ def plan_of(way):
 
 
 def micro_batch(plan, state, first, emitted):
-    """One micro-batch as it goes through the engine: packed for the exchange, run on its key group, encoded for the sinks."""
+    """Run one micro-batch through the engine: pack it for the exchange, run its key group, and encode rows for the sinks."""
     times = np.arange(first, first + 100)
     rows = pa.table({"ts": times, "key": pa.array([f"k{time % 3}" for time in times]), "v": times})
     if plan.carries_rows:
@@ -101,7 +101,7 @@ def micro_batch(plan, state, first, emitted):
 
 
 @pytest.mark.parametrize("way", MOST)
-def test_row_passes_few_files(way):
+def test_row_passes_at_most_the_allowed_number_of_files(way):
     plan, state, emitted = plan_of(way), State(), []
     micro_batch(plan, state, 0, emitted)
     before = len(emitted)
@@ -110,7 +110,7 @@ def test_row_passes_few_files(way):
     assert len(files) <= MOST[way], f"{len(files)} files, at most {MOST[way]}:\n" + "\n".join(files)
 
 
-def test_a_file_that_is_passed_is_seen():
+def test_files_run_by_lists_the_files_of_called_functions():
     from panestream.windowing.time import to_micros
 
     assert files_run_by(lambda: to_micros("1 second")) == ["windowing/time.py"]

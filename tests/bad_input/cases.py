@@ -1,4 +1,4 @@
-"""The cases of bad input, each once, by what is wrong: ``docs/reference/bad-input.md`` is made of what becomes of them."""
+"""The cases of bad input. Their outcomes make up ``docs/reference/bad-input.md``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.bad_input.room import Case
 T0 = "TIMESTAMP'2026-01-01 00:00:00Z'"
 MICROS = 1_767_225_600_000_000
 CLOSING = f"('z', {T0} + INTERVAL 1 HOUR, 0L)"
-"""A row that ends the windows of all others; its own waits."""
+"""A row that ends all other windows, while its own window waits."""
 INVALID_OPTION = "`.side_output_invalid(tag)`, `event_time.invalid` of a job file"
 
 
@@ -25,7 +25,7 @@ def values(*rows: str) -> str:
 
 
 def timed(name: str, time: str, option: str = INVALID_OPTION, **more: Any) -> list[Case]:
-    """A row with this time beside one that is well; refused, and with an output for such rows."""
+    """Pair a row of this time with a valid row. The case runs without and with an output for invalid rows."""
     rows = values(f"('a', {T0}, 1L)", f"('a', {time}, 2L)", CLOSING)
     return [
         Case(name, option, rows, **more),
@@ -41,20 +41,20 @@ def timed(name: str, time: str, option: str = INVALID_OPTION, **more: Any) -> li
 
 
 def numbered(name: str, *numbers: str, option: str = "", counted: int | None = None, quick: bool = False) -> Case:
-    """Rows with these numbers, whose sum is taken."""
+    """Sum rows with these numbers."""
     rows = [f"('a', {T0}, {number})" for number in numbers]
     kind = f"('z', {T0} + INTERVAL 1 HOUR, NULL)"
     return Case(name, option, values(*rows, kind), waiting=1, counted=counted and counted + 1, quick=quick)
 
 
 def keyed(name: str, key: str, count: int = 1, **more: Any) -> Case:
-    """Rows with this key, and one an hour later."""
+    """Use rows with this key, and a row one hour later."""
     rows = [*[f"({key}, {T0}, 1L)"] * count, f"({key}, {T0} + INTERVAL 1 HOUR, 0L)"]
     return Case(name, "", values(*rows), waiting=1, counted=count + 1, **more)
 
 
 def seconds(name: str, time: str, kind: str = "DOUBLE", **more: Any) -> Case:
-    """Times as numbers of seconds."""
+    """Use numbers of seconds as times."""
     rows = f"SELECT 'a' AS user, CAST({time} AS {kind}) AS at, 1L AS n"
     return Case(name, INVALID_OPTION, rows, query={"unit": "seconds"}, **more)
 
@@ -65,14 +65,14 @@ _number = iter(range(10**6))
 
 
 def _put(file: Path, data: bytes) -> None:
-    """Spark takes files in the order of their times."""
+    """Write a file with the next modification time, because Spark reads files in the order of these times."""
     file.write_bytes(data)
     time = 1_700_000_000 + next(_number)
     os.utime(file, (time, time))
 
 
 def parquet(here: Path, name: str, columns: Mapping[str, Sequence[Any]], **types: pa.DataType) -> None:
-    """A file of Parquet; a column ``at`` is in seconds of the first hour of 2026."""
+    """Write a Parquet file. A column ``at`` has seconds of the first hour of 2026."""
     arrays = {}
     for column, rows in columns.items():
         if column == "at" and column not in types:
@@ -139,14 +139,14 @@ def two_and_closing(here: Path) -> None:
 
 
 def vanish(here: Path) -> None:
-    """Gone when the stream goes on, and in Spark's log of what it has seen."""
+    """Delete the file before the stream resumes. Spark's log still lists it."""
     (here / "1-good.parquet").unlink()
     good(here, "2-good", 10)
     closing(here)
 
 
 def with_later(**columns: Any) -> Any:
-    """A file that appears later, with other columns than the first."""
+    """Write a later file whose columns differ from the first file's."""
     types = columns.pop("types", {})
 
     def later(here: Path) -> None:

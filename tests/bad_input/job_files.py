@@ -1,4 +1,4 @@
-"""Job files that are not as they should be, each once: what is said of them stands in ``docs/reference/bad-input.md``."""
+"""Faulty job files. ``docs/reference/bad-input.md`` shows the error of each."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ class JobFile:
     """A job file with a mistake.
 
     Attributes:
-        name: what is wrong, as the page has it.
-        text: of the file; None: there is none.
-        called: the file's name.
-        beside: other files of its folder.
+        name: the mistake, as named in the page.
+        text: the content, or None if there is no file.
+        called: the name of the file.
+        beside: other files in the same folder.
     """
 
     name: str
@@ -58,8 +58,8 @@ class JobFile:
     called: str = "job.toml"
     beside: Mapping[str, str] = field(default_factory=dict)
 
-    def said(self, folder: Path) -> str:
-        """What is said of it before Spark is started, each line a mistake; in an empty folder."""
+    def errors_in(self, folder: Path) -> str:
+        """Return the errors before Spark starts, one a line, in an empty folder."""
         (folder / "in").mkdir()
         for name, text in self.beside.items():
             (folder / name).write_text(text)
@@ -79,17 +79,17 @@ class JobFile:
 
 
 def _shown(line: str, folder: Path) -> str:
-    """A mistake without the name of the file, which is the same in all."""
+    """Return an error without the file name that all errors share."""
     line = re.sub(r"^job\.\w+:(\d+): ", r"line \1: ", line.replace(f"{folder}/", ""))
     return plain(re.sub(r"^job\.\w+: ", "", line))
 
 
-def changed(old: str, new: str) -> str:
+def job_with(old: str, new: str) -> str:
     assert JOB.count(old) == 1, old
     return JOB.replace(old, new)
 
 
-_APPLY = changed(
+_APPLY = job_with(
     '[[aggregate]]\nfunction = "sum"\ncolumn = "n"\nalias = "total"', '[apply]\nfunction = "{}"\nschema = "n BIGINT"'
 )
 _YAML = "source: &a {format: csv}\nother: *a\n"
@@ -121,20 +121,20 @@ JOB_FILES = (
     JobFile("empty", ""),
     JobFile("YAML with aliases", _YAML, "job.yaml"),
     JobFile("YAML that would make an object", "!!python/object/apply:os.system ['true']\n", "job.yaml"),
-    JobFile("a key that nobody knows", changed('delay = "5', 'delai = "5')),
+    JobFile("a key that nobody knows", job_with('delay = "5', 'delai = "5')),
     JobFile("a key in the wrong section", 'delay = "5 seconds"\n' + JOB),
-    JobFile("another type: a number for a list", changed('["user"]', "3")),
-    JobFile("another type: words for a number", changed('path = "in"', 'path = "in"\nfiles_per_batch = "ten"')),
-    JobFile("another type: a number for a duration", changed('size = "1 minute"', "size = 60")),
-    JobFile("a duration that cannot be read", changed('"1 minute"', '"1 fortnight"')),
-    JobFile("a function that nobody knows", changed('"sum"', '"summ"')),
-    JobFile("what a function needs is missing", changed('column = "n"\n', "")),
-    JobFile("a window without its size", changed('size = "1 minute"\n', "")),
-    JobFile("the same column twice", changed('["user"]', '["user", "user"]')),
-    JobFile("input that is not there", changed('path = "in"', 'path = "inn"')),
-    JobFile("a path out of the folder", changed('path = "out"', 'path = "../out"')),
-    JobFile("an expression that reads a file", changed('column = "n"', 'column = "(SELECT max(x) FROM csv.`/etc/hosts`)"')),
-    JobFile("an expression that calls Java", changed('column = "n"', "column = \"reflect('java.lang.System', 'exit', 0)\"")),
+    JobFile("another type: a number for a list", job_with('["user"]', "3")),
+    JobFile("another type: words for a number", job_with('path = "in"', 'path = "in"\nfiles_per_batch = "ten"')),
+    JobFile("another type: a number for a duration", job_with('size = "1 minute"', "size = 60")),
+    JobFile("a duration that cannot be read", job_with('"1 minute"', '"1 fortnight"')),
+    JobFile("a function that nobody knows", job_with('"sum"', '"summ"')),
+    JobFile("what a function needs is missing", job_with('column = "n"\n', "")),
+    JobFile("a window without its size", job_with('size = "1 minute"\n', "")),
+    JobFile("the same column twice", job_with('["user"]', '["user", "user"]')),
+    JobFile("input that is not there", job_with('path = "in"', 'path = "inn"')),
+    JobFile("a path out of the folder", job_with('path = "out"', 'path = "../out"')),
+    JobFile("an expression that reads a file", job_with('column = "n"', 'column = "(SELECT max(x) FROM csv.`/etc/hosts`)"')),
+    JobFile("an expression that calls Java", job_with('column = "n"', "column = \"reflect('java.lang.System', 'exit', 0)\"")),
     JobFile(
         "a function of one's own that is not there",
         _APPLY.format("bad_one:count"),
@@ -156,6 +156,6 @@ JOB_FILES = (
         "a join into a table of one row for each key",
         _LEFT + _RIGHT + _HOUR + '[join]\n\n[sinks.main]\nformat = "merge"\ntable = "t"\n',
     ),
-    JobFile("tiles of sessions", changed("[[aggregate]]", "[[panes]]").replace('"tumbling"\nsize', '"session"\ngap')),
-    JobFile("three mistakes", changed('"csv"', "7").replace("delay =", "delai =").replace('"parquet"', '"parket"')),
+    JobFile("tiles of sessions", job_with("[[aggregate]]", "[[panes]]").replace('"tumbling"\nsize', '"session"\ngap')),
+    JobFile("three mistakes", job_with('"csv"', "7").replace("delay =", "delai =").replace('"parquet"', '"parket"')),
 )

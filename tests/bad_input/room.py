@@ -1,4 +1,4 @@
-"""Runs a case as a batch and as a stream, and says in words what came of it: the error, or which output has how many rows."""
+"""Run a case as a batch and as a stream, and describe its outcome: the error, or the number of rows in each output."""
 
 from __future__ import annotations
 
@@ -18,27 +18,27 @@ from panestream import agg
 from panestream.errors import PanestreamError, PanestreamWarning
 
 HANGS = 120
-"""A stream that has not ended after so many seconds hangs."""
+"""A stream that takes longer than this many seconds hangs."""
 TAGS = ("main", "late", "invalid")
 
 
 @dataclass(frozen=True)
 class Case:
-    """Input that is not as it should be.
+    """Faulty input.
 
     Attributes:
-        name: what it is, as the page has it.
-        option: what changes it, as the page has it.
-        rows: SQL of the rows (user, at, n), which become Parquet; None: ``files`` makes them.
-        files: writes the files of the input.
-        read: what reads them, of ``spark.read`` or ``spark.readStream``; None: Parquet, with the columns that are there.
-        later: changes the input after a first run of the stream, which then goes on from its checkpoint; a batch sees both.
-        meanwhile: changes the input when it was listed and not yet read: of a stream, after the first micro-batch.
-        query: how the query differs: arguments of :func:`query_of`.
-        waiting: so many rows wait in open windows when the stream has ended.
-        counted: how many rows Spark hands over, of an input that is not refused; None: it is not known.
-        batch: whether it is run as a batch.
-        quick: whether its stream is run by every run of the tests.
+        name: the input, as named in the page.
+        option: the changed option, as named in the page.
+        rows: a SQL query of rows (user, at, n) to write as Parquet, or None if ``files`` writes the input.
+        files: writes the input files.
+        read: reads the input with ``spark.read`` or ``spark.readStream``. None reads Parquet with the schema of the files.
+        later: changes the input after a first run of the stream, which resumes from its checkpoint. A batch sees both inputs.
+        meanwhile: changes the input after it was listed and before it is read (in a stream, after the first micro-batch).
+        query: arguments of :func:`query_of` that differ.
+        waiting: the number of rows in open windows at the end of the stream.
+        counted: the number of rows that Spark delivers if the input is not refused. None if unknown.
+        batch: whether the case runs as a batch.
+        quick: whether its stream is part of every test run.
     """
 
     name: str
@@ -57,14 +57,14 @@ class Case:
 
 @dataclass
 class Outcome:
-    """What came of a case.
+    """The outcome of a case.
 
     Attributes:
-        error: what was raised; None: nothing.
-        outputs: rows by output.
-        totals: what the sums say, as text.
+        error: the exception, or None.
+        outputs: the number of rows of each output.
+        totals: the sums in the output, as text.
         warned: panestream's warnings.
-        balance: rows that are in windows, late, invalid, or waiting; None: an error.
+        balance: the number of rows in windows, late, invalid, or waiting. None after an error.
     """
 
     error: BaseException | None = None
@@ -75,11 +75,11 @@ class Outcome:
 
     @property
     def kind(self) -> bool:
-        """Whether it is one of panestream's own, or no error at all."""
+        """Return whether the run raised a panestream error or no error."""
         return self.error is None or isinstance(self.error, PanestreamError)
 
     def text(self) -> str:
-        """As the page has it."""
+        """Return the outcome as the page shows it."""
         if self.error is not None:
             return f"`{type(self.error).__name__}`: {plain(str(self.error))}"
         parts = [f"`{tag}` has {count} {'row' if count == 1 else 'rows'}" for tag, count in self.outputs.items() if count]
@@ -89,7 +89,7 @@ class Outcome:
 
 
 def plain(text: str) -> str:
-    """A message as it is each time: without folders, numbers of Spark's and lengths that go on with the clock."""
+    """Return a message without the parts that vary: folders, Spark's numbers, and durations."""
     text = re.sub(r"\s+", " ", text.split("\nJVM stacktrace", maxsplit=1)[0]).strip()
     text = re.sub(r"(?:file:)?/+[^\s'\"`,;()]*/([^\s/'\"`,;():]+)", r"…/\1", text)
     text = re.sub(r"part-[0-9a-f-]+[\w.-]*", "part-…", text)
@@ -112,7 +112,7 @@ def query_of(
     late: bool = False,
     max_ahead: str | None = None,
 ) -> Any:
-    """The query that all cases have: rows and their sum, by user and minute."""
+    """Return the query of all cases: the number of rows and their sum, by user and minute."""
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")
     strategy = strategy if max_ahead is None else strategy.max_ahead(max_ahead)
     stream = pst.stream(df).assign_timestamps(time, strategy, unit=unit)
@@ -123,11 +123,11 @@ def query_of(
 
 
 class Room:
-    """A folder in which a case is run.
+    """A folder to run a case in.
 
     Args:
         spark: the session.
-        folder: nothing is in it.
+        folder: an empty folder.
     """
 
     def __init__(self, spark: Any, folder: Path) -> None:
@@ -135,7 +135,7 @@ class Room:
         self._folder = folder
 
     def batch(self, case: Case) -> Outcome:
-        """Runs it as a batch."""
+        """Run a case as a batch."""
         here = self._input(case, "batch")
         if case.later is not None:
             case.later(here)
@@ -148,7 +148,7 @@ class Room:
         return outcome
 
     def stream(self, case: Case) -> Outcome:
-        """Runs it as a stream that ends when all is read; and once more, where something changes later."""
+        """Run a case as a stream that ends when all input is read. Run it again if the input changes later."""
         here = self._input(case, "stream")
         with _watched() as outcome:
             self._run(case, here)
@@ -191,7 +191,7 @@ class Room:
         return {tag: pst.ParquetSink(self._folder / f"{kind}-{tag}") for tag in wanted}
 
     def _look(self, outcome: Outcome, kind: str, waiting: int = 0) -> None:
-        """Counts what is in the outputs. With Arrow: Python's times know no year 10000."""
+        """Count the rows of the outputs with Arrow, because Python's ``datetime`` has no year 10000."""
         outcome.balance = waiting
         for tag in TAGS:
             files = [str(file) for file in sorted((self._folder / f"{kind}-{tag}").rglob("*.parquet"))]
@@ -207,7 +207,7 @@ class Room:
 
 @contextmanager
 def _watched() -> Any:
-    """The outcome of what is done within: what it raises, what it warns of."""
+    """Collect the exception and the warnings of a block."""
     outcome = Outcome()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

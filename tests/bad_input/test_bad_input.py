@@ -1,4 +1,4 @@
-"""What becomes of bad input: panestream's own errors or an output, no row lost, no stream that hangs; and as the page says."""
+"""Bad input ends in a panestream error or in an output, without lost rows or hanging streams, as the page describes."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ QUICK = [param for param in EVERY if param.values[1].quick]
 SLOW = [param for param in EVERY if not param.values[1].quick]
 
 
-def said(group: str, case: Case, place: int) -> str:
-    """What the page says of a case, as a batch or as a stream."""
+def documented_outcome(group: str, case: Case, place: int) -> str:
+    """Return the page's text about a case, as a batch or as a stream."""
     text = page_says(PAGE.read_text("utf-8"), group, case.name)[place]
     if text == NOT_RUN:
         pytest.skip("the page does not say yet what comes of it: make bad-input")
@@ -35,23 +35,23 @@ def check(case: Case, outcome: Outcome, expected: str) -> None:
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("group", "case"), BATCHES)
-def test_as_a_batch(spark, tmp_path, group, case):
-    check(case, Room(spark, tmp_path).batch(case), said(group, case, 0))
+def test_bad_input_as_a_batch_has_the_documented_outcome(spark, tmp_path, group, case):
+    check(case, Room(spark, tmp_path).batch(case), documented_outcome(group, case, 0))
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("group", "case"), QUICK)
-def test_as_a_stream(spark, tmp_path, group, case):
-    check(case, Room(spark, tmp_path).stream(case), said(group, case, 1))
+def test_bad_input_as_a_stream_has_the_documented_outcome(spark, tmp_path, group, case):
+    check(case, Room(spark, tmp_path).stream(case), documented_outcome(group, case, 1))
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("group", "case"), SLOW)
-def test_as_a_stream_all_others(spark, tmp_path, group, case):
-    check(case, Room(spark, tmp_path).stream(case), said(group, case, 1))
+def test_further_bad_input_as_a_stream_has_the_documented_outcome(spark, tmp_path, group, case):
+    check(case, Room(spark, tmp_path).stream(case), documented_outcome(group, case, 1))
 
 
-def test_the_page_has_every_case_and_no_other():
+def test_page_lists_exactly_the_cases():
     text = PAGE.read_text("utf-8")
     for group, cases in CASES.items():
         for case in cases:
@@ -63,24 +63,24 @@ def test_the_page_has_every_case_and_no_other():
 
 
 @pytest.mark.parametrize("job", JOB_FILES, ids=lambda job: job.name)
-def test_a_job_file_with_a_mistake_is_refused_before_spark_starts(job, tmp_path):
-    said = job.said(tmp_path)
+def test_faulty_job_file_is_refused_before_spark_starts(job, tmp_path):
+    said = job.errors_in(tmp_path)
     assert said != "nothing"
     assert f"| {job.name} | {said} |" in PAGE.read_text("utf-8")
 
 
-def test_the_job_file_that_they_are_made_from_has_no_mistake(tmp_path):
-    assert JobFile("", JOB).said(tmp_path) == "nothing"
+def test_original_job_file_is_valid(tmp_path):
+    assert JobFile("", JOB).errors_in(tmp_path) == "nothing"
 
 
-def test_no_case_is_there_twice_and_each_group_has_a_stream_in_every_run():
+def test_case_names_are_unique_and_each_group_has_a_quick_stream():
     for group, cases in CASES.items():
         names = [case.name for case in cases]
         assert len(names) == len(set(names)), group
         assert group == "Columns" or any(case.quick for case in cases), group
 
 
-def test_the_page_tells_no_path_of_the_machine_it_was_made_on():
+def test_page_contains_no_local_paths():
     text = PAGE.read_text("utf-8")
     assert str(ROOT) not in text
     assert f"{Path.home()}/" not in text

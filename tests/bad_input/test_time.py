@@ -1,4 +1,4 @@
-"""Clocks that go back or jump, and sources that fall silent: on the engine, where the clock is handed in. No row is lost."""
+"""Clocks that step back or jump, and silent sources, lose no row. The engine takes the clock as an argument."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def query(assigner):
     return Query(WindowSpec(assigner), (agg.count().alias("n"),))
 
 
-def stepped(clocks, rng):
-    """Micro-batches of three rows at these times, and the end, long after all of them."""
+def micro_batches_at(clocks, rng):
+    """Return micro-batches of three rows at these clock times, and an end long after all of them."""
     numbers = iter(range(10**6))
     batches = [[(rng.choice("ab"), n, n, None, n) for n in (next(numbers), next(numbers), next(numbers))] for _ in clocks]
     end = [MicroBatch([], max(clocks) + 1000), MicroBatch([], max(clocks) + 2000)]
@@ -44,11 +44,11 @@ def stepped(clocks, rng):
 
 
 def check(plan, clocks, overlaps, rng):
-    emitted = run(plan, stepped(clocks, rng))
+    emitted = run(plan, micro_batches_at(clocks, rng))
     fired = sum(values[0] for each in emitted for _, values in each.fired)
     assert fired == 3 * len(clocks) * overlaps
     assert emitted[-1].wake_up is None, "something was left behind"
-    # A window fires when the clock is past it, and never takes rows afterwards.
+    # A window fires once the clock is past it, and takes no rows afterwards.
     places = [place for each in emitted for place, _ in each.fired]
     assert len(places) == len(set(places)), "a window fired twice"
     return emitted
@@ -57,12 +57,12 @@ def check(plan, clocks, overlaps, rng):
 @pytest.mark.parametrize("clocks", CLOCKS)
 @pytest.mark.parametrize("windows", WINDOWS)
 @pytest.mark.parametrize("kind", ["row", "columnar"])
-def test_a_clock_that_steps_loses_no_row(kind, windows, clocks):
+def test_clock_that_steps_back_or_jumps_loses_no_row(kind, windows, clocks):
     assigner, overlaps = WINDOWS[windows]
     check(getattr(query(assigner), kind)(), CLOCKS[clocks], overlaps, random.Random(1))
 
 
-def test_a_clock_that_steps_at_random_loses_no_row():
+def test_clock_with_random_steps_loses_no_row():
     for seed in range(first_seed(), first_seed() + cases(40)):
         rng = random.Random(seed)
         clocks = [rng.choice([rng.randint(-100, 300), rng.randint(0, 10**6)]) for _ in range(rng.randint(1, 12))]
@@ -72,7 +72,7 @@ def test_a_clock_that_steps_at_random_loses_no_row():
 
 
 def silent(idleness):
-    """Two source partitions: one falls silent after the first micro-batch, while the other goes on for a minute."""
+    """Run two source partitions. One falls silent after the first micro-batch, and the other continues for a minute."""
     strategy = WatermarkStrategy.for_monotonous_timestamps().per_partition("u")
     strategy = strategy if idleness is None else strategy.with_idleness(idleness)
     micros = 1_000_000
@@ -82,13 +82,13 @@ def silent(idleness):
     return run(plan, [MicroBatch([each], clock) for clock, each in zip(range(0, 60 * micros, micros), rows, strict=True)])
 
 
-def test_a_silent_source_holds_time_back_and_says_so():
+def test_silent_source_holds_the_watermark_back():
     emitted = silent(None)
     assert [place for each in emitted for place, _ in each.fired] == []
     assert emitted[-1].metrics.watermark <= 0
 
 
-def test_a_silent_source_is_left_out_where_that_was_asked_for():
+def test_idle_source_is_ignored_after_the_idle_timeout():
     emitted = silent("5 seconds")
     fired = sum(values[0] for each in emitted for _, values in each.fired)
     assert fired >= 50

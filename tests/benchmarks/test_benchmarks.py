@@ -1,4 +1,4 @@
-"""The benchmark measures what it says: right events, right answers, and contestants that agree."""
+"""The benchmark has the right events and the right answers, and its contestants agree."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_events_equal_the_reference(spec):
         assert (columns["key"][i], columns["value"][i], columns["ts"][i]) == reference_event(i, spec)
 
 
-def test_the_share_of_late_events():
+def test_about_thirty_percent_of_events_are_late():
     back = events(0, 12_000, SMALL)["ts"] - events(0, 12_000, LATE)["ts"]
     assert 0.28 < (back > 0).mean() < 0.32
     assert back.max() < 5_000
@@ -42,13 +42,13 @@ def test_far_events_wrap_like_unsigned_64_bit():
     assert [columns["ts"][0], columns["value"][2]] == [reference_event(first, SMALL).ts, reference_event(first + 2, SMALL).value]
 
 
-def test_flink_benchmark_checksums():
-    """The sums that Flink's program prints for a million events, tumbling 10 s, flushed to the end."""
+def test_expected_sums_equal_those_of_flinks_program():
+    """Compare with the sums that Flink's program prints for a million events in tumbling windows of 10 s, flushed to the end."""
     spec = EventSpec(1_000_000, 1)
     assert SUM_COUNT_CASES["tumbling"].expected(spec, None) == Checks(rows=103_962, total=499_596_093, events=1_000_000)
 
 
-def test_rolling_sums_are_those_of_each_size():
+def test_rolling_sums_add_up_the_sums_of_each_size():
     three, bound = Rolling("three", 4_000, 1_000, (2_000,)), 1_700_000_010_000
     one, other = (SumCount("", size, 1_000).expected(SMALL, bound) for size in (4_000, 2_000))
     assert three.expected(SMALL, bound) == Checks(one.rows + other.rows, one.total + other.total, one.events + other.events)
@@ -70,7 +70,7 @@ def test_expected_equals_windows_counted_one_by_one(case, spec):
     assert case.expected(spec, bound) == Checks(len(counts), sum(sums.values()), sum(counts.values()))
 
 
-def test_files_hold_each_batch_and_keep_its_order(tmp_path):
+def test_files_hold_the_events_of_each_batch_in_order(tmp_path):
     folder = write(SMALL, tmp_path)
     files = sorted(folder.glob("*.parquet"), key=lambda path: path.stat().st_mtime)
     assert len(files) == SMALL.batches * SMALL.files_per_batch
@@ -81,7 +81,7 @@ def test_files_hold_each_batch_and_keep_its_order(tmp_path):
         assert (found == np.sort(events(first, first + SMALL.rows_per_batch, SMALL)["ts"]) * 1000).all()
 
 
-def test_a_wrong_answer_is_refused():
+def test_benchmark_fails_on_a_wrong_answer():
     from benchmarks.harness import Measured
     from benchmarks.run import check
 
@@ -100,7 +100,7 @@ def test_a_wrong_answer_is_refused():
 
 
 @pytest.mark.spark
-def test_contestants_give_the_right_answer(tmp_path):
+def test_all_contestants_give_the_right_answer(tmp_path):
     from benchmarks.run import main
 
     # 20 s of event time a batch; six batches for each of three processes.
@@ -114,7 +114,7 @@ def test_contestants_give_the_right_answer(tmp_path):
 
 
 @pytest.mark.spark
-def test_changes_of_late_rows_add_up_to_the_answer(tmp_path):
+def test_updates_for_late_rows_add_up_to_the_answer(tmp_path):
     from benchmarks.limits.run import main
 
     main(f"--keys 20 500 --late 0 30 --rows 400000 --steady 1 --cores 2 --name x --data {tmp_path} --results {tmp_path}".split())

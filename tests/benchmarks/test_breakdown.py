@@ -1,4 +1,4 @@
-"""What the breakdown reads out of Spark's event log."""
+"""The breakdown of a micro-batch is read from Spark's event log."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ pytestmark = pytest.mark.full
 
 
 def log(folder):
-    """A micro-batch with two stages of two tasks, one without data before it, and a job that is no micro-batch."""
+    """Write the log of a micro-batch with two stages of two tasks, a micro-batch without data, and a job outside of micro-batches."""
 
     def task(stage, launch, finish, **values):
         ids = {"python": 1, "written": 2, "operate": 3}
@@ -55,7 +55,7 @@ def log(folder):
     (folder / "events_1_local").write_text("\n".join(map(json.dumps, lines)))
 
 
-def test_stages_tasks_and_parts_of_a_micro_batch(tmp_path):
+def test_log_gives_stages_tasks_and_operators_of_a_micro_batch(tmp_path):
     log(tmp_path)
     (batch,) = batches(tmp_path)
     assert batch.stages == {0: 100, 1: 54}
@@ -65,7 +65,7 @@ def test_stages_tasks_and_parts_of_a_micro_batch(tmp_path):
     assert batch.metrics[1, "operate", "time to execute Python code"] == [30]
 
 
-def test_the_table_has_the_slowest_task(tmp_path):
+def test_table_shows_the_slowest_task(tmp_path):
     log(tmp_path)
     lines = table(batches(tmp_path), [{"addBatch": 180, "walCommit": 20}])
     assert "| all | 200 |" in lines

@@ -1,4 +1,4 @@
-"""The comparison with Flink: our answers are those that Flink itself printed, and both sides run."""
+"""The comparison with Flink: our answers equal those that Flink printed, and both sides run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.full
 @pytest.mark.parametrize(
     ("name", "rows", "printed"),
     [
-        # rows, sum and count as Flink 2.3 printed them; the sum of count windows depends on the order of its sources.
+        # Rows, sum and count as printed by Flink 2.3. The sum of count windows depends on the order of its sources.
         ("a", 1_000_000, Checks(103_962, 499_596_093, 1_000_000)),
         ("b", 60_000, Checks(639_791, 1_791_440_700, 3_600_000)),
         ("c", 500_000, Checks(73_905, 249_571_234, 500_000)),
@@ -38,7 +38,7 @@ def test_events_do_not_depend_on_how_they_are_cut_into_batches():
     assert len(answers) == 1
 
 
-def test_slow_contestants_get_fewer_events():
+def test_each_contestant_gets_events_in_proportion_to_its_speed():
     assert [slide_workload(slide).case.slide_ms for slide in SLIDES_MS] == list(SLIDES_MS)
     for slide in SLIDES_MS:
         assert rows_for("panestream", slide, 20) == MOST_ROWS
@@ -46,7 +46,7 @@ def test_slow_contestants_get_fewer_events():
     assert rows_for("flink rocksdb", 1_000, 20) == LEAST_ROWS
 
 
-def test_the_plot_is_drawn(tmp_path):
+def test_sweep_is_plotted_as_png(tmp_path):
     from benchmarks.flink.beside import Result
 
     results = [
@@ -57,7 +57,7 @@ def test_the_plot_is_drawn(tmp_path):
 
 
 @pytest.mark.spark
-def test_both_spark_contestants_give_all_windows(tmp_path):
+def test_panestream_and_native_spark_emit_all_windows(tmp_path):
     from benchmarks.flink.run import main
 
     main(
@@ -71,7 +71,7 @@ def test_both_spark_contestants_give_all_windows(tmp_path):
     ]
 
 
-def test_a_wrong_answer_is_refused(monkeypatch, tmp_path):
+def test_comparison_with_flink_fails_on_a_wrong_answer(monkeypatch, tmp_path):
     from benchmarks.flink import beside
     from benchmarks.flink.spark_side import Run
 
@@ -79,7 +79,7 @@ def test_a_wrong_answer_is_refused(monkeypatch, tmp_path):
     given = {"total": 1.0, "ingest": 0.5, "rows": truth.rows, "sum": 12345, "count": truth.events}
     monkeypatch.setattr(beside, "_spark", lambda run: [given])
     run = Run("e", "panestream", 50_000, 50_000, 1, str(tmp_path))
-    assert isinstance(WORKLOADS["e"].case, CountWindows)  # so the sum is not looked at
+    assert isinstance(WORKLOADS["e"].case, CountWindows)  # so the sum is not compared
     assert beside.run_contestant(run, 0).rows_out == truth.rows
     given["rows"] += 1
     with pytest.raises(AssertionError, match="right is"):

@@ -1,4 +1,4 @@
-"""The right answers of the function cases, each against a definition that looks at one event after another."""
+"""The expected answers of the function cases equal a definition that looks at one event after another."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def by_key():
     return events
 
 
-def test_counted():
+def test_expected_answer_of_count_windows():
     case = Counted("counted", every=7)
     firings = [
         sum(batch for _, _, batch in rows[first : first + 7])
@@ -36,7 +36,7 @@ def test_counted():
 
 
 @pytest.mark.parametrize("bounded", [True, False])
-def test_sessions(bounded):
+def test_expected_answer_of_session_medians(bounded):
     case = SessionMedian("sessions", gap_ms=700)
     bound = case.bound_ms(SPEC) if bounded else None
     sessions = []
@@ -65,7 +65,7 @@ def windows(case, bound):
 
 
 @pytest.mark.parametrize("bounded", [True, False])
-def test_evicted(bounded):
+def test_expected_answer_of_evicted_windows(bounded):
     case = Evicted("evicted", size_ms=6_000, slide_ms=2_000, keep_ms=1_700)
     bound = case.bound_ms(SPEC) if bounded else None
     left = []
@@ -76,7 +76,7 @@ def test_evicted(bounded):
 
 
 @pytest.mark.parametrize("bounded", [True, False])
-def test_own_mean(bounded):
+def test_expected_answer_of_user_defined_mean(bounded):
     case = OwnMean("own_mean", size_ms=3_000)
     bound = case.bound_ms(SPEC) if bounded else None
     inside = defaultdict(list)
@@ -89,20 +89,20 @@ def test_own_mean(bounded):
 
 
 @pytest.mark.parametrize("values", [[3], [2, 1], [5, 1, 3], [4, 4, 1, 9]])
-def test_median(values):
+def test_median_equals_that_of_the_statistics_module(values):
     assert median(values) == statistics.median(values)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("case", [*FUNCTION_CASES, "frames"])
-def test_contestants_give_the_right_answer(case, tmp_path):
+def test_function_contestants_give_the_right_answer(case, tmp_path):
     from benchmarks.run import main
 
     if case == "frames":
         pytest.importorskip("pandas")
-    # The limit is a process of its own: once will do.
+    # The limit needs another process, so it runs once.
     contestants = "panestream by_hand per_key" + (" floor" if case == "counted" else "")
-    # Sessions end where a key has a row every ten seconds.
+    # A session ends only if its key has no row for a while: every ten seconds here.
     main(
         f"--cases {case} --rows 10000 --keys 100 --steady 1 --rounds 1 --cores 2 --name x"
         f" --contestants {contestants} --rate {10 if case == 'sessions' else 1000} --data {tmp_path} --results {tmp_path / 'results'}".split()

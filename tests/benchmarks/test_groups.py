@@ -1,4 +1,4 @@
-"""What was measured of key groups is kept, point by point."""
+"""The results about key groups are saved point by point."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ def point(of=OF, ms=100.0, native=50.0):
 
 def keep(folder, *points):
     kept = Kept.read(folder / "groups.json")
-    kept.points |= {one.of: one for one in points}
+    kept.points |= {point.of: point for point in points}
     kept.write(folder)
 
 
-def test_a_later_run_replaces_its_points_only(tmp_path):
+def test_later_run_replaces_only_its_own_points(tmp_path):
     other = replace(OF, groups=32)
     keep(tmp_path, point(), point(other, 400.0))
     keep(tmp_path, point(ms=90.0), point(replace(OF, keys=7), native=None))
     kept = Kept.read(tmp_path / "groups.json")
-    assert {of: one.panestream.median for of, one in kept.points.items()} == {OF: 135, other: 600, replace(OF, keys=7): 150}
+    assert {of: each.panestream.median for of, each in kept.points.items()} == {OF: 135, other: 600, replace(OF, keys=7): 150}
     assert kept.points[other] == point(other, 400.0)
     assert kept.points[replace(OF, keys=7)].native is None
 
 
-def test_the_driver_is_kept_beside_the_points(tmp_path):
+def test_driver_times_survive_a_later_run(tmp_path):
     keep(tmp_path, point())
     kept = Kept.read(tmp_path / "groups.json")
     kept.driver = {1: 30.0, 1_000: 600.0}
@@ -45,7 +45,7 @@ def test_the_driver_is_kept_beside_the_points(tmp_path):
     assert "| 1,000 | 600 |" in (tmp_path / "groups.md").read_text()
 
 
-def test_the_page_has_every_configuration(tmp_path):
+def test_page_lists_every_measured_configuration(tmp_path):
     keep(tmp_path, point(), point(replace(OF, groups=8), 140.0), point(replace(OF, rows=5), native=None))
     text = (tmp_path / "groups.md").read_text()
     assert "| 4 | 150 (100 to 200) | 150 | 75 (50 to 100) | 80 | **2.00** (2.00 to 2.00) |" in text
@@ -55,9 +55,9 @@ def test_the_page_has_every_configuration(tmp_path):
     assert page(Kept())[0] == "# What a key group costs"
 
 
-def test_the_command_line_gives_all_combinations():
+def test_command_line_options_give_all_combinations():
     given = ["--query", "sliding", "tumbling", "--rows", "10", "20", "--cores", "1", "2", "--groups", "3", "--keys", "4", "5"]
     found = list(configurations(parse([*given, "--batch-seconds", "2"])))
     assert len(found) == len(set(found)) == 16
-    assert {(one.files, one.rate) for one in found if one.cores == 1} == {(1, 5), (1, 10)}
-    assert {one.rate for one in configurations(parse([]))} == {10_000}
+    assert {(each.files, each.rate) for each in found if each.cores == 1} == {(1, 5), (1, 10)}
+    assert {configuration.rate for configuration in configurations(parse([]))} == {10_000}

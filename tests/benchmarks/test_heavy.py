@@ -1,4 +1,4 @@
-"""The heavy cases: their rows are what they say, and their answers are those of a definition that knows no windows' operator."""
+"""The heavy cases have the promised rows, and their answers equal a definition without the window operators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def rows_of(name, rows):
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name not in ("burst", "large-rows", "wide")])
-def test_answers_are_those_of_the_rows(name):
+def test_answers_follow_from_the_rows(name):
     rows = rows_of(name, 5_000)
     keys, hours = rows["key"].to_numpy(), rows["ts"].cast(pa.int64()).to_numpy() // HOUR_US
     results = len(np.unique(np.stack([keys, hours]), axis=1).T)
@@ -31,7 +31,7 @@ def test_answers_are_those_of_the_rows(name):
     assert CASES[name].answer(5_000) == found
 
 
-def test_nine_tenths_of_the_rows_are_of_one_key():
+def test_hot_key_has_nine_tenths_of_the_rows():
     keys = rows_of("hot-apply", 10_000)["key"].to_numpy()
     assert (keys == 0).mean() == 0.9
 
@@ -44,7 +44,7 @@ def test_large_rows_have_a_megabyte_and_wide_ones_ten_thousand_columns():
     assert CASES["wide"].answer(30)["total"] == sum(wide.column(9_999).to_pylist())
 
 
-def test_the_table_has_what_failed_and_what_is_wrong():
+def test_table_marks_failed_cases_and_wrong_answers():
     told = {"rows": 5, "seconds": 1.5, "rows_per_second": 3, "driver": 1, "jvm": 2, "worker": 3, "state_mb": 4, "right": True}
     lines = [_line("session", told), _line("session", {**told, "right": False}), _line("session", {"failed": "out of memory"})]
     assert "| 5 (full: 5,000,000) | 1.5 | 3 | 1 | 2 | 3 | 4 | right |" in lines[0]
@@ -53,8 +53,8 @@ def test_the_table_has_what_failed_and_what_is_wrong():
     assert lines[0] in page(parse([]), {"session": told})
 
 
-def test_a_case_that_fails_or_hangs_is_told_and_ends_with_all_that_it_started(tmp_path):
-    """The launcher stands in for the case: it takes the place of Python, and passes over what it is asked."""
+def test_failed_or_hanging_case_is_reported_and_its_processes_end(tmp_path):
+    """Replace Python by a launcher script that ignores its arguments."""
     hang = tmp_path / "hang.sh"
     hang.write_text("setsid sleep 1000 &\necho $! > $0.below\necho 'ValueError: too large'\nsleep 1000\n")
     fail = tmp_path / "fail.sh"
@@ -70,7 +70,7 @@ def test_a_case_that_fails_or_hangs_is_told_and_ends_with_all_that_it_started(tm
     assert not psutil.pid_exists(below) or psutil.Process(below).status() == psutil.STATUS_ZOMBIE
 
 
-def test_what_a_case_said_at_its_end_counts_only_if_it_ended_well():
+def test_reported_result_counts_only_with_exit_status_zero():
     log = 'HEAVY {"rows": 5}\n'
     assert _told(log, 0, in_time=True, minutes=1) == {"rows": 5}
     assert _told(log, 1, in_time=True, minutes=1)["failed"] == "exit status 1"

@@ -31,7 +31,7 @@ ALL = {kind: [*columns, "n"] for kind, columns in COLUMNS.items()}
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_the_same_seed_gives_the_same_events_and_another_seed_others(kind):
+def test_events_depend_on_the_seed_only(kind):
     again = NexmarkSpec(20_000, seed=7, rate=200, disorder_ms=1_500)
     assert events(SPEC, 0, 5_000, kind, ALL[kind]) == events(again, 0, 5_000, kind, ALL[kind])
     other = events(NexmarkSpec(20_000, seed=8, rate=200, disorder_ms=1_500), 0, 5_000, kind, ALL[kind])
@@ -39,17 +39,17 @@ def test_the_same_seed_gives_the_same_events_and_another_seed_others(kind):
 
 
 @pytest.mark.parametrize("kind", list(KINDS))
-def test_how_events_are_cut_into_tasks_does_not_matter(kind):
+def test_events_do_not_depend_on_the_cut_into_tasks(kind):
     whole = events(SPEC, 0, 3_000, kind, ALL[kind])
     parts = [events(SPEC, low, high, kind, ALL[kind]) for low, high in ((0, 1), (1, 777), (777, 2_999), (2_999, 3_000))]
     assert pa.Table.from_batches(parts).combine_chunks() == pa.Table.from_batches([whole]).combine_chunks()
 
 
-def test_proportions():
+def test_persons_auctions_and_bids_have_nexmarks_proportions():
     assert [int(count) for count in np.bincount(kind_of(np.arange(10 * CYCLE)))] == [10, 30, 460]
 
 
-def test_ids_count_up_and_are_named_shortly_before_they_come():
+def test_ids_count_up_and_may_be_referenced_shortly_before_they_appear():
     persons, auctions, bids = (events(SPEC, 0, 20_000, kind, ALL[kind]).to_pydict() for kind in KINDS)
     assert persons["id"] == list(range(1_000, 1_400))
     assert auctions["id"] == list(range(1_000, 2_200))
@@ -65,7 +65,7 @@ def _newest(auctions, numbers):
 
 
 def test_one_key_of_each_kind_is_hot_at_a_time():
-    """The hot auction gets half of the bids, the hot bidder and seller three quarters; a little more from those at random."""
+    """Check the shares: the hot auction gets half of the bids, the hot bidder and seller three quarters, plus a few random ones."""
     spec = NexmarkSpec(200_000)
     first, stop = 100_000, 101_600  # between two changes of the hot auction
     bids = events(spec, first, stop, "bid", ["auction", "bidder"]).to_pydict()
@@ -80,7 +80,7 @@ def test_one_key_of_each_kind_is_hot_at_a_time():
     assert 0.6 < share / (3 * 32) < 0.9
 
 
-def test_prices_channels_and_sizes():
+def test_prices_channels_and_row_sizes_have_nexmarks_distribution():
     bids = events(NexmarkSpec(100_000), 0, 100_000, "bid", ALL["bid"])
     prices = bids.column("price").to_numpy()
     assert prices.min() >= 100
@@ -97,7 +97,7 @@ def test_prices_channels_and_sizes():
         assert 0.85 * size < texts / len(table) + numbers < 1.15 * size
 
 
-def test_disorder_and_delay():
+def test_event_times_have_the_requested_disorder_and_delay():
     calm = events(NexmarkSpec(10_000, rate=1_000), 0, 10_000, "bid", ["dateTime", "n"])
     times = calm.column("dateTime").cast(pa.int64()).to_numpy()
     assert (times == 1_700_000_000_000_000 + calm.column("n").to_numpy() * 1_000).all()
@@ -108,7 +108,7 @@ def test_disorder_and_delay():
     assert 0.08 < (behind > 0).mean() < 0.12
 
 
-def test_a_mixed_stream_has_each_kind_in_its_own_columns():
+def test_mixed_stream_has_separate_columns_for_each_kind():
     names = ["kind", "dateTime", "n", "person_id", "auction_seller", "bid_price"]
     rows = mixed(SPEC, 0, 500, list(KINDS), names).to_pylist()
     assert [row["n"] for row in rows] == list(range(500))
@@ -118,7 +118,7 @@ def test_a_mixed_stream_has_each_kind_in_its_own_columns():
         assert all(row[f"{kind}_{column}"] is None for row in rows if row["kind"] != KINDS[kind])
 
 
-def test_column_types():
+def test_columns_have_nexmarks_types():
     assert column_type("bid", "price") == pa.int64()
     assert column_type("auction", "expires") == pa.timestamp("us", tz="UTC")
 
@@ -128,7 +128,7 @@ def milliseconds(rows):
 
 
 def one_by_one():
-    """The answers by going through the events one after another."""
+    """Return the answers by going through the events one after another."""
     bids, persons, auctions = (events(SPEC, 0, SPEC.events, kind, ALL[kind]).to_pydict() for kind in ("bid", "person", "auction"))
     counts, highest, sellers = defaultdict(Counter), {}, defaultdict(Counter)
     for time, auction, who, price in zip(milliseconds(bids), bids["auction"], bids["bidder"], bids["price"], strict=True):
@@ -157,7 +157,7 @@ def sessions(bids):
     return [(last + GAP_MS, who, bids) for who, found in by_bidder.items() for last, bids in found]
 
 
-def test_right_answers():
+def test_answers_equal_a_loop_over_events():
     slow = one_by_one()
     for name, function in ANSWERS.items():
         answer = function(SPEC)
@@ -166,7 +166,7 @@ def test_right_answers():
         assert answer.until(bound_ms(SPEC)).checks["rows"] < len(slow[name])
 
 
-def test_source_options():
+def test_source_options_become_a_request():
     pytest.importorskip(
         "pyspark.sql.streaming.datasource", reason="this Spark has no source in Python that takes part of what there is"
     )
@@ -194,7 +194,7 @@ def batch(spark):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", list(ANSWERS))
-def test_queries_in_batch(name, batch):
+def test_batch_queries_give_the_right_answers(name, batch):
     from benchmarks.nexmark.measure import checks
 
     query = QUERIES[name]
@@ -203,7 +203,7 @@ def test_queries_in_batch(name, batch):
 
 
 @pytest.mark.spark
-def test_query_by_the_clock_counts_every_bid_once(batch):
+def test_processing_time_query_counts_every_bid_once(batch):
     query = QUERIES["q12"]
     found = {(row.who, row.what) for row in query.answer(query.build(batch("q12")).main).collect()}
     bids = np.arange(SPEC.events)
@@ -212,9 +212,9 @@ def test_query_by_the_clock_counts_every_bid_once(batch):
 
 
 @pytest.mark.spark
-@pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")  # few rows, and few drops: speed is not at stake
+@pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")  # few rows, so a warning about speed does not matter
 @pytest.mark.parametrize("name", ["q5", "q8"])
-def test_queries_as_streams(name, batch, tmp_path):
+def test_streaming_queries_give_the_right_answers(name, batch, tmp_path):
     from benchmarks.nexmark.measure import drain, through_start
 
     query, bound = QUERIES[name], bound_ms(SPEC)
@@ -223,11 +223,11 @@ def test_queries_as_streams(name, batch, tmp_path):
     else:
         progress, found = drain(query.build(batch(name, streaming=True)).main, query, bound, tmp_path, checked=True)
     assert found == ANSWERS[name](SPEC).until(bound).checks
-    assert sum(one["numInputRows"] for one in progress) == SPEC.events // CYCLE * (46 if name == "q5" else 4)
+    assert sum(each["numInputRows"] for each in progress) == SPEC.events // CYCLE * (46 if name == "q5" else 4)
 
 
-def test_the_bound_is_reached_by_what_each_query_reads():
-    """Here an auction has the largest time of all: who reads bids has not come so far."""
+def test_bound_is_reached_by_the_events_of_each_query():
+    """Check events of which an auction has the largest time, so that a query of bids sees a smaller one."""
     spec = NexmarkSpec(events=10_000_000, seed=1, rate=10_000, disorder_ms=2_000)
     n = np.arange(9_000_000, 10_000_000)
     times = time_ms(spec, n)

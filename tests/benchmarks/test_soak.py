@@ -1,4 +1,4 @@
-"""The judge of the soak test: the answer that follows from the numbers, what is found wrong, what counts as growth."""
+"""The judge of the soak test: the expected answer, faults in the output, and growth."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RATE, UPTO = 50, START_MS + 70_000
 
 
 def answer():
-    """Key, end of the window, count and sum of every window, by asking of each event in which it lies."""
+    """Return key, window end, count and sum of every window, by assigning each event to its windows."""
     numbers = np.arange(71 * RATE + 300)
     times = event_time_ms(numbers, RATE)
     rows = []
@@ -29,7 +29,7 @@ def answer():
     return rows
 
 
-def written(folder, rows):
+def written_output(folder, rows):
     columns = list(zip(*rows, strict=True))
     ends = pa.array(columns[1], pa.int64()).cast(pa.timestamp("ms", "UTC")).cast(pa.timestamp("us", "UTC"))
     target = folder / "main" / "batch_id=0"
@@ -39,15 +39,15 @@ def written(folder, rows):
     return Folders(folder)
 
 
-def test_the_answer_follows_from_the_numbers():
+def test_expected_answer_equals_a_loop_over_events():
     counts, sums = expected(UPTO, RATE)
     assert counts.shape == (KEYS, 7)
     found = {(key, START_MS + SLIDE_MS * (at + 1)): (counts[key, at], sums[key, at]) for key, at in np.argwhere(counts).tolist()}
     assert found == {(key, end): (n, total) for key, end, n, total in answer()}
 
 
-def test_a_right_output_is_right(tmp_path):
-    found = exactness(written(tmp_path, answer()), RATE)
+def test_complete_output_has_no_faults(tmp_path):
+    found = exactness(written_output(tmp_path, answer()), RATE)
     assert {name: found[name] for name in ("missing", "twice", "wrong", "late")} == dict.fromkeys(
         ("missing", "twice", "wrong", "late"), 0
     )
@@ -63,15 +63,15 @@ def test_a_right_output_is_right(tmp_path):
         ("wrong", lambda rows: [*rows[:-1], (*rows[-1][:3], rows[-1][3] - 1)]),
     ],
 )
-def test_what_is_wrong_is_found(tmp_path, what, change):
-    found = exactness(written(tmp_path, change(answer())), RATE)
+def test_missing_repeated_or_wrong_row_is_counted(tmp_path, what, change):
+    found = exactness(written_output(tmp_path, change(answer())), RATE)
     assert {name: found[name] for name in ("missing", "twice", "wrong")} == {"missing": 0, "twice": 0, "wrong": 0, what: 1}
 
 
 def looks(grow):
     chance = np.random.default_rng(3)
     names = [name for name in BOUNDS if name not in ("calm_ms", "state")]
-    # The first tenth is warming up, and is not judged.
+    # The first tenth is the warm-up, and is not judged.
     return [
         {
             "at": at * 5.0,
@@ -82,13 +82,13 @@ def looks(grow):
     ]
 
 
-def ran(duration, number=1500):
-    """So many micro-batches a second apart; how long each takes: a function of its number."""
+def micro_batches(duration, number=1500):
+    """Return micro-batches one second apart, each with a duration that is a function of its number."""
     return [{"at": at * 1.0, "batch": at, "ms": duration(at), "state": 1000} for at in range(number)]
 
 
-def test_noise_is_flat_and_growth_is_not():
-    batches = [{**batch, "state": 1000 + batch["batch"]} for batch in ran(lambda at: 500 + at % 7)]
+def test_noise_is_judged_flat_and_growth_is_reported():
+    batches = [{**batch, "state": 1000 + batch["batch"]} for batch in micro_batches(lambda at: 500 + at % 7)]
     flat = {row.name: row.flat for row in judged(looks(0), batches, 100)}
     assert flat == {**dict.fromkeys(BOUNDS, True), "state": False}
     grows = [row for row in judged(looks(1), batches, 100) if row.name == "worker"]
@@ -97,12 +97,12 @@ def test_noise_is_flat_and_growth_is_not():
     assert grows[0].line().endswith("| **grows** |")
 
 
-def test_a_machine_that_others_use_makes_no_query_slower_and_a_query_that_grows_slower_is_found():
+def test_slower_query_is_reported_unless_the_machine_itself_is_slower():
     load = lambda at: 1 + at / 500  # noqa: E731 - four times as slow at the end
     busy = [{**look, "loop_ms": 40 * load(look["at"])} for look in looks(0)]
 
     def durations(seen, duration):
-        return next(row for row in judged(seen, ran(duration), 100) if row.name == "calm_ms")
+        return next(row for row in judged(seen, micro_batches(duration), 100) if row.name == "calm_ms")
 
     others = durations(busy, lambda at: 500 * load(at))
     assert others.flat
@@ -111,17 +111,17 @@ def test_a_machine_that_others_use_makes_no_query_slower_and_a_query_that_grows_
     assert not durations(busy, lambda at: 500 * load(at) ** 2).flat
 
 
-def test_what_comes_and_goes_is_seen_in_all_of_its_turns():
-    """Every fortieth micro-batch of what has a turn in about ten would show a part of a turn that moves: growth that is none."""
-    turns = [{**batch, "state": 36_000 + 82_000 * (batch["at"] * 0.10002 % 1)} for batch in ran(lambda _: 500, 18_000)]
+def test_cyclic_state_is_flat_unless_it_grows():
+    """Judge every micro-batch. Every fortieth would show a moving part of a cycle of about ten, which looks like growth."""
+    turns = [{**batch, "state": 36_000 + 82_000 * (batch["at"] * 0.10002 % 1)} for batch in micro_batches(lambda _: 500, 18_000)]
     found = {row.name: row for row in judged(looks(0), turns, 100)}["state"]
     assert found.rise == pytest.approx(0, abs=0.02)
     grows = [{**batch, "state": batch["state"] * (1 + batch["at"] / 90_000)} for batch in turns]
     assert not {row.name: row.flat for row in judged(looks(0), grows, 100)}["state"]
 
 
-def test_a_checkpoint_is_judged_once_it_is_full():
-    full = 600.0  # seconds until a hundred micro-batches are there, one in six seconds
+def test_checkpoint_size_is_judged_after_it_has_filled():
+    full = 600.0  # seconds until a hundred micro-batches exist, at one in six seconds
     filling = [{**look, "checkpoint_mb": min(look["at"] / full, 1.0) * 3} for look in looks(0)]
     batches = [{"at": at * 6.0, "batch": at, "ms": 900, "state": 1} for at in range(250)]
     found = {row.name: row for row in judged(filling, batches, 100)}
@@ -134,11 +134,11 @@ def test_a_checkpoint_is_judged_once_it_is_full():
 
 
 @pytest.mark.parametrize(("batch", "over"), [(1798, False), (1799, True)])
-def test_a_hurried_run_ends_with_the_hours_of_its_events(tmp_path, batch, over):
+def test_hurried_run_ends_after_the_hours_of_event_time(tmp_path, batch, over):
     soak = Soak(parse(["--hours", "0.5", "--hurry", "--folder", str(tmp_path / "soak")]))
     assert not soak.over()
     (soak.folders.checkpoint / "commits").mkdir(parents=True)
-    for name in ("9", str(batch), f".{batch + 1}.crc"):  # by number, not as text; and what is hidden is none
+    for name in ("9", str(batch), f".{batch + 1}.crc"):  # Compare by number, not as text. Hidden files are ignored.
         (soak.folders.checkpoint / "commits" / name).touch()
     assert soak.over() == over
     soak.interrupted = True
@@ -149,7 +149,7 @@ def look(at):
     return Look(at, *(1.0,) * 3, 2, 1.0, 2, 1.0, 2, 2, 40.0)
 
 
-def test_a_run_that_was_cut_goes_on_and_the_time_between_does_not_count(tmp_path, monkeypatch):
+def test_interrupted_run_resumes_without_counting_the_pause(tmp_path, monkeypatch):
     clock, words = [1000.0], ["--hours", "8", "--folder", str(tmp_path / "soak")]
     monkeypatch.setattr("benchmarks.soak.run.time.time", lambda: clock[0])
     first = Soak(parse(words))
@@ -168,25 +168,25 @@ def test_a_run_that_was_cut_goes_on_and_the_time_between_does_not_count(tmp_path
     third = Soak(parse([*words, "--go-on"]))
     assert (third.now, third.at(1010.0), third.at(5004.0), third.at(9001.0)) == (67, 10, 64, 68)
     assert third.restarts[1:] == [(60.0, "cut"), (67.0, "cut")]
-    # The query that belongs to it said when by the clock.
+    # The query of the later run has written these clock times.
     third.folders.progress.write_text('{"at": 1002.0, "batch": 1}\n{"at": 5002.5, "batch": 7}\n{"at": 9')
     assert progress(third.folders, third.at) == [{"at": 2.0, "batch": 1}, {"at": 62.5, "batch": 7}]
 
 
-def test_only_what_was_cut_and_is_of_the_same_options_goes_on(tmp_path):
+def test_only_an_interrupted_run_with_the_same_options_resumes(tmp_path):
     words = ["--folder", str(tmp_path / "soak")]
     with pytest.raises(ValueError, match=r"there is no run in .*soak that could go on: begin one, without --go-on"):
         Soak(parse([*words, "--go-on"]))
     Soak(parse(words)).keep()
     with pytest.raises(ValueError, match="is of other options: go on with --hours 8 --rate 5000 --restart-minutes 10 --compact"):
         Soak(parse([*words, "--go-on", "--rate", "7"]))
-    # Begun anew, nothing is left of it.
+    # A run that starts again keeps no earlier results.
     Soak(parse(words))
     with pytest.raises(ValueError, match="there is no run"):
         Soak(parse([*words, "--go-on"]))
 
 
-def test_the_page_says_how_it_was_run(tmp_path):
+def test_soak_page_shows_options_and_restarts(tmp_path):
     soak = Soak(parse(["--hours", "0.5", "--folder", str(tmp_path / "soak"), "--name", "short"]))
     soak.restarts = [(10.0, "killed"), (20.0, "stopped")]
     soak.looks = [

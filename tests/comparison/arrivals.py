@@ -1,7 +1,7 @@
-"""Rows in an order of arrival, cut into files, and files into micro-batches and source partitions, all at random. Without Spark.
+"""Rows with a random order of arrival, cut into random files, micro-batches and source partitions. Without Spark.
 
-The interface: :class:`Case`, one kind of query; :func:`random_files`; :func:`streamed` and :func:`batched`, what comes out of the
-engine by way of ``pack`` and ``gather``, as Spark calls them.
+The interface is :class:`Case` for one kind of query, and :func:`random_files` for its input. :func:`streamed` and :func:`batched`
+return the engine's output. They call ``pack`` and ``gather``, as Spark does.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from panestream.windowing.watermarks import WatermarkStrategy
 from tests.comparison import harness
 
 ARRIVAL = pa.schema([("file", pa.string()), ("place", pa.int64())])
-"""What says in which order rows arrive. Rows of a file may have the same place: then they stay as they are."""
+"""The columns that define the order of arrival. Rows of a file may have the same place, and then keep their order."""
 SIZE = 10
-"""Of the windows."""
+"""Size of the windows."""
 File = list[tuple[harness.Row, tuple[str | None, int]]]
-"""Rows, and where each stands in the order."""
+"""Rows, each with its position in the order of arrival."""
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Case:
     """One kind of query.
 
     Attributes:
-        windowing: the windows.
-        operator: how they run.
-        last: whether a window that fires again in a micro-batch is emitted once, so that only its last firing is the same.
+        windowing: The windows.
+        operator: The operator that runs them.
+        last: True if a window emits once per micro-batch although it fires more often. Then only its last firing is comparable.
     """
 
     windowing: WindowSpec
@@ -46,7 +46,7 @@ class Case:
 
 
 def random_files(rng: random.Random, *, equal_times: bool) -> list[File]:
-    """Files in their order, rows with many equal event times, or each with its own."""
+    """Return ordered files whose rows have many equal event times, or only different ones."""
     keys = rng.choice([["a"], ["a", "b", None]])
     placed = rng.random() < 0.5
     count, files = rng.randint(2, 7), []
@@ -64,13 +64,13 @@ def random_files(rng: random.Random, *, equal_times: bool) -> list[File]:
 
 
 def streamed(case: Case, files: Sequence[File], rng: random.Random, *, ordered: bool) -> dict[harness.Place, list[tuple]]:
-    """What a stream emits whose micro-batches have some files each, the last firing of each window or all, by key and window.
+    """Run a stream whose micro-batches have some files each. Return its firings by key and window.
 
     Args:
-        case: the query.
-        files: in their order.
-        rng: cuts them.
-        ordered: whether the query knows the order.
+        case: The query.
+        files: The files in their order.
+        rng: Decides the micro-batches.
+        ordered: Whether the query declares the order of arrival.
     """
     batches: list[list[File]] = []
     for file in files:
@@ -87,7 +87,7 @@ def streamed(case: Case, files: Sequence[File], rng: random.Random, *, ordered: 
 
 
 def batched(case: Case, files: Sequence[File], rng: random.Random, *, ordered: bool) -> dict[harness.Place, list[tuple]]:
-    """What a batch of all files emits; see :func:`streamed`. ``ordered``: Spark has put it in order, in one partition."""
+    """Run all files as a batch. See :func:`streamed`. If ``ordered``, the rows are sorted in one partition, as by Spark."""
     plan = _plan(case, 0, ordered=ordered)
     if ordered:
         parts = list(_packed(plan, [row for file in files for row in file], 0, rng, PackColumns((pa.string(),), _values(plan))))
@@ -115,7 +115,7 @@ def _values(plan: WindowPlan) -> tuple[pa.DataType, ...]:
 
 
 def _parts(plan: WindowPlan, files: Sequence[File], rng: random.Random, *, ordered: bool) -> list[PayloadPart]:
-    """What leaves some source partitions, each with some of the files, in any order: Spark puts them together by size."""
+    """Pack some source partitions, each with some of the files in any order, because Spark combines files by size."""
     partitions: list[list[File]] = [[] for _ in range(rng.randint(1, 3))]
     for file in rng.sample(files, len(files)):
         rng.choice(partitions).append(file)

@@ -1,7 +1,7 @@
-"""Random windows of calendars, streams around the days on which clocks were changed, and a naive definition of the windows.
+"""Random calendar windows, streams around clock changes, and a naive definition of the windows.
 
-The definition knows nothing of tables of changes: it asks ``zoneinfo`` for what the clock shows at one instant after the other,
-and goes through dates one by one.
+The definition does not use tables of clock changes. It asks ``zoneinfo`` for the clock at one instant after another, and visits
+dates one by one.
 """
 
 from __future__ import annotations
@@ -45,11 +45,11 @@ CHANGES = {
     "Europe/London": ["1971-10-31T02:00", "2024-02-29T00:00"],
     "UTC": ["1969-12-31T23:00", "2000-02-29T00:00"],
 }
-"""Zones, and instants in UTC at which something happens: the clock is changed, the epoch, the 29th of February."""
+"""Zones, each with UTC instants of interest: clock changes, the epoch, the 29th of February."""
 
 
 def micros(moment: datetime) -> int:
-    """Since 1970-01-01 00:00, of whatever clock it is."""
+    """Return microseconds since 1970-01-01 00:00 of the same clock."""
     return (moment - EPOCH) // MICROSECOND
 
 
@@ -58,14 +58,14 @@ def random_zone(rng: random.Random) -> str:
 
 
 def random_instant(rng: random.Random, zone: str, near: int) -> int:
-    """An instant within ``near`` of one at which something happens, often exactly on the hour or just before it."""
+    """Return an instant within ``near`` of one of interest, often exactly on the hour or just before it."""
     change = micros(datetime.fromisoformat(rng.choice(CHANGES[zone])))
     found = change + rng.randint(-near, near)
     return found if rng.random() < 0.3 else found // (HOUR // 4) * (HOUR // 4) - rng.choice([0, 0, 1])
 
 
 def random_calendar(rng: random.Random, *, zone: str | None = None, clock: bool = False) -> tuple[CalendarWindows, int]:
-    """Windows of a calendar, and about their size."""
+    """Return calendar windows, and about their size."""
     more = {"zone": zone or random_zone(rng), "by_processing_time": clock}
     count, every = rng.choice([1, 1, 2, 3, 7]), rng.choice([None, None, 1, 2, 3, 5])
     later = {**more, "offset": rng.choice(["0 seconds", "0 seconds", "6 hours", "-90 minutes", "30 minutes"])}
@@ -103,7 +103,7 @@ def random_calendar(rng: random.Random, *, zone: str | None = None, clock: bool 
 
 
 def random_stream(rng: random.Random, zone: str, span: int, *, clock: bool = False) -> list[harness.MicroBatch]:
-    """Micro-batches whose times go over a change of the clock of a zone."""
+    """Return micro-batches whose times cross a clock change of a zone."""
     begin = random_instant(rng, zone, 2 * span)
 
     def moved(batch: harness.MicroBatch) -> harness.MicroBatch:
@@ -116,110 +116,113 @@ def random_stream(rng: random.Random, zone: str, span: int, *, clock: bool = Fal
 # ------------------------------------------------------------------------------------------------ the naive definition
 
 
-def shown(zone: str, instant: int) -> int:
-    """What the clock of a zone shows."""
+def clock_time(zone: str, instant: int) -> int:
+    """Return the clock time of a zone."""
     local = (UTC_EPOCH + timedelta(microseconds=instant)).astimezone(ZoneInfo(zone))
     return micros(local.replace(tzinfo=None))
 
 
 @lru_cache(maxsize=100_000)
 def first_instant(zone: str, wall: int) -> int:
-    """The first instant at which the clock shows a time or a later one: looked for minute by minute where it is changed."""
+    """Return the first instant at which the clock shows this time or a later one. Around clock changes, check every minute."""
     minute, instant = 60_000_000, wall - 27 * HOUR
-    while (far := wall - shown(zone, instant)) > 0:
-        steady = (step for step in (9 * HOUR, HOUR) if shown(zone, instant + step) == wall - far + step)
+    while (far := wall - clock_time(zone, instant)) > 0:
+        steady = (step for step in (9 * HOUR, HOUR) if clock_time(zone, instant + step) == wall - far + step)
         instant += min(far, next(steady, minute))
     return instant
 
 
-def naive_windows(one: CalendarWindows, instant: int) -> set[tuple[int, int]]:
-    """The windows that contain an instant."""
-    local = EPOCH + timedelta(microseconds=shown(one.zone, instant))
-    spans = ((first_instant(one.zone, micros(start)), first_instant(one.zone, micros(end))) for start, end in _near(one, local))
+def naive_windows(windows: CalendarWindows, instant: int) -> set[tuple[int, int]]:
+    """Return the windows that contain an instant."""
+    local = EPOCH + timedelta(microseconds=clock_time(windows.zone, instant))
+    spans = (
+        (first_instant(windows.zone, micros(start)), first_instant(windows.zone, micros(end)))
+        for start, end in _near(windows, local)
+    )
     return {(start, end) for start, end in spans if start <= instant < end}
 
 
-def _near(one: CalendarWindows, local: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """Windows of the wall clock around a time of it: all that may contain it, and others."""
-    offset, days = timedelta(microseconds=one.offset), one.count + 3
-    if isinstance(one, (BusinessDays, BusinessHours)):
-        yield from _of_business(one, local)
+def _near(windows: CalendarWindows, local: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """Yield wall-clock windows around a time: all that may contain it, and others."""
+    offset, days = timedelta(microseconds=windows.offset), windows.count + 3
+    if isinstance(windows, (BusinessDays, BusinessHours)):
+        yield from _of_business(windows, local)
         return
-    if isinstance(one, CalendarHours):
+    if isinstance(windows, CalendarHours):
         hour = local.replace(minute=0, second=0, microsecond=0)
-        for begin in (hour + timedelta(hours=step) for step in range(-one.count - 30, 31)):
-            if (begin - EPOCH) // timedelta(hours=1) % one.every == 0:
-                yield begin + offset, begin + offset + timedelta(hours=one.count)
+        for begin in (hour + timedelta(hours=step) for step in range(-windows.count - 30, 31)):
+            if (begin - EPOCH) // timedelta(hours=1) % windows.every == 0:
+                yield begin + offset, begin + offset + timedelta(hours=windows.count)
         return
-    if isinstance(one, (CalendarDays, CalendarWeeks)):
-        unit = 7 if isinstance(one, CalendarWeeks) else 1
+    if isinstance(windows, (CalendarDays, CalendarWeeks)):
+        unit = 7 if isinstance(windows, CalendarWeeks) else 1
         dates = (local.date() + timedelta(days=day) for day in range(-days * unit - 2, days * unit + 2))
-        begins = [day for day in dates if _begins_unit(one, day)]
+        begins = [day for day in dates if _begins_unit(windows, day)]
         for day in begins:
-            frame = (day - _first_unit(one)).days // unit
-            if frame % (one.count if one.step else one.every) == 0:
+            frame = (day - _first_unit(windows)).days // unit
+            if frame % (windows.count if windows.step else windows.every) == 0:
                 start = datetime.combine(day, time()) + offset
-                yield from _cut(one, start, start + timedelta(days=unit * one.count))
+                yield from _cut(windows, start, start + timedelta(days=unit * windows.count))
         return
-    months = {CalendarMonths: 1, CalendarQuarters: 3, CalendarYears: 12}[type(one)]
-    for month in range(-months * (one.count + 1) - 2, months * (one.count + 1) + 2):
+    months = {CalendarMonths: 1, CalendarQuarters: 3, CalendarYears: 12}[type(windows)]
+    for month in range(-months * (windows.count + 1) - 2, months * (windows.count + 1) + 2):
         year, place = divmod(local.year * 12 + local.month - 1 + month, 12)
-        since = (year - 1970) * 12 + place - (one.first_month - 1)
-        if since % (months * (one.count if one.step else one.every)) == 0:
-            later_year, later = divmod(year * 12 + place + months * one.count, 12)
-            yield from _cut(one, datetime(year, place + 1, 1) + offset, datetime(later_year, later + 1, 1) + offset)
+        since = (year - 1970) * 12 + place - (windows.first_month - 1)
+        if since % (months * (windows.count if windows.step else windows.every)) == 0:
+            later_year, later = divmod(year * 12 + place + months * windows.count, 12)
+            yield from _cut(windows, datetime(year, place + 1, 1) + offset, datetime(later_year, later + 1, 1) + offset)
 
 
-def _first_unit(one: CalendarWindows) -> date:
-    """The first day of the unit with 1 January 1970."""
+def _first_unit(windows: CalendarWindows) -> date:
+    """Return the first day of the unit that contains 1 January 1970."""
     day = date(1970, 1, 1)
-    while not _begins_unit(one, day):
+    while not _begins_unit(windows, day):
         day -= timedelta(days=1)
     return day
 
 
-def _begins_unit(one: CalendarWindows, day: date) -> bool:
-    return not isinstance(one, CalendarWeeks) or f"{day:%A}".lower() == one.first_day
+def _begins_unit(windows: CalendarWindows, day: date) -> bool:
+    return not isinstance(windows, CalendarWeeks) or f"{day:%A}".lower() == windows.first_day
 
 
-def _cut(one: CalendarWindows, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
-    """A window, or those that begin with it and end one step after the other."""
-    if one.step is None:
+def _cut(windows: CalendarWindows, start: datetime, end: datetime) -> Iterator[tuple[datetime, datetime]]:
+    """Yield the window, or the cumulative windows that start with it and end one step apart."""
+    if windows.step is None:
         yield start, end
         return
     last = start
     while last < end:
-        if one.step == "month":
-            first = last - timedelta(microseconds=one.offset)
+        if windows.step == "month":
+            first = last - timedelta(microseconds=windows.offset)
             last = first.replace(year=first.year + first.month // 12, month=first.month % 12 + 1)
-            last += timedelta(microseconds=one.offset)
+            last += timedelta(microseconds=windows.offset)
         else:
-            last += timedelta(hours=1) if one.step == "hour" else timedelta(days=1)
+            last += timedelta(hours=1) if windows.step == "hour" else timedelta(days=1)
         yield start, last
 
 
 @lru_cache
 def _days_but(weekend: tuple[str, ...]) -> list[date]:
-    """All days of a century that are not of a weekend."""
+    """Return all days of a century except weekends."""
     every = (date(1930, 1, 1) + timedelta(days=day) for day in range(36_525))
     return [day for day in every if f"{day:%A}".lower() not in weekend]
 
 
 @lru_cache(maxsize=8)
 def _business_days(weekend: tuple[str, ...], holidays: tuple[str, ...]) -> tuple[list[date], int]:
-    """All business days of a century, and the place of the first one from 1970 on."""
+    """Return all business days of a century, and the index of the first since 1970."""
     off = set(map(date.fromisoformat, holidays))
     found = [day for day in _days_but(weekend) if day not in off]
     return found, bisect_left(found, date(1970, 1, 1))
 
 
-def _of_business(one: BusinessDays | BusinessHours, local: datetime) -> Iterator[tuple[datetime, datetime]]:
-    days, first = _business_days(one.weekend, one.holidays)
-    far = timedelta(days=14 + 2 * one.count)
+def _of_business(windows: BusinessDays | BusinessHours, local: datetime) -> Iterator[tuple[datetime, datetime]]:
+    days, first = _business_days(windows.weekend, windows.holidays)
+    far = timedelta(days=14 + 2 * windows.count)
     for place in range(bisect_right(days, local.date() - far), bisect_left(days, local.date() + far)):
-        begin, end = (datetime.combine(days[at], time()) for at in (place, place + one.count - 1))
-        if isinstance(one, BusinessHours):
-            yield begin + timedelta(microseconds=one.opens), begin + timedelta(microseconds=one.closes)
-        elif (place - first) % one.every == 0:
-            offset = timedelta(microseconds=one.offset)
+        begin, end = (datetime.combine(days[at], time()) for at in (place, place + windows.count - 1))
+        if isinstance(windows, BusinessHours):
+            yield begin + timedelta(microseconds=windows.opens), begin + timedelta(microseconds=windows.closes)
+        elif (place - first) % windows.every == 0:
+            offset = timedelta(microseconds=windows.offset)
             yield begin + offset, end + timedelta(days=1) + offset

@@ -1,14 +1,15 @@
-"""The columnar operators beside the row operator: random queries and streams, and the rule by which both must agree.
+"""Compare columnar operators with the row operator on random queries and streams.
 
-The interface, for the tests of every columnar operator:
+The interface for the tests of every columnar operator:
 
-* :class:`Query`: windows, trigger, lateness and aggregates. ``query.row()`` and ``query.columnar()`` are its two plans.
-* :func:`random_aggregates`, :func:`random_stream`: made from a ``random.Random``; the same seed gives the same.
-* :func:`run`: a plan over micro-batches, a new operator on the state's bytes for each; an :class:`Emitted` per micro-batch.
-* :func:`coalesced`: of the row operator's firings, the last one of each key, window and micro-batch.
-* :func:`compare`: runs both and raises ``AssertionError`` with the first difference, and all that is needed to see it again.
-* :func:`compare_batch`: the stream, when all windows are closed, against the same rows as one batch.
-* :func:`cases`: how many cases a test runs: ``PANESTREAM_CASES`` or its default; :func:`first_seed`: ``PANESTREAM_SEED``.
+* :class:`Query` has windows, trigger, lateness and aggregates. ``query.row()`` and ``query.columnar()`` are its two plans.
+* :func:`random_aggregates` and :func:`random_stream` make them from a ``random.Random``. The same seed gives the same results.
+* :func:`run` runs a plan over micro-batches with a new operator on the stored bytes each time, and returns an :class:`Emitted`
+for each.
+* :func:`coalesced` keeps the row operator's last firing of each key, window and micro-batch.
+* :func:`compare` runs both plans and raises ``AssertionError`` with the first difference and everything to reproduce it.
+* :func:`compare_batch` compares the stream, once all windows are closed, with the same rows as one batch.
+* :func:`cases` is the number of cases of a test: ``PANESTREAM_CASES`` or its default. :func:`first_seed` is ``PANESTREAM_SEED``.
 """
 
 from __future__ import annotations
@@ -35,11 +36,11 @@ from tests.costs import random_cases
 from tests.engine.aggregates import naive
 
 ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64()), ("x", pa.float64()), ("u", pa.int64())])
-"""The input: key (may be null), event time, an integer with nulls, a number with nulls, and one that no two rows share."""
+"""The input: a nullable key, event time, an integer with nulls, a number with nulls, and a number that is unique to each row."""
 KEYS = pa.schema([("key", pa.string())])
 TYPES = {"v": pa.int64(), "x": pa.float64(), "u": pa.int64()}
 SIDED = pa.struct([("v", pa.int64()), ("u", pa.int64())])
-"""Of a row on its side, where the two sides of a join are made of one stream."""
+"""A row on its side of a join, if one stream provides both sides."""
 LATE = "late"
 PREDICATES: dict[str, Callable[[dict], bool]] = {
     "u % 5 = 0": lambda row: row["u"] % 5 == 0,
@@ -47,15 +48,15 @@ PREDICATES: dict[str, Callable[[dict], bool]] = {
     "v > 0": lambda row: (row["v"] or 0) > 0,
     "never": lambda row: False,
 }
-"""What rows may be asked by windows that go by predicates, and what is true of them."""
+"""The predicates of rows that windows by predicates may use, each with its definition."""
 Row = tuple[object, ...]
 Place = tuple[object, ...]
-"""Key, label (where the query has several windows), window start, window end."""
+"""Key, label (if the query has several windows), window start, window end."""
 
 
 @dataclass(frozen=True)
 class MicroBatch:
-    """Rows in the chunks in which they arrive, from so many source partitions in turns, and what time it is."""
+    """Rows in the chunks of their arrival, from several source partitions in turn, with the processing time."""
 
     chunks: list[list[Row]]
     clock: int = 0
@@ -72,11 +73,11 @@ class Query:
     """One windowed query.
 
     Attributes:
-        windowing: as the fluent API hands it to the planner.
-        aggregates: declared ones, over the columns ``v``, ``x``, ``u``.
-        delay: of the watermark.
-        late: whether there is a late output.
-        more: further fields of the plan.
+        windowing: The windows as the fluent API passes them to the planner.
+        aggregates: Declared aggregates over the columns ``v``, ``x``, ``u``.
+        delay: The delay of the watermark.
+        late: True if there is a late output.
+        more: Further fields of the plan.
     """
 
     windowing: WindowSpec
@@ -86,13 +87,13 @@ class Query:
     more: dict[str, object] = field(default_factory=dict)
 
     def columnar(self) -> WindowPlan:
-        """The plan as the planner makes it; it must not be one of the row operator."""
+        """Return the planner's plan. Fail if it uses the row operator."""
         plan = self._plan(self.windowing)
         assert not isinstance(plan.operator, RowSpec), f"the planner took the row operator: {plan.operator.reasons}"
         return plan
 
     def row(self) -> WindowPlan:
-        """The plan of the row operator."""
+        """Return the plan of the row operator."""
         return self._plan(replace(self.windowing, every_firing=True))
 
     def _plan(self, windowing: WindowSpec) -> WindowPlan:
@@ -101,7 +102,7 @@ class Query:
 
 
 def plan_for(operator, windowing: WindowSpec, delay: int = 0, *, late: bool = False, watermark=None, **more) -> WindowPlan:
-    """A plan over :data:`ROWS` with one key group; ``watermark``: another strategy than one of the delay alone."""
+    """Return a plan over :data:`ROWS` with one key group. ``watermark`` replaces the strategy of a fixed delay."""
     return WindowPlan(
         keys=("key",),
         key_schema=KEYS,
@@ -119,7 +120,7 @@ def plan_for(operator, windowing: WindowSpec, delay: int = 0, *, late: bool = Fa
 
 @dataclass
 class Emitted:
-    """What a micro-batch emitted: (place, values) in order; late rows; the counters; whether it asked to be woken up, and when."""
+    """The output of a micro-batch: firings as (place, values) in order, late rows, counters, and the requested wake-up."""
 
     fired: list[tuple[Place, tuple]]
     late: list[Row]
@@ -131,7 +132,7 @@ class Emitted:
 
 
 def random_aggregates(rng: random.Random) -> tuple[agg.Aggregate, ...]:
-    """One to four declared aggregates."""
+    """Return one to four declared aggregates."""
     known = [
         agg.count(), agg.count("v"), agg.sum("v"), agg.sum("x"), agg.mean("x"), agg.min("v"), agg.max("x"), agg.var("x"),
         agg.first("v"), agg.last("v"), agg.first("v", ignore_nulls=True), agg.max_by("v", "u"), agg.min_by("x", "u"),
@@ -145,19 +146,19 @@ def random_aggregates(rng: random.Random) -> tuple[agg.Aggregate, ...]:
 def random_stream(
     rng: random.Random, span: int, *, batches: int = 12, clock: bool = False, late: float | None = None, partitions: int = 1
 ) -> list[MicroBatch]:
-    """Micro-batches of rows.
+    """Return micro-batches of random rows.
 
     Args:
-        rng: where it comes from.
-        span: about the size of the windows: times move on by a fraction of it in each micro-batch, now and then by several.
-        batches: at most so many.
-        clock: whether the clock moves (at most by some spans).
-        late: the share of rows far in the past; None: some share.
-        partitions: of the source.
+        rng: The source of randomness.
+        span: About the size of the windows. Times advance by a fraction of it in each micro-batch, sometimes by several.
+        batches: The largest number of micro-batches.
+        clock: True if processing time advances, by at most some spans.
+        late: The share of rows far in the past, or None for a random share.
+        partitions: The number of source partitions.
     """
     keys = rng.choice([["a"], ["a", "b", None], ["a", "b", "c", "d", "e", None]])
     late = rng.choice([0.0, 0.1, 0.4]) if late is None else late
-    # Now and then numbers whose squares are beyond all floats; of one sign, so that no order of adding them loses the others.
+    # Sometimes use numbers whose squares overflow floats. All have one sign, so that no order of addition loses the others.
     huge = [None, 1e155, 1e200, 1e306, 0.5] if rng.random() < 0.2 else None
     disorder, pace = rng.choice([0, span // 3, span]), rng.choice([0.1, 0.4, 1.0])
     time, now, number, made = rng.choice([0, -3 * span, 1000]), rng.choice([0, 1000]), 0, []
@@ -187,7 +188,7 @@ def random_stream(
 
 
 def group_input(plan: WindowPlan, batch: MicroBatch) -> GroupInput:
-    """What pack makes of a micro-batch for the one key group."""
+    """Pack a micro-batch for the only key group."""
     given = GroupInput(input_rows=len(batch.rows), batch_time=batch.clock, end_of_input=batch.end)
     for place, rows in enumerate(batch.chunks):
         if not rows:
@@ -205,7 +206,7 @@ def group_input(plan: WindowPlan, batch: MicroBatch) -> GroupInput:
 
 
 def side_of(table: pa.Table, side: str) -> pa.Array:
-    """What an interval join keeps of rows: half of them are of the left side, by ``u``."""
+    """Return the rows that an interval join keeps. ``u`` decides the side of each row."""
     rows = [
         {"v": v, "u": u} if side == SIDES[u % 2] else None
         for v, u in zip(table["v"].to_pylist(), table["u"].to_pylist(), strict=True)
@@ -214,7 +215,7 @@ def side_of(table: pa.Table, side: str) -> pa.Array:
 
 
 def input_of(table: pa.Table, text: str) -> pa.Array:
-    """The column of an input: one of the rows, or what a predicate says of each (now and then null, where it is not true)."""
+    """Return an input column: a column of the rows, or a predicate's value for each row (sometimes null if it is not true)."""
     predicate = PREDICATES.get(text.removeprefix("whether "))
     if predicate is None:
         return table[text].chunk(0)
@@ -223,7 +224,7 @@ def input_of(table: pa.Table, text: str) -> pa.Array:
 
 
 def seen(plan: WindowPlan, rows: Sequence[Row]) -> dict[str, int]:
-    """The largest event time of each source partition (:func:`partition_of`), or of all where they have one watermark."""
+    """Return the largest event time of each source partition (:func:`partition_of`), or of all if they share a watermark."""
     found: dict[str, int] = {}
     for row in rows:
         name = "" if plan.watermark.partition_column is None else partition_of(row)
@@ -232,19 +233,19 @@ def seen(plan: WindowPlan, rows: Sequence[Row]) -> dict[str, int]:
 
 
 def partition_of(row: Row) -> str:
-    """The source partition of a row, where a test wants them."""
+    """Return the source partition of a row."""
     return f"p{row[4] % 2}"
 
 
 def plans(plan: WindowPlan, batches: int, latenesses: Sequence[int] | None = None) -> list[WindowPlan]:
-    """The plan of each micro-batch: started again with another allowed lateness where one is given for each."""
+    """Return the plan of each micro-batch. Given latenesses restart the query with another allowed lateness."""
     if latenesses is None:
         return [plan] * batches
     return [with_lateness(plan, lateness) for lateness in latenesses]
 
 
 def with_lateness(plan: WindowPlan, lateness: int) -> WindowPlan:
-    """The plan with another allowed lateness."""
+    """Return the plan with another allowed lateness."""
     operator = plan.operator
     if isinstance(operator, RowSpec):
         operator = replace(
@@ -261,32 +262,32 @@ def run(
     state: MemoryState | None = None,
     latenesses: Sequence[int] | None = None,
 ) -> list[Emitted]:
-    """The micro-batches one after another. Every operator is new: what it knows is what the state's bytes say."""
+    """Run the micro-batches in order. Every operator is new and only has the stored bytes."""
     state, emitted = MemoryState() if state is None else state, []
     for batch, plan in zip(batches, plans(plan, len(batches), latenesses), strict=True):  # noqa: B020
         output = plan.operator.for_group(plan, state, 0).process(group_input(plan, batch))
         fired = [row for tag, table in output.tables if tag == MAIN for row in rows_of(plan, table)]
         late = [tuple(row.values()) for tag, table in output.tables if tag == LATE for row in table.to_pylist()]
         check_sum(output.metrics)
-        if not plan.changelog:  # what is taken back is no firing
+        if not plan.changelog:  # a retraction is not a firing
             assert sum(output.metrics.firings.values()) >= len({place for place, _ in fired}), output.metrics
         emitted.append(Emitted(fired, late, output.metrics, output.wake_up))
     return emitted
 
 
 def check_sum(metrics: GroupMetrics) -> None:
-    """Every row that came is in a window, late, invalid or in no window at all; and in one of these only."""
+    """Check that each row is counted once: in windows, late, invalid or outside all windows."""
     counted = metrics.windowed_rows + metrics.late_rows + metrics.invalid_rows + metrics.outside_rows
     assert metrics.input_rows == counted, metrics
 
 
 def late_firings(emitted: Emitted) -> int:
-    """How many firings were late. Operators on columns emit the last one only, and of one early and one at the end the latter."""
+    """Count late firings. Columnar operators emit only the last firing of a micro-batch, on-time rather than early."""
     return emitted.metrics.firings.get("late", 0)
 
 
 def rows_of(plan: WindowPlan, table: pa.Table) -> list[tuple[Place, tuple]]:
-    """The rows of the main output as (place, values); window bounds as integers."""
+    """Return the rows of the main output as (place, values), with window bounds as integers."""
     assert table.schema.equals(plan.main_schema), f"{table.schema} is not {plan.main_schema}"
     places = [name for name in ("key", "window", "window_start", "window_end") if name in table.column_names]
     columns = {
@@ -303,19 +304,19 @@ def rows_of(plan: WindowPlan, table: pa.Table) -> list[tuple[Place, tuple]]:
 
 
 def coalesced(fired: Sequence[tuple[Place, tuple]]) -> dict[Place, tuple]:
-    """The last firing of each key and window: what a columnar operator emits in a micro-batch."""
+    """Return the last firing of each key and window, which a columnar operator emits in a micro-batch."""
     return dict(fired)
 
 
-def once(fired: Sequence[tuple[Place, tuple]]) -> dict[Place, tuple]:
-    """The firings of a micro-batch, of which there must be one per key and window."""
+def single_firings(fired: Sequence[tuple[Place, tuple]]) -> dict[Place, tuple]:
+    """Return the firings of a micro-batch. Fail if a key and window has several."""
     found = dict(fired)
     assert len(found) == len(fired), f"a window fired twice in a micro-batch: {sorted(map(str, fired))}"
     return found
 
 
 def same(one: object, other: object) -> bool:
-    """Equality up to the rounding of floating point."""
+    """Return whether values are equal up to the rounding of floating point."""
     if isinstance(one, float) and isinstance(other, float):
         return math.isclose(one, other, rel_tol=1e-9, abs_tol=1e-9) or (math.isnan(one) and math.isnan(other))
     if isinstance(one, (list, tuple)) and isinstance(other, (list, tuple)):
@@ -326,7 +327,7 @@ def same(one: object, other: object) -> bool:
 
 
 def difference(expected: dict[Place, tuple], found: dict[Place, tuple]) -> str | None:
-    """The first firings that differ, in words."""
+    """Describe the first firings that differ."""
     for place in sorted({*expected, *found}, key=str):
         if not same(expected.get(place), found.get(place)):
             return f"{place}: expected {expected.get(place)}, found {found.get(place)}"
@@ -342,21 +343,21 @@ def compare(
     count_late: bool = True,
     latenesses: Sequence[int] | None = None,
 ) -> None:
-    """Both operators over the same micro-batches: firings by the coalescing rule, late rows, late counts.
+    """Run both operators over the same micro-batches. Compare coalesced firings, late rows and late counts.
 
     Args:
-        query: what runs.
-        batches: over what.
-        what: is named in the error, e.g. the seed.
-        expected: what must come out, where it is not simply that of the row operator.
-        count_late: whether the number of late rows is compared.
-        latenesses: the allowed lateness of each micro-batch, where the query is started again with another one.
+        query: The query to run.
+        batches: The micro-batches.
+        what: A name for the error, e.g. the seed.
+        expected: The expected output, if it is not the row operator's.
+        count_late: Whether to compare the number of late rows.
+        latenesses: The allowed lateness of each micro-batch, if the query restarts with other values.
     """
-    counted = expected is None  # else the counters are not those of one operator
+    counted = expected is None  # otherwise the counters come from several operators
     expected = run(query.row(), batches, latenesses=latenesses) if expected is None else expected
     found = run(query.columnar(), batches, latenesses=latenesses)
     for number, (theirs, ours) in enumerate(zip(expected, found, strict=True)):
-        wrong = difference(coalesced(theirs.fired), once(ours.fired))
+        wrong = difference(coalesced(theirs.fired), single_firings(ours.fired))
         if wrong is None and count_late and theirs.metrics.late_rows != ours.metrics.late_rows:
             wrong = f"late rows: expected {theirs.metrics.late_rows}, found {ours.metrics.late_rows}"
         if wrong is None and counted and count_late and theirs.metrics.windowed_rows != ours.metrics.windowed_rows:
@@ -371,10 +372,11 @@ def compare(
 
 
 def compare_batch(query: Query, batches: Sequence[MicroBatch], what: object = "") -> None:
-    """The columnar operator on the stream, last firings, against the same rows as one batch; event time only.
+    """Compare the columnar operator's last firings on the stream with the same rows as one batch, for event time only.
 
-    The watermark is delayed so much, less the allowed lateness, that no window misses a row; and by one more, since a row at the
-    very end of a session, where it is in time to begin another, still belongs to the first if that has not fired.
+    The watermark is delayed, less the allowed lateness, until no window misses a row. It is delayed by one more instant, because
+    a row
+    at the very end of a session belongs to that session if it has not fired, but starts another one on time.
     """
     if not query.windowing.assigner.is_event_time:
         return
@@ -385,13 +387,13 @@ def compare_batch(query: Query, batches: Sequence[MicroBatch], what: object = ""
     last: dict[Place, tuple] = {}
     for emitted in stream:
         assert not emitted.metrics.late_rows, f"{what}: late rows, with a watermark that no row is behind"
-        last.update(once(emitted.fired))
-    wrong = difference(once(batch.fired), last)
+        last.update(single_firings(emitted.fired))
+    wrong = difference(single_firings(batch.fired), last)
     assert wrong is None, f"{what}: batch against stream: {wrong}\n{query}\n{batches}"
 
 
 def furthest_back(batches: Sequence[MicroBatch]) -> int:
-    """How far the latest row is behind the largest event time of the micro-batches before its own."""
+    """Return the largest distance of a row to the largest event time of the micro-batches before."""
     largest, back = None, 0
     for batch in batches:
         times = [row[1] for row in batch.rows]
@@ -405,24 +407,27 @@ def furthest_back(batches: Sequence[MicroBatch]) -> int:
 
 
 def cases(default: int) -> int:
-    """How many random cases to run."""
+    """Return how many random cases to run."""
     return int(os.environ.get("PANESTREAM_CASES") or random_cases(default))
 
 
 def first_seed() -> int:
-    """Where the seeds begin."""
+    """Return the first seed."""
     return int(os.environ.get("PANESTREAM_SEED", "0"))
 
 
 def run_cases(default: int, chunk: int, chunks: int, case: Callable[[random.Random, int], None]) -> None:
-    """Runs ``case(rng, seed)`` for every ``chunks``-th seed, beginning with ``chunk``: tests are cut so that they run in parallel."""
+    """Run ``case(rng, seed)`` for every ``chunks``-th seed, starting with ``chunk``.
+
+    Chunks are tests that can run in parallel.
+    """
     begin = first_seed()
     for seed in range(begin + chunk, begin + cases(default), chunks):
         case(random.Random(seed), seed)
 
 
 def check_reruns(plan: WindowPlan, batches: Sequence[MicroBatch], seed: int) -> None:
-    """Runs every micro-batch twice from the same state: it must give the same rows, and leave the same bytes."""
+    """Run every micro-batch twice from the same state. It must give the same rows, and leave the same bytes."""
     state = MemoryState()
     for batch in batches:
         before = dict(state.values)
@@ -439,9 +444,9 @@ def check_reruns(plan: WindowPlan, batches: Sequence[MicroBatch], seed: int) -> 
 def by_own_time(
     plan: WindowPlan, batches: Sequence[MicroBatch]
 ) -> Iterator[tuple[MicroBatch, list[naive.Row], list[Row], int | None]]:
-    """Each micro-batch with all rows so far that were not late, its late rows, and the watermark after it; None: none yet.
+    """Yield for each micro-batch all accepted rows so far, its late rows, and the watermark after it, or None before the first.
 
-    Rows are late whose time the watermark had reached before their micro-batch.
+    A row is late if the watermark had reached its time before its micro-batch.
     """
     watermark: int | None = None
     taken: list[naive.Row] = []

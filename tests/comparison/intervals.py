@@ -1,4 +1,4 @@
-"""Interval joins against their definition: random streams, and all pairs of rows looked at one by one."""
+"""Compare interval joins with their definition: random streams, and all pairs of rows checked one by one."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HOWS = ("inner", "left", "right", "full")
 
 @dataclass(frozen=True)
 class Interval:
-    """An interval join: bounds, kind, how far each watermark is behind."""
+    """An interval join: bounds, kind, and the delay of each watermark."""
 
     lower: int
     upper: int
@@ -50,8 +50,8 @@ class Interval:
 
 
 @dataclass
-class Met:
-    """What a micro-batch emits: result rows with their keys, as often as they are there; late rows of each side."""
+class Joined:
+    """The output of a micro-batch: result rows with their keys and repetitions, and late rows of each side."""
 
     rows: Counter
     late: dict[str, Counter]
@@ -65,12 +65,14 @@ def random_interval(rng: random.Random) -> tuple[Interval, int]:
     return Interval(lower, upper, rng.choice(HOWS), delays, late=rng.random() < 0.7), span
 
 
-def found(plan: WindowPlan, batches: list[list[list[Row]]], *, end: bool = False, state: MemoryState | None = None) -> list[Met]:
-    """What the engine emits, every operator new on the state's bytes; ``end``: all as one batch, at the end of its input."""
+def found(
+    plan: WindowPlan, batches: list[list[list[Row]]], *, end: bool = False, state: MemoryState | None = None
+) -> list[Joined]:
+    """Return the engine's output. Every operator is new on the stored bytes. ``end`` joins everything in one batch."""
     state, emitted = MemoryState() if state is None else state, []
     for chunks in [[chunk for batch in batches for chunk in batch]] if end else batches:
         output = plan.operator.for_group(plan, state, 0).process(joins.given(plan, chunks, end=end))
-        met, rows = Met(Counter(), {side: Counter() for side in SIDES}), 0
+        met, rows = Joined(Counter(), {side: Counter() for side in SIDES}), 0
         for tag, table in output.tables:
             if tag != MAIN:
                 met.late[tag.removeprefix(f"{LATE}_")].update(tuple(row.values()) for row in table.to_pylist())
@@ -87,14 +89,17 @@ def found(plan: WindowPlan, batches: list[list[list[Row]]], *, end: bool = False
     return emitted
 
 
-def defined(join: Interval, batches: list[list[list[Row]]], *, end: bool = False) -> list[Met]:
-    """What the definition says: a row before the watermark is late; a pair comes with the later row; a row alone when it is over."""
+def defined(join: Interval, batches: list[list[list[Row]]], *, end: bool = False) -> list[Joined]:
+    """Return the output by definition.
+
+    A row before the watermark is late. A pair is emitted with its later row, and an unmatched row once no partner can come.
+    """
     newest, watermark, taken, alone, emitted = {}, -(2**62), [], [], []
     for chunks in [[chunk for batch in batches for chunk in batch]] if end else batches:
         rows = [row for chunk in chunks for row in chunk]
         late = [row for row in rows if row.time < watermark]
         fresh = [row for row in rows if row.time >= watermark]
-        met = Met(
+        met = Joined(
             Counter(), {side: Counter((row.key, *row.values) for row in late if row.side == side and join.late) for side in SIDES}
         )
         known = [*taken, *fresh]

@@ -1,7 +1,8 @@
-"""Joins of two streams against their definition: random streams, and what windows of both hold, row by row in plain Python.
+"""Compare joins of two streams with their definition: random streams, and the windows of both in plain Python.
 
-The interface: :class:`Join` is a query, ``join.plan()`` the engine's plan of it; :func:`random_join` and :func:`random_streams` make
-them; :func:`found` runs the plan, :func:`defined` the definition; both give a :class:`Joined` for each micro-batch.
+The interface: :class:`Join` is a query, and ``join.plan()`` the engine's plan of it. :func:`random_join` and
+:func:`random_streams` make them. :func:`found` runs the plan, and :func:`defined` the definition. Both return a
+:class:`Joined` for each micro-batch.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ LATE = "late"
 
 @dataclass(frozen=True)
 class Row:
-    """A row of either stream: its side, key, event time and number, of which the values are made."""
+    """A row of either stream: its side, key, event time and the number that its values derive from."""
 
     side: str
     key: str | None
@@ -50,7 +51,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Join:
-    """A join: windows, kind, how far each watermark is behind."""
+    """A join: windows, kind, and the delay of each watermark."""
 
     windowing: WindowSpec
     how: str
@@ -81,14 +82,14 @@ class Join:
 
 @dataclass
 class Joined:
-    """What a micro-batch emits: result rows of each key and window, as often as they are there; late rows of each side."""
+    """The output of a micro-batch: result rows of each key and window with repetitions, and late rows of each side."""
 
     rows: dict[tuple, Counter] = field(default_factory=dict)
     late: dict[str, list[tuple]] = field(default_factory=lambda: {side: [] for side in SIDES})
 
 
 def random_join(rng: random.Random, *, exact: bool = False) -> tuple[Join, int]:
-    """A join, and about the size of its windows."""
+    """Return a join, and about the size of its windows."""
     span = rng.choice([4, 12, 30])
     kind = rng.choice(["tumbling", "sliding", "session"])
     if kind == "tumbling":
@@ -104,7 +105,7 @@ def random_join(rng: random.Random, *, exact: bool = False) -> tuple[Join, int]:
 
 
 def random_streams(rng: random.Random, span: int) -> list[list[list[Row]]]:
-    """Micro-batches of chunks of rows; one side may begin late, or fall silent."""
+    """Return micro-batches of chunks of rows. One side may start late, or fall silent."""
     keys = rng.choice([["a"], ["a", "b", None], ["a", "b", "c", "d"]])
     disorder, late, pace = rng.choice([0, span // 2, span]), rng.choice([0.0, 0.1, 0.3]), rng.choice([0.1, 0.4, 1.0])
     times, number, batches = {"left": rng.choice([0, -span]), "right": 0}, 0, []
@@ -127,7 +128,7 @@ def random_streams(rng: random.Random, span: int) -> list[list[list[Row]]]:
 
 
 def given(plan: WindowPlan, chunks: list[list[Row]], *, end: bool = False) -> GroupInput:
-    """What pack makes of a micro-batch."""
+    """Pack a micro-batch."""
     rows = [row for chunk in chunks for row in chunk]
     batch = GroupInput(input_rows=len(rows), end_of_input=end)
     for chunk in filter(None, chunks):
@@ -151,13 +152,13 @@ def given(plan: WindowPlan, chunks: list[list[Row]], *, end: bool = False) -> Gr
 def found(
     plan: WindowPlan, batches: list[list[list[Row]]], *, end: bool = False, state: MemoryState | None = None
 ) -> list[Joined]:
-    """What the engine emits, every operator new on the state's bytes; ``end``: all as one batch, at the end of its input.
+    """Return the engine's output. Every operator is new on the stored bytes.
 
     Args:
-        plan: the query.
-        batches: micro-batches of chunks.
-        end: whether they are one batch.
-        state: what to go on from.
+        plan: The query.
+        batches: Micro-batches of chunks.
+        end: True to process everything as one batch, at the end of the input.
+        state: The state to start from.
     """
     state, emitted = MemoryState() if state is None else state, []
     for chunks in [[chunk for batch in batches for chunk in batch]] if end else batches:
@@ -189,7 +190,7 @@ def _note(joined: Joined, rows: pa.Table) -> None:
 
 @dataclass
 class Open:
-    """A window of a key that rows were put into."""
+    """A window of a key that has rows."""
 
     start: int
     end: int
@@ -202,7 +203,7 @@ class Open:
 
 
 def defined(join: Join, batches: list[list[list[Row]]], *, end: bool = False) -> list[Joined]:
-    """What the definition says: rows are judged by the watermark before the micro-batch, then windows fire, each once."""
+    """Return the output by definition. The watermark before the micro-batch judges rows. Then windows fire, each once."""
     lateness, assigner = join.windowing.allowed_lateness, join.windowing.assigner
     nothing = -(2**62)
     newest, watermark, emitted = {}, nothing, []
@@ -232,7 +233,7 @@ def defined(join: Join, batches: list[list[list[Row]]], *, end: bool = False) ->
 
 
 def _put(known: list[Open], row: Row, assigner, closed: int) -> bool:
-    """Puts a row into the windows that still take it; whether there is one."""
+    """Put a row into the windows that still accept it. Return whether there is one."""
     if isinstance(assigner, EventTimeSessionWindows):
         own = Open(row.time, row.time + assigner.gap, [row], touched=True)
         met = [one for one in known if one.start <= own.end and one.end >= own.start]
@@ -262,13 +263,13 @@ def _starts(time: int, assigner) -> list[int]:
 
 
 def _is_late(row: Row, assigner, closed: int) -> bool:
-    """A row between two windows is late only if time has passed it."""
+    """Return whether a row is late. A row between two windows is late only if the watermark has passed it."""
     return isinstance(assigner, EventTimeSessionWindows) or bool(_starts(row.time, assigner)) or row.time <= closed
 
 
 def _joined(rows: list[Row], how: str, *, meet: bool = True) -> list[tuple]:
     if not meet:
-        # A null equals nothing: each row is alone.
+        # A null key equals no other key, so each row is alone.
         return [result for row in rows for result in _joined([row], how)]
     left, right = ([row.values for row in rows if row.side == side] for side in SIDES)
     if how == "left_semi":
@@ -284,7 +285,7 @@ def _joined(rows: list[Row], how: str, *, meet: bool = True) -> list[tuple]:
 
 
 def last_firings(plan: WindowPlan, batches: list[list[list[Row]]]) -> list[dict[tuple, Counter]]:
-    """What the row operator emits last of each key and window in a micro-batch; where the key is null, of each side."""
+    """Return the row operator's last firing of each key and window in a micro-batch, and of each side for a null key."""
     state, emitted = MemoryState(), []
     for chunks in batches:
         output, last = plan.operator.for_group(plan, state, 0).process(given(plan, chunks)), {}

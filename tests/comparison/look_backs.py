@@ -1,8 +1,9 @@
-"""Look-backs: random queries, and what they mean, row by row in plain Python.
+"""Random look-back queries, and their definition row by row in plain Python.
 
-The definition: a row is late if the watermark had reached its time before its micro-batch. Every other row is emitted in the
-micro-batch that moves the watermark to its time (and the time that follows). Its results are the aggregates of all rows of its
-key that are not late, from its time less the size of the look-back to its time and what follows, both ends included.
+A row is late if the watermark had reached its time before its micro-batch. Every other row is emitted in the micro-batch that
+moves
+the watermark to its time, plus the time that its window extends after it. Its results are the aggregates of all accepted rows of
+its key from its time minus the size to its time plus that extension, both ends included.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ SPANS = (4, 10, 30, 3000)
 
 
 def random_plan(rng: random.Random) -> tuple[WindowPlan, int]:
-    """A query, and about how long its look-backs are."""
+    """Return a query, and about the length of its look-backs."""
     span = rng.choice(SPANS)
 
     def one() -> LookBackWindows:
@@ -42,7 +43,7 @@ def random_plan(rng: random.Random) -> tuple[WindowPlan, int]:
 
 
 def exact_aggregates(rng: random.Random) -> tuple[agg.Aggregate, ...]:
-    """One to four of which the history has slices: merged in any grouping they have the same bits."""
+    """Return one to four aggregates whose history has slices. Merged in any grouping, they have the same bits."""
     known = [
         agg.count(), agg.count("v"), agg.sum("v"), agg.mean("v"), agg.min("v"), agg.max("x"), agg.first("v"), agg.last("v"),
         agg.first("v", ignore_nulls=True), agg.max_by("v", "u"), agg.min_by("x", "u"), agg.arg_max("u", "v", "x"),
@@ -53,7 +54,7 @@ def exact_aggregates(rng: random.Random) -> tuple[agg.Aggregate, ...]:
 
 
 def small_slices(monkeypatch, rng: random.Random) -> None:
-    """Slices that few rows fill: of several sizes, with partials of their own at any number of rows, in blocks of their own or not."""
+    """Make slices that few rows fill: of several sizes, with partials for any number of rows, in separate blocks or not."""
     monkeypatch.setattr(history, "_IN_A_LOOK_BACK", rng.choice([2, 3, 5, 8, 64]))
     monkeypatch.setattr(history, "_SMALL", rng.choice([0, 0, 1, 4]))
     monkeypatch.setattr(history, "_WORTH", rng.choice([1, 1, 1.3, 2]))
@@ -61,7 +62,7 @@ def small_slices(monkeypatch, rng: random.Random) -> None:
 
 
 def plan_of(assigner, aggregates, kept=("ts", "v", "x", "u"), delay=0, late=False) -> WindowPlan:
-    """The plan of look-backs over the rows of the harness, as the planner makes it."""
+    """Return the planner's plan of look-backs over the rows of the harness."""
     windowing = WindowSpec(assigner)
     columns = pa.schema([harness.ROWS.field(name) for name in kept])
     types = {**harness.TYPES, "ts": pa.int64()}
@@ -70,7 +71,7 @@ def plan_of(assigner, aggregates, kept=("ts", "v", "x", "u"), delay=0, late=Fals
 
 
 def expected(plan: WindowPlan, batches: Sequence[harness.MicroBatch]) -> list[tuple[list, list]]:
-    """What each micro-batch emits, in order, and its late rows."""
+    """Return the output of each micro-batch in order, and its late rows."""
     look_backs, recipes = look_backs_of(plan.assigner), plan.operator.aggregates
     ahead = max(one.following for one in look_backs.values())
     emitted, found = set(), []
@@ -96,7 +97,7 @@ def expected(plan: WindowPlan, batches: Sequence[harness.MicroBatch]) -> list[tu
 
 
 def by_key(rows: Sequence[tuple]) -> dict:
-    """The rows of each key, in order."""
+    """Return the rows of each key, in order."""
     found: dict = {}
     for key, values in rows:
         found.setdefault(key, []).append(values)

@@ -1,7 +1,8 @@
-"""Composed triggers by definition: a window is the list of what happened to it, and a composition an object with plain attributes.
+"""Composed triggers by definition: a window is a list of past events, and a composition is an object with plain attributes.
 
-It shares no code with the package: no timers are registered and no state is stored. After every event each window is asked which
-instants it waits for, and lives through them one by one.
+It shares no code with the package, registers no timers and stores no state. After every event each window returns the instants
+that
+it awaits, and processes them one by one.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import panestream as pst
 
 @dataclass
 class Now:
-    """When a window is looked at: its last instant, event time, the clock."""
+    """The moment of a check: the window's last instant, event time, and processing time."""
 
     last: int
     event: int
@@ -23,26 +24,26 @@ class Now:
 
 
 class Part:
-    """A part of a composition; ``finishes`` says whether it can."""
+    """A part of a composition. ``finishes`` is true if it can finish."""
 
     finishes = True
 
     def row(self, timestamp, now): ...
 
     def starts(self, now):
-        """Its turn has come without a row."""
+        """Start the part's turn without a row."""
 
     def awaited(self, now):
-        """The instants it waits for: of event time, of the clock."""
+        """Return the awaited instants, of event time and of processing time."""
         return set(), set()
 
     def reached(self, event, clock, now):
-        """One of its instants has come."""
+        """Handle one of the awaited instants."""
 
     def anew(self, now): ...
 
     def joined(self, others, now):
-        """What becomes of it and its like in other windows, which are one now."""
+        """Merge with the same part of other windows."""
 
 
 class Count(Part):
@@ -96,7 +97,7 @@ class Delay(Part):
 
 
 class FlinkCount(Part):
-    """Says so at every n-th row, and goes on."""
+    """Fire at every n-th row, and continue."""
 
     finishes = False
 
@@ -124,7 +125,7 @@ class FlinkCount(Part):
 
 
 class FlinkEnd(FlinkCount):
-    """Says so at the end of the window, and at every row after it."""
+    """Fire at the end of the window, and at every row after it."""
 
     def __init__(self):
         self.waits, self.said = False, False
@@ -146,13 +147,13 @@ class FlinkEnd(FlinkCount):
         self.waits, self.said = False, False
 
     def joined(self, others, now):
-        # Flink's on_merge sets a timer wherever the end is still to come.
+        # Flink's on_merge sets a timer if the end is still ahead.
         self.waits = now.last > now.event
         self.said = self.said or any(other.said for other in others)
 
 
 class FlinkContinuous(FlinkEnd):
-    """Says so at multiples of an interval after the first row, too."""
+    """Also fire at multiples of an interval after the first row."""
 
     def __init__(self, interval):
         super().__init__()
@@ -181,7 +182,7 @@ class FlinkContinuous(FlinkEnd):
             self.wakes.add(self.next)
 
     def anew(self, now):
-        # Its clear() takes back the pending timer only; the composition forgets the others.
+        # Its clear() deletes only the pending timer. The composition forgets the others.
         self.next, self.said, self.wakes = None, False, set()
 
     def joined(self, others, now):
@@ -335,7 +336,7 @@ class InTurn(Several):
 
 
 class End(Part):
-    """The end of the window; before it ``early`` again and again, after it ``late``."""
+    """Fire at the end of the window. Repeat ``early`` before it and ``late`` after it."""
 
     def __init__(self, early=None, late=None):
         self.early, self.late = early and Again(early), late and Again(late)
@@ -348,7 +349,7 @@ class End(Part):
 
     @property
     def present(self):
-        """Who is asked beside the end itself."""
+        """Return the parts that are active apart from the end itself."""
         return self.late if self.passed else self.early
 
     def row(self, timestamp, now):
@@ -406,7 +407,7 @@ class End(Part):
 
 
 def part_of(trigger) -> Part:
-    """The definition of a trigger."""
+    """Return the definition of a trigger."""
     plain = {
         pst.triggers.AfterCount: lambda: Count(trigger.count),
         pst.triggers.AfterProcessingTime: lambda: Delay(trigger.delay),
@@ -425,7 +426,7 @@ def part_of(trigger) -> Part:
 
 @dataclass
 class OneWindow:
-    """A window of a key, and what it has lived through."""
+    """A window of a key, and its past events."""
 
     start: int
     end: int
@@ -437,9 +438,9 @@ class OneWindow:
 
 @dataclass
 class Definition:
-    """All windows of a query: what fires, in order, is appended to ``fired`` as (key, start, end, rows).
+    """All windows of a query. Firings are appended to ``fired`` in order, as (key, start, end, rows).
 
-    ``gap`` makes sessions, ``size`` tumbling windows; ``trigger`` may be in a PurgingTrigger.
+    ``gap`` makes sessions, ``size`` tumbling windows. ``trigger`` may be in a PurgingTrigger.
     """
 
     trigger: object
@@ -516,7 +517,7 @@ class Definition:
         self.live_through(lambda window: window.part.awaited(self.now(window))[1], until=self.clock, event=False)
 
     def live_through(self, instants, until, event):
-        """The awaited instants up to now, in order; windows that came first go first."""
+        """Process the awaited instants up to now in order, older windows first."""
         while True:
             due = [
                 (instant, one.order, key, one)

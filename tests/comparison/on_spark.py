@@ -1,4 +1,4 @@
-"""What random tests on Spark share: the harness's rows and windows by the public API, and what came out as the engine has it."""
+"""Shared helpers of random tests on Spark: the harness's rows and windows by the public API, and the output in the engine's form."""
 
 from __future__ import annotations
 
@@ -19,17 +19,17 @@ PLACES = ("key", "window", "window_start", "window_end")
 
 
 def in_our_time(rows: Iterable[Row]) -> list[Row]:
-    """Rows of a random stream at times that are easy to make a timestamp of."""
+    """Move rows of a random stream to times that are easy to convert to timestamps."""
     return [(row[0], row[1] + EPOCH_MICROS, *row[2:]) for row in rows]
 
 
 def instant(micros: int) -> datetime:
-    """A time of such rows."""
+    """Return the timestamp of such a time."""
     return EPOCH + timedelta(microseconds=micros - EPOCH_MICROS)
 
 
 def with_timestamps(rows: Iterable[Row]) -> list[Row]:
-    """Rows as Spark wants them."""
+    """Return rows with timestamps for Spark."""
     return [(row[0], instant(row[1]), *row[2:]) for row in rows]
 
 
@@ -41,7 +41,7 @@ def windowed_by(
     per_partition: str | None = None,
     arrival_order: Sequence[str] = (),
 ) -> pst.datastream.WindowedStream:
-    """The windows of a random query, by the public API."""
+    """Build the windows of a random query by the public API."""
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness(timedelta(microseconds=delay))
     strategy = strategy if per_partition is None else strategy.per_partition(per_partition)
     stream = pst.stream(df).assign_timestamps("ts", strategy)
@@ -57,7 +57,7 @@ def windowed_by(
 
 
 def fired(rows: DataFrame) -> list[tuple[Place, tuple]]:
-    """Rows of the main output as (place, values), window bounds as integers; what ``harness.rows_of`` gives of the engine's."""
+    """Return the rows of the main output as (place, values), with window bounds as integers, like ``harness.rows_of``."""
     places = [name for name in PLACES if name in rows.columns]
     bounds = {name: F.unix_micros(name) for name in places if name.startswith("window_")}
     found = [row.asDict(recursive=True) for row in rows.withColumns(bounds).collect()]
@@ -67,7 +67,7 @@ def fired(rows: DataFrame) -> list[tuple[Place, tuple]]:
 
 
 def by_place(rows: Iterable[tuple[Place, tuple]]) -> dict[Place, tuple]:
-    """The values of each place; count windows may have several."""
+    """Return the values of each place. Count windows may have several."""
     places: dict[Place, tuple] = {}
     for place, values in sorted(rows, key=str):
         places[place] = (*places.get(place, ()), values)

@@ -1,8 +1,9 @@
-"""Windows by predicates: random queries, and what they mean, row by row in plain Python.
+"""Random queries of windows by predicates, and their definition row by row in plain Python.
 
-The definition: a row is late if the watermark had reached its time before its micro-batch. The others of each key are gone through
-in the order of their times, those of an instant together: what begins and ends there, and what a gap ended before. A window is
-emitted in the micro-batch that moves the watermark to what ends it.
+A row is late if the watermark had reached its time before its micro-batch. The other rows of each key are processed in the order
+of
+their times, all rows of an instant together. At each instant, predicates begin and end windows, and a gap may have ended one
+before. A window is emitted in the micro-batch that moves the watermark to its end.
 """
 
 from __future__ import annotations
@@ -21,11 +22,11 @@ from tests.comparison import harness
 from tests.engine.aggregates import naive
 
 LABELS = harness.PREDICATES
-"""What each predicate says of a row."""
+"""The value of each predicate for a row."""
 
 
 def random_plan(rng: random.Random) -> tuple[WindowPlan, int]:
-    """A query, and about how long its windows are."""
+    """Return a query, and about the length of its windows."""
     span = rng.choice([4, 10, 30, 3000])
     start, end = rng.choice(
         [("u % 5 = 0", None), (None, "u % 4 = 1"), ("u % 5 = 0", "u % 4 = 1"), ("v > 0", "u % 4 = 1"), ("v > 0", "v > 0")]
@@ -38,7 +39,7 @@ def random_plan(rng: random.Random) -> tuple[WindowPlan, int]:
 
 
 def plan_of(assigner: PredicateWindows, aggregates, delay: int = 0, late: bool = False) -> WindowPlan:
-    """The plan over the rows of the harness, as the planner makes it."""
+    """Return the planner's plan over the rows of the harness."""
     windowing = WindowSpec(assigner)
     return harness.plan_for(
         choose(windowing, DeclaredAggregates(aggregates, harness.TYPES, harness.KEYS)), windowing, delay, late=late
@@ -47,21 +48,21 @@ def plan_of(assigner: PredicateWindows, aggregates, delay: int = 0, late: bool =
 
 @dataclass
 class Open:
-    """A window while it is open."""
+    """An open window."""
 
     start: int
     rows: list = field(default_factory=list)
 
 
 def windows_of(assigner: PredicateWindows, rows: Sequence[naive.Row], reached: float) -> list[tuple[tuple[int, int], list]]:
-    """The windows of one key that have ended by a time, with their rows: the definition."""
-    return gone_through(assigner, rows, reached)[0]
+    """Return the closed windows of one key at a time, with their rows, by definition."""
+    return closed_and_open_windows(assigner, rows, reached)[0]
 
 
-def gone_through(
+def closed_and_open_windows(
     assigner: PredicateWindows, rows: Sequence[naive.Row], reached: float
 ) -> tuple[list[tuple[tuple[int, int], list]], Open | None]:
-    """The windows of one key that have ended by a time, and the one that is open then."""
+    """Return the closed windows of one key at a time, and the open window."""
     begins = None if assigner.start is None else LABELS[assigner.start]
     ends = (lambda values: False) if assigner.end is None else LABELS[assigner.end]
     found: list[tuple[tuple[int, int], list]] = []
@@ -92,7 +93,7 @@ def gone_through(
 
 
 def left_of(plan: WindowPlan, batches: Sequence[harness.MicroBatch]) -> tuple[dict, int | None]:
-    """What rests after micro-batches: open windows and waiting instants with their rows, by place as they are shown."""
+    """Return the state after micro-batches by definition: open windows and waiting instants with their rows, by place."""
     watermark, taken = None, []
     for batch in batches:
         taken += [row for row in batch.rows if watermark is None or row[1] > watermark]
@@ -105,7 +106,7 @@ def left_of(plan: WindowPlan, batches: Sequence[harness.MicroBatch]) -> tuple[di
         told = [
             naive.Row((key,), row[1], row[1], n, dict(zip(harness.ROWS.names, row, strict=True))) for n, row in enumerate(rows)
         ]
-        _, window = gone_through(plan.assigner, told, reached)
+        _, window = closed_and_open_windows(plan.assigner, told, reached)
         if window is not None:
             end = window.rows[-1].time + (plan.assigner.gap or 1)
             left[(key, window.start, end)] = [tuple(row.values.values()) for row in window.rows]
@@ -116,7 +117,7 @@ def left_of(plan: WindowPlan, batches: Sequence[harness.MicroBatch]) -> tuple[di
 
 
 def expected(plan: WindowPlan, batches: Sequence[harness.MicroBatch]) -> list[tuple[dict, list]]:
-    """What each micro-batch emits by place, and its late rows."""
+    """Return the output of each micro-batch by place, and its late rows."""
     emitted, found = set(), []
     for batch, taken, late, watermark in harness.by_own_time(plan, batches):
         reached = float("inf") if batch.end else -float("inf") if watermark is None else watermark

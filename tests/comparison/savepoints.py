@@ -1,8 +1,9 @@
-"""Queries over several key groups, stopped at a micro-batch and started again from saved state with another number of them.
+"""Queries over several key groups, stopped at a micro-batch and started again from saved state with another number of key groups.
 
-The interface: :func:`stopped_and_started`, which raises ``AssertionError`` with the first difference to a query that was never
-stopped. A key group gets a micro-batch where Spark would give it one: where the micro-batch has rows (all are told of their
-times), or where the clock is past what the key group asked to be woken up at.
+The interface is :func:`compare_with_restored`. It raises ``AssertionError`` with the first difference to a query that never
+stopped.
+A key group gets the micro-batches that Spark would give it: those with rows, because every key group then gets their times, and
+those after the wake-up time that the key group requested.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ GROUPS = (1, 2, 3, 4, 5, 7, 8)
 
 
 def placement(keys: Sequence[pa.Array], groups: int) -> np.ndarray:
-    """Stands in for Spark's hash."""
+    """Place keys in key groups, instead of Spark's hash."""
     return key_hashes([plain(key) for key in keys], len(keys[0])) % groups
 
 
@@ -43,8 +44,8 @@ def group_of(key: object, groups: int) -> int:
 
 
 @dataclass
-class Told:
-    """What a micro-batch brought out of all key groups: rows by key, in order; late rows; how many are what; the next wake-up."""
+class Output:
+    """The output of all key groups in a micro-batch: rows by key in order, late rows, counts, and the next wake-up."""
 
     fired: dict[object, list[tuple]] = field(default_factory=dict)
     late: list[tuple] = field(default_factory=list)
@@ -62,8 +63,8 @@ class Query:
         self.wake_ups: list[int | None] = [None] * groups
         self._part_of = part_of or (lambda row: 0)
 
-    def run(self, batch: MicroBatch) -> Told:
-        told, rows = Told(), batch.rows
+    def run(self, batch: MicroBatch) -> Output:
+        told, rows = Output(), batch.rows
         for number, state in enumerate(self.states):
             woken = self.wake_ups[number]
             if not rows and not batch.end and (woken is None or woken >= batch.clock):
@@ -81,10 +82,10 @@ class Query:
             new = (metrics.late_rows, metrics.windowed_rows, metrics.outside_rows)
             told.counts = tuple(a + b for a, b in zip(told.counts, new, strict=True))
         if self.plan.split is not None or isinstance(getattr(self.plan.operator, "function", None), AllWindows):
-            # The parts of a window come from several key groups; or a function of the test's puts windows in order by all keys.
+            # The parts of a window come from several key groups. A test may also order windows by all keys.
             told.fired = {key: sorted(rows, key=repr) for key, rows in told.fired.items()}
         if isinstance(self.plan.operator, IntervalSpec):
-            # Of pairs that come together none is the first.
+            # Pairs of equal times have no first.
             told.fired = {
                 key: sorted(
                     [(one, other) for _, (left, right) in rows for one in left or [0] for other in right or [0]], key=repr
@@ -106,7 +107,7 @@ class Query:
         return given
 
     def tables(self) -> list[StateTables]:
-        """Read as another process would: by the plan that rests as JSON, without the code of users' own."""
+        """Return the state tables as another process reads them: by the stored JSON plan, without user code."""
         plan = self.plan_read()
         return [plan.operator.for_group(plan, state, n).tables() for n, state in enumerate(self.states)]
 
@@ -119,7 +120,7 @@ class Query:
 
 
 def shuffled(tables: StateTables, rng: random.Random) -> StateTables:
-    """The same with the rows of every table in any order, now and then written to Parquet and read again."""
+    """Return the tables with their rows in any order, sometimes after writing and reading Parquet."""
     parquet = rng.random() < 0.3
 
     def mixed(table: pa.Table) -> pa.Table:
@@ -130,13 +131,13 @@ def shuffled(tables: StateTables, rng: random.Random) -> StateTables:
             return table
         sink = pa.BufferOutputStream()
         pq.write_table(table, sink)
-        assert not [field for field in table.schema if pa.types.is_decimal256(field.type)]  # Spark has none
+        assert not [field for field in table.schema if pa.types.is_decimal256(field.type)]  # Spark does not have such decimals
         return pq.read_table(pa.BufferReader(sink.getvalue()))
 
     return StateTables(tables.header, {name: mixed(table) for name, table in tables.tables.items()})
 
 
-def stopped_and_started(
+def compare_with_restored(
     plan: WindowPlan,
     batches: Sequence[MicroBatch],
     rng: random.Random,
@@ -144,15 +145,15 @@ def stopped_and_started(
     part_of: Callable[[tuple], int] | None = None,
     least: int = 1,
 ) -> None:
-    """Runs a query twice: never stopped, and taken out and put in again at one or two micro-batches.
+    """Run a query twice: once without a stop, and once saved and restored at one or two micro-batches.
 
     Args:
-        plan: the query.
-        batches: what comes.
-        rng: chooses where to stop, and the numbers of key groups.
-        what: is named in the error.
-        part_of: which part of its key a row is of, where the query is split.
-        least: so many key groups at least.
+        plan: The query.
+        batches: The input.
+        rng: Decides the stops, and the numbers of key groups.
+        what: A name for the error.
+        part_of: Returns the part of a row's key, if the query is split.
+        least: The smallest number of key groups.
     """
     numbers = [n for n in GROUPS if n >= least]
     groups = rng.choice(numbers)
@@ -171,8 +172,8 @@ def stopped_and_started(
             raise AssertionError(f"{what}: micro-batch {number}, stops {stops}: {wrong}\n{plan.operator}\n{shown}")
 
 
-def difference(expected: Told, found: Told, *, early: bool) -> str | None:
-    """What differs, in words; ``early``: the operator may ask to be woken up before anything is due, of which nothing is saved."""
+def difference(expected: Output, found: Output, *, early: bool) -> str | None:
+    """Describe a difference. If ``early``, a wake-up may precede the first due timer, and savepoints do not keep it."""
     for key in sorted({*expected.fired, *found.fired}, key=repr):
         if not harness.same(expected.fired.get(key), found.fired.get(key)):
             return f"{key!r}: expected {expected.fired.get(key)}, found {found.fired.get(key)}"

@@ -1,4 +1,4 @@
-"""Accumulating panes against the row operator: functions over rows, in each of their shapes."""
+"""Compare accumulating panes with the row operator: functions over rows, in each of their shapes."""
 
 import random
 from dataclasses import replace
@@ -66,7 +66,7 @@ def shapes():
 
 
 def plans(windowing: WindowSpec, shape: str, late: bool, delay: int) -> tuple[WindowPlan, WindowPlan]:
-    """The plan of the row operator, and that of the panes."""
+    """Return the plan of the row operator, and the plan of the panes."""
     more = {"side_outputs": SIDE} if shape in FUNCTIONS else {}
     function = KeepRows(processed(FUNCTIONS[shape]), True) if shape in FUNCTIONS else KeepRows(applied(listed))
     row = plan_functions(replace(windowing, every_firing=True), function, RESULTS, harness.ROWS, listed, harness.KEYS)
@@ -93,13 +93,13 @@ def case(rng: random.Random, seed: int) -> None:
     batches = harness.random_stream(rng, span, clock=True)
     row, panes = plans(windowing, rng.choice(SHAPES), rng.random() < 0.5, rng.choice([0, 0, 3, span]))
     for number, (theirs, ours) in enumerate(zip(harness.run(row, batches), harness.run(panes, batches), strict=True)):
-        wrong = harness.difference(harness.coalesced(theirs.fired), harness.once(ours.fired))
+        wrong = harness.difference(harness.coalesced(theirs.fired), harness.single_firings(ours.fired))
         assert wrong is None, f"seed {seed}: micro-batch {number}: {wrong}\n{windowing}\n{batches[: number + 1]}"
         assert (theirs.late, theirs.metrics.late_rows) == (ours.late, ours.metrics.late_rows), f"seed {seed}: late rows"
 
 
 def outputs(plan: WindowPlan, batches) -> list[dict[str, list]]:
-    """Of each micro-batch all rows by output, in any order."""
+    """Return all rows of each micro-batch by output, sorted."""
     state, emitted = MemoryState(), []
     for batch in batches:
         output = plan.operator.for_group(plan, state, 0).process(harness.group_input(plan, batch))
@@ -119,13 +119,13 @@ def sending_case(rng: random.Random, seed: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_what_process_functions_send_and_return_is_what_they_do_on_the_row_operator(chunk):
+def test_outputs_of_process_functions_agree_with_the_row_operator(chunk):
     harness.run_cases(40, chunk, CHUNKS, sending_case)
 
 
 @pytest.mark.parametrize("asked", ["window_state", "global_state"])
 @pytest.mark.parametrize("exact", [False, True], ids=["columns", "rows"])
-def test_a_function_without_state_is_refused_some(asked, exact):
+def test_stateless_function_that_uses_state_is_refused(asked, exact):
     def process(key, context, rows):
         getattr(context, asked)()
 
@@ -146,7 +146,7 @@ class Clearing(ProcessWindowFunction):
         pass
 
 
-def test_why_a_process_function_needs_the_row_operator():
+def test_plan_explains_why_a_process_function_needs_the_row_operator():
     def reasons(windows, function, stateless):
         asked = KeepRows(processed(function), stateless)
         return plan_functions(WindowSpec(windows), asked, RESULTS, harness.ROWS, function, harness.KEYS).reasons
@@ -154,13 +154,13 @@ def test_why_a_process_function_needs_the_row_operator():
     tumbling, sessions = TumblingEventTimeWindows(10), EventTimeSessionWindows(10)
     assert "stateless=True" in reasons(tumbling, with_context, False)[0]
     assert "clear()" in reasons(tumbling, Clearing(), True)[0]
-    # No word of it where it would not help.
+    # The hint is missing if it would not help.
     assert "stateless" not in " ".join(reasons(sessions, with_context, False))
 
 
 @pytest.mark.parametrize("shape", ["rows", "process"])
 @pytest.mark.parametrize("exact", [False, True], ids=["columns", "rows"])
-def test_a_text_is_no_list_of_results(shape, exact):
+def test_function_that_returns_a_string_is_refused(shape, exact):
     asked = KeepRows(processed(lambda key, context, rows: "no"), True)
     if shape == "rows":
         asked = KeepRows(applied(lambda key, window, rows: "no"))
@@ -172,18 +172,18 @@ def test_a_text_is_no_list_of_results(shape, exact):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_panes_of_rows_are_what_the_row_operator_does(chunk):
+def test_panes_of_rows_agree_with_the_row_operator(chunk):
     harness.run_cases(80, chunk, CHUNKS, case)
 
 
-def test_evictors_that_need_the_row_operator():
+def test_plan_explains_why_an_evictor_needs_the_row_operator():
     windows = SlidingEventTimeWindows(100, 10)
     assert "stays removed" in why_not_rows(WindowSpec(windows, evictor=CountEvictor(3), allowed_lateness=1))[0]
     for evictor in (CountEvictor(0), TimeEvictor(0), DeltaEvictor(1, lambda old, new: 0.0)):
         assert "single rows" in why_not_rows(WindowSpec(windows, evictor=evictor))[0]
 
 
-def test_each_row_rests_once_however_many_windows_overlap():
+def test_row_of_many_overlapping_windows_is_stored_once():
     stored = []
     for slide in (100, 1):
         _, plan = plans(WindowSpec(SlidingEventTimeWindows(100, slide)), "arrow", False, 0)
@@ -192,7 +192,7 @@ def test_each_row_rests_once_however_many_windows_overlap():
     assert stored[1] < stored[0] * 1.2
 
 
-def test_an_error_of_the_users_names_key_and_window():
+def test_error_of_user_function_names_key_and_window():
     def broken(key, window, table):
         raise KeyError("prize")
 
@@ -203,7 +203,7 @@ def test_an_error_of_the_users_names_key_and_window():
         harness.run(harness.plan_for(operator, windowing), [harness.MicroBatch([rows])])
 
 
-def test_a_missing_column_is_named():
+def test_result_without_a_declared_column_is_refused():
     windowing = WindowSpec(TumblingEventTimeWindows(10))
     operator = plan_table_function(
         windowing, TablePerWindow(lambda key, window, table: table), RESULTS, harness.ROWS, harness.KEYS
@@ -213,7 +213,7 @@ def test_a_missing_column_is_named():
         harness.run(harness.plan_for(operator, windowing), [harness.MicroBatch([rows])])
 
 
-def test_sessions_hand_tables_to_the_function_too_but_not_all_at_once():
+def test_sessions_support_a_function_per_table_but_not_over_all_windows():
     windowing = WindowSpec(EventTimeSessionWindows(5))
     operator = plan_table_function(windowing, TablePerWindow(as_table), RESULTS, harness.ROWS, harness.KEYS)
     rows = [("ann", 1, 1, None, 1), ("ann", 3, 2, None, 1), ("ann", 20, 1, None, 2)]

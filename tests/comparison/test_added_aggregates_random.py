@@ -1,7 +1,7 @@
-"""Random upgrades: aggregates added, dropped, renamed and put in another order; what ``agg.complete`` says against a count of the input.
+"""Random upgrades add, drop, rename and reorder aggregates. ``agg.complete`` must agree with a count of the input.
 
-The count knows which rows each window has, from a query that was never stopped and collects them; in which micro-batch each came;
-and since when each aggregate has been there. ``PANESTREAM_CASES=20000 pytest ...`` runs more; ``PANESTREAM_SEED`` others.
+The count uses a query that never stopped and collects the rows of each window, the micro-batch of each row, and since when each
+aggregate exists. ``PANESTREAM_CASES=20000 pytest ...`` runs more; ``PANESTREAM_SEED`` others.
 """
 
 from dataclasses import dataclass, field, replace
@@ -28,7 +28,7 @@ POOL = (
     agg.last("u"),
 )
 TOGETHER = (agg.count(), agg.count_distinct("v"), agg.sum("v"), agg.max("u"), agg.min("u"))
-"""What a query whose distinct values are split can compute."""
+"""The aggregates that a query with split distinct values supports."""
 ROWS = agg.collect_list("u").alias("rows")
 
 
@@ -38,14 +38,14 @@ def bare(recipe):
 
 @dataclass
 class History:
-    """Since which micro-batch each part of the state has been there, and since which there is something that tells of it."""
+    """The micro-batches since which each part of the state exists, and since which an aggregate reports its completeness."""
 
     since: dict[str, int] = field(default_factory=dict)
     told: dict[str, int] = field(default_factory=dict)
     unsure: set[str] = field(default_factory=set)
 
     def begin(self, parts, told, now):
-        """A query begins, or goes on, with these parts, some of which are told of."""
+        """Start or continue a query with these parts, some of which have a completeness aggregate."""
         before, before_told = set(self.since), set(self.told)
         unsure = {one for one in self.unsure if one in parts}
         unsure |= {one for one in parts if one not in told and (one not in before if now else False)}
@@ -56,7 +56,7 @@ class History:
 
 
 def parts_of(recipe, *, by_row):
-    """What is kept for an aggregate: on columns partials, which others may share; row by row an accumulator."""
+    """Return the stored parts of an aggregate: shared partials on columns, or an accumulator row by row."""
     if by_row:
         return {repr(bare(recipe))}
     aggregation = Aggregation.build([recipe], harness.TYPES, harness.KEYS)
@@ -64,7 +64,7 @@ def parts_of(recipe, *, by_row):
 
 
 def random_list(rng, pool, before=()):
-    """Some aggregates, of those before and others, under any names; some told of."""
+    """Return some aggregates, old and new, under any names. Some have a completeness aggregate."""
     kept = [bare(one) for one in before if not isinstance(one, agg.Complete) and rng.random() < 0.8]
     added = [one for one in pool if one not in kept and rng.random() < 0.3]
     chosen = [*kept, *added] or [rng.choice(pool)]
@@ -76,7 +76,7 @@ def random_list(rng, pool, before=()):
     return named
 
 
-def upgraded(rng, seed, plan_with, batches, *, pool=POOL, by_row=False, must=(), part_of=None, least=1, all_plan_with=None):
+def check_upgrades(rng, seed, plan_with, batches, *, pool=POOL, by_row=False, must=(), part_of=None, least=1, all_plan_with=None):
     numbers = [one for one in GROUPS if one >= least]
     groups = rng.choice(numbers)
     stops = sorted({rng.randint(1, len(batches) - 1) for _ in range(rng.randint(1, 3))}) if len(batches) > 1 else []
@@ -125,7 +125,7 @@ def upgraded(rng, seed, plan_with, batches, *, pool=POOL, by_row=False, must=(),
 
 
 def in_one(rows, chosen):
-    """The parts of a window that lie in several key groups, put together."""
+    """Combine the parts of a window that are in several key groups."""
     found = {}
     for place, values in rows:
         found.setdefault(place, []).append(values)
@@ -147,7 +147,7 @@ def of_query(query):
 
 def panes(rng, seed):
     query, span = test_panes_random.random_query(rng)
-    upgraded(rng, seed, of_query(query), harness.random_stream(rng, span, clock=not query.windowing.assigner.is_event_time))
+    check_upgrades(rng, seed, of_query(query), harness.random_stream(rng, span, clock=not query.windowing.assigner.is_event_time))
 
 
 def several(rng, seed):
@@ -157,19 +157,19 @@ def several(rng, seed):
     windowing = replace(query.windowing, assigner=together)
     if not test_panes_random.why_not_panes(windowing):
         stream = harness.random_stream(rng, span, clock=not other.is_event_time)
-        upgraded(rng, seed, of_query(replace(query, windowing=windowing)), stream)
+        check_upgrades(rng, seed, of_query(replace(query, windowing=windowing)), stream)
 
 
 def sessions(rng, seed):
     clock = rng.random() < 0.3
     query, span = test_sessions_random.random_query(rng, clock=clock)
-    upgraded(rng, seed, of_query(query), harness.random_stream(rng, span, clock=clock))
+    check_upgrades(rng, seed, of_query(query), harness.random_stream(rng, span, clock=clock))
 
 
 def counts(rng, seed):
     query = test_counts_random.random_query(rng)
-    # The order of arrival is the only one that count windows know.
-    upgraded(rng, seed, of_query(query), harness.random_stream(rng, 10), pool=POOL[:-1])
+    # Count windows only support the order of arrival.
+    check_upgrades(rng, seed, of_query(query), harness.random_stream(rng, 10), pool=POOL[:-1])
 
 
 def rows(rng, seed):
@@ -179,7 +179,7 @@ def rows(rng, seed):
     )
     clock = not query.windowing.assigner.is_event_time
     stream = harness.random_stream(rng, span, clock=clock)
-    upgraded(rng, seed, lambda chosen: replace(query, aggregates=tuple(chosen)).row(), stream, by_row=True)
+    check_upgrades(rng, seed, lambda chosen: replace(query, aggregates=tuple(chosen)).row(), stream, by_row=True)
 
 
 def split(rng, seed):
@@ -195,7 +195,7 @@ def split(rng, seed):
 
     distinct = agg.count_distinct("v").alias("distinct")
     stream = harness.random_stream(rng, span)
-    upgraded(
+    check_upgrades(
         rng, seed, plan_with, stream, pool=TOGETHER, must=(distinct,), part_of=lambda row: hash(row[2]) % parts, least=parts,
         all_plan_with=of_query(query),
     )  # fmt: skip
@@ -206,5 +206,5 @@ CASES = {panes: 32, several: 8, sessions: 16, counts: 16, rows: 16, split: 8}
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_what_an_upgrade_adds_says_which_rows_it_knows(case, chunk):
+def test_completeness_of_aggregates_added_by_upgrades_agrees_with_a_count(case, chunk):
     harness.run_cases(CASES[case], chunk, CHUNKS, case)

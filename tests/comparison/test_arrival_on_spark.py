@@ -1,4 +1,5 @@
-"""Batch and stream agree where results depend on the order of arrival, however files are cut and put together, if it is named.
+"""Batch and stream agree on results that depend on the order of arrival if the query names it, for any split of files.
+
 
 ``PANESTREAM_SPARK_CASES=50 pytest tests/comparison/test_arrival_on_spark.py`` draws more; ``PANESTREAM_SEED`` others.
 """
@@ -32,12 +33,12 @@ ARROW = pa.schema(
 )
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SPLITS = {"spark.sql.files.maxPartitionBytes": "3000", "spark.sql.files.openCostInBytes": "1"}
-"""So small that files are cut in pieces, and pieces of several files put together, the larger ones first."""
+"""Spark then cuts files into pieces, and combines pieces of several files, the larger ones first."""
 Row = tuple[str, datetime, int, str, int]
 
 
 def random_rows(rng: random.Random) -> list[list[Row]]:
-    """The rows of some files, in the order of arrival, with many equal event times; the last closes all windows."""
+    """Return the rows of some files in the order of arrival, with many equal event times. The last row closes all windows."""
     files, number = [], 0
     for place in range(rng.randint(3, 7)):
         rows = []
@@ -45,21 +46,21 @@ def random_rows(rng: random.Random) -> list[list[Row]]:
             number += 1
             key = rng.choice("abc")
             time = START + timedelta(seconds=place * 4 + rng.randint(0, 8))
-            # As of Kafka: a key is in one partition, where offsets ascend.
+            # As in Kafka, each key is in one partition with ascending offsets.
             rows.append((key, time, number, f"p{ord(key) % 2}", number))
         files.append(rows)
     return [*files, [("end", START + timedelta(days=1), 0, "p0", number + 1)]]
 
 
 def write(rng: random.Random, folder: Path, files: list[list[Row]], *, named: bool, together: bool) -> None:
-    """The files, in their order by modification time, then name; or the rows of each shuffled, if columns name their order.
+    """Write the files, ordered by modification time and name. If columns name the order, shuffle the rows of each file.
 
     Args:
-        rng: gives times and names.
-        folder: where to.
-        files: in their order.
-        named: whether columns name it.
-        together: whether files may have the same time: a stream takes such files in any order, so all are one micro-batch.
+        rng: Decides times and names.
+        folder: The target folder.
+        files: The files in their order.
+        named: True if columns name the order.
+        together: True if files may have the same time. A stream reads such files in any order, so all form one micro-batch.
     """
     folder.mkdir()
     time = number = 0
@@ -108,7 +109,7 @@ def firings(rows: DataFrame) -> list[str]:
 
 
 @pytest.mark.parametrize("seed", range(harness.first_seed(), harness.first_seed() + CASES))
-def test_batch_and_stream_agree(spark, tmp_path, seed):
+def test_batch_and_stream_agree_on_order_sensitive_results(spark, tmp_path, seed):
     rng = random.Random(seed)
     named = rng.random() < 0.4
     kind = rng.choice([*QUERIES])
@@ -138,7 +139,7 @@ def test_batch_and_stream_agree(spark, tmp_path, seed):
     assert sorted(found) == sorted(expected), f"seed {seed}: {kind} in the order of {order}, {most} files a micro-batch"
 
 
-def test_what_does_not_depend_on_it_pays_nothing(spark):
+def test_plan_of_order_insensitive_aggregates_does_not_sort(spark):
     rows = spark.createDataFrame([("a", START, 1, "p", 1)], SCHEMA)
     events = pst.stream(rows).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
     windowed = events.arrival_order("part", "at").key_by("key").window(TUMBLING)
@@ -150,7 +151,7 @@ def test_what_does_not_depend_on_it_pays_nothing(spark):
     assert "results depend on the order of arrival, which is Spark's" in unnamed.explain()
 
 
-def test_an_order_that_is_none(spark):
+def test_wrong_arrival_order_is_refused(spark):
     rows = spark.createDataFrame([("a", START, 1, "p", 1)], SCHEMA).withColumn("parts", F.array("part"))
     events = pst.stream(rows)
     with pytest.raises(InvalidPlanError, match="at least one column"):

@@ -1,4 +1,5 @@
-"""Which results depend on the order in which rows arrive: the table in docs/how-to/arrival-order.md, kind by kind. Without Spark.
+"""The table in docs/how-to/arrival-order.md of results that depend on the order of arrival, kind by kind. Without Spark.
+
 
 ``PANESTREAM_CASES=2000 pytest tests/comparison/test_arrival_order.py`` draws more; ``PANESTREAM_SEED`` others.
 """
@@ -37,7 +38,7 @@ RESULTS = pa.schema([("r", pa.list_(pa.int64()))])
 
 
 class Listed(agg.ColumnAggregate):
-    """A user's own aggregate that minds the order: the values as they came."""
+    """A user-defined aggregate that depends on the order: the values as they came."""
 
     partial_type = result_type = pa.list_(pa.int64())
 
@@ -112,7 +113,7 @@ FREE = {
     "count": agg.count(), "count(v)": agg.count("v"), "sum of integers": agg.sum("v"), "min": agg.min("v"), "max": agg.max("x"),
     "count_distinct": agg.count_distinct("v"), "top_k": agg.top_k("v", 2), "histogram": agg.histogram("v", [0, 2, 4]),
     "approx_count_distinct": agg.approx_count_distinct("v"),
-    # These up to rounding.
+    # These agree up to rounding.
     "sum of floats": agg.sum("x"), "mean": agg.mean("x"), "var": agg.var("x"), "stddev": agg.stddev("x"),
     "weighted_mean": agg.weighted_mean("x", "v"),
 }  # fmt: skip
@@ -123,7 +124,7 @@ EQUAL_TIMES = {
     "top_k by": agg.top_k("u", 2, by="v"),
 }  # fmt: skip
 MORE = {"avg", "approx_quantile", "approx_quantiles", "complete", "user"}
-"""Aggregates that are called otherwise above, agree within their error, tell of another one, or are below."""
+"""Aggregates with another name above, approximate ones, ones that describe another aggregate, and those tested below."""
 ELEMENTS = called(KeepRows(applied(rows_of)))
 EVICTING = WindowSpec(TUMBLING.assigner, evictor=TimeEvictor.of("3 microseconds"))
 GLOBAL = GlobalWindows.create()
@@ -151,7 +152,7 @@ ALWAYS: dict[str, Case] = {
 
 
 def pairs(case: Case, most: int, *, equal_times: bool, ordered: bool) -> Iterator[tuple[str, Found, Found]]:
-    """For some seeds what a stream and a batch of the same rows emit, and what shows it again."""
+    """Yield for some seeds the output of a stream and of a batch of the same rows, with a text to reproduce it."""
     for seed in range(harness.first_seed(), harness.first_seed() + most):
         files = random_files(random.Random(seed), equal_times=equal_times)
         stream = streamed(case, files, random.Random(seed), ordered=ordered)
@@ -170,20 +171,20 @@ def aggregates(chosen: Mapping[str, agg.Aggregate]) -> list[agg.Aggregate]:
 
 
 @pytest.mark.parametrize("windows", WINDOWS.values(), ids=WINDOWS)
-def test_these_do_not_depend_on_the_order(windows):
+def test_order_insensitive_aggregates_agree_without_an_order(windows):
     case = declared(*aggregates(FREE))(windows)
-    # The row operator does not ask what it runs.
+    # The row operator does not inspect its aggregates.
     assert case.operator.capabilities.order_sensitive == windows.every_firing
     check_they_agree(case, equal_times=True, ordered=False)
 
 
-def test_a_time_evictor_does_not_depend_on_it_itself():
+def test_time_evictor_alone_does_not_depend_on_the_arrival_order():
     check_they_agree(declared(*aggregates(FREE))(EVICTING), equal_times=True, ordered=False)
     check_they_agree(declared(*aggregates(EQUAL_TIMES))(EVICTING), equal_times=False, ordered=False)
 
 
 @pytest.mark.parametrize("windows", WINDOWS.values(), ids=WINDOWS)
-def test_these_depend_on_it_only_where_event_times_are_equal(windows):
+def test_some_aggregates_depend_on_arrival_order_only_for_equal_event_times(windows):
     case = declared(*aggregates(EQUAL_TIMES))(windows)
     check_they_agree(case, equal_times=False, ordered=False)
     check_they_agree(case, equal_times=True, ordered=True)
@@ -199,12 +200,12 @@ def test_these_depend_on_it_only_where_event_times_are_equal(windows):
 
 @pytest.mark.parametrize("windows", WINDOWS.values(), ids=WINDOWS)
 @pytest.mark.parametrize("aggregate", EQUAL_TIMES.values(), ids=EQUAL_TIMES)
-def test_each_of_them_is_known_to_depend_on_it(aggregate, windows):
+def test_plan_marks_each_order_sensitive_aggregate(aggregate, windows):
     assert declared(aggregate)(windows).operator.capabilities.order_sensitive
 
 
 @pytest.mark.parametrize("case", ALWAYS.values(), ids=ALWAYS)
-def test_these_depend_on_it_whatever_the_event_times(case):
+def test_some_kinds_depend_on_arrival_order_for_all_event_times(case):
     assert case.operator.capabilities.order_sensitive
     check_they_agree(case, equal_times=True, ordered=True)
     assert any(harness.difference(batch, stream) for _, stream, batch in pairs(case, 100, equal_times=False, ordered=False))
@@ -214,7 +215,7 @@ CONTINUOUS = ContinuousEventTimeTrigger.of("3 microseconds")
 
 
 @pytest.mark.parametrize("exact", [False, True], ids=["panes", "row operator"])
-def test_early_firings_depend_on_when_micro_batches_end_but_not_the_last_one(exact):
+def test_ends_of_micro_batches_change_early_firings_but_not_the_last(exact):
     windows = WindowSpec(TUMBLING.assigner, CONTINUOUS, every_firing=exact)
     counted = declared(agg.count().alias("n"), agg.sum("v").alias("s"))(windows)
     check_they_agree(replace(counted, last=True), equal_times=True, ordered=False)
@@ -223,17 +224,17 @@ def test_early_firings_depend_on_when_micro_batches_end_but_not_the_last_one(exa
     assert any(harness.difference(batch, stream) for _, stream, batch in pairs(counted, 100, equal_times=False, ordered=True))
 
 
-def test_purged_windows_depend_on_when_micro_batches_end():
+def test_ends_of_micro_batches_change_purged_windows():
     case = declared(agg.count())(WindowSpec(TUMBLING.assigner, PurgingTrigger.of(CONTINUOUS)))
     case = replace(case, last=True)
     assert any(harness.difference(batch, stream) for _, stream, batch in pairs(case, 100, equal_times=False, ordered=True))
 
 
 @pytest.mark.parametrize("windows", [SESSIONS, WINDOWS["sessions by the row operator"]], ids=["sessions", "row operator"])
-def test_a_row_a_gap_after_a_session_that_has_fired_begins_another(windows):
+def test_row_exactly_a_gap_after_a_fired_session_starts_another(windows):
     case = declared(agg.count())(windows)
     first, second = ("a", 0, 1, None, 1), ("a", 3, 1, None, 2)
-    other = ("b", 3, 1, None, 3)  # moves time to the end of a's first session, so that its second row is just in time
+    other = ("b", 3, 1, None, 3)  # moves time to the end of a's first session, when its second row is just in time
     plan = harness.plan_for(case.operator, windows)
     stream = harness.run(
         plan, [harness.MicroBatch([[first, other]]), harness.MicroBatch([[second]]), harness.MicroBatch([], end=True)]
@@ -245,7 +246,7 @@ def test_a_row_a_gap_after_a_session_that_has_fired_begins_another(windows):
     assert [place for place, _ in batch.fired if place[0] == "a"] == [("a", 0, 6)]
 
 
-def test_the_page_knows_every_kind():
+def test_page_of_arrival_order_names_every_kind():
     functions = {name for name in agg.__all__ if name.islower()}
     tried = {aggregate.function for aggregate in (*FREE.values(), *EQUAL_TIMES.values())}
     assert functions - tried == MORE

@@ -1,4 +1,5 @@
-"""Windows of calendars: against a naive definition, and columns against the row operator.
+"""Compare calendar windows with a naive definition, and columns with the row operator.
+
 
 ``PANESTREAM_CASES=20000 pytest tests/comparison/test_calendars_random.py`` runs more; ``PANESTREAM_SEED`` others.
 """
@@ -26,7 +27,7 @@ CHUNKS = 8
 
 
 def definition(rng: random.Random, seed: int) -> None:
-    """The windows of some instants, by the assigner, by columns and by the definition."""
+    """Compare the assigner and the columns with the definition at some instants."""
     one, span = random_calendar(rng)
     times = sorted(random_instant(rng, one.zone, span) for _ in range(4))
     grid = pane_grid(one)
@@ -47,7 +48,7 @@ def definition(rng: random.Random, seed: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_windows_are_what_they_are_by_definition(chunk):
+def test_calendar_windows_agree_with_the_definition(chunk):
     harness.run_cases(160, chunk, CHUNKS, definition)
 
 
@@ -59,7 +60,7 @@ def random_trigger(rng: random.Random, span: int, *, clock: bool) -> Trigger | N
 
 
 def random_query(rng: random.Random) -> tuple[harness.Query, int, str]:
-    """A query of one calendar that columns run, about the size of its windows, and the zone."""
+    """Return a query of one calendar that columns support, about the size of its windows, and the zone."""
     while True:
         clock = rng.random() < 0.2
         assigner, span = random_calendar(rng, clock=clock)
@@ -79,12 +80,15 @@ def columns(rng: random.Random, seed: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_columns_are_what_the_row_operator_does(chunk):
+def test_calendar_columns_agree_with_the_row_operator(chunk):
     harness.run_cases(48, chunk, CHUNKS, columns)
 
 
 def random_several(rng: random.Random) -> tuple[SeveralWindows, int, str]:
-    """Several kinds of windows, of one zone or of two, beside windows of a fixed length; about their size; the zone."""
+    """Return several kinds of windows, of one or two zones, together with fixed-length windows.
+
+    Also about their size, and the zone.
+    """
     zone = random_zone(rng)
     pairs = [random_calendar(rng, zone=rng.choice([zone, zone, random_zone(rng)])) for _ in range(rng.randint(1, 2))]
     if rng.random() < 0.5 or len(pairs) == 1:
@@ -95,7 +99,7 @@ def random_several(rng: random.Random) -> tuple[SeveralWindows, int, str]:
 
 
 def several(rng: random.Random, seed: int) -> None:
-    """Several kinds of windows share their panes, and are what the row operator makes of them."""
+    """Several kinds of windows share panes. Each must agree with the row operator."""
     together, span, zone = random_several(rng)
     query = harness.Query(WindowSpec(together), harness.random_aggregates(rng), rng.choice([0, HOUR]), rng.random() < 0.4)
     batches = random_stream(rng, zone, span)
@@ -116,12 +120,12 @@ def several(rng: random.Random, seed: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_several_windows_are_what_each_is_alone(chunk):
+def test_several_calendars_in_one_operator_agree_with_each_alone(chunk):
     harness.run_cases(16, chunk, CHUNKS, several)
 
 
 def accumulating(rng: random.Random, seed: int) -> None:
-    """Functions over the rows of windows, on columns."""
+    """Compare functions over the rows of windows, on columns."""
     assigner, span = random_calendar(rng)
     windowing = WindowSpec(assigner, allowed_lateness=rng.choice([0, 0, HOUR, span]))
     batches = random_stream(rng, assigner.zone, span)
@@ -129,18 +133,18 @@ def accumulating(rng: random.Random, seed: int) -> None:
         windowing, rng.choice(["rows", "arrow", "all"]), rng.random() < 0.5, rng.choice([0, HOUR, span])
     )
     for number, (theirs, ours) in enumerate(zip(harness.run(row, batches), harness.run(panes, batches), strict=True)):
-        wrong = harness.difference(harness.coalesced(theirs.fired), harness.once(ours.fired))
+        wrong = harness.difference(harness.coalesced(theirs.fired), harness.single_firings(ours.fired))
         assert wrong is None, f"seed {seed}: micro-batch {number}: {wrong}\n{windowing}\n{batches[: number + 1]}"
         assert (theirs.late, theirs.metrics.late_rows) == (ours.late, ours.metrics.late_rows), f"seed {seed}: late rows"
 
 
 @pytest.mark.parametrize("chunk", range(4))
-def test_panes_of_rows_are_what_the_row_operator_does(chunk):
+def test_functions_over_calendar_windows_agree_with_the_row_operator(chunk):
     harness.run_cases(12, chunk, 4, accumulating)
 
 
 def mixed(rng: random.Random, seed: int) -> None:
-    """Panes of several zones begin where they do, whether their edges are put in order or looked for one by one."""
+    """Panes of several zones start at the same instants with sorted edges and with a search."""
     together, span, zone = random_several(rng)
     grid = pane_grid(together)
     panes = grid.panes_of(np.asarray([random_instant(rng, zone, 4 * span) for _ in range(5)]))
@@ -154,5 +158,5 @@ def mixed(rng: random.Random, seed: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(4))
-def test_panes_of_several_zones_are_found_in_either_way(chunk):
+def test_panes_of_several_zones_agree_with_sorted_edges_and_with_a_search(chunk):
     harness.run_cases(32, chunk, 4, mixed)

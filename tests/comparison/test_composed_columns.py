@@ -1,4 +1,5 @@
-"""Composed triggers that come to what columns can, against the row operator, which runs them as they are written.
+"""Compare composed triggers that columns can run with the row operator, which runs them as written.
+
 
 ``PANESTREAM_CASES=20000 pytest tests/comparison/test_composed_columns.py`` runs more; ``PANESTREAM_SEED`` others.
 """
@@ -22,7 +23,7 @@ AT_ROWS = [pst.triggers.AfterCount(1), pst.CountTrigger.of(1), pst.triggers.Repe
 
 
 def random_query(rng: random.Random) -> tuple[harness.Query, int]:
-    """A composed trigger that columns can run, on aligned windows or sessions."""
+    """Return a query with a composed trigger that columns support, on aligned windows or sessions."""
     sessions, lateness = rng.random() < 0.25, rng.choice([0, 0, 1, 8, 60])
     assigner, span = (pst.EventTimeSessionWindows(7), 7) if sessions else random_assigner(rng, False)
     trigger = pst.AfterWatermark()
@@ -39,7 +40,7 @@ def random_query(rng: random.Random) -> tuple[harness.Query, int]:
 
 
 def by_key(emitted: harness.Emitted) -> dict[object, list[object]]:
-    """What fired of each key, in order: between keys none is promised, and sessions that grow are made anew by one of the ways."""
+    """Return the firings of each key, in order. Keys have no order, and one operator rebuilds growing sessions."""
     found: dict[object, list[object]] = {}
     for place, values in emitted.fired:
         found.setdefault(place[0], []).append((place, values))
@@ -51,7 +52,9 @@ def case(rng: random.Random, seed: int) -> None:
     batches = harness.random_stream(rng, span)
     expected = of_the_row_operator(query, batches) if query.windowing.merges else None
     harness.compare(query, batches, f"seed {seed}", expected)
-    if seed % 4 == 0 and not (query.windowing.merges and query.windowing.allowed_lateness):  # such a session fires, and grows
+    if seed % 4 == 0 and not (
+        query.windowing.merges and query.windowing.allowed_lateness
+    ):  # otherwise a session may fire and then grow
         harness.compare_batch(query, batches, f"seed {seed}")
     plain = reduction(query.windowing).trigger
     if plain != AT_EVERY_ROW:
@@ -61,12 +64,12 @@ def case(rng: random.Random, seed: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_columns_do_what_the_composition_says(chunk):
+def test_columns_agree_with_the_composed_trigger(chunk):
     harness.run_cases(100, chunk, CHUNKS, case)
 
 
 def numbered(rng: random.Random, seed: int) -> None:
-    """What fires at every row says early, on time and late, and takes back what it said, as the row operator's last firings."""
+    """Compare firing labels and retractions of a trigger that fires at every row with the row operator's last firings."""
     assigner, span = random_assigner(rng, False)
     trigger = pst.AfterWatermark().early(pst.triggers.AfterCount(1)).late(pst.triggers.AfterCount(1))
     windowing = WindowSpec(assigner, trigger, allowed_lateness=rng.choice([0, 5]))
@@ -78,12 +81,12 @@ def numbered(rng: random.Random, seed: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_which_firing_it_is(chunk):
+def test_firing_labels_of_composed_triggers_agree_with_the_row_operator(chunk):
     harness.run_cases(40, chunk, CHUNKS, numbered)
 
 
 def counting(rng: random.Random, seed: int) -> None:
-    """A repeated count is Flink's count trigger, firing by firing."""
+    """Compare a repeated count with Flink's count trigger, firing by firing."""
     count = rng.randint(1, 4)
     ours, theirs = (
         harness.Query(WindowSpec(pst.GlobalWindows.create(), trigger), (pst.agg.count(), pst.agg.sum("v")))
@@ -97,7 +100,7 @@ def counting(rng: random.Random, seed: int) -> None:
     )
 
 
-def test_a_repeated_count_is_a_count_trigger():
+def test_repeated_count_equals_the_count_trigger():
     harness.run_cases(20, 0, 1, counting)
 
 
@@ -115,14 +118,14 @@ MINUTES = pst.TumblingEventTimeWindows.of("1 minute")
         (pst.PurgingTrigger.of(pst.AfterWatermark().early(pst.triggers.AfterCount(1))), 0, "gives every row by itself"),
     ],
 )
-def test_what_columns_cannot_do_is_said(trigger, lateness, why):
+def test_plan_explains_why_columns_cannot_run_a_trigger(trigger, lateness, why):
     operator = plan_aggregates(WindowSpec(MINUTES, trigger, allowed_lateness=lateness), (pst.agg.count(),), {}, harness.KEYS)
     assert operator.name == "row operator"
     (reason,) = operator.reasons
     assert re.search(why, reason), reason
 
 
-def test_explain_says_what_it_comes_to():
+def test_explain_shows_the_simplified_trigger():
     late = pst.AfterWatermark().late(pst.triggers.AfterCount(1))
     assert told(WindowSpec(MINUTES, late, allowed_lateness=9), columnar=True) == [
         f"{late!r}: the same as EventTimeTrigger.create()"

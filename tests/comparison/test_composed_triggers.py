@@ -1,4 +1,5 @@
-"""Composed triggers on the row operator against their definition, on random compositions and streams, restarted at every step.
+"""Compare composed triggers on the row operator with their definition, restarted at every step.
+
 
 ``PANESTREAM_CASES=20000 pytest tests/comparison/test_composed_triggers.py`` runs more; ``PANESTREAM_SEED`` others.
 """
@@ -16,7 +17,7 @@ CHUNKS = 4
 
 
 def random_trigger(rng: random.Random, depth: int = 3):
-    """A composition, or one of Flink's."""
+    """Return a composition, or one of Flink's triggers."""
     leaves = [
         lambda: pst.triggers.AfterCount(rng.randint(1, 4)),
         lambda: pst.triggers.AfterCount(rng.randint(1, 4)),
@@ -79,7 +80,7 @@ def case(rng: random.Random, seed: int) -> None:
         take(ours, theirs, step)
         found = [(one.key, one.window.start, one.window.end, one.value) for one in ours.extract_output()]
         told = f"seed {seed}: {trigger!r}\n{windows!r}, lateness {lateness}\n{steps[: number + 1]}"
-        # Of an instant of several keys the order is nobody's business.
+        # Several keys of an instant have no promised order.
         assert by_key(found) == by_key(theirs.fired), f"{told}\nexpected {theirs.fired}, found {found}"
         theirs.fired.clear()
         ours.restore(ours.snapshot())
@@ -87,12 +88,12 @@ def case(rng: random.Random, seed: int) -> None:
 
 
 def by_key(fired) -> list:
-    """The firings of each key, in their order."""
+    """Return the firings of each key, in order."""
     return sorted(fired, key=lambda one: one[0])
 
 
 def take(ours, theirs, step) -> None:
-    """One step in both."""
+    """Run one step on both sides."""
     kind, *given = step
     if kind == "row":
         key, timestamp, value = given
@@ -110,5 +111,5 @@ def take(ours, theirs, step) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_compositions_do_what_their_definition_says(chunk):
+def test_composed_triggers_agree_with_their_definition(chunk):
     harness.run_cases(60, chunk, CHUNKS, case)

@@ -1,9 +1,9 @@
-"""Count windows against the row operator, on random queries and streams.
+"""Compare count windows with the row operator, on random queries and streams.
 
 ``PANESTREAM_CASES=20000 pytest tests/comparison/test_counts_random.py`` runs more; ``PANESTREAM_SEED`` others.
 
-Firings of count windows carry their own content and are never merged: per key and micro-batch the sequences must be the same.
-Only where everything that ever came is fired again and again does the last firing of a micro-batch stand for the others.
+Firings of count windows carry their own content and never merge, so both operators must emit the same firings per key and
+micro-batch. Only if everything so far fires repeatedly does the last firing of a micro-batch replace the others.
 """
 
 import random
@@ -42,14 +42,14 @@ def by_key(emitted, *, last: bool) -> dict:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_as_the_row_operator(chunk):
+def test_count_windows_agree_with_the_row_operator(chunk):
     def case(rng, seed):
         query, batches = random_query(rng), harness.random_stream(rng, 10)
         last = query.windowing.evictor is None and isinstance(query.windowing.trigger, CountTrigger)
         expected, found = harness.run(query.row(), batches), harness.run(query.columnar(), batches)
         for number, (theirs, ours) in enumerate(zip(expected, found, strict=True)):
             if last:
-                harness.once(ours.fired)
+                harness.single_firings(ours.fired)
             wrong = harness.difference(by_key(theirs, last=last), by_key(ours, last=last))
             assert wrong is None, f"{seed}: micro-batch {number}: {wrong}\n{query}\n{batches[: number + 1]}"
 
@@ -57,7 +57,7 @@ def test_as_the_row_operator(chunk):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_the_cut_into_micro_batches_does_not_matter(chunk):
+def test_count_windows_do_not_depend_on_micro_batches(chunk):
     def case(rng, seed):
         query, batches = random_query(rng), harness.random_stream(rng, 10)
         if query.windowing.evictor is None and isinstance(query.windowing.trigger, CountTrigger):
@@ -73,7 +73,7 @@ def test_the_cut_into_micro_batches_does_not_matter(chunk):
     harness.run_cases(80, chunk, CHUNKS, case)
 
 
-def test_the_keys_with_a_window_are_counted():
+def test_metrics_count_keys_with_an_open_count_window():
     def case(rng, seed):
         plan, state = random_query(rng).columnar(), MemoryState()
         for batch in harness.random_stream(rng, 10):

@@ -1,4 +1,4 @@
-"""Which firing a row comes from, and changelogs, on random queries and streams, against what the row operator fired."""
+"""Compare firing numbers and changelogs of random queries and streams with the row operator's firings."""
 
 import random
 from dataclasses import replace
@@ -33,7 +33,7 @@ def numbered(rng: random.Random, seed: int) -> None:
             firing = LATE if last <= before and not by_processing_time else ON_TIME if last <= after else EARLY
             told[place] = (*values, firing, counts.get(place, 0), last + lateness <= after)
             counts[place] = counts.get(place, 0) + 1
-        wrong = harness.difference(told, harness.once(ours.fired))
+        wrong = harness.difference(told, harness.single_firings(ours.fired))
         assert wrong is None, f"seed {seed}: micro-batch {number}: {wrong}\n{query}\n{batches[: number + 1]}"
         before = after
 
@@ -65,17 +65,17 @@ def changed(rng: random.Random, seed: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_firings_are_told_apart_and_numbered(chunk):
+def test_firing_labels_and_numbers_agree_with_the_row_operator(chunk):
     harness.run_cases(48, chunk, CHUNKS, numbered)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_a_changelog_applied_to_a_table_gives_the_last_results(chunk):
+def test_changelog_of_panes_applied_to_a_table_gives_the_last_results(chunk):
     harness.run_cases(48, chunk, CHUNKS, changed)
 
 
 def on_both(rng: random.Random, seed: int) -> None:
-    """The row operator says of the last firing of a window in a micro-batch what panes say of their only one."""
+    """Compare the label of the row operator's last firing in a micro-batch with the label of the panes' only firing."""
     query, span = random_query(rng)
     by_processing_time = not query.windowing.assigner.is_event_time
     if by_processing_time and query.columnar().operator.purges:
@@ -95,7 +95,7 @@ def on_both(rng: random.Random, seed: int) -> None:
             numbers[place] = count + 1
         last_of = harness.coalesced(theirs.fired)
         for place, (*_, word, _, _) in ours.fired:
-            # A window that a trigger purged on the way to its end has nothing left to fire there; panes see the end only.
+            # A window that its trigger purged before its end is empty when it ends. Panes only see the end.
             also = {EARLY} if query.columnar().operator.purges and word == ON_TIME else set()
             assert last_of[place][-3] in {word, *also}, where
         sure = {place for place, values in last_of.items() if values[-1]}
@@ -105,5 +105,5 @@ def on_both(rng: random.Random, seed: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_the_row_operator_tells_firings_apart_too(chunk):
+def test_firing_labels_of_the_row_operator_agree_with_panes(chunk):
     harness.run_cases(48, chunk, CHUNKS, on_both)

@@ -1,10 +1,10 @@
-"""History first, on Spark: ``bootstrap``, then the stream that starts from it, as all in one stream and as all in one batch.
+"""Start a stream from ``bootstrap`` history on Spark, and compare it with everything in one stream and in one batch.
 
 ``PANESTREAM_CASES=20 pytest tests/comparison/test_history_on_spark.py`` runs more; ``PANESTREAM_SEED`` others.
 
-Row by row it is the stream whose first micro-batch has all of history, as the engine computes it: in half of the cases the rows
-before a seam (``until``), all of which come in the stream again; else those of the first micro-batches. Where nothing is late and
-results do not depend on how often a window fired, the last results are also those that Spark has of all rows as one batch.
+The outputs must equal the engine's stream whose first micro-batch is all of history. In half of the cases, history is all rows
+before a border (``until``), and the stream repeats those rows. In the other half it is the first micro-batches. If no row is late
+and results do not depend on the number of firings, the last results also equal Spark's batch of all rows.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ from tests.comparison.harness import MicroBatch, Place, Row
 from tests.comparison.on_spark import SCHEMA, by_place, fired, instant, windowed_by, with_timestamps
 from tests.comparison.test_savepoints_on_spark import GROUPS, Case, Sizes, batches_of
 
-# Random streams drop late rows, and .main tells the columns.
+# Random streams drop late rows, and .main warns about its columns.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 MORE = f"{SCHEMA}, part string, number bigint"
 END = "end"
-"""The key of rows that close all windows of the others."""
+"""The key of rows that close all windows of the other keys."""
 Fired = list[tuple[Place, tuple]]
 
 
 def top(rng: random.Random) -> Case:
-    """Of each window the keys with the most rows."""
+    """Return a query of the keys with the most rows in each window."""
     while True:
         assigner, span = test_panes_random.random_assigner(rng, False)
         if not why_not_panes(WindowSpec(assigner)):
@@ -54,25 +54,25 @@ def top(rng: random.Random) -> Case:
 
 
 def over_everything(rng: random.Random) -> Case:
-    """A function with state over global windows, which fire by count or by distance."""
+    """Return a query of a stateful function over global windows that fire by count or by distance."""
     trigger = rng.choice([CountTrigger.of(2), DeltaTrigger(9000.0, test_savepoints_random.distance)])
     trigger = PurgingTrigger.of(trigger) if rng.random() < 0.5 else trigger
     windowing = WindowSpec(GlobalWindows.create(), trigger, every_firing=True)
     function, pa = Sizes(), test_accumulating.pa
     results = pa.schema([("n", pa.int64()), ("seen", pa.int64()), ("last", pa.int64())])
-    operator = plan_functions(windowing, test_savepoints_random.Elements(function), results, harness.ROWS, function, harness.KEYS)
+    operator = plan_functions(windowing, test_savepoints_random.KeepRows(function), results, harness.ROWS, function, harness.KEYS)
     plan = harness.plan_for(operator, windowing, 3)
     return Case(plan, lambda windowed: windowed.process(function, "n bigint, seen bigint, last bigint"), 10, 3, windowing)
 
 
 KINDS = (*test_savepoints_on_spark.KINDS, top, over_everything)
 BY_HOW_OFTEN = (test_savepoints_on_spark.remembering, over_everything)
-"""What windows that fired before have left behind: a batch is no such thing."""
+"""Kinds whose results depend on earlier firings of a window. A batch does not have those."""
 
 
 @dataclass
 class Seam:
-    """Rows of before, micro-batches as the query has them, and as Spark reads them; those before the seam come again."""
+    """History, the micro-batches of the query, and the micro-batches that Spark reads, which repeat rows before the border."""
 
     history: list[Row]
     stream: list[list[Row]]
@@ -96,14 +96,14 @@ class Seam:
 
 
 def ends(batches: Sequence[MicroBatch], case: Case) -> MicroBatch:
-    """A row of each source partition so far ahead that all windows fire."""
+    """Return a row of each source partition so far ahead that all windows fire."""
     last = max(row[1] for batch in batches for row in batch.rows)
     far = last + case.delay + 10 * case.span + case.windowing.allowed_lateness
     return MicroBatch([[(END, far, 1, 1.0, number) for number in (0, 1)]])
 
 
 def last_of(case: Case, emitted: Iterable[Fired]) -> dict[object, object]:
-    """Of each window the last result; of windows by count all of a key, but of the one that is everything the last, too."""
+    """Return the last result of each window. Count windows keep all results of a key, unless they contain everything so far."""
     found: dict[object, object] = {}
     fires_anew = isinstance(case.windowing.trigger, CountTrigger) and case.windowing.evictor is None
     for rows in emitted:
@@ -123,7 +123,7 @@ def has_a_batch(kind: object, case: Case) -> bool:
 
 
 def ranked(rows: Fired) -> Fired:
-    """What Spark makes of the largest of each window: their ranks."""
+    """Return the top rows of each window with their ranks, as Spark emits them."""
     found: Fired = []
     for window in sorted({place[1:] for place, _ in rows}):
         mine = [(place, values) for place, values in rows if place[1:] == window]
@@ -133,13 +133,13 @@ def ranked(rows: Fired) -> Fired:
 
 
 def with_more(rows: Sequence[Row], numbers: dict[object, int]) -> list[Row]:
-    """Rows as Spark wants them, with their source partition and their number in the order of arrival."""
+    """Return rows with timestamps for Spark, with their source partition and their number in the order of arrival."""
     given = zip(with_timestamps(rows), rows, strict=True)
     return [(*shown, harness.partition_of(row), numbers[row]) for shown, row in given]
 
 
 @pytest.mark.parametrize("seed", range(harness.first_seed(), harness.first_seed() + harness.cases(2)))
-def test_history_then_the_stream_is_all_as_a_stream_and_all_as_a_batch(spark, tmp_path, seed):
+def test_history_and_stream_on_spark_agree_with_one_stream_and_one_batch(spark, tmp_path, seed):
     rng = random.Random(seed)
     kind = KINDS[seed % len(KINDS)]
     case = kind(rng)
@@ -158,7 +158,7 @@ def test_history_then_the_stream_is_all_as_a_stream_and_all_as_a_batch(spark, tm
         return case.on_spark(windowed_by(df, case.windowing, case.delay, **how).options(key_groups=groups))
 
     def at_once(rows):
-        """A batch that keeps no order, or one that does by lying in one partition."""
+        """Run a batch without an order, or with the order of a single partition."""
         rows = with_more(rng.sample(rows, len(rows)) if ordered else rows, numbers)
         frame = spark.createDataFrame(rows, MORE)
         return frame.repartition(3) if ordered else frame.coalesce(1)
@@ -169,14 +169,14 @@ def test_history_then_the_stream_is_all_as_a_stream_and_all_as_a_batch(spark, tm
         files.add(with_more(rows, numbers))
     found: dict[int, Fired] = {}
 
-    # The batch of history is -1.
+    # The batch of history has number -1.
     def collect(rows, batch_id):
         assert batch_id not in found
         found[batch_id] = fired(rows)
 
     sink = pst.ForeachBatchSink(collect, idempotent=True)
     until = None if seam.until is None else instant(seam.until)
-    # History may have more than there is before the seam.
+    # History may contain more than the rows before the border.
     history = seam.history if until is None else [row for rows in seam.read for row in rows]
     result = result_of(files.stream())
     assert result.operator.name == case.plan.operator.name

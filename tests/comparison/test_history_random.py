@@ -1,9 +1,10 @@
-"""History first: rows of before a stream, taken in at once, and the stream that goes on from there.
+"""Start a stream from the state of history, and compare it with everything in one stream and in one batch.
 
 ``PANESTREAM_CASES=20000 pytest tests/comparison/test_history_random.py`` runs more; ``PANESTREAM_SEED`` others.
 
-Row by row it is the stream whose first micro-batch has all of history, whatever comes late afterwards. Where no row is late at all,
-the last result of each key and window is the one that a stream of any micro-batches has, and that of all rows as one batch.
+The outputs must equal the stream whose first micro-batch is all of history, also with late rows afterwards. If no row is late,
+the
+last result of each key and window also equals that of any other micro-batches, and that of one batch of all rows.
 """
 
 import random
@@ -34,14 +35,14 @@ from tests.comparison import (
     test_split_random,
     test_two_phase_random,
 )
-from tests.comparison.savepoints import GROUPS, Query, Told, difference, placement, rescaled, shuffled
-from tests.comparison.test_savepoints_random import asked
+from tests.comparison.savepoints import GROUPS, Output, Query, difference, placement, rescaled, shuffled
+from tests.comparison.test_savepoints_random import with_random_options
 
 CHUNKS = 8
 
 
 def cut(rng, batches):
-    """Micro-batches of history, and those of the stream after it."""
+    """Split micro-batches into history and the stream after it."""
     batches = [batch for batch in batches if not batch.end]
     at = rng.randint(1, len(batches))
     return batches[:at], batches[at:]
@@ -52,7 +53,7 @@ def at_once(batches):
 
 
 def from_history(plan, history, stream, rng, part_of=None, least=1):
-    """What history emits, and each micro-batch of the stream that starts from its state with another number of key groups."""
+    """Return the output of history, and of each micro-batch of the stream that starts from its state with other key groups."""
     numbers = [number for number in GROUPS if number >= least]
     query = Query(plan, rng.choice(numbers), part_of=part_of)
     told = [query.run(at_once(history))]
@@ -68,7 +69,7 @@ def with_end(stream):
 
 
 def as_one_stream(plan, batches, rng, seed, part_of=None, least=1):
-    """Whatever is late."""
+    """Compare with one stream, whose rows may be late."""
     history, stream = cut(rng, batches)
     stream = with_end(stream)
     found = from_history(plan, history, stream, rng, part_of, least)
@@ -79,13 +80,13 @@ def as_one_stream(plan, batches, rng, seed, part_of=None, least=1):
         assert wrong is None, f"seed {seed}: micro-batch {number}: {wrong}\n{plan.operator}\n{history}\n{stream}"
 
 
-def last_results(all_told: list[Told]):
-    """Of each key and window the last result."""
+def last_results(all_told: list[Output]):
+    """Return the last result of each key and window."""
     return {(key, place): values for told in all_told for key, rows in told.fired.items() for place, values in rows}
 
 
-def all_results(all_told: list[Told]):
-    """Of each key all results in their order."""
+def all_results(all_told: list[Output]):
+    """Return all results of each key in order."""
     found = {}
     for told in all_told:
         for key, rows in told.fired.items():
@@ -94,7 +95,7 @@ def all_results(all_told: list[Told]):
 
 
 def as_one_batch(query, batches, rng, seed, *, by_row=False, results=last_results, **more):
-    """Nothing is late: the watermark is behind the furthest row."""
+    """Compare with one batch. No row is late, because the watermark is behind the furthest row."""
     query = replace(query, delay=harness.furthest_back(batches) + 1, late=False, more=more)
     plan = query.row() if by_row else query.columnar()
     history, stream = cut(rng, batches)
@@ -119,7 +120,7 @@ def panes(rng, seed):
             break
     query = test_two_phase_random.own(rng, query) if rng.random() < 0.2 else query
     batches = harness.random_stream(rng, span)
-    as_one_stream(asked(rng, query.columnar()), batches, rng, seed)
+    as_one_stream(with_random_options(rng, query.columnar()), batches, rng, seed)
     if not query.columnar().operator.purges:
         as_one_batch(query, batches, rng, seed)
 
@@ -131,7 +132,7 @@ def several(rng, seed):
     windowing = WindowSpec(together, allowed_lateness=rng.choice([0, 0, 1, span]))
     query = harness.Query(windowing, harness.random_aggregates(rng), 3, rng.random() < 0.4)
     batches = harness.random_stream(rng, span)
-    as_one_stream(asked(rng, query.columnar()), batches, rng, seed)
+    as_one_stream(with_random_options(rng, query.columnar()), batches, rng, seed)
     as_one_batch(query, batches, rng, seed)
 
 
@@ -139,7 +140,7 @@ def sessions(rng, seed):
     query, span = test_sessions_random.random_query(rng)
     query = test_two_phase_random.own(rng, query) if rng.random() < 0.2 else query
     batches = harness.random_stream(rng, span)
-    as_one_stream(asked(rng, query.columnar()), batches, rng, seed)
+    as_one_stream(with_random_options(rng, query.columnar()), batches, rng, seed)
     as_one_batch(query, batches, rng, seed)
 
 
@@ -179,13 +180,13 @@ def rows(rng, seed):
         if not query.windowing.assigner.is_event_time:
             return
     batches = harness.random_stream(rng, span)
-    as_one_stream(asked(rng, query.row()), batches, rng, seed)
+    as_one_stream(with_random_options(rng, query.row()), batches, rng, seed)
     if "Purging" not in repr(query.windowing.trigger):
         as_one_batch(query, batches, rng, seed, by_row=True)
 
 
 def from_history_of_two(found, plan, batches, rng):
-    """What is emitted where some micro-batches are history; and the micro-batches that are all the same."""
+    """Return the output if some micro-batches are history, and the equivalent micro-batches."""
     at = rng.randint(1, len(batches))
     history, stream = [[chunk for batch in batches[:at] for chunk in batch]], batches[at:]
     first, state = MemoryState(), MemoryState()
@@ -195,7 +196,7 @@ def from_history_of_two(found, plan, batches, rng):
 
 
 def of_two(rng, seed):
-    """Two streams joined in windows; the definition judges."""
+    """Two streams joined in windows, compared with the definition."""
     join, span = joins.random_join(rng)
     told, batches = from_history_of_two(joins.found, join.plan(), joins.random_streams(rng, span), rng)
     for place, (ours, wanted) in enumerate(zip(told, joins.defined(join, batches), strict=True)):
@@ -205,7 +206,7 @@ def of_two(rng, seed):
 
 
 def near_in_time(rng, seed):
-    """Two streams joined near in time; the definition judges."""
+    """Two streams joined by intervals, compared with the definition."""
     join, span = intervals.random_interval(rng)
     told, batches = from_history_of_two(intervals.found, join.plan(), joins.random_streams(rng, span), rng)
     for place, (ours, wanted) in enumerate(zip(told, intervals.defined(join, batches), strict=True)):
@@ -217,7 +218,7 @@ CASES = {of_two: 16, near_in_time: 16, panes: 16, several: 8, sessions: 16, coun
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_history_then_a_stream_is_all_as_a_stream_and_all_as_a_batch(case, chunk):
+def test_history_and_stream_agree_with_one_stream_and_one_batch(case, chunk):
     harness.run_cases(CASES[case], chunk, CHUNKS, case)
 
 
@@ -228,6 +229,6 @@ def test_history_then_a_stream_is_all_as_a_stream_and_all_as_a_batch(case, chunk
         WindowSpec(TumblingEventTimeWindows(5), ContinuousProcessingTimeTrigger(2)),
     ],
 )
-def test_what_goes_by_the_clock_has_no_history(windowing):
+def test_history_of_processing_time_windows_is_refused(windowing):
     with pytest.raises(InvalidPlanError, match="go by the clock"):
         check_history(harness.Query(windowing, harness.random_aggregates(random.Random(1))).row())

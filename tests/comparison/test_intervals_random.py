@@ -1,4 +1,5 @@
-"""Interval joins against their definition, on random queries and streams; each as one batch; and through state tables.
+"""Compare interval joins with their definition, as streams, as one batch, and restored from state tables.
+
 
 ``PANESTREAM_CASES=10000 pytest tests/comparison/test_intervals_random.py`` runs more; ``PANESTREAM_SEED`` others.
 """
@@ -26,7 +27,7 @@ def compare(ours, theirs, told):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_as_defined(chunk):
+def test_interval_join_agrees_with_the_definition(chunk):
     def case(rng, seed):
         join, span = intervals.random_interval(rng)
         batches = joins.random_streams(rng, span)
@@ -36,7 +37,7 @@ def test_as_defined(chunk):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_a_batch_as_a_stream_without_late_rows(chunk):
+def test_batch_interval_join_agrees_with_a_stream_without_late_rows(chunk):
     def case(rng, seed):
         join, span = intervals.random_interval(rng)
         batches = joins.random_streams(rng, span)
@@ -52,7 +53,7 @@ def test_a_batch_as_a_stream_without_late_rows(chunk):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_state_goes_through_tables(chunk):
+def test_interval_join_restored_from_state_tables_agrees_with_the_definition(chunk):
     def case(rng, seed):
         join, span = intervals.random_interval(rng)
         batches, state = joins.random_streams(rng, span), MemoryState()
@@ -67,15 +68,15 @@ def test_state_goes_through_tables(chunk):
     run_cases(56, chunk, CHUNKS, case)
 
 
-def test_what_rests_before_there_is_a_watermark_goes_through_tables():
+def test_state_tables_have_rows_from_before_the_first_watermark():
     plan, state = intervals.Interval(-2, 5, "inner", (0, 0)).plan(), MemoryState()
-    intervals.found(plan, [[[joins.Row("left", "a", 1, 1)]]], state=state)  # none of the right: no watermark
+    intervals.found(plan, [[[joins.Row("left", "a", 1, 1)]]], state=state)  # no rows on the right, so there is no watermark
     tables = plan.operator.for_group(plan, state, 0).tables().tables
     assert {side: table.num_rows for side, table in tables.items()} == {"left": 1, "right": 0}
 
 
 @pytest.mark.parametrize("change", [{"lower": -3}, {"upper": 9}, {"how": "full"}])
-def test_a_checkpoint_is_tied_to_bounds_and_kind(change):
+def test_checkpoint_of_another_interval_or_kind_of_join_is_refused(change):
     join, state = intervals.Interval(-2, 5, "inner", (0, 0)), MemoryState()
     intervals.found(join.plan(), [[[joins.Row("left", "a", 1, 1)]]], state=state)
     other = replace(join, **change).plan()
@@ -84,12 +85,12 @@ def test_a_checkpoint_is_tied_to_bounds_and_kind(change):
     saved = join.plan().operator.for_group(join.plan(), state, 0).tables()
     with pytest.raises(PlanMismatchError, match="join:"):
         other.operator.for_group(other, MemoryState(), 0).restore(saved)
-    # Of windows the kind of join is no part of the state.
+    # For joins in windows, the kind of join is not part of the state.
     in_windows, _ = joins.random_join(random.Random(1))
     assert in_windows.plan().identity() == replace(in_windows, how="left_anti").plan().identity()
 
 
-def test_a_plan_comes_back_equal():
+def test_plan_of_interval_join_survives_json():
     plan = intervals.Interval(-2, 5, "full", (3, 4)).plan()
     found = plan_of(json.loads(json.dumps(plan_json(plan))))
     assert (found.operator, found.sides, found.pairs) == (plan.operator, plan.sides, plan.pairs)
@@ -97,18 +98,18 @@ def test_a_plan_comes_back_equal():
     assert [found.emitted_schema(tag).names for tag in found.late_tags] == [["key", "n", "name"], ["key", "m"]]
 
 
-def test_firings_and_changes_are_refused_with_the_reason():
+def test_interval_join_gives_reasons_against_firings_and_changelog():
     spec = intervals.Interval(-2, 5, "full", (3, 4)).plan().operator
     assert "there is nothing to number" in spec.capabilities.no_firings
     assert "nothing is taken back" in spec.capabilities.no_changelog
 
 
-def test_state_is_cleaned():
+def test_interval_join_removes_expired_state():
     rows = [[[joins.Row(side, "a", time, time) for side in ("left", "right")]] for time in range(0, 1000, 10)]
     for how in intervals.HOWS:
         plan, state = intervals.Interval(-30, 20, how, (0, 5)).plan(), MemoryState()
         intervals.found(plan, rows, state=state)
         tables = plan.operator.for_group(plan, state, 0).tables().tables
         assert max(table.num_rows for table in tables.values()) <= 8, how
-        # A run goes with its last row: no more rest than a few merged runs have.
+        # A stored run is removed with its last row, so only a few merged runs remain.
         assert len(state.values) <= 40, how

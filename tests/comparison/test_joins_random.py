@@ -1,4 +1,5 @@
-"""Joins of two streams against their definition, on random queries and streams; and each as one batch.
+"""Compare joins of two streams with their definition, on random queries and streams, and as one batch.
+
 
 ``PANESTREAM_CASES=10000 pytest tests/comparison/test_joins_random.py`` runs more; ``PANESTREAM_SEED`` others.
 """
@@ -26,7 +27,7 @@ def compare(join, batches, seed, **how):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_as_defined(chunk):
+def test_window_join_agrees_with_the_definition(chunk):
     def case(rng, seed):
         join, span = joins.random_join(rng)
         assert not isinstance(join.plan().operator, RowSpec)
@@ -36,7 +37,7 @@ def test_as_defined(chunk):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_a_batch_as_defined(chunk):
+def test_batch_window_join_agrees_with_the_definition(chunk):
     def case(rng, seed):
         join, span = joins.random_join(rng)
         compare(join, joins.random_streams(rng, span), seed, end=True)
@@ -45,12 +46,12 @@ def test_a_batch_as_defined(chunk):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_row_by_row(chunk):
-    """The row operator fires for every late row; the last firing of each window in a micro-batch is what the definition says."""
+def test_window_join_on_the_row_operator_agrees_with_the_definition(chunk):
+    """The row operator fires for every late row. Its last firing of a window in a micro-batch must agree."""
 
     def case(rng, seed):
         join, span = joins.random_join(rng, exact=True)
-        # Sessions that fire and grow within a micro-batch fire as what they were, too.
+        # The row operator also fires the smaller sessions that grow within a micro-batch.
         if hasattr(join.windowing.assigner, "gap"):
             join = replace(join, windowing=replace(join.windowing, allowed_lateness=0))
         plan = join.plan()

@@ -1,6 +1,6 @@
-"""Started again and again with another allowed lateness, on one state: every columnar operator against the row operator.
+"""Compare every columnar operator with the row operator, restarted repeatedly with another allowed lateness.
 
-What was closed stays closed, whatever the lateness is afterwards; what the new lateness closes goes at once.
+A closed window stays closed under any later lateness. Windows that the new lateness closes are removed at once.
 ``PANESTREAM_CASES=20000 pytest tests/comparison/test_lateness_changed.py`` runs more; ``PANESTREAM_SEED`` others.
 """
 
@@ -19,7 +19,7 @@ CHUNKS = 4
 
 
 def latenesses(rng: random.Random, span: int, batches: int) -> list[int]:
-    """The allowed lateness of each micro-batch: now and then the query is started again with another one."""
+    """Return the allowed lateness of each micro-batch. Sometimes the query restarts with another one."""
     chosen, lateness = [], rng.choice([0, span])
     for _ in range(batches):
         if rng.random() < 0.3:
@@ -31,7 +31,7 @@ def latenesses(rng: random.Random, span: int, batches: int) -> list[int]:
 def panes(rng: random.Random, seed: int) -> None:
     while True:
         query, span = test_panes_random.random_query(rng)
-        # With a purging trigger another lateness may mean another operator, which a checkpoint does not change.
+        # With a purging trigger, another lateness may need another operator, which a checkpoint does not allow.
         if query.windowing.assigner.is_event_time and not isinstance(query.windowing.trigger, PurgingTrigger):
             break
     batches = harness.random_stream(rng, span, late=rng.choice([0.2, 0.5]))
@@ -54,14 +54,14 @@ def rows(rng: random.Random, seed: int) -> None:
     row, columnar = test_accumulating.plans(WindowSpec(assigner), rng.choice(["rows", "arrow", "all"]), rng.random() < 0.5, 0)
     runs = [harness.run(plan, batches, latenesses=changed) for plan in (row, columnar)]
     for number, (theirs, ours) in enumerate(zip(*runs, strict=True)):
-        wrong = harness.difference(harness.coalesced(theirs.fired), harness.once(ours.fired))
+        wrong = harness.difference(harness.coalesced(theirs.fired), harness.single_firings(ours.fired))
         assert wrong is None, f"seed {seed}: micro-batch {number}: {wrong}\n{assigner}\n{batches[: number + 1]}\n{changed}"
         assert (theirs.late, theirs.metrics.late_rows) == (ours.late, ours.metrics.late_rows), f"seed {seed}: late rows"
 
 
 @pytest.mark.parametrize("case", [panes, sessions, rows], ids=lambda case: case.__name__)
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_as_the_row_operator(case, chunk):
+def test_restarts_with_another_lateness_agree_with_the_row_operator(case, chunk):
     harness.run_cases(80, chunk, CHUNKS, case)
 
 
@@ -82,7 +82,7 @@ COUNTED = (agg.count().alias("n"), agg.sum("v").alias("total"))
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_one_row_of_a_closed_window_makes_no_result_beside_the_whole_one(assigner, whole, later, columnar):
+def test_late_row_of_a_closed_window_stays_late_under_a_longer_lateness(assigner, whole, later, columnar):
     query = harness.Query(WindowSpec(assigner), COUNTED)
     plan, state = query.columnar() if columnar else query.row(), MemoryState()
     patient = harness.with_lateness(plan, 1000)
@@ -102,7 +102,7 @@ def test_one_row_of_a_closed_window_makes_no_result_beside_the_whole_one(assigne
 @pytest.mark.parametrize(
     "assigner", [TumblingEventTimeWindows(10), EventTimeSessionWindows(10)], ids=lambda value: type(value).__name__
 )
-def test_what_a_shorter_lateness_closed_stays_closed_under_a_longer_one(assigner, columnar):
+def test_window_closed_by_a_shorter_lateness_stays_closed(assigner, columnar):
     query = harness.Query(WindowSpec(assigner, allowed_lateness=1000), COUNTED)
     plan, state = query.columnar() if columnar else query.row(), MemoryState()
     lateness = [1000, 0, 1000]
@@ -115,7 +115,7 @@ def test_what_a_shorter_lateness_closed_stays_closed_under_a_longer_one(assigner
     assert (last.fired, last.metrics.late_rows) == ([], 1)
 
 
-def test_a_session_that_reaches_over_what_was_closed_takes_rows_that_touch_it():
+def test_session_across_the_closed_border_accepts_touching_rows():
     for plan in (lambda query: query.row(), lambda query: query.columnar()):
         query = harness.Query(WindowSpec(EventTimeSessionWindows(10)), COUNTED)
         batches = [harness.MicroBatch([[row(20, 1)]]), harness.MicroBatch([[row(11, 2)]]), harness.MicroBatch([[row(0, 4)]])]
@@ -125,7 +125,7 @@ def test_a_session_that_reaches_over_what_was_closed_takes_rows_that_touch_it():
 
 
 @pytest.mark.parametrize("more", ["with_firing", "changelog"])
-def test_lateness_may_be_given_to_a_query_that_had_none_and_numbers_its_firings(more):
+def test_query_with_firings_may_get_an_allowed_lateness_at_restart(more):
     query = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), COUNTED, more={more: True})
     batches = [[row(1, 5), row(15, 1)], [row(25, 1)], [row(16, 2)], [row(30, 2)], [row(17, 3)]]
     found = harness.run(query.columnar(), [harness.MicroBatch([rows]) for rows in batches], latenesses=[0, 100, 100, 0, 100])

@@ -1,4 +1,5 @@
-"""Look-backs against their definition, on random queries and streams.
+"""Compare look-backs with their definition, on random queries and streams.
+
 
 ``PANESTREAM_CASES=10000 pytest tests/comparison/test_look_back_random.py`` runs more; ``PANESTREAM_SEED`` others.
 """
@@ -24,12 +25,12 @@ def check(plan, batches, seed, found):
 
 
 def bits(emitted):
-    """The rows of each key, in order, so that NaN is itself and no other float is another."""
+    """Return the rows of each key in order, as text. NaN then equals itself, and other floats must be identical."""
     return {key: repr(values) for key, values in look_backs.by_key(emitted.fired).items()}
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_as_the_definition(chunk, monkeypatch):
+def test_look_backs_agree_with_the_definition(chunk, monkeypatch):
     def case(rng, seed):
         look_backs.small_slices(monkeypatch, rng)
         plan, span = look_backs.random_plan(rng)
@@ -40,7 +41,7 @@ def test_as_the_definition(chunk, monkeypatch):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_batch_as_stream(chunk, monkeypatch):
+def test_batch_look_backs_agree_with_the_stream(chunk, monkeypatch):
     def case(rng, seed):
         look_backs.small_slices(monkeypatch, rng)
         plan, span = look_backs.random_plan(rng)
@@ -57,7 +58,7 @@ def test_batch_as_stream(chunk, monkeypatch):
 
 
 @pytest.mark.parametrize("chunk", range(4))
-def test_a_micro_batch_that_is_run_again_gives_the_same_bytes(chunk, monkeypatch):
+def test_repeated_micro_batch_of_look_backs_gives_the_same_bytes(chunk, monkeypatch):
     def case(rng, seed):
         look_backs.small_slices(monkeypatch, rng)
         plan, span = look_backs.random_plan(rng)
@@ -68,8 +69,8 @@ def test_a_micro_batch_that_is_run_again_gives_the_same_bytes(chunk, monkeypatch
 
 @pytest.mark.full
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_slices_change_no_bit(chunk, monkeypatch):
-    """With slices and without: of each key the same rows in the same order, whatever the aggregates; floats to the last bit."""
+def test_look_backs_with_slices_have_the_same_bits_as_without(chunk, monkeypatch):
+    """Each key must have the same rows in the same order for all aggregates, with floats equal to the last bit."""
     merged = []
     scan = history.PaneBlocks.scan_spans
 
@@ -97,7 +98,7 @@ def test_slices_change_no_bit(chunk, monkeypatch):
 
 
 @pytest.mark.parametrize("chunk", range(4))
-def test_slices_are_settled_again_where_saved_state_is_put_in(chunk, monkeypatch):
+def test_restored_look_backs_with_other_slices_agree(chunk, monkeypatch):
     def case(rng, seed):
         look_backs.small_slices(monkeypatch, rng)
         plan, span = look_backs.random_plan(rng)

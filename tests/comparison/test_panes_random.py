@@ -1,4 +1,5 @@
-"""Aligned panes against the row operator, on random queries and streams.
+"""Compare aligned panes with the row operator, on random queries and streams.
+
 
 ``PANESTREAM_CASES=20000 pytest tests/comparison/test_panes_random.py`` runs more; ``PANESTREAM_SEED`` others.
 """
@@ -38,7 +39,7 @@ SIZES = [(10, 10), (7, 7), (1, 1), (10, 5), (12, 3), (10, 4), (7, 5), (20, 3), (
 
 
 def random_assigner(rng: random.Random, by_processing_time: bool) -> tuple[WindowAssigner, int]:
-    """Windows, and about their size."""
+    """Return windows, and about their size."""
     size, slide = rng.choice(SIZES)
     offset = rng.randint(1 - slide, slide - 1) if rng.random() < 0.4 else 0
     kind = rng.random()
@@ -61,7 +62,7 @@ def random_trigger(rng: random.Random, by_processing_time: bool) -> Trigger | No
 
 
 def random_query(rng: random.Random) -> tuple[harness.Query, int]:
-    """A query that panes can run, and about the size of its windows."""
+    """Return a query that panes support, and about the size of its windows."""
     while True:
         by_processing_time = rng.random() < 0.3
         assigner, size = random_assigner(rng, by_processing_time)
@@ -81,12 +82,12 @@ def case(rng: random.Random, seed: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_panes_are_what_the_row_operator_does(chunk):
+def test_panes_agree_with_the_row_operator(chunk):
     harness.run_cases(160, chunk, CHUNKS, case)
 
 
 def several(rng: random.Random, seed: int) -> None:
-    """Several kinds of windows in one operator are what each of them is alone."""
+    """Several kinds of windows in one operator must agree with each kind alone."""
     by_processing_time = rng.random() < 0.3
     windows = dict(
         zip(("a", "b", "c"), [random_assigner(rng, by_processing_time) for _ in range(rng.randint(1, 3))], strict=False)
@@ -109,7 +110,7 @@ def several(rng: random.Random, seed: int) -> None:
 
 
 def in_one(alone: dict[str, harness.Emitted], with_late: bool) -> harness.Emitted:
-    """What one operator must emit, of what an operator for each kind of windows emitted: late is what is late for all."""
+    """Combine the outputs of an operator per kind of windows into the expected output. A row is late if it is late for all."""
     fired = [((place[0], label, *place[1:]), values) for label, one in alone.items() for place, values in one.fired]
     first, *others = alone.values()
     late = [row for row in first.late if all(row in other.late for other in others)]
@@ -117,11 +118,11 @@ def in_one(alone: dict[str, harness.Emitted], with_late: bool) -> harness.Emitte
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_several_windows_are_what_each_is_alone(chunk):
+def test_several_windows_in_one_operator_agree_with_each_alone(chunk):
     harness.run_cases(48, chunk, CHUNKS, several)
 
 
 @pytest.mark.parametrize("seed", [3_000_928])
-def test_cases_that_failed_once(seed):
-    """3,000,928: rows of equal event time in several panes of the clock, collected in order."""
+def test_panes_agree_with_the_row_operator_on_seeds_that_once_failed(seed):
+    """Seed 3,000,928 has rows of equal event time in several processing-time panes, collected in order."""
     several(random.Random(seed), seed)

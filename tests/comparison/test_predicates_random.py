@@ -1,4 +1,5 @@
-"""Windows by predicates against their definition, on random queries and streams.
+"""Compare windows by predicates with their definition, on random queries and streams.
+
 
 ``PANESTREAM_CASES=10000 pytest tests/comparison/test_predicates_random.py`` runs more; ``PANESTREAM_SEED`` others.
 """
@@ -14,20 +15,20 @@ from tests.comparison import harness, predicates
 
 CHUNKS = 8
 ORDERLESS = (agg.Count, agg.Sum, agg.Mean, agg.Min, agg.Max, agg.Var, agg.CountDistinct)
-"""Of rows with the same time it does not matter to them which came first."""
+"""Aggregates that do not depend on the order of rows with equal times."""
 
 
 def check(plan, batches, seed, found):
     for number, ((fired, late), ours) in enumerate(zip(predicates.expected(plan, batches), found, strict=True)):
         where = f"{seed}: micro-batch {number}\n{plan.assigner} {plan.operator.aggregates}\n{batches[: number + 1]}"
-        wrong = harness.difference(fired, harness.once(ours.fired))
+        wrong = harness.difference(fired, harness.single_firings(ours.fired))
         assert wrong is None, f"{where}\n{wrong}"
         assert ours.metrics.late_rows == len(late), where
         assert ours.late == (late if plan.late_tag else []), where
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_as_the_definition(chunk):
+def test_windows_by_predicates_agree_with_the_definition(chunk):
     def case(rng, seed):
         plan, span = predicates.random_plan(rng)
         batches = harness.random_stream(rng, span)
@@ -37,7 +38,7 @@ def test_as_the_definition(chunk):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_batch_as_stream_in_whatever_order_rows_come(chunk):
+def test_batch_windows_by_predicates_agree_with_the_stream_in_any_order(chunk):
     def case(rng, seed):
         plan, span = predicates.random_plan(rng)
         batches = [batch for batch in harness.random_stream(rng, span, late=0.0) if not batch.end]
@@ -47,14 +48,14 @@ def test_batch_as_stream_in_whatever_order_rows_come(chunk):
         rows = [row for batch in batches for row in batch.rows]
         rng.shuffle(rows)
         (batch,) = harness.run(plan, [harness.MicroBatch([rows[:5], rows[5:]], end=True)])
-        wrong = harness.difference(harness.once(stream), harness.once(batch.fired))
+        wrong = harness.difference(harness.single_firings(stream), harness.single_firings(batch.fired))
         assert wrong is None, f"{seed}: {wrong}\n{plan.assigner}\n{batches}"
 
     harness.run_cases(120, chunk, CHUNKS, case)
 
 
 @pytest.mark.parametrize("chunk", range(4))
-def test_closed_by_what_never_comes_they_are_sessions(chunk):
+def test_windows_whose_end_predicate_never_holds_equal_sessions(chunk):
     def case(rng, seed):
         gap = rng.choice([1, 4, 30])
         batches = [batch for batch in harness.random_stream(rng, gap, late=0.0) if not batch.end]
@@ -63,7 +64,7 @@ def test_closed_by_what_never_comes_they_are_sessions(chunk):
         sessions = harness.Query(harness.WindowSpec(EventTimeSessionWindows(gap)), recipes, back).columnar()
         last = [*batches, harness.MicroBatch([], end=True)]
         ours, theirs = (
-            harness.once([row for one in harness.run(plan, last) for row in one.fired])
+            harness.single_firings([row for one in harness.run(plan, last) for row in one.fired])
             for plan in (predicates.plan_of(closed, recipes, back), sessions)
         )
         assert harness.difference(theirs, ours) is None, seed
@@ -72,7 +73,7 @@ def test_closed_by_what_never_comes_they_are_sessions(chunk):
 
 
 @pytest.mark.parametrize("chunk", range(4))
-def test_a_micro_batch_that_is_run_again_gives_the_same_bytes(chunk):
+def test_repeated_micro_batch_of_predicates_gives_the_same_bytes(chunk):
     def case(rng, seed):
         plan, span = predicates.random_plan(rng)
         harness.check_reruns(plan, harness.random_stream(rng, span), seed)
@@ -80,7 +81,7 @@ def test_a_micro_batch_that_is_run_again_gives_the_same_bytes(chunk):
     harness.run_cases(16, chunk, 4, case)
 
 
-def test_nothing_rests_of_windows_that_are_over():
+def test_state_of_closed_windows_by_predicates_is_removed():
     plan = predicates.plan_of(PredicateWindows("u % 5 = 0", "u % 4 = 1", 10), (agg.count(),))
     rng, state = random.Random(1), MemoryState()
     for number in range(30):

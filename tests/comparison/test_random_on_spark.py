@@ -1,4 +1,5 @@
-"""Random queries on Spark, stopped and started again half way, beside the row operator in the engine on the same micro-batches.
+"""Random queries on Spark with a restart agree with the row operator in the engine on the same micro-batches.
+
 
 ``PANESTREAM_SPARK_CASES=100 pytest tests/comparison/test_random_on_spark.py`` runs more; ``PANESTREAM_SEED`` others.
 """
@@ -17,14 +18,14 @@ from panestream.windowing.triggers import CountTrigger
 from tests.comparison import harness, test_counts_random, test_panes_random, test_sessions_random
 from tests.comparison.on_spark import SCHEMA, by_place, fired, in_our_time, windowed_by, with_timestamps
 
-# Random streams drop late rows, and .main tells the columns.
+# Random streams drop late rows, and .main warns about its columns.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 CASES = int(os.environ.get("PANESTREAM_SPARK_CASES", "4"))
 
 
 def random_case(rng: random.Random) -> tuple[harness.Query, list[harness.MicroBatch], str]:
-    """A query that a columnar operator runs, two micro-batches with data at least, and its kind."""
+    """Return a query that a columnar operator runs, at least two micro-batches with data, and its kind."""
     kind = rng.choice(["panes", "panes", "sessions", "counts"])
     if kind == "panes":
         query, span = test_panes_random.random_query(rng)
@@ -38,14 +39,14 @@ def random_case(rng: random.Random) -> tuple[harness.Query, list[harness.MicroBa
         query, span = test_counts_random.random_query(rng), 10
     batches: list[harness.MicroBatch] = []
     while len(batches) < 2:
-        # One file each; Spark runs no micro-batch without data.
+        # Each micro-batch is one file, because Spark skips empty micro-batches.
         made = [batch.rows for batch in harness.random_stream(rng, span, batches=6) if batch.rows]
         batches = [harness.MicroBatch([in_our_time(rows)]) for rows in made]
     return query, batches, kind
 
 
 def expected_of(query: harness.Query, batches: list[harness.MicroBatch], kind: str) -> list[list[tuple]]:
-    """By micro-batch the (place, values) that a columnar operator has to emit."""
+    """Return by micro-batch the (place, values) that a columnar operator must emit."""
     emitted = (
         test_sessions_random.of_the_row_operator(query, batches) if kind == "sessions" else harness.run(query.row(), batches)
     )
@@ -54,7 +55,7 @@ def expected_of(query: harness.Query, batches: list[harness.MicroBatch], kind: s
 
 
 @pytest.mark.parametrize("seed", range(harness.first_seed(), harness.first_seed() + CASES))
-def test_as_the_row_operator_with_a_restart(spark, tmp_path, seed):
+def test_restarted_query_on_spark_agrees_with_the_row_operator(spark, tmp_path, seed):
     rng = random.Random(seed)
     query, batches, kind = random_case(rng)
     files = MicroBatches(spark, tmp_path / "in", SCHEMA)

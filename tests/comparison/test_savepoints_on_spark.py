@@ -1,4 +1,5 @@
-"""Random queries on Spark, stopped at a micro-batch and started from a savepoint with other key groups: as the engine, never stopped.
+"""Random queries on Spark that start from a savepoint with other key groups agree with an engine that never stopped.
+
 
 ``PANESTREAM_CASES=60 pytest tests/comparison/test_savepoints_on_spark.py`` runs more; ``PANESTREAM_SEED`` others.
 """
@@ -40,7 +41,7 @@ LISTED = "n bigint, vs array<bigint>, edge bigint"
 
 @dataclass
 class Case:
-    """A query twice: as the engine has it, with one key group, and on Spark; and about how long its windows are."""
+    """A query in two forms, for the engine with one key group and for Spark, and about the length of its windows."""
 
     plan: WindowPlan
     on_spark: Callable[[pst.datastream.WindowedStream], pst.datastream.WindowedResult]
@@ -51,8 +52,8 @@ class Case:
 
 
 def declared(rng: random.Random, query: harness.Query, span: int, *, on_rows: bool = False) -> Case:
-    """A query of declared aggregates, maybe with numbered firings or as a changelog."""
-    plan = test_savepoints_random.asked(rng, query.row() if on_rows else query.columnar())
+    """Return a query of declared aggregates, sometimes with numbered firings or as a changelog."""
+    plan = test_savepoints_random.with_random_options(rng, query.row() if on_rows else query.columnar())
 
     def on_spark(windowed):
         result = (windowed.options(every_firing=True) if on_rows else windowed).aggregate(*query.aggregates)
@@ -114,7 +115,7 @@ def accumulating(rng: random.Random) -> Case:
 
 
 def remembering(rng: random.Random) -> Case:
-    """A function with states of window and key; triggers that count."""
+    """Return a query of a function with states of window and key, with triggers that count."""
     assigner, span = test_panes_random.random_assigner(rng, by_processing_time=False)
     trigger = rng.choice([None, CountTrigger.of(rng.randint(1, 4)), PurgingTrigger.of(CountTrigger.of(2))])
     windowing = WindowSpec(assigner, trigger, None, rng.choice([0, span]), every_firing=True)
@@ -122,7 +123,7 @@ def remembering(rng: random.Random) -> Case:
     results = test_accumulating.pa.schema(
         [("n", test_accumulating.pa.int64()), ("seen", test_accumulating.pa.int64()), ("last", test_accumulating.pa.int64())]
     )
-    operator = plan_functions(windowing, test_savepoints_random.Elements(function), results, harness.ROWS, function, harness.KEYS)
+    operator = plan_functions(windowing, test_savepoints_random.KeepRows(function), results, harness.ROWS, function, harness.KEYS)
     plan = harness.plan_for(operator, windowing, 3)
     return Case(
         plan,
@@ -134,7 +135,7 @@ def remembering(rng: random.Random) -> Case:
 
 
 class Sizes(pst.ProcessWindowFunction):
-    """Keeps states of the window and of the key."""
+    """Store states of the window and of the key."""
 
     def process(self, key, context, elements):
         runs = context.window_state().get_list_state(pst.state.ListStateDescriptor("runs"))
@@ -181,7 +182,7 @@ def batches_of(rng: random.Random, span: int) -> list[harness.MicroBatch]:
 
 
 @pytest.mark.parametrize("seed", range(harness.first_seed(), harness.first_seed() + harness.cases(2)))
-def test_as_if_never_stopped(spark, tmp_path, seed):
+def test_query_from_savepoint_on_spark_agrees_with_one_that_never_stopped(spark, tmp_path, seed):
     rng = random.Random(seed)
     case = KINDS[seed % len(KINDS)](rng)
     batches = batches_of(rng, case.span)
@@ -191,7 +192,7 @@ def test_as_if_never_stopped(spark, tmp_path, seed):
     stop = rng.randint(1, len(batches) - 1)
     found: dict[int, list[tuple]] = {}
 
-    # What sinks are told as the micro-batch goes on from the savepoint's.
+    # Sinks number micro-batches on from the savepoint's.
     def collect(rows, batch_id):
         assert batch_id not in found
         found[batch_id] = fired(rows)

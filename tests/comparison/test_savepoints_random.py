@@ -1,4 +1,5 @@
-"""Random queries of every operator, stopped and started from saved state with another number of key groups: as if never stopped.
+"""Random queries of every operator, restored with another number of key groups, agree with queries that never stopped.
+
 
 ``PANESTREAM_CASES=20000 pytest tests/comparison/test_savepoints_random.py`` runs more; ``PANESTREAM_SEED`` others.
 """
@@ -52,13 +53,13 @@ from tests.comparison import (
     test_two_phase_random,
 )
 from tests.comparison.calendars import random_stream
-from tests.comparison.savepoints import stopped_and_started
+from tests.comparison.savepoints import compare_with_restored
 
 CHUNKS = 8
 
 
-def asked(rng: random.Random, plan: WindowPlan) -> WindowPlan:
-    """The plan, maybe with numbered firings, or as a changelog."""
+def with_random_options(rng: random.Random, plan: WindowPlan) -> WindowPlan:
+    """Return the plan, sometimes with numbered firings or as a changelog."""
     more = rng.choice([{}, {}, {"with_firing": True}, {"changelog": True}, {"changelog": True, "with_firing": True}])
     if plan.operator.capabilities.no_firings is not None or (
         more.get("changelog") and plan.operator.capabilities.no_changelog is not None
@@ -72,7 +73,7 @@ def panes(rng: random.Random, seed: int) -> None:
     if rng.random() < 0.2:
         query = test_two_phase_random.own(rng, query)
     clock = not query.windowing.assigner.is_event_time
-    stopped_and_started(asked(rng, query.columnar()), harness.random_stream(rng, span, clock=clock), rng, seed)
+    compare_with_restored(with_random_options(rng, query.columnar()), harness.random_stream(rng, span, clock=clock), rng, seed)
 
 
 def several(rng: random.Random, seed: int) -> None:
@@ -85,11 +86,13 @@ def several(rng: random.Random, seed: int) -> None:
     if why_not_panes(windowing):
         return
     query = harness.Query(windowing, harness.random_aggregates(rng), 3, rng.random() < 0.4)
-    stopped_and_started(asked(rng, query.columnar()), harness.random_stream(rng, span, clock=by_processing_time), rng, seed)
+    compare_with_restored(
+        with_random_options(rng, query.columnar()), harness.random_stream(rng, span, clock=by_processing_time), rng, seed
+    )
 
 
 def continuous(rng: random.Random, seed: int) -> None:
-    """Firings at an interval, while time creeps and rows come far ahead of it or far behind it: what is remembered of firings."""
+    """Continuous firings while time advances slowly and rows come far ahead or far behind. They test the stored firing times."""
     interval = rng.randint(5, 12)
     trigger = ContinuousEventTimeTrigger(interval)
     trigger = PurgingTrigger.of(trigger) if rng.random() < 0.6 else trigger
@@ -103,7 +106,7 @@ def continuous(rng: random.Random, seed: int) -> None:
             number += 1
             rows.append((rng.choice("abcdefgh"), time - rng.choice([0, rng.randint(0, 30)]), number, number / 4, number))
         batches.append(harness.MicroBatch([rows]))
-    stopped_and_started(asked(rng, query.columnar()), batches, rng, seed)
+    compare_with_restored(with_random_options(rng, query.columnar()), batches, rng, seed)
 
 
 def sessions(rng: random.Random, seed: int) -> None:
@@ -111,12 +114,12 @@ def sessions(rng: random.Random, seed: int) -> None:
     query, span = test_sessions_random.random_query(rng, clock=clock)
     if rng.random() < 0.2:
         query = test_two_phase_random.own(rng, query)
-    stopped_and_started(asked(rng, query.columnar()), harness.random_stream(rng, span, clock=clock), rng, seed)
+    compare_with_restored(with_random_options(rng, query.columnar()), harness.random_stream(rng, span, clock=clock), rng, seed)
 
 
 def counts(rng: random.Random, seed: int) -> None:
     query = test_counts_random.random_query(rng)
-    stopped_and_started(query.columnar(), harness.random_stream(rng, 10), rng, seed)
+    compare_with_restored(query.columnar(), harness.random_stream(rng, 10), rng, seed)
 
 
 def intervals(rng: random.Random, seed: int) -> None:
@@ -124,7 +127,7 @@ def intervals(rng: random.Random, seed: int) -> None:
     how = rng.choice(["inner", "left", "right", "full"])
     operator = IntervalSpec(lower, lower + rng.randint(0, span), how, harness.SIDED, harness.SIDED, harness.KEYS)
     plan = harness.plan_for(operator, WindowSpec(GlobalWindows.create()), rng.choice([0, 3, span]))
-    stopped_and_started(plan, harness.random_stream(rng, span), rng, seed)
+    compare_with_restored(plan, harness.random_stream(rng, span), rng, seed)
 
 
 def accumulating(rng: random.Random, seed: int) -> None:
@@ -135,7 +138,7 @@ def accumulating(rng: random.Random, seed: int) -> None:
     _, plan = test_accumulating.plans(
         windowing, rng.choice(["rows", "arrow", "all"]), rng.random() < 0.5, rng.choice([0, 3, span])
     )
-    stopped_and_started(plan, harness.random_stream(rng, span), rng, seed)
+    compare_with_restored(plan, harness.random_stream(rng, span), rng, seed)
 
 
 def split(rng: random.Random, seed: int) -> None:
@@ -145,11 +148,11 @@ def split(rng: random.Random, seed: int) -> None:
     query = harness.Query(WindowSpec(assigner), test_split_random.AGGREGATES, rng.choice([0, 3, span]))
     plan, parts = query.columnar(), rng.choice([2, 3])
     plan = replace(plan, split=split_of(parts, test_split_random.AGGREGATES, plan.operator))
-    stopped_and_started(plan, harness.random_stream(rng, span), rng, seed, lambda row: hash(row[2]) % parts, parts)
+    compare_with_restored(plan, harness.random_stream(rng, span), rng, seed, lambda row: hash(row[2]) % parts, parts)
 
 
 def calendars(rng: random.Random, seed: int) -> None:
-    """Windows of calendars: of one kind, of several, and on the row operator."""
+    """Calendar windows: of one kind, of several, and on the row operator."""
     several_of_them = rng.random() < 0.3
     if several_of_them:
         together, span, zone = test_calendars_random.random_several(rng)
@@ -158,17 +161,17 @@ def calendars(rng: random.Random, seed: int) -> None:
         query, span, zone = test_calendars_random.random_query(rng)
     clock = not query.windowing.assigner.is_event_time
     plan = query.row() if rng.random() < 0.2 and not several_of_them else query.columnar()
-    stopped_and_started(asked(rng, plan), random_stream(rng, zone, span, clock=clock), rng, seed)
+    compare_with_restored(with_random_options(rng, plan), random_stream(rng, zone, span, clock=clock), rng, seed)
 
 
 def of_look_backs(rng: random.Random, seed: int) -> None:
     plan, span = look_backs.random_plan(rng)
-    stopped_and_started(plan, harness.random_stream(rng, span), rng, seed)
+    compare_with_restored(plan, harness.random_stream(rng, span), rng, seed)
 
 
 def by_predicates(rng: random.Random, seed: int) -> None:
     plan, span = predicates.random_plan(rng)
-    stopped_and_started(plan, harness.random_stream(rng, span), rng, seed)
+    compare_with_restored(plan, harness.random_stream(rng, span), rng, seed)
 
 
 def declared_on_rows(rng: random.Random, seed: int) -> None:
@@ -177,11 +180,11 @@ def declared_on_rows(rng: random.Random, seed: int) -> None:
         test_sessions_random.random_query(rng, clock=clock) if rng.random() < 0.4 else test_panes_random.random_query(rng)
     )
     clock = not query.windowing.assigner.is_event_time
-    stopped_and_started(asked(rng, query.row()), harness.random_stream(rng, span, clock=clock), rng, seed)
+    compare_with_restored(with_random_options(rng, query.row()), harness.random_stream(rng, span, clock=clock), rng, seed)
 
 
 class Remembering(ProcessWindowFunction):
-    """Keeps states of all kinds, of the window and of the key."""
+    """Store states of all kinds, of the window and of the key."""
 
     def process(self, key, context, elements):
         runs = context.window_state().get_list_state(ListStateDescriptor("runs"))
@@ -237,18 +240,18 @@ def on_rows(rng: random.Random, seed: int) -> None:
         ]
     )
     if kind >= 0.7 and isinstance(function, KeepRows) and not isinstance(function.function, ProcessWindowFunction):
-        return  # it asks for the start of the window
+        return  # it needs the start of the window
     if evictor is not None and isinstance(function, ReduceRows):
-        return  # what is left may be nothing
+        return  # evictors may remove everything
     if merges and isinstance(getattr(function, "function", None), Remembering):
-        return  # windows that merge have no state of their own
+        return  # merging windows do not have their own state
     operator = plan_functions(windowing, function, results, harness.ROWS, function, harness.KEYS)
     assert isinstance(operator, RowSpec)
     plan = harness.plan_for(operator, windowing, rng.choice([0, 3]), late=rng.random() < 0.5)
     batches = harness.random_stream(rng, span, clock=windowing.uses_processing_time)
     if kind >= 0.7:
         batches = [replace(batch, end=False) for batch in batches]
-    stopped_and_started(asked(rng, plan), batches, rng, seed)
+    compare_with_restored(with_random_options(rng, plan), batches, rng, seed)
 
 
 CASES = {
@@ -270,10 +273,10 @@ CASES = {
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_as_if_never_stopped(case, chunk):
+def test_query_restored_with_other_key_groups_agrees_with_one_that_never_stopped(case, chunk):
     harness.run_cases(CASES[case], chunk, CHUNKS, case)
 
 
-def test_cases_that_failed_once():
-    """100,467: of two sessions of a key that one micro-batch takes back, the earlier one is first, in whatever order they were saved."""
+def test_restored_queries_agree_on_seeds_that_once_failed():
+    """Seed 100,467: one micro-batch retracts two sessions of a key, and the earlier one comes first in any saved order."""
     sessions(random.Random(100_467), 100_467)

@@ -1,9 +1,9 @@
-"""Sessions against the row operator, on random queries and streams.
+"""Compare sessions with the row operator, on random queries and streams.
 
 ``PANESTREAM_CASES=20000 pytest tests/comparison/test_sessions_random.py`` runs more; ``PANESTREAM_SEED`` others.
 
-The rule, for sessions: of those that grow or fire several times within a micro-batch, what they are when it is over. So a firing
-of the row operator is not expected if a later row of its micro-batch moved the bounds of that session.
+Sessions that grow or fire several times within a micro-batch are emitted in their final form. So a firing of the row operator is
+not expected if a later row of its micro-batch moved the bounds of that session.
 """
 
 import random
@@ -45,12 +45,12 @@ def random_query(rng: random.Random, *, clock: bool = False) -> tuple[harness.Qu
 
 
 def of_the_row_operator(query, batches, latenesses=None):
-    """What the row operator emits, less the firings of sessions that a later row of the same micro-batch moves."""
+    """Return the row operator's output without firings of sessions that a later row of the same micro-batch moves."""
     return [emitted for emitted, _ in with_alive(query, batches, latenesses)]
 
 
 def with_alive(query, batches, latenesses=None):
-    """The same, and the sessions (key, start, end) that are alive once the rows of each micro-batch have come."""
+    """Return this output, and the sessions (key, start, end) that exist once the rows of each micro-batch have come."""
     state, expected = MemoryState(), []
     for batch, plan in zip(batches, harness.plans(query.row(), len(batches), latenesses), strict=True):
         operator = plan.operator.for_group(plan, state, 0)
@@ -73,7 +73,7 @@ def with_alive(query, batches, latenesses=None):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_as_the_row_operator(chunk):
+def test_sessions_agree_with_the_row_operator(chunk):
     def case(rng, seed):
         query, span = random_query(rng)
         batches = harness.random_stream(rng, span, partitions=rng.choice([1, 2, 3]))
@@ -83,10 +83,10 @@ def test_as_the_row_operator(chunk):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_batch_as_stream(chunk):
+def test_batch_sessions_agree_with_the_stream(chunk):
     def case(rng, seed):
         query, span = random_query(rng)
-        # Sessions that have fired and are then part of larger ones are not taken back: no lateness here.
+        # Allowed lateness is 0, because a session that has fired is not retracted when a larger session absorbs it.
         query = replace(query, windowing=replace(query.windowing, allowed_lateness=0))
         harness.compare_batch(query, harness.random_stream(rng, span), seed)
 
@@ -94,7 +94,7 @@ def test_batch_as_stream(chunk):
 
 
 def changes(rng, seed):
-    """A changelog with numbered firings, applied to a table, against what the row operator fired and which sessions it merged."""
+    """Apply a changelog with numbered firings to a table. Compare with the row operator's firings and merged sessions."""
     query, span = random_query(rng)
     batches = harness.random_stream(rng, span)
     found = harness.run(replace(query, more={"with_firing": True, "changelog": True}).columnar(), batches)
@@ -102,7 +102,7 @@ def changes(rng, seed):
     for batch, (theirs, alive), ours in zip(batches, with_alive(query, batches), found, strict=True):
         after = 2**63 - 1 if batch.end else before if theirs.metrics.watermark is None else theirs.metrics.watermark
         touched = {row[0] for row in batch.rows}
-        # Sessions of these keys that were open and are not there any more have become part of larger ones.
+        # Open sessions of these keys that have disappeared were merged into larger ones.
         truth = {
             place: told
             for place, told in truth.items()
@@ -133,29 +133,29 @@ def changes(rng, seed):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_a_changelog_applied_to_a_table_gives_the_last_results(chunk):
+def test_changelog_of_sessions_applied_to_a_table_gives_the_last_results(chunk):
     harness.run_cases(64, chunk, CHUNKS, changes)
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_on_the_clock(chunk):
+def test_processing_time_sessions_agree_with_the_row_operator(chunk):
     def case(rng, seed):
         query, span = random_query(rng, clock=True)
         batches = harness.random_stream(rng, span, clock=True)
         expected = of_the_row_operator(query, batches)
         harness.compare(query, batches, seed, expected)
         for theirs, ours in zip(expected, harness.run(query.columnar(), batches), strict=True):
-            # The row operator may ask to be woken up before anything is due.
+            # The row operator may request a wake-up before anything is due.
             assert (theirs.wake_up is None) == (ours.wake_up is None), seed
             assert ours.wake_up is None or ours.wake_up >= theirs.wake_up, seed
 
     harness.run_cases(64, chunk, CHUNKS, case)
 
 
-def test_of_two_partitions_the_earlier_row_comes_first_whichever_partition_is_first():
+def test_earlier_row_of_two_partitions_is_processed_first():
     windowing = WindowSpec(EventTimeSessionWindows(8))
     query = harness.Query(windowing, (agg.count(),), late=True)
-    # Alone the row at 0 is late, after the one at 8 it would not be: their sessions touch.
+    # The row at 0 would be late alone. It is not late after the row at 8, because their sessions touch.
     first, later, earlier = ("b", 8, 1, None, 1), ("a", 8, 1, None, 2), ("a", 0, 1, None, 3)
     for chunks, partitions, late in ((([later], [earlier]), 2, 1), (([later], [earlier]), 1, 0), (([earlier], [later]), 2, 1)):
         batches = [harness.MicroBatch([[first]]), harness.MicroBatch(list(chunks), partitions=partitions)]

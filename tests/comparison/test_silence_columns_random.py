@@ -1,4 +1,5 @@
-"""Operators on columns against the row operator where windows close on silence: without rows, by the clock alone.
+"""Compare columnar operators with the row operator if silence closes windows: without rows, by processing time.
+
 
 ``PANESTREAM_CASES=10000 pytest tests/comparison/test_silence_columns_random.py`` runs more; ``PANESTREAM_SEED`` others.
 """
@@ -15,7 +16,7 @@ CHUNKS = 4
 
 
 def silent(rng: random.Random, query: harness.Query, span: int) -> harness.Query:
-    """The query with a watermark that follows the clock when all is silent."""
+    """Return the query with a watermark that follows the clock during silence."""
     watermark = WatermarkStrategy(query.delay, closes_after=rng.choice([1, span, 2 * span]))
     if rng.random() < 0.2:
         watermark = replace(watermark, idle_timeout=rng.choice([1, span, 3 * span]))
@@ -23,7 +24,7 @@ def silent(rng: random.Random, query: harness.Query, span: int) -> harness.Query
 
 
 def pauses(rng: random.Random, batches: list[harness.MicroBatch], span: int) -> list[harness.MicroBatch]:
-    """The same micro-batches with some without rows among them, while the clock goes on."""
+    """Insert micro-batches without rows, during which processing time advances."""
     made, by = [], 0
     for batch in batches:
         made.append(replace(batch, clock=batch.clock + by))
@@ -34,7 +35,7 @@ def pauses(rng: random.Random, batches: list[harness.MicroBatch], span: int) -> 
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_panes_close_on_silence_as_the_row_operator_does(chunk):
+def test_panes_close_on_silence_like_the_row_operator(chunk):
     moved = []
 
     def case(rng, seed):
@@ -53,7 +54,7 @@ def test_panes_close_on_silence_as_the_row_operator_does(chunk):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_sessions_close_on_silence_as_the_row_operator_does(chunk):
+def test_sessions_close_on_silence_like_the_row_operator(chunk):
     def case(rng, seed):
         query, span = test_sessions_random.random_query(rng)
         query = silent(rng, query, span)
@@ -64,7 +65,7 @@ def test_sessions_close_on_silence_as_the_row_operator_does(chunk):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_in_a_batch_silence_changes_nothing(chunk):
+def test_silence_setting_does_not_change_a_batch(chunk):
     def case(rng, seed):
         query, span = test_panes_random.random_query(rng)
         batches = harness.random_stream(rng, span)

@@ -1,4 +1,5 @@
-"""Distinct values of a key split into parts, each in a key group of its own: put together, they are what one key group emits.
+"""The distinct values of a key, split into parts in separate key groups and combined, equal the output of one key group.
+
 
 ``PANESTREAM_CASES=20000 pytest tests/comparison/test_split_random.py`` runs more; ``PANESTREAM_SEED`` others.
 """
@@ -21,7 +22,10 @@ FUNCTIONS = {"sum": sum, "min": min, "max": max}
 
 
 def emitted_in_parts(plan, batches, parts):
-    """What a micro-batch emits, put together by key and window; and how many rows are late. State is new for every micro-batch."""
+    """Return the combined output of each micro-batch by key and window, and the number of late rows.
+
+    Each one starts from empty state.
+    """
     states = [MemoryState() for _ in range(parts)]
     for batch in batches:
         found, late, of_windows = {}, 0, set()
@@ -47,7 +51,7 @@ def whole(split, parts):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_parts_make_the_whole(chunk):
+def test_combined_parts_of_distinct_values_equal_one_key_group(chunk):
     def case(rng, seed):
         assigner, span = test_panes_random.random_assigner(rng, False)
         windowing = WindowSpec(assigner)
@@ -59,7 +63,9 @@ def test_parts_make_the_whole(chunk):
         alone = harness.run(plan, batches)
         for number, (one, several) in enumerate(zip(alone, emitted_in_parts(plan, batches, parts), strict=True)):
             found, late, of_windows = several
-            wrong = harness.difference(harness.once(one.fired), {place: whole(split, one) for place, one in found.items()})
+            wrong = harness.difference(
+                harness.single_firings(one.fired), {place: whole(split, one) for place, one in found.items()}
+            )
             assert wrong is None, f"seed {seed}, micro-batch {number}: {wrong}"
             assert (late, of_windows) == (one.metrics.late_rows, set(one.metrics.fired_windows)), f"seed {seed}"
 

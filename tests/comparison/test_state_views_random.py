@@ -1,7 +1,8 @@
-"""What is shown of state against an independent count of the input: which windows must be open, with which rows.
+"""Compare state views with an independent count of the input: which windows must be open, with which rows.
 
-The count knows the assigners' definition of a window, the watermark (the largest time less the delay, less one) and the lateness, and
-nothing of the engine. ``PANESTREAM_CASES=20000 pytest tests/comparison/test_state_views_random.py`` runs more.
+The count uses the assigners' definition of a window, the watermark (the largest time minus the delay, minus one) and the
+lateness,
+and no code of the engine. ``PANESTREAM_CASES=20000 pytest tests/comparison/test_state_views_random.py`` runs more.
 """
 
 import random
@@ -37,7 +38,7 @@ TIMES = pa.schema([(name, MICROS) for name in ("watermark", "closed", "processin
 
 
 def shown(query, rng):
-    """The views of all key groups; now and then of what they are after another number of key groups was chosen."""
+    """Return the views of all key groups, sometimes after a change of their number."""
     saved, plan = query.tables(), query.plan_read()
     check_schemas_and_headers(query, saved, plan)
     if rng.random() < 0.5:
@@ -50,7 +51,7 @@ def shown(query, rng):
 
 
 def check_schemas_and_headers(query, saved, plan):
-    """Tables and views have one schema, whatever a key group keeps; its header is in the meta records."""
+    """Check that tables and views have one schema for any content, and that meta records have its header."""
     empty = plan.operator.for_group(plan, MemoryState(), 0).tables()
     names = ("windows", "elements", "user_state", "timers")
     shown = plan.operator.views(plan, empty, 0)
@@ -65,7 +66,7 @@ def check_schemas_and_headers(query, saved, plan):
 
 
 def windows_shown(views):
-    """Rows and results by key and window."""
+    """Return rows and results by key and window."""
     found = {}
     for view in views:
         table = view.windows
@@ -80,7 +81,7 @@ def windows_shown(views):
 
 
 def rows_of_windows(query, batches):
-    """For each key and window that must be open after the micro-batches: its rows; and how far time has come."""
+    """Return the rows of each key and window that must be open after the micro-batches, and the reached time."""
     windowing, held, largest, watermark, closed, clock = query.windowing, defaultdict(list), None, None, None, 0
     assigner = windowing.assigner
     by_label = (
@@ -126,13 +127,13 @@ def check(found, expected, reached, lateness, what):
 
 
 def check_times(query, reached, lateness, clock):
-    """All key groups that were told of rows know how far time has come, and what is closed."""
+    """Check that all key groups that got rows have the reached time and the closed time."""
     for number, one in enumerate(query.tables()):
         table = watermarks_of(query.plan, one.header, number)
         assert table.num_rows == 1
         (row,) = table.select(["watermark", "closed", "processing_time", "max_event_time"]).cast(TIMES).to_pylist()
         if clock:
-            # Those with nothing to do are not told.
+            # Idle key groups do not get the times.
             assert (row["processing_time"] or 0) <= reached + 1
         else:
             newest = None if reached is None else reached + 1 + query.plan.watermark.delay
@@ -141,7 +142,7 @@ def check_times(query, reached, lateness, clock):
 
 
 def cut(batches, rng):
-    """Some of the micro-batches, all of a stream that has not come to its end."""
+    """Return the first micro-batches of a stream, without its end."""
     batches = [batch for batch in batches if not batch.end]
     return batches[: rng.randint(1, len(batches))]
 
@@ -167,7 +168,7 @@ def calendars(rng, seed):
 
 
 def look(rng, seed, windowing, span, whole):
-    """What is shown of aligned windows after a part of a stream."""
+    """Check the views of aligned windows after a part of a stream."""
     assigner, trigger, lateness = windowing.assigner, windowing.trigger, windowing.allowed_lateness
     clock = not assigner.is_event_time
     asked = harness.Query(windowing, AGGREGATES, rng.choice([0, 3, span]))
@@ -196,7 +197,7 @@ def sessions(rng, seed):
     batches = cut(harness.random_stream(rng, gap), rng)
     lateness = rng.choice([0, 0, gap])
     windowing = WindowSpec(EventTimeSessionWindows(gap), allowed_lateness=lateness)
-    # No row is late, so a session has all its rows.
+    # No row is late, so each session has all its rows.
     asked = harness.Query(windowing, AGGREGATES, harness.furthest_back(batches) + 1)
     rows = sorted((row for batch in batches for row in batch.rows), key=lambda row: row[1])
     watermark = max((row[1] for row in rows), default=0) - asked.delay - 1
@@ -245,7 +246,7 @@ def intervals(rng, seed):
         rows += [row for row in batch.rows if row[1] >= watermark]
         largest = max([row[1] for row in batch.rows] + ([] if largest is None else [largest]), default=None)
     watermark = -(2**62) if largest is None else largest - delay - 1
-    # Kept is what rows to come may meet.
+    # The state holds the rows that future rows may match.
     over = {"left": operator.upper, "right": -operator.lower}
     expected = [(row[0], row[1], SIDES[row[4] % 2], row[4]) for row in rows if row[1] + over[SIDES[row[4] % 2]] >= watermark]
     views = shown(query, rng)
@@ -260,7 +261,7 @@ def intervals(rng, seed):
 
 
 def of_look_backs(rng, seed):
-    """Rows that wait for the watermark: each key and instant is a window, from as far as any look-back reaches."""
+    """Check the rows that wait for the watermark. Each key and instant is a window with the start of its longest look-back."""
     plan, span = look_backs.random_plan(rng)
     batches = cut(harness.random_stream(rng, span), rng)
     query = Query(plan, rng.choice(GROUPS))
@@ -284,7 +285,7 @@ def of_look_backs(rng, seed):
 
 
 def by_predicates(rng, seed):
-    """What time has passed is in a window that is open, or gone; what it has not waits, each key and instant for itself."""
+    """Check open windows by predicates. Rows after the watermark wait, each key and instant separately."""
     plan, span = predicates.random_plan(rng)
     plan = predicates.plan_of(plan.assigner, AGGREGATES, plan.watermark.delay)
     batches = cut(harness.random_stream(rng, span), rng)
@@ -305,12 +306,12 @@ CASES = {intervals: 16, aligned: 96, calendars: 16, sessions: 32, counts: 16, of
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
-def test_what_is_shown_is_what_the_input_says(case, chunk):
+def test_state_views_agree_with_a_count_of_the_input(case, chunk):
     harness.run_cases(CASES[case], chunk, CHUNKS, case)
 
 
 def due_at(plan, watermark):
-    """When each window is shown to fire next, by its start, of rows up to right behind the watermark."""
+    """Return the next firing time of each window by its start, for rows up to just after the watermark."""
     query, times = Query(plan, 1), (2, min(15, watermark + 1), watermark + 1)
     query.run(harness.MicroBatch([[("a", time, 1, None, time) for time in times]]))
     return {place[1]: row["due"] for place, row in windows_shown(shown(query, random.Random(1))).items()}
@@ -320,7 +321,7 @@ def due_at(plan, watermark):
     ("watermark", "due"),
     [(8, {0: 9}), (9, {0: None, 10: 19}), (10, {0: None, 10: 19}), (18, {0: None, 10: 19}), (19, {0: None, 10: None, 20: 29})],
 )
-def test_a_window_is_due_until_time_has_come_to_its_last_instant(watermark, due):
+def test_window_is_due_until_the_watermark_reaches_its_last_instant(watermark, due):
     asked = harness.Query(WindowSpec(TumblingEventTimeWindows(10), allowed_lateness=100), AGGREGATES)
     assert due_at(asked.columnar(), watermark) == due
     assert due_at(asked.row(), watermark) == due
@@ -339,12 +340,12 @@ def test_a_window_is_due_until_time_has_come_to_its_last_instant(watermark, due)
         (19, {0: None, 10: None, 20: 20}),
     ],
 )
-def test_with_a_continuous_trigger_a_window_is_due_at_the_next_interval_or_at_its_end(watermark, due):
+def test_window_with_continuous_trigger_is_due_at_the_next_interval_or_its_end(watermark, due):
     windowing = WindowSpec(TumblingEventTimeWindows(10), ContinuousEventTimeTrigger(4), allowed_lateness=100)
     assert due_at(harness.Query(windowing, AGGREGATES).columnar(), watermark) == due
 
 
-def test_firings_are_shown_where_they_are_kept():
+def test_state_view_shows_firing_numbers_if_the_query_stores_them():
     windowing = WindowSpec(SlidingEventTimeWindows(20, 10), allowed_lateness=100)
     asked = harness.Query(windowing, AGGREGATES, more={"with_firing": True})
     for plan in (asked.columnar(), asked.row()):

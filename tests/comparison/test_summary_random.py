@@ -1,8 +1,7 @@
-"""The summary of a state against an independent count of the input: random queries and streams over several key groups.
+"""Compare the summary of a state with an independent count of the input, over several key groups.
 
-What must be open is counted as in ``test_state_views_random``, by code that knows nothing of the engine; sums, bins, the oldest and
-the largest are then counted from that in plain Python. ``PANESTREAM_CASES=20000 pytest tests/comparison/test_summary_random.py``
-runs more.
+The open windows are counted as in ``test_state_views_random``, without code of the engine. Sums, bins, the oldest and the largest
+windows are then computed in plain Python. ``PANESTREAM_CASES=20000 pytest tests/comparison/test_summary_random.py`` runs more.
 """
 
 import json
@@ -30,7 +29,7 @@ LOOKED = Looked("there", 3, 1_000, 2_000_000)
 
 
 def summary(query, asked):
-    """As it is put together: of each key group a text of JSON, in any order."""
+    """Combine the JSON texts of all key groups, in any order."""
     plan, saved = query.plan_read(), query.tables()
     parts = [json.loads(json.dumps(reduced(plan, one, group, asked))) for group, one in enumerate(saved)]
     random.Random(1).shuffle(parts)
@@ -147,11 +146,11 @@ def check_bins(found, rows, what):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_the_summary_is_what_the_input_says(chunk):
+def test_state_summary_agrees_with_a_count_of_the_input(chunk):
     harness.run_cases(CASES, chunk, CHUNKS, case)
 
 
-def test_a_count_that_is_wrong_would_be_found():
+def test_comparison_of_summaries_detects_a_wrong_count():
     rng = random.Random(5)
     query, plan, batches, _ = random_query(rng)
     running = Query(plan, 3)

@@ -1,4 +1,5 @@
-"""Tiles that operators emit: columns beside the row operator, and read back as the windows over the rows that were not late.
+"""Compare tiles of columnar operators with the row operator's. Reading them gives the windows over the accepted rows.
+
 
 ``PANESTREAM_CASES=10000 pytest tests/comparison/test_tiles_written.py`` runs more; ``PANESTREAM_SEED`` others.
 """
@@ -26,7 +27,7 @@ CHUNKS = 4
 
 
 def tiles_query(rng: random.Random, slices, span: int) -> tuple[Query, tuple]:
-    """A query that emits tiles, and the aggregates that they are for."""
+    """Return a query that emits tiles, and the aggregates that they serve."""
     wanted = harness.random_aggregates(rng)
     kept = recipes_of_tiles(wanted, Aggregation.build(wanted, TYPES, KEYS))
     windowing = WindowSpec(slices, allowed_lateness=rng.choice([0, span // 2, 3 * span]))
@@ -34,7 +35,7 @@ def tiles_query(rng: random.Random, slices, span: int) -> tuple[Query, tuple]:
 
 
 def read_back(emitted: list[harness.Emitted], query: Query, wanted, longer) -> dict:
-    """Windows from all tiles that were ever emitted, as a store has them to which they are appended."""
+    """Combine windows from all emitted tiles, as from a store to which they were appended."""
     schema = query.columnar().operator.result_schema
     fired = [one for batch in emitted for one in batch.fired]
     aggregation = Aggregation.build(wanted, TYPES, KEYS)
@@ -68,7 +69,7 @@ def case(rng: random.Random, seed: int) -> None:
     query, wanted = tiles_query(rng, slices, span)
     ended = [replace(batch, end=False) for batch in batches] + [MicroBatch([], end=True)]
     if not any("PartialDistinct" in repr(one) for one in query.aggregates):
-        # Distinct values have no order: what is read back must be the same, not how they lie in a tile.
+        # Distinct values have no order. The values read must be equal, but not their order within a tile.
         harness.compare(query, ended, f"seed {seed}")
     emitted, by_rows = harness.run(query.columnar(), ended), harness.run(query.row(), ended)
     late = [row for one in emitted for row in one.late]
@@ -83,11 +84,11 @@ def case(rng: random.Random, seed: int) -> None:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_what_is_read_back_is_what_was_not_late(chunk):
+def test_windows_from_emitted_tiles_equal_windows_of_accepted_rows(chunk):
     harness.run_cases(24, chunk, CHUNKS, case)
 
 
-def test_a_late_row_makes_the_tile_anew_and_the_fullest_is_read():
+def test_late_row_emits_the_tile_again_and_the_fullest_is_read():
     slices, longer = TumblingEventTimeWindows(10), TumblingEventTimeWindows(100)
     wanted = (harness.agg.sum("v"), harness.agg.count("x"))
     kept = recipes_of_tiles(wanted, Aggregation.build(wanted, TYPES, KEYS))
@@ -99,8 +100,8 @@ def test_a_late_row_makes_the_tile_anew_and_the_fullest_is_read():
     assert read_back(emitted, query, wanted, longer) == {("a", 0, 100): (43, 2)}
 
 
-def test_what_a_tile_holds_is_complete_in_itself():
-    # Of a column without nulls operators keep no count: who reads a tile need not know.
+def test_tile_has_counts_that_operators_omit():
+    # Operators do not count a column without nulls. Readers of a tile cannot know that, so a tile has the count.
     wanted = (harness.agg.mean("v"), harness.agg.var("v"), harness.agg.count("u"))
     kept = recipes_of_tiles(wanted, Aggregation.build(wanted, TYPES, KEYS))
     query = Query(WindowSpec(TumblingEventTimeWindows(10)), tuple(kept))
@@ -113,7 +114,7 @@ def test_what_a_tile_holds_is_complete_in_itself():
     assert np.isfinite(partials[2]["m2"])
 
 
-def test_a_plan_of_tiles_is_written_and_read():
+def test_plan_of_tiles_survives_json():
     wanted = (harness.agg.mean("v"), harness.agg.top_k("x", 2))
     kept = recipes_of_tiles(wanted, Aggregation.build(wanted, TYPES, KEYS))
     plan = Query(WindowSpec(TumblingEventTimeWindows(10)), tuple(kept)).columnar()

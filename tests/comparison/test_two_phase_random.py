@@ -1,6 +1,6 @@
-"""Functions of users' own in two phases (rows added before the shuffle, accumulators merged after it) against the row operator.
+"""Compare user functions in two phases with the row operator. Rows are added before the shuffle, accumulators merged after it.
 
-Random windows, lateness, triggers and streams; the functions change the accumulators that they are given, as users' do.
+Windows, lateness, triggers and streams are random. The functions modify the accumulators that they get, as user functions do.
 ``PANESTREAM_CASES=20000 pytest tests/comparison/test_two_phase_random.py`` runs more; ``PANESTREAM_SEED`` others.
 """
 
@@ -23,7 +23,7 @@ CHUNKS = 8
 
 
 class Totals(AggregateFunction):
-    """Two numbers in a tuple, and two results; a null result where no row has a value."""
+    """Sum up in a tuple of two numbers, with two results. A result is null without values."""
 
     accumulator = pa.schema([("total", pa.int64()), ("n", pa.int64())])
     results = pa.schema([("total", pa.int64()), ("n", pa.int64())])
@@ -42,7 +42,7 @@ class Totals(AggregateFunction):
 
 
 class Seen(AggregateFunction):
-    """A set that grows in place, in a dict that is the same object for ever; its result is a list."""
+    """Collect a set in a dict that is always the same object. The result is a list."""
 
     accumulator = pa.schema([("seen", pa.list_(pa.int64())), ("last", pa.int64())])
     results = pa.schema([("seen", pa.list_(pa.int64()))])
@@ -65,7 +65,7 @@ class Seen(AggregateFunction):
 
 
 class Counts(AggregateFunction):
-    """How often each value came: a Counter that grows in place, from None."""
+    """Count each value in a Counter that starts as None and grows in place."""
 
     accumulator = pa.schema([("counts", pa.map_(pa.int64(), pa.int64()))])
     results = pa.schema([("most", pa.int64()), ("different", pa.int64())])
@@ -89,7 +89,7 @@ class Counts(AggregateFunction):
 
 
 def largest(a, b):
-    """Of two rows the one with the larger ``u``, which no two share; it takes over what is larger of the times."""
+    """Return the row with the larger ``u``, which is unique, with the larger of both times."""
     winner = a if a.u >= b.u else b
     return winner.replace(ts=max(a.ts, b.ts))
 
@@ -99,7 +99,7 @@ FUNCTIONS = (Totals(), Seen(), Counts(), largest)
 
 @dataclass(frozen=True)
 class OwnFunction(harness.Query):
-    """A query with a function of a user's own instead of declared aggregates."""
+    """A query with a user function instead of declared aggregates."""
 
     function: object = None
 
@@ -128,7 +128,7 @@ def own(rng: random.Random, query: harness.Query) -> OwnFunction:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_panes_are_what_the_row_operator_does(chunk):
+def test_panes_of_two_phase_functions_agree_with_the_row_operator(chunk):
     def case(rng, seed):
         query, span = test_panes_random.random_query(rng)
         query = own(rng, query)
@@ -141,7 +141,7 @@ def test_panes_are_what_the_row_operator_does(chunk):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_sessions_are_what_the_row_operator_does(chunk):
+def test_sessions_of_two_phase_functions_agree_with_the_row_operator(chunk):
     def case(rng, seed):
         query, span = test_sessions_random.random_query(rng)
         query = own(rng, query)
@@ -152,7 +152,7 @@ def test_sessions_are_what_the_row_operator_does(chunk):
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_several_windows_are_what_each_is_alone(chunk):
+def test_several_windows_of_two_phase_functions_agree_with_each_alone(chunk):
     def case(rng, seed):
         pairs = [test_panes_random.random_assigner(rng, False) for _ in range(2)]
         together = SeveralWindows.of({label: assigner for label, (assigner, _) in zip("ab", pairs, strict=True)})

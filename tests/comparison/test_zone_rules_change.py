@@ -1,4 +1,4 @@
-"""A query that is started again under other zone rules: each row is counted once, and nothing is lost."""
+"""A query that restarts under other zone rules counts each row once, and loses none."""
 
 from dataclasses import replace
 
@@ -15,7 +15,7 @@ DAY = 24 * HOUR
 
 
 def days(change: int) -> CalendarDays:
-    """Days of a zone whose clock is put forward by an hour at an instant."""
+    """Return days of a zone whose clock goes forward by an hour at an instant."""
     one = CalendarDays.of(1, zone="UTC")
     object.__setattr__(one, "rules", ZoneRules("UTC", "made up", (change,), (0, HOUR)))
     return one
@@ -32,7 +32,7 @@ def run(plans: list, batches: list) -> list:
     return fired
 
 
-# The clock was to be put forward at 12 of the second day; now the government does it at 22 of the first: that day ends at 23 UTC.
+# The clock should go forward at 12 of the second day. Then a government decides on 22 of the first, so that day ends at 23 UTC.
 BATCHES = [
     harness.MicroBatch([[("a", 10 * HOUR, 1, None, 1), ("a", 23 * HOUR - 1, 2, None, 2)]]),
     harness.MicroBatch([[("a", 23 * HOUR - 1, 3, None, 3), ("a", 23 * HOUR, 4, None, 4)]]),
@@ -41,7 +41,7 @@ BATCHES = [
 ]
 
 
-def test_on_columns_a_day_keeps_its_rows_and_ends_by_the_new_rules():
+def test_day_on_columns_keeps_its_rows_and_ends_by_new_zone_rules():
     old, new = query(DAY + 12 * HOUR).columnar(), query(22 * HOUR).columnar()
     fired = run([old, new, new, new], BATCHES)
     assert fired[:2] == [
@@ -51,7 +51,7 @@ def test_on_columns_a_day_keeps_its_rows_and_ends_by_the_new_rules():
     assert sum(values[0] for _, values in fired) == 5
 
 
-def test_on_the_row_operator_an_open_window_is_split_and_nothing_is_lost():
+def test_open_day_on_the_row_operator_is_split_by_new_zone_rules_without_loss():
     old, new = query(DAY + 12 * HOUR).row(), query(22 * HOUR).row()
     fired = run([old, new, new, new], BATCHES)
     assert sorted(fired)[:2] == [(("a", 0, 23 * HOUR), (1, [3])), (("a", 0, DAY), (2, [1, 2]))]
@@ -59,7 +59,7 @@ def test_on_the_row_operator_an_open_window_is_split_and_nothing_is_lost():
 
 
 @pytest.mark.parametrize("which", ["columnar", "row"])
-def test_a_checkpoint_is_not_tied_to_the_rules(which):
+def test_checkpoint_identity_depends_on_the_zone_but_not_on_its_rules(which):
     old, new = (getattr(query(change), which)() for change in (DAY + 12 * HOUR, 22 * HOUR))
     assert old.identity() == new.identity()
     other = replace(new, assigner=CalendarDays.of(1, zone="Europe/Berlin"))

@@ -1,12 +1,12 @@
 """Inputs and answers of Apache Beam's own tests of triggers, as data.
 
-Rows, times and answers are those of Apache Beam 2.77.0, ``sdks/python/apache_beam/testing/data/trigger_transcripts.yaml`` and
-``sdks/python/apache_beam/transforms/trigger_test.py``, Copyright The Apache Software Foundation, licensed under the Apache License,
-Version 2.0 (https://www.apache.org/licenses/LICENSE-2.0). They were put into another form; no code was taken.
+Rows, times and answers come from Apache Beam 2.77.0, ``sdks/python/apache_beam/testing/data/trigger_transcripts.yaml`` and
+``sdks/python/apache_beam/transforms/trigger_test.py``, Copyright The Apache Software Foundation, licensed under the Apache
+License, Version 2.0 (https://www.apache.org/licenses/LICENSE-2.0). They have another form here. No code was taken.
 
-Beam looks at its triggers after every *bundle* of rows, panestream after every row. Where Beam published an answer for larger
-bundles only, ``one_by_one`` is what Beam's own ``GeneralTriggerDriver`` (2.77.0) answers to the same rows, each a bundle of its
-own; or, where a test is a pipeline, what its trigger means with one row a bundle.
+Beam evaluates its triggers after every *bundle* of rows, panestream after every row. Some of Beam's answers are for larger
+bundles only. For these, ``one_by_one`` is the answer of Beam's own ``GeneralTriggerDriver`` (2.77.0) to the same rows in bundles
+of one. For tests that are pipelines, it follows from the trigger's definition.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 import panestream as pst
 
 Firings = Mapping[tuple[int, int], list[str]]
-"""By window, what fired in order: the values, sorted, as one string. An empty pane is none."""
+"""The firings of each window in order: the sorted values as one string. An empty pane is left out."""
 
 
 Step = tuple[Any, ...]
@@ -29,14 +29,14 @@ class Case:
     """One of Beam's tests.
 
     Attributes:
-        name: Beam's.
-        windows, trigger, discards, lateness: of the query; the trigger's names are the same in both.
+        name: Beam's name.
+        windows, trigger, discards, lateness: the query. A trigger has the same name in both libraries.
         steps: ``("rows", times, values)``, ``("watermark", time)`` or ``("clock", time)``.
         published: Beam's answer.
-        one_by_one: the answer with one row a bundle, where Beam published none or another one.
-        which: early, on time or late, of all firings in order.
-        backwards: whether the rows, reversed, have the same answer.
-        why: what does not carry over.
+        one_by_one: the answer with one row a bundle, if Beam published another answer or none.
+        which: early, on time or late, for all firings in order.
+        backwards: whether the reversed rows have the same answer.
+        why: the reason why a case does not carry over.
     """
 
     name: str
@@ -180,7 +180,7 @@ REFUSED: list[tuple[str, tuple[Step, ...], Firings]] = [
     ("missing_output", (("watermark", 100), ("watermark", 200)), {}),
     ("missing_output_at_end", (("watermark", 100),), {}),
 ]
-"""Transcripts that Beam's checker must refuse: what comes after the rows, and the answer that is wrong."""
+"""Transcripts that Beam's checker must refuse: the steps after the rows, and the wrong answer."""
 MUST_FAIL = tuple(name for name, _, _ in REFUSED)
 _FIXED_25: Firings = {(0, 10): ["123"], (10, 20): ["45"], (20, 30): ["6"]}
 _ROWS_25 = (rows("123456", 1, 2, 3, 10, 11, 25), ("watermark", 100))
@@ -231,7 +231,7 @@ TRANSCRIPTS = [
 
 
 def table(cases: list[Case]) -> list[str]:
-    """What carries over, as lines of a page."""
+    """Return a page's table of the cases and whether they carry over."""
     lines = ["| Beam's test | its answer | what does not carry over |", "|---|---|---|"]
     for case in cases:
         if case.name in MUST_FAIL:

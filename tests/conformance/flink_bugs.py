@@ -1,6 +1,6 @@
-"""The scenarios where Flink's own answer is an accident, and what is expected instead.
+"""Scenarios for which Flink's answer is a bug, with the answer that we expect instead.
 
-An entry holds only while the scenario expects what Flink was seen to do: one that was changed is compared as it is written.
+An entry holds only if the scenario expects the answer that Flink gave. A changed scenario is compared as written.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 
 class _Answer(NamedTuple):
-    """The values that one window emits in one step: those of Flink, and those of panestream."""
+    """The values that one window emits in one step, in Flink and in panestream."""
 
     step: int
     window: tuple[str, int, int]
@@ -44,11 +44,11 @@ _BUGS: dict[str, tuple[str, list[_Answer]]] = {
 
 
 def sane_answer(name: str, expected: Mapping[str, Any]) -> tuple[Mapping[str, Any], str | None]:
-    """What to expect of a scenario, and why that is not what Flink did (None: it is).
+    """Return the expected answer of a scenario, and the reason if it differs from Flink's, or None.
 
     Args:
-        name: of the scenario.
-        expected: as it is written.
+        name: the name of the scenario.
+        expected: the expectation in the scenario.
     """
     if name not in _BUGS:
         return expected, None

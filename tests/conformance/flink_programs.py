@@ -1,9 +1,9 @@
-"""What Flink's test programs of windows say: rows, windows, and what comes before and after a restore.
+"""Flink's test programs of windows: rows, windows, and the output before and after a restore.
 
-From ``WindowAggregateTestPrograms``, ``GroupWindowAggregateTestPrograms``, ``WindowTableFunctionTestPrograms``, ``WindowRankTestPrograms``,
-``WindowDeduplicateTestPrograms``, ``WindowJoinTestPrograms`` and ``IntervalJoinTestPrograms`` (Flink 2.x). Every table has a watermark one
-second behind its newest row; Flink stops behind the first rows, and goes on with the others from a savepoint. Times are seconds after
-the first full minute, windows pairs of them.
+From ``WindowAggregateTestPrograms``, ``GroupWindowAggregateTestPrograms``, ``WindowTableFunctionTestPrograms``,
+``WindowRankTestPrograms``, ``WindowDeduplicateTestPrograms``, ``WindowJoinTestPrograms`` and ``IntervalJoinTestPrograms`` (Flink
+2.x). Every table has a watermark one second behind its newest row. Flink stops after the first rows, and resumes with the others
+from a savepoint. Times are seconds after the first full minute, and windows are pairs of them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def at(second: int) -> dt.datetime:
 
 
 class Counted(NamedTuple):
-    """A row of those that are counted by name."""
+    """A row of the programs that count by name."""
 
     second: int
     number: int
@@ -33,7 +33,7 @@ class Counted(NamedTuple):
 
 
 class Bid(NamedTuple):
-    """A row of those that bid."""
+    """A row of the programs about bids."""
 
     second: int
     price: int
@@ -42,7 +42,7 @@ class Bid(NamedTuple):
 
 
 class Of(NamedTuple):
-    """A row of a side of a join."""
+    """A row of one side of a join."""
 
     second: int
     number: int
@@ -50,7 +50,7 @@ class Of(NamedTuple):
 
 
 Rows = tuple[list[Any], list[Any]]
-"""Before and after the restore."""
+"""The rows before and after the restore."""
 
 _COUNTED = [
     Counted(1, 1, "Hi", "a"),
@@ -65,7 +65,7 @@ _COUNTED = [
     Counted(32, 7, None, None),
     Counted(34, 1, "Comment#3", "b"),
 ]
-"""The eighth comes late: where a window ends at second 5 it is over."""
+"""The eighth row is late if its window ended at second 5."""
 _LATER = [Counted(42, 11, "Comment#5", "d"), Counted(43, 12, "Comment#6", "c"), Counted(44, 13, "Comment#7", "d")]
 COUNTED: Rows = _COUNTED, [Counted(40, 10, "Comment#4", "a"), *_LATER]
 COUNTED_41: Rows = _COUNTED, [Counted(41, 10, "Comment#4", "a"), *_LATER]
@@ -87,17 +87,17 @@ REPEATED: Rows = [Bid(*bid, *who) for bid, who in zip(_BID, zip("AAGADBEBD", _SU
 
 @dataclass(frozen=True)
 class Program:
-    """One query of Flink's; several programs where only settings differ.
+    """A query of Flink's test programs. Programs that differ only in settings share one.
 
     Attributes:
-        names: what Flink calls them.
-        rows: before and after the restore.
-        windows: of which kind.
-        what: what is asked of a window, a name of ``test_flink_programs.ASKED``.
-        before: what comes before the restore: window, then what was asked for.
-        after: what comes after it, with the end of the input.
-        key: a column; none: all rows together.
-        at_once: Flink emits a row when it comes, panestream when its window ends: only all together is compared.
+        names: Flink's names.
+        rows: the rows before and after the restore.
+        windows: the kind of windows.
+        what: the function of a window, a name in ``test_flink_programs.ASKED``.
+        before: the output before the restore: the window, then the results.
+        after: the output after it, with the end of the input.
+        key: a column, or empty if all rows are together.
+        at_once: Flink emits each row when it arrives, panestream when its window ends, so only the whole output is compared.
     """
 
     names: tuple[str, ...]
@@ -127,17 +127,17 @@ def session(gap: int) -> Any:
 
 
 def _three(name: str, offset: str = "") -> tuple[str, str, str]:
-    """One phase, two phases, two phases with distinct values split."""
+    """Return the names of three programs: one phase, two phases, and two phases with split distinct values."""
     return f"{name}{offset}", f"{name}-two-phase{offset}", f"{name}-two-phase{offset}-distinct-split"
 
 
 A6, B2, B16, N32, B34 = (6, 18, 3), (2, 9, 2), (1, 4, 1), (1, 7, 0), (1, 1, 1)
 A4, A8, A40, C43, D42 = (4, 10, 2), (1, 3, 1), (1, 10, 1), (1, 12, 1), (2, 24, 2)
-"""Count, sum of numbers and how many strings the rows of a name have."""
+"""Count, sum of numbers, and number of strings of the rows of a name."""
 
 
 def _in(start: int, end: int, **named: tuple[int, ...]) -> Iterator[tuple[Any, ...]]:
-    """The rows of a window by name; ``none`` is null."""
+    """Yield the rows of a window by name. ``none`` is null."""
     return ((start, end, None if name == "none" else name, *found) for name, found in named.items())
 
 
@@ -234,7 +234,9 @@ AGGREGATES = [
         key="name",
     ),
 ]  # fmt: skip
-"""Sessions without ``PARTITION BY`` are of all rows, counted by name; Flink emits these row by row, as a changelog: here is its end."""
+"""Sessions without ``PARTITION BY`` cover all rows, and are counted by name. Flink emits them row by row as a changelog, and this is
+its end.
+"""
 
 GROUPS = [
     Program(("group-window-aggregate-tumble-event-time",), COUNTED_41, tumble(5), "counts", *_TUMBLE, key="name"),
@@ -260,7 +262,7 @@ GROUPS = [
 
 
 def _each(windows: dict[tuple[int, int], str]) -> list[tuple[Any, ...]]:
-    """The rows of ``TVF`` in each window, by their seconds."""
+    """Return the rows of ``TVF`` in each window, by their seconds."""
     rows = {row.second: row for row in [*TVF[0], *TVF[1]]}
     within = {window: [rows[int(second)] for second in seconds.split()] for window, seconds in windows.items()}
     return [(*window, row.second, row.price, row.item) for window, its in within.items() for row in its]
@@ -301,7 +303,7 @@ TABLE_FUNCTIONS = [
 
 
 def _of(rows: Rows, windows: dict[tuple[int, int], str], numbered: bool = True) -> list[tuple[Any, ...]]:
-    """Rows in each window, by their seconds, in order; with their numbers, if they are ranked."""
+    """Return the rows in each window in order, by their seconds, with their numbers if they are ranked."""
     known = {row.second: row for row in [*rows[0], *rows[1]]}
     found = []
     for window, seconds in windows.items():
@@ -311,10 +313,10 @@ def _of(rows: Rows, windows: dict[tuple[int, int], str], numbered: bool = True) 
 
 
 def _totals(windows: dict[tuple[int, int], str]) -> list[tuple[Any, ...]]:
-    """Suppliers with their totals and counts in each window, in order: ``supplier/total/count``."""
+    """Return the suppliers with totals and counts in each window, in order: ``supplier/total/count``."""
     found = []
     for window, said in windows.items():
-        for rank, (who, total, count) in enumerate((one.split("/") for one in said.split()), 1):
+        for rank, (who, total, count) in enumerate((each.split("/") for each in said.split()), 1):
             found.append((*window, f"supplier{who}", int(total), int(count), rank))
     return found
 
@@ -392,7 +394,7 @@ DEDUPLICATED = [
 ]  # fmt: skip
 WINDOWED = [*AGGREGATES, *GROUPS, *TABLE_FUNCTIONS, *RANKS, *DEDUPLICATED]
 
-# -- WindowJoinTestPrograms: rows are known by the number in their id (L7: 7) ---------------------------------------------------------------
+# -- WindowJoinTestPrograms, with the number in a row's id as its name (L7 is 7) --------------------------------------------
 SIDES: dict[str, Rows] = {
     "left": (
         [
@@ -413,7 +415,9 @@ SIDES: dict[str, Rows] = {
 
 @dataclass(frozen=True)
 class Joins:
-    """A window join: its rows are window, name, and the numbers of the left and the right row. Flink has no window of right rows alone."""
+    """A window join. Its rows are window, name, and the numbers of the left and the right row. Flink has no window with only right
+    rows.
+    """
 
     name: str
     windows: Any
@@ -423,10 +427,10 @@ class Joins:
 
 
 def _met(start: int, end: int, name: str | None, lefts: str, rights: str = "-") -> list[tuple[Any, ...]]:
-    """Every left row with every right one; ``-``: none."""
+    """Pair every left row with every right row, or with none if a side is ``-``."""
 
     def numbers(said: str) -> list[int | None]:
-        return [None if one == "-" else int(one) for one in said.split()]
+        return [None if each == "-" else int(each) for each in said.split()]
 
     return [(start, end, name, left, right) for left in numbers(lefts) for right in numbers(rights)]
 
@@ -472,14 +476,14 @@ JOINS = [
     ),
 ]  # fmt: skip
 
-# -- IntervalJoinTestPrograms: orders, and shipments from five seconds before to five after them: order, its second, the shipment's --------
+# -- IntervalJoinTestPrograms: shipments within five seconds of their order, as order, its second, and the shipment's -------
 ORDERS: Rows = [Of(1, 1, "1"), Of(2, 2, "2"), Of(4, 4, "4"), Of(5, 5, "5"), Of(3, 3, "3")], [Of(9, 7, "7"), Of(11, 10, "10")]
 SHIPMENTS: Rows = (
     [Of(2, 2, "1"), Of(5, 5, "2"), Of(6, 6, "5"), Of(15, 15, "4"), Of(15, 16, "6")],
     [Of(15, 7, "3"), Of(16, 11, "7"), Of(16, 13, "10")],
 )
 SHIPPED = [(1, 2), (2, 5), (5, 6)], [(10, 13)]
-"""Order and shipment."""
+"""Numbers of orders and their shipments."""
 
 CLOCK = "they use windows of Flink's clock. The rows in such a window depend on chance, and Flink's answer comes from a fast run"
 NOT_READ = {
@@ -495,9 +499,9 @@ NOT_READ = {
 
 
 def table() -> list[str]:
-    """What passes and what does not carry over, as lines of a page."""
+    """Return the table of programs, with those that do not carry over."""
     carried = (
-        [name for program in WINDOWED for name in program.names] + [one.name for one in JOINS] + ["interval-join-event-time"]
+        [name for program in WINDOWED for name in program.names] + [join.name for join in JOINS] + ["interval-join-event-time"]
     )
     families = {
         "WindowAggregateTestPrograms": "window-aggregate",

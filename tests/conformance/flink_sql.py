@@ -1,8 +1,8 @@
-"""What Flink's own tests of SQL windows say: rows, and the answers to them.
+"""Rows and expected answers of Flink's tests of SQL windows.
 
-From ``WindowAggregateITCase`` (Flink 1.18), whose table has a watermark one second behind the newest row. Times are seconds after the
-first of them; a row of ``ROWS`` is: second, bigdec, double, float, string, name. An answer is: name, the window's start and end, count,
-sum of bigdec, maximum of double, minimum of float, and the different strings.
+From ``WindowAggregateITCase`` (Flink 1.18), whose table has a watermark one second behind the newest row. Times are seconds after
+the first of them. A row of ``ROWS`` has second, bigdec, double, float, string and name. An answer has name, the window's start
+and end, count, sum of bigdec, maximum of double, minimum of float, and the distinct strings.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ LEFT = [
     _row(32, 7, 7.0, 7.0, "7.77", None, None),
     _row(34, 1, 3.0, 3.0, "3.33", "Comment#3", "b"),
 ]
-"""The eighth comes late: where a window ends at second 5 it is over."""
+"""The eighth row is late if its window ended at second 5."""
 RIGHT = [(*row[:6], "a1" if row[6] == "a" else row[6]) for row in LEFT]
 """The second stream of ``WindowJoinITCase``."""
 BATCHES = (slice(0, 4), slice(4, 7), slice(7, 9), slice(9, 11))
-"""The micro-batches: Spark's watermark moves between them, Flink's with every row."""
+"""The micro-batches. Spark's watermark advances between them, Flink's with every row."""
 
 HOUR = 3600
 _HI, _HELLO, _ONE, _TWO, _THREE = "Hi", "Hello", "Comment#1", "Comment#2", "Comment#3"
@@ -70,7 +70,7 @@ TUMBLE_OF_ALL = [
 
 
 def _days(start: int, end: int) -> list[Row]:
-    """A window that holds all rows."""
+    """Return the answer for a window that has all rows."""
     return [
         _answer("a", start, end, 6, "19.98", 5.0, 1.0, _HI, _ONE, _TWO),
         _answer("b", start, end, 4, "14.43", 6.0, 3.0, _HELLO, _HI, _THREE),
@@ -121,18 +121,18 @@ CUMULATE_OF_ALL = [
 CUMULATE_OFFSET = _days(-16 * HOUR, 8 * HOUR)
 CUMULATE_NEGATIVE_OFFSET = [*_days(-8 * HOUR, 4 * HOUR), *_days(-8 * HOUR, 16 * HOUR)]
 FIRST_AND_LAST = [(5, 1, 4), (10, 6, 8), (20, 16, 16), (35, 32, 34)]
-"""Of each window of five seconds: its end, and the times of its first and last row."""
+"""For each window of five seconds: its end, and the times of its first and last row."""
 CASCADE = [(0, -16 * HOUR, 8 * HOUR, 1), (3, -16 * HOUR, 8 * HOUR, 2)]
-"""How many names have so many different strings."""
+"""The number of names with a number of distinct strings."""
 
-# -- WindowJoinITCase, of windows of five seconds of LEFT and RIGHT: name, window, and how many different strings either side has ---------
+# -- WindowJoinITCase, windows of five seconds of LEFT and RIGHT: name, window, number of distinct strings on either side ------
 BOTH = [("b", 5, 10, 2, 2), ("b", 15, 20, 1, 1), ("b", 30, 35, 1, 1)]
 LEFT_ALONE = [("a", 0, 5, 2, None), ("a", 5, 10, 1, None)]
 RIGHT_ALONE = [("a1", 0, 5, None, 2), ("a1", 5, 10, None, 1)]
 NULL_OF_LEFT, NULL_OF_RIGHT, NULLS_MEET = (None, 30, 35, 0, None), (None, 30, 35, None, 0), (None, 30, 35, 0, 0)
 PAIRS = [(6, 3), (6, 6), (7, 3), (7, 6), (16, 4), (34, 1)]
-"""The rows of ``b`` that meet, whatever the offset: the second of the left one, the number of the right one."""
+"""The rows of ``b`` that meet for any offset: the second of the left row, and the number of the right row."""
 NULL_PAIR = (32, 7)
 MET = [6, 7, 16, 34]
 NOT_MET = [1, 2, 3, 4, 8, 32]
-"""The seconds of the left rows that meet one, and of those that do not, without the late one."""
+"""The seconds of left rows with and without a partner, without the late row."""

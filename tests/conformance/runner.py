@@ -1,11 +1,10 @@
 """Runs scenario files: ``python -m tests.conformance.runner [--executor harness] [--restore] FILE.json...``.
 
-Prints every difference between what was expected and what came, then ``N passed, M failed``; the exit status is 0 when none
-failed.
+Print every difference between expected and actual output, then ``N passed, M failed``. The exit status is 0 if none failed.
 
-The rule of comparison: within a step, per key and window, the *sequence* of values; the order between keys and windows that
-fire at the same time is nobody's business. Late elements of a step, the number of dropped ones, and whether there was an error
-must agree; where ``list_order`` is ``any``, lists are compared as multisets.
+The rule of comparison: within a step, the *sequence* of values of each key and window must agree. The order of keys and windows
+that fire at the same time does not matter. Late elements of a step, the number of dropped ones, and whether there was an error
+must agree. If ``list_order`` is ``any``, lists are compared as multisets.
 """
 
 from __future__ import annotations
@@ -23,36 +22,36 @@ from tests.conformance.scenario_format import Scenario, ScenarioError, read_scen
 
 
 def differences(scenario: Scenario, observed: Observed) -> list[str]:
-    """What disagrees, in words; empty where nothing does."""
+    """Return the disagreements in words."""
     expected, found = scenario.expected, list(observed.complaints)
     if (expected.error is None) != (observed.error is None):
         found.append(f"error: expected {expected.error!r}, got {observed.error!r}")
     steps, late = _in_batches(expected.steps, observed), _in_batches(expected.late, observed)
     if len(steps) != len(observed.steps):
         found.append(f"steps: expected {len(steps)}, got {len(observed.steps)}")
-    for at, (one, other) in enumerate(zip(steps, observed.steps, strict=False)):
-        found += _differing_windows(at, _by_window(one, scenario), _by_window(other, scenario))
+    for at, (each, other) in enumerate(zip(steps, observed.steps, strict=False)):
+        found += _differing_windows(at, _by_window(each, scenario), _by_window(other, scenario))
     if len(late) != len(observed.late):
         found.append(f"late: expected {len(late)} steps, got {len(observed.late)}")
-    for at, (one, other) in enumerate(zip(late, observed.late, strict=False)):
-        # The late elements of a micro-batch come from several key groups: only each key's order means something.
-        wanted, got = [dict(element) for element in one], list(other)
+    for at, (each, other) in enumerate(zip(late, observed.late, strict=False)):
+        # The late elements of a micro-batch come from several key groups. Only the order of each key matters.
+        wanted, got = [dict(element) for element in each], list(other)
         if observed.cuts is not None:
             wanted.sort(key=_key_of)
             got.sort(key=_key_of)
         if wanted != got:
-            found.append(f"step {at}: late: expected {json.dumps(one)}, got {json.dumps(other)}")
+            found.append(f"step {at}: late: expected {json.dumps(each)}, got {json.dumps(other)}")
     if expected.late_dropped != observed.late_dropped and (observed.cuts is None or observed.error is None):
         found.append(f"late_dropped: expected {expected.late_dropped}, got {observed.late_dropped}")
     return found
 
 
 def _in_batches(steps: Sequence[Sequence[Mapping[str, Any]]], observed: Observed) -> list[list[Mapping[str, Any]]]:
-    """What is expected of each micro-batch, where steps went through in such; of those before the one that failed."""
+    """Return the expected output of each micro-batch, if steps ran in micro-batches, up to the one that failed."""
     if observed.cuts is None:
         return [list(step) for step in steps]
     left = iter(steps)
-    batches = [[one for step in islice(left, count) for one in step] for count in observed.cuts]
+    batches = [[each for step in islice(left, count) for each in step] for count in observed.cuts]
     return batches if observed.error is None else batches[: len(observed.steps)]
 
 
@@ -62,11 +61,11 @@ def _key_of(element: Mapping[str, Any]) -> str:
 
 def _by_window(step: Sequence[Mapping[str, Any]], scenario: Scenario) -> dict[str, list[Any]]:
     found: dict[str, list[Any]] = {}
-    for one in step:
-        value = one["value"]
+    for each in step:
+        value = each["value"]
         if scenario.any_list_order and isinstance(value, list):
             value = sorted(value)
-        found.setdefault(json.dumps([one["key"], one["start"], one["end"]]), []).append(value)
+        found.setdefault(json.dumps([each["key"], each["start"], each["end"]]), []).append(value)
     return found
 
 
@@ -79,7 +78,7 @@ def _differing_windows(at: int, expected: dict[str, list[Any]], observed: dict[s
 
 
 def run_files(paths: Sequence[Path], executor: Executor) -> tuple[int, int]:
-    """Runs all scenarios of all files, prints what differs, and returns how many passed and failed."""
+    """Run all scenarios of all files, print the differences, and return how many passed and failed."""
     passed = failed = 0
     for path in paths:
         try:
@@ -104,7 +103,7 @@ def run_files(paths: Sequence[Path], executor: Executor) -> tuple[int, int]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """The command; returns the exit status."""
+    """Run the command and return its exit status."""
     parser = argparse.ArgumentParser(prog="python -m tests.conformance.runner", description="Run window scenarios.")
     parser.add_argument("--executor", choices=sorted(EXECUTORS), default="harness", help="what runs them (default: %(default)s)")
     parser.add_argument("--restore", action="store_true", help="snapshot and restore after every step")

@@ -1,4 +1,4 @@
-"""The scenario format: JSON to plans, strictly; unknown words are errors, so that a typing mistake is no passed test."""
+"""The scenario format, from JSON to plans. Unknown words are errors, so that a test with a typing mistake cannot pass."""
 
 from __future__ import annotations
 
@@ -47,11 +47,11 @@ _OPTIONAL = ("note", "trigger", "evictor", "allowed_lateness", "late_output", "e
 
 
 class ScenarioError(PanestreamError, ValueError):
-    """A scenario is not written as the format wants; the message names the scenario and the word."""
+    """A scenario does not follow the format. The message names the scenario and the word."""
 
 
 class Element(NamedTuple):
-    """The row of a scenario; ``gap`` is that of dynamic sessions."""
+    """A row of a scenario. ``gap`` is for dynamic sessions."""
 
     key: str
     ts: int
@@ -70,7 +70,7 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What Flink did: per step what fired (as written) and what was late; how many were dropped; whether it refused."""
+    """The output of Flink: what fired (as written) and what was late per step, the number of dropped elements, and any refusal."""
 
     steps: list[list[Mapping[str, Any]]]
     late: list[list[Mapping[str, Any]]]
@@ -80,9 +80,9 @@ class Expected:
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
-    """One scenario, read and checked; ``spec`` is what :func:`plan_of` makes a plan of.
+    """A scenario that was read and checked. :func:`plan_of` makes a plan from ``spec``.
 
-    ``on_purpose`` says why ``expected`` is not what Flink did, where it is not.
+    ``on_purpose`` is the reason if ``expected`` is not Flink's output.
     """
 
     name: str
@@ -95,10 +95,10 @@ class Scenario:
 
 
 def read_scenarios(path: Path) -> list[Scenario]:
-    """All scenarios of a file.
+    """Return all scenarios of a file.
 
     Raises:
-        ScenarioError: the file is not JSON, or not of the format.
+        ScenarioError: the file is not JSON, or does not follow the format.
     """
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
@@ -106,11 +106,11 @@ def read_scenarios(path: Path) -> list[Scenario]:
         raise ScenarioError(f"{path}: cannot be read: {error}") from error
     if not isinstance(found, list):
         raise ScenarioError(f"{path}: a scenario file is a JSON array of scenarios")
-    return [scenario_of(one) for one in found]
+    return [scenario_of(each) for each in found]
 
 
 def scenario_of(found: Mapping[str, Any]) -> Scenario:
-    """One scenario.
+    """Read one scenario.
 
     Raises:
         ScenarioError: a word is unknown or missing.
@@ -119,7 +119,7 @@ def scenario_of(found: Mapping[str, Any]) -> Scenario:
     _check(name, "scenario", found, (*_NEEDED, *_OPTIONAL), _NEEDED)
     expected, on_purpose = sane_answer(name, found["expected"])
     _check(name, "expected", expected, ("steps", "late", "late_dropped", "error"), ("steps", "late", "late_dropped"))
-    for fired in (one for step in expected["steps"] for one in step):
+    for fired in (each for step in expected["steps"] for each in step):
         _check(name, "expected output", fired, ("key", "start", "end", "value"), ("key", "start", "end", "value"))
     order = found.get("list_order")
     if order not in (None, "any"):
@@ -162,10 +162,10 @@ def _check(name: str, what: str, found: Mapping[str, Any], known: Iterable[str],
 
 
 def plan_of(scenario: Scenario) -> RowPlan:
-    """The plan of a scenario. Raises what the plan's parts raise where they are refused.
+    """Return the plan of a scenario. Errors of refused parts pass through.
 
     Raises:
-        ScenarioError: an unknown word.
+        ScenarioError: a word is unknown.
     """
     spec, name = scenario.spec, scenario.name
     kind = spec["assigner"].get("type")
@@ -311,7 +311,7 @@ class _List(ProcessWindowFunction):
 
 
 class _Context(ProcessWindowFunction):
-    """What a process function can see: per-window state, per-key state, the watermark."""
+    """A process function that uses its whole context: per-window state, per-key state, the watermark."""
 
     def __init__(self, merges: bool) -> None:
         self.merges = merges

@@ -1,8 +1,8 @@
-"""Flink's test programs of windows: what comes before a restore, and what after it.
+"""Flink's test programs of windows: the output before and after a restore.
 
-Every row is a micro-batch of its own, and all is restarted after each: on the row operator, as columns where what is asked for is a
-declared aggregate, and joins on their own operators. On Spark the programs of each kind are one query, stopped and started again where
-Flink's are. The table of what passes is ``docs/coming-from/flink-sql-tests.md``.
+Every row is a micro-batch, followed by a restart. All programs run on the row operator. Declared aggregates also run on columnar
+operators, and joins on their own operators. On Spark, the programs of each kind are one query, which stops and starts at the same
+rows as in Flink. The table of passing programs is ``docs/coming-from/flink-sql-tests.md``.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ def by(column, rows):
     return found
 
 
-def ranked(rows, price, most):
-    """The first three, of equal ones those that came first."""
+def first_three(rows, price, most):
+    """Return the first three rows. Equal rows keep the order of arrival."""
     return [(*row, rank) for rank, row in enumerate(sorted(rows, key=price, reverse=most)[:3], 1)]
 
 
@@ -59,18 +59,18 @@ ASKED = {
     "rows of a name": lambda rows: [(len(rows),)],
     "rows": lambda rows: [(row.second, row.price, row.item) for row in rows],
     "total": lambda rows: [(sum(row.price for row in rows),)],
-    "least": lambda rows: ranked(rows, lambda row: row.price, False),
-    "most": lambda rows: ranked(rows, lambda row: row.price, True),
-    "least totals": lambda rows: ranked(totals(rows), lambda row: row[1], False),
-    "most totals": lambda rows: ranked(totals(rows), lambda row: row[1], True),
+    "least": lambda rows: first_three(rows, lambda row: row.price, False),
+    "most": lambda rows: first_three(rows, lambda row: row.price, True),
+    "least totals": lambda rows: first_three(totals(rows), lambda row: row[1], False),
+    "most totals": lambda rows: first_three(totals(rows), lambda row: row[1], True),
     "first": lambda rows: [min(rows, key=lambda row: row.second)],
     "last": lambda rows: [max(rows, key=lambda row: row.second)],
 }
-"""What is asked of the rows of a window."""
+"""The functions of a window's rows."""
 
 
 def answer(program, window, key, found):
-    """As Flink's are written: the key only where it is asked for."""
+    """Return an answer as Flink writes it, with the key only if the program selects it."""
     if program.what == "rows of a name":
         return (key, *found)
     named = (key,) if program.key and program.what == "counts" else ()
@@ -85,7 +85,7 @@ def alike(program, before, after):
 
 
 @pytest.mark.parametrize("program", PROGRAMS)
-def test_on_the_row_operator(program):
+def test_row_operator_gives_the_answers_of_flinks_programs(program):
     rows = [*program.rows[0], *program.rows[1]]
 
     def asked(key, window, numbers):
@@ -101,7 +101,7 @@ def test_on_the_row_operator(program):
         harness.restore(harness.snapshot())
     harness.end_of_input()
     found[1] += harness.extract_output()
-    alike(program, *([shown(program, one.window, one.key, one.value) for one in part] for part in found))
+    alike(program, *([shown(program, each.window, each.key, each.value) for each in part] for part in found))
 
 
 def shown(program, window, key, value):
@@ -129,21 +129,21 @@ DECLARED = {
 }
 
 
-@pytest.mark.parametrize("program", [one for one in PROGRAMS if one.values[0].what in DECLARED])
-def test_as_columns(program):
+@pytest.mark.parametrize("program", [each for each in PROGRAMS if each.values[0].what in DECLARED])
+def test_columnar_operators_give_the_answers_of_flinks_programs(program):
     operator = plan_aggregates(WindowSpec(program.windows), DECLARED[program.what], TYPES, KEYS)
     assert not isinstance(operator, RowSpec)
     plan = WindowPlan(("key",), KEYS, program.windows, operator, BEHIND, "ts", 1)
     state, found = MemoryState(), [[], []]
     for later, rows in enumerate(program.rows):
         for row in rows:
-            found[later] += came(program, plan, state, row)
-    found[1] += came(program, plan, state, None)
+            found[later] += output_of(program, plan, state, row)
+    found[1] += output_of(program, plan, state, None)
     alike(program, *found)
 
 
-def came(program, plan, state, row):
-    """What a micro-batch of a row emits, or without one the end of the input, from an operator that is new."""
+def output_of(program, plan, state, row):
+    """Return the output of a micro-batch of one row, or of the end of the input, from a new operator."""
     batch = GroupInput(end_of_input=row is None)
     if row is not None:
         inputs = [pa.array([getattr(row, name)], TYPES[name]) for name in plan.operator.inputs]
@@ -155,7 +155,7 @@ def came(program, plan, state, row):
     for tag, table in plan.operator.for_group(plan, state, 0).process(batch).tables:
         assert tag == MAIN
         starts, ends = (table[name].cast(pa.int64()).to_numpy() // SECOND for name in ("window_start", "window_end"))
-        values = zip(*(table[one.name].to_pylist() for one in DECLARED[program.what]), strict=True)
+        values = zip(*(table[each.name].to_pylist() for each in DECLARED[program.what]), strict=True)
         for start, end, key, value in zip(starts, ends, table["key"].to_pylist(), values, strict=True):
             found.append(answer(program, (start, end), key, value))
     return found
@@ -165,25 +165,25 @@ def came(program, plan, state, row):
 
 
 def one_by_one(sides, later):
-    """The rows of both streams in turns, each a micro-batch."""
+    """Alternate the rows of both streams, each a micro-batch."""
     rows = [[joins.Row(side, row.name, row.second * SECOND, row.number) for row in its[later]] for side, its in sides.items()]
     longest = max(map(len, rows))
     return [[[its[at]]] for at in range(longest) for its in rows if at < len(its)]
 
 
 @pytest.mark.parametrize("program", [pytest.param(program, id=program.name) for program in flink.JOINS])
-def test_joins(program):
+def test_window_joins_give_the_answers_of_flinks_programs(program):
     plan = joins.Join(WindowSpec(program.windows), program.how, (SECOND, SECOND)).plan()
     state = MemoryState()
-    before = joined(joins.found(plan, one_by_one(flink.SIDES, 0), state=state), program.how)
+    before = joined_rows(joins.found(plan, one_by_one(flink.SIDES, 0), state=state), program.how)
     later = joins.found(plan, one_by_one(flink.SIDES, 1), state=state)
     later += joins.found(plan, [], end=True, state=state)
     assert before == Counter(program.before)
-    assert joined(later, program.how) == Counter(program.after)
+    assert joined_rows(later, program.how) == Counter(program.after)
 
 
-def joined(batches, how):
-    """Window, key, and the numbers of the left and the right row."""
+def joined_rows(batches, how):
+    """Return window, key, and the numbers of the left and the right row."""
     found = Counter()
     for batch in batches:
         for (key, start, end), rows in batch.rows.items():
@@ -193,19 +193,21 @@ def joined(batches, how):
     return found
 
 
-def test_interval_join():
+def test_interval_join_gives_the_answers_of_flinks_programs():
     plan = intervals.Interval(-5 * SECOND, 5 * SECOND, "inner", (SECOND, SECOND)).plan()
     state, sides = MemoryState(), {"left": flink.ORDERS, "right": flink.SHIPMENTS}
     for later, expected in enumerate(flink.SHIPPED):
         met = intervals.found(plan, one_by_one(sides, later), state=state)
-        assert sorted((row[1], row[3]) for one in met for row in one.rows.elements()) == sorted(expected)
+        assert sorted((row[1], row[3]) for each in met for row in each.rows.elements()) == sorted(expected)
 
 
 # ------------------------------------------------------------------------------------------------------------------------------ on Spark
 
 
 def runs(folder, streams, build):
-    """The rows of ``main`` before and after the restore: stopped in between; the last row closes what is open."""
+    """Return the rows of ``main`` before and after the restore. The query stops in between, and the last row closes all open
+    windows.
+    """
     found = []
     for later in (False, True):
         for stream, rows in streams:
@@ -219,11 +221,11 @@ def runs(folder, streams, build):
 
 
 FAR = 20 * 3600
-"""So many seconds after the first row all windows have ended."""
+"""Seconds after the first row at which all windows have ended."""
 
 
 def of_rows(spark, folder, rows, schema):
-    """A stream, and its rows with times of Spark's."""
+    """Make a stream of rows with Spark's timestamps."""
     before, after = ([(flink.at(row.second), *row) for row in part] for part in rows)
     last = (flink.at(FAR), FAR, *[None] * schema.count(","), "the end")
     return MicroBatches(spark, folder, f"ts timestamp, second int, {schema}"), (before, [*after, last])
@@ -231,14 +233,14 @@ def of_rows(spark, folder, rows, schema):
 
 def bounds(row):
     return tuple(
-        round((one.replace(tzinfo=flink.UTC) - flink.MIDNIGHT).total_seconds()) for one in (row.window_start, row.window_end)
+        round((each.replace(tzinfo=flink.UTC) - flink.MIDNIGHT).total_seconds()) for each in (row.window_start, row.window_end)
     )
 
 
 @pytest.mark.spark
 @pytest.mark.filterwarnings("ignore:.*late row:panestream.errors.PanestreamWarning")
-def test_on_spark(spark, tmp_path):
-    """Three queries: counts of a name in all aligned windows, with distinct values split; sessions of a name; a full join."""
+def test_restarted_spark_queries_give_the_answers_of_flinks_programs(spark, tmp_path):
+    """Run three queries: counts by name in all aligned windows with split distinct values, sessions by name, and a full join."""
     counted = [program for program in flink.AGGREGATES if program.key]
     aligned = {str(at): program for at, program in enumerate(counted[:-1])}
 
@@ -266,11 +268,11 @@ def test_on_spark(spark, tmp_path):
         assert Counter((*bounds(row), row.name, row.number, row.number_r) for row in part) == Counter(expected)
 
 
-def test_what_does_not_carry_over_is_refused():
-    """``interval-join-negative-interval``: nothing lies between its bounds."""
+def test_interval_join_with_an_empty_interval_is_refused():
+    """Flink's ``interval-join-negative-interval`` has an empty interval."""
     with pytest.raises(InvalidPlanError, match="exchange them"):
         pst.datastream.IntervalJoin(None).between("10 seconds", "5 seconds")
 
 
-def test_the_page_lists_them_all():
+def test_page_lists_all_programs_of_flink():
     assert "\n".join(flink.table()) in PAGE.read_text("utf-8"), "\n".join(flink.table())

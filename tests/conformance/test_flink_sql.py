@@ -1,10 +1,11 @@
-"""Flink's tests of SQL windows, on Spark: a stream that breaks off and is started again, closed where its rows end.
+"""Flink's tests of SQL windows on Spark. The stream fails, starts again, and closes its windows at the end of the rows.
 
-``WindowAggregateITCase`` has 24 tests. 23 are here; of the last Flink itself looks at no answer (windows of the clock). Grouping sets,
-``CUBE`` and ``ROLLUP`` over one column are its groups and all rows together: two queries.
+``WindowAggregateITCase`` has 24 tests, and 23 are here. Flink does not check the answer of the last one (processing-time
+windows). Grouping sets, ``CUBE`` and ``ROLLUP`` over one column are two queries: its groups, and all rows together.
 
-``WindowJoinITCase`` has 20 tests. 18 are here, one as a stream and the others as batches, which have the same answers; the others are
-``NOT IN``, which is no join where there are nulls. Where Flink counts before it joins, here the joined rows are counted.
+``WindowJoinITCase`` has 20 tests, and 18 are here. One runs as a stream. The others run as batches, which give the same answers.
+The two missing tests are ``NOT IN``, which is not a join if there are nulls. Some of Flink's tests count before they join. Here
+the joined rows are counted.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ def seconds(instant):
 
 
 class BrokenError(Exception):
-    """What a query is broken off with."""
+    """The error that stops the query."""
 
 
 def break_off(progress):
@@ -63,7 +64,7 @@ def break_off(progress):
 
 
 def run(spark, folder, build, rows=(flink.LEFT,)):
-    """The rows of ``main``: in the second micro-batch the query breaks off, and is started again."""
+    """Return the rows of ``main``. The query fails in its second micro-batch and starts again."""
     streams = [MicroBatches(spark, folder / str(number), flink.SCHEMA) for number in range(len(rows))]
     for batch in flink.BATCHES:
         for stream, its in zip(streams, rows, strict=True):
@@ -77,7 +78,7 @@ def run(spark, folder, build, rows=(flink.LEFT,)):
 
 
 def answers(rows):
-    """By window, in the form of Flink's."""
+    """Return the rows by window, in Flink's form."""
     found = {}
     for row in rows:
         strings = tuple(sorted(set(row.strings)))
@@ -87,7 +88,7 @@ def answers(rows):
     return found
 
 
-def alike(found, expected):
+def assert_same_rows(found, expected):
     assert sorted(found, key=repr) == sorted(expected, key=repr)
 
 
@@ -124,8 +125,8 @@ def of_all(spark, tmp_path_factory):
         ("testEventTimeCumulateWindowWithNegativeOffset", "cumulate negative offset", flink.CUMULATE_NEGATIVE_OFFSET),
     ],
 )
-def test_windows_by_name(by_name, test, window, expected):
-    alike(answers(by_name)[window], expected)
+def test_windows_by_name_give_flinks_answers(by_name, test, window, expected):
+    assert_same_rows(answers(by_name)[window], expected)
 
 
 @pytest.mark.parametrize("sets", ["GroupingSets", "Cube", "Rollup"])
@@ -137,63 +138,63 @@ def test_windows_by_name(by_name, test, window, expected):
         ("cumulate", flink.CUMULATE, flink.CUMULATE_OF_ALL),
     ],
 )
-def test_grouping_sets(by_name, of_all, window, named, together, sets):
-    alike([*answers(by_name)[window], *answers(of_all)[window]], [*named, *together])
+def test_grouping_sets_give_flinks_answers(by_name, of_all, window, named, together, sets):
+    assert_same_rows([*answers(by_name)[window], *answers(of_all)[window]], [*named, *together])
 
 
-def test_of_all_rows(of_all):
-    """``testTumbleWindowGroupOnWindowOnly``, ``testTumbleWindowWithoutOutputWindowColumns``."""
+def test_windows_without_a_key_give_flinks_answers(of_all):
+    """Covers ``testTumbleWindowGroupOnWindowOnly`` and ``testTumbleWindowWithoutOutputWindowColumns``."""
     found = answers(of_all)["tumble"]
-    alike(found, flink.TUMBLE_OF_ALL)
-    alike([row[3:] for row in found], [row[3:] for row in flink.TUMBLE_OF_ALL])
+    assert_same_rows(found, flink.TUMBLE_OF_ALL)
+    assert_same_rows([row[3:] for row in found], [row[3:] for row in flink.TUMBLE_OF_ALL])
 
 
-def test_window_time(by_name):
-    """``testTumbleWindowOutputWindowTime``: the last millisecond of a window, which is its end less one."""
+def test_window_time_is_the_last_millisecond_of_a_window(by_name):
+    """``testTumbleWindowOutputWindowTime``: the time of a window is its end less one millisecond."""
     found = [
         (row.key, seconds(row.window_end - dt.timedelta(milliseconds=1)), row.n) for row in by_name if row.window == "tumble"
     ]
-    alike(found, [(name, end, count) for name, _start, end, count, *_ in flink.TUMBLE])
+    assert_same_rows(found, [(name, end, count) for name, _start, end, count, *_ in flink.TUMBLE])
 
 
-def test_times_of_the_first_and_last_row(of_all):
+def test_first_and_last_times_of_a_window_give_flinks_answers(of_all):
     """``testFieldNameConflict``."""
     found = [(seconds(row.window_end), seconds(row.first), seconds(row.last)) for row in of_all if row.window == "tumble"]
-    alike(found, flink.FIRST_AND_LAST)
+    assert_same_rows(found, flink.FIRST_AND_LAST)
 
 
-def test_windows_over_windows(spark):
-    """``testCascadeEventTimeTumbleWindowWithOffset``: of a batch, for in a stream only the last of two operators closes at the end."""
+def test_cascaded_windows_give_flinks_answers(spark):
+    """``testCascadeEventTimeTumbleWindowWithOffset`` as a batch. In a stream, only the last of two operators closes at the end."""
     ends, window = pst.WatermarkStrategy.for_monotonous_timestamps(), WINDOWS["tumble offset"]
     keyed = pst.stream(spark.createDataFrame(flink.LEFT, flink.SCHEMA)).assign_timestamps("ts", ends).key_by("name")
     first = keyed.window(window).aggregate(agg.count_distinct("string").alias("different"))
     counted = pst.stream(first.main).assign_timestamps("window_end - INTERVAL 1 MICROSECOND", ends).key_by("different AS key")
     rows = counted.window(window).aggregate(agg.count().alias("n")).main.collect()
-    alike([(row.key, seconds(row.window_start), seconds(row.window_end), row.n) for row in rows], flink.CASCADE)
+    assert_same_rows([(row.key, seconds(row.window_start), seconds(row.window_end), row.n) for row in rows], flink.CASCADE)
 
 
 def sides_of(spark):
-    """Both streams, as batches, by name."""
+    """Return both streams as batches, keyed by name."""
     frames = [spark.createDataFrame(rows, flink.SCHEMA) for rows in (flink.LEFT, flink.RIGHT)]
     return [pst.stream(frame).assign_timestamps("ts", STRATEGY).key_by("name") for frame in frames]
 
 
-def joined(spark, how, window="5 seconds", offset="0 seconds"):
+def joined_rows(spark, how, window="5 seconds", offset="0 seconds"):
     left, right = sides_of(spark)
     windows = left.join(right).window(pst.TumblingEventTimeWindows.of(window, offset))
     return windows.pairs(how, suffixes=("", "_r")).main.collect()
 
 
-def counted(rows):
-    """How many different strings the rows of each side have, by name and window; None: no rows."""
+def count_strings(rows):
+    """Count the distinct strings of each side by name and window. None means no rows."""
     found = {}
     for row in rows:
         here = row.ts is not None, row.ts_r is not None
         strings = found.setdefault((row.name, seconds(row.window_start), seconds(row.window_end), here), (set(), set()))
-        for one, string in zip(strings, (row.string, row.string_r), strict=True):
-            one.update({string} - {None})
+        for different, string in zip(strings, (row.string, row.string_r), strict=True):
+            different.update({string} - {None})
     return [
-        (*place, *(len(one) if there else None for one, there in zip(strings, here, strict=True)))
+        (*place, *(len(each) if there else None for each, there in zip(strings, here, strict=True)))
         for (*place, here), strings in found.items()
     ]
 
@@ -211,19 +212,19 @@ def counted(rows):
         ),
     ],
 )
-def test_joins(spark, test, how, expected):
-    alike(counted(joined(spark, how)), expected)
+def test_window_joins_give_flinks_counts(spark, test, how, expected):
+    assert_same_rows(count_strings(joined_rows(spark, how)), expected)
 
 
-def test_a_join_of_streams(spark, tmp_path):
-    """``testOuterJoin``, broken off and started again."""
+def test_restarted_full_join_of_streams_gives_flinks_counts(spark, tmp_path):
+    """``testOuterJoin`` with a failure and a restart."""
 
     def full(left, right):
         windows = left.key_by("name").join(right.key_by("name")).window(WINDOWS["tumble"]).options(key_groups=2)
         return windows.pairs("full", suffixes=("", "_r"))
 
     alone = [*flink.LEFT_ALONE, *flink.RIGHT_ALONE, flink.NULL_OF_LEFT, flink.NULL_OF_RIGHT]
-    alike(counted(run(spark, tmp_path, full, (flink.LEFT, flink.RIGHT))), [*flink.BOTH, *alone])
+    assert_same_rows(count_strings(run(spark, tmp_path, full, (flink.LEFT, flink.RIGHT))), [*flink.BOTH, *alone])
 
 
 @pytest.mark.parametrize(
@@ -234,23 +235,23 @@ def test_a_join_of_streams(spark, tmp_path):
         ("testInnerJoinOnWTFWithNegativeOffset", "-1 second"),
     ],
 )
-def test_pairs_of_rows(spark, test, offset):
-    rows = joined(spark, "inner", offset=offset)
-    alike([(seconds(row.ts), row.number_r) for row in rows], flink.PAIRS)
+def test_inner_join_gives_flinks_pairs(spark, test, offset):
+    rows = joined_rows(spark, "inner", offset=offset)
+    assert_same_rows([(seconds(row.ts), row.number_r) for row in rows], flink.PAIRS)
     shift = int(offset.split()[0])
     assert all((seconds(row.window_start) - shift) % 5 == 0 for row in rows)
 
 
 @pytest.mark.parametrize("how", ["left_semi", "left_anti"])
-def test_rows_that_meet_one_or_none(spark, how):
-    """``testSemiJoinExists``, ``testSemiJoinIN``, ``testAntiJoinNotExists``, of rows (``WTF``) and of counts."""
-    rows = [row for row in joined(spark, how) if row.float is not None]
-    alike([seconds(row.ts) for row in rows], flink.MET if how == "left_semi" else flink.NOT_MET)
+def test_semi_and_anti_joins_give_flinks_rows(spark, how):
+    """``testSemiJoinExists``, ``testSemiJoinIN``, ``testAntiJoinNotExists`` on rows (``WTF``) and on counts."""
+    rows = [row for row in joined_rows(spark, how) if row.float is not None]
+    assert_same_rows([seconds(row.ts) for row in rows], flink.MET if how == "left_semi" else flink.NOT_MET)
     strings = {}
     for row in rows:
         strings.setdefault((row.name, seconds(row.window_start), seconds(row.window_end)), set()).update({row.string} - {None})
     expected = flink.BOTH if how == "left_semi" else [*flink.LEFT_ALONE, flink.NULL_OF_LEFT]
-    alike([(*place, len(one)) for place, one in strings.items()], [row[:4] for row in expected])
+    assert_same_rows([(*place, len(each)) for place, each in strings.items()], [row[:4] for row in expected])
 
 
 @pytest.mark.parametrize(
@@ -262,8 +263,8 @@ def test_rows_that_meet_one_or_none(spark, how):
         ("testOuterJoinWithIsNotDistinctFrom", [*flink.BOTH, *flink.LEFT_ALONE, *flink.RIGHT_ALONE]),
     ],
 )
-def test_where_null_is_a_name(spark, test, expected):
-    """A co-group takes null for a key like others."""
+def test_co_group_counts_rows_with_a_null_key(spark, test, expected):
+    """A co-group treats a null key like any other key."""
     left, right = sides_of(spark)
     windows = left.co_group(right).window(WINDOWS["tumble"])
     counts = [agg.count(f"{side}.ts").alias(f"n_{side}") for side in ("left", "right")]
@@ -282,15 +283,15 @@ def test_where_null_is_a_name(spark, test, expected):
     wanted = {"Inner": (True, True), "Left": (True, False), "Right": (False, True), "Outer": (False, False)}
     (needs,) = [needs for name, needs in wanted.items() if name in test]
     found = [row for row in found if all(value is not None or not needed for value, needed in zip(row[3:], needs, strict=True))]
-    alike(found, [*expected, flink.NULLS_MEET])
+    assert_same_rows(found, [*expected, flink.NULLS_MEET])
 
 
-def test_pairs_of_rows_where_null_is_a_name(spark):
+def test_co_group_pairs_rows_with_a_null_key(spark):
     """``testInnerJoinWithIsNotDistinctFromOnWTF``."""
 
     def meet(key, window, left, right):
-        return [(one.ts, other.number) for one in left for other in right]
+        return [(each.ts, other.number) for each in left for other in right]
 
     left, right = sides_of(spark)
     rows = left.co_group(right).window(WINDOWS["tumble"]).apply(meet, "ts timestamp, number int").main.collect()
-    alike([(seconds(row.ts), row.number) for row in rows], [*flink.PAIRS, flink.NULL_PAIR])
+    assert_same_rows([(seconds(row.ts), row.number) for row in rows], [*flink.PAIRS, flink.NULL_PAIR])

@@ -1,6 +1,6 @@
-"""Scenarios with the outputs of real Flink, on real Spark: chosen so that every part of the vocabulary runs there.
+"""Scenarios with recorded outputs of Flink, on Spark. They are chosen so that every word of the vocabulary runs.
 
-All of them run with ``python -m tests.conformance.runner --executor spark FILE.json...``; that takes half an hour.
+The command ``python -m tests.conformance.runner --executor spark FILE.json...`` runs all of them in half an hour.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ EXECUTOR = StreamingExecutor()
 
 
 def words(scenario: Scenario) -> set[Any]:
-    """What of the vocabulary a scenario uses."""
+    """Return the words of the vocabulary that a scenario uses."""
     spec, assigner = scenario.spec, scenario.spec["assigner"]
     slides = assigner["type"] == "count" and "slide" in assigner
     shape = (bool(assigner.get("offset")), bool(assigner.get("end_of_stream")), slides)
@@ -54,7 +54,7 @@ COST = {scenario.name: len(micro_batches(scenario, EXECUTOR.longest)) + 2 for sc
 
 
 def chosen() -> list[Scenario]:
-    """A set of scenarios that uses every word, cheap ones first; and then the next cheapest of more than one micro-batch."""
+    """Choose scenarios that use every word, cheap ones first, and then the next cheapest with several micro-batches."""
     wanted = set().union(*map(words, ALL))
     left, picked = sorted(ALL, key=lambda scenario: (COST[scenario.name], scenario.name)), []
     while wanted:
@@ -68,16 +68,16 @@ def chosen() -> list[Scenario]:
 CHOSEN = chosen()
 
 
-def test_enough_are_chosen() -> None:
+def test_chosen_scenarios_use_the_whole_vocabulary() -> None:
     assert len(CHOSEN) >= AT_LEAST
     assert set().union(*map(words, CHOSEN)) == set().union(*map(words, ALL))
 
 
 @pytest.mark.parametrize("scenario", CHOSEN, ids=lambda scenario: scenario.name)
-def test_spark_does_what_flink_does(spark: Any, scenario: Scenario) -> None:
+def test_spark_gives_the_recorded_answer_of_flink(spark: Any, scenario: Scenario) -> None:
     assert differences(scenario, EXECUTOR.run(scenario)) == []
 
 
-def test_the_executor_restarts_from_its_checkpoint(spark: Any) -> None:
+def test_executor_that_restarts_after_each_micro_batch_gives_flinks_answer(spark: Any) -> None:
     scenario = next(scenario for scenario in ALL if scenario.name == "session-random-c1-025")
     assert differences(scenario, StreamingExecutor(restore=True, longest=3).run(scenario)) == []

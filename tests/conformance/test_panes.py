@@ -1,4 +1,4 @@
-"""Flink's recorded answers on aligned panes: every step is a micro-batch of its own, of whose firings the last counts.
+"""Flink's recorded answers on aligned panes. Every step is a micro-batch, and only its last firing of a window counts.
 
 Declared aggregates run on aggregating panes, lists also on accumulating ones. Lists are compared as multisets: ``collect_list``
 orders by event time, Flink by arrival.
@@ -27,7 +27,7 @@ def plan_over(operator, row) -> WindowPlan:
 
 
 def plans_of(scenario) -> list[WindowPlan]:
-    """The plans of a scenario on panes: none, one, or one for each kind of panes."""
+    """Return the plans of a scenario on panes: at most one for each kind of panes."""
     function = scenario.spec["function"]["type"]
     if function not in AGGREGATES:
         return []
@@ -38,7 +38,7 @@ def plans_of(scenario) -> list[WindowPlan]:
         types = dict(zip(ROWS.names, ROWS.types, strict=True))
         found.append(plan_over(plan_aggregates(windowing, [AGGREGATES[function].alias("r")], types, KEYS), row))
     if function == "list" and not why_not_rows(windowing):
-        listed = KeepRows(applied(lambda key, window, rows: [([one.value for one in rows],)]))
+        listed = KeepRows(applied(lambda key, window, rows: [([each.value for each in rows],)]))
         results = pa.schema([("r", pa.list_(pa.int64()))])
         found.append(plan_over(plan_functions(windowing, listed, results, ROWS, listed, KEYS), row))
     return found
@@ -54,18 +54,18 @@ CASES = [
 
 
 @pytest.mark.parametrize(("scenario", "plan"), CASES)
-def test_flinks_answers(scenario, plan):
+def test_panes_give_the_last_answer_of_flink_in_each_step(scenario, plan):
     steps, late, dropped = run(scenario, plan)
     for number, (theirs, ours) in enumerate(zip(scenario.expected.steps, steps, strict=True)):
-        expected = {(one["key"], one["start"], one["end"]): plain(one["value"]) for one in theirs}
-        assert len({one[:3] for one in ours}) == len(ours), f"step {number}: a window fired twice"
-        found = {one[:3]: one[3] for one in ours}
+        expected = {(row["key"], row["start"], row["end"]): plain(row["value"]) for row in theirs}
+        assert len({row[:3] for row in ours}) == len(ours), f"step {number}: a window fired twice"
+        found = {row[:3]: row[3] for row in ours}
         assert expected == found, f"step {number}"
     for theirs, ours in zip(scenario.expected.late, late, strict=True):
         assert [{"gap": None, **element} for element in theirs] == ours
     assert plan.late_tag is not None or dropped == scenario.expected.late_dropped
 
 
-def test_how_many_there_are():
+def test_expected_number_of_scenarios_runs_on_panes():
     names = [case.values[1].operator.name for case in CASES]
     assert (names.count("aligned panes"), names.count("accumulating panes")) == (100, 61)

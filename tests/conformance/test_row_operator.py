@@ -1,4 +1,4 @@
-"""Flink's recorded answers: all scenarios, plain and with a restart after every step."""
+"""All scenarios with Flink's recorded answers on the row operator, without and with a restart after every step."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ FOLDER = Path(__file__).parent / "scenarios"
 SCENARIOS = [scenario for path in sorted(FOLDER.glob("*.json")) for scenario in read_scenarios(path)]
 
 
-def test_the_set_is_whole():
+def test_set_of_scenarios_is_complete():
     assert len(SCENARIOS) == 336
     assert [scenario.name for scenario in SCENARIOS if scenario.on_purpose] == [
         "quirk-dynamic-session-equal-window-loses-data",
@@ -36,13 +36,13 @@ def test_the_set_is_whole():
     ],
 )
 @pytest.mark.parametrize("path", sorted(FOLDER.glob("*.json")), ids=lambda path: path.stem)
-def test_flinks_answers(path, executor, restore):
-    """The executors also complain where state or timers are left after the end of input."""
+def test_row_operator_gives_flinks_recorded_answers(path, executor, restore):
+    """The executors also report state or timers that remain after the end of input."""
     run = EXECUTORS[executor](restore).run
-    failed = {one.name: found for one in read_scenarios(path) if (found := differences(one, run(one)))}
+    failed = {scenario.name: found for scenario in read_scenarios(path) if (found := differences(scenario, run(scenario)))}
     assert not failed
 
 
-def test_the_command_says_how_many(capsys):
+def test_command_prints_how_many_scenarios_passed(capsys):
     assert main([str(path) for path in sorted(FOLDER.glob("*.json"))]) == 0
     assert capsys.readouterr().out.endswith("336 passed, 0 failed\n")

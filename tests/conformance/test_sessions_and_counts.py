@@ -1,6 +1,7 @@
-"""Flink's recorded answers on columnar sessions and counts: every step is a micro-batch of its own.
+"""Flink's recorded answers on the columnar operators of sessions and counts. Every step is a micro-batch.
 
-What a scenario computes must be a declared aggregate: lists are compared as multisets, since ``collect_list`` orders by event time.
+A scenario runs here if it computes a declared aggregate. Lists are compared as multisets, since ``collect_list`` orders by event
+time.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("value", pa.int64()
 
 
 class Given(WatermarkGenerator):
-    """Never called: a scenario says itself what its watermarks are."""
+    """A generator that is never called, because scenarios set their watermarks."""
 
     def on_event(self, element, timestamp, output):
         raise NotImplementedError
@@ -45,7 +46,7 @@ GIVEN = WatermarkStrategy.for_generator(Given)
 
 
 class GapOfElement(GapColumn):
-    """The scenario's own column, in its own units."""
+    """The gap column of the scenario, in its units."""
 
     @property
     def label(self):
@@ -53,7 +54,7 @@ class GapOfElement(GapColumn):
 
 
 def columnar_plan(scenario) -> WindowPlan | None:
-    """The plan of a scenario; None where it needs another operator, or another function than a declared aggregate."""
+    """Return the plan of a scenario, or None if it needs another operator or a function that is not a declared aggregate."""
     function = scenario.spec["function"]["type"]
     kind = scenario.spec["assigner"]["type"]
     if function not in AGGREGATES or kind not in ("session", "dynamic_session", "global", "count"):
@@ -77,11 +78,11 @@ def columnar_plan(scenario) -> WindowPlan | None:
 
 
 def run(scenario, plan):
-    """Per step: what fired as (key, start, end, value), and what was late; and how many late ones there were."""
+    """Return, per step, the firings as (key, start, end, value) and the late elements. Also return the number of late elements."""
     state, clock, steps, late, dropped = MemoryState(), 0, [], [], 0
     for step in [*scenario.steps, *([None] if scenario.end_of_input else [])]:
         batch = GroupInput()
-        # On the clock the end of the input fires nothing in Flink; a batch of ours does, so there it is no end but a watermark.
+        # In processing time, Flink fires nothing at the end of the input, but a batch does. So the end is only a watermark here.
         if step is None:
             if plan.operator.capabilities.uses_processing_time:
                 steps.append([])
@@ -117,7 +118,7 @@ def plain(value):
 
 
 def expected_of(step):
-    return [(one["key"], one["start"], one["end"], plain(one["value"])) for one in step]
+    return [(each["key"], each["start"], each["end"], plain(each["value"])) for each in step]
 
 
 SCENARIOS = [
@@ -130,7 +131,7 @@ SCENARIOS = [
 
 
 @pytest.mark.parametrize(("scenario", "plan"), SCENARIOS, ids=lambda part: getattr(part, "name", ""))
-def test_flinks_answers(scenario, plan):
+def test_columnar_sessions_and_counts_give_flinks_answers(scenario, plan):
     if scenario.expected.error:
         with pytest.raises(InvalidWindowError):
             run(scenario, plan)
@@ -143,6 +144,6 @@ def test_flinks_answers(scenario, plan):
     assert plan.late_tag is not None or dropped == scenario.expected.late_dropped
 
 
-def test_how_many_there_are():
+def test_expected_number_of_scenarios_runs_on_sessions_and_counts():
     names = [plan.operator.name for _, plan in SCENARIOS]
     assert (names.count("sessions"), names.count("counts")) == (69, 19)

@@ -1,6 +1,6 @@
-"""Delta, Iceberg and Kafka for the Spark at hand: packages of Maven Central, and the settings that Spark wants for them.
+"""Delta, Iceberg and Kafka for the installed Spark: Maven packages, and the settings that Spark needs for them.
 
-No line of Spark has all that the newest has: which release of which component was built for which Spark stands here, and nowhere else.
+Only this file lists which release of each component was built for which Spark. Some Sparks lack some components.
 """
 
 from __future__ import annotations
@@ -31,23 +31,23 @@ AVRO = {
     "4.2": "org.apache.spark:spark-avro_2.13:4.2.0",
 }
 ICEBERG_CATALOG = "ice"
-"""Tables of Iceberg are ``ice.db.table``; those of the session's own catalog may be Delta."""
+"""Iceberg tables are ``ice.db.table``. Delta uses the session's own catalog."""
 
 
 def packages() -> dict[str, str]:
-    """What there is for this Spark: coordinates by component."""
+    """Return the coordinates of the components for this Spark, by component."""
     every = {"delta": DELTA, "iceberg": ICEBERG, "kafka": KAFKA, "avro": AVRO}
     return {name: found[LINE] for name, found in every.items() if LINE in found}
 
 
 def session_settings(warehouse: Path) -> dict[str, str]:
-    """Settings of a session that knows all components there are for this Spark."""
+    """Return the settings of a session with all components for this Spark."""
     there = packages()
     settings = {
         "spark.sql.warehouse.dir": str(warehouse),
         "spark.ui.enabled": "false",
         "spark.driver.memory": "2g",
-        # Tables of a few files: tasks that have nothing to do are what takes time.
+        # Tables have only a few files. Most time goes into tasks without work.
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.jars.packages": ",".join(there.values()),
     }

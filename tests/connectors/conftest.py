@@ -1,4 +1,4 @@
-"""A session with Delta, Iceberg and Kafka, real ones, where they can be had for the Spark at hand."""
+"""A session with real Delta, Iceberg and Kafka, as far as they exist for the installed Spark."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ if TYPE_CHECKING:
     from scripts.kafka_broker import Broker
     from tests.connectors.kafka.kafka_topics import Topics
 
-# A client that is not ours, for the tests' own look at topics: in the environment of the connectors only.
+# An independent Kafka client, with which tests check topics. Only the environment of the connectors has it.
 _CLIENTS = ["kafka/kafka_topics.py", "kafka/kafka_targets.py", "through_connect.py"]
 collect_ignore = [] if importlib.util.find_spec("confluent_kafka") else _CLIENTS
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """All tests of this folder carry the marker ``connectors``; one of ``delta``, ``iceberg`` and ``kafka`` says what each needs."""
+    """Mark all tests of this folder with ``connectors``.
+
+    The markers ``delta``, ``iceberg`` and ``kafka`` name what each test needs.
+    """
     there = components.packages()
     for item in items:
         if item.path.is_relative_to(__file__.removesuffix("/conftest.py")):
@@ -34,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """A local session of two cores with every component that there is for this Spark."""
+    """A local session of two cores with every component for this Spark."""
     from panestream.spark.session import build_session
 
     if not components.packages():
@@ -53,7 +56,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """A real broker of one node. A test that kills it starts it again."""
+    """A real broker with one node. A test that kills it starts it again."""
     from scripts.kafka_broker import Broker, NoBrokerError
 
     try:
@@ -67,7 +70,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="session")
 def topics(broker: Broker) -> Topics:
-    """A client of the broker's that is not ours."""
+    """A client of the broker, independent of Spark."""
     pytest.importorskip("confluent_kafka")
     from tests.connectors.kafka.kafka_topics import Topics
 

@@ -1,8 +1,8 @@
-"""``kill -9`` of a whole job at chosen places, and its start again, until it ends: what the sinks hold is then looked at.
+"""Kill a whole job with ``kill -9`` at chosen places, restart it until it ends, and compare the content of its sinks.
 
-What is killed is a process of its own (this file, run with ``python -m tests.connectors.kills FOLDER``) with everything it
-started, Java too. It runs one streaming query for each *target*, all at once in one session, over the same files of clicks.
-A target says where the results go and how they are read; it is a name that another process can import::
+The killed process runs this file (``python -m tests.connectors.kills FOLDER``), and dies with everything that it started, Java
+included. It runs one streaming query for each *target*, all at the same time in one session, over the same files of clicks.
+A target defines where the results are written and how they are read. It has a name that another process can import::
 
     # tests/connectors/delta/delta_targets.py
     APPEND = Target(
@@ -14,20 +14,20 @@ A target says where the results go and how they are read; it is a name that anot
     def test_append(spark, tmp_path):
         compare(spark, tmp_path, {"tests.connectors.delta.delta_targets:APPEND": ["main"]})
 
-``compare`` runs the targets once undisturbed in the session at hand and once with kills, and the rows must be the same: nothing
-lost, nothing there twice. The session of a job that was killed knows tables no more where its catalog lies in memory: the first
-function of a target makes them known again (``CREATE TABLE IF NOT EXISTS ... LOCATION``).
+``compare`` runs the targets once undisturbed in the current session and once with kills. The rows must be the same: none is lost,
+and none is repeated. A restarted job has lost its tables if its catalog is in memory. The first function of a target must then
+register them again (``CREATE TABLE IF NOT EXISTS ... LOCATION``).
 
-Where a kill strikes, by turns:
+Kills alternate between two places:
 
 ``after``
-    directly after ``write`` of the sink has returned: its table has the micro-batch, Spark has not committed it, and
+    directly after ``write`` of the sink has returned. The table has the micro-batch, but Spark has not committed it, and
     writes it again.
 ``within``
-    a random time after ``write`` was called: in the midst of it, or of what comes after it.
+    a random time after ``write`` was called: during the write or after it.
 
-Each kill belongs to a target, an output and a micro-batch, is struck once, and is noted in ``FOLDER/kills.log``. How many there are
-says ``PANESTREAM_KILLS`` (otherwise one for each output, after its write), ``PANESTREAM_SEED`` draws the moments::
+Each kill belongs to a target, an output and a micro-batch, strikes once, and is recorded in ``FOLDER/kills.log``. By default each
+output gets one kill, after its write. ``PANESTREAM_KILLS`` sets another number, ``PANESTREAM_SEED`` decides the moments::
 
     PANESTREAM_KILLS=40 make test-connectors ARGS="-k kills -s"
 """
@@ -67,19 +67,23 @@ FILES = 6
 LONGEST_RUN_SECONDS = 900
 LONGEST_WRITE_SECONDS = 1.5
 OVERLOADED = ("Python worker failed to connect back", "CANNOT_OPEN_SOCKET")
-"""Spark gives its Python processes a few seconds to answer: a machine that is too busy for that ends the job. It is started again."""
+"""Spark gives its Python processes a few seconds to answer.
+
+A job that fails on a busy machine with such an error is restarted.
+"""
 FAILURES = 5
 
 
 @dataclass(frozen=True)
 class Target:
-    """Where the results go, and how they are read.
+    """Where the results are written, and how they are read.
 
     Attributes:
-        sinks: of session and folder of the job, the sinks by output (``main``, ``late``); every kill strikes one of them.
-        read: of session and folder, all rows that are there at the end, in any order.
-        changes: whether the results are those of ``.changelog()``.
-        sessions: whether the windows are sessions, which merge; else minutes.
+        sinks: From the session and the folder of the job, makes the sinks by output (``main``, ``late``). Every kill strikes one
+            sink.
+        read: From the session and the folder, returns all rows at the end, in any order.
+        changes: True if the results are a ``.changelog()``.
+        sessions: True for sessions, which merge. Otherwise the windows last a minute.
     """
 
     sinks: Callable[[SparkSession, Path], Mapping[str, Sink]]
@@ -90,7 +94,10 @@ class Target:
 
 @dataclass(frozen=True)
 class Kill:
-    """Where one kill is to strike: ``seconds`` after the write began; None: directly after it. Its number tells it from others there."""
+    """The place of one kill: ``seconds`` after the write starts, or directly after the write if None.
+
+    The number makes it unique.
+    """
 
     target: str
     output: str
@@ -100,8 +107,8 @@ class Kill:
 
 
 @dataclass(frozen=True)
-class Struck(Sink):
-    """A sink that kills the job, itself included, where the plan says so."""
+class KillingSink(Sink):
+    """A sink that kills the job if the plan says so."""
 
     sink: Sink
     target: str
@@ -117,7 +124,7 @@ class Struck(Sink):
 
     def open(self, spark: SparkSession, run: QueryRunInfo) -> Sink:
         opened = self.sink.open(spark, run) or self.sink
-        return Struck(opened, self.target, self.output, self.folder, self.kills)
+        return KillingSink(opened, self.target, self.output, self.folder, self.kills)
 
     def begin(self, df: Any, batch_id: int) -> None:
         self.sink.begin(df, batch_id)
@@ -142,20 +149,23 @@ class Struck(Sink):
 
 
 def strike(folder: Path, kill: Kill) -> None:
-    """Notes the kill, and kills the whole process group."""
+    """Record the kill, and kill the whole process group."""
     with (folder / "kills.log").open("a") as log:
         log.write(json.dumps(asdict(kill)) + "\n")
     os.killpg(0, signal.SIGKILL)
 
 
 def target_named(name: str) -> Target:
-    """What ``module:NAME`` is."""
+    """Return the target that ``module:NAME`` refers to."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)
 
 
 def write_clicks(folder: Path, files: int = FILES) -> None:
-    """Files of 60 clicks each, a minute after the other; some come minutes late, and from the third file on a few too late."""
+    """Write files of 60 clicks each, one minute per file.
+
+    Some clicks are minutes late, and from the third file on a few are too late.
+    """
     numbers = random.Random(7)
     begin = datetime(2026, 1, 1, tzinfo=timezone.utc)
     folder.mkdir(parents=True)
@@ -165,12 +175,12 @@ def write_clicks(folder: Path, files: int = FILES) -> None:
         columns = {"user": [numbers.randrange(5) for _ in late], "price": [numbers.randrange(100) for _ in late]}
         path = folder / f"{number:03}.parquet"
         pq.write_table(pa.table({**columns, "ts": pa.array(times, pa.timestamp("us", tz="UTC"))}), path)
-        # Spark takes files by their age.
+        # Spark orders files by age.
         os.utime(path, (number, number))
 
 
 def start(spark: SparkSession, name: str, folder: Path, kills: Sequence[Kill] = ()) -> Any:
-    """Starts the query of a target; a file is a micro-batch."""
+    """Start the query of a target. Each file is a micro-batch."""
     target = target_named(name)
     clicks = spark.readStream.schema("user BIGINT, price BIGINT, ts TIMESTAMP").option("maxFilesPerTrigger", 1)
     sessions = pst.EventTimeSessionWindows.with_gap("15 seconds")
@@ -186,14 +196,14 @@ def start(spark: SparkSession, name: str, folder: Path, kills: Sequence[Kill] = 
     )
     result = result.changelog() if target.changes else result
     sinks = {
-        output: Struck(sink, name, output, folder, tuple(kills)) if kills else sink
+        output: KillingSink(sink, name, output, folder, tuple(kills)) if kills else sink
         for output, sink in target.sinks(spark, folder).items()
     }
     return result.start(checkpoint=str(folder / "checkpoints" / name.replace(":", ".")), **sinks)
 
 
 def run_job(folder: Path) -> None:
-    """The job that is killed: all targets of ``plan.json`` in one session."""
+    """Run the job that is killed: all targets of ``plan.json`` in one session."""
     from panestream.spark.session import build_session
 
     plan = json.loads((folder / "plan.json").read_text())
@@ -201,7 +211,7 @@ def run_job(folder: Path) -> None:
     kills = [kill for kill in (Kill(**entry) for entry in plan["kills"]) if kill not in done]
     settings = components.session_settings(folder / "warehouse")
     if plan["jars"]:
-        # Found already: to look for them anew takes seconds a start.
+        # The jars are already resolved. Resolving them takes seconds at each start.
         del settings["spark.jars.packages"]
         settings["spark.jars"] = plan["jars"]
     spark = build_session("panestream kills", settings, master="local[2]")
@@ -213,16 +223,16 @@ def run_job(folder: Path) -> None:
 
 
 def run_with_kills(folder: Path, names: Sequence[str], kills: Sequence[Kill], jars: str = "") -> list[Kill]:
-    """Runs the targets to their end, with all these kills in between.
+    """Run the targets to their end, with all these kills in between.
 
     Args:
-        folder: of the job, with its clicks.
-        names: of the targets.
-        kills: each is struck once.
-        jars: what a session found for ``spark.jars.packages``, as its ``spark.jars``.
+        folder: The folder of the job, with its clicks.
+        names: The names of the targets.
+        kills: The kills, each of which strikes once.
+        jars: The jars that a session resolved for ``spark.jars.packages``, as its ``spark.jars``.
 
     Raises:
-        RuntimeError: the job failed by itself, took too long, or ended before all kills.
+        RuntimeError: The job failed by itself, took too long, or ended before all kills.
     """
     plan = {"targets": list(names), "kills": [asdict(kill) for kill in kills], "jars": jars}
     (folder / "plan.json").write_text(json.dumps(plan))
@@ -244,7 +254,7 @@ def run_with_kills(folder: Path, names: Sequence[str], kills: Sequence[Kill], ja
 
 
 def kills_of(outputs: Mapping[str, Sequence[str]], number: int, seed: int = SEED, files: int = FILES) -> list[Kill]:
-    """``number`` kills for each output of each target: two in a micro-batch, after the write and then within, and on to the next."""
+    """Plan ``number`` kills for each output of each target. Each micro-batch gets two, one after the write and one within."""
     numbers = random.Random(seed)
     kills = []
     for target, tags in outputs.items():
@@ -258,12 +268,12 @@ def kills_of(outputs: Mapping[str, Sequence[str]], number: int, seed: int = SEED
 
 
 def compare(spark: SparkSession, folder: Path, outputs: Mapping[str, Sequence[str]]) -> None:
-    """Runs targets undisturbed and with kills, and compares what they hold.
+    """Run targets undisturbed and with kills, and compare their rows.
 
     Args:
-        spark: the session that runs them undisturbed and reads them.
-        folder: an empty one.
-        outputs: by target (``module:NAME``) those of its outputs whose sink is struck. Each writes in every micro-batch from the
+        spark: The session for the undisturbed run and for reading.
+        folder: An empty folder.
+        outputs: By target (``module:NAME``), the outputs whose sink is struck. Each must write in every micro-batch from the
             third on.
     """
     struck = sum(len(tags) for tags in outputs.values())
@@ -313,5 +323,5 @@ def _run_once(folder: Path) -> int:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="the job that is killed")
     parser.add_argument("folder", type=Path)
-    # The targets import this file by its name: what runs is that module, not a second copy of it.
+    # The targets import this file by its name. Run that module, not a second copy of it.
     importlib.import_module("tests.connectors.kills").run_job(parser.parse_args().folder)

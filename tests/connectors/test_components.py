@@ -1,4 +1,4 @@
-"""The components are real: each writes and reads something."""
+"""Each component is installed, and writes and reads something."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ def test_iceberg_writes_and_reads(spark):
 
 
 @pytest.mark.kafka
-def test_kafka_is_a_source(spark):
+def test_kafka_source_is_available(spark):
     frame = spark.readStream.format("kafka").option("kafka.bootstrap.servers", "localhost:1").option("subscribe", "clicks").load()
     assert "partition" in frame.columns

@@ -1,9 +1,9 @@
-"""A script that a test runs in a process of its own: Kafka and Delta through Spark Connect. Not a test module.
+"""A script for a separate process: Kafka and Delta through Spark Connect. Not a test module.
 
     through_connect.py FOLDER SERVERS CLICKS HOURS LATE
 
-Reads the topic CLICKS (which it fills) with two queries, into the topics HOURS and LATE and into two Delta tables; each runs three
-times, and then its last micro-batch once more. Writes what it found to FOLDER/found.json.
+It fills the topic CLICKS and reads it with two queries, into the topics HOURS and LATE and into two Delta tables. Each query runs
+three times, and then repeats its last micro-batch. The results go to FOLDER/found.json.
 """
 
 from __future__ import annotations
@@ -23,30 +23,30 @@ from tests.connectors.kafka.kafka_topics import Topics
 ROUNDS = (
     (("ann", 10), ("bob", 20), ("ann", 3600)),
     (("ann", 3700), ("ann", 30), ("cid", 3 * 3600)),
-    # An hour that fired fires anew, and a row comes too late for its own.
+    # An hour fires again, and one row is too late for its hour.
     (("ann", 3800), ("bob", 5 * 3600), ("ann", 40)),
 )
 SCHEMA = "user STRING, at BIGINT"
 
 
-def counted(clicks):
+def count_by_hour(clicks):
     timed = clicks.assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps(), unit="seconds")
     hours = timed.key_by("user").window(pst.TumblingEventTimeWindows.of("1 hour"))
     return hours.allowed_lateness("2 hours").side_output_late_data("late").options(key_groups=2).aggregate(agg.count().alias("n"))
 
 
 def forget_last_commit(checkpoint: Path) -> None:
-    """As if the query had been killed between the sink's commit and Spark's."""
+    """Undo Spark's last commit, as if the query was killed between the sink's commit and Spark's."""
     last = max(checkpoint.glob("commits/[0-9]*"), key=lambda path: int(path.name))
     last.unlink()
     last.with_name(f".{last.name}.crc").unlink(missing_ok=True)
 
 
 def failed_after_the_commit(run: Callable[[], object]) -> bool:
-    """Runs a query whose last micro-batch comes again, a second time where Spark's Kafka source failed the first time.
+    """Run a query that repeats its last micro-batch, and start it again if Spark's Kafka source failed. Return whether it failed.
 
-    Spark's Kafka source asks then for what it has not looked up yet. The micro-batch is committed by that time; docs/how-to/kafka.md
-    tells of it.
+    Spark's Kafka source asks for an offset that it has not looked up yet. By that time the micro-batch is committed.
+    docs/how-to/kafka.md describes it.
     """
     from pyspark.errors import StreamingQueryException
 
@@ -61,7 +61,7 @@ def failed_after_the_commit(run: Callable[[], object]) -> bool:
 
 
 def transactions(table: Path) -> list[tuple[str, int]]:
-    """Of a Delta table the transactions in its log, one for each commit that has one."""
+    """Return the transactions in a Delta table's log, one for each commit that has one."""
     log = sorted(table.glob("_delta_log/*.json"))
     actions = [json.loads(line) for path in log for line in path.read_text().splitlines()]
     return [(action["txn"]["appId"], action["txn"]["version"]) for action in actions if "txn" in action]
@@ -86,10 +86,13 @@ def main() -> None:
     merged, appended = (f"delta.`{folder / name}`" for name in ("merged", "appended"))
     queries = {
         "topics": (
-            counted(of(clicks)).with_firing(),
+            count_by_hour(of(clicks)).with_firing(),
             {"main": pst.KafkaSink(servers, hours, ["user"]), "late": pst.KafkaSink(servers, late)},
         ),
-        "tables": (counted(of(clicks)).changelog(), {"main": pst.MergeSink(merged, ["user"]), "late": pst.TableSink(appended)}),
+        "tables": (
+            count_by_hour(of(clicks)).changelog(),
+            {"main": pst.MergeSink(merged, ["user"]), "late": pst.TableSink(appended)},
+        ),
     }
     found["guarantees"] = {tag: sink.guarantee(spark) for tag, sink in queries["tables"][1].items()}
     for rows in ROUNDS:
@@ -114,7 +117,7 @@ def main() -> None:
         }
     topics.write(clicks, [{"value": b"?"}])
     try:
-        start("malformed", counted(of(clicks)), {"main": pst.ParquetSink(str(folder / "out"))})
+        start("malformed", count_by_hour(of(clicks)), {"main": pst.ParquetSink(str(folder / "out"))})
     except MalformedRecordError as error:
         found["malformed"] = str(error)
     (folder / "found.json").write_text(json.dumps(found))

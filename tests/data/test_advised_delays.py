@@ -1,4 +1,4 @@
-"""Delays that the advisor gives for real data, run: as many rows are late as it said, to the row."""
+"""A query with a delay of the advisor has exactly as many late rows of real data as the advisor predicts."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ BATCH = "regexp_extract(_metadata.file_name, '[0-9]+', 0)"
 
 
 def taxi(event_data):
-    """Ends of rides, in the order in which meters reported them; their event time is the start."""
+    """Return ends of taxi rides in the order in which meters reported them. Their event time is the start."""
     with gzip.open(event_data / "nyc_taxi_rides_2013-01-01.csv.gz", "rt") as lines:
         return [line for line in lines if ",END," in line]
 
 
 def clicks(event_data):
-    """Nine days of clicks, user by user: nearly all rows are behind others."""
+    """Return nine days of clicks, user by user. Nearly all rows have an earlier time than some row before."""
     with gzip.open(event_data / "taobao_userbehavior_9d_by_user.csv.gz", "rt") as lines:
         return [*lines]
 
@@ -38,7 +38,7 @@ DATA = {
 
 
 @pytest.mark.parametrize("name", DATA)
-def test_the_advised_delay_keeps_what_it_says(spark, event_data, tmp_path, name):
+def test_advised_delay_has_the_predicted_number_of_late_rows(spark, event_data, tmp_path, name):
     read, schema, event_time, unit, windows, key = DATA[name]
     lines = read(event_data)
     folder = tmp_path / "in"
@@ -48,7 +48,7 @@ def test_the_advised_delay_keeps_what_it_says(spark, event_data, tmp_path, name)
         (folder / f"{number:03d}.csv").write_text("".join(lines[low:high]))
         os.utime(folder / f"{number:03d}.csv", (1_700_000_000 + number,) * 2)
     batch = spark.read.schema(schema).csv(str(folder))
-    # A file is a micro-batch: what is in it arrives at once.
+    # A file is a micro-batch, so its rows arrive together.
     advice = pst.tools.lateness(batch, event_time, BATCH, unit=unit, windows=windows, together=True, key=key)
     one_by_one = pst.tools.lateness(batch, event_time, pst.order.FILE, unit=unit)
     print(f"\n{name}, micro-batches of a file: {advice}\n{name}, row by row: {one_by_one}")
@@ -75,8 +75,8 @@ def test_the_advised_delay_keeps_what_it_says(spark, event_data, tmp_path, name)
         assert (rows - late) / rows == advice.share(delay) == told[delay].share
 
 
-def test_what_is_known_of_the_taxi_rides_is_found(spark, event_data, tmp_path):
-    """shared/data's README says how far they are behind, row by row."""
+def test_advisor_finds_the_known_delays_of_taxi_rides(spark, event_data, tmp_path):
+    """The README of the data set documents how late the rows are."""
     (tmp_path / "rides.csv").write_text("".join(taxi(event_data)))
     found = pst.tools.lateness(
         spark.read.schema(TAXI).csv(str(tmp_path)), "start", pst.order.FILE, delays=["5 minutes", "30 minutes"]

@@ -1,4 +1,4 @@
-"""Taxi rides by New York's calendar day, moved to the days around a change of its clocks."""
+"""Taxi rides by New York's calendar day, moved to the days around a clock change."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ pytestmark = pytest.mark.spark
 NEW_YORK = ZoneInfo("America/New_York")
 
 
-def test_taxi_rides_by_the_calendar_day_over_a_change_of_the_clock(spark, event_data):
-    # Every third ride on one of three days; on 2 November 2025 the clocks were put back.
+def test_calendar_days_of_taxi_rides_are_right_across_a_clock_change(spark, event_data):
+    # Every third ride is on one of three days. On 2 November 2025 the clocks went back.
     shift = datetime(2025, 11, 1) - datetime(2013, 1, 1)
     starts = [
         (

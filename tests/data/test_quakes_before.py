@@ -1,4 +1,4 @@
-"""Earthquakes joined with those of the hour before that the same network measured, by time and in windows; and as a stream."""
+"""Earthquakes joined with those that the same network measured in the hour before, by time, in windows and as a stream."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def keyed(df, delay="1 second"):
 
 
 def before(quakes):
-    """How many quakes of its network there were in the hour before each quake."""
+    """Return how many quakes its network had in the hour before each quake."""
     times = defaultdict(list)
     found = Counter()
     for net, time, name, _ in quakes:
@@ -55,13 +55,13 @@ def counted(rows):
     return Counter({row[0]: row[1] for row in found})
 
 
-def test_quakes_with_those_of_the_hour_before(spark, quakes, tmp_path):
+def test_interval_join_counts_quakes_of_the_hour_before(spark, quakes, tmp_path):
     wanted = before(quakes)
     assert len(wanted) == len(quakes) > 10_000
     assert sum(wanted.values()) > 10_000
     batch = spark.createDataFrame(quakes, SCHEMA)
     assert counted(joined(batch).main) == wanted
-    # As a stream, of which a micro-batch has five days or so; the last is far ahead, so that all others are over.
+    # As a stream, each micro-batch has about five days. The last row is far ahead and closes everything before it.
     files = MicroBatches(spark, tmp_path / "in", SCHEMA)
     for begin in range(0, len(quakes), 2_000):
         files.add(quakes[begin : begin + 2_000])
@@ -71,7 +71,7 @@ def test_quakes_with_those_of_the_hour_before(spark, quakes, tmp_path):
     assert counted(spark.read.parquet(f"{tmp_path}/out").where("id <> 'end'")) == wanted
 
 
-def test_quakes_of_the_same_hour(spark, quakes):
+def test_window_join_counts_quakes_of_the_same_hour(spark, quakes):
     batch = spark.createDataFrame(quakes, SCHEMA)
     windows = keyed(batch).join(keyed(batch.where("mag >= 4"))).window(pst.TumblingEventTimeWindows.of("1 hour"))
     found = counted(windows.pairs("left", suffixes=("", "_before")).main)

@@ -1,4 +1,4 @@
-"""Real events with known answers: hot items of a shop, and taxi rides that are really late."""
+"""Real events with known answers: hot items of a shop, and taxi rides that arrive out of order."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ path = "main"
 [spark]
 "spark.master" = "local[2]"
 "spark.ui.enabled" = "false"
-""".replace('offset = "-8 hours"\n', "")  # an hour of UTC+8 begins where one of UTC begins
+""".replace('offset = "-8 hours"\n', "")  # an hour of UTC+8 starts with an hour of UTC
 
 PV = {9: 41_890, 10: 48_022}
 """Page views of the hours 09 and 10 of the shop's clock (UTC+8)."""
@@ -72,7 +72,7 @@ def run_cli(job: Path, *options: str) -> str:
 
 
 def hours_of(folder: Path) -> dict[int, Counter[int]]:
-    """Views by hour of the shop's clock and item."""
+    """Return views by hour of the shop's clock and item."""
     found: dict[int, Counter[int]] = {}
     for row in ds.dataset(folder, partitioning="hive").to_table().to_pylist():
         items = found.setdefault((row["window_start"].hour + 8) % 24, Counter())
@@ -81,7 +81,7 @@ def hours_of(folder: Path) -> dict[int, Counter[int]]:
     return found
 
 
-def test_hot_items_of_the_shop(event_data, tmp_path):
+def test_hot_items_of_real_clicks_are_the_known_ones(event_data, tmp_path):
     paths, rows = split_file(event_data / "taobao_userbehavior_2h_sorted.csv.gz", tmp_path / "clicks", 22)
     assert (len(paths), rows) == (22, 110_300)
     (tmp_path / "job.toml").write_text(HOT_ITEMS)
@@ -95,7 +95,7 @@ def test_hot_items_of_the_shop(event_data, tmp_path):
         assert all(streamed[hour][item] == views for item, views in top)
     run_cli(tmp_path / "job.toml", "--mode", "batch", "--output", str(tmp_path / "batch"))
     in_batch = hours_of(tmp_path / "batch" / "main")
-    # The batch also closes the hour that the file breaks off in; a stream waits for its end.
+    # The file ends within an hour. A batch closes that hour too, a stream waits for its end.
     assert set(in_batch) - set(streamed) == {11}
     assert {hour: in_batch[hour] for hour in streamed} == streamed
 
@@ -106,11 +106,11 @@ def rides(event_data: Path) -> list[list[str]]:
 
 
 @pytest.mark.parametrize("minutes", [5, 15, 60])
-def test_taxi_rides_by_their_start_are_late_or_counted(spark, event_data, tmp_path, minutes):
+def test_each_taxi_ride_is_counted_or_late(spark, event_data, tmp_path, minutes):
     rows, files, size = rides(event_data), 12, 300
     cuts = [len(rows) * number // files for number in range(files + 1)]
     batches = [rows[start:end] for start, end in pairwise(cuts)]
-    # One ride of the next day closes every window, so that main and late together must have every other row: such a jump is warned of.
+    # One ride of the next day closes every window, so main and late together have all other rows. Such a jump gives a warning.
     batches.append([["0", "END", "2013-01-02 12:00:00", "2013-01-02 12:00:00", "0", "0", "0", "0", "1", "0", "0"]])
     (tmp_path / "in").mkdir()
     for number, batch in enumerate(batches):
@@ -132,7 +132,7 @@ def test_taxi_rides_by_their_start_are_late_or_counted(spark, event_data, tmp_pa
         result.start(
             main=main, late=late, checkpoint=str(tmp_path / "checkpoint"), on_progress=progress.append
         ).await_termination()
-    # An independent count: a row is late if its window had ended before its micro-batch began.
+    # An independent count: a row is late if its window had ended before its micro-batch.
     watermark, expected_late, newest = None, Counter(), None
     for batch in batches:
         starts = [int(datetime.fromisoformat(row[3]).replace(tzinfo=timezone.utc).timestamp()) for row in batch]

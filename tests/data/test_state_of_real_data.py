@@ -1,4 +1,4 @@
-"""What is shown of the state of queries over real events, after some of their micro-batches, against a count of the events alone."""
+"""The state views of queries over real events, after some of their micro-batches, agree with a count of the events alone."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOOKS = 3
 
 
 def in_files(rows, folder, files):
-    """The rows in files that a stream reads one after the other; returns those of each."""
+    """Write the rows in files that a stream reads one after the other. Return the rows of each file."""
     folder.mkdir()
     cuts = [len(rows) * number // files for number in range(files + 1)]
     batches = [rows[begin:end] for begin, end in pairwise(cuts)]
@@ -44,7 +44,7 @@ def lines(path):
 
 
 def after_some(spark, checkpoint, batches):
-    """The windows that are shown after some micro-batches, the last one among them, as lists of columns."""
+    """Return the state's windows after some micro-batches, including the last, as lists of columns."""
     chosen = {*random.Random(batches).sample(range(batches), LOOKS - 1), batches - 1}
     assert len(chosen) in (LOOKS, LOOKS - 1)
     for batch_id in sorted(chosen):
@@ -53,8 +53,11 @@ def after_some(spark, checkpoint, batches):
         yield batch_id, [tuple(row) for row in shown.selectExpr(*columns).collect()]
 
 
-def test_taxi_rides_that_come_late(spark, event_data, tmp_path):
-    """By passengers, in windows of 30 minutes every 10, by the rides' starts: known at their ends, so out of order by hours."""
+def test_state_views_of_late_taxi_rides_agree_with_a_count(spark, event_data, tmp_path):
+    """Windows of 30 minutes every 10 by the rides' starts, keyed by passengers.
+
+    Rides arrive at their ends, out of order by hours.
+    """
     rides = [
         (ride, int(datetime.fromisoformat(start).replace(tzinfo=timezone.utc).timestamp()), passengers)
         for ride, kind, _end, start, *_, passengers, _taxi, _driver in lines(event_data / "nyc_taxi_rides_2013-01-01.csv.gz")
@@ -73,7 +76,8 @@ def test_taxi_rides_that_come_late(spark, event_data, tmp_path):
     )
     checkpoint = str(tmp_path / "checkpoint")
     result.start(main=pst.MemorySink(), checkpoint=checkpoint).await_termination()
-    # Windows take rows until the watermark, short of the largest start by the delay, has passed their end by the lateness.
+    # A window accepts rows until the watermark passes its end plus the lateness. The watermark is the largest start minus the
+    # delay.
     held, closed, expected = defaultdict(lambda: (0, 0)), None, []
     for batch in batches:
         for ride, start, passengers in batch:
@@ -91,7 +95,7 @@ def test_taxi_rides_that_come_late(spark, event_data, tmp_path):
         assert sum(row[3] for row in shown) > 1_000
 
 
-def test_sessions_and_views_of_a_shop(spark, event_data, tmp_path):
+def test_state_views_of_shop_sessions_and_hourly_views_agree_with_a_count(spark, event_data, tmp_path):
     """Sessions of users with gaps of ten minutes, and page views of items by the hour."""
     events = [
         (int(user), int(item), int(second))
@@ -111,7 +115,7 @@ def test_sessions_and_views_of_a_shop(spark, event_data, tmp_path):
         )
         query.await_termination()
     come = np.cumsum([len(batch) for batch in batches])
-    # Sorted by user and time, a session begins where the user is another or the gap is wide enough; events are in order.
+    # Events are sorted by user and time. A session starts if the user changes or the gap is wide enough.
     table = np.array(events)
     for batch_id, shown in after_some(spark, str(tmp_path / "sessions"), len(batches)):
         some = table[: come[batch_id]]

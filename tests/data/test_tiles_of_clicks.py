@@ -1,4 +1,4 @@
-"""Clicks of Taobao's shoppers in tiles of an hour: 30 days put together from them, and what each buyer did before buying."""
+"""Clicks of Taobao's shoppers in tiles of an hour: 30 days combined from tiles, and each buyer's actions before buying."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ AGGREGATES = (
 
 @pytest.fixture(scope="module")
 def history(event_data):
-    """Nine days of 114 users: user, item, category, behaviour, seconds."""
+    """Read nine days of 114 users: user, item, category, behaviour, seconds."""
     with gzip.open(event_data / "taobao_userbehavior_9d_by_user.csv.gz", "rt") as lines:
         rows = [line.rstrip("\n").split(",") for line in lines]
     return [(int(user), int(item), int(category), behaviour, int(at)) for user, item, category, behaviour, at in rows]
@@ -45,7 +45,7 @@ def tiles(spark, clicks, tmp_path_factory):
     return spark.read.parquet(folder)
 
 
-def test_thirty_days_of_every_user_are_those_of_the_rows(history, tiles):
+def test_thirty_days_from_tiles_equal_thirty_days_of_the_rows(history, tiles):
     found = pst.from_panes(tiles, *AGGREGATES).window(pst.SlidingEventTimeWindows.of("30 days", "1 day"))
     counted = {(row.user, int(row.window_end.timestamp())): (row.clicks, row.views, row.categories) for row in found.collect()}
     by_hand: dict = {}
@@ -60,7 +60,7 @@ def test_thirty_days_of_every_user_are_those_of_the_rows(history, tiles):
     assert max(clicks for clicks, _, _ in counted.values()) == max(Counter(user for user, *_ in history).values()) == 404
 
 
-def test_what_every_buyer_did_before_buying(clicks, tiles, history):
+def test_tiles_answer_what_each_buyer_did_before_buying(clicks, tiles, history):
     bought = clicks.where("behaviour = 'buy'").selectExpr(
         "monotonically_increasing_id() AS number", "user", "at", "ts", "item AS bought"
     )
@@ -79,6 +79,6 @@ def test_what_every_buyer_did_before_buying(clicks, tiles, history):
             assert tuple(answer[f"{name}_{label}"] for name in ("clicks", "views", "categories")) == expected
             latest = {row[1] for row in rows if row[4] == max(row[4] for row in rows)}
             assert answer[f"item_{label}"] in (latest or {None})
-    # What is bought is mostly looked at before: had a row of the instant itself leaked in, this would be all of them.
+    # Most buyers look at an item first. If rows of the instant itself leaked in, the share would be 100 %.
     known = sum(question.bought == answers[question.number].item_10m for question in questions)
     assert 0 < known < len(questions)

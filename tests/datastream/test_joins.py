@@ -1,4 +1,4 @@
-"""Two streams in the same windows, on Spark: joins and co-groups as streams with a restart, as batches, and what is refused."""
+"""Joins and co-groups of two streams on Spark: streams with a restart, batches, and refused plans."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from panestream.testing import MicroBatches
 from tests.comparison import intervals, joins
 from tests.comparison.on_spark import EPOCH_MICROS, instant
 
-# Random streams drop late rows, and .main tells the columns.
+# Random streams drop late rows, and .main warns about its columns.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 LEFT, RIGHT = "key string, ts timestamp, n bigint, name string", "key string, at timestamp, m bigint"
@@ -48,19 +48,19 @@ def views(spark):
 MINUTES, SESSIONS = pst.TumblingEventTimeWindows.of("1 minute"), pst.EventTimeSessionWindows.with_gap("50 seconds")
 
 
-# -- as defined ----------------------------------------------------------------------------------------------------------------
+# -- compared with the definition -----------------------------------------------------------------------------------------------
 
 
 def random_case(seed):
-    """A join, and micro-batches with rows of both sides in each: Spark runs none without."""
+    """Return a join, and micro-batches with rows of both sides in each, because Spark skips empty ones."""
     rng = random.Random(seed)
     while True:
         join, span = joins.random_join(rng)
         batches = joins.random_streams(rng, span)
-        if len(batches) > 2 and all({row.side for chunk in one for row in chunk} == set(SIDES) for one in batches):
-            # A micro-batch of Spark has the rows of one side, then those of the other.
-            chunks = [[[row for chunk in one for row in chunk if row.side == side] for side in SIDES] for one in batches]
-            moved = [[[replace(row, time=row.time + EPOCH_MICROS) for row in chunk] for chunk in one] for one in chunks]
+        if len(batches) > 2 and all({row.side for chunk in batch for row in chunk} == set(SIDES) for batch in batches):
+            # In one of Spark's micro-batches, all rows of one side come before the other side.
+            chunks = [[[row for chunk in batch for row in chunk if row.side == side] for side in SIDES] for batch in batches]
+            moved = [[[replace(row, time=row.time + EPOCH_MICROS) for row in chunk] for chunk in batch] for batch in chunks]
             return replace(join, late=True), moved
 
 
@@ -72,8 +72,8 @@ def joined(join, left, right):
     return windows.side_output_late_data("late").pairs(join.how)
 
 
-def counted(df, names):
-    """The rows of each key and window."""
+def count_rows(df, names):
+    """Count the rows of each key and window."""
     found = {}
     for row in df.select("key", F.unix_micros("window_start"), F.unix_micros("window_end"), *names).collect():
         found.setdefault(tuple(row[:3]), Counter())[tuple(row[3:])] += 1
@@ -81,7 +81,7 @@ def counted(df, names):
 
 
 @pytest.mark.parametrize("seed", [1, 2])
-def test_a_stream_with_a_restart_as_defined(spark, tmp_path, seed):
+def test_restarted_join_of_streams_agrees_with_the_definition(spark, tmp_path, seed):
     join, batches = random_case(seed)
     files = MicroBatches(spark, tmp_path / "left", LEFT), MicroBatches(spark, tmp_path / "right", RIGHT)
     found, late = {}, {side: {} for side in SIDES}
@@ -89,7 +89,7 @@ def test_a_stream_with_a_restart_as_defined(spark, tmp_path, seed):
 
     def into(kept, names):
         return pst.ForeachBatchSink(
-            lambda df, batch_id: kept.update({batch_id: counted(df, names) if kept is found else df.count()}), idempotent=True
+            lambda df, batch_id: kept.update({batch_id: count_rows(df, names) if kept is found else df.count()}), idempotent=True
         )
 
     half = random.Random(seed).randint(1, len(batches) - 1)
@@ -107,7 +107,7 @@ def test_a_stream_with_a_restart_as_defined(spark, tmp_path, seed):
 
 
 @pytest.mark.parametrize("how", joins.HOWS)
-def test_a_batch_as_defined(spark, how):
+def test_batch_join_agrees_with_the_definition(spark, how):
     join, batches = random_case(7)
     join = replace(join, how=how)
     rows = {side: [row for one in batches for chunk in one for row in chunk if row.side == side] for side in SIDES}
@@ -117,13 +117,13 @@ def test_a_batch_as_defined(spark, how):
     ]
     (wanted,) = joins.defined(join, [[rows["left"], rows["right"]]], end=True)
     names = ["n", "name"] if how.startswith("left_") else ["n", "name", "m"]
-    assert counted(joined(join, *frames).main, names) == wanted.rows
+    assert count_rows(joined(join, *frames).main, names) == wanted.rows
 
 
 # -- columns -------------------------------------------------------------------------------------------------------------------
 
 
-def test_columns_of_both_streams_that_are_called_alike(clicks, views):
+def test_join_renames_columns_that_both_streams_have(clicks, views):
     windows = keyed(clicks).join(keyed(views)).window(MINUTES)
     with pytest.raises(
         InvalidPlanError,
@@ -147,7 +147,7 @@ def test_columns_of_both_streams_that_are_called_alike(clicks, views):
     assert sorted(row.url for row in alone.collect()) == ["c", "d"]
 
 
-def test_keys_that_are_called_otherwise(clicks, views):
+def test_join_of_keys_with_different_names(clicks, views):
     other = views.withColumnsRenamed({"user": "who", "ts": "seen"})
     result = keyed(clicks).join(keyed(other, "seen", key="who")).window(MINUTES).pairs("right")
     assert result.main.columns == ["user", "window_start", "window_end", "ts", "url", "seen", "price"]
@@ -156,7 +156,7 @@ def test_keys_that_are_called_otherwise(clicks, views):
     assert many.pairs().main.columns == ["user", "window_start", "window_end", "ts", "url", "who", "seen", "price"]
 
 
-def test_a_stream_that_has_nothing_but_its_key(spark, clicks):
+def test_join_with_a_stream_that_has_only_its_key(spark, clicks):
     users = spark.createDataFrame([("ann",)], "user string")
     stream = pst.stream(users).assign_timestamps(F.lit(at(9)), pst.WatermarkStrategy.no_watermarks()).key_by("user")
     result = keyed(clicks).join(stream).window(MINUTES).pairs()
@@ -164,7 +164,7 @@ def test_a_stream_that_has_nothing_but_its_key(spark, clicks):
     assert sorted(row.url for row in result.main.collect()) == ["a", "b"]
 
 
-def test_a_stream_with_itself(clicks):
+def test_join_of_a_stream_with_itself(clicks):
     result = keyed(clicks).join(keyed(clicks)).window(MINUTES).pairs(suffixes=("", "_too"))
     pairs = [(row.url, row.url_too) for row in result.main.collect()]
     assert sorted(pairs) == sorted([("a", "a"), ("a", "b"), ("b", "a"), ("b", "b"), ("c", "c"), ("d", "d")])
@@ -189,7 +189,7 @@ def frames(key, window, left, right):
     ("step", "assigner"),
     [("apply", MINUTES), ("apply_arrow", SESSIONS), ("apply_arrow", MINUTES), ("apply_in_pandas", MINUTES)],
 )
-def test_functions_of_both(clicks, views, step, assigner):
+def test_functions_get_the_rows_of_both_streams(clicks, views, step, assigner):
     if step == "apply_in_pandas":
         pytest.importorskip("pandas")
     function = {"apply": shown, "apply_arrow": tables, "apply_in_pandas": frames}[step]
@@ -199,7 +199,7 @@ def test_functions_of_both(clicks, views, step, assigner):
     if assigner is MINUTES:
         ann = [("ann", 0, ["a", "b"], [1.5, 2.5]), ("ann", 60, ["d"], [])]
     else:
-        # Ann's second of 1 is followed by the view of 5; that of 59 and the click of 70 are 54 seconds later.
+        # The view of 5 follows Ann's second of 1. That of 59 and the click of 70 are 54 seconds later.
         ann = [("ann", 1, ["a", "b"], [1.5]), ("ann", 59, ["d"], [2.5])]
     others = (
         [("bob", 0, ["c"], []), ("eve", 0, [], [9.0])] if assigner is MINUTES else [("bob", 3, ["c"], []), ("eve", 8, [], [9.0])]
@@ -207,7 +207,7 @@ def test_functions_of_both(clicks, views, step, assigner):
     assert found == [*ann, *others]
 
 
-def test_aggregates_over_both_keep_no_rows(clicks, views):
+def test_aggregates_over_both_streams_keep_no_rows(clicks, views):
     windows = keyed(clicks).co_group(keyed(views)).window(MINUTES)
     result = windows.aggregate(agg.count("left.url").alias("clicks"), agg.sum("right.price").alias("paid"))
     assert result.operator.name == "aligned panes"
@@ -217,7 +217,7 @@ def test_aggregates_over_both_keep_no_rows(clicks, views):
     assert found == [("ann", 2, 4.0), ("bob", 1, None), ("eve", 0, 9.0)]
 
 
-def test_firings_are_told_apart(spark, tmp_path):
+def test_firings_of_a_join_are_numbered(spark, tmp_path):
     left, right = MicroBatches(spark, tmp_path / "l", CLICKS), MicroBatches(spark, tmp_path / "r", VIEWS)
     left.add([("ann", at(1), "a"), ("ann", at(100), "z")]).add([("ann", at(2), "late")]).add([("ann", at(300), "end")])
     right.add([("ann", at(5), 1.0), ("ann", at(100), 0.0)]).add([("ann", at(101), 0.0)]).add([("ann", at(300), 0.0)])
@@ -250,7 +250,7 @@ def test_each_stream_has_its_own_output_for_invalid_rows(spark):
         neither.main.collect()
 
 
-def test_a_limit_of_one_stream_is_none_of_the_other(spark):
+def test_row_limit_of_one_stream_does_not_apply_to_the_other(spark):
     clicks = spark.createDataFrame([("ann", at(1), "a"), ("ann", at(2), "b"), ("ann", at(90_000), "c")], CLICKS)
     views = spark.createDataFrame([("ann", at(5), 1.0), ("ann", at(6), 1.0), ("ann", at(90_001), 2.0)], VIEWS)
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second")
@@ -354,25 +354,25 @@ def test_a_limit_of_one_stream_is_none_of_the_other(spark):
         ),
     ],
 )
-def test_refused(clicks, views, build, message):
+def test_wrong_window_join_is_refused(clicks, views, build, message):
     with pytest.raises(InvalidPlanError, match=message):
         build(clicks, views)
 
 
-def test_a_stream_and_a_batch(spark, tmp_path, views):
+def test_join_of_a_stream_and_a_batch_is_refused(spark, tmp_path, views):
     stream = MicroBatches(spark, tmp_path / "l", CLICKS).add([("ann", at(1), "a")]).stream()
     with pytest.raises(InvalidPlanError, match="one side is a stream and the other a batch"):
         keyed(stream).join(keyed(views))
 
 
-def test_strategies_that_do_not_go_together(clicks, views):
+def test_join_with_incompatible_watermark_strategies_is_refused(clicks, views):
     plain = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second")
     closing = pst.stream(views).assign_timestamps("ts", plain.closing_after("1 minute")).key_by("user")
     with pytest.raises(InvalidPlanError, match=r"closing_after .* give it to both streams, or to neither"):
         keyed(clicks).join(closing)
 
 
-def test_what_is_explained(clicks, views):
+def test_explain_describes_a_join(clicks, views):
     windows = keyed(clicks, invalid="bad").join(keyed(views, delay="1 hour")).window(MINUTES).side_output_late_data("late")
     text = windows.pairs("left", suffixes=("", "_view")).explain()
     assert "left join: a window keeps the rows of each side once" in text
@@ -384,7 +384,7 @@ def test_what_is_explained(clicks, views):
 # -- by time -------------------------------------------------------------------------------------------------------------------
 
 
-def test_an_interval_join_of_a_batch(clicks, views):
+def test_interval_join_of_a_batch(clicks, views):
     near = keyed(views).interval_join(keyed(clicks)).between("-1 minute", "11 seconds")
     result = near.pairs("full", suffixes=("", "_click"))
     assert result.main.columns == ["user", "ts", "price", "ts_click", "url"]
@@ -397,7 +397,7 @@ def test_an_interval_join_of_a_batch(clicks, views):
 
 
 @pytest.mark.parametrize("seed", [3])
-def test_an_interval_join_of_streams_with_a_restart_as_defined(spark, tmp_path, seed):
+def test_restarted_interval_join_agrees_with_the_definition(spark, tmp_path, seed):
     rng = random.Random(seed)
     join, _ = intervals.random_interval(rng)
     _, batches = random_case(seed)
@@ -454,13 +454,13 @@ def test_an_interval_join_of_streams_with_a_restart_as_defined(spark, tmp_path, 
         ),
     ],
 )
-def test_interval_joins_that_are_refused(clicks, views, build, message):
+def test_wrong_interval_join_is_refused(clicks, views, build, message):
     with pytest.raises(InvalidPlanError, match=message):
         build(clicks, views)
 
 
-def test_what_is_of_windows_asks_for_windows(clicks, views):
-    """Before there are any, an error says where they come from; others are what Python says, and hasattr may ask."""
+def test_window_method_before_windows_is_refused_with_the_line_to_write(clicks, views):
+    """Other missing names raise AttributeError, so that hasattr works."""
     together = keyed(clicks).join(keyed(views))
     with pytest.raises(InvalidPlanError, match=r"have no windows yet: write \.window\(\.\.\.\)\.pairs.*interval_join"):
         together.pairs("left")

@@ -1,4 +1,4 @@
-"""What a gap, trigger or evictor of the user's own looks at is there, whatever the aggregates take."""
+"""User-defined gaps, triggers and evictors get the columns that they read, even if no aggregate needs them."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def _counts(clicks: DataFrame, windowed: Callable[[Any], Any]) -> list[int]:
     return [row.n for row in sorted(result.main.collect(), key=lambda row: row.window_start)]
 
 
-def test_a_gap_reads_a_column_that_no_aggregate_takes(clicks: DataFrame) -> None:
+def test_gap_reads_a_column_that_no_aggregate_takes(clicks: DataFrame) -> None:
     windows = pst.EventTimeSessionWindows.with_dynamic_gap(lambda click: timedelta(minutes=1 if click.action == "buy" else 5))
-    # The purchase at 10:02 asks for a minute, the view before it for five: till 10:05.
+    # The purchase at 10:02 has a gap of one minute, the view before it of five, until 10:05.
     assert _counts(clicks, lambda keyed: keyed.window(windows)) == [2, 2]
 
 
 def test_a_trigger_reads_a_column_that_no_aggregate_takes(clicks: DataFrame) -> None:
     trigger = pst.triggers.DeltaTrigger.of(10.0, lambda last, new: abs(new.price - last.price))
     hour = pst.TumblingEventTimeWindows.of("1 hour")
-    # The jump from 5 to 50 is the only one; this trigger does not fire at the window's end.
+    # The jump from 5 to 50 is the only one. This trigger does not fire at the window's end.
     assert _counts(clicks, lambda keyed: keyed.window(hour).trigger(trigger)) == [3]
 
 

@@ -1,4 +1,4 @@
-"""Options of a query: what they take, and what is refused. Without Spark."""
+"""Options of a query: accepted values and refused values, without Spark."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Panes as an output of their own, and what is put together from them, on Spark: batch, streams with restarts, answers, errors."""
+"""Tiles as an output, and the windows and answers combined from them, on Spark: batches, restarted streams and errors."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ AGGREGATES = (
 
 
 def clicks(count: int = 400, begin: datetime = BEGIN, step: timedelta = timedelta(minutes=7)):
-    """Users, one of them null, with prices that may be null."""
+    """Make rows of users, one of them null, with prices that may be null."""
     made = []
     for number in range(count):
         user = None if number % 11 == 0 else f"u{number * number % 7}"
@@ -78,7 +78,7 @@ def stored(spark, rows, tmp_path_factory):
     return spark.read.parquet(folder)
 
 
-def test_windows_from_stored_tiles_are_those_of_the_rows(rows, stored):
+def test_windows_from_stored_tiles_equal_windows_of_the_rows(rows, stored):
     found = pst.from_panes(stored, *AGGREGATES).window(WINDOWS)
     expected = keyed(rows).window(WINDOWS).aggregate(*AGGREGATES).main
     assert found.columns == expected.columns
@@ -87,8 +87,8 @@ def test_windows_from_stored_tiles_are_those_of_the_rows(rows, stored):
 
 
 @pytest.fixture
-def counted(spark):
-    """Counts the jobs, stages and tasks that something takes."""
+def count_tasks(spark):
+    """Count the jobs, stages and tasks of an action."""
     group = "tiles are read"
 
     def count(act):
@@ -110,13 +110,16 @@ def _simple(tiles):
     return pst.from_panes(tiles, *AGGREGATES[:4])
 
 
-def test_few_tiles_are_looked_at_and_read_by_one_job_each(spark, rows, stored, counted, capsys):
-    """No shuffle, one stage, one evaluation in Python; the driver asks for the schema once, and lists files once."""
+def test_few_tiles_are_inspected_and_read_by_one_job_each(spark, rows, stored, count_tasks, capsys):
+    """Spark evaluates Python once in a single stage, without a shuffle.
+
+    The driver asks for the schema once, and lists files once.
+    """
     made = []
-    jobs, stages, _ = counted(lambda: made.append(_simple(stored)))
+    jobs, stages, _ = count_tasks(lambda: made.append(_simple(stored)))
     assert (jobs, stages) == (1, 1)
-    assert counted(lambda: made.append(made[0].window(WINDOWS))) == (0, 0, 0)
-    assert counted(lambda: made[1].write.format("noop").mode("overwrite").save()) == (1, 1, 1)
+    assert count_tasks(lambda: made.append(made[0].window(WINDOWS))) == (0, 0, 0)
+    assert count_tasks(lambda: made[1].write.format("noop").mode("overwrite").save()) == (1, 1, 1)
     made[1].explain()
     plan = capsys.readouterr().out
     assert (plan.count("MapInArrow"), plan.count("FileScan"), plan.count("Exchange")) == (1, 1, 0)
@@ -124,8 +127,8 @@ def test_few_tiles_are_looked_at_and_read_by_one_job_each(spark, rows, stored, c
 
 
 @pytest.mark.parametrize("why", ["computed", "two places", "partitions asked for", "settings", "rows", "lists"])
-def test_other_tiles_are_dealt_out_by_key(spark, rows, stored, why, capsys):
-    """Where one task would compute, hold or read too much, or somebody has said how many there are to be."""
+def test_large_or_partitioned_tiles_are_distributed_by_key(spark, rows, stored, why, capsys):
+    """One task would compute, hold or read too much, or the user has set the number of partitions."""
     tiles, wanted, more = stored, AGGREGATES[:4], {}
     if why == "computed":
         tiles = keyed(rows).window(SLICES).panes(*wanted).main
@@ -147,35 +150,35 @@ def test_other_tiles_are_dealt_out_by_key(spark, rows, stored, why, capsys):
     assert "REPARTITION_BY_NUM" in plan
 
 
-def test_tiles_of_two_places_are_looked_at(spark, rows, stored):
-    """Of them no row can say from which file it is; what they say of themselves is found all the same."""
+def test_tiles_of_two_folders_are_inspected(spark, rows, stored):
+    """Such rows cannot show their file. Their metadata is still found."""
     half = stored.where("window_start < '2026-03-02'"), stored.where("window_start >= '2026-03-02'")
     found = _simple(half[0].unionAll(half[1])).window(WINDOWS)
     assert_same_rows(found, keyed(rows).window(WINDOWS).aggregate(*AGGREGATES[:4]).main)
 
 
-def test_a_tile_has_typed_columns_and_says_what_they_are_of(spark, rows, stored):
+def test_tile_has_typed_columns_and_describes_them(spark, rows, stored):
     result = keyed(rows).window(SLICES).panes(agg.sum("price"), agg.mean("price"))
     tiles = result.main
     assert tiles.columns[:4] == ["user", "window_start", "window_end", "rows"]
     assert tiles.columns[-1] == "tile"
-    sums, counts = tiles.columns[4:-1]  # two aggregates, which keep the same
+    sums, counts = tiles.columns[4:-1]  # two aggregates that share their stored columns
     assert sums.startswith("float_sum_price_")
     assert tiles.schema[sums].dataType.simpleString() == "struct<sum:double>"
     assert tiles.schema[counts].dataType.simpleString() == "struct<n:bigint>"
     tiles.createOrReplaceTempView("price_tiles")
-    # The format is for everybody: a mean by hand.
+    # The format is open: compute a mean by hand.
     by_hand = spark.sql(f"SELECT user, sum({sums}.sum) / sum({counts}.n) FROM price_tiles GROUP BY user").collect()
     expected = rows.groupBy("user").avg("price").collect()
     assert len(by_hand) > 3
     assert {row[0]: round(row[1], 9) for row in by_hand} == {row[0]: round(row[1], 9) for row in expected}
-    assert set(tiles.columns[4:-1]) < set(stored.columns)  # whatever other aggregates there are
+    assert set(tiles.columns[4:-1]) < set(stored.columns)  # the columns do not depend on other aggregates
 
 
-def test_a_stream_with_restarts_writes_tiles_and_late_rows_correct_them(spark, tmp_path):
+def test_late_rows_correct_the_tiles_of_a_restarted_stream(spark, tmp_path):
     made = MicroBatches(spark, tmp_path / "in", SCHEMA)
     every = clicks(300)
-    # The fifth of them come late: their hours have ended, and have tiles.
+    # The fifth batch is late. Its hours have ended and have tiles.
     late = every[20:40:2]
     on_time = [row for row in every if row not in late]
     wanted = (agg.count().alias("n"), agg.sum("price").alias("total"), agg.count_distinct("page").alias("pages"))
@@ -195,7 +198,7 @@ def test_a_stream_with_restarts_writes_tiles_and_late_rows_correct_them(spark, t
     tiles = spark.read.parquet(str(tmp_path / "tiles"))
     again = tiles.groupBy("user", "window_start").count().where("count > 1").count()
     assert before > 0
-    assert again > 0  # corrected tiles stand beside those that they correct
+    assert again > 0  # a corrected tile does not replace the old one
     batch = spark.createDataFrame(every, SCHEMA)
     found = pst.from_panes(tiles, *wanted).window(WINDOWS)
     assert_same_rows(found, keyed(batch).window(WINDOWS).aggregate(*wanted).main)
@@ -203,14 +206,14 @@ def test_a_stream_with_restarts_writes_tiles_and_late_rows_correct_them(spark, t
     assert_same_rows(found, pst.from_panes(of_batch, *wanted).window(WINDOWS))
 
 
-def test_the_row_operator_writes_tiles_too(rows):
+def test_row_operator_writes_tiles(rows):
     wanted = AGGREGATES[:5]
     panes = keyed(rows).window(SLICES).options(every_firing=True).panes(*wanted)
     assert "row operator" in str(panes.explain())
     assert_same_rows(pst.from_panes(panes.main, *wanted).window(WINDOWS), keyed(rows).window(WINDOWS).aggregate(*wanted).main)
 
 
-def test_rows_after_the_last_tile_count_where_they_are_given(rows, stored):
+def test_given_rows_after_the_last_tile_count(rows, stored):
     noon = BEGIN + 30 * HOUR
     old = stored.where(stored.window_end <= noon)
     expected = keyed(rows).window(WINDOWS).aggregate(*AGGREGATES).main
@@ -229,7 +232,7 @@ def questions(spark, count: int = 90):
 
 
 def answers_by_hand(rows, asked, minutes: int, *, rounded: bool = False):
-    """What SQL says: a join on the range of times."""
+    """Compute the answers in SQL with a join on the range of times."""
     end = "date_trunc('hour', q.at)" if rounded else "q.at"
     joined = asked.alias("q").join(
         rows.alias("r"),
@@ -276,7 +279,7 @@ def assert_same_answers(found, expected):
 WANTED = (AGGREGATES[0], AGGREGATES[1], AGGREGATES[5], AGGREGATES[6])
 
 
-def test_answers_with_rows_are_exact(spark, rows, stored):
+def test_answers_from_tiles_and_rows_are_exact(spark, rows, stored):
     asked = questions(spark)
     found = pst.from_panes(stored, *WANTED, rows=rows, event_time="ts").as_of(
         asked, at="at", windows={"6h": "6 hours", "95m": "95 minutes"}
@@ -286,21 +289,21 @@ def test_answers_with_rows_are_exact(spark, rows, stored):
     assert_same_answers(answers(found, "6h"), answers_by_hand(rows, asked, 360))
     assert_same_answers(answers(found, "95m"), answers_by_hand(rows, asked, 95))
     assert found.where("id = 5").first().more == {"a": 5}
-    # The same where tiles end in the midst of it, and of one question alone: there is no other answer for serving.
+    # The same holds if tiles end within the rows, and for a single question, because serving uses the same path.
     old = stored.where(stored.window_end <= BEGIN + 20 * HOUR)
     one = asked.where("id = 70")
     again = pst.from_panes(old, *WANTED, rows=rows, event_time="ts").as_of(one, at="at", windows={"6h": "6 hours"})
     assert answers(again, "6h") == {70: answers(found, "6h")[70]}
 
 
-def test_answers_from_tiles_alone_end_where_the_slice_begins(spark, rows, stored):
+def test_answers_from_tiles_alone_end_at_the_start_of_the_slice(spark, rows, stored):
     asked = questions(spark).withColumnRenamed("user", "who")
     found = pst.from_panes(stored, *WANTED).as_of(asked, at="at", windows={"6h": "6 hours"}, on={"user": "who"})
     by_hand = answers_by_hand(rows, asked.withColumnRenamed("who", "user"), 360, rounded=True)
     assert_same_answers(answers(found, "6h"), by_hand)
 
 
-def test_windows_over_all_rows_and_a_calendar(rows):
+def test_tiles_give_global_and_calendar_windows(rows):
     everything = pst.stream(rows).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
     days = pst.CalendarDays.of(1, zone="America/New_York")
     weeks = pst.CalendarWeeks.of(1, zone="America/New_York")
@@ -314,7 +317,7 @@ def test_windows_over_all_rows_and_a_calendar(rows):
         utc.collect()
 
 
-def test_an_aggregate_added_to_a_store(spark, rows, tmp_path):
+def test_aggregate_added_later_needs_tiles_made_since(spark, rows, tmp_path):
     folder = str(tmp_path / "tiles")
     midday = BEGIN + 24 * HOUR
     keyed(rows.where(rows.ts < midday)).window(SLICES).panes(agg.sum("price")).main.write.parquet(folder)
@@ -330,7 +333,7 @@ def test_an_aggregate_added_to_a_store(spark, rows, tmp_path):
         pst.from_panes(tiles, agg.max("page")).window(WINDOWS).collect()
 
 
-def test_what_is_refused_where_tiles_are_made(rows):
+def test_wrong_tiles_query_is_refused(rows):
     windowed = keyed(rows).window(SLICES)
     with pytest.raises(InvalidPlanError, match=r"no slices for panes .they overlap"):
         keyed(rows).window(WINDOWS).panes(agg.count())
@@ -365,7 +368,7 @@ class Mine(pst.AggregateFunction):
         return accumulator
 
 
-def test_what_is_refused_where_tiles_are_read(spark, rows, stored):
+def test_wrong_reading_of_tiles_is_refused(spark, rows, stored):
     with pytest.raises(InvalidPlanError, match=r"know nothing of 'prise' .did you mean 'price'\?.: they were made for agg.count"):
         pst.from_panes(stored, agg.sum("prise"))
     with pytest.raises(InvalidPlanError, match=r"no column 'extreme_price_\w+', which an aggregate needs"):
@@ -391,7 +394,7 @@ def test_what_is_refused_where_tiles_are_read(spark, rows, stored):
     for windows in (
         pst.TumblingEventTimeWindows.of("90 minutes"),
         pst.TumblingEventTimeWindows.of("2 hours", offset="5 minutes"),
-        pst.SlidingEventTimeWindows.of("90 minutes", "1 hour"),  # they begin where slices do
+        pst.SlidingEventTimeWindows.of("90 minutes", "1 hour"),  # these start with the slices
     ):
         with pytest.raises(InvalidPlanError, match="windows begin or end within slices of 1 hour"):
             read.window(windows)

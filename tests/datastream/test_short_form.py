@@ -1,4 +1,7 @@
-"""The short form: a time in ``stream``, ``group_by`` with windows, PySpark's own aggregates, outputs of any name. Spark analyses them."""
+"""The short form: a time in ``stream``, ``group_by`` with windows, PySpark's own aggregates, outputs of any name.
+
+Spark only analyses.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ pytestmark = pytest.mark.spark
 
 
 def same_aggregates():
-    """Return aggregates of PySpark, each with the one of panestream that means the same. (Columns need a session.)"""
+    """Return aggregates of PySpark, each with the equivalent of panestream. (Columns need a session.)"""
     price = F.col("price")
     return [
         (F.sum("price"), agg.sum("price")),
@@ -48,7 +51,7 @@ def same_aggregates():
 
 
 def other_aggregates():
-    """Return what is refused, with words of the error."""
+    """Return refused aggregates, each with words of its error."""
     return [
         (F.sum("price") + 1, "compute on its results"),
         (F.sum("price").cast("int"), "compute on its results"),
@@ -65,7 +68,7 @@ def other_aggregates():
 
 @pytest.fixture(scope="module")
 def rows(spark):
-    """Two users, a row each second, each with its own price."""
+    """Two users, one row each second, each row with its own price."""
     made = spark.range(40).selectExpr(
         "if(id % 2 = 0, 'ann', 'bob') AS user",
         "timestamp_seconds(id) AS ts",

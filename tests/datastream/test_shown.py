@@ -1,4 +1,4 @@
-"""What a console and a notebook show of the parts of a query; and how queries are started."""
+"""How a console and a notebook show the parts of a query, and how queries are started."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ pytestmark = pytest.mark.spark
 
 
 class Silent:
-    """Something that stands for a DataFrame or a query, and must not be asked anything."""
+    """A DataFrame or query that must not be used."""
 
     def __getattr__(self, name):
         raise AssertionError(f"a repr asked Spark for {name}")
@@ -57,7 +57,7 @@ def parts_of(*parts):
     return parts
 
 
-def test_notebooks_show_tables(df):
+def test_notebook_shows_parts_of_a_query_as_tables(df):
     *_, windowed, result = parts(df)
     html = result._repr_html_()
     assert html.startswith("<table>")
@@ -68,7 +68,7 @@ def test_notebooks_show_tables(df):
     assert "CountTrigger.of(3)" in windowed._repr_html_()
 
 
-def test_plans_show_themselves_as_text(df):
+def test_notebook_shows_plans_as_text(df):
     plan = parts(df)[-1].explain()
     assert isinstance(plan, str)
     assert repr(plan) == str(plan) == f"{plan}"
@@ -77,7 +77,7 @@ def test_plans_show_themselves_as_text(df):
     assert "<b>" not in plan._repr_html_()
 
 
-def test_sparks_triggers_are_no_outputs(df, tmp_path):
+def test_trigger_of_spark_is_not_read_as_an_output(df, tmp_path):
     result = parts(df)[-1]
     sink = pst.MemorySink()
     with pytest.raises(

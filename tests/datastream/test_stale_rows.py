@@ -1,4 +1,4 @@
-"""Sessions that grow, and a sink that keeps one row for each key and window: the row of the shorter one stays, and this is said."""
+"""Growing sessions in a sink with one row per key and window leave the row of the shorter session, and the query warns of it."""
 
 import warnings
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ def asked(assigner=SESSIONS, trigger=None, lateness=0, changes=False, no_changel
 
 
 @pytest.mark.parametrize("sink", [MERGED, pst.KafkaSink("host:9092", "t", ["user"], compacted=True)])
-def test_the_way_out_is_said(sink):
+def test_stale_rows_of_growing_sessions_are_warned_of_with_the_way_out(sink):
     with pytest.warns(PanestreamWarning, match=r"these windows grow: .*Add \.changelog\(\), which deletes it"):
         warn_of_stale_rows(**asked(lateness=1), sinks={"main": sink})
     early = asked(trigger=pst.ContinuousEventTimeTrigger.of("1 minute"), no_changelog="it runs row by row")
@@ -44,7 +44,7 @@ def test_the_way_out_is_said(sink):
         (asked(pst.TumblingEventTimeWindows.of("1 hour"), lateness=1), {"main": MERGED}),
     ],
 )
-def test_nothing_is_said_where_no_row_stays(how, sinks):
+def test_no_warning_if_no_stale_row_can_stay(how, sinks):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warn_of_stale_rows(**how, sinks=sinks)

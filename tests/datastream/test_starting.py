@@ -1,4 +1,4 @@
-"""Triggers as PySpark's users write them."""
+"""Triggers in the ways that PySpark's users write them."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from panestream.errors import InvalidPlanError, PanestreamWarning, SinkError
         ({"processingTime": timedelta(minutes=1)}, {"processingTime": "1 minute"}),
     ],
 )
-def test_what_is_understood(written, spark):
+def test_trigger_of_pyspark_is_accepted(written, spark):
     assert spark_trigger(written) == spark
 
 
@@ -69,14 +69,14 @@ def test_what_is_understood(written, spark):
         (pst.CountTrigger, "belongs to the windows"),
     ],
 )
-def test_what_is_not(written, says):
+def test_wrong_trigger_is_refused(written, says):
     with pytest.raises(InvalidPlanError) as error:
         spark_trigger(written)
     assert says in str(error.value)
     assert "'10 seconds'" in str(error.value) or "milliseconds" in says or "negative" in says
 
 
-def test_a_stream_of_something_else():
+def test_stream_of_another_object_is_refused():
     with pytest.raises(InvalidPlanError, match=r"wants a DataFrame .*, got 'clicks'"):
         pst.stream("clicks")
 
@@ -106,12 +106,12 @@ LIVE, ENDS = {"processingTime": "1 second"}, {"availableNow": True}
     ],
     ids=["clock and end", "clock of rows", "no end", "processing time", "no watermarks", "no windows of time"],
 )
-def test_what_cannot_end_or_close_is_refused(asked, when, fire_at_end, said):
+def test_query_that_cannot_end_or_close_is_refused(asked, when, fire_at_end, said):
     with pytest.raises(InvalidPlanError, match=said):
         check_ending(asked, when, fire_at_end=fire_at_end)
 
 
-def test_what_can_end_and_close():
+def test_query_that_can_end_and_close_is_accepted():
     check_ending(plan(CLOSING), LIVE, fire_at_end=False)
     for when in (ENDS, {"once": True}):
         assert is_bounded(when)

@@ -1,4 +1,4 @@
-"""Every step that takes a function says at once that it cannot be called. (No step looks at the data for that: there are none here.)"""
+"""Every step that takes a function refuses one with the wrong number of parameters at once, without data."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ class Nobody(Evictor):
         (lambda: WINDOWED.evictor(Nobody()), "Nobody.evict_after takes (elements), .* (elements, size, window, ctx)"),
     ],
 )
-def test_wrong_arity(step, given):
+def test_function_with_wrong_number_of_parameters_is_refused(step, given):
     escaped = given.replace("(", r"\(").replace(")", r"\)")
     with pytest.raises(InvalidPlanError, match=escaped):
         step()
 
 
 @pytest.mark.parametrize("given", [[agg.count()], (agg.count(), agg.sum("price"))])
-def test_a_list_of_aggregates_is_to_be_unpacked(given):
+def test_list_of_aggregates_is_refused_with_the_unpacked_form(given):
     assert "give them one by one, or unpack them, aggregate(*aggregates)" in str(no_aggregate(None, given))
 
 
@@ -110,7 +110,7 @@ QUERY = RunningQuery(SimpleNamespace(isActive=True, recentProgress=[], id="7", n
     ],
 )
 def test_foreign_name_of_the_same_step_works(step, foreign, own):
-    # (A bound method is made afresh each time, and compares by the value of its object.)
+    # (Python creates a bound method at each access and compares it by the value of its object.)
     assert getattr(step, foreign).__func__ is getattr(step, own).__func__
     assert foreign not in dir(step)
 
@@ -130,7 +130,7 @@ def test_dir_lists_public_names_and_those_of_python_only(step):
     "kind", sorted(WithForeignNames.classes.values(), key=lambda kind: kind.__name__), ids=lambda kind: kind.__name__
 )
 def test_object_whose_init_has_not_run_has_no_attributes_and_no_endless_recursion(kind):
-    """Debuggers, copies and unpickling look at such objects."""
+    """Debuggers, copies and unpickling access attributes of such objects."""
     bare = object.__new__(kind)
     fields = getattr(kind, "__dataclass_fields__", {})
     for name in ("zebra", "late", *fields):

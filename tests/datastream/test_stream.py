@@ -1,4 +1,4 @@
-"""Windows on Spark: streaming in micro-batches and batch, through every layer."""
+"""Windows on Spark through every layer: streams in micro-batches, and batches."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def at(seconds):
 
 
 def write_files(spark, folder, batches, schema=SCHEMA):
-    """One Parquet file for each micro-batch, in order. (With pyarrow: Spark takes a second for each.)"""
+    """Write one Parquet file for each micro-batch, in order. (With pyarrow, because Spark takes a second for each.)"""
     arrow = arrow_schema(spark.createDataFrame([], schema).schema)
     for number, rows in enumerate(batches):
         (folder / f"{number:04d}").mkdir(parents=True)
         columns = [pa.array([row[position] for row in rows], field.type) for position, field in enumerate(arrow)]
         file = folder / f"{number:04d}" / "part.parquet"
         pq.write_table(pa.Table.from_arrays(columns, schema=arrow), file)
-        # Spark takes files in the order of their modification times, and two may be written in one millisecond.
+        # Spark orders files by modification time, and two files may be written in one millisecond.
         os.utime(file, (1_700_000_000 + number, 1_700_000_000 + number))
     return str(folder)
 
@@ -90,7 +90,7 @@ def test_stream_and_batch_agree_with_the_definition(spark, tmp_path, size, slide
     sink = pst.MemorySink()
     result = windowed(read_stream(spark, folder), assigner)
     result.start(main=sink, checkpoint=str(tmp_path / "checkpoint")).await_termination()
-    # Spark hands timestamps to Python in the machine's zone; the session's is UTC, tests compare in UTC.
+    # Spark gives Python timestamps in the machine's zone. The session's zone is UTC, and tests compare in UTC.
     streamed = values(sink.rows)
     in_batch = values(windowed(read_batch(spark, folder), assigner).main.collect())
     assert in_batch == [tuple(row) for row in local(expected(ROWS, size, slide))]
@@ -99,12 +99,12 @@ def test_stream_and_batch_agree_with_the_definition(spark, tmp_path, size, slide
 
 
 def local(rows):
-    """Expected instants as Spark's collect() gives them: naive, in the machine's time zone."""
+    """Return expected instants like Spark's collect(): naive, in the machine's time zone."""
     convert = lambda instant: instant.replace(tzinfo=timezone.utc).astimezone().replace(tzinfo=None)  # noqa: E731
     return sorted((user, convert(start), convert(end), n, total) for user, start, end, n, total in rows)
 
 
-def test_main_is_an_ordinary_dataframe_and_fires_in_the_same_batch(spark, tmp_path):
+def test_main_is_an_ordinary_dataframe_and_fires_in_the_same_micro_batch(spark, tmp_path):
     folder = write_files(spark, tmp_path / "in", [[("ann", at(11), 5)], [("ann", at(21), 6), ("ann", at(2), 9)]])
     result = windowed(read_stream(spark, folder), delay="0 seconds")
     with pytest.warns(PanestreamWarning) as warned:
@@ -163,7 +163,7 @@ def test_rows_without_event_time_fail_the_query_by_default(spark, tmp_path):
         query.await_termination()
 
 
-def test_a_checkpoint_of_another_plan_is_refused_before_anything_runs(spark, tmp_path):
+def test_checkpoint_of_another_plan_is_refused_before_the_query_runs(spark, tmp_path):
     folder = write_files(spark, tmp_path / "in", BATCHES[:1])
     sink = pst.ParquetSink(str(tmp_path / "out"))
     checkpoint = str(tmp_path / "checkpoint")
@@ -173,7 +173,7 @@ def test_a_checkpoint_of_another_plan_is_refused_before_anything_runs(spark, tmp
         other.start(main=sink, checkpoint=checkpoint)
 
 
-def test_a_checkpoint_keeps_its_number_of_key_groups_whatever_the_machine_and_the_session_have(spark, tmp_path):
+def test_checkpoint_keeps_its_number_of_key_groups_on_other_machines_and_sessions(spark, tmp_path):
     folder, checkpoint = write_files(spark, tmp_path / "in", BATCHES[:1]), str(tmp_path / "checkpoint")
     windows = pst.stream(read_stream(spark, folder)).assign_timestamps(
         "ts", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")
@@ -192,7 +192,7 @@ def test_a_checkpoint_keeps_its_number_of_key_groups_whatever_the_machine_and_th
         windows.options(key_groups=2).aggregate(count).start(main=sink, checkpoint=checkpoint)
 
 
-def test_the_state_itself_refuses_another_plan(spark, tmp_path):
+def test_state_refuses_another_plan(spark, tmp_path):
     folder = write_files(spark, tmp_path / "in", BATCHES[:1])
     checkpoint = tmp_path / "checkpoint"
     windowed(read_stream(spark, folder)).start(main=pst.MemorySink(), checkpoint=str(checkpoint)).await_termination()
@@ -205,7 +205,7 @@ def test_the_state_itself_refuses_another_plan(spark, tmp_path):
         query.await_termination()
 
 
-def test_a_sink_of_another_query_is_refused(spark, tmp_path):
+def test_sink_of_another_query_is_refused(spark, tmp_path):
     folder = write_files(spark, tmp_path / "in", BATCHES[:1])
     sink = pst.ParquetSink(str(tmp_path / "out"))
     windowed(read_stream(spark, folder)).start(main=sink, checkpoint=str(tmp_path / "one")).await_termination()
@@ -213,13 +213,13 @@ def test_a_sink_of_another_query_is_refused(spark, tmp_path):
         windowed(read_stream(spark, folder)).start(main=sink, checkpoint=str(tmp_path / "two"))
 
 
-def test_a_sink_with_foreign_files_is_refused(spark, tmp_path):
+def test_sink_with_foreign_files_is_refused(spark, tmp_path):
     folder = write_files(spark, tmp_path / "in", BATCHES[:1])
     with pytest.raises(SinkError, match="not this query's"):
         windowed(read_stream(spark, folder)).start(main=pst.ParquetSink(folder), checkpoint=str(tmp_path / "one"))
 
 
-def test_any_cut_of_the_rows_gives_the_same_closed_windows(spark, tmp_path):
+def test_any_split_into_micro_batches_gives_the_same_closed_windows(spark, tmp_path):
     outcomes = []
     for cut in (7, 45, 180):
         batches = [ROWS[start : start + cut] for start in range(0, len(ROWS), cut)]
@@ -266,7 +266,7 @@ def test_top_in_batch_and_on_a_stream(spark, tmp_path):
     assert sorted(map(shape, sink.rows)) == [row for row in want if row[0] < 2]
 
 
-def test_sql_sums_over_an_overflow_fail(spark):
+def test_sql_sum_that_overflows_fails(spark):
     df = spark.createDataFrame([("a", at(1), 2**63 - 1), ("a", at(2), 1)], SCHEMA)
     with pytest.raises(Exception, match="AggregateOverflowError"):
         windowed(df).main.collect()
@@ -292,7 +292,7 @@ def test_column_names_that_need_quoting(spark):
     assert result.output("late").columns == df.columns
 
 
-def test_batches_write_to_sinks_too(spark, tmp_path):
+def test_batch_writes_to_sinks(spark, tmp_path):
     df = spark.createDataFrame([("a", at(1), 2), ("b", None, 3)], SCHEMA)
     result = windowed(df, invalid="bad")
     result.run(main=pst.ParquetSink(str(tmp_path / "main")), bad=pst.ParquetSink(str(tmp_path / "bad")))
@@ -327,8 +327,8 @@ def test_tables_functions_and_the_console_as_sinks(spark, tmp_path, capsys):
         pst.FileSink("x", format="delta")
 
 
-def test_a_batch_run_again_leaves_the_same(spark, tmp_path):
-    """What a crash between the sinks and Spark's commit does: the last micro-batch is planned again, and writes the same again."""
+def test_repeated_batch_leaves_the_same_output(spark, tmp_path):
+    """A crash between the sinks and Spark's commit repeats the last micro-batch, which writes the same rows."""
     folder = write_files(spark, tmp_path / "in", BATCHES)
     checkpoint = tmp_path / "checkpoint"
 
@@ -372,7 +372,7 @@ def test_numbers_and_times_without_zone_as_event_time(spark):
     assert result.output("bad").count() == 2
 
 
-def test_wrong_calls_say_what_to_do(spark):
+def test_wrong_call_is_refused_with_the_line_to_write(spark):
     df = spark.createDataFrame([("a", at(1), 2)], SCHEMA)
     bounded = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second")
     stream = pst.stream(df).assign_timestamps("ts", bounded)
@@ -398,7 +398,7 @@ def test_wrong_calls_say_what_to_do(spark):
         result.run(mian=pst.MemorySink())
 
 
-def test_per_partition_watermarks(spark, tmp_path):
+def test_watermark_waits_for_the_slowest_partition(spark, tmp_path):
     schema = SCHEMA + ", part int"
     batches = [[("a", at(1), 1, 0), ("a", at(50), 1, 0), ("a", at(5), 1, 1)], [("a", at(9), 1, 1), ("a", at(12), 1, 1)]]
     folder = write_files(spark, tmp_path / "in", batches, schema)
@@ -410,14 +410,14 @@ def test_per_partition_watermarks(spark, tmp_path):
     assert [row.n for row in sink.rows] == [3]  # [0, 10) closes with the slower partition, with all three rows
 
 
-def test_explain_says_what_runs_and_why(spark):
+def test_explain_shows_the_operator_and_its_reasons(spark):
     df = spark.createDataFrame([("a", at(1), 2)], SCHEMA)
     text = windowed(df, pst.SlidingEventTimeWindows.of("1 hour", "25 minutes")).explain()
     for part in ("aligned panes", "10 minutes and 15 minutes", "invertible", "late rows are counted"):
         assert part in text
 
 
-def test_the_limit_of_memory_is_that_of_the_plan_and_of_a_batch_where_it_is_set(spark):
+def test_memory_limit_of_the_plan_applies_to_a_batch_if_set(spark):
     keyed = pst.stream(spark.createDataFrame([], SCHEMA)).assign_timestamps("ts", pst.WatermarkStrategy.no_watermarks())
     windowed = keyed.key_by("user").window(pst.TumblingEventTimeWindows.of("10 seconds"))
     plans = [each.aggregate(agg.count().alias("n")).plan for each in (windowed, windowed.options(memory_limit=5_000_000))]

@@ -1,4 +1,4 @@
-"""What tests of the pages share: where the site's own modules lie, and the site itself, built once."""
+"""Shared fixtures of the tests of pages: the path of the site's modules, and the site, built once."""
 
 from __future__ import annotations
 

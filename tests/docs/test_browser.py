@@ -1,4 +1,4 @@
-"""The site in a real browser: search finds, nothing is wider than the window, and both light and dark can be read."""
+"""The site in a real browser: search works, no page is wider than the window, and text is readable in light and dark."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ pytestmark = [
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
     def log_message(self, *args):
-        """Nothing on stderr."""
+        """Write nothing to stderr."""
 
 
 @pytest.fixture(scope="module")
-def served(built_site):
+def site_address(built_site):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Quiet, directory=str(built_site))) as server:
         thread = threading.Thread(target=server.serve_forever, daemon=True)
         thread.start()
@@ -52,7 +52,7 @@ def tab(browser, size, colours="light"):
     page = context.new_page()
     page.complaints = []
     page.on("pageerror", lambda error: page.complaints.append(str(error)))
-    # Whoever goes on to the next page breaks off what the last one was still loading: no page has failed by that.
+    # Loading the next page aborts requests of the last one. They are not failures.
     page.on(
         "requestfailed",
         lambda request: request.failure == "net::ERR_ABORTED" or page.complaints.append(f"failed: {request.url}"),
@@ -78,21 +78,21 @@ def tab(browser, size, colours="light"):
         ("zh/", "会话窗口", "zh/ideas/session.html"),
     ],
 )
-def test_search_finds_a_page(browser, served, language, words, wanted):
+def test_search_finds_a_page(browser, site_address, language, words, wanted):
     with tab(browser, WIDE) as page:
-        page.goto(f"{served}/{language}index.html")
+        page.goto(f"{site_address}/{language}index.html")
         page.fill(".sidebar-search", words)
         page.press(".sidebar-search", "Enter")
         page.wait_for_selector("ul.search li a")
-        page.wait_for_function("document.querySelector('.search-summary')?.innerText")  # said when all are listed
+        page.wait_for_function("document.querySelector('.search-summary')?.innerText")  # shown after all results are listed
         found = page.eval_on_selector_all("ul.search li a", "all => all.map(each => each.pathname)")
         assert f"/{wanted}" in found[:6]
         assert page.complaints == []
 
 
-def test_nothing_is_found_of_what_is_not_there(browser, served):
+def test_search_for_an_unknown_word_has_no_results(browser, site_address):
     with tab(browser, WIDE) as page:
-        page.goto(f"{served}/search.html?q=xylophonequartz")
+        page.goto(f"{site_address}/search.html?q=xylophonequartz")
         page.wait_for_function("document.querySelector('.search-summary')?.textContent.includes('did not match')")
         assert page.query_selector_all("ul.search li a") == []
 
@@ -107,12 +107,12 @@ OVERFLOW = """() => {
 
 
 @pytest.mark.parametrize("size", [WIDE, NARROW], ids=["wide", "narrow"])
-def test_no_page_is_wider_than_the_window(browser, served, size):
+def test_no_page_is_wider_than_the_window(browser, site_address, size):
     wrong = {}
     with tab(browser, size) as page:
         for path in pages.all_pages():
             name = path.relative_to(pages.DOCS).with_suffix(".html").as_posix()
-            page.goto(f"{served}/{name}", wait_until="domcontentloaded")
+            page.goto(f"{site_address}/{name}", wait_until="domcontentloaded")
             if over := page.evaluate(OVERFLOW):
                 wrong[name] = over
         assert page.complaints == []
@@ -146,18 +146,18 @@ CONTRAST = """() => {
 
 
 @pytest.mark.parametrize("colours", ["light", "dark"])
-def test_words_can_be_read(browser, served, colours):
+def test_text_has_enough_contrast(browser, site_address, colours):
     with tab(browser, WIDE, colours) as page:
         for name in ("index", "reference/errors", "reference/api/streams", "how-to/kafka", "zh/index"):
-            page.goto(f"{served}/{name}.html")
+            page.goto(f"{site_address}/{name}.html")
             poor, paper = page.evaluate(CONTRAST)
             assert poor == [], name
             assert (paper > 0.5) == (colours == "light"), name
 
 
-def test_the_other_language_is_one_click_away(browser, served):
+def test_the_other_language_is_one_click_away(browser, site_address):
     with tab(browser, WIDE) as page:
-        page.goto(f"{served}/index.html")
+        page.goto(f"{site_address}/index.html")
         page.click(".language-switch a")
         page.wait_for_url("**/zh/index.html")
         assert page.get_attribute("html", "lang").startswith("zh")

@@ -1,4 +1,4 @@
-"""Chinese pages are the English ones in other words: their code, outputs and drawings are the same, so what needs Spark runs once."""
+"""Chinese pages are translations of the English ones, with the same code, outputs and drawings, so code with Spark runs once."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ def english(page):
     return pages.read(pages.DOCS / page.name.removeprefix("zh/"))
 
 
-def without_words(text):
-    """The code as a tree: no comments, no docstrings."""
+def code_tree(text):
+    """Return the syntax tree of code without comments and docstrings."""
     tree = ast.parse(text)
     for node in ast.walk(tree):
         if isinstance(node, ast.FunctionDef | ast.ClassDef) and ast.get_docstring(node) is not None:
@@ -25,29 +25,29 @@ def without_words(text):
     return ast.dump(tree)
 
 
-def told(block):
-    """What has to be the same of a block, beside its kind and argument."""
+def fixed_parts(block):
+    """Return the parts of a block that must be the same, in addition to its kind and argument."""
     if block.kind == "python":
-        return without_words(block.text)
+        return code_tree(block.text)
     if block.kind == "{timeline}":
         return re.findall(r"^:(\w+):", block.text, re.MULTILINE)  # the words are translated
     return block.text
 
 
 @pytest.mark.parametrize("page", CHINESE, ids=lambda page: page.name)
-def test_blocks_are_those_of_the_english_page(page):
+def test_chinese_page_has_the_blocks_of_the_english_page(page):
     original = english(page)
     assert page.front == original.front
     assert [(block.kind, block.argument, block.follows) for block in page.blocks] == [
         (block.kind, block.argument, block.follows) for block in original.blocks
     ]
     for block, its in zip(page.blocks, original.blocks, strict=True):
-        assert told(block) == told(its), f"{page.name}:{block.line} is not what {original.name}:{its.line} is"
+        assert fixed_parts(block) == fixed_parts(its), f"{page.name}:{block.line} is not what {original.name}:{its.line} is"
 
 
 @pytest.mark.parametrize("page", CHINESE, ids=lambda page: page.name)
-def test_words_are_chinese(page):
-    """Also those of drawings, and comments in code: a page is not half translated."""
+def test_comments_and_drawings_are_translated(page):
+    """Check comments in code and words of drawings too, so that no page is half translated."""
     for block in page.blocks:
         said = block.text.splitlines()
         comments = [line for line in said if line.lstrip().startswith("# ") or "  # " in line] if block.kind == "python" else []
@@ -59,11 +59,9 @@ def test_words_are_chinese(page):
     assert [heading for heading in headings if not LETTERS.search(heading) and heading != "panestream"] == []
 
 
-def test_what_differs_is_found():
-    assert without_words("def f():\n    '''Says.'''\n    return 1  # one") == without_words(
-        "def f():\n    '''说。'''\n    return 1"
-    )
-    assert without_words("print('late')") != without_words("print('迟到')")
+def test_changed_code_in_a_translation_is_reported():
+    assert code_tree("def f():\n    '''Says.'''\n    return 1  # one") == code_tree("def f():\n    '''说。'''\n    return 1")
+    assert code_tree("print('late')") != code_tree("print('迟到')")
 
 
 def test_chinese_pages_on_spark_are_not_run_again():

@@ -1,4 +1,4 @@
-"""The examples behind the tables of docs/reference/job-files.md: each is taken as it is in a whole job."""
+"""Each example of keys in docs/reference/job-files.md is valid in a complete job."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ INSTEAD = {
     "left": [*ONE],
     "processing_time": ["event_time", "watermark", "sinks.invalid"],
 }
-"""Sections that a section of the example takes the place of, beside its own."""
+"""Sections that a section of the example replaces, in addition to the section with its name."""
 
 
 def whole_job(example: str) -> str:
-    """The example with what it lacks of a job."""
+    """Complete an example to a whole job."""
     sections = re.findall(r"^\[([\w.]+)\]", example, re.MULTILINE) or [""]
     taken = {*sections, *(old for new in sections for old in INSTEAD.get(new.partition(".")[0], []))}
     rest = {name: text for name, text in REST.items() if name not in taken}
@@ -56,7 +56,7 @@ def whole_job(example: str) -> str:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda block: block.text.split("\n")[0])
-def test_an_example_of_keys_is_taken(example, tmp_path):
+def test_example_of_keys_is_valid(example, tmp_path):
     (tmp_path / "visits.py").write_text("def describe(key, context, rows): ...\ndescribe_all = describe\n", "utf-8")
     file = tmp_path / "job.toml"
     file.write_text(whole_job(example.text), "utf-8")

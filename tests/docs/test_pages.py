@@ -1,4 +1,4 @@
-"""Code on pages is run, and what is shown as its output is what it prints; job files are jobs; commands exist."""
+"""Code on pages runs and prints the shown output. Job files are valid, and commands exist."""
 
 from __future__ import annotations
 
@@ -25,26 +25,26 @@ def called(page):
 
 
 @pytest.mark.parametrize("page", PLAIN, ids=called)
-def test_a_page_runs(page):
+def test_code_of_a_page_runs_and_prints_its_output(page):
     pages.run(page)
 
 
 @pytest.mark.spark
-def test_pages_run_on_spark():
-    """In one process, in a folder of its own: relative paths begin where Spark's JVM was started."""
+def test_code_of_pages_on_spark_runs_and_prints_its_output():
+    """Run all pages in another process. Relative paths start at the folder in which Spark's JVM was started."""
     said = ran(ROOT / "scripts" / "docs_counts.py", "--only-spark")
     assert [page.name for page in ON_SPARK if f"{page.name}: " not in said] == []
 
 
 @pytest.mark.parametrize("page", ELSEWHERE, ids=called)
-def test_a_page_that_another_test_runs_is_named_there(page):
+def test_page_that_another_test_runs_is_named_in_that_test(page):
     text = (ROOT / page.needs).read_text("utf-8")
     assert page.path.name in text
     assert "exec(" in text
 
 
 @pytest.mark.parametrize("page", ALL, ids=called)
-def test_what_is_not_run_is_checked(page, tmp_path, monkeypatch):
+def test_blocks_that_do_not_run_are_valid(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for block in page.of("python", "py", "python3"):
         assert block.kind == "python", f"{page.name}:{block.line}: a block is `python`"
@@ -65,12 +65,12 @@ def test_what_is_not_run_is_checked(page, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("page", [page for page in ALL if page.of("{timeline}")], ids=called)
-def test_drawings_say_what_they_show(page):
+def test_drawings_have_alternative_text(page):
     for block in page.of("{timeline}"):
         assert ":alt:" in block.text, f"{page.name}:{block.line}: a drawing needs :alt:"
 
 
-def test_most_pages_are_run():
-    """Blocks that are only looked at stay few: each says `fragment`."""
+def test_at_most_half_of_the_blocks_are_fragments():
+    """Blocks that are only parsed must stay the minority. They are marked `fragment`."""
     blocks = [block for page in ALL for block in page.of("python")]
     assert sum(block.argument == "fragment" for block in blocks) <= len(blocks) // 2

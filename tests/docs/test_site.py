@@ -1,4 +1,4 @@
-"""The site builds without a warning, its links lead somewhere, and the reference has every public name."""
+"""The site builds without a warning, its links work, and the reference has every public name."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def test_every_public_name_has_a_page():
     assert listed == set(panestream.__all__)
 
 
-def test_a_class_shows_how_to_make_it():
+def test_reference_of_a_class_lists_its_factory_methods():
     assert "of" in public_names.members(panestream.CumulatingEventTimeWindows)
     assert "with_gap" in public_names.members(panestream.EventTimeSessionWindows)
     assert not [name for name in public_names.members(panestream.datastream.WindowedStream) if name.startswith("_")]
 
 
-def test_faults_of_a_site_are_found(tmp_path):
+def test_faults_of_a_site_are_reported(tmp_path):
     (tmp_path / "a.html").write_text(
         '<p id="x"><p id="x"><a href="b.html#y">1</a><a href="c.html">2</a><a href="https://x.y">3</a>'
     )
@@ -70,7 +70,7 @@ def test_faults_of_a_site_are_found(tmp_path):
 
 @pytest.mark.full
 def test_a_page_that_no_index_links_to_fails_the_build(tmp_path):
-    """A planted page, a broken link and a broken drawing: each is a warning or an error of the build."""
+    """Plant a page without a link to it, a broken link and a broken drawing. Each fails the build."""
     (tmp_path / "index.md").write_text("# Planted\n\n[Lost](lost.md#nowhere)\n")
     (tmp_path / "alone.md").write_text("# Alone\n\n[Gone](gone.md)\n")
     (tmp_path / "lost.md").write_text("---\norphan: true\n---\n# Lost\n")
@@ -82,7 +82,7 @@ def test_a_page_that_no_index_links_to_fails_the_build(tmp_path):
     assert re.search(r"index.md:3: WARNING: .*nowhere", done.stderr)
 
 
-def test_chinese_is_cut_into_pairs():
+def test_search_index_cuts_chinese_into_pairs_of_characters():
     assert pieces("迟到的行 late_rows", singles=False) == ["迟到", "到的", "的行", "late_rows"]
     assert pieces("窗口", singles=True) == ["窗", "口", "窗口"]
     language = PairsOfCharacters({})
@@ -90,5 +90,5 @@ def test_chinese_is_cut_into_pairs():
     assert not language.word_filter("a")
 
 
-def test_what_one_is_given_is_public():
+def test_reference_has_classes_that_users_receive():
     assert {name for names in public_names.names_by_page().values() for name in names} >= public_names.GIVEN

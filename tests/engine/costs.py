@@ -1,8 +1,8 @@
-"""What a micro-batch of a key group costs in things that can be counted: the same on every machine, however busy.
+"""Count the costs of a micro-batch of a key group. The counts do not depend on the machine or its load.
 
-A query of :data:`QUERIES` runs over micro-batches as on Spark, less Spark: rows are packed, cross the exchange as bytes, are put
-together and processed, and leave as bytes. Counted are calls of the state and the bytes they move (:class:`Recorded`), and what
-Python calls (:func:`python_calls`).
+A query of :data:`QUERIES` runs over micro-batches as on Spark, but without Spark. Rows are packed, cross the exchange as
+bytes, are gathered and processed, and leave as bytes. :class:`Recorded` counts the state calls and their bytes, and
+:func:`python_calls` counts the calls in Python.
 """
 
 from __future__ import annotations
@@ -45,22 +45,22 @@ from panestream.windowing.watermarks import WatermarkStrategy
 
 SECOND = 1_000_000
 BATCH = 2 * SECOND
-"""How much event time a micro-batch has, however many rows."""
+"""The event time that a micro-batch spans, whatever its number of rows."""
 MEASURED = 10
-"""So many micro-batches count, after those that fill the state."""
+"""The number of micro-batches that are measured, after those that fill the state."""
 KEYS = pa.schema([("key", pa.int64())])
 ROWS = pa.schema([("key", pa.int64()), ("v", pa.int64())])
 SIDED = pa.struct([("v", pa.int64())])
-"""What an interval join keeps of a row."""
+"""The columns that an interval join keeps of a row."""
 
 
-def larger(one: Any, other: Any) -> Any:
-    """A function of the user's own, which the row operator calls for each row and window. It calls nothing."""
-    return one if one.v > other.v else other
+def larger(left: Any, right: Any) -> Any:
+    """A user function that the row operator calls for each row and window. It calls nothing itself."""
+    return left if left.v > right.v else right
 
 
 def counted(rows: pa.Table) -> pa.Table:
-    """A function of the user's own over all windows that fire."""
+    """A user function over all windows that fire."""
     places = ["key", "window_start", "window_end"]
     return rows.group_by(places, use_threads=False).aggregate([("v", "sum")]).rename_columns({"v_sum": "total"})
 
@@ -92,10 +92,10 @@ class Query:
 
     Attributes:
         windows: its windows.
-        operator: what runs it.
-        runs_on: the operator's name.
-        fill: how many micro-batches come before those that are measured.
-        busy: in which part of a micro-batch's time rows come.
+        operator: a function that plans its operator.
+        runs_on: the name of the operator.
+        fill: how many micro-batches come before the measured ones.
+        busy: the share of a micro-batch's time in which rows come.
     """
 
     windows: WindowSpec
@@ -105,7 +105,7 @@ class Query:
     busy: float = 1.0
 
     def plan(self) -> WindowPlan:
-        """With one key group."""
+        """Return the plan with one key group."""
         operator = self.operator(self.windows)
         assert operator.name == self.runs_on, operator.name
         rows, delay = ROWS if operator.capabilities.takes_rows else None, WatermarkStrategy(SECOND)
@@ -133,7 +133,7 @@ QUERIES = {
 
 @dataclass
 class Recorded:
-    """State in memory that writes down what is called, and how many bytes go through."""
+    """State in memory that records calls and the number of bytes read and written."""
 
     inner: MemoryState = field(default_factory=MemoryState)
     calls: Counter[tuple[str, str]] = field(default_factory=Counter)
@@ -159,17 +159,17 @@ class Recorded:
 
 @dataclass(frozen=True)
 class Cost:
-    """What one micro-batch took.
+    """The cost of one micro-batch.
 
     Attributes:
-        calls: of the state, by kind and space.
-        read, written: bytes of them.
-        kept: bytes that lie in the state afterwards.
+        calls: state calls by kind and space.
+        read, written: bytes read from and written to the state.
+        kept: bytes in the state afterwards.
         exchanged: bytes that crossed the exchange.
-        left: bytes that came out.
-        python: how often anything was called, in Python or from Python.
-        fired: results.
-        bodies: payloads in which they left: of many bytes there are several.
+        left: bytes of the output.
+        python: the number of calls in Python, including calls of C functions.
+        fired: the number of results.
+        bodies: the number of payloads of the output. Large outputs have several.
     """
 
     calls: Counter[tuple[str, str]]
@@ -188,9 +188,9 @@ class Cost:
 
 
 def python_calls(work: Callable[[], Any]) -> tuple[int, Any]:
-    """Return how often ``work`` calls a function, of Python or of C, and what it returns.
+    """Return the number of calls that ``work`` makes, of Python and C functions, and its result.
 
-    Garbage of earlier tests is not collected meanwhile: finalizers would be counted too.
+    The garbage collector is paused, because finalizers of earlier tests would be counted too.
     """
     calls = 0
 
@@ -213,15 +213,15 @@ def python_calls(work: Callable[[], Any]) -> tuple[int, Any]:
 
 @cache
 def costs(name: str, rows: int, keys: int) -> tuple[Cost, ...]:
-    """What the micro-batches of a query took, once its state is full.
+    """Return the costs of the micro-batches of a query once its state is full.
 
     Args:
         name: one of :data:`QUERIES`.
-        rows: of a micro-batch.
-        keys: of a micro-batch, all of which have rows in each, where there are as many rows.
+        rows: the number of rows in a micro-batch.
+        keys: the number of keys. Each micro-batch has rows of all keys if it has enough rows.
     """
     query = QUERIES[name]
-    plan, state, found = query.plan(), Recorded(), []
+    plan, state, costs_ = query.plan(), Recorded(), []
     for number in range(query.fill + MEASURED):
         state.calls, state.read, state.written, state.micro_batch = Counter(), 0, 0, number
         columns, batch = _arrived(query, plan, number, rows, keys)
@@ -233,15 +233,15 @@ def costs(name: str, rows: int, keys: int) -> tuple[Cost, ...]:
 
         calls, (parts, output, left) = python_calls(work) if number >= query.fill else (0, work())
         assert output.metrics.input_rows == rows
-        kept = sum(map(len, state.inner.values.values()))
+        stored = sum(map(len, state.inner.values.values()))
         exchanged, came_out = _bytes(part.body for part in parts), _bytes(body for _, body in left)
         fired = output.metrics.fired_rows
-        found.append(Cost(state.calls, state.read, state.written, kept, exchanged, came_out, calls, fired, len(left)))
-    return tuple(found[query.fill :])
+        costs_.append(Cost(state.calls, state.read, state.written, stored, exchanged, came_out, calls, fired, len(left)))
+    return tuple(costs_[query.fill :])
 
 
 class CountedName(str):
-    """The name of a column, whose comparisons :func:`python_calls` counts."""
+    """A column name whose comparisons :func:`python_calls` counts."""
 
     __slots__ = ()
     __hash__ = str.__hash__
@@ -251,12 +251,12 @@ class CountedName(str):
 
 
 def run_wide_query(windows: WindowSpec, *, keys: int = 1, sums: int = 1, reports: bool = False) -> None:
-    """Plan a query with many key columns and aggregates, run a micro-batch of 12 rows, and take its partials over again.
+    """Plan a query with many key columns and aggregates, run a micro-batch of 12 rows, and restore its saved partials.
 
     Args:
-        windows: of the query.
-        keys: how many key columns.
-        sums: how many sums, each of a column of its own.
+        windows: the windows of the query.
+        keys: the number of key columns.
+        sums: the number of sums, each of another column.
         reports: whether each sum has an ``agg.complete``.
     """
     names = [CountedName(f"v{number}") for number in range(sums)]
@@ -282,18 +282,20 @@ def _bytes(bodies: Iterable[bytes]) -> int:
 
 
 def _arrived(query: Query, plan: WindowPlan, number: int, rows: int, keys: int) -> tuple[PackColumns, pa.RecordBatch]:
-    """The rows of a micro-batch as they leave Spark: the same for the same number."""
+    """Return the rows of a micro-batch as they leave Spark. The same number gives the same rows."""
     rng = np.random.default_rng(number)
     times = pa.array(number * BATCH + np.sort(rng.integers(0, int(BATCH * query.busy) // 1000, rows)) * 1000)
     key, value = pa.array(rng.permutation(np.arange(rows) % keys)), pa.array(rng.integers(0, 1000, rows))
-    said = pa.array(rng.integers(0, 3, rows) == 0)
-    values = [said if text.startswith("whether ") else value for text in plan.operator.inputs]
+    flags = pa.array(rng.integers(0, 3, rows) == 0)
+    values = [flags if text.startswith("whether ") else value for text in plan.operator.inputs]
     if isinstance(plan.operator, IntervalSpec):
-        # Half of the rows are of the left side.
+        # Half of the rows belong to the left side.
         of_left = rng.random(rows) < 0.5
-        values = [pa.StructArray.from_arrays([value], fields=list(SIDED), mask=pa.array(other)) for other in (~of_left, of_left)]
+        values = [
+            pa.StructArray.from_arrays([value], fields=list(SIDED), mask=pa.array(is_null)) for is_null in (~of_left, of_left)
+        ]
     arrays = [times, key, *values]
     if plan.carries_rows:
         arrays.append(pa.StructArray.from_arrays([key, value], fields=list(ROWS)))
-    columns = PackColumns((key.type,), tuple(one.type for one in values), row=len(arrays) - 1 if plan.carries_rows else None)
+    columns = PackColumns((key.type,), tuple(array.type for array in values), row=len(arrays) - 1 if plan.carries_rows else None)
     return columns, pa.RecordBatch.from_arrays(arrays, list(map(str, range(len(arrays)))))

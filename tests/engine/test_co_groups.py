@@ -1,4 +1,4 @@
-"""Functions of two streams: what they are given of the rows of the one stream that the two are."""
+"""Functions of two streams get the rows of each side, as lists or as tables."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ ROWS = pa.table(
 )
 
 
-def seen(*given):
-    return given
+def arguments_of(*arguments):
+    return arguments
 
 
-def test_lists_have_the_rows_of_each_side_in_their_order():
-    key, window, left, right = OfLists(seen, SIDES).apply("a", "now", ROWS.to_pylist())
+def test_list_function_gets_the_rows_of_each_side_in_order():
+    key, window, left, right = OfLists(arguments_of, SIDES).apply("a", "now", ROWS.to_pylist())
     assert (key, window) == ("a", "now")
     assert ([tuple(row) for row in left], [tuple(row) for row in right]) == ([("a", "Ann")], [("a", 1), ("a", None)])
     assert (left[0].name, right[0].n) == ("Ann", 1)
-    assert OfLists(seen, SIDES).apply("a", "now", ROWS.to_pylist()[:1])[3] == []
+    assert OfLists(arguments_of, SIDES).apply("a", "now", ROWS.to_pylist()[:1])[3] == []
 
 
 @pytest.mark.parametrize("pandas", [False, True])
-def test_tables_have_the_columns_of_each_side(pandas):
-    key, window, *sides = OfTables(seen, SIDES, pandas)("a", "now", ROWS)
+def test_table_function_gets_the_columns_of_each_side(pandas):
+    key, window, *sides = OfTables(arguments_of, SIDES, pandas)("a", "now", ROWS)
     assert (key, window) == ("a", "now")
     assert [type(side) for side in sides] == [pd.DataFrame if pandas else pa.Table] * 2
     left, right = (pa.Table.from_pandas(side, preserve_index=False) if pandas else side for side in sides)
@@ -41,5 +41,5 @@ def test_tables_have_the_columns_of_each_side(pandas):
     assert (left.column_names, right.column_names) == (USERS.names, VISITS.names)
 
 
-def test_they_are_called_as_the_function_of_the_users():
-    assert repr(OfLists(seen, SIDES)) == repr(OfTables(seen, SIDES)) == repr(seen)
+def test_wrappers_have_the_repr_of_the_user_function():
+    assert repr(OfLists(arguments_of, SIDES)) == repr(OfTables(arguments_of, SIDES)) == repr(arguments_of)

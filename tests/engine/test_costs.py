@@ -1,8 +1,8 @@
-"""No operator slips: what a micro-batch costs, counted instead of timed.
+"""Limits for the costs of a micro-batch, which are counted instead of timed.
 
-A limit is what was counted when it was written, and a little more (another pyarrow writes other bytes, another Python calls
-otherwise); one call of the state more in each micro-batch, or one call in Python more for each row or key, is beyond it. Who makes
-something cheaper lowers its limit; who must make it dearer says why in the commit.
+A limit is the count at the time of writing plus some slack, because pyarrow versions write different bytes and Python versions
+make different calls. One more state call per micro-batch, or one more Python call per row or key, exceeds it. If you make
+something cheaper, lower its limit. If you must make it dearer, give the reason in the commit.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ ROW_BY_ROW = [name for name in QUERIES if name not in COLUMNAR]
 
 @dataclass(frozen=True)
 class Limit:
-    """What the micro-batches of a query may take at most.
+    """The highest costs that the micro-batches of a query may have.
 
     Attributes:
-        calls: of the state, over ten micro-batches of 10 or 1,000 keys.
-        calls_of_many: the same with 10,000 keys: keyed rows rest in pages of some thousands.
-        written, exchanged: bytes for each key of 10,000 that has rows (see ``for_rows``).
-        read: bytes read for each byte kept.
-        python: calls in and from Python, of a micro-batch of 1,000 rows.
-        for_rows: whether ``written`` is for each row: rows themselves are kept.
-        exchanged_rows: whether ``exchanged`` is for each row: rows cross the shuffle as they are.
-        of_a_row: calls in and from Python for each row, of the row operator.
+        calls: state calls of ten micro-batches with 10 or 1,000 keys.
+        calls_of_many: the same with 10,000 keys. Pages hold some thousands of keys each.
+        written, exchanged: bytes per key, if 10,000 keys have rows (see ``for_rows``).
+        read: bytes read per byte kept.
+        python: Python calls of a micro-batch of 1,000 rows.
+        for_rows: whether ``written`` is per row, because rows themselves are kept.
+        exchanged_rows: whether ``exchanged`` is per row, because rows cross the shuffle unreduced.
+        of_a_row: Python calls of the row operator per row.
     """
 
     calls: int
@@ -64,121 +64,123 @@ LIMITS = {
     "rows, a trigger that counts": Limit(80, 110, 47.5, 10.2, 1.0, 48_900, of_a_row=44.8),
 }
 SLACK = 1.15
-"""For other versions of Python and pyarrow."""
+"""A factor for other versions of Python and pyarrow."""
 OF_A_CALL = 300
-"""So many calls in Python belong to one call of the state: a page decoded, looked through, and encoded."""
+"""The Python calls that belong to one state call: decoding, searching and encoding a page."""
 
 
 def few(name: str) -> tuple[Cost, ...]:
-    """1,000 rows of 10 keys."""
+    """Return the costs for 1,000 rows of 10 keys."""
     return costs(name, 1_000, 10)
 
 
 def many_rows(name: str) -> tuple[Cost, ...]:
-    """So many of 10 keys that what is done for each shows."""
+    """Return the costs for 10 keys with enough rows to show the work per row."""
     return costs(name, 100_000 if name in COLUMNAR else 10_000, 10)
 
 
 def many_keys(name: str) -> tuple[Cost, ...]:
-    """As many rows, of so many keys that what is done for each shows. (Row by row, windows of each are kept one by one.)"""
+    """Return the costs for enough keys to show the work per key. The row operator gets fewer, as it keeps the windows of each
+    key separately.
+    """
     return costs(name, *MANY[name in COLUMNAR])
 
 
 MANY = {True: (100_000, 10_000), False: (10_000, 1_000)}
-"""Rows and keys of :func:`many_keys`, for columns and row by row."""
+"""Rows and keys of :func:`many_keys`, by whether the query is columnar."""
 
 
-def total(of: Callable[[Cost], int], found: tuple[Cost, ...]) -> int:
-    """Over all micro-batches."""
-    return sum(map(of, found))
+def total(of: Callable[[Cost], int], costs_: tuple[Cost, ...]) -> int:
+    """Return the sum over all micro-batches."""
+    return sum(map(of, costs_))
 
 
-def calls(found: tuple[Cost, ...]) -> int:
-    """Of the state, over all micro-batches."""
-    return total(lambda cost: cost.state_calls, found)
+def calls(costs_: tuple[Cost, ...]) -> int:
+    """Return the number of state calls over all micro-batches."""
+    return total(lambda cost: cost.state_calls, costs_)
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", QUERIES)
-def test_the_queries_do_what_they_are_here_for(name: str) -> None:
-    found = many_keys(name)
-    assert len(found) == MEASURED
-    assert (total(lambda cost: cost.fired, found) > 0) == (name != "sessions that go on")
-    assert all(cost.kept and cost.exchanged for cost in found)
+def test_measured_queries_keep_state_exchange_rows_and_fire(name: str) -> None:
+    costs_ = many_keys(name)
+    assert len(costs_) == MEASURED
+    assert (total(lambda cost: cost.fired, costs_) > 0) == (name != "sessions that go on")
+    assert all(cost.kept and cost.exchanged for cost in costs_)
 
 
 @pytest.mark.parametrize(
     "name",
     [pytest.param(name, marks=[pytest.mark.full] if name == "rows, a trigger that counts" else []) for name in QUERIES],
 )
-def test_calls_of_the_state_are_few_and_do_not_grow_with_rows(name: str) -> None:
-    # Less than one more in each micro-batch.
+def test_number_of_state_calls_does_not_grow_with_rows(name: str) -> None:
+    # Allow less than one more call per micro-batch.
     slack = MEASURED // 2
-    for found in (few(name), costs(name, 1_000, 1_000), many_rows(name)):
-        assert calls(found) <= LIMITS[name].calls + slack, [cost.calls for cost in found]
+    for costs_ in (few(name), costs(name, 1_000, 1_000), many_rows(name)):
+        assert calls(costs_) <= LIMITS[name].calls + slack, [cost.calls for cost in costs_]
     assert calls(many_keys(name)) <= LIMITS[name].calls_of_many + slack, [cost.calls for cost in many_keys(name)]
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_the_meta_record_and_its_witness_are_read_and_written_once(name: str) -> None:
+def test_meta_record_and_witness_are_read_and_written_once(name: str) -> None:
     for cost in (*few(name), *many_keys(name)):
         assert (cost.calls["get", "meta"], cost.calls["put", "meta"]) == (2, 2)
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_what_is_written_goes_with_what_is_kept(name: str) -> None:
+def test_bytes_written_to_state_stay_within_the_limit(name: str) -> None:
     limit, (rows, keys) = LIMITS[name], MANY[name in COLUMNAR]
     units = rows if limit.for_rows else keys
     written = total(lambda cost: cost.written, many_keys(name)) / MEASURED
     assert written <= units * limit.written * SLACK
     if not limit.for_rows:
-        # A hundred times the rows of the same keys are the same partials.
-        wanted = total(lambda cost: cost.written, few(name))
-        assert total(lambda cost: cost.written, many_rows(name)) <= wanted * SLACK
+        # A hundred times as many rows of the same keys have the same partials.
+        with_few_rows = total(lambda cost: cost.written, few(name))
+        assert total(lambda cost: cost.written, many_rows(name)) <= with_few_rows * SLACK
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_what_is_read_is_a_part_of_what_is_kept(name: str) -> None:
-    # Read before a micro-batch is what was kept after the one before; the meta record is always read.
-    for found in (few(name), many_rows(name), many_keys(name)):
-        read, kept = total(lambda cost: cost.read, found[1:]), total(lambda cost: cost.kept, found[:-1])
-        assert read <= (kept * LIMITS[name].read + 2_500 * len(found)) * SLACK
+def test_bytes_read_from_state_stay_within_the_limit(name: str) -> None:
+    # A micro-batch reads what the previous one kept, and always the meta record.
+    for costs_ in (few(name), many_rows(name), many_keys(name)):
+        read, stored = total(lambda cost: cost.read, costs_[1:]), total(lambda cost: cost.kept, costs_[:-1])
+        assert read <= (stored * LIMITS[name].read + 2_500 * len(costs_)) * SLACK
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_what_crosses_the_shuffle(name: str) -> None:
+def test_bytes_that_cross_the_shuffle_stay_within_the_limit(name: str) -> None:
     limit, (rows, keys) = LIMITS[name], MANY[name in COLUMNAR]
-    crossed = total(lambda cost: cost.exchanged, many_keys(name)) / MEASURED
-    assert crossed <= (rows if limit.exchanged_rows else keys) * limit.exchanged * SLACK
+    exchanged = total(lambda cost: cost.exchanged, many_keys(name)) / MEASURED
+    assert exchanged <= (rows if limit.exchanged_rows else keys) * limit.exchanged * SLACK
     if not limit.exchanged_rows:
         assert total(lambda cost: cost.exchanged, many_rows(name)) <= total(lambda cost: cost.exchanged, few(name)) * SLACK
 
 
 @pytest.mark.parametrize("name", COLUMNAR)
-def test_no_call_in_python_for_a_row(name: str) -> None:
+def test_columnar_operators_make_no_python_call_per_row(name: str) -> None:
     for small, large in zip(few(name), many_rows(name), strict=True):
-        # 99,000 rows more. One call for every five hundred of them would be seen. What waits in pages is
-        # cut into more, and so is what leaves.
+        # One more call per 500 of the 99,000 additional rows would be noticed. More rows may need more pages and more output
+        # payloads.
         more = large.bodies - small.bodies + max(0, large.state_calls - small.state_calls)
         assert large.python <= small.python + 200 + OF_A_CALL * more
 
 
 @pytest.mark.parametrize("name", COLUMNAR)
-def test_no_call_in_python_for_a_key(name: str) -> None:
+def test_columnar_operators_make_no_python_call_per_key(name: str) -> None:
     for small, large in zip(few(name), many_keys(name), strict=True):
-        # 9,990 keys more; what grows are pages.
+        # With 9,990 more keys, only the number of pages may grow.
         pages = max(0, large.state_calls - small.state_calls)
         assert large.python <= small.python + OF_A_CALL * (pages + 2)
 
 
 @pytest.mark.parametrize("name", QUERIES)
-def test_a_micro_batch_begins_with_few_calls_in_python(name: str) -> None:
-    """What a micro-batch costs however few rows it has."""
+def test_small_micro_batch_makes_few_python_calls(name: str) -> None:
+    """The costs of a micro-batch with few rows."""
     assert median(cost.python for cost in few(name)) <= LIMITS[name].python * SLACK
 
 
 @pytest.mark.parametrize("name", ROW_BY_ROW)
-def test_calls_in_python_for_a_row_of_the_row_operator(name: str) -> None:
+def test_python_calls_of_the_row_operator_per_row_stay_within_the_limit(name: str) -> None:
     more = total(lambda cost: cost.python, many_rows(name)) - total(lambda cost: cost.python, few(name))
     assert more / MEASURED / 9_000 <= LIMITS[name].of_a_row + 0.6
 
@@ -190,35 +192,36 @@ WIDE = {
     "counts": WindowSpec(*CountWindows(3).parts),
     "rows": WindowSpec(EventTimeSessionWindows(SECOND), every_firing=True),
 }
-"""Windows of each operator that runs declared aggregates."""
+"""Windows for each operator that runs declared aggregates."""
 GROWING: dict[str, Callable[[WindowSpec, int], None]] = {
     "keys": lambda windows, number: run_wide_query(windows, keys=number),
     "sums": lambda windows, number: run_wide_query(windows, sums=number),
     "sums and reports": lambda windows, number: run_wide_query(windows, sums=number, reports=True),
 }
-"""What a query may have many of."""
+"""Parts that a query may have many of."""
 
 
 @pytest.mark.parametrize("windows", WIDE)
 @pytest.mark.parametrize("many", GROWING)
 def test_python_calls_grow_in_proportion_to_keys_and_aggregates(many: str, windows: str) -> None:
-    GROWING[many](WIDE[windows], 2)  # caches fill
+    GROWING[many](WIDE[windows], 2)  # fill the caches
     few, twice, four_times = (python_calls(partial(GROWING[many], WIDE[windows], number))[0] for number in (20, 40, 80))
-    # In proportion, the second step costs twice the first; four times, if each is compared with all others.
+    # If costs grow in proportion, the second step costs twice the first. If each part is compared with all others, it costs four
+    # times as much.
     assert four_times - twice <= 2.3 * (twice - few)
 
 
-def test_calls_are_counted() -> None:
+def test_python_calls_counts_python_and_c_functions() -> None:
     def work(rows: int) -> int:
         return sum(abs(value) for value in range(rows))
 
     small, large = python_calls(lambda: work(100))[0], python_calls(lambda: work(1_100))[0]
-    assert large - small >= 1_000  # abs for each; resumed generators may count too
+    assert large - small >= 1_000  # one call of abs per row; resumed generators may count too
     array = np.arange(1_000)
     assert python_calls(array.sum)[0] == python_calls(array[:10].sum)[0] < 10
 
 
-def test_every_limit_has_its_query() -> None:
+def test_every_query_and_operator_has_a_limit() -> None:
     assert LIMITS.keys() == QUERIES.keys()
     assert {Query.plan(query).operator.name for query in QUERIES.values()} == {
         "aligned panes", "sessions", "counts", "accumulating panes", "look-backs", "predicates",

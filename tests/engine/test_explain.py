@@ -1,4 +1,4 @@
-"""A plan in words: all of it, line by line."""
+"""The whole text of ``explain()``, line by line."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ BLOCKS = "one block of partials per micro-batch and key group, appended, only fo
 IN_ORDER = pa.schema([("file", pa.string()), ("place", pa.int64())])
 
 
-def told(plan, *, streaming=True, chosen=None, **more):
-    """The lines of each section."""
+def sections_of(plan, *, streaming=True, chosen=None, **more):
+    """Return the lines of each section."""
     sections = {}
     for line in explain_plan(plan, streaming=streaming, chosen=chosen, **more).splitlines():
         title, body = line[:12].strip(), line[12:].strip()
@@ -42,7 +42,7 @@ def plan_of(assigner, **more):
     return harness.Query(WindowSpec(assigner), COUNT, **more).columnar()
 
 
-def test_sections_stand_below_one_another():
+def test_explain_prints_sections_one_below_the_other():
     assert explain_plan(plan_of(TumblingEventTimeWindows(60)), streaming=True, chosen=None) == (
         "windows     TumblingEventTimeWindows.of('60 microseconds')\n"
         "operator    aligned panes\n"
@@ -69,16 +69,16 @@ def test_sections_stand_below_one_another():
         (60, 61, "the slide is longer than the size, so rows between two windows belong to none"),
     ],
 )
-def test_in_how_many_windows_a_row_lies(size, slide, lies):
+def test_explain_shows_the_number_of_windows_of_a_row(size, slide, lies):
     assigner = SlidingEventTimeWindows(size, slide)
-    assert told(plan_of(assigner))["windows"] == [f"{assigner!r}: {lies}"]
-    found = {len(assigner.assign_windows(None, time, 0)) for time in range(slide)}
-    assert 0 in found or " or ".join(map(str, sorted(found))) in lies
+    assert sections_of(plan_of(assigner))["windows"] == [f"{assigner!r}: {lies}"]
+    numbers = {len(assigner.assign_windows(None, time, 0)) for time in range(slide)}
+    assert 0 in numbers or " or ".join(map(str, sorted(numbers))) in lies
 
 
-def test_one_of_several_windows_whose_slide_is_longer_than_its_size_is_named():
+def test_explain_names_windows_with_gaps_among_several():
     several = SeveralWindows.of({"a": SlidingEventTimeWindows(60, 20), "b": SlidingEventTimeWindows(10, 20)})
-    first, *gaps = told(plan_of(several))["windows"]
+    first, *gaps = sections_of(plan_of(several))["windows"]
     assert first == repr(several)
     assert gaps == [f"{several.assigners[1]!r}: the slide is longer than the size, so rows between two windows belong to none"]
 
@@ -92,36 +92,36 @@ def test_one_of_several_windows_whose_slide_is_longer_than_its_size_is_named():
         (3, 3, 2, "3 key groups, one per state partition; 2 tasks take them in turns", None),
     ],
 )
-def test_how_many_key_groups_there_are_and_what_is_to_be_set_for_them(groups, chosen, tasks, exchange, state):
+def test_explain_shows_key_groups_and_the_shuffle_setting(groups, chosen, tasks, exchange, state):
     plan = replace(plan_of(TumblingEventTimeWindows(60)), groups=groups)
-    found = told(plan, chosen=chosen, tasks=tasks)
-    assert found["exchange"][1:] == [exchange]
+    sections = sections_of(plan, chosen=chosen, tasks=tasks)
+    assert sections["exchange"][1:] == [exchange]
     setting = (
         f"result.start() sets spark.sql.shuffle.partitions={groups} for its query; for .main set it yourself (now {state}), and "
         "the RocksDB state store"
     )
-    assert found["state"][1:] == ([] if state is None else [setting])
-    assert told(plan, streaming=False, chosen=chosen)["state"] == ["none: a batch fires every window at the end of input"]
+    assert sections["state"][1:] == ([] if state is None else [setting])
+    assert sections_of(plan, streaming=False, chosen=chosen)["state"] == ["none: a batch fires every window at the end of input"]
 
 
-def test_what_becomes_of_late_rows_and_of_those_without_event_time():
+def test_explain_shows_where_late_and_invalid_rows_go():
     late = harness.Query(WindowSpec(TumblingEventTimeWindows(60), allowed_lateness=5 * SECOND), COUNT, late=True)
     strategy = "WatermarkStrategy.for_monotonous_timestamps()"
-    assert told(replace(late.columnar(), invalid_tag="bad"))["event time"] == [
+    assert sections_of(replace(late.columnar(), invalid_tag="bad"))["event time"] == [
         f"ts, {strategy}",
         "late rows go to the output 'late'; windows take rows for 5 seconds more",
         "rows without event time go to the output 'bad'",
     ]
     plan = plan_of(TumblingEventTimeWindows(60))
-    assert told(replace(plan, event_time=None))["event time"] == ["none: the clock of the micro-batch stands in for it"]
-    # In ten steps, but none is shorter than a millisecond: Spark's clock knows no less.
+    assert sections_of(replace(plan, event_time=None))["event time"] == ["none: the clock of the micro-batch stands in for it"]
+    # The source is checked in ten steps. No step is shorter than a millisecond, the resolution of Spark's clock.
     for closes_after, often in (
         ("1 minute", "6 seconds"),
         ("10 milliseconds", "1 millisecond"),
         ("9 milliseconds", "1 millisecond"),
     ):
         closing = WatermarkStrategy(0).closing_after(closes_after)
-        assert told(replace(plan, watermark=closing, ticks=1000))["event time"] == [
+        assert sections_of(replace(plan, watermark=closing, ticks=1000))["event time"] == [
             f"ts, {closing!r}",
             (
                 f"when all input has been silent for {closes_after}, the watermark follows the clock: while no rows come, it wakes all key "
@@ -132,49 +132,49 @@ def test_what_becomes_of_late_rows_and_of_those_without_event_time():
         ]
 
 
-def test_where_rows_go():
+def test_explain_shows_sinks_session_and_trigger():
     plan = plan_of(TumblingEventTimeWindows(60), late=True)
-    assert told(plan, sinks={"main": "to a table", "late": "nowhere"})["outputs"] == [
+    assert sections_of(plan, sinks={"main": "to a table", "late": "nowhere"})["outputs"] == [
         "main, late",
         "main: to a table",
         "late: nowhere",
     ]
-    assert told(replace(plan, top=Top(3, "n")))["outputs"] == ["main, late; main: the top 3 of each window by n"]
-    assert told(plan, session="it lacks something")["session"] == ["it lacks something"]
-    assert told(plan, trigger=["this", "that"])["trigger"] == ["this", "that"]
+    assert sections_of(replace(plan, top=Top(3, "n")))["outputs"] == ["main, late; main: the top 3 of each window by n"]
+    assert sections_of(plan, session="it lacks something")["session"] == ["it lacks something"]
+    assert sections_of(plan, trigger=["this", "that"])["trigger"] == ["this", "that"]
 
 
-def test_what_crosses_the_shuffle_and_in_which_order():
+def test_explain_shows_the_exchange_and_its_order():
     plan = plan_of(EventTimeSessionWindows(5))
     groups = "1 key group, one per state partition"
-    assert told(plan, reduced_by_spark=True)["exchange"] == [
+    assert sections_of(plan, reduced_by_spark=True)["exchange"] == [
         "rows are reduced per (key, pane) by Spark's own aggregation",
         groups,
     ]
     ordered = replace(plan, arrival=pa.schema([("part", pa.int32()), ("u", pa.int64())]))
-    assert told(ordered)["exchange"] == [
+    assert sections_of(ordered)["exchange"] == [
         "in the order of part, u: rows cross unreduced, and are put in order in their key group",
         groups,
     ]
-    assert told(ordered, streaming=False)["exchange"][-2:] == [
+    assert sections_of(ordered, streaming=False)["exchange"][-2:] == [
         "in the order of part, u: Spark puts the rows in order first",
         groups,
     ]
     lists = harness.Query(WindowSpec(TumblingEventTimeWindows(60)), (agg.collect_list("v"),)).columnar()
-    assert told(lists)["exchange"][-2:] == ["results depend on the order of arrival, which is Spark's", groups]
+    assert sections_of(lists)["exchange"][-2:] == ["results depend on the order of arrival, which is Spark's", groups]
     distinct = (agg.count_distinct("v"),)
     plan = harness.Query(WindowSpec(TumblingEventTimeWindows(60)), distinct).columnar()
-    for parts, key_groups, said in ((3, 8, 3), (8, 3, 3)):
+    for parts, key_groups, shown_groups in ((3, 8, 3), (8, 3, 3)):
         split = replace(plan, groups=key_groups, split=split_of(parts, distinct, plan.operator))
-        assert told(split)["exchange"][-2:] == [
-            f"the rows of a key go to up to {said} key groups, by v; a window is put together when it fires",
+        assert sections_of(split)["exchange"][-2:] == [
+            f"the rows of a key go to up to {shown_groups} key groups, by v; a window is put together when it fires",
             f"{key_groups} key groups, one per state partition",
         ]
 
 
-def test_a_stream_of_which_more_is_to_be_told():
+def test_explain_of_a_stream_with_all_options():
     plan = replace(SLIDING.columnar(), groups=4, arrival=IN_ORDER)
-    told = explain_plan(
+    sections_of = explain_plan(
         plan,
         streaming=True,
         chosen=8,
@@ -183,7 +183,7 @@ def test_a_stream_of_which_more_is_to_be_told():
         session="lacks a store",
         trigger=("by time", "or rows"),
     )
-    assert told.splitlines() == [
+    assert sections_of.splitlines() == [
         "windows     SlidingEventTimeWindows.of('10 microseconds', '5 microseconds'): each row lies in 2 windows",
         "operator    aligned panes",
         "panes       5 microseconds each, 2 to a window",
@@ -206,7 +206,7 @@ def test_a_stream_of_which_more_is_to_be_told():
     ]
 
 
-def test_a_batch_in_order_and_one_that_spark_reduces():
+def test_explain_of_a_batch_in_order_and_one_reduced_by_spark():
     plan = SLIDING.columnar()
     in_order = explain_plan(replace(plan, arrival=IN_ORDER, groups=2), streaming=False, chosen=8).splitlines()
     reduced = explain_plan(plan, streaming=False, chosen=8, tasks=1, reduced_by_spark=True).splitlines()
@@ -230,36 +230,36 @@ def test_a_batch_in_order_and_one_that_spark_reduces():
 
 
 @pytest.mark.parametrize("how", joins.HOWS)
-def test_joins_of_windows(how):
+def test_explain_of_window_joins(how):
     plan = joins.Join(WindowSpec(TumblingEventTimeWindows(60)), how, (0, 0), late=False).plan()
-    assert told(plan)["streams"] == [
+    assert sections_of(plan)["streams"] == [
         "two, left and right, each row with the side that it is of; the smaller of their watermarks counts",
         f"{how} join: a window keeps the rows of each side once; outputs make pairs of them",
     ]
-    assert told(plan)["exchange"][-2:] == [
+    assert sections_of(plan)["exchange"][-2:] == [
         "which pairs there are does not depend on the order of arrival; how they are ordered does, and that is Spark's",
         "1 key group, one per state partition",
     ]
-    # With allowed lateness a window tells of the pairs so far, whichever these are.
+    # With allowed lateness, a window emits its current pairs, so the order of arrival matters.
     again = joins.Join(WindowSpec(TumblingEventTimeWindows(60), allowed_lateness=5), how, (0, 0), late=False).plan()
-    assert told(again)["exchange"][-2] == "results depend on the order of arrival, which is Spark's"
+    assert sections_of(again)["exchange"][-2] == "results depend on the order of arrival, which is Spark's"
 
 
 @pytest.mark.parametrize(
     ("lower", "upper", "how", "between", "left", "right"),
     [
         (-5 * SECOND, 7 * SECOND, "inner", "-5 seconds to 7 seconds", "7 seconds", "5 seconds"),
-        # A row of the right is looked at once more: when a row of the left is over that may have met it, or none.
+        # A row of the right is needed once more: when a left row expires that may have matched it.
         (-5 * SECOND, 7 * SECOND, "left", "-5 seconds to 7 seconds", "7 seconds", "12 seconds"),
-        # A row of the right has met all of the left that it can meet before time comes to it.
+        # A row of the right has met all matching left rows before the watermark reaches it.
         (2 * SECOND, 3 * SECOND, "inner", "2 seconds to 3 seconds", "3 seconds", "0 seconds"),
         (-3 * SECOND, -2 * SECOND, "full", "-3 seconds to -2 seconds", "1 second", "3 seconds"),
     ],
 )
-def test_interval_joins(lower, upper, how, between, left, right):
+def test_explain_of_interval_joins(lower, upper, how, between, left, right):
     plan = intervals.Interval(lower, upper, how, (0, 3)).plan(3)
-    found = told(plan, chosen=3)
-    assert found == {
+    sections = sections_of(plan, chosen=3)
+    assert sections == {
         "streams": ["two, left and right, each row with the side that it is of; the smaller of their watermarks counts"],
         "operator": ["interval join"],
         "interval": [f"{how} join: a row of the right from {between} after the time of one of the left, both included"],
@@ -278,7 +278,7 @@ def test_interval_joins(lower, upper, how, between, left, right):
         "state": [f"rows of the left until the watermark is {left} past them, of the right {right}"],
         "outputs": ["main, late_left, late_right"],
     }
-    assert told(plan, streaming=False) == {**found, "state": ["none: a batch emits all at the end of input"]}
+    assert sections_of(plan, streaming=False) == {**sections, "state": ["none: a batch emits all at the end of input"]}
 
 
 @pytest.mark.parametrize(
@@ -295,10 +295,10 @@ def test_interval_joins(lower, upper, how, between, left, right):
     ],
 )
 @pytest.mark.parametrize("late", [False, True])
-def test_windows_by_predicates(assigner, begins_and_ends, late):
+def test_explain_of_predicate_windows(assigner, begins_and_ends, late):
     plan = predicates.plan_of(assigner, COUNT, late=late)
-    found = told(plan)
-    assert found == {
+    sections = sections_of(plan)
+    assert sections == {
         "windows": [repr(assigner)],
         "operator": ["predicates"],
         "predicates": [
@@ -320,4 +320,4 @@ def test_windows_by_predicates(assigner, begins_and_ends, late):
         "outputs": ["main, late" if late else "main"],
     }
     batch = ["none: a batch computes all windows at once; one without an end is not emitted"]
-    assert told(plan, streaming=False) == {**found, "state": batch}
+    assert sections_of(plan, streaming=False) == {**sections, "state": batch}

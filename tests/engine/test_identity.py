@@ -1,4 +1,4 @@
-"""What is said where state belongs to another plan."""
+"""The error about state that belongs to another plan."""
 
 from __future__ import annotations
 
@@ -12,41 +12,41 @@ from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness
 
 
-def said(saved, now):
+def error_text(saved, now):
     with pytest.raises(PlanMismatchError) as error:
         check_identity(saved, now, "the checkpoint c")
     return str(error.value)
 
 
-def test_equal_plans_are_taken():
+def test_state_of_an_equal_plan_is_accepted():
     check_identity({"key": "user"}, {"key": "user"}, "the checkpoint c")
 
 
-def test_other_key_groups_are_named_where_there_is_a_key():
+def test_error_explains_key_groups_only_for_the_same_key():
     words = "The number of key groups is fixed when a checkpoint is born: .options(key_groups=4)."
-    found = said({"key": "user", KEY_GROUPS: "4"}, {"key": "user", KEY_GROUPS: "8"})
-    assert found.splitlines()[:3] == [
+    message = error_text({"key": "user", KEY_GROUPS: "4"}, {"key": "user", KEY_GROUPS: "8"})
+    assert message.splitlines()[:3] == [
         "the checkpoint c belongs to another plan. What changed (then -> now):",
         "  key groups: 4  ->  8",
         words,
     ]
-    assert words not in said({"key": "none", KEY_GROUPS: "4"}, {"key": "user", KEY_GROUPS: "8"})
-    assert words not in said({"key": "user", KEY_GROUPS: "4"}, {"key": "none", KEY_GROUPS: "1"})
-    assert words not in said({"key": "user", KEY_GROUPS: "4"}, {"key": "item", KEY_GROUPS: "4"})
+    assert words not in error_text({"key": "none", KEY_GROUPS: "4"}, {"key": "user", KEY_GROUPS: "8"})
+    assert words not in error_text({"key": "user", KEY_GROUPS: "4"}, {"key": "none", KEY_GROUPS: "1"})
+    assert words not in error_text({"key": "user", KEY_GROUPS: "4"}, {"key": "item", KEY_GROUPS: "4"})
 
 
-def test_each_difference_is_shown_and_partials_only_alone():
-    found = said({"aggregates": "sum", "partials": "p", "trigger": "t"}, {"aggregates": "count", "partials": "q"})
-    assert "  aggregates: sum  ->  count\n  trigger: t  ->  (absent)\n" in found
-    assert "partials" not in found
-    assert "  partials: p  ->  q\n" in said({"partials": "p"}, {"partials": "q"})
+def test_error_shows_each_difference_and_partials_only_alone():
+    message = error_text({"aggregates": "sum", "partials": "p", "trigger": "t"}, {"aggregates": "count", "partials": "q"})
+    assert "  aggregates: sum  ->  count\n  trigger: t  ->  (absent)\n" in message
+    assert "partials" not in message
+    assert "  partials: p  ->  q\n" in error_text({"partials": "p"}, {"partials": "q"})
 
 
 PLAN = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), (agg.count().alias("n"),)).columnar()
 
 
 @pytest.mark.parametrize("free", [KEY_GROUPS, STATE_FORMAT, *sorted(PLAN.operator.changeable)])
-def test_saved_state_may_be_of_other_ones_of_what_is_free(free):
+def test_saved_state_may_differ_in_changeable_parts(free):
     check_taken_over({**PLAN.identity(), free: "another"}, PLAN)
 
 
@@ -60,7 +60,7 @@ def test_saved_state_may_be_of_other_ones_of_what_is_free(free):
     ],
     ids=["key", "event time", "neither", "both"],
 )
-def test_what_saved_state_cannot_be_of_is_shown_and_how_columns_are_known(saved, lines, by_name):
+def test_error_shows_fixed_parts_and_how_columns_are_identified(saved, lines, by_name):
     with pytest.raises(PlanMismatchError) as error:
         check_taken_over({**PLAN.identity(), **saved}, PLAN)
     way = "Start with the old ones, or without saved state. (What may change, and what may not: docs/how-to/savepoints.md.)"

@@ -1,4 +1,4 @@
-"""What a plan says of its columns."""
+"""Columns, outputs, capabilities and identity of a plan."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def plan_of(assigner, trigger=None, **more):
     [(TumblingEventTimeWindows(5), ("window_start", "window_end")), (SEVERAL, ("window", "window_start", "window_end"))],
     ids=["one kind", "several"],
 )
-def test_several_kinds_of_windows_have_a_label(assigner, names):
+def test_plan_of_several_windows_has_a_label_column(assigner, names):
     plan = plan_of(assigner)
     assert plan.window_names == names
     assert plan.main_schema.names == ["key", *names, "n"]
@@ -69,21 +69,21 @@ def test_several_kinds_of_windows_have_a_label(assigner, names):
     ],
     ids=["tumbling", "sliding", "sessions", "cumulating", "several", "global"],
 )
-def test_only_the_window_without_end_has_no_bounds(assigner, trigger, nullable):
+def test_only_global_windows_have_nullable_bounds(assigner, trigger, nullable):
     schema = plan_of(assigner, trigger).main_schema
     assert [(schema.field(name).nullable, schema.field(name).type) for name in ("window_start", "window_end")] == [
         (nullable, INSTANT)
     ] * 2
 
 
-def test_side_outputs_have_the_window_and_late_rows_are_as_they_came():
+def test_schemas_of_side_outputs_and_late_rows():
     plan = plan_of(TumblingEventTimeWindows(5), late=True, more={"side_outputs": {"seen": pa.schema([("x", pa.int64())])}})
     assert plan.output_schema("seen").names == ["key", "window_start", "window_end", "x"]
     assert plan.output_schema(harness.LATE) == harness.ROWS
     assert plan.output_schema(MAIN) == plan.main_schema
 
 
-def test_an_output_of_rows_without_their_columns_is_an_error():
+def test_output_without_a_schema_is_an_error():
     with pytest.raises(RuntimeError, match="an output 'late' but no schema for it"):
         plan_of(TumblingEventTimeWindows(5)).output_schema("late")
 
@@ -101,10 +101,10 @@ def test_an_output_of_rows_without_their_columns_is_an_error():
         (plan_of(TumblingEventTimeWindows(5)), False),
         (plan_of(TumblingProcessingTimeWindows(5)), True),
     ],
-    ids=lambda one: one.operator.name if isinstance(one, WindowPlan) else one,
+    ids=lambda value: value.operator.name if isinstance(value, WindowPlan) else value,
 )
-def test_who_looks_at_the_clock(plan, by_clock):
-    """A document about state says it as true or false."""
+def test_plan_wakes_up_only_if_its_windows_or_trigger_use_the_clock(plan, by_clock):
+    """The description of state shows it as true or false."""
     assert plan.operator.capabilities.uses_processing_time is by_clock
     assert plan.wakes_up is by_clock
     own = replace(plan, processing_time="arrived")
@@ -145,10 +145,10 @@ def operator_of(assigner, *aggregates, **more):
         (operator_of(FIVE, evictor=CountEvictor(3)), "windows follows_arrival by_time evicts shows_clock"),
         (operator_of(FIVE, trigger=CountTrigger(3)), "windows follows_arrival shows_clock"),
     ],
-    ids=lambda one: one.replace(" ", "-") if isinstance(one, str) else one.name,
+    ids=lambda value: value.replace(" ", "-") if isinstance(value, str) else value.name,
 )
-def test_what_operators_say_of_themselves(operator, true):
-    said = {
+def test_capabilities_of_each_operator(operator, true):
+    actual = {
         "rows": operator.capabilities.takes_rows,
         "windows": operator.capabilities.has_windows,
         "of_rows": operator.capabilities.per_row,
@@ -159,17 +159,17 @@ def test_what_operators_say_of_themselves(operator, true):
         "uses_clock": operator.capabilities.uses_processing_time,
         "shows_clock": operator.capabilities.shows_processing_time,
     }
-    assert said == {name: name in true.split() for name in said}
+    assert actual == {name: name in true.split() for name in actual}
 
 
-def test_whose_code_decides_when_windows_fire_is_not_known():
+def test_clock_trigger_on_event_time_windows_may_or_may_not_fire_by_time():
     assert operator_of(FIVE, trigger=ContinuousProcessingTimeTrigger(3)).capabilities.fires_by_time is None
 
 
 # -- outputs and columns -------------------------------------------------------------------------------------------------------
 
 
-def test_outputs_stand_in_their_order():
+def test_outputs_are_main_late_invalid_then_side_outputs():
     plan = plan_of(FIVE, more={"side_outputs": {"seen": pa.schema([])}})
     assert plan.tags == (MAIN, "seen")
     assert (plan.late_tags, plan.invalid_tags) == ((), (None,))
@@ -188,7 +188,7 @@ def test_outputs_of_two_streams_have_the_columns_of_their_side():
     assert [without_late.output_schema(tag) for tag in ("bad", "worse")] == [joins.SIDE["left"], joins.SIDE["right"]]
 
 
-def test_of_a_join_operators_emit_lists_and_the_output_has_pairs():
+def test_join_operator_emits_lists_and_the_main_output_has_pairs():
     plan = joins.Join(WindowSpec(FIVE), "inner", (0, 0)).plan()
     around = ["key", "window_start", "window_end"]
     assert plan.emitted_schema(MAIN).names == [*around, "left", "right"]
@@ -206,7 +206,7 @@ def test_of_a_join_operators_emit_lists_and_the_output_has_pairs():
         (True, True, ["firing", "firing_number", "is_last", "op"]),
     ],
 )
-def test_what_is_asked_of_firings_comes_last_and_is_kept_where_windows_fire_again(with_firing, changelog, added):
+def test_firing_columns_come_last_and_are_stored_if_windows_fire_again(with_firing, changelog, added):
     plan = harness.Query(WindowSpec(FIVE), COUNT, more={"with_firing": with_firing, "changelog": changelog}).columnar()
     again = harness.Query(WindowSpec(FIVE, allowed_lateness=1), COUNT, more={"with_firing": with_firing, "changelog": changelog})
     assert plan.main_schema.names == ["key", "window_start", "window_end", "n", *added]
@@ -216,7 +216,7 @@ def test_what_is_asked_of_firings_comes_last_and_is_kept_where_windows_fire_agai
     assert {name: value for name, value in plan.identity().items() if name == "emitted"} == emitted
 
 
-def test_results_of_rows_and_of_what_has_no_windows_have_no_bounds():
+def test_look_backs_and_interval_joins_have_no_window_bounds():
     labels = SeveralWindows.of({"a": LookBackWindows(5), "b": LookBackWindows(10)})
     of_rows = look_backs.plan_of(labels, COUNT)
     assert (of_rows.labels, of_rows.with_bounds(harness.ROWS).names) == ((), ["key", *harness.ROWS.names])
@@ -238,14 +238,14 @@ class Marks(WatermarkGenerator):
         (harness.Query(WindowSpec(FIVE), COUNT).row(), False),
     ],
 )
-def test_whole_rows_cross_where_anybody_wants_them(plan, carries):
+def test_whole_rows_cross_only_if_an_output_or_generator_needs_them(plan, carries):
     assert plan.carries_rows is carries
 
 
-# -- what a checkpoint is tied to ----------------------------------------------------------------------------------------------
+# -- identity ------------------------------------------------------------------------------------------------------------------
 
 
-def test_what_a_checkpoint_is_tied_to():
+def test_identity_of_a_plan():
     plan = harness.Query(WindowSpec(FIVE), COUNT).columnar()
     own = dict(plan.operator.identity())
     common = {
@@ -269,8 +269,8 @@ def test_what_a_checkpoint_is_tied_to():
     assert replace(plan, keys=(), key_schema=pa.schema([])).identity()["key"] == "none"
 
 
-def test_the_state_of_another_operator_is_known_by_its_plan():
-    """Whatever the form of its meta record."""
+def test_state_of_another_operator_is_refused():
+    """Even if its meta record has another form."""
     state, panes = MemoryState(), harness.Query(WindowSpec(FIVE), COUNT).columnar()
     batch = harness.MicroBatch([[("a", 1, 1, None, 1)]])
     harness.run(panes, [batch], state)
@@ -278,7 +278,7 @@ def test_the_state_of_another_operator_is_known_by_its_plan():
         harness.run(harness.Query(WindowSpec(FIVE), COUNT).row(), [batch], state)
 
 
-def test_a_meta_record_of_the_same_plan_that_cannot_be_read_is_an_error():
+def test_unreadable_meta_record_of_the_same_plan_is_an_error():
     plan, state = harness.Query(WindowSpec(EventTimeSessionWindows(5)), COUNT).columnar(), MemoryState()
     record = payload.encode_numbers(("low", "key", "due", "rows", "size"), [], {"identity": plan.identity(), "next_page": 0})
     SealedState(state, 0, "sessions").put("meta", 0, record)
@@ -286,7 +286,7 @@ def test_a_meta_record_of_the_same_plan_that_cannot_be_read_is_an_error():
         plan.operator.for_group(plan, state, 0)
 
 
-def test_what_operators_cannot_say_of_firings_is_said():
+def test_capabilities_give_reasons_against_firing_numbers_and_changelogs():
     operator = operator_of(GlobalWindows(), trigger=PurgingTrigger(CountTrigger(3)))
     assert operator.capabilities.no_firings == (
         "counts do not number firings: the row operator does, .options(every_firing=True) makes it run the query"

@@ -1,4 +1,4 @@
-"""Which operator runs a query, and what is said where none, or only the row operator, can."""
+"""The choice of the operator of a query, and the errors if no suitable operator exists."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ EXACT = "every firing was asked for"
 NOTHING = applied(lambda key, window, rows: [])
 
 
-def of_aggregates(windowing):
+def plan_count(windowing):
     return plan_aggregates(windowing, (agg.count(),), harness.TYPES, harness.KEYS)
 
 
-def of_rows(windowing, function, accumulators=None):
+def plan_function(windowing, function, accumulators=None):
     return plan_functions(windowing, function, RESULT, harness.ROWS, "it", harness.KEYS, accumulators)
 
 
-def of_tables(windowing, function):
+def plan_tables(windowing, function):
     return plan_table_function(windowing, function, RESULT, harness.ROWS, harness.KEYS)
 
 
@@ -57,8 +57,8 @@ def of_tables(windowing, function):
         (WindowSpec(PredicateWindows("v > 0")), "predicates"),
     ],
 )
-def test_declared_aggregates(windowing, name):
-    assert of_aggregates(windowing).name == name
+def test_operator_of_declared_aggregates(windowing, name):
+    assert plan_count(windowing).name == name
 
 
 @pytest.mark.parametrize(
@@ -69,24 +69,24 @@ def test_declared_aggregates(windowing, name):
         (WindowSpec(TEN, every_firing=True), ["row operator"] * 4),
     ],
 )
-def test_functions_over_rows_and_tables(windowing, names):
-    found = [of_rows(windowing, function) for function in (ReduceRows(max), AggregateRows(Mean()), KeepRows(NOTHING))]
-    found.append(of_tables(windowing, TablePerWindow(lambda key, window, table: table)))
-    assert [operator.name for operator in found] == names
+def test_operator_of_functions_over_rows_and_tables(windowing, names):
+    operators = [plan_function(windowing, function) for function in (ReduceRows(max), AggregateRows(Mean()), KeepRows(NOTHING))]
+    operators.append(plan_tables(windowing, TablePerWindow(lambda key, window, table: table)))
+    assert [operator.name for operator in operators] == names
 
 
-def test_a_function_over_tables_sees_the_rows_as_the_row_operator_has_them():
+def test_table_function_runs_on_the_row_operator_if_every_firing_is_required():
     function = TablePerWindow(len)
-    operator = of_tables(WindowSpec(TEN, every_firing=True), function)
+    operator = plan_tables(WindowSpec(TEN, every_firing=True), function)
     assert (operator.reasons, operator.described) == ((EXACT,), "<built-in function len>")
     assert (operator.result_schema, operator.advice) == (RESULT, "")
 
 
-def test_in_two_phases_rows_are_reduced_as_declared_aggregates_are():
-    assert of_rows(WindowSpec(TEN), AggregateRows(Mean()), ACCUMULATOR).name == "aligned panes"
-    assert of_rows(WindowSpec(EventTimeSessionWindows(5)), AggregateRows(Mean()), ACCUMULATOR).name == "sessions"
-    # A composed trigger that comes to the default one does not stand in the way.
-    assert of_rows(WindowSpec(TEN, AfterWatermark()), AggregateRows(Mean()), ACCUMULATOR).name == "aligned panes"
+def test_two_phase_functions_run_on_columnar_operators():
+    assert plan_function(WindowSpec(TEN), AggregateRows(Mean()), ACCUMULATOR).name == "aligned panes"
+    assert plan_function(WindowSpec(EventTimeSessionWindows(5)), AggregateRows(Mean()), ACCUMULATOR).name == "sessions"
+    # A composed trigger may be used if it reduces to the default one.
+    assert plan_function(WindowSpec(TEN, AfterWatermark()), AggregateRows(Mean()), ACCUMULATOR).name == "aligned panes"
 
 
 REDUCE = "two_phase=True of reduce would combine them before it"
@@ -107,12 +107,12 @@ ADD = "accumulator_type of aggregate would have them added before it, and accumu
         (WindowSpec(*CountWindows(3).parts), AggregateRows(Mean()), ""),
     ],
 )
-def test_what_would_reduce_rows_before_the_shuffle_is_advised_where_anything_would(windowing, function, advice):
-    assert of_rows(windowing, function).advice == advice
+def test_advice_to_reduce_rows_before_the_shuffle_if_possible(windowing, function, advice):
+    assert plan_function(windowing, function).advice == advice
 
 
-def test_nothing_is_advised_for_declared_aggregates():
-    assert of_aggregates(WindowSpec(TEN, CountTrigger.of(3))).advice == ""
+def test_no_advice_for_declared_aggregates():
+    assert plan_count(WindowSpec(TEN, CountTrigger.of(3))).advice == ""
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_nothing_is_advised_for_declared_aggregates():
         ),
     ],
 )
-def test_what_cannot_run_in_two_phases_is_said(windowing, function, why, leave_out):
+def test_error_says_why_a_function_cannot_run_in_two_phases(windowing, function, why, leave_out):
     accumulators = harness.ROWS if isinstance(function, ReduceRows) else ACCUMULATOR
     with pytest.raises(InvalidPlanError) as error:
         plan_functions(windowing, function, accumulators, harness.ROWS, "it", harness.KEYS, accumulators)
@@ -146,15 +146,15 @@ def test_what_cannot_run_in_two_phases_is_said(windowing, function, why, leave_o
 
 
 @pytest.mark.parametrize(("function", "keys"), [(KeepRows(NOTHING), harness.KEYS), (AggregateRows(Mean()), None)])
-def test_rows_that_a_function_sees_cannot_be_merged(function, keys):
+def test_function_that_sees_rows_is_refused_in_two_phases(function, keys):
     with pytest.raises(InvalidPlanError, match="'it' sees rows, which cannot be merged"):
         plan_functions(WindowSpec(TEN), function, RESULT, harness.ROWS, "it", keys, ACCUMULATOR)
 
 
-def test_all_windows_at_once_are_aligned_ones():
-    assert of_tables(WindowSpec(TEN), AllWindows(len)).name == "accumulating panes"
+def test_all_windows_needs_aligned_panes():
+    assert plan_tables(WindowSpec(TEN), AllWindows(len)).name == "accumulating panes"
     with pytest.raises(InvalidPlanError) as error:
-        of_tables(WindowSpec(TEN, every_firing=True), AllWindows(len))
+        plan_tables(WindowSpec(TEN, every_firing=True), AllWindows(len))
     assert str(error.value) == f"all_windows=True runs as aligned panes only, and cannot here: {EXACT}"
 
 
@@ -168,7 +168,7 @@ def test_all_windows_at_once_are_aligned_ones():
         ),
     ],
 )
-def test_several_windows_are_told_apart_by_columns_only(windowing, why):
+def test_several_windows_need_aligned_panes(windowing, why):
     with pytest.raises(InvalidPlanError) as error:
-        of_aggregates(windowing)
+        plan_count(windowing)
     assert str(error.value) == f"several windows in one query run as aligned panes only, and cannot here: {why}"

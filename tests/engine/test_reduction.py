@@ -1,4 +1,4 @@
-"""What composed triggers come to, and what is said of them."""
+"""Reducing composed triggers to plain ones, and the lines of ``explain()`` about them."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def spec(trigger, assigner=TEN, lateness=0):
         (spec(PurgingTrigger.of(Repeatedly.of(AfterCount(4))), GLOBAL), PurgingTrigger.of(CountTrigger(4))),
     ],
 )
-def test_what_fires_like_a_plain_trigger_is_taken_for_it(windowing, plain):
+def test_composed_trigger_that_fires_like_a_plain_one_is_reduced_to_it(windowing, plain):
     assert reduction(windowing) == Reduction(plain)
     assert reduced(windowing).trigger == plain
 
@@ -91,26 +91,26 @@ OF_TIME = "the watermark says nothing of such windows"
         ),
     ],
 )
-def test_what_fires_like_none_is_said(windowing, why):
-    said = f"{windowing.trigger!r} does not come to a trigger of columns: {why}"
-    assert reduction(windowing) == Reduction(None, said)
+def test_reason_why_a_composed_trigger_is_not_reduced(windowing, why):
+    reason = f"{windowing.trigger!r} does not come to a trigger of columns: {why}"
+    assert reduction(windowing) == Reduction(None, reason)
     assert reduced(windowing) is windowing
-    assert reduction(windowing).reasons(["of another"]) == [said]
+    assert reduction(windowing).reasons(["of another"]) == [reason]
 
 
-def test_what_fires_at_every_row_and_discards_is_none():
+def test_trigger_that_fires_and_purges_at_every_row_is_not_reduced():
     windowing = spec(PurgingTrigger.of(AfterWatermark().early(EVERY)))
     assert reduction(windowing) == Reduction(None, "what fires at every row and discards gives every row by itself")
 
 
 @pytest.mark.parametrize("trigger", [None, AT_END, CountTrigger(3), PurgingTrigger.of(CountTrigger(3)), CONTINUOUS])
-def test_other_triggers_stay(trigger):
+def test_plain_triggers_are_not_reduced(trigger):
     windowing = spec(trigger)
     assert reduction(windowing) is None
     assert reduced(windowing) is windowing
 
 
-def test_why_columns_do_not_run_it_is_why_they_do_not_run_the_plain_trigger():
+def test_reasons_of_a_reduced_trigger_name_the_plain_one():
     same = f"the composed trigger is the same as {AT_END!r}"
     assert reduction(spec(AfterWatermark())).reasons(["this", "that"]) == ["this", "that", same]
     assert reduction(spec(AfterWatermark().early(EVERY))).reasons(["this"]) == ["this"]
@@ -138,5 +138,5 @@ FINISHES = "it may finish: rows that come for a window after its last firing are
         (spec(None), False, []),
     ],
 )
-def test_what_is_told_of_a_composed_trigger(windowing, columnar, lines):
+def test_explain_lines_of_a_composed_trigger(windowing, columnar, lines):
     assert told(windowing, columnar=columnar) == lines

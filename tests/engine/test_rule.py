@@ -1,4 +1,4 @@
-"""What is asked in vain of windows that hold no rows until they fire."""
+"""Options that are refused for windows that run only on columns."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ OWN = "functions of your own over rows do not run there: they compute declared a
 
 
 @pytest.mark.parametrize("trigger", [None, BACK.get_default_trigger()])
-def test_declared_aggregates_are_given_back(trigger):
+def test_valid_request_is_returned_unchanged(trigger):
     assert on_columns_only(WindowSpec(BACK, trigger), COUNT, "look-backs") is COUNT
 
 
 @pytest.mark.parametrize(
-    ("more", "asked", "reasons"),
+    ("more", "request_", "reasons"),
     [
         ({"trigger": CountTrigger.of(3)}, COUNT, TRIGGER),
         ({"evictor": CountEvictor.of(3)}, COUNT, EVICTOR),
@@ -53,7 +53,7 @@ def test_declared_aggregates_are_given_back(trigger):
     ],
     ids=["trigger", "evictor", "lateness", "firings", "function", "then", "some", "all"],
 )
-def test_all_that_cannot_be_is_said_at_once(more, asked, reasons):
+def test_error_lists_all_refused_options(more, request_, reasons):
     with pytest.raises(InvalidPlanError) as error:
-        on_columns_only(WindowSpec(BACK, **more), asked, "look-backs")
+        on_columns_only(WindowSpec(BACK, **more), request_, "look-backs")
     assert str(error.value) == f"{BACK!r}: look-backs run as columns only, and {reasons}"

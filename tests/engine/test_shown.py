@@ -1,4 +1,4 @@
-"""What consoles and notebooks show of the objects of a query, without Spark."""
+"""How consoles and notebooks show the objects of a query, without Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Page(ReprHtml):
         return self.said
 
 
-def test_a_plan_shows_itself_as_it_is_read():
+def test_explanation_is_shown_as_text_and_html():
     plan = Explanation("windows  <a>\noperator  b")
     assert repr(plan) == "windows  <a>\noperator  b"
     assert plan._repr_html_() == "<pre>windows  &lt;a&gt;\noperator  b</pre>"
@@ -25,19 +25,19 @@ def test_a_plan_shows_itself_as_it_is_read():
     ("page", "line"),
     [(Page(), "<Page>"), (Page(late=""), "<Page>"), (Page(rows="3 & more", late="", of="b"), "<Page: rows 3 & more | of b>")],
 )
-def test_one_line_says_what_there_is(page, line):
+def test_repr_shows_the_non_empty_parts_in_one_line(page, line):
     assert repr(page) == line
 
 
 @pytest.mark.parametrize(("letters", "cut"), [(149, False), (150, True)])
-def test_a_line_has_160_characters_at_most_besides_its_brackets(letters, cut):
-    """``Page: rows`` and a blank are eleven of them."""
-    shown = repr(Page(rows="x" * letters))
-    assert shown == ("<Page: rows " + "x" * 148 + "…>" if cut else f"<Page: rows {'x' * 149}>")
-    assert len(shown) == 162
+def test_repr_is_cut_to_160_characters_without_brackets(letters, cut):
+    """``Page: rows`` and a blank are eleven characters."""
+    text = repr(Page(rows="x" * letters))
+    assert text == ("<Page: rows " + "x" * 148 + "…>" if cut else f"<Page: rows {'x' * 149}>")
+    assert len(text) == 162
 
 
-def test_what_has_nothing_to_say_of_itself_is_no_such_object():
+def test_repr_html_without_parts_is_not_implemented():
     with pytest.raises(NotImplementedError):
         repr(ReprHtml())
 
@@ -45,7 +45,7 @@ def test_what_has_nothing_to_say_of_itself_is_no_such_object():
 LEFT = ' style="text-align: left"'
 
 
-def test_a_notebook_shows_a_table():
+def test_notebook_shows_the_parts_in_a_table():
     page = Page(rows="3 & more", late="", of="b")
     assert parts_of(page) == {"rows": "3 & more", "late": "", "of": "b"}
     rows = f"<tr><th{LEFT}>rows</th><td{LEFT}>3 &amp; more</td></tr><tr><th{LEFT}>of</th><td{LEFT}>b</td></tr>"
@@ -57,8 +57,8 @@ def test_a_notebook_shows_a_table():
 
 
 @pytest.mark.parametrize(
-    ("names", "shown"),
+    ("names", "expected"),
     [([], ""), (["a"], "a"), (list("abcdefgh"), "a, b, c, d, e, f, g, h"), (list("abcdefghi"), "a, b, c, d, e, f, g, h, … (9)")],
 )
-def test_the_first_few_names(names, shown):
-    assert listed(names) == shown
+def test_list_of_names_is_cut_after_eight(names, expected):
+    assert listed(names) == expected

@@ -1,4 +1,4 @@
-"""Which queries can be split by distinct values, and what becomes of their parts."""
+"""Splitting queries by distinct values, and combining the results of the parts."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def split(*aggregates, windowing=TEN, parts=3):
     return split_of(parts, aggregates, plan_aggregates(windowing, aggregates, harness.TYPES, harness.KEYS))
 
 
-def test_results_of_parts_are_added_or_the_smallest_or_largest_is_taken():
+def test_results_of_parts_are_combined_by_sum_min_or_max():
     plain = (agg.count().alias("n"), agg.sum("v").alias("s"), agg.min("v").alias("low"), agg.max("x").alias("high"))
     complete = agg.complete("s").alias("all")
     together = {"users": "sum", "n": "sum", "s": "sum", "low": "min", "high": "max", "all": "min"}
@@ -36,7 +36,7 @@ FIRES = (
 
 
 @pytest.mark.parametrize(
-    ("aggregates", "windowing", "said"),
+    ("aggregates", "windowing", "message"),
     [
         ([agg.count()], TEN, "split_distinct splits the values of one count_distinct, there is none: "),
         (
@@ -54,7 +54,7 @@ FIRES = (
         ([DISTINCT], WindowSpec(EventTimeSessionWindows(10)), f"{FIRES}run as sessions"),
     ],
 )
-def test_what_cannot_be_split_is_said(aggregates, windowing, said):
+def test_error_says_why_a_query_cannot_be_split(aggregates, windowing, message):
     with pytest.raises(InvalidPlanError) as error:
         split(*aggregates, windowing=windowing)
-    assert str(error.value).startswith(said)
+    assert str(error.value).startswith(message)

@@ -1,4 +1,4 @@
-"""What a recipe of windows says of itself."""
+"""Properties of a window spec."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ from panestream.windowing.triggers import (
         (WindowSpec(TumblingEventTimeWindows(10), ContinuousProcessingTimeTrigger(5)), True, False),
     ],
 )
-def test_whether_the_clock_matters_and_windows_grow_together(spec, clock, merges):
+def test_spec_knows_whether_it_uses_the_clock_and_merges_windows(spec, clock, merges):
     assert (spec.uses_processing_time, spec.merges) == (clock, merges)
 
 
-def own(base, *given):
-    """An object of a class of the user's own."""
-    return type("Own", (base,), {})(*given)
+def user_subclass(base, *arguments):
+    """Return an instance of a user subclass."""
+    return type("Own", (base,), {})(*arguments)
 
 
 TEN, DELTA = TumblingEventTimeWindows(10), DeltaTrigger.of(3, lambda a, b: 0)
@@ -58,16 +58,16 @@ TEN, DELTA = TumblingEventTimeWindows(10), DeltaTrigger.of(3, lambda a, b: 0)
         (WindowSpec(TEN, DELTA), True),
         (WindowSpec(TEN, PurgingTrigger.of(DELTA)), True),
         (WindowSpec(TEN, None, DeltaEvictor.of(3, lambda a, b: 0)), True),
-        (WindowSpec(own(TumblingEventTimeWindows, 10)), True),
-        (WindowSpec(TEN, own(CountTrigger, 2)), True),
-        (WindowSpec(TEN, PurgingTrigger.of(own(CountTrigger, 2))), True),
-        (WindowSpec(TEN, None, own(CountEvictor, 2)), True),
+        (WindowSpec(user_subclass(TumblingEventTimeWindows, 10)), True),
+        (WindowSpec(TEN, user_subclass(CountTrigger, 2)), True),
+        (WindowSpec(TEN, PurgingTrigger.of(user_subclass(CountTrigger, 2))), True),
+        (WindowSpec(TEN, None, user_subclass(CountEvictor, 2)), True),
     ],
 )
-def test_whether_anything_looks_into_elements(spec, sees):
+def test_spec_knows_whether_triggers_or_evictors_read_elements(spec, sees):
     assert spec.sees_elements is sees
 
 
-def test_without_a_trigger_the_default_one_fires():
+def test_default_trigger_is_used_if_none_is_set():
     assert WindowSpec(TEN).firing_trigger == EventTimeTrigger.create()
     assert WindowSpec(TEN, CountTrigger.of(2)).firing_trigger == CountTrigger.of(2)

@@ -1,4 +1,4 @@
-"""The examples run, and their numbers are what one works out by hand; where it applies, as a batch too."""
+"""The examples run, as batches too if that applies, and give numbers that were worked out by hand."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SCRIPTS = sorted(path.name for path in EXAMPLES.glob("*.py"))
 
 
 @pytest.fixture
-def played(spark, tmp_path):
-    """Runs an example's query as a stream: what each micro-batch brought, rows as sets of tuples, by output."""
+def run_example(spark, tmp_path):
+    """Run an example's query as a stream. Return the rows of each output as sets of tuples by micro-batch."""
 
     def play(query, schema, batches, tags=("main",)):
         rows = MicroBatches(spark, tmp_path / "in", schema)
@@ -43,18 +43,18 @@ def played(spark, tmp_path):
 
 
 def values(row):
-    """A row as a tuple; Spark hands out times without a zone, in that of the machine."""
+    """Return a row as a tuple. Spark returns times without a zone, in the machine's zone."""
     return tuple(value.astimezone(timezone.utc) if isinstance(value, datetime) else value for value in row)
 
 
-def all_of(by_batch):
+def all_rows(by_batch):
     return set().union(*by_batch.values())
 
 
 @pytest.mark.spark
-def test_shopper_sessions(played):
+def test_shopper_sessions_example_gives_the_expected_visits(run_example):
     at = shopper_sessions.at
-    found, batch = played(shopper_sessions.visits, shopper_sessions.CLICKS_SCHEMA, shopper_sessions.CLICKS)
+    found, batch = run_example(shopper_sessions.visits, shopper_sessions.CLICKS_SCHEMA, shopper_sessions.CLICKS)
     assert found == {
         2: {
             ("ann", at("09:00"), at("10:01"), at("09:00"), at("09:31"), 4, "shoes > socks > boots > laces"),
@@ -67,13 +67,13 @@ def test_shopper_sessions(played):
         },
     }
     still_open = ("dan", at("12:00"), at("12:30"), at("12:00"), at("12:00"), 1, "pen")
-    assert set(map(values, shopper_sessions.visits(batch).main.collect())) == all_of(found) | {still_open}
+    assert set(map(values, shopper_sessions.visits(batch).main.collect())) == all_rows(found) | {still_open}
 
 
 @pytest.mark.spark
-def test_session_trigger_finds_the_same_visits(played):
+def test_session_trigger_finds_the_same_visits(run_example):
     at = shopper_sessions.at
-    found, batch = played(session_trigger.visits, shopper_sessions.CLICKS_SCHEMA, shopper_sessions.CLICKS)
+    found, batch = run_example(session_trigger.visits, shopper_sessions.CLICKS_SCHEMA, shopper_sessions.CLICKS)
     assert found == {
         2: {
             ("ann", None, None, at("09:00"), at("09:31"), 4, "shoes > socks > boots > laces"),
@@ -85,14 +85,14 @@ def test_session_trigger_finds_the_same_visits(played):
             ("cleo", None, None, at("10:20"), at("10:50"), 2, "tea > cup"),
         },
     }
-    # As the example says: without a watermark in between it takes all clicks of a shopper for one visit.
+    # Without a watermark in between, the trigger takes all clicks of a shopper for one visit, as the example explains.
     glued = session_trigger.visits(batch).main.collect()
     assert sorted((row.shopper, row.clicks) for row in glued) == [("ann", 5), ("bob", 4), ("cleo", 2), ("dan", 1)]
 
 
 @pytest.mark.spark
-def test_word_count(played):
-    found, batch = played(word_count.counts, word_count.LINES_SCHEMA, word_count.LINES)
+def test_word_count_example_gives_the_expected_counts(run_example):
+    found, batch = run_example(word_count.counts, word_count.LINES_SCHEMA, word_count.LINES)
     counts = Counter(
         (word, start)
         for line, time in (row for rows in word_count.LINES for row in rows)
@@ -102,15 +102,15 @@ def test_word_count(played):
     )
     everything = {(word, word_count.at(start), word_count.at(start + 10), n) for (word, start), n in counts.items()}
     assert set(map(values, word_count.counts(batch).main.collect())) == everything
-    # The last line was said at 27 s: the watermark is 2 s behind.
-    assert all_of(found) == {row for row in everything if row[2] <= word_count.at(25)}
+    # The last line has the time 27 s, and the watermark is 2 s behind.
+    assert all_rows(found) == {row for row in everything if row[2] <= word_count.at(25)}
     assert ("to", word_count.at(0), word_count.at(10), 3) in found[2]
     assert ("to", word_count.at(5), word_count.at(15), 3) in found[3]
 
 
 @pytest.mark.spark
-def test_page_views(played):
-    found, batch = played(page_views.views_today, page_views.VIEWS_SCHEMA, page_views.VIEWS)
+def test_page_views_example_gives_the_expected_views(run_example):
+    found, batch = run_example(page_views.views_today, page_views.VIEWS_SCHEMA, page_views.VIEWS)
     at, day = page_views.at, 24 * 60
     assert found == {
         1: {("/sale", at(-day), at(0), 3, 2, at(-12)), ("/home", at(-day), at(0), 2, 2, at(-9.5))},
@@ -123,13 +123,13 @@ def test_page_views(played):
 
 
 @pytest.mark.spark
-def test_time_evictor(played):
-    found, batch = played(time_evictor.final_speeds, time_evictor.SPEEDS_SCHEMA, time_evictor.SPEEDS)
+def test_time_evictor_example_gives_the_expected_speeds(run_example):
+    found, batch = run_example(time_evictor.final_speeds, time_evictor.SPEEDS_SCHEMA, time_evictor.SPEEDS)
 
     def window(car, start, speed, readings):
         return car, time_evictor.at(start), time_evictor.at(start + 60), speed, readings
 
-    assert all_of(found) == {
+    assert all_rows(found) == {
         window("red", -30, 75.0, 2),
         window("blue", -30, 30.0, 1),
         window("red", 0, 90.0, 1),
@@ -139,12 +139,12 @@ def test_time_evictor(played):
         window("red", 60, 115.0, 2),
     }
     still_open = {window("blue", 120, 20.0, 1), window("blue", 150, 20.0, 1)}
-    assert set(map(values, time_evictor.final_speeds(batch).main.collect())) == all_of(found) | still_open
+    assert set(map(values, time_evictor.final_speeds(batch).main.collect())) == all_rows(found) | still_open
 
 
 @pytest.mark.spark
-def test_late_rows(played):
-    (main, too_late), _ = played(late_rows.highest_bids, late_rows.BIDS_SCHEMA, late_rows.BIDS, tags=("main", "too_late"))
+def test_late_rows_example_gives_the_expected_bids(run_example):
+    (main, too_late), _ = run_example(late_rows.highest_bids, late_rows.BIDS_SCHEMA, late_rows.BIDS, tags=("main", "too_late"))
     at = late_rows.at
     assert main == {
         1: {("vase", at(0), at(60), 2, 12), ("clock", at(0), at(60), 2, 95)},
@@ -156,10 +156,10 @@ def test_late_rows(played):
 
 
 @pytest.mark.spark
-def test_top_pages(played):
-    found, batch = played(top_pages.top_pages, top_pages.VIEWS_SCHEMA, top_pages.VIEWS)
+def test_top_pages_example_gives_the_expected_ranking(run_example):
+    found, batch = run_example(top_pages.top_pages, top_pages.VIEWS_SCHEMA, top_pages.VIEWS)
     at = top_pages.at
-    assert all_of(found) == {
+    assert all_rows(found) == {
         ("/sale", at(-5), at(5), 2, 1),
         ("/help", at(-5), at(5), 1, 2),
         ("/help", at(0), at(10), 3, 1),
@@ -170,12 +170,12 @@ def test_top_pages(played):
         ("/cart", at(10), at(20), 1, 2),
     }
     still_open = {("/home", at(20), at(30), 1, 1), ("/home", at(25), at(35), 1, 1)}
-    assert set(map(values, top_pages.top_pages(batch).main.collect())) == all_of(found) | still_open
+    assert set(map(values, top_pages.top_pages(batch).main.collect())) == all_rows(found) | still_open
 
 
 @pytest.mark.spark
-def test_processing_time(spark, capsys, monkeypatch):
-    """Which window an order falls into is the clock's business; that each falls into one, once, is not."""
+def test_processing_time_example_counts_each_order_once(spark, capsys, monkeypatch):
+    """The clock decides the window of an order. Each order must fall into exactly one."""
     monkeypatch.setattr(sys, "argv", ["processing_time.py"])
     processing_time.main()
     printed = re.findall(r"(\S+) to (\S+)  (\w+): (\d+) orders, (\d+)", capsys.readouterr().out)
@@ -189,8 +189,8 @@ def test_processing_time(spark, capsys, monkeypatch):
 
 
 @pytest.mark.spark
-def test_a_script_runs_by_itself():
-    """Its functions then come from ``__main__``, which no worker can import."""
+def test_example_runs_as_a_script():
+    """The functions of a script come from ``__main__``, which workers cannot import."""
     done = subprocess.run(
         [sys.executable, EXAMPLES / "session_trigger.py"], capture_output=True, text=True, check=False, timeout=600
     )
@@ -201,7 +201,7 @@ def test_a_script_runs_by_itself():
 
 @pytest.mark.full
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_help_tells_what_it_is_about(script):
+def test_help_of_an_example_shows_its_command(script):
     done = subprocess.run([sys.executable, EXAMPLES / script, "--help"], capture_output=True, text=True, check=False, timeout=120)
     assert done.returncode == 0, done.stderr[-3000:]
     assert f"python examples/{script}" in done.stdout

@@ -1,4 +1,4 @@
-"""The notebooks: each runs from its first cell to its last, quietly, and shows what its text says."""
+"""Each notebook runs from its first to its last cell without warnings, and prints the output that its text promises."""
 
 import os
 import re
@@ -33,21 +33,21 @@ SHOWN = {
 }
 
 
-def test_every_notebook_is_run():
+def test_every_notebook_has_a_test():
     assert {path.stem for path in FOLDER.glob("*.ipynb")} == set(SHOWN)
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", SHOWN)
-def test_a_notebook_runs_quietly_and_shows_what_it_says(name, tmp_path, monkeypatch):
+def test_notebook_runs_without_warnings_and_shows_the_expected_output(name, tmp_path, monkeypatch):
     notebook = nbformat.read(FOLDER / f"{name}.ipynb", 4)
     nbformat.validate(notebook)
-    # The kernel is a process of its own, which finds what the tests import.
+    # The kernel is another process, which needs the path of the tests.
     monkeypatch.setenv("PYTHONPATH", os.environ["PYTHONPATH"])
     NotebookClient(notebook, timeout=240, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
     outputs = [output for cell in notebook.cells for output in cell.get("outputs", ())]
-    assert [one.text for one in outputs if one.output_type == "stream" and one.name == "stderr"] == []
-    shown = "\n".join(one.get("text", "") + "\n".join(map(str, one.get("data", {}).values())) for one in outputs)
+    assert [each.text for each in outputs if each.output_type == "stream" and each.name == "stderr"] == []
+    shown = "\n".join(each.get("text", "") + "\n".join(map(str, each.get("data", {}).values())) for each in outputs)
     missing = [pattern for pattern in SHOWN[name] if not re.search(pattern, shown)]
     assert not missing, shown[:5_000]
     if os.environ.get("PANESTREAM_KEEP_NOTEBOOKS"):

@@ -1,4 +1,4 @@
-"""The example of a declarative pipeline: run, run again with more files, begun anew; its numbers are what one works out by hand."""
+"""The example of a declarative pipeline runs, runs again with more files, and starts fresh. Its numbers were worked out by hand."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def pipeline(home: Path, *arguments: str) -> str:
             "SPARK_HOME": str(spark_home),
             "PYTHONPATH": str(ROOT / "src"),
             "PYSPARK_PYTHON": sys.executable,
-            "SPARK_TESTING": "1",  # a free port for the server of Spark Connect, which is 15002 else
+            "SPARK_TESTING": "1",  # use a free port instead of Spark Connect's 15002
         },
         capture_output=True,
         text=True,
@@ -50,7 +50,7 @@ def pipeline(home: Path, *arguments: str) -> str:
 
 
 def table(home: Path, name: str, *columns: str) -> list[tuple]:
-    """What the files of a table hold; Spark writes each as a whole and lists those of a stream in a log."""
+    """Return the rows in the files of a table. Spark writes each file as a whole, and lists the files of a stream in a log."""
     folder = home / "spark-warehouse" / name
     log = folder / "_spark_metadata"
     files = sorted(folder.glob("*.parquet"))
@@ -64,7 +64,7 @@ def table(home: Path, name: str, *columns: str) -> list[tuple]:
 
 
 @pytest.mark.spark
-def test_a_pipeline_goes_on_where_it_was(tmp_path):
+def test_pipeline_resumes_from_its_checkpoint_and_refreshes_fully(tmp_path):
     for needed in ("pandas", "grpc", "grpc_status", "zstandard", "yaml"):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"Spark's pipelines need {needed}: install panestream[connect] and pyyaml")
@@ -78,20 +78,20 @@ def test_a_pipeline_goes_on_where_it_was(tmp_path):
     put(clicks, 1, ("ann", 1.0, 1), ("ann", 2.0, 2), ("bob", 3.0, 5), ("ann", 4.0, 17))
     said = pipeline(home, "run")
     assert "PanestreamWarning" not in said
-    # The watermark stands at 12: one window of each is over, that of 17 stays open.
+    # The watermark is 12. One window of each user is over, and the window with second 17 stays open.
     first = [("ann", 2, 3.0), ("bob", 1, 3.0)]
     assert table(home, "clicks_per_user", "user", "clicks", "revenue") == first
 
     put(clicks, 2, ("ann", 7.0, 3), ("ann", 5.0, 18), ("zoe", 9.0, 40))
     pipeline(home, "run")
-    # The open window had its row in the state of the first run; the click of second 3 is late, as the first run left the watermark.
+    # The open window kept its row from the first run. The click of second 3 is late, since the watermark was restored.
     both = sorted([*first, ("ann", 2, 9.0)])
     assert table(home, "clicks_per_user", "user", "clicks", "revenue") == both
     assert table(home, "late_clicks", "user", "price") == [("ann", 7.0)]
     assert table(home, "revenue_per_user", "user", "clicks", "revenue") == [("ann", 4, 12.0), ("bob", 1, 3.0)]
 
     pipeline(home, "run", "--full-refresh-all")
-    # All at once nothing is late: the watermark stands where it stood before the first rows.
+    # In one run, no row is late, because the watermark has its initial value while the rows arrive.
     anew = sorted([("ann", 3, 10.0), ("bob", 1, 3.0), ("ann", 2, 9.0)])
     assert table(home, "clicks_per_user", "user", "clicks", "revenue") == anew
     assert table(home, "late_clicks", "user", "price") == []

@@ -1,4 +1,4 @@
-"""The kept files: what lies in one, and one laid out such that its query goes on from it here."""
+"""Read the stored checkpoints and savepoints of earlier versions, and unpack them so that a query can resume here."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ SAVEPOINTS = sorted(HERE.glob("savepoint-*/*.tar.gz"))
 
 
 def query_of(file: Path) -> str:
-    """The name of its query."""
+    """Return the name of the query that wrote a file."""
     return file.name.removesuffix(".tar.gz").replace("_", " ")
 
 
-def kept(file: Path, name: str) -> Any:
-    """What one of its JSON documents says."""
+def read_json(file: Path, name: str) -> Any:
+    """Read one of the JSON documents in a file."""
     with tarfile.open(file) as packed:
         found = packed.extractfile(f"{name}.json")
         assert found is not None
         return json.load(found)
 
 
-def laid_out(file: Path, folder: Path) -> Path:
-    """Its checkpoint in a folder, whose input lies in ``in`` beside it.
+def unpack_checkpoint(file: Path, folder: Path) -> Path:
+    """Unpack a checkpoint into a folder, next to its input in ``in``, and return its path.
 
-    Spark wrote down where all this was when it was made: its input, and the schema of its state.
+    Spark's logs hold the absolute paths of the input and of the state's schema. They are replaced by paths in this folder.
     """
     with tarfile.open(file) as packed:
         packed.extractall(folder)

@@ -1,6 +1,6 @@
-"""Queries whose checkpoints and savepoints are kept as files: one at least for each table of each operator's state.
+"""Queries whose checkpoints and savepoints are stored as files: at least one for each state table of each operator.
 
-They never change: a checkpoint is tied to its query. What is new gets a query of its own, and new files beside the old.
+They never change, because a checkpoint is tied to its query. A new feature gets a new query and new files.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from panestream import agg
 SCHEMA = "user string, at timestamp, price bigint, weight double"
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 USERS = ("ann", "bob", "", None)
-# Seconds of each user in turn; the files are of the moment after the second of the four micro-batches.
+# Seconds of each user's rows in turn. The stored files were made after the second of the four micro-batches.
 SECONDS = ([0, 1, 2, 9, 12], [14, 16, 17, 3, 21], [24, 26, 33, 12, 34], [36, 48, 20, 49, 90])
 KEPT = 2
 ROWS = [
@@ -32,7 +32,7 @@ BY_PREDICATES = pst.PredicateWindows.of(start="price % 3 = 0", end="price % 7 = 
 
 
 class Mean(pst.AggregateFunction):
-    """An aggregate function of a user's own, with a pair for an accumulator."""
+    """A user-defined aggregate function whose accumulator is a pair."""
 
     def create_accumulator(self) -> Any:
         return (0, 0)
@@ -48,7 +48,7 @@ class Mean(pst.AggregateFunction):
 
 
 def visit(key: Any, context: Any, rows: Any) -> Any:
-    """A process function with state for each key, and for each window."""
+    """Emit with state for each key and for each window."""
     visits = context.global_state().get_state(pst.state.ValueStateDescriptor("visits"))
     prices = context.window_state().get_list_state(pst.state.ListStateDescriptor("prices"))
     visits.update((visits.value() or 0) + 1)
@@ -57,18 +57,18 @@ def visit(key: Any, context: Any, rows: Any) -> Any:
 
 
 def keyed(df: Any) -> Any:
-    """The rows by user, with a watermark, and an order of arrival."""
+    """Key the rows by user, with a watermark and an order of arrival."""
     watermark = pst.WatermarkStrategy.for_bounded_out_of_orderness("4 seconds")
     return pst.stream(df).assign_timestamps("at", watermark).arrival_order("price").key_by("user")
 
 
 def windowed(df: Any, *windows: Any) -> Any:
-    """The same in windows, of which late rows are kept."""
+    """Put the rows in windows that keep late rows."""
     return keyed(df).window(*windows).options(key_groups=2).side_output_late_data("late")
 
 
 def two(one: Any, other: Any) -> Any:
-    """The rows of even places, and of another stream the others under other names."""
+    """Split the rows into two streams: the even rows, and the odd rows of the other stream with other names."""
     watermark = pst.WatermarkStrategy.for_bounded_out_of_orderness("4 seconds")
     right = other.where("price DIV 10 % 2 = 1").selectExpr("user", "at AS seen", "price AS offer")
     right = pst.stream(right).assign_timestamps("seen", watermark).arrival_order("offer").key_by("user")
@@ -76,19 +76,19 @@ def two(one: Any, other: Any) -> Any:
 
 
 def in_both(*streams: Any) -> Any:
-    """Both in windows that fire again for late rows."""
+    """Join both streams in windows that fire again for late rows."""
     left, right = two(*streams)
     return left.co_group(right).window(SLIDING).allowed_lateness("10 seconds").options(key_groups=2).side_output_late_data("late")
 
 
 def around(*streams: Any) -> Any:
-    """The rows of one around those of the other."""
+    """Join each row of one stream with the rows of the other around its time."""
     left, right = two(*streams)
     return left.interval_join(right).between("-8 seconds", "4 seconds").options(key_groups=2).side_output_late_data("late")
 
 
 def by_the_clock(df: Any) -> Any:
-    """Windows that fire when the clock says so."""
+    """Put the rows in windows that fire by processing time."""
     timeout = pst.triggers.ProcessingTimeoutTrigger.of(pst.CountTrigger.of(1000), "15 seconds")
     by_user = pst.stream(df).key_by("user").window(pst.GlobalWindows.create())
     return by_user.options(key_groups=2).trigger(timeout).aggregate(agg.count().alias("n"))
@@ -172,5 +172,5 @@ OF_TWO_STREAMS = ("join", "co group", "intervals")
 
 
 def over(rows: Any, name: str) -> Any:
-    """The query of that name over the rows as a stream, or as two of the same rows."""
+    """Build the query of that name over the rows, as one stream or as two streams of the same rows."""
     return QUERIES[name](*(rows.stream() for _ in range(2 if name in OF_TWO_STREAMS else 1)))

@@ -1,4 +1,4 @@
-"""What is kept beside a checkpoint: what it showed when it was made, and the rows that came after it."""
+"""The views and outputs that are stored with a checkpoint, computed again for comparison."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ VIEWS = ("windows", "elements", "user_state", "timers")
 
 
 def tables_of(saved: Mapping[str, Any]) -> tuple[WindowPlan, dict[int, StateTables]]:
-    """The plan and the state tables of each key group, of a ``values.json``."""
+    """Return the plan and the state tables of each key group that a ``values.json`` holds."""
     plan = plan_of(saved["plan"])
     found = {}
     for group, values in saved["groups"].items():
@@ -29,7 +29,7 @@ def tables_of(saved: Mapping[str, Any]) -> tuple[WindowPlan, dict[int, StateTabl
 
 
 def shown_of(saved: Mapping[str, Any]) -> dict[str, list[str]]:
-    """The four views, as JSON text in order; sizes are not promised."""
+    """Return the four state views as sorted JSON text, without sizes, which may change."""
     plan, groups = tables_of(saved)
     views = [plan.operator.views(plan, tables, group) for group, tables in groups.items()]
     return {
@@ -42,8 +42,8 @@ def shown_of(saved: Mapping[str, Any]) -> dict[str, list[str]]:
     }
 
 
-def gone_on(result: Any, checkpoint: str, batches: int, **more: Any) -> dict[str, list[str]]:
-    """What a query says until it has done so many micro-batches; nothing of a query by the clock, which says what it likes."""
+def outputs_after_resuming(result: Any, checkpoint: str, batches: int, **more: Any) -> dict[str, list[str]]:
+    """Run a query for this many micro-batches and return its outputs. The result is empty if the clock fires windows."""
     sinks = {tag: pst.MemorySink() for tag in result.plan.tags}
     clock = result.plan.wakes_up
     query = result.start(checkpoint=checkpoint, trigger="1 second" if clock else "availableNow", **sinks, **more)

@@ -1,6 +1,6 @@
-"""Checkpoints that earlier versions wrote, a folder for each format of state: they are shown as they were, and go on.
+"""Checkpoints and savepoints of earlier versions, one folder for each state format, can still be inspected and resumed.
 
-``python -m scripts.make_golden`` writes those of this version's format; once they are there they stay as they are.
+``python -m scripts.make_golden`` writes the files of the current format. It never replaces an existing file.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from panestream.errors import PanestreamError, PanestreamWarning
 from panestream.spark.savepoint.manifest import SAVEPOINT_FORMAT
 from panestream.testing import MicroBatches
 from scripts import make_golden
-from tests.golden.files import CHECKPOINTS, HERE, SAVEPOINTS, kept, laid_out, query_of
+from tests.golden.files import CHECKPOINTS, HERE, SAVEPOINTS, query_of, read_json, unpack_checkpoint
 from tests.golden.queries import KEPT, QUERIES, ROWS, SCHEMA, over
-from tests.golden.shown import gone_on, shown_of, tables_of
+from tests.golden.shown import outputs_after_resuming, shown_of, tables_of
 
 TABLES = {"panes", "emitted", "purged", "sessions", "rows", "windows", "elements", "keys"}
 TABLES |= {"waiting", "history", "steps", "left", "right"}
@@ -39,14 +39,14 @@ def has_checksums(file: Path) -> bool:
     return file.parent.name.endswith("-with-checksums")
 
 
-def test_there_are_files_of_this_format_for_each_query():
+def test_every_query_has_a_checkpoint_of_the_current_format():
     assert {query_of(file) for file in CHECKPOINTS if file.parent.name == f"state-{FORMAT_VERSION}"} == set(QUERIES)
 
 
 def test_every_table_of_every_operator_has_rows_in_some_file():
     rows: Counter = Counter()
     for file in CHECKPOINTS:
-        plan, groups = tables_of(kept(file, "values"))
+        plan, groups = tables_of(read_json(file, "values"))
         for tables in groups.values():
             for name, table in tables.tables.items():
                 rows[plan.operator.name, name] += table.num_rows
@@ -54,17 +54,18 @@ def test_every_table_of_every_operator_has_rows_in_some_file():
     assert min(rows.values()) > 0, rows
 
 
-def test_the_page_of_the_format_has_every_version_table_and_column():
+def test_page_of_state_format_names_every_version_table_and_column():
     page = (HERE.parents[1] / "docs" / "reference" / "state-format.md").read_text("utf-8")
     numbers = {"FORMAT_VERSION": FORMAT_VERSION, "TABLES_FORMAT": TABLES_FORMAT, "PLAN_FORMAT": PLAN_FORMAT}
     numbers["SAVEPOINT_FORMAT"] = SAVEPOINT_FORMAT
     missing = {name for name, number in numbers.items() if not re.search(rf"`{name}` .*\| {number} \|", page)}
     words = set(re.findall(r"`([^`]+)`", page))
     for file in CHECKPOINTS:
-        _, groups = tables_of(kept(file, "values"))
+        _, groups = tables_of(read_json(file, "values"))
         for tables in groups.values():
             columns = {column for table in tables.tables.values() for column in table.column_names}
-            # "#2.sum" is told as "sum", "row 1" as "row n", "value total" as "value NAME"; a user's own partial by its type.
+            # The page writes "#2.sum" as "sum", "row 1" as "row n", and "value total" as "value NAME". It describes a user's
+            # partial by its type.
             told = {re.sub(r"^#\d+\.", "", re.sub(r"^(row|column) \d+$", r"\1 n", column)) for column in columns}
             told = {"value NAME" if column.startswith("value ") else column for column in told}
             missing |= {*tables.tables, *tables.header, *(told if query_of(file) != "two phases" else ())} - words
@@ -72,32 +73,32 @@ def test_the_page_of_the_format_has_every_version_table_and_column():
 
 
 @pytest.mark.parametrize("file", CHECKPOINTS, ids=named)
-def test_it_is_shown_as_it_was(file):
-    assert shown_of(kept(file, "values")) == kept(file, "shown")
+def test_state_views_of_old_checkpoint_are_unchanged(file):
+    assert shown_of(read_json(file, "values")) == read_json(file, "shown")
 
 
 @pytest.mark.spark
 @pytest.mark.parametrize("file", CHECKPOINTS, ids=named)
-def test_it_goes_on(file, spark, tmp_path):
-    checkpoint = laid_out(file, tmp_path)
+def test_query_resumes_from_old_checkpoint(file, spark, tmp_path):
+    checkpoint = unpack_checkpoint(file, tmp_path)
     rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
     for batch in ROWS:
         rows.add(batch)
-    found = gone_on(over(rows, query_of(file)), str(checkpoint), len(ROWS))
-    assert found == kept(file, "afterwards")
+    found = outputs_after_resuming(over(rows, query_of(file)), str(checkpoint), len(ROWS))
+    assert found == read_json(file, "afterwards")
 
 
-def test_there_is_a_savepoint_of_this_format_for_each_operator():
-    operators = {plan_of(kept(file, "values")["plan"]).operator.name for file in CHECKPOINTS}
+def test_every_operator_has_a_savepoint_of_the_current_format():
+    operators = {plan_of(read_json(file, "values")["plan"]).operator.name for file in CHECKPOINTS}
     folders = {"": make_golden.BEFORE_CHECKSUMS, "-with-checksums": make_golden.OF_EACH_OPERATOR}
     for folder, queries in folders.items():
         of_this_kind = [file for file in SAVEPOINTS if file.parent.name == f"savepoint-{SAVEPOINT_FORMAT}{folder}"]
         assert sorted(query_of(file) for file in of_this_kind) == sorted(queries)
-    assert {plan_of(kept(file, "plan")).operator.name for file in SAVEPOINTS if has_checksums(file)} == operators
+    assert {plan_of(read_json(file, "plan")).operator.name for file in SAVEPOINTS if has_checksums(file)} == operators
 
 
 @pytest.mark.parametrize("file", SAVEPOINTS, ids=named)
-def test_those_that_say_so_have_a_checksum_of_each_file(file):
+def test_savepoint_with_checksums_has_one_for_each_file(file):
     with tarfile.open(file) as packed:
         names = packed.getnames()
         (manifest,) = [name for name in names if name.startswith("savepoint/manifest/part-")]
@@ -109,24 +110,23 @@ def test_those_that_say_so_have_a_checksum_of_each_file(file):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("file", SAVEPOINTS, ids=named)
-def test_a_savepoint_starts(file, spark, tmp_path):
-    """From what rests in it alone, and the rows that came after it."""
+def test_query_starts_from_old_savepoint_alone(file, spark, tmp_path):
     with tarfile.open(file) as packed:
         packed.extractall(tmp_path)
     rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
     for batch in ROWS[KEPT:]:
         rows.add(batch)
     more = {"savepoint": str(tmp_path / "savepoint"), "source_offsets": "job"}
-    # Those that were written before savepoints had checksums start too, and it is said.
+    # Savepoints from before checksums existed start too, with a warning.
     older = pytest.warns(PanestreamWarning, match="the savepoint .* has no checksums, an earlier panestream wrote it")
     with nullcontext() if has_checksums(file) else older:
-        found = gone_on(over(rows, query_of(file)), str(tmp_path / "checkpoint"), len(ROWS) - KEPT, **more)
-    assert found == kept(file, "afterwards")
+        found = outputs_after_resuming(over(rows, query_of(file)), str(tmp_path / "checkpoint"), len(ROWS) - KEPT, **more)
+    assert found == read_json(file, "afterwards")
 
 
 @pytest.mark.spark
-def test_one_of_which_a_value_has_changed_does_not_start(spark, tmp_path):
-    """Whatever a later version computes, it must find what this one wrote down."""
+def test_savepoint_with_a_changed_value_is_refused(spark, tmp_path):
+    """Later versions must recompute the checksums that this version wrote."""
     (file,) = [file for file in SAVEPOINTS if has_checksums(file) and query_of(file) == "counts"]
     with tarfile.open(file) as packed:
         packed.extractall(tmp_path)
@@ -141,4 +141,4 @@ def test_one_of_which_a_value_has_changed_does_not_start(spark, tmp_path):
     rows.add(ROWS[KEPT])
     more = {"savepoint": str(tmp_path / "savepoint"), "source_offsets": "job"}
     with pytest.raises(PanestreamError, match=f"{re.escape(changed.name)} was changed: it has another checksum"):
-        gone_on(over(rows, "counts"), str(tmp_path / "checkpoint"), 1, **more)
+        outputs_after_resuming(over(rows, "counts"), str(tmp_path / "checkpoint"), 1, **more)

@@ -1,4 +1,4 @@
-"""As much of JSON Schema as docs/reference/inspecting.schema.json uses; anything else in it is an error rather than passed over."""
+"""The part of JSON Schema that docs/reference/inspecting.schema.json uses. Other keywords are errors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ TYPES: dict[str, Any] = {
 
 
 def wrong(value: Any, schema: dict[str, Any], where: str = "") -> list[str]:
-    """What of a document is not as the schema says."""
+    """Return the parts of a document that violate the schema."""
     assert schema.keys() <= KNOWN, f"{where}: this reader does not know {schema.keys() - KNOWN}"
     if "anyOf" in schema:
         tried = [wrong(value, each, where) for each in schema["anyOf"]]
@@ -23,7 +23,7 @@ def wrong(value: Any, schema: dict[str, Any], where: str = "") -> list[str]:
     if not any(isinstance(value, TYPES[kind]) and (kind == "boolean") == is_bool for kind in kinds):
         return [f"{where}: {value!r} is no {' or '.join(kinds)}"]
     if isinstance(value, list):
-        return [each for place, one in enumerate(value) for each in wrong(one, schema["items"], f"{where}[{place}]")]
+        return [each for place, element in enumerate(value) for each in wrong(element, schema["items"], f"{where}[{place}]")]
     return _wrong_in_object(value, schema, where) if isinstance(value, dict) and "properties" in schema else []
 
 

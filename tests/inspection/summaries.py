@@ -1,4 +1,4 @@
-"""Summaries to be shown: made up, with whatever is hard to show."""
+"""Made-up summaries with content that is hard to display."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ PLAN = PlanShown(
 
 
 def made(*, windows: int = 12, groups: int = 4, keys=("ann", "bob"), sources=("",), seed: int = 1, **others) -> Summary:
-    """A summary of so many windows, over so many key groups."""
+    """Make a summary of some windows over some key groups."""
     rng = random.Random(seed)
     ends = {START // (5 * MINUTE) + place: (rng.randint(1, max(1, windows // 6)), 50) for place in range(min(windows, 40))}
     bounds = [
@@ -99,7 +99,7 @@ def made(*, windows: int = 12, groups: int = 4, keys=("ann", "bob"), sources=(""
 
 
 def hostile() -> Summary:
-    """With names, keys and values that would do something to a terminal or a page."""
+    """Make a summary with names, keys and values that would affect a terminal or a page."""
     row = {
         "key": {"user": HOSTILE[0]}, "window": HOSTILE[1], "window_start": None, "window_end": "10000-01-01T00:00:00Z",
         "operator": "row operator", "key_group": 0, "results": {HOSTILE[2]: HOSTILE[3]}, "contents": None, "rows": None,
@@ -137,4 +137,4 @@ EVERY = {
     "the end of all time": made(watermark=2**62, newest=-(2**62), ends=BinCounts(86_400 * 10**14, {-1: (1, 1), 1: (2, 1)})),
     "no key": made(plan=replace(PLAN, key=()), keys=(), most_rows=(KeyShown(None, 3, 3, 3),), clock=START),
 }
-"""By what is special about them."""
+"""Summaries by their special content."""

@@ -1,4 +1,4 @@
-"""A summary as text, JSON and page: whatever is in it, nothing of it acts on a terminal or a browser."""
+"""A summary as text, JSON and page. Its content cannot affect a terminal or a browser."""
 
 import io
 import json
@@ -21,7 +21,7 @@ VOID = {"meta", "br", "img", "input", "link", "hr", "path", "use", "rect", "line
 
 
 class Page(HTMLParser):
-    """Reads a page: all elements must be closed in order; what they are, their attributes, and the text."""
+    """Parse a page, and require that its elements are closed in order. Collect tags, attributes and text."""
 
     def __init__(self, text):
         super().__init__()
@@ -57,13 +57,13 @@ def text_at(summary, width, encoding="utf-8"):
 
 
 @pytest.mark.parametrize("name", EVERY)
-def test_the_document_is_as_its_schema_says(name):
+def test_json_document_follows_its_schema(name):
     document = json.loads(json.dumps(document_of(EVERY[name]), allow_nan=False))
     assert wrong(document, SCHEMA) == []
     assert document["format"] == DOCUMENT_FORMAT
 
 
-def test_what_is_not_as_the_schema_says_is_found():
+def test_violations_of_the_schema_are_reported():
     document = document_of(made())
     assert wrong({**document, "novel": 1}, SCHEMA) == [".novel is not in the schema"]
     assert wrong({name: value for name, value in document.items() if name != "time"}, SCHEMA) == [".time is missing"]
@@ -81,7 +81,7 @@ def test_times_of_the_document_are_iso_8601_in_utc():
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", EVERY)
-def test_a_page_needs_nothing_and_runs_nothing(name):
+def test_page_loads_no_resources_and_runs_no_scripts(name):
     for text in (page_of(EVERY[name]), notebook_of(EVERY[name])):
         page = Page(text)
         assert not {"script", "link", "img", "iframe", "object", "embed", "form", "base"} & set(page.tags)
@@ -95,7 +95,7 @@ def test_a_page_needs_nothing_and_runs_nothing(name):
         assert {target[1:] for target in targets} <= set(ids)
 
 
-def test_a_page_tells_hostile_names_as_text():
+def test_page_shows_hostile_names_as_text():
     page = Page(page_of(EVERY["hostile"]))
     text = "\n".join(page.text)
     for each in HOSTILE[:4]:
@@ -104,16 +104,16 @@ def test_a_page_tells_hostile_names_as_text():
     assert not re.search(r"[\x00-\x08\x0b-\x1f\u202a-\u202e]", text)
 
 
-def test_a_page_is_light_and_dark_wide_and_narrow():
+def test_page_adapts_to_dark_mode_and_narrow_screens():
     text = page_of(made())
     assert "prefers-color-scheme: dark" in text
     assert 'name="viewport"' in text
     assert text.count('<svg class="wide"') == text.count('<svg class="narrow"') == 3
-    # No colour of a picture is its own.
+    # Pictures have no fixed colours.
     assert not re.search(r"<svg.*#0[1-5]0[1-5]0[1-5].*</svg>", text, re.DOTALL)
 
 
-def test_without_matplotlib_a_page_has_its_tables(monkeypatch):
+def test_page_without_matplotlib_has_tables_only(monkeypatch):
     monkeypatch.setitem(__import__("sys").modules, "matplotlib", None)
     page = Page(page_of(made()))
     assert "svg" not in page.tags
@@ -122,25 +122,25 @@ def test_without_matplotlib_a_page_has_its_tables(monkeypatch):
 
 @pytest.mark.parametrize("width", [40, 80, 140])
 @pytest.mark.parametrize("name", EVERY)
-def test_text_fits_and_does_nothing_to_a_terminal(name, width):
+def test_text_fits_the_width_and_has_no_control_characters(name, width):
     text = text_at(EVERY[name], width)
     assert not re.search(r"[\x00-\x09\x0b-\x1f\u202a-\u202e]", text)
     assert max(map(len, text.splitlines())) <= width
 
 
-def test_text_where_only_ascii_can_be_written():
+def test_text_uses_ascii_if_the_terminal_needs_it():
     assert "####" in text_at(made(), 80, "ascii")
 
 
-def test_where_nothing_is_of_a_key_the_key_columns_are_named():
-    """A typo in the name of the only key column looks like a value."""
+def test_empty_result_for_a_key_names_the_key_columns():
+    """A misspelt name of the only key column looks like a value."""
     nothing = {"windows": 0, "elements": 0, "user_state": (), "timers": ()}
     asked = replace(made(), filters={"key": ("usr=ann",)}, **nothing)
     assert re.search(r"found +nothing of such a key; .* \(key columns: user\)", text_at(asked, 140))
     assert "nothing of such a key" not in text_at(replace(made(), filters={"key": ("user=ann",)}), 140)
 
 
-def test_text_says_what_there_is():
+def test_text_shows_lag_skew_and_largest_keys():
     text = text_at(made(), 140)
     assert "5 min behind the newest event, 11 min behind the clock" in text
     assert re.search(r"^largest / mean .* 2\.\d\d", text, re.MULTILINE)

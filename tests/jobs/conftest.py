@@ -1,4 +1,4 @@
-"""What the tests of job files share."""
+"""Shared fixtures of the tests of job files."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tests.listening import Ends
 
 @pytest.fixture(scope="session")
 def validator():
-    """Judges a job file as editors do."""
+    """Return a validator that judges a job file as editors do."""
     return pytest.importorskip("jsonschema").Draft7Validator(job_schema())
 
 
 @pytest.fixture(autouse=True)
 def _editors_mark_nothing_that_is_right(request, monkeypatch):
-    """Whatever job file a test loads: what the library takes, the schema for editors takes as well."""
+    """Check that the schema for editors accepts every job file that the library accepts in a test."""
     if importlib.util.find_spec("jsonschema") is None:
         return
     validator, made = request.getfixturevalue("validator"), loading.LoadedJob
@@ -37,7 +37,7 @@ def _editors_mark_nothing_that_is_right(request, monkeypatch):
 
 @pytest.fixture
 def loaded_of(tmp_path):
-    """Writes a job file and loads it."""
+    """Write a job file and load it."""
 
     def load(text, name="job.toml", **overrides):
         (tmp_path / name).write_text(text)
@@ -48,13 +48,13 @@ def loaded_of(tmp_path):
 
 @pytest.fixture
 def job_of(loaded_of):
-    """The job that a file says."""
+    """Return the job of a job file."""
     return lambda text, name="job.toml", **overrides: loaded_of(text, name, **overrides).job
 
 
 @pytest.fixture
 def complaint(loaded_of, tmp_path):
-    """What is said about a job file; the folder is left out."""
+    """Return the errors of a job file, without its folder."""
 
     def load(text, name="job.toml", **overrides):
         with pytest.raises(JobError) as error:
@@ -66,7 +66,7 @@ def complaint(loaded_of, tmp_path):
 
 @pytest.fixture
 def panestream(spark, monkeypatch):
-    """Runs a command on the session that all tests share."""
+    """Run a command in the shared session."""
 
     class SharedSession(SessionRunner):
         def __init__(self, loaded):
@@ -85,7 +85,7 @@ def panestream(spark, monkeypatch):
         def __exit__(self, *exception):
             if self.query is not None and not self.query.is_active:
                 self.ends.wait()
-            # A batch starts no query, and nobody was added.
+            # A batch starts no query and adds no listener.
             for listener in (*self.listeners, *([] if self.query is None else [self.ends])):
                 spark.streams.removeListener(listener)
             close_listeners(self.listeners)

@@ -1,4 +1,4 @@
-"""The command line, with a stand-in for Spark: what is printed, which exit status, how it stops."""
+"""The command line with a fake Spark: its output, its exit status, and how it stops."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Batch:
 
 @dataclass
 class StandIn:
-    """A runner whose query gives some micro-batches and then ends, goes on for ever (and sends a signal), or fails."""
+    """A runner whose query has some micro-batches and then ends, continues forever (and sends a signal), or fails."""
 
     batches: list = field(default_factory=list)
     error: Exception | None = None
@@ -127,7 +127,7 @@ def invoke(*arguments):
     return CliRunner().invoke(cli.app, [str(argument) for argument in arguments])
 
 
-def test_explain_prints_where_and_how(job, spark, tmp_path):
+def test_explain_prints_sources_sinks_and_operator(job, spark, tmp_path):
     result = invoke("explain", job, "--output", tmp_path / "o")
     assert result.exit_code == 0, result.output
     assert "job         hot items (stream)" in result.output
@@ -136,7 +136,7 @@ def test_explain_prints_where_and_how(job, spark, tmp_path):
     assert "operator   aligned panes\n[not markup]" in result.output
 
 
-def test_run_sums_up_what_the_micro_batches_did(job, spark, tmp_path):
+def test_run_prints_totals_of_all_micro_batches(job, spark, tmp_path):
     spark.batches = [
         Batch(0, late_rows=2, early_firings=5),
         Batch(1, late_rows=1, invalid_rows=4, fired_windows=3, on_time_firings=2, late_firings=1, open_windows=7),
@@ -151,7 +151,7 @@ def test_run_sums_up_what_the_micro_batches_did(job, spark, tmp_path):
     assert f"-> main {tmp_path / 'o' / 'main'} (parquet)" in words
 
 
-def test_run_as_a_batch(job, spark):
+def test_run_with_mode_batch_uses_no_checkpoint(job, spark):
     result = invoke("run", job, "--mode", "batch")
     assert result.exit_code == 0, result.output
     assert spark.batch_ran
@@ -159,7 +159,7 @@ def test_run_as_a_batch(job, spark):
     assert "checkpoint" not in result.output
 
 
-def test_a_wrong_job_file_is_one_message_and_status_2(job, spark):
+def test_faulty_job_file_prints_one_message_and_exits_with_2(job, spark):
     job.write_text(JOB.replace("slide =", "slid ="))
     result = invoke("run", job)
     assert result.exit_code == 2
@@ -168,7 +168,7 @@ def test_a_wrong_job_file_is_one_message_and_status_2(job, spark):
     assert spark.loaded is None, "Spark was started for a job that cannot run"
 
 
-def test_panestreams_own_errors_while_it_runs_are_readable_too(job, spark):
+def test_panestream_error_during_a_run_is_printed_without_traceback(job, spark):
     spark.error = PlanMismatchError("the checkpoint belongs to another plan [slide]")
     result = invoke("run", job)
     assert result.exit_code == 2
@@ -177,7 +177,7 @@ def test_panestreams_own_errors_while_it_runs_are_readable_too(job, spark):
     assert "Traceback" in invoke("run", job, "--traceback").stderr
 
 
-def test_rows_without_event_time_and_dropped_rows_are_told_in_the_words_of_job_files(job, spark):
+def test_errors_and_warnings_use_the_terms_of_job_files(job, spark):
     plain = "2 of 9 rows have no usable event time. Filter such rows out, or route them to an output of their own "
     spark.error = InvalidEventTimeError(plain + "with .side_output_invalid(tag)")
     spark.warning = (
@@ -195,14 +195,14 @@ def test_rows_without_event_time_and_dropped_rows_are_told_in_the_words_of_job_f
     )
 
 
-def test_what_is_said_in_other_words_is_said_by_the_library():
+def test_each_reworded_phrase_occurs_in_the_library():
     library = "".join(path.read_text("utf-8") for path in PACKAGE.rglob("*.py") if path.relative_to(PACKAGE).parts[0] != "jobs")
-    # Strings that go on in the next line of the code are one.
+    # Join strings that continue on the next line of code.
     library = re.sub(r'"\n\s*f?"', "", library)
     assert [words for words in WORDS if words not in library] == []
 
 
-def test_an_error_of_sparks_is_its_first_sentence_and_status_1(job, spark):
+def test_spark_error_prints_its_first_sentence_and_exits_with_1(job, spark):
     from pyspark.errors import AnalysisException
 
     spark.error = AnalysisException(
@@ -215,13 +215,13 @@ def test_an_error_of_sparks_is_its_first_sentence_and_status_1(job, spark):
     assert "(--traceback shows where)" in result.stderr
 
 
-def test_a_fault_of_our_own_is_not_hidden(job, spark):
+def test_unexpected_exception_is_not_caught(job, spark):
     spark.error = KeyError("ours")
     assert isinstance(invoke("explain", job).exception, KeyError)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_interrupting_stops_the_query_and_says_how_to_go_on(job, spark, monkeypatch, number):
+def test_interrupt_stops_the_query_and_prints_how_to_resume(job, spark, monkeypatch, number):
     spark.endless = True
     monkeypatch.setattr("sys.argv", ["panestream", "run", "job.toml"])
     spark.sent = number
@@ -234,7 +234,7 @@ def test_interrupting_stops_the_query_and_says_how_to_go_on(job, spark, monkeypa
     assert signal.getsignal(number) == before
 
 
-def test_interrupting_the_demo_shows_the_make_command_that_resumes_it(spark, monkeypatch, tmp_path):
+def test_interrupted_demo_prints_the_make_command_that_resumes_it(spark, monkeypatch, tmp_path):
     spark.endless, spark.sent = True, signal.SIGINT
     arguments = ["--rows", "1000", "--output", str(tmp_path / "o")]
     monkeypatch.setattr("sys.argv", ["hot_items", *arguments])
@@ -243,29 +243,29 @@ def test_interrupting_the_demo_shows_the_make_command_that_resumes_it(spark, mon
     assert f"same command:\n  make run ARGS='--rows 1000 --output {tmp_path / 'o'} --keep'" in result.output
 
 
-def test_missing_input_is_found_before_spark_starts(job):
+def test_missing_input_is_reported_before_spark_starts(job):
     result = invoke("run", job)  # the real runner
     assert result.exit_code == 2
     assert "job.toml:15: source.path: there is nothing at" in result.stderr
 
 
-def test_wrong_options_are_refused(job, spark):
+def test_wrong_command_line_options_are_refused(job, spark):
     assert invoke("run", job, "--mode", "steam").exit_code == 2
     assert invoke("run").exit_code == 2
     assert invoke("run", job, "--metrics-port", "70000").exit_code == 2
     assert CliRunner().invoke(demo.app, ["--rows", "5"]).exit_code == 2
 
 
-# --- what one sees while it runs
+# --- the display during a run
 
 
 def display_on(terminal, kind="xterm"):
     out = StringIO()
-    # What Console would read from the environment of whoever runs the tests is said here.
+    # Fix the settings that Console would otherwise read from the environment of the test run.
     return Display(Console(file=out, force_terminal=terminal, width=200, color_system=None, _environ={"TERM": kind})), out
 
 
-def test_the_live_line_has_all_that_matters():
+def test_live_line_shows_rate_watermark_late_rows_and_firings():
     totals = Totals(0.0)
     totals.add(Batch(7, late_rows=1234, on_time_firings=9))
     line = "batch 7  2,000 rows/s  watermark 2017-11-26 01:00:00  lag 5 s  late 1,234  open 12  firings 9"
@@ -274,7 +274,7 @@ def test_the_live_line_has_all_that_matters():
     assert status_line(totals, 80).plain == narrow
 
 
-def test_the_live_line_before_there_is_a_watermark():
+def test_live_line_has_dashes_if_there_is_no_watermark():
     totals = Totals(0.0)
     totals.add(Batch(watermark=None, max_event_time=None))
     assert "watermark -  lag -" in status_line(totals).plain
@@ -282,14 +282,14 @@ def test_the_live_line_before_there_is_a_watermark():
     assert "watermark -  lag -" in status_line(totals).plain
 
 
-def test_the_live_line_shows_the_watermark_as_it_is():
+def test_live_line_shows_the_watermark_with_microseconds():
     totals = Totals(0.0)
     totals.add(Batch(watermark=1_511_657_999_999_999))
     assert "watermark 2017-11-26 00:59:59.999999  lag" in status_line(totals).plain
     assert "wm 00:59:59.999999  lag" in status_line(totals, 80).plain
 
 
-def test_an_interval_join_has_no_windows_to_tell_of():
+def test_live_line_of_an_interval_join_has_no_windows():
     totals = Totals(0.0, has_windows=False)
     totals.add(Batch(0, rows=5, on_time_firings=3))
     assert "open" not in status_line(totals).plain
@@ -297,7 +297,7 @@ def test_an_interval_join_has_no_windows_to_tell_of():
 
 
 @pytest.mark.parametrize("terminal", [{"terminal": False}, {"terminal": True, "kind": "dumb"}])
-def test_where_lines_cannot_be_redrawn_they_come_every_few_seconds(monkeypatch, terminal):
+def test_plain_output_prints_a_line_every_few_seconds(monkeypatch, terminal):
     display, out = display_on(**terminal)
     with display:
         display(Batch(0))
@@ -308,7 +308,7 @@ def test_where_lines_cannot_be_redrawn_they_come_every_few_seconds(monkeypatch, 
         assert out.getvalue().startswith("batch 2 ")
 
 
-def test_on_a_terminal_one_line_is_redrawn_and_nothing_of_it_stays():
+def test_terminal_redraws_one_line_and_clears_it_at_the_end():
     display, out = display_on(terminal=True)
     with display:
         display(Batch(3))
@@ -316,7 +316,7 @@ def test_on_a_terminal_one_line_is_redrawn_and_nothing_of_it_stays():
     assert out.getvalue().endswith("\x1b[2K")
 
 
-def test_lines_above_the_live_line_come_after_each_micro_batch():
+def test_lines_above_the_live_line_appear_after_each_micro_batch():
     out = StringIO()
     display = Display(Console(file=out, _environ={}), after_batch=lambda progress: [f"ranking of {progress.batch_id}"])
     with display:
@@ -325,11 +325,11 @@ def test_lines_above_the_live_line_come_after_each_micro_batch():
     assert out.getvalue() == "ranking of 0\nranking of 1\n"
 
 
-# --- nobody reads the output any more
+# --- a closed output
 
 
-def ended(arguments, app=cli.app):
-    """The exit status of a command whose standard output is a pipe that nobody reads any more, as with `head`."""
+def exit_status(arguments, app=cli.app):
+    """Return the exit status of a command whose standard output is a closed pipe, as after `head`."""
     reader, writer = os.pipe()
     os.close(reader)
     with os.fdopen(writer, "w") as pipe, redirect_stdout(pipe), pytest.raises(SystemExit) as end:
@@ -355,26 +355,26 @@ def test_a_closed_output_stops_the_query_that_prints_from_another_thread(job, sp
         return spark
 
     monkeypatch.setattr(spark, "start", start, raising=False)
-    assert ended(["run", job]) == 141
+    assert exit_status(["run", job]) == 141
     assert raised == []
     assert spark.stopped
     assert capfd.readouterr().err == ""
 
 
 def test_a_closed_output_ends_the_command_before_spark_is_started(job, spark, tmp_path):
-    assert ended(["--rows", 1000, "--output", tmp_path / "o"], demo.app) == 141
+    assert exit_status(["--rows", 1000, "--output", tmp_path / "o"], demo.app) == 141
     assert spark.loaded is None
 
 
 def test_a_sink_that_finds_the_output_closed_ends_the_command_quietly(job, spark, capfd):
     spark.error = SinkError("the sink of the output 'main' (console) failed")
     spark.error.__context__ = BrokenPipeError(32, "Broken pipe")
-    assert ended(["run", job]) == 141
+    assert exit_status(["run", job]) == 141
     assert capfd.readouterr().err == ""
 
 
 @pytest.mark.parametrize("console", [PlainConsole, PipeConsole])
-def test_no_console_passes_control_characters_on(console):
+def test_consoles_escape_control_characters(console):
     said, table = "\x1b[31mred\x1b]0;title\x07 \x9b2J \u202eturned\x7f", Table()
     table.add_row(Text(said))
     written = StringIO()
@@ -384,7 +384,7 @@ def test_no_console_passes_control_characters_on(console):
     assert written.getvalue().count("\\x1b[31mred\\x1b]0;title") == 3
 
 
-def test_colours_of_a_terminal_stay():
+def test_consoles_keep_their_own_colours():
     written = StringIO()
     PlainConsole(file=written, force_terminal=True, color_system="standard").print(Text("error: ", style="bold red"))
     assert "\x1b[1;31merror: " in written.getvalue()

@@ -1,4 +1,4 @@
-"""``panestream compact``: what it prints and how it ends; and a query of Spark's whose folders are shared and compacted."""
+"""The output and exit status of ``panestream compact``, and a Spark query whose sink folders are shared and compacted."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from panestream.jobs.state_commands import compaction_lines
 from tests.datastream.test_stream import at, read_stream, windowed, write_files
 from tests.spark.sinks.test_fenced import uncommit
 
-# Each file closes the windows of the one before it: from the second on each micro-batch has a result and a late row.
+# Each file closes the windows of the file before it. From the second file on, each micro-batch has a result and a late row.
 ROWS = [[("ann", at(20 * number), 1)] + [("ann", at(0), number)] * (number > 1) for number in range(8)]
 
 
 @pytest.fixture
-def typed(request, monkeypatch):
+def run_command(request, monkeypatch):
     spark = request.getfixturevalue("spark")
     monkeypatch.setattr(state_commands, "make_session", lambda name, settings: nullcontext(spark))
     return lambda *arguments: CliRunner().invoke(cli.app, ["compact", *map(str, arguments)])
@@ -36,7 +36,7 @@ def windows(results):
 
 
 def run(spark, folder: Path, upto: int, size: int, place: str | None = None):
-    """Lets a query read the first files, to their end; returns the rows of main and late, as a reader finds them."""
+    """Run a query over the first files to their end. Return the rows of main and late as a reader sees them."""
     place = place or str(folder)
     if not (folder / "all").exists():
         write_files(spark, folder / "all", ROWS)
@@ -56,7 +56,7 @@ def run(spark, folder: Path, upto: int, size: int, place: str | None = None):
 
 
 @pytest.mark.spark
-def test_a_query_goes_on_beside_compaction_and_behind_it(spark, tmp_path, typed):
+def test_query_restarts_correctly_during_and_after_compaction(spark, tmp_path, run_command):
     place, plain = (
         tmp_path,
         [[(int(at(20 * number).timestamp()), 1) for number in range(7)], [(number,) for number in range(2, 8)]],
@@ -65,26 +65,26 @@ def test_a_query_goes_on_beside_compaction_and_behind_it(spark, tmp_path, typed)
     shutil.copytree(place / "checkpoint", tmp_path / "older")
     assert run(spark, place, 8, 3) == plain
     small = files(place / "main")
-    done = typed(place / "main", "--grace", "0")
+    done = run_command(place / "main", "--grace", "0")
     assert done.exit_code == 0, done.output
     lines = dict(line.split(maxsplit=1) for line in done.output.splitlines())
     assert (lines["folders"], lines["files"]) == ("2", f"{small - 2} -> 2")
     found = spark.read.parquet(f"{place}/main")
     assert windows(found) == plain[0]
     assert found.schema["window_start"].dataType.typeName() == "timestamp"
-    # A crash before the last commit; then the checkpoint of long ago, in the middle of a file of many micro-batches.
+    # Crash before the last commit. Then use an old checkpoint from the middle of a file of many micro-batches.
     uncommit(place / "checkpoint", 7)
     assert run(spark, place, 8, 3) == plain
     shutil.rmtree(place / "checkpoint")
     shutil.move(tmp_path / "older", place / "checkpoint")
     assert run(spark, place, 8, 3) == plain
-    strange = typed(tmp_path)
+    strange = run_command(tmp_path)
     assert (strange.exit_code, "is no file sink's folder" in strange.output) == (cli.EXIT_ERROR, True)
 
 
 @pytest.mark.spark
-def test_columns_that_only_some_files_have_stay(spark, tmp_path):
-    """The query was changed by a savepoint in the middle of a folder."""
+def test_compaction_keeps_columns_that_only_some_files_have(spark, tmp_path):
+    """A savepoint changed the query in the middle of a folder."""
     from panestream.spark.checkpoint.records import write_marker
 
     write_marker(spark, f"{tmp_path}/_panestream", {"query": "q"})
@@ -105,7 +105,7 @@ def test_columns_that_only_some_files_have_stay(spark, tmp_path):
 
 
 @pytest.mark.spark
-def test_shared_folders_are_refused_where_spark_alone_sees_the_files(spark, tmp_path, viewfs):
+def test_shared_folders_are_refused_on_a_remote_file_system(spark, tmp_path, viewfs):
     with pytest.raises(SinkError, match="batches_per_folder=3 needs a local file system"):
         run(spark, tmp_path, 1, 3, place=viewfs)
     with pytest.raises(SinkError, match="is not on a local file system of this machine"):
@@ -113,12 +113,12 @@ def test_shared_folders_are_refused_where_spark_alone_sees_the_files(spark, tmp_
 
 
 @pytest.mark.parametrize("wrong", [0, -1, True, 1.5, "3"])
-def test_how_many_micro_batches_share_a_folder_is_a_whole_number(wrong):
+def test_batches_per_folder_must_be_a_positive_whole_number(wrong):
     with pytest.raises(SinkError, match="batches_per_folder must be a whole number from 1 on"):
         pst.ParquetSink("/out", batches_per_folder=wrong)
 
 
-def test_folders_that_changed_are_told():
+def test_compaction_report_counts_folders_that_changed_meanwhile():
     assert dict(compaction_lines(pst.sinks.Compaction(2, 30, 4, 5000, 1))) == {
         "folders": "2",
         "files": "30 -> 4",

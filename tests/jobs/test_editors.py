@@ -1,5 +1,6 @@
-"""The JSON Schema of job files: it takes what the library takes (conftest.py holds it against every job file of these tests), and
-refuses what an editor should mark."""
+"""The JSON Schema of job files accepts every job file that the library accepts (conftest.py checks this in all these tests). It
+rejects mistakes that an editor should mark.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ def good():
     return load_document(next(path for path in EXAMPLES if path.name == "rolling_revenue.toml")).data
 
 
-def test_the_command_prints_it(validator):
+def test_schema_command_prints_the_schema(validator):
     result = CliRunner().invoke(cli.app, ["schema"])
     assert result.exit_code == 0, result.output
     assert json.loads(result.output) == job_schema()
@@ -33,12 +34,12 @@ def test_the_command_prints_it(validator):
 
 
 @pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.name)
-def test_the_examples(path):
-    load_job(path)  # conftest.py holds it against the schema
+def test_example_job_file_follows_the_schema(path):
+    load_job(path)  # conftest.py checks it against the schema
     assert len(EXAMPLES) >= 7
 
 
-def test_every_key_of_the_model_is_there_with_its_words_and_its_default():
+def test_schema_has_every_key_with_description_and_default():
     definitions = job_schema()["definitions"]
     assert set(definitions["Job"]["properties"]) == {each.name for each in dataclasses.fields(Job)}
     assert definitions["WindowSection"]["properties"]["time"] == {
@@ -51,7 +52,7 @@ def test_every_key_of_the_model_is_there_with_its_words_and_its_default():
     for name, each in definitions.items():
         if name not in ("SectionSettings", "OneAggregate"):
             assert each["additionalProperties"] is False, name
-    # Sections of which the docstring says nothing are those that hold sections.
+    # Only sections that contain sections may have no description.
     silent = [
         f"{name}.{key}"
         for name, each in definitions.items()
@@ -125,7 +126,7 @@ SESSION = {"type": "session", "gap": "5 minutes"}
     ],
     ids=str,
 )
-def test_what_is_wrong_is_marked_and_the_library_refuses_it_as_well(validator, good, tmp_path, path, value):
+def test_mistake_is_rejected_by_schema_and_library(validator, good, tmp_path, path, value):
     assert validator.is_valid(good)
     wrong = _with(good, path, value)
     assert not validator.is_valid(wrong)
@@ -134,7 +135,7 @@ def test_what_is_wrong_is_marked_and_the_library_refuses_it_as_well(validator, g
         load_job(tmp_path / "job.yaml")
 
 
-def test_what_is_right_in_another_way_is_taken(validator, good):
+def test_schema_accepts_every_way_to_write_a_value(validator, good):
     for path, value in [
         (("key",), "item_id"),
         (("spark",), {"sql": {"shuffle": {"partitions": 4}}, "spark.ui.enabled": False}),

@@ -26,7 +26,7 @@ def invoke(*arguments):
     return CliRunner().invoke(cli.app, [str(argument) for argument in arguments], env={"COLUMNS": "200"})
 
 
-def test_the_list_has_every_example_with_words():
+def test_examples_command_lists_every_example_with_a_description():
     result = invoke("examples")
     assert result.exit_code == 0, result.output
     names = {path.name for path in (ROOT / "examples").iterdir() if path.suffix in (".py", ".toml")} | {"notebooks", "pipelines"}
@@ -36,7 +36,7 @@ def test_the_list_has_every_example_with_words():
         assert name in result.output
 
 
-def test_a_job_file_is_copied_and_nothing_is_written_over(tmp_path):
+def test_example_is_copied_unless_the_file_exists(tmp_path):
     result = invoke("examples", "hot_items.toml", tmp_path / "new" / "er")
     assert result.exit_code == 0, result.output
     copied = tmp_path / "new" / "er" / "hot_items.toml"
@@ -49,7 +49,7 @@ def test_a_job_file_is_copied_and_nothing_is_written_over(tmp_path):
     assert copied.read_text() == "mine"
 
 
-def test_what_an_example_imports_comes_with_it_and_a_folder_is_one(tmp_path):
+def test_example_is_copied_with_its_imports_or_as_a_folder(tmp_path):
     assert invoke("examples", "session_trigger.py", tmp_path).exit_code == 0
     assert {path.name for path in tmp_path.iterdir()} == {"session_trigger.py", "shopper_sessions.py"}
     assert invoke("examples", "pipelines", tmp_path).exit_code == 0
@@ -57,7 +57,7 @@ def test_what_an_example_imports_comes_with_it_and_a_folder_is_one(tmp_path):
     assert not list(tmp_path.rglob("__pycache__"))
 
 
-def test_a_name_that_is_none_and_an_installation_without(tmp_path, monkeypatch):
+def test_unknown_example_or_missing_examples_are_reported(tmp_path, monkeypatch):
     result = invoke("examples", "hot_itms.toml", tmp_path)
     assert result.exit_code == cli.EXIT_ERROR
     assert "did you mean 'hot_items.toml'" in result.output
@@ -67,7 +67,7 @@ def test_a_name_that_is_none_and_an_installation_without(tmp_path, monkeypatch):
     assert "this installation has no examples" in result.output
 
 
-def test_those_in_the_package_come_first(tmp_path, monkeypatch):
+def test_examples_in_the_package_take_precedence(tmp_path, monkeypatch):
     inside = tmp_path / "src" / "panestream" / "examples"
     inside.mkdir(parents=True)
     (inside / "hot_items.toml").write_text("# of the wheel, and of nothing else\n")
@@ -75,14 +75,14 @@ def test_those_in_the_package_come_first(tmp_path, monkeypatch):
     assert dict(examples.every()) == {"hot_items.toml": "of the wheel, and of nothing else"}
 
 
-def test_the_version_is_the_one_of_the_project():
+def test_version_equals_the_project_version():
     wanted = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
     assert panestream.__version__ == wanted
     result = invoke("--version")
     assert (result.exit_code, result.output) == (0, f"panestream {wanted}\n")
 
 
-def test_the_version_costs_no_import():
+def test_version_needs_no_heavy_import():
     script = "import sys, panestream; panestream.__version__; print(sorted({m.split('.')[0] for m in sys.modules} & set(sys.argv[1:])))"
     heavy = ["pyspark", "numpy", "pyarrow", "importlib_metadata"]
     done = subprocess.run(
@@ -105,7 +105,7 @@ def test_the_version_costs_no_import():
         ("panestream run --mode ", {"stream", "batch"}),
     ],
 )
-def test_bash_is_told_how_a_line_may_go_on(line, wanted):
+def test_bash_completion_suggests_words(line, wanted):
     environment = {
         **os.environ,
         "PYTHONPATH": str(ROOT / "src"),
@@ -113,7 +113,7 @@ def test_bash_is_told_how_a_line_may_go_on(line, wanted):
         "COMP_WORDS": line,
         "COMP_CWORD": str(len(line.split(" ")) - 1),
     }
-    # As the script `panestream` does, which need not be installed here.
+    # The same code as the script `panestream`, which may not be installed here.
     script = "import sys; sys.argv[0] = 'panestream'; from panestream.jobs.cli import app; app(prog_name='panestream')"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, env=environment)
     assert set(done.stdout.split()) == wanted, done.stderr

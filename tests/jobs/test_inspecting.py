@@ -1,4 +1,4 @@
-"""``panestream inspect`` on real checkpoints and savepoints: what is printed, what is refused, and that Spark is not heard."""
+"""``panestream inspect`` on real checkpoints and savepoints: its output, refusals, and silent Spark."""
 
 import datetime as dt
 import json
@@ -26,7 +26,7 @@ USERS = ("ann", "bob", "<b>cleo</b>", None)
 
 @pytest.fixture(scope="module")
 def checkpoint(spark, tmp_path_factory):
-    """The checkpoint of docs/how-to/inspecting.md: orders of four users in two shops, in windows of half an hour."""
+    """Return the checkpoint of docs/how-to/inspecting.md: orders of four users in two shops, in windows of half an hour."""
     folder = tmp_path_factory.mktemp("inspected")
     orders = MicroBatches(spark, folder / "orders", "user string, shop string, price bigint, ts timestamp")
     rows = [(USERS[n % 4 if n % 3 else 0], SHOPS[n % 5 % 2], n, START + dt.timedelta(minutes=n)) for n in range(120)]
@@ -47,7 +47,7 @@ def checkpoint(spark, tmp_path_factory):
 
 @pytest.fixture
 def inspect(spark, monkeypatch):
-    """Runs the command on the session that all tests share."""
+    """Run the command in the shared session."""
     given = []
 
     @contextmanager
@@ -74,12 +74,12 @@ def document(inspect, *arguments):
 
 
 def steady(text):
-    """Without what differs from run to run: when, and how long ago, on which lines break; so all blanks are alike."""
+    """Replace the parts that vary between runs: times, ages, and line breaks, so all whitespace becomes equal."""
     text = re.sub(r"planned \S+ \S+ UTC, [^,]*? ago", "planned THEN", " ".join(text.split()))
     return re.sub(r"\d+ \w+( \d+ \w+)? behind the clock", "AGO behind the clock", text)
 
 
-def test_a_process_of_its_own_prints_json_and_writes_a_page_and_spark_is_not_heard(checkpoint, tmp_path):
+def test_inspect_prints_json_and_writes_a_page_without_output_of_spark(checkpoint, tmp_path):
     page = tmp_path / "page.html"
     command = [sys.executable, "-m", "panestream.jobs", "inspect", str(checkpoint), "--json", "--html", str(page)]
     command += ["--conf", "spark.master=local[1]", "--conf", "spark.ui.enabled=false"]
@@ -94,7 +94,7 @@ def test_a_process_of_its_own_prints_json_and_writes_a_page_and_spark_is_not_hea
     assert "&lt;b&gt;cleo&lt;/b&gt;" in text
 
 
-def test_the_page_of_the_documents_shows_what_is_printed(checkpoint, inspect):
+def test_documentation_shows_the_printed_output(checkpoint, inspect):
     page = (DOCS / "how-to" / "inspecting.md").read_text("utf-8")
     (example,) = re.findall(r"\n((?:    .*\n|\n)*?    /data/checkpoint\n(?:    .*\n|\n)*)", page)
     shown = re.sub(r"^    ", "", example, flags=re.MULTILINE).strip()
@@ -103,7 +103,7 @@ def test_the_page_of_the_documents_shows_what_is_printed(checkpoint, inspect):
     assert steady(printed) == steady(shown)
 
 
-def test_filters_by_key_and_window(checkpoint, inspect):
+def test_inspect_filters_by_key_and_window(checkpoint, inspect):
     everything = document(inspect, checkpoint)["totals"]
     north = document(inspect, checkpoint, "--key", "shop=north")["totals"]
     south = document(inspect, checkpoint, "--key", "shop=south")["totals"]
@@ -122,7 +122,7 @@ def test_filters_by_key_and_window(checkpoint, inspect):
     assert re.search(rf"^user=ann shop=north +.* orders={len(expected)} total={sum(expected)}", text, re.MULTILINE)
 
 
-def test_sources_and_time(checkpoint, inspect):
+def test_inspect_shows_sources_and_times(checkpoint, inspect):
     found = document(inspect, checkpoint)
     assert [source["name"] for source in found["sources"]] == ["south", "north"]
     assert found["time"]["newest"] == "2026-01-01T11:59:00Z"
@@ -131,11 +131,11 @@ def test_sources_and_time(checkpoint, inspect):
     assert document(inspect, checkpoint, "--batch", 0)["time"]["newest"] == "2026-01-01T10:59:00Z"
 
 
-def test_a_savepoint_is_inspected_too(checkpoint, inspect, spark, tmp_path):
+def test_inspect_of_a_savepoint_equals_that_of_its_checkpoint(checkpoint, inspect, spark, tmp_path):
     saved = pst.savepoint(spark, str(checkpoint), str(tmp_path / "saved"))
     found, before = document(inspect, saved.path), document(inspect, checkpoint)
     same = ("batch_id", "plan", "sources", "by_end", "listed")
-    without_clock = [[{**each, "behind_clock": 0} for each in one["sources"]] for one in (found, before)]
+    without_clock = [[{**each, "behind_clock": 0} for each in summary["sources"]] for summary in (found, before)]
     assert without_clock[0] == without_clock[1]
     assert {name: found[name] for name in same if name != "sources"} == {name: before[name] for name in same if name != "sources"}
     assert {**found["totals"], "bytes": 0} == {**before["totals"], "bytes": 0}
@@ -155,22 +155,22 @@ def test_a_savepoint_is_inspected_too(checkpoint, inspect, spark, tmp_path):
         (("--html", "/nowhere/page.html"), "there is no folder /nowhere"),
     ],
 )
-def test_what_cannot_be_is_refused_in_words(checkpoint, inspect, arguments, said):
+def test_wrong_arguments_of_inspect_are_refused(checkpoint, inspect, arguments, said):
     told = inspect(checkpoint, *arguments, status=2)
     assert told.startswith("error: ")
     assert said in told
 
 
-def test_a_folder_that_is_no_checkpoint_is_refused(inspect, tmp_path):
+def test_folder_without_a_checkpoint_is_refused(inspect, tmp_path):
     assert "is no checkpoint" in inspect(tmp_path, status=2)
 
 
-def test_settings_of_spark_are_handed_on(checkpoint, inspect):
+def test_inspect_passes_settings_to_spark(checkpoint, inspect):
     inspect(checkpoint, "--conf", "spark.jars.packages=a:b:1,c:d:2", "--conf", "a=b=c", "--remote", "sc://there", "--json")
     assert inspect.settings == [{"spark.jars.packages": "a:b:1,c:d:2", "a": "b=c", "spark.remote": "sc://there"}]
 
 
-def test_a_notebook_shows_it_and_a_mere_repr_asks_nothing(checkpoint, spark):
+def test_notebook_shows_the_summary_but_repr_does_not_query_spark(checkpoint, spark):
     state = pst.state.read_checkpoint(spark, str(checkpoint))
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(type(state), "_summary", lambda *_: pytest.fail("Spark was asked"))

@@ -1,4 +1,4 @@
-"""Job files with two streams, and with tiles: what they come to, and the mistakes one can make there. Without Spark."""
+"""Job files with two streams or with tiles: the resulting jobs, and the errors for mistakes, without Spark."""
 
 from __future__ import annotations
 
@@ -56,13 +56,13 @@ def sink(tag):
 
 
 @pytest.mark.parametrize("how", ["inner", "left", "right", "full", "left_semi", "left_anti"])
-def test_every_kind_of_join(loaded_of, how):
+def test_job_file_can_have_every_kind_of_join(loaded_of, how):
     job = loaded_of(text_of(f'how = "{how}"\nleft_suffix = "_view"\n', then="[join]\n", out="", window=WINDOW + OUT)).job
     assert (job.join.how, job.join.suffixes) == (how, ("_view", ""))
     assert job.window.assigner == TumblingEventTimeWindows.of("1 hour")
     assert [where for where, _ in job.streams] == [("left",), ("right",)]
-    assert [one.source.path.rpartition("/")[2] for _, one in job.streams] == ["views", "clicks"]
-    assert [one.watermark.delay for _, one in job.streams] == ["5 seconds", "10 seconds"]
+    assert [each.source.path.rpartition("/")[2] for _, each in job.streams] == ["views", "clicks"]
+    assert [each.watermark.delay for _, each in job.streams] == ["5 seconds", "10 seconds"]
     assert job.keys == ("user",)
 
 
@@ -82,20 +82,20 @@ def test_an_interval_join_needs_no_windows(loaded_of):
         '[process]\nfunction = "a:b"\nschema = "n INT"\n',
     ],
 )
-def test_functions_and_aggregates_over_both(loaded_of, then):
+def test_job_file_can_have_functions_and_aggregates_of_both_streams(loaded_of, then):
     job = loaded_of(text_of(then=then)).job
     assert job.join is None
     assert len(job.streams) == 2
 
 
-def test_outputs_of_each_side(loaded_of):
+def test_job_file_can_have_late_and_invalid_outputs_of_each_side(loaded_of):
     tags = [f"{tag}_{side}" for tag, side in itertools.product(("late", "invalid"), ("left", "right"))]
     sides = [side.replace('column = "ts"', 'column = "ts"\ninvalid = "side_output"') for side in (LEFT, RIGHT)]
     job = loaded_of(text_of(*map(sink, tags), left=sides[0], right=sides[1])).job
     assert [tag for tag, _ in job.sinks.items()] == ["main", *tags]
 
 
-def test_what_is_told_of_two_streams(loaded_of):
+def test_description_of_a_join_names_both_sources_and_keys(loaded_of):
     told = dict(described(loaded_of(text_of()).job))
     assert [name for name in told if "source" in name or "key" in name] == [
         "left source",
@@ -107,14 +107,14 @@ def test_what_is_told_of_two_streams(loaded_of):
     assert told["right key"] == "user"
 
 
-def test_the_time_of_the_clock_comes_from_both(loaded_of):
+def test_processing_time_of_a_join_comes_from_a_column_of_each_side(loaded_of):
     clock = '[{0}.processing_time]\ncolumn = "ts"\n'
     window = WINDOW + 'time = "processing"\n'
     text = text_of(clock.format("left"), clock.format("right"), window=window)
-    assert [one.processing_time.column for _, one in loaded_of(text).job.streams] == ["ts", "ts"]
+    assert [each.processing_time.column for _, each in loaded_of(text).job.streams] == ["ts", "ts"]
 
 
-def test_input_that_is_not_there_is_told_of_both(loaded_of, tmp_path):
+def test_missing_input_of_both_sides_is_reported(loaded_of, tmp_path):
     with pytest.raises(JobError) as error:
         check_paths(loaded_of(text_of()))
     assert str(error.value).splitlines() == [
@@ -207,26 +207,26 @@ def without(text, line):
         (of_tiles("[join]\n", then=""), "job.toml: 'right' is missing: [join] is of jobs of two streams, and [source] of those of one"),
     ],
 )  # fmt: skip
-def test_a_mistake_of_two_streams_is_answered_with_line_path_and_hint(complaint, text, answer):
+def test_mistake_in_a_join_is_reported_with_line_path_and_hint(complaint, text, answer):
     assert answer in complaint(text)
 
 
-def test_what_is_misspelled_is_not_missing_as_well(complaint):
-    """Nor are windows and a join, which are only needed where it is not meant."""
+def test_misspelled_section_is_not_also_reported_as_missing(complaint):
+    """Missing windows and a missing join are not reported either. They are required only if there is no interval join."""
     answer = complaint(text_of(then=NEAR.replace("_join", "_jion"), window=""))
     assert answer == "job.toml:21: interval_jion: unknown key; did you mean 'interval_join'?"
 
 
-def test_the_input_of_two_streams_is_not_one(complaint, tmp_path):
+def test_input_option_is_refused_for_two_streams(complaint, tmp_path):
     assert "job.toml: --input is for jobs of one source" in complaint(text_of(), input=tmp_path)
 
 
-def test_the_outputs_of_two_streams_go_elsewhere_together(loaded_of, tmp_path):
+def test_output_option_moves_all_outputs_of_a_join(loaded_of, tmp_path):
     job = loaded_of(text_of(sink("late_left")), output=tmp_path / "there").job
-    assert [one.path for _, one in job.sinks.items()] == [str(tmp_path / "there" / tag) for tag in ("main", "late_left")]
+    assert [each.path for _, each in job.sinks.items()] == [str(tmp_path / "there" / tag) for tag in ("main", "late_left")]
 
 
-def test_columns_that_a_job_has(loaded_of, complaint):
+def test_source_can_select_columns(loaded_of, complaint):
     chosen = LEFT.replace('path = "views"', 'path = "views"\nselect = ["user", "ts", "upper(ad) AS shown"]')
     assert loaded_of(text_of(left=chosen)).job.left.source.select == ("user", "ts", "upper(ad) AS shown")
     assert "left.source.select: is empty: name the columns" in complaint(
@@ -239,7 +239,7 @@ def test_columns_that_a_job_has(loaded_of, complaint):
 # --- tiles
 
 
-def test_tiles_in_place_of_results(loaded_of):
+def test_job_file_can_write_tiles(loaded_of):
     job = loaded_of(of_tiles(before='allowed_lateness = "1 day"\nchangelog = true\n')).job
     assert [(each.name, each.function) for each in job.panes] == [("n", "count"), ("spent", "sum")]
     days = loaded_of(of_tiles(window='[window]\ntype = "calendar_days"\nzone = "Europe/Paris"\n')).job
@@ -268,12 +268,12 @@ def test_tiles_in_place_of_results(loaded_of):
         (of_tiles().replace('key = "user"', 'key = "tile"'), "key[0]: the results have a column 'tile' of their own"),
     ],
 )
-def test_a_mistake_of_tiles_is_answered_with_line_path_and_hint(complaint, text, answer):
+def test_mistake_in_tiles_is_reported_with_line_path_and_hint(complaint, text, answer):
     assert answer in complaint(text)
 
 
-def test_a_pattern_that_matches_nothing_is_told_of(loaded_of, tmp_path):
-    """Files may come later, so it is no error; or it is misspelled, so it is said."""
+def test_description_reports_a_pattern_without_matches(loaded_of, tmp_path):
+    """Files may arrive later, so a missing file is not an error. It may be a typing mistake, so it is reported."""
     (tmp_path / "views.csv").touch()
     job = loaded_of(
         text_of(left=LEFT.replace('"views"', f'"{tmp_path}/v*.csv"'), right=RIGHT.replace('"clicks"', f'"{tmp_path}/c*.csv"'))

@@ -1,4 +1,4 @@
-"""Job files that read and write Kafka: what they become, and what is said of mistakes. What they do is in tests/connectors."""
+"""Job files that read and write Kafka: the resulting jobs, and the errors for mistakes. tests/connectors runs such jobs."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def load(tmp_path):
     return load
 
 
-def test_a_source_and_a_sink_of_kafka(load):
+def test_job_file_can_read_and_write_kafka(load):
     job = load()
     assert job.source.kafka == KafkaSource(servers="localhost:9092", topics=("clicks",), records_per_batch=100_000)
     sinks = job.sinks.recipes(job.key)
@@ -37,7 +37,7 @@ def test_a_source_and_a_sink_of_kafka(load):
         '[sinks.late]\nformat = "kafka"\nservers = "a:1,b:2"\ntopic = "late"\noptions = {"kafka.acks" = "all"}\n[trigger]',
     )
     assert str(load(late).sinks.late) == "topic late"
-    # Late rows are as they were read: the job's key need not be among their columns.
+    # Late rows keep the columns that they were read with, which may not include the job's key.
     assert load(late).sinks.recipes(job.key)["late"] == pst.KafkaSink("a:1,b:2", "late", [], options={"kafka.acks": "all"})
 
 
@@ -86,13 +86,13 @@ def test_a_source_and_a_sink_of_kafka(load):
         ),
     ],
 )
-def test_a_mistake_is_named(load, changes, said):
+def test_mistake_in_a_kafka_job_is_reported(load, changes, said):
     with pytest.raises(JobError) as raised:
         load(*changes)
     assert said in str(raised.value)
 
 
-def test_a_kafka_source_must_say_which_topics(load):
+def test_kafka_source_needs_servers_and_topics(load):
     start = EXAMPLE.index("[source.kafka]")
     with pytest.raises(JobError, match=r"\[source\.kafka\] is missing: it says the servers and topics"):
         load((EXAMPLE[start : EXAMPLE.index("[event_time]")], ""))

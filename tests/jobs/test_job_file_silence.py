@@ -1,4 +1,4 @@
-"""Job files whose windows close on silence, and at the end of a run."""
+"""Job files with windows that close on silence or at the end of a run."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ CLOSING = TIME + "closing_after = '30 seconds'\n"
 AT_END = "[trigger]\nfire_at_end = true\n"
 
 
-def test_silence_is_a_part_of_the_watermark(job_of):
+def test_silence_timeout_becomes_part_of_the_watermark_strategy(job_of):
     job = job_of(text_of(MINUTE, time=CLOSING, after=EVERY))
     assert job.watermark.recipe == WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").closing_after("30 seconds")
     assert not job.trigger.fire_at_end
 
 
-def test_the_end_of_a_run_is_a_part_of_the_trigger(job_of):
+def test_firing_at_the_end_of_a_run_becomes_part_of_the_trigger(job_of):
     job = job_of(text_of(MINUTE, time=CLOSING, after=AT_END))
     assert (job.trigger.fire_at_end, job.trigger.spark) == (True, {"availableNow": True})
 
@@ -44,5 +44,5 @@ def test_the_end_of_a_run_is_a_part_of_the_trigger(job_of):
     ],
     ids=["a run that ends", "a run without end", "a batch", "microseconds", "no watermarks"],
 )
-def test_what_cannot_be(complaint, text, said):
+def test_contradictory_silence_settings_are_reported(complaint, text, said):
     assert said in complaint(text)

@@ -1,4 +1,4 @@
-"""Job files with every kind of window, with firings, lateness, merging sinks and functions; and the mistakes one can make there."""
+"""Job files with every kind of window, with triggers, lateness, merging sinks and functions, and the errors for mistakes."""
 
 from __future__ import annotations
 
@@ -131,7 +131,7 @@ EVERY = "[trigger]\nevery = '1 second'\n"
         ("type = 'global'\n[firing]\ntrigger = 'count'\ncount = 3", GlobalWindows.create()),
     ],
 )
-def test_every_kind_of_window(job_of, window, assigner):
+def test_job_file_can_have_every_kind_of_window(job_of, window, assigner):
     job = job_of(text_of(f"[window]\n{window}\n", after=EVERY))
     assert job.window.assigner == assigner
 
@@ -189,7 +189,7 @@ def test_several_windows_have_labels(job_of):
         ("trigger = 'never'", NeverTrigger()),
     ],
 )
-def test_every_trigger(job_of, firing, trigger):
+def test_job_file_can_have_every_trigger(job_of, firing, trigger):
     job = job_of(text_of(f"{TUMBLING}[firing]\n{firing}\n", after=EVERY))
     assert job.firing.recipe == trigger
     assert job.firing.uses_processing_time == trigger.uses_processing_time
@@ -208,7 +208,7 @@ def test_every_trigger(job_of, firing, trigger):
         ("early = { each = [{ every = '1 m' }, { count = 1 }] }", "never finishes"),
     ],
 )
-def test_parts_of_triggers_that_are_wrong(complaint, given, told):
+def test_mistake_in_a_trigger_is_reported(complaint, given, told):
     assert told in complaint(text_of(f"{TUMBLING}[firing]\ntrigger = 'after_watermark'\n{given}\n"))
     other = complaint(text_of(f"{TUMBLING}[firing]\ntrigger = 'event_time'\nlate = {{ count = 1 }}\n"))
     assert "firing.late: is for trigger 'after_watermark', not for 'event_time'" in other
@@ -217,7 +217,7 @@ def test_parts_of_triggers_that_are_wrong(complaint, given, told):
 TUMBLING = "[window]\ntype = 'tumbling'\nsize = '1 hour'\n"
 
 
-def test_what_belongs_to_the_whole_job(job_of):
+def test_job_file_can_set_options_of_the_whole_job(job_of):
     before = "allowed_lateness = '1 day'\nkey_groups = 8\ntasks = 2\nwith_firing = true\nchangelog = true\nevery_firing = true\n"
     job = job_of(text_of(TUMBLING, before=before))
     assert (job.allowed_lateness, job.key_groups, job.tasks) == ("1 day", 8, 2)
@@ -226,7 +226,7 @@ def test_what_belongs_to_the_whole_job(job_of):
     assert job.every_firing
 
 
-def test_the_clock_may_be_a_column_and_the_stream_then_ends(job_of):
+def test_stream_ends_if_its_processing_time_is_a_column(job_of):
     text = text_of(
         "[window]\ntype = 'tumbling'\nsize = '1 s'\ntime = 'processing'\n",
         time="[processing_time]\ncolumn = 'pause'\nunit = 'seconds'\n",
@@ -236,7 +236,7 @@ def test_the_clock_may_be_a_column_and_the_stream_then_ends(job_of):
     assert job.trigger.spark == {"availableNow": True}
 
 
-def test_sinks_that_merge_and_sinks_with_options(job_of):
+def test_job_file_can_have_merging_sinks_and_sinks_with_options(job_of):
     import panestream as pst
 
     merge = "[sinks.main]\nformat = 'merge'\ntable = 'shop.clicks'\ntable_format = 'delta'\n"
@@ -249,16 +249,16 @@ def test_sinks_that_merge_and_sinks_with_options(job_of):
     assert job.sinks.main.recipe(job.key).options == {"compression": "zstd"}
 
 
-def test_a_table_without_a_name_is_missed_and_nothing_else(complaint):
+def test_table_sink_without_a_table_has_one_error(complaint):
     told = complaint(text_of(TUMBLING, out="[sinks.main]\nformat = 'table'\ntable_format = 'delta'\n"))
     assert [line.split(": ", 1)[1] for line in told.splitlines()] == ["sinks.main: 'table' is missing: format 'table' needs it"]
 
 
-def test_micro_batches_may_run_once(job_of):
+def test_trigger_once_runs_one_micro_batch(job_of):
     assert job_of(text_of(TUMBLING, after="[trigger]\nonce = true\n")).trigger.spark == {"once": True}
 
 
-def test_columns_that_the_results_make_are_those_of_the_library(job_of, complaint):
+def test_names_of_result_columns_are_reserved(job_of, complaint):
     from panestream.engine.plan import RESERVED
 
     for name in RESERVED:
@@ -266,7 +266,7 @@ def test_columns_that_the_results_make_are_those_of_the_library(job_of, complain
             text_of(TUMBLING, compute=f"[aggregate]\n{name} = 'count'\n")
         )
         assert "write '" in complaint(text_of(TUMBLING).replace('"user"', f'"{name}"', 1))
-    # What no result of this job is called is free.
+    # A column name that no result of this job has is free.
     free = "[aggregate]\npane = 'count'\nrows = 'count'\nop = 'count'\nwindow = 'count'\nfiring = 'count'\n"
     assert len(job_of(text_of(TUMBLING, compute=free)).aggregate) == 5
     told = complaint(text_of(TUMBLING, compute=free, before="with_firing = true\nchangelog = true\n"))
@@ -448,11 +448,11 @@ SESSION = "[window]\ntype = 'session'\n"
         ),
     ],
 )
-def test_a_mistake_is_answered_with_line_path_and_hint(complaint, text, answer):
+def test_mistake_in_windows_is_reported_with_line_path_and_hint(complaint, text, answer):
     assert answer in complaint(text)
 
 
-# --- functions of the user's own
+# --- user functions
 
 VISITS = """
 from collections.abc import Iterator
@@ -479,8 +479,8 @@ number = 5
 
 
 @pytest.fixture
-def found(tmp_path, monkeypatch):
-    """Looks a function up from a job file; what it imports is forgotten after the test."""
+def load_function(tmp_path, monkeypatch):
+    """Load a function from a job file. Modules that it imports are forgotten after the test."""
     for name in ("visits_of_a_test", "shop_of_a_test", "shop_of_a_test.visits"):
         monkeypatch.setitem(sys.modules, name, None)
         monkeypatch.delitem(sys.modules, name)
@@ -498,22 +498,22 @@ def found(tmp_path, monkeypatch):
     return look
 
 
-def test_a_function_comes_from_the_folder_of_the_job_file(found, tmp_path):
+def test_function_is_loaded_from_the_folder_of_the_job_file(load_function, tmp_path):
     before = list(sys.path)
-    one = found("visits_of_a_test:items")
+    one = load_function("visits_of_a_test:items")
     assert one.value.__name__ == "items"
     assert one.home == tmp_path / "visits_of_a_test.py"
-    made = found("visits_of_a_test:Items")
+    made = load_function("visits_of_a_test:Items")
     assert type(made.value).__name__ == "Items"
     assert sys.path == before
 
 
-def test_a_function_comes_from_a_package_beside_the_job_file_or_from_where_python_finds_it(found, tmp_path):
+def test_function_is_loaded_from_a_package_or_the_python_path(load_function, tmp_path):
     (tmp_path / "shop_of_a_test").mkdir()
     (tmp_path / "shop_of_a_test" / "__init__.py").touch()
-    one = found("shop_of_a_test.visits:items", module="shop_of_a_test.visits")
+    one = load_function("shop_of_a_test.visits:items", module="shop_of_a_test.visits")
     assert one.home == tmp_path / "shop_of_a_test"
-    elsewhere = found("panestream.windowing.aggregates:count")
+    elsewhere = load_function("panestream.windowing.aggregates:count")
     assert elsewhere.value is agg.count
     assert elsewhere.home is None
 
@@ -530,9 +530,9 @@ def test_a_function_comes_from_a_package_beside_the_job_file_or_from_where_pytho
         ("visits_of_a_test:Needy", "visits_of_a_test:Needy() fails, and a class must be made without arguments: TypeError: "),
     ],
 )
-def test_a_function_that_is_not_there(found, tmp_path, function, answer):
+def test_missing_function_is_reported(load_function, tmp_path, function, answer):
     with pytest.raises(JobError) as error:
-        found(function)
+        load_function(function)
     assert f"{tmp_path}/job.toml:14: process.function: {answer.format(folder=tmp_path)}" in str(error.value)
 
 
@@ -545,7 +545,7 @@ def test_a_function_that_is_not_there(found, tmp_path, function, answer):
         ("json", "", "json.py beside the job file has the name of a module that is loaded already, from "),
     ],
 )
-def test_a_module_that_cannot_be_imported(found, module, text, answer):
+def test_module_that_cannot_be_imported_is_reported(load_function, module, text, answer):
     with pytest.raises(JobError) as error:
-        found(f"{module}:f", module=module, text=text)
+        load_function(f"{module}:f", module=module, text=text)
     assert answer in str(error.value)

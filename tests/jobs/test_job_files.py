@@ -1,4 +1,4 @@
-"""Job files: what they may say, and how each mistake is answered: file, line, path, and the nearest right name."""
+"""The keys of job files, and the error for each mistake: file, line, path, and the nearest right name."""
 
 from __future__ import annotations
 
@@ -55,20 +55,20 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 @pytest.fixture
 def complaint(complaint):
-    """The same, line by line."""
+    """Return the errors line by line."""
     return lambda *given, **overrides: complaint(*given, **overrides).splitlines()
 
 
-def changed(old, new):
+def changed_job(old, new):
     assert JOB.count(old) == 1, old
     return JOB.replace(old, new)
 
 
-def added(section, line):
-    return changed(f"[{section}]\n", f"[{section}]\n{line}\n")
+def job_with(section, line):
+    return changed_job(f"[{section}]\n", f"[{section}]\n{line}\n")
 
 
-def test_a_plain_job_becomes_what_the_library_calls_it(job_of, tmp_path):
+def test_plain_job_file_becomes_a_job(job_of, tmp_path):
     job = job_of(JOB)
     assert job.name == "job"
     assert job.mode == "stream"
@@ -82,28 +82,28 @@ def test_a_plain_job_becomes_what_the_library_calls_it(job_of, tmp_path):
     assert job.source.path == str(tmp_path / "clicks")
 
 
-def test_paths_are_seen_from_the_job_file_and_shown_in_full(job_of, tmp_path):
-    job = job_of(changed('"out/main"', '"elsewhere/x/.././main"'))
+def test_relative_paths_start_at_the_job_file_and_become_absolute(job_of, tmp_path):
+    job = job_of(changed_job('"out/main"', '"elsewhere/x/.././main"'))
     assert job.sinks.main.path == str(tmp_path / "elsewhere" / "main")
-    job = job_of(changed('"out/main"', f'"{tmp_path}/../elsewhere/main"'))
+    job = job_of(changed_job('"out/main"', f'"{tmp_path}/../elsewhere/main"'))
     assert job.sinks.main.path == str(tmp_path.parent / "elsewhere" / "main")
-    assert job_of(changed('"out/main"', '"s3a://bucket/x/../y"')).sinks.main.path == "s3a://bucket/x/../y"
+    assert job_of(changed_job('"out/main"', '"s3a://bucket/x/../y"')).sinks.main.path == "s3a://bucket/x/../y"
 
 
-def test_a_stream_has_a_checkpoint_beside_the_job_file_unless_it_names_one(job_of, tmp_path):
+def test_checkpoint_of_a_stream_is_next_to_the_job_file_by_default(job_of, tmp_path):
     assert job_of(JOB).checkpoint == str(tmp_path / "job.checkpoint")
     assert job_of('checkpoint = "here"\n' + JOB).checkpoint == str(tmp_path / "here")
     assert job_of('mode = "batch"\n' + JOB).checkpoint is None
 
 
-def test_without_a_key_there_is_one_window_for_all_rows(job_of):
-    assert job_of(changed('key = ["item_id"]\n', "")).key == ()
-    assert job_of(changed('["item_id"]', '"item_id"')).key == ("item_id",)
+def test_key_is_optional_and_may_be_one_name(job_of):
+    assert job_of(changed_job('key = ["item_id"]\n', "")).key == ()
+    assert job_of(changed_job('["item_id"]', '"item_id"')).key == ("item_id",)
 
 
-def test_the_shop_day_in_utc_plus_8_is_an_offset(job_of):
+def test_day_in_utc_plus_8_is_a_window_with_an_offset(job_of):
     job = job_of(
-        changed(
+        changed_job(
             'type = "sliding"\nsize = "1 hour"\nslide = "5 minutes"', 'type = "tumbling"\nsize = "1 day"\noffset = "-8 hours"'
         )
     )
@@ -121,21 +121,21 @@ def test_the_shop_day_in_utc_plus_8_is_an_offset(job_of):
         ),
     ],
 )
-def test_watermark_strategies(job_of, watermark, recipe):
-    assert job_of(changed('delay = "5 seconds"', watermark)).watermark.recipe == recipe
+def test_job_file_can_have_every_watermark_strategy(job_of, watermark, recipe):
+    assert job_of(changed_job('delay = "5 seconds"', watermark)).watermark.recipe == recipe
 
 
-def test_strings_become_event_time_by_their_format_and_zone(job_of):
-    text = changed('unit = "seconds"', "format = \"yyyy-MM-dd'T'HH:mm:ss\"")
+def test_event_time_is_parsed_from_strings_by_format_and_zone(job_of):
+    text = changed_job('unit = "seconds"', "format = \"yyyy-MM-dd'T'HH:mm:ss\"")
     assert job_of(text).event_time.expression == "CAST(try_to_timestamp(`timestamp`, 'yyyy-MM-dd\\'T\\'HH:mm:ss') AS TIMESTAMP)"
-    text = changed('unit = "seconds"', 'format = "HH:mm"\ntimezone = "Asia/Shanghai"')
+    text = changed_job('unit = "seconds"', 'format = "HH:mm"\ntimezone = "Asia/Shanghai"')
     assert (
         job_of(text).event_time.expression
         == "CAST(try_to_timestamp(concat(`timestamp`, ' Asia/Shanghai'), 'HH:mm VV') AS TIMESTAMP)"
     )
 
 
-def test_the_short_and_the_long_form_of_aggregates_say_the_same(job_of):
+def test_short_and_long_form_of_aggregates_are_equal(job_of):
     short = """
 [aggregate]
 views = "count"
@@ -145,7 +145,7 @@ best = { function = "max_by", column = "item_id", by = "price" }
 three = { function = "top_k", column = "price", k = 3 }
 whole = "complete(three)"
 """
-    got = job_of(changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', short)).aggregate
+    got = job_of(changed_job('[[aggregate]]\nfunction = "count"\nalias = "views"\n', short)).aggregate
     assert [(each.name, each.function, each.arguments) for each in got] == [
         ("views", "count", {}),
         ("all", "count", {}),
@@ -157,28 +157,28 @@ whole = "complete(three)"
 
 
 def test_an_aggregate_without_alias_is_named_after_function_and_column(job_of):
-    job = job_of(changed('function = "count"\nalias = "views"', 'function = "sum"\ncolumn = "price * 2"'))
+    job = job_of(changed_job('function = "count"\nalias = "views"', 'function = "sum"\ncolumn = "price * 2"'))
     assert job.aggregate[0].name == "sum_price_2"
 
 
-def test_every_function_of_the_library_is_one_of_job_files():
+def test_every_aggregate_of_the_library_can_be_used_in_job_files():
     from panestream.windowing import aggregates
 
     of_the_library = {name for name in aggregates.__all__ if name.islower()}
-    assert of_the_library - set(FUNCTIONS) == {"user"}  # takes an object of Python's
+    assert of_the_library - set(FUNCTIONS) == {"user"}  # takes a Python object
     given = {"column": "price", "columns": ["page"], "by": "ts", "k": 20, "weight": "w", "edges": [1.5], "probability": 0.5}
     given |= {"probabilities": [0.5, 0.9], "ignore_nulls": True, "relative_sd": 0.1, "output": "revenue"}
     for function, takes in FUNCTIONS.items():
         every = AggregateSection(function=function, arguments={name: given[name] for name in takes})
         assert every.recipe.name == every.name
-        # Every argument that the library knows arrives: the recipe without it is another one.
+        # Every argument of the library function arrives: without it, the recipe would differ.
         for name, argument in takes.items():
             if not argument.required:
                 fewer = AggregateSection(function=function, arguments={each: given[each] for each in takes if each != name})
                 assert replace(fewer.recipe, output_name=None) != replace(every.recipe, output_name=None), (function, name)
 
 
-def test_a_function_with_an_argument_that_nothing_reads_is_refused_at_once():
+def test_aggregate_with_an_unsupported_argument_type_is_refused():
     def odd(expr: Any, edges: Iterable[float | Decimal] = (), *, how: bytes) -> Any:
         """Never called."""
 
@@ -188,7 +188,7 @@ def test_a_function_with_an_argument_that_nothing_reads_is_refused_at_once():
     assert list(arguments_of(odd)) == ["column", "edges", "how"]
 
 
-def test_new_functions_say_what_they_need(job_of):
+def test_sketch_and_ranking_functions_take_their_arguments(job_of):
     short = """
 [aggregate]
 users = { function = "approx_count_distinct", column = "user_id", relative_sd = 0.01 }
@@ -197,7 +197,7 @@ slower = { function = "approx_quantile", column = "latency", probability = 0.99,
 bins = { function = "histogram", column = "latency", edges = [10, 100.5] }
 latest = { function = "arg_max", columns = ["page", "price"], by = "ts" }
 """
-    got = job_of(changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', short)).aggregate
+    got = job_of(changed_job('[[aggregate]]\nfunction = "count"\nalias = "views"\n', short)).aggregate
     assert [repr(each.recipe) for each in got] == [
         "agg.approx_count_distinct('user_id', 0.01).alias('users')",
         "agg.approx_quantiles('latency', (0.5, 0.99)).alias('slow')",
@@ -213,7 +213,7 @@ def test_spark_settings_may_be_nested_quoted_or_without_their_first_word(job_of)
 
 
 def test_a_schema_may_be_a_table_and_options_pass_through(job_of):
-    text = changed(
+    text = changed_job(
         'schema = "item_id BIGINT, behavior STRING, timestamp BIGINT"',
         'options = { sep = "\\t", mode = "FAILFAST", n = 3, x = true }',
     )
@@ -223,7 +223,7 @@ def test_a_schema_may_be_a_table_and_options_pass_through(job_of):
     assert source.options == {"sep": "\t", "mode": "FAILFAST", "n": "3", "x": "true"}
 
 
-def test_the_command_line_changes_input_output_mode_and_checkpoint(job_of, tmp_path, monkeypatch):
+def test_command_line_overrides_input_output_mode_and_checkpoint(job_of, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     job = job_of('checkpoint = "old"\n' + JOB, input=Path("in.csv"), output=Path("o"), mode="stream")
     assert job.source.path == str(tmp_path / "in.csv")
@@ -235,12 +235,12 @@ def test_the_command_line_changes_input_output_mode_and_checkpoint(job_of, tmp_p
     assert job_of(JOB + "[metrics]\nport = 1\njson_lines = 'm'\n", metrics_port=2).metrics.port == 2
 
 
-def test_metrics_listen_on_this_machine_unless_told_otherwise(job_of, tmp_path):
+def test_metrics_listen_on_localhost_by_default(job_of, tmp_path):
     metrics = job_of(JOB + "[metrics]\nport = 9464\njson_lines = 'm.jsonl'\n").metrics
     assert (metrics.address, metrics.json_lines) == ("127.0.0.1", str(tmp_path / "m.jsonl"))
 
 
-def test_metrics_that_cannot_be_had_are_told_with_their_line_before_spark_is_started(tmp_path):
+def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path):
     (tmp_path / "taken").mkdir()
     with PrometheusMetrics(0) as other:
         for text, told in (
@@ -253,7 +253,7 @@ def test_metrics_that_cannot_be_had_are_told_with_their_line_before_spark_is_sta
             assert not open_listeners(load_job(tmp_path / "job.toml", Overrides(mode="batch")))
 
 
-# --- mistakes: each is answered with its line, its path and a hint
+# --- mistakes, each with its line, path and a hint
 
 
 @pytest.mark.parametrize(
@@ -263,193 +263,195 @@ def test_metrics_that_cannot_be_had_are_told_with_their_line_before_spark_is_sta
         ("delay = '5 s'\n" + JOB, "job.toml:1: delay: unknown key here; it belongs into [watermark]"),
         ("mode = 'strem'\n" + JOB, "job.toml:1: mode: 'strem' is not known; did you mean 'stream'?"),
         ('name = "a\\u0007b"\n' + JOB, "job.toml:1: name: has control characters: 'a\\x07b'"),
-        (changed('["item_id"]', '["item_id", 5]'), "job.toml:1: key[1]: must be a string, not an integer: 5"),
-        (changed('["item_id"]', '["a", "a"]'), "job.toml:1: key[1]: 'a' is given twice"),
-        (changed('["item_id"]', "3"), "job.toml:1: key: must be an array, not an integer: 3"),
-        (added("source", "pth = 'x'"), "job.toml:4: source.pth: unknown key; did you mean 'path'?"),
-        (added("source", "header = 'yes'"), "job.toml:4: source.header: must be true or false, not a string: 'yes'"),
-        (added("source", "files_per_batch = 0"), "job.toml:4: source.files_per_batch: must be at least 1, not 0"),
+        (changed_job('["item_id"]', '["item_id", 5]'), "job.toml:1: key[1]: must be a string, not an integer: 5"),
+        (changed_job('["item_id"]', '["a", "a"]'), "job.toml:1: key[1]: 'a' is given twice"),
+        (changed_job('["item_id"]', "3"), "job.toml:1: key: must be an array, not an integer: 3"),
+        (job_with("source", "pth = 'x'"), "job.toml:4: source.pth: unknown key; did you mean 'path'?"),
+        (job_with("source", "header = 'yes'"), "job.toml:4: source.header: must be true or false, not a string: 'yes'"),
+        (job_with("source", "files_per_batch = 0"), "job.toml:4: source.files_per_batch: must be at least 1, not 0"),
         (
-            added("source", "files_per_batch = true"),
+            job_with("source", "files_per_batch = true"),
             "job.toml:4: source.files_per_batch: must be an integer, not a boolean: true",
         ),
-        (added("source", "where = 1"), "job.toml:4: source.where: must be a SQL expression in a string, not an integer: 1"),
+        (job_with("source", "where = 1"), "job.toml:4: source.where: must be a SQL expression in a string, not an integer: 1"),
         (
-            added("source", "columns = { '2x' = 'a' }"),
+            job_with("source", "columns = { '2x' = 'a' }"),
             "job.toml:4: source.columns.2x: must be a name of letters, digits and underscores that does not begin with a digit, not '2x'",
         ),
         (
-            added("source", "options.x = [1]"),
+            job_with("source", "options.x = [1]"),
             "job.toml:4: source.options.x: must be a string, a number or a boolean, not an array: [1]",
         ),
         (
-            added("source", "header = true\noptions = { Header = false }"),
+            job_with("source", "header = true\noptions = { Header = false }"),
             "job.toml:5: source.options: 'header' and source.header say the same: keep one of them",
         ),
-        (changed('path = "clicks"\n', ""), "job.toml:3: source: 'path' is missing: format 'csv' reads files"),
-        (changed('path = "clicks"', 'path = "a\\u0000b"'), "job.toml:5: source.path: has control characters: 'a\\x00b'"),
+        (changed_job('path = "clicks"\n', ""), "job.toml:3: source: 'path' is missing: format 'csv' reads files"),
+        (changed_job('path = "clicks"', 'path = "a\\u0000b"'), "job.toml:5: source.path: has control characters: 'a\\x00b'"),
         (
-            changed('schema = "item_id BIGINT, behavior STRING, timestamp BIGINT"\n', ""),
+            changed_job('schema = "item_id BIGINT, behavior STRING, timestamp BIGINT"\n', ""),
             "job.toml:3: source: 'schema' is missing: csv files do not say the types of their columns",
         ),
         (
-            changed('"csv"\npath = "clicks"', '"rate"\nheader = true'),
+            changed_job('"csv"\npath = "clicks"', '"rate"\nheader = true'),
             "job.toml:5: source.header: is for format 'csv', not for 'rate'",
         ),
         (
-            changed('"csv"\npath = "clicks"', '"rate"\nfiles_per_batch = 1'),
+            changed_job('"csv"\npath = "clicks"', '"rate"\nfiles_per_batch = 1'),
             "job.toml:5: source.files_per_batch: is for files (csv, json, parquet, orc, text, delta, iceberg), not for format 'rate'",
         ),
         (
-            changed('"csv"\npath = "clicks"', '"iceberg"\ntable = "a.b"'),
+            changed_job('"csv"\npath = "clicks"', '"iceberg"\ntable = "a.b"'),
             "job.toml:6: source.schema: format 'iceberg' takes no 'schema': the table says its columns",
         ),
         (
-            changed('"csv"\npath = "clicks"', '"delta"\npath = "x"\ntable = "a.b"'),
+            changed_job('"csv"\npath = "clicks"', '"delta"\npath = "x"\ntable = "a.b"'),
             "job.toml:5: source.path: 'table' and 'path' exclude each other: keep one of them",
         ),
         (
-            changed('"csv"\npath = "clicks"', '"delta"'),
+            changed_job('"csv"\npath = "clicks"', '"delta"'),
             "job.toml:3: source: 'table' is missing: format 'delta' needs it, or a path",
         ),
-        (changed('"csv"\npath = "clicks"', '"table"'), "job.toml:3: source: 'table' is missing: format 'table' needs it"),
+        (changed_job('"csv"\npath = "clicks"', '"table"'), "job.toml:3: source: 'table' is missing: format 'table' needs it"),
         (
-            changed('"csv"', '"table"'),
+            changed_job('"csv"', '"table"'),
             "job.toml:5: source.path: format 'table' takes no 'path': a table of the catalog has a name",
         ),
         (
-            added("source", "table = 't'"),
+            job_with("source", "table = 't'"),
             "job.toml:4: source.table: is for formats 'delta', 'iceberg', 'table', not for 'csv'",
         ),
         (
-            changed('"csv"\npath = "clicks"', '"iceberg"\ntable = "a.b"\noptions = { maxFilesPerTrigger = 1 }'),
+            changed_job('"csv"\npath = "clicks"', '"iceberg"\ntable = "a.b"\noptions = { maxFilesPerTrigger = 1 }'),
             "job.toml:6: source.options: Iceberg takes no 'maxFilesPerTrigger': write files_per_batch",
         ),
         (
-            changed('"csv"\npath = "clicks"', '"delta"\ntable = "t"\nfiles_per_batch = 1\noptions = { maxFilesPerTrigger = 1 }'),
+            changed_job(
+                '"csv"\npath = "clicks"', '"delta"\ntable = "t"\nfiles_per_batch = 1\noptions = { maxFilesPerTrigger = 1 }'
+            ),
             "job.toml:7: source.options: 'maxFilesPerTrigger' and source.files_per_batch say the same: keep one of them",
         ),
-        (changed('column = "timestamp"\n', ""), "job.toml:8: event_time: 'column' is missing"),
+        (changed_job('column = "timestamp"\n', ""), "job.toml:8: event_time: 'column' is missing"),
         (
-            changed('"seconds"', '"second"'),
+            changed_job('"seconds"', '"second"'),
             "job.toml:10: event_time.unit: 'second' is not known; did you mean 'seconds' or 'milliseconds'?",
         ),
         (
-            added("event_time", "format = 'yyyy'"),
+            job_with("event_time", "format = 'yyyy'"),
             "job.toml:11: event_time.unit: 'unit' is for numbers and 'format' for strings: keep one of them",
         ),
-        (added("event_time", "timezone = 'UTC'"), "job.toml:9: event_time.timezone: is for strings: it needs 'format'"),
+        (job_with("event_time", "timezone = 'UTC'"), "job.toml:9: event_time.timezone: is for strings: it needs 'format'"),
         (
-            changed('unit = "seconds"', "format = 'HH'\ntimezone = 'Asia/Shangai'"),
+            changed_job('unit = "seconds"', "format = 'HH'\ntimezone = 'Asia/Shangai'"),
             "job.toml:11: event_time.timezone: there is no time zone 'Asia/Shangai'; did you mean 'Asia/Shanghai'?",
         ),
         (
-            added("event_time", "invalid = 'drop'"),
+            job_with("event_time", "invalid = 'drop'"),
             "job.toml:9: event_time.invalid: 'drop' is not known; known here: fail, side_output",
         ),
         (
-            added("event_time", "invalid = 'side_output'"),
+            job_with("event_time", "invalid = 'side_output'"),
             "job.toml:9: event_time.invalid: 'side_output' needs a [sinks.invalid] to put the rows",
         ),
         (
             JOB + "[sinks.invalid]\nformat = 'console'\n",
             "job.toml:27: sinks.invalid: would stay empty: set event_time.invalid = 'side_output'",
         ),
-        (changed("delay =", "delai ="), "job.toml:13: watermark.delai: unknown key; did you mean 'delay'?"),
+        (changed_job("delay =", "delai ="), "job.toml:13: watermark.delai: unknown key; did you mean 'delay'?"),
         (
-            changed('delay = "5 seconds"\n', ""),
+            changed_job('delay = "5 seconds"\n', ""),
             "job.toml:12: watermark: 'delay' is missing: strategy 'bounded' must know how far rows may be behind, e.g. delay = '5 seconds'",
         ),
         (
-            changed('delay = "5 seconds"', "delay = 5"),
+            changed_job('delay = "5 seconds"', "delay = 5"),
             "job.toml:13: watermark.delay: must be a string such as '90 seconds', not 5",
         ),
         (
-            changed('"5 seconds"', '"5 secnds"'),
+            changed_job('"5 seconds"', '"5 secnds"'),
             "job.toml:13: watermark.delay: the duration '5 secnds': unknown unit 'secnds'; did you mean 'second'?",
         ),
-        (changed('"5 seconds"', '"-5 seconds"'), "job.toml:13: watermark.delay: must not be negative, not '-5 seconds'"),
+        (changed_job('"5 seconds"', '"-5 seconds"'), "job.toml:13: watermark.delay: must not be negative, not '-5 seconds'"),
         (
-            added("watermark", "strategy = 'monotonous'"),
+            job_with("watermark", "strategy = 'monotonous'"),
             "job.toml:14: watermark.delay: is for strategy 'bounded', not for 'monotonous'",
         ),
         (
-            changed('delay = "5 seconds"', "strategy = 'none'\nidleness = '1 s'"),
+            changed_job('delay = "5 seconds"', "strategy = 'none'\nidleness = '1 s'"),
             "job.toml:13: watermark.strategy: 'none' makes no watermarks: 'per_partition' and 'idleness' have no meaning",
         ),
         (
-            changed('type = "sliding"', 'type = "sliding"\nallowed_lateness = "1 h"'),
+            changed_job('type = "sliding"', 'type = "sliding"\nallowed_lateness = "1 h"'),
             "job.toml:17: window.allowed_lateness: is a key of the whole job: write allowed_lateness before the first [section]",
         ),
-        (changed('"sliding"', '"sesion"'), "job.toml:16: window.type: 'sesion' is not known; did you mean 'session'?"),
+        (changed_job('"sliding"', '"sesion"'), "job.toml:16: window.type: 'sesion' is not known; did you mean 'session'?"),
         (
-            changed('slide = "5 minutes"\n', ""),
+            changed_job('slide = "5 minutes"\n', ""),
             "job.toml:15: window: 'slide' is missing: every how long does a sliding window begin?",
         ),
         (
-            changed('"sliding"', '"tumbling"'),
+            changed_job('"sliding"', '"tumbling"'),
             "job.toml:18: window.slide: a tumbling window has no slide; did you mean type = 'sliding'?",
         ),
-        (changed('"1 hour"', '"0 hours"'), "job.toml:17: window.size: must be positive, not '0 hours'"),
+        (changed_job('"1 hour"', '"0 hours"'), "job.toml:17: window.size: must be positive, not '0 hours'"),
         (
-            added("window", 'offset = "10 minutes"'),
+            job_with("window", 'offset = "10 minutes"'),
             "job.toml:15: window: the offset of a sliding window must be smaller than its slide: offset '10 minutes', slide '5 minutes'",
         ),
-        (changed('"count"', '"cont"'), "job.toml:21: aggregate[0].function: 'cont' is not known; did you mean 'count'?"),
-        (changed('"count"', '"sum"'), "job.toml:20: aggregate[0]: 'column' is missing: sum needs it"),
+        (changed_job('"count"', '"cont"'), "job.toml:21: aggregate[0].function: 'cont' is not known; did you mean 'count'?"),
+        (changed_job('"count"', '"sum"'), "job.toml:20: aggregate[0]: 'column' is missing: sum needs it"),
         (
-            changed('"count"', '"count"\nk = 3'),
+            changed_job('"count"', '"count"\nk = 3'),
             "job.toml:22: aggregate[0].k: count takes no 'k' (it is for approx_quantile, approx_quantiles, top_k)",
         ),
-        (changed('"count"', '"sum"\ncolum = "x"'), "job.toml:22: aggregate[0].colum: unknown key; did you mean 'column'?"),
+        (changed_job('"count"', '"sum"\ncolum = "x"'), "job.toml:22: aggregate[0].colum: unknown key; did you mean 'column'?"),
         (
-            changed('"count"', '"histogram"\ncolumn = "x"\nedges = [2, 1]'),
+            changed_job('"count"', '"histogram"\ncolumn = "x"\nedges = [2, 1]'),
             "job.toml:20: aggregate[0]: agg.histogram: edges must be finite numbers, at least one, each larger than the one before, got (2, 1); write agg.histogram('x', [0, 10, 100])",
         ),
         (
-            changed('"count"', '"approx_quantile"\ncolumn = "x"\nprobability = "half"'),
+            changed_job('"count"', '"approx_quantile"\ncolumn = "x"\nprobability = "half"'),
             "job.toml:23: aggregate[0].probability: must be a number, not a string: 'half'",
         ),
         (
-            changed('"views"', '"my views"'),
+            changed_job('"views"', '"my views"'),
             "job.toml:22: aggregate[0].alias: must be a name of letters, digits and underscores that does not begin with a digit, not 'my views'",
         ),
         (
-            changed('"views"', '"item_id"'),
+            changed_job('"views"', '"item_id"'),
             "job.toml:20: aggregate: the output has a column 'item_id' of its own; give the aggregate another 'alias'",
         ),
         (
-            changed('alias = "views"\n', 'alias = "views"\n[[aggregate]]\nfunction = "count"\nalias = "views"\n'),
+            changed_job('alias = "views"\n', 'alias = "views"\n[[aggregate]]\nfunction = "count"\nalias = "views"\n'),
             "job.toml:23: aggregate[1]: there are two output columns 'views'; set 'alias'",
         ),
         (
-            changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', '[aggregate]\nviews = "summ(price)"\n'),
+            changed_job('[[aggregate]]\nfunction = "count"\nalias = "views"\n', '[aggregate]\nviews = "summ(price)"\n'),
             "job.toml:21: aggregate.views.function: 'summ' is not known; did you mean 'sum'?",
         ),
         (
-            changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', '[aggregate]\nviews = "sum(price"\n'),
+            changed_job('[[aggregate]]\nfunction = "count"\nalias = "views"\n', '[aggregate]\nviews = "sum(price"\n'),
             "job.toml:21: aggregate.views: must be a function or function(column), not 'sum(price'",
         ),
         (
-            changed('[[aggregate]]\nfunction = "count"\nalias = "views"\n', "[aggregate]\n"),
+            changed_job('[[aggregate]]\nfunction = "count"\nalias = "views"\n', "[aggregate]\n"),
             'job.toml:20: aggregate: is empty: give at least one, e.g. clicks = "count"',
         ),
         (JOB + "[top]\nn = 0\nby = 'views'\n", "job.toml:28: top.n: must be at least 1, not 0"),
         (JOB + "[top]\nn = 3\nby = 'view'\n", "job.toml:29: top.by: there is no output column 'view'; did you mean 'views'?"),
-        (changed('"parquet"', '"parket"'), "job.toml:25: sinks.main.format: 'parket' is not known; did you mean 'parquet'?"),
-        (changed('path = "out/main"\n', ""), "job.toml:24: sinks.main: 'path' is missing: format 'parquet' needs it"),
+        (changed_job('"parquet"', '"parket"'), "job.toml:25: sinks.main.format: 'parket' is not known; did you mean 'parquet'?"),
+        (changed_job('path = "out/main"\n', ""), "job.toml:24: sinks.main: 'path' is missing: format 'parquet' needs it"),
         (
-            changed('"parquet"\npath = "out/main"', '"table"\ntable = "db..t"'),
+            changed_job('"parquet"\npath = "out/main"', '"table"\ntable = "db..t"'),
             "job.toml:26: sinks.main.table: must be table, db.table or catalog.db.table in plain names, not 'db..t'",
         ),
         (
-            changed('"parquet"\npath = "out/main"', '"table"\ntable = "../t"'),
+            changed_job('"parquet"\npath = "out/main"', '"table"\ntable = "../t"'),
             "job.toml:26: sinks.main.table: must be table, db.table or catalog.db.table in plain names, not '../t'",
         ),
-        (changed('"parquet"', '"console"'), "job.toml:26: sinks.main.path: format 'console' takes no 'path'"),
-        (changed('"parquet"', '"iceberg"'), "job.toml:24: sinks.main: 'table' is missing: format 'iceberg' needs it"),
+        (changed_job('"parquet"', '"console"'), "job.toml:26: sinks.main.path: format 'console' takes no 'path'"),
+        (changed_job('"parquet"', '"iceberg"'), "job.toml:24: sinks.main: 'table' is missing: format 'iceberg' needs it"),
         (
-            changed('"parquet"\npath = "out/main"', '"delta"\ntable = "t"\ntable_format = "iceberg"'),
+            changed_job('"parquet"\npath = "out/main"', '"delta"\ntable = "t"\ntable_format = "iceberg"'),
             "job.toml:27: sinks.main.table_format: is for formats 'table' and 'merge', not for 'delta'",
         ),
         (
@@ -457,21 +459,21 @@ def test_metrics_that_cannot_be_had_are_told_with_their_line_before_spark_is_sta
             "job.toml:27: sinks.late: writes to the same place as sinks.main",
         ),
         (
-            changed('"out/main"', '"clicks/out"'),
+            changed_job('"out/main"', '"clicks/out"'),
             (
                 "job.toml:24: sinks.main: lies in what source reads (clicks): the job would read what it writes. "
                 "Put them side by side"
             ),
         ),
         (
-            changed('"out/main"', '"out"').replace('path = "clicks"', 'path = "out/in/*.csv"'),
+            changed_job('"out/main"', '"out"').replace('path = "clicks"', 'path = "out/in/*.csv"'),
             (
                 "job.toml:24: sinks.main: is a folder in which source lies (out/in/*.csv): whoever reads the one would find the "
                 "other's files. Put them side by side"
             ),
         ),
         (
-            changed('"out/main"', '"out"').replace('path = "clicks"', 'path = "out/*.csv"'),
+            changed_job('"out/main"', '"out"').replace('path = "clicks"', 'path = "out/*.csv"'),
             (
                 "job.toml:24: sinks.main: is a folder in which source lies (out/*.csv): whoever reads the one would find the "
                 "other's files. Put them side by side"
@@ -492,7 +494,7 @@ def test_metrics_that_cannot_be_had_are_told_with_their_line_before_spark_is_sta
             ),
         ),
         (JOB + "[sinks.lat]\nformat = 'console'\n", "job.toml:27: sinks.lat: unknown key; did you mean 'late'?"),
-        (changed("[sinks.main]", "[sinks.man]"), "job.toml:24: sinks.man: unknown key; did you mean 'main'?"),
+        (changed_job("[sinks.main]", "[sinks.man]"), "job.toml:24: sinks.man: unknown key; did you mean 'main'?"),
         (
             JOB + "[trigger]\nevery = '10 s'\navailable_now = true\n",
             "job.toml:28: trigger.every: 'available_now' and 'every' exclude each other: keep one of them",
@@ -503,7 +505,7 @@ def test_metrics_that_cannot_be_had_are_told_with_their_line_before_spark_is_sta
         ),
         (JOB + "[spark]\nsql.x = [1]\n", "job.toml:28: spark.sql.x: must be a string, a number or a boolean, not an array: [1]"),
         (
-            changed("[window]\n", "[window]\n[window.size]\nx = 1\n[w]\n"),
+            changed_job("[window]\n", "[window]\n[window.size]\nx = 1\n[w]\n"),
             "job.toml:16: window.size: must be a string such as '90 seconds', not {'x': 1}",
         ),
         (
@@ -518,31 +520,31 @@ def test_metrics_that_cannot_be_had_are_told_with_their_line_before_spark_is_sta
         ("key = [\n", "job.toml:2: not valid TOML: Invalid value (column 1)"),
     ],
 )
-def test_a_mistake_is_answered_with_line_path_and_hint(complaint, text, answer):
-    if "not valid TOML" in answer:  # tomllib's own words differ between Python versions
+def test_mistake_is_reported_with_line_path_and_hint(complaint, text, answer):
+    if "not valid TOML" in answer:  # The messages of tomllib differ between Python versions.
         assert complaint(text)[0].startswith("job.toml")
         assert "not valid TOML: " in complaint(text)[0]
         return
     assert answer in complaint(text)
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(complaint):
-    text = changed('"csv"', "7").replace("delay =", "delai =").replace('"parquet"', '"parket"')
+def test_all_mistakes_are_reported_together_in_file_order(complaint):
+    text = changed_job('"csv"', "7").replace("delay =", "delai =").replace('"parquet"', '"parket"')
     assert [line.split(": ")[0] for line in complaint(text)] == ["job.toml:4", "job.toml:13", "job.toml:25"]
 
 
-def test_an_empty_job_names_what_it_needs(complaint):
+def test_empty_job_file_reports_required_sections(complaint):
     assert complaint("") == [
         f"job.toml: {section!r} is missing" for section in ("source", "event_time", "watermark", "window", "aggregate", "sinks")
     ]
 
 
-def test_output_needs_a_sink_that_writes_files(complaint):
-    text = changed('"parquet"\npath = "out/main"', '"console"')
+def test_output_option_needs_a_sink_that_writes_files(complaint):
+    text = changed_job('"parquet"\npath = "out/main"', '"console"')
     assert complaint(text, output=Path("o")) == ["job.toml: --output is for sinks that write files, and this job has none"]
 
 
-def test_yaml_says_the_same_as_toml(job_of):
+def test_yaml_gives_the_same_job_as_toml(job_of):
     import yaml
 
     toml = job_of(JOB)
@@ -567,11 +569,11 @@ def test_yaml_says_the_same_as_toml(job_of):
         ("!!python/object/apply:os.system ['true']\n", "job.yml:1: not valid YAML: "),
     ],
 )
-def test_mistakes_in_yaml_have_their_line_too(complaint, text, answer):
+def test_mistake_in_yaml_is_reported_with_its_line(complaint, text, answer):
     assert any(line.startswith(answer) for line in complaint(text, "job.yml")), complaint(text, "job.yml")
 
 
-def test_files_that_are_no_job_files(tmp_path, complaint):
+def test_missing_unreadable_or_huge_job_files_are_refused(tmp_path, complaint):
     with pytest.raises(JobError, match="there is no such file"):
         load_job(tmp_path / "none.toml")
     assert complaint(JOB, "job.json") == ["job.json: a job file ends in .toml, .yaml or .yml"]
@@ -625,7 +627,7 @@ HUGE = {
     [(suffix, *case) for suffix, cases in HUGE.items() for case in cases],
     ids=[f"{suffix}-{place}" for suffix, cases in HUGE.items() for place in range(len(cases))],
 )
-def test_a_file_that_no_parser_ends_with_is_refused_shortly_with_its_line(complaint, suffix, text, answer):
+def test_file_that_breaks_the_parser_is_refused_with_its_line(complaint, suffix, text, answer):
     (line,) = complaint(text, f"job.{suffix}")
     assert line.startswith(answer)
     assert len(line) < 700
@@ -637,31 +639,31 @@ def test_only_the_first_hundred_problems_are_shown(complaint):
     assert lines[-1] == "job.toml: more than 100 problems, the rest is not shown"
 
 
-def test_python_calls_of_reading_grow_in_proportion_to_the_file():
+def test_calls_to_read_a_file_grow_linearly():
     few, many = (python_calls(lambda size=size: toml_lines("[a]\nb = [1]\n" * size))[0] for size in (50, 500))
     assert many <= 12 * few
 
 
 @pytest.mark.parametrize("path", ["file:../out", "file:out", "s3:bucket/out", "a:b"])
-def test_a_path_that_is_half_an_address_is_refused(complaint, path):
+def test_incomplete_address_as_a_path_is_refused(complaint, path):
     (line,) = complaint(JOB.replace("out/main", path))
     assert line.startswith(f"job.toml:26: sinks.main.path: is neither an address nor a path: '{path}'.")
 
 
 @pytest.mark.parametrize("path", ["~", "~/out", "~root/out", "~nobody-there/out"])
-def test_path_that_begins_with_a_tilde_is_refused(complaint, path):
-    """The home folder of whoever runs the job lies outside of the job's folder, as ``..`` does."""
+def test_path_that_starts_with_a_tilde_is_refused(complaint, path):
+    """The home folder of the user who runs the job is outside of the job's folder, as ``..`` is."""
     (line,) = complaint(JOB.replace("out/main", path))
     assert line.startswith(f"job.toml:26: sinks.main.path: begins with a tilde: '{path}'. Write the home folder in full")
     assert line.endswith(f"'./{path}'")
 
 
 @pytest.mark.parametrize("path", ["./~/out", "out/~root", "./~root"])
-def test_tilde_elsewhere_in_a_path_is_a_letter_as_any_other(job_of, tmp_path, path):
+def test_tilde_inside_a_path_is_an_ordinary_character(job_of, tmp_path, path):
     assert job_of(JOB.replace("out/main", path)).sinks.main.path == str(tmp_path / path)
 
 
-def test_lines_of_toml_survive_everything_toml_can_write():
+def test_line_numbers_are_right_for_all_toml_syntax():
     text = '''\
 a = 1 # x = 2
 "b.c".d = "x # \\" y"
@@ -695,7 +697,7 @@ p = 1'''.replace('""\\""" ""', '""\\""""')
 
 @pytest.mark.parametrize("example", sorted(EXAMPLES.glob("*.toml")), ids=lambda path: path.stem)
 @pytest.mark.parametrize("mode", ["stream", "batch"])
-def test_the_examples_are_valid_in_both_modes(example, mode):
+def test_examples_are_valid_in_both_modes(example, mode):
     assert load_job(example, Overrides(mode=mode)).job.mode == mode
 
 
@@ -707,6 +709,6 @@ def test_the_examples_are_valid_in_both_modes(example, mode):
         ('"merge"\ntable = "views"\ntable_format = "iceberg"', pst.MergeSink("views", ["item_id"], "iceberg")),
     ],
 )
-def test_tables_of_delta_and_iceberg(job_of, sink, recipe):
-    job = job_of(changed('"parquet"\npath = "out/main"', sink))
+def test_sinks_can_be_delta_and_iceberg_tables(job_of, sink, recipe):
+    job = job_of(changed_job('"parquet"\npath = "out/main"', sink))
     assert job.sinks.main.recipe(job.key) == recipe

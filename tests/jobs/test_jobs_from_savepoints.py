@@ -1,4 +1,4 @@
-"""A job that starts from a savepoint tells its source where to begin; without Spark."""
+"""A job that starts from a savepoint passes the start position to its source, without Spark."""
 
 from __future__ import annotations
 
@@ -51,8 +51,10 @@ VERSION = '{"sourceVersion":1,"reservoirId":"r","reservoirVersion":7,"index":%d,
 
 
 @pytest.fixture
-def begun(tmp_path, monkeypatch):
-    """A function: the job of such a source, and what is started beside, where the savepoint has such a position."""
+def start_job(tmp_path, monkeypatch):
+    """Return a function that starts a job with such a source from a savepoint with such a position. It returns the job and the start
+    options.
+    """
 
     def begin(source, position, mode="stream"):
         (tmp_path / "job.toml").write_text(f'mode = "{mode}"' + REST + source)
@@ -65,26 +67,26 @@ def begun(tmp_path, monkeypatch):
     return begin
 
 
-def test_kafka(begun):
-    loaded, how = begun(KAFKA, SourcePosition(0, "kafka", '{"clicks":{"0":23}}'))
+def test_kafka_source_starts_at_the_offsets_of_the_savepoint(start_job):
+    loaded, how = start_job(KAFKA, SourcePosition(0, "kafka", '{"clicks":{"0":23}}'))
     assert loaded.job.source.kafka.starting == '{"clicks":{"0":23}}'
-    assert how == {"savepoint": "saved"}  # start looks whether it began there
+    assert how == {"savepoint": "saved"}  # start checks whether the source started there
 
 
-def test_delta(begun):
-    loaded, how = begun(DELTA, SourcePosition(0, "delta", VERSION % -1))
+def test_delta_source_starts_at_the_version_of_the_savepoint(start_job):
+    loaded, how = start_job(DELTA, SourcePosition(0, "delta", VERSION % -1))
     assert loaded.job.source.options == {"startingVersion": "7", "ignoreDeletes": "true"}
     assert how == {"savepoint": "saved", "source_offsets": "job"}
     with pytest.raises(CheckpointError, match="midst of version 7"):
-        begun(DELTA, SourcePosition(0, "delta", VERSION % 3))
+        start_job(DELTA, SourcePosition(0, "delta", VERSION % 3))
 
 
-def test_nothing_to_tell(begun, tmp_path, monkeypatch):
+def test_source_is_unchanged_without_a_position_or_after_a_checkpoint(start_job, tmp_path, monkeypatch):
     for source, position in ((FILES, SourcePosition(0, "files", '{"logOffset":3}', 4)), (KAFKA, None)):
-        loaded, how = begun(source, position)
+        loaded, how = start_job(source, position)
         assert loaded.job == load_job(tmp_path / "job.toml").job
         assert how == {"savepoint": "saved"}
-    # The checkpoint has gone on since: the savepoint is not looked at.
+    # The checkpoint is newer, so the savepoint is not read.
     loaded = load_job(tmp_path / "job.toml", Overrides(savepoint="saved"))
     monkeypatch.setattr(taking_over, "savepoint_for", lambda *_: RestoredFrom("name", "saved"))
     assert from_savepoint(loaded, None) == (loaded, {"savepoint": "saved"})
@@ -92,6 +94,6 @@ def test_nothing_to_tell(begun, tmp_path, monkeypatch):
     assert from_savepoint(without, None) == (without, {})
 
 
-def test_a_batch_has_no_state(begun):
+def test_batch_job_refuses_a_savepoint(start_job):
     with pytest.raises(JobError, match="--savepoint is for streams"):
-        begun(FILES, None, mode="batch")
+        start_job(FILES, None, mode="batch")

@@ -1,4 +1,6 @@
-"""Job files on a real Spark: the demo against a count by hand, batch and stream, a file with really late rows, errors with lines."""
+"""Job files on Spark: the demo compared with a count by hand, in batch and stream mode, a file with late rows, and errors with
+lines.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ def seconds(instant):
 
 
 def rankings(clicks, kinds, number=10):
-    """The most viewed items of each window, counted by hand: (end, item) -> (views, rank)."""
+    """Count the most viewed items of each window by hand: (end, item) -> (views, rank)."""
     which = np.isin(clicks.kinds, kinds) & (clicks.behaviors == 0)
     times, items = clicks.timestamps[which], clicks.items[which]
     found = {}
@@ -47,17 +49,17 @@ def written(folder):
     return found
 
 
-def test_the_demo_finds_what_counting_by_hand_finds(panestream, tmp_path):
+def test_demo_gives_the_counts_of_a_count_by_hand(panestream, tmp_path):
     out = tmp_path / "out"
     result = panestream("--rows", ROWS, "--files", FILES, "--output", out, app=demo_app)
     assert result.exit_code == 0, result.output
     clicks = make_clicks(Shape(rows=ROWS))
 
-    # Main: the windows up to the watermark, five seconds behind the newest row; late rows are not in them.
+    # Main: the windows up to the watermark, which is five seconds behind the newest row. They do not contain late rows.
     by_hand = rankings(clicks, [GOOD])
     watermark = int(clicks.timestamps[clicks.kinds != BROKEN].max()) - 5
     assert written(out / "main") == {key: value for key, value in by_hand.items() if key[0] <= watermark}
-    # Late: every late view, whole. Invalid: what has no time, with the line as it came.
+    # Late: every late view with all columns. Invalid: rows without a time, with their original line.
     late = read_output(out / "late")
     made_late = (clicks.kinds == LATE) & (clicks.behaviors == 0)
     assert sorted(row["timestamp"] for row in late) == sorted(clicks.timestamps[made_late].tolist())
@@ -66,18 +68,18 @@ def test_the_demo_finds_what_counting_by_hand_finds(panestream, tmp_path):
     broken = {line for line, kind in zip(clicks.lines(), clicks.kinds.tolist(), strict=True) if kind == BROKEN}
     assert {row["_corrupt_record"] for row in invalid} - {None} == broken
 
-    # What it said.
+    # The printed output.
     first = min(by_hand)[0]
     assert f"to {datetime.fromtimestamp(first, timezone(timedelta(hours=8))):%H:%M}   1. " in result.output
     assert result.output.count("as many as were made") == 2
     assert (out / "hot_items.png").stat().st_size > 20_000
 
-    # The job file it wrote goes on from there: nothing is new, nothing is written twice.
+    # The written job file resumes from there. There is no new input, and nothing is written twice.
     again = panestream("run", out / "hot_items.toml")
     assert again.exit_code == 0, again.output
     assert written(out / "main") == {key: value for key, value in by_hand.items() if key[0] <= watermark}
 
-    # As a batch nothing is late, and all windows fire.
+    # In batch mode no row is late, and all windows fire.
     batch = panestream("run", out / "hot_items.toml", "--mode", "batch", "--output", tmp_path / "batch")
     assert batch.exit_code == 0, batch.output
     assert written(tmp_path / "batch" / "main") == rankings(clicks, [GOOD, LATE])
@@ -129,7 +131,7 @@ path = "invalid"
 
 @pytest.fixture
 def trips(tmp_path):
-    """A job file, and rows of which the later file holds one that is late, and one that is no time."""
+    """Write a job file and two files of rows. The second has a late row and a row with an invalid time."""
     (tmp_path / "trips.toml").write_text(TRIPS)
     (tmp_path / "in").mkdir()
     (tmp_path / "in" / "1.csv").write_text(
@@ -140,7 +142,7 @@ def trips(tmp_path):
     return tmp_path / "trips.toml"
 
 
-def test_strings_with_a_zone_late_and_unreadable_rows(panestream, trips, tmp_path):
+def test_late_rows_and_invalid_time_strings_go_to_their_outputs(panestream, trips, tmp_path):
     trips.write_text(trips.read_text() + '[metrics]\njson_lines = "metrics.jsonl"\n')
     result = panestream("run", trips, "--input", tmp_path / "in", "--output", tmp_path / "out", "--metrics-port", 0)
     assert result.exit_code == 0, result.output
@@ -163,7 +165,7 @@ def test_strings_with_a_zone_late_and_unreadable_rows(panestream, trips, tmp_pat
     assert "late rows 1 rows without a time 1 firings 2 open windows 1" in words
 
 
-def test_a_stream_may_read_a_single_file(spark, trips, tmp_path):
+def test_stream_can_read_a_single_file(spark, trips, tmp_path):
     loaded = load_job(trips, Overrides(input=tmp_path / "in" / "2.csv"))
     assert spark_path(loaded.job.source, streaming=True) == str(tmp_path / "in" / "[2].csv")
     query = build(loaded, spark)
@@ -193,7 +195,7 @@ def test_a_stream_may_read_a_single_file(spark, trips, tmp_path):
         ('"csv"', '"csvv"', ":3: source: Spark refuses it: [DATA_SOURCE_NOT_FOUND]"),
     ],
 )
-def test_what_spark_refuses_is_told_with_the_line(spark, trips, tmp_path, old, new, answer):
+def test_spark_error_is_reported_with_the_line_of_the_job_file(spark, trips, tmp_path, old, new, answer):
     assert TRIPS.count(old) == 1
     trips.write_text(
         TRIPS.replace(old, new).replace("files_per_batch = 1\n", "files_per_batch = 1\n" if "csvv" not in new else "")
@@ -203,7 +205,7 @@ def test_what_spark_refuses_is_told_with_the_line(spark, trips, tmp_path, old, n
     assert f"{trips}{answer}" in str(error.value)
 
 
-def test_the_rate_source_needs_no_schema(spark, tmp_path):
+def test_rate_source_needs_no_schema(spark, tmp_path):
     (tmp_path / "rate.toml").write_text("""\
 [source]
 format = "rate"
@@ -227,7 +229,7 @@ every = "1 second"
     assert "1 key group" in result.explain()
 
 
-def test_parquet_in_a_batch_brings_its_own_schema(panestream, spark, tmp_path):
+def test_parquet_batch_needs_no_schema(panestream, spark, tmp_path):
     spark.range(100).selectExpr("id % 3 AS k", "timestamp_seconds(id) AS ts").write.parquet(str(tmp_path / "in"))
     (tmp_path / "job.yaml").write_text("""\
 mode: batch
@@ -244,7 +246,7 @@ sinks: {main: {format: parquet, path: out}}
     assert sum(row["n"] for row in read_output(tmp_path / "out")) == 200  # each row is in two windows
 
 
-def test_a_job_that_got_an_aggregate_starts_from_a_savepoint(panestream, trips, spark, tmp_path):
+def test_job_with_a_new_aggregate_starts_from_a_savepoint(panestream, trips, spark, tmp_path):
     from panestream.spark.savepoint.writing import savepoint
 
     assert panestream("run", trips, "--input", tmp_path / "in", "--output", tmp_path / "old").exit_code == 0

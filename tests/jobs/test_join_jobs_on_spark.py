@@ -1,4 +1,4 @@
-"""Job files with two streams, and with tiles, run on Spark to the rows they write: as a stream and as a batch."""
+"""Job files with two streams or with tiles run on Spark and write the expected rows, as a stream and as a batch."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ OUT = '[sinks.main]\nformat = "json"\npath = "main"\n'
 END = "[trigger]\nfire_at_end = true\n"
 
 
-def put(folder, batches):
-    """A file for each micro-batch, in this order."""
+def write_batches(folder, batches):
+    """Write a file for each micro-batch, in this order."""
     folder.mkdir(exist_ok=True)
     for number, batch in enumerate(batches):
         file = folder / f"{number}.csv"
@@ -50,12 +50,12 @@ def put(folder, batches):
 
 
 @pytest.fixture
-def ran(panestream, tmp_path):
-    """Runs a job: the rows of an output, by mode."""
+def run_job(panestream, tmp_path):
+    """Return a function that runs a job in a mode and returns the rows of an output."""
 
     def run(text, mode, tag="main", end=END):
-        put(tmp_path / "views", VIEWS)
-        put(tmp_path / "clicks", CLICKS)
+        write_batches(tmp_path / "views", VIEWS)
+        write_batches(tmp_path / "clicks", CLICKS)
         (tmp_path / "job.toml").write_text(text + (end if mode == "stream" else ""))
         result = panestream("run", tmp_path / "job.toml", "--mode", mode, "--output", tmp_path / mode)
         assert result.exit_code == 0, result.output
@@ -65,14 +65,14 @@ def ran(panestream, tmp_path):
     return run
 
 
-def told(rows, *names):
+def columns_of(rows, *names):
     return sorted([tuple(row.get(name) for name in names) for row in rows], key=str)
 
 
 @pytest.mark.parametrize("mode", ["stream", "batch"])
-def test_a_join_in_windows(ran, mode):
-    rows = ran(LEFT + RIGHT + WINDOW + '[join]\nhow = "left"\nright_suffix = "_click"\n' + OUT, mode)
-    assert told(rows, "user", "second", "ad", "second_click", "price") == [
+def test_window_join_job_writes_joined_rows(run_job, mode):
+    rows = run_job(LEFT + RIGHT + WINDOW + '[join]\nhow = "left"\nright_suffix = "_click"\n' + OUT, mode)
+    assert columns_of(rows, "user", "second", "ad", "second_click", "price") == [
         ("ann", 1, "shoes", 25, 2.0),
         ("ann", 1, "shoes", 59, 3.0),
         ("ann", 20, "hats", 25, 2.0),
@@ -84,13 +84,13 @@ def test_a_join_in_windows(ran, mode):
 
 
 @pytest.mark.parametrize("mode", ["stream", "batch"])
-def test_an_interval_join(ran, mode):
+def test_interval_join_job_writes_joined_rows(run_job, mode):
     left = LEFT.replace("files_per_batch", 'select = ["user", "second", "lower(ad) AS seen"]\nfiles_per_batch')
     near = '[interval_join]\nhow = "full"\nlower = "5 seconds"\nupper = "39 seconds"\nupper_exclusive = true\nright_suffix = "_click"\n'
-    rows = ran(left + RIGHT + near + OUT, mode, end="")
-    # As long as something may come that a row could meet, a stream keeps it.
+    rows = run_job(left + RIGHT + near + OUT, mode, end="")
+    # A stream keeps a row while a partner may still arrive.
     ends = [("eve", 300, "end", None), ("eve", None, None, 300)] if mode == "batch" else []
-    assert told(rows, "user", "second", "seen", "second_click") == [
+    assert columns_of(rows, "user", "second", "seen", "second_click") == [
         ("ann", 1, "shoes", 25),
         ("ann", 20, "hats", 25),
         ("ann", 70, "gloves", None),
@@ -102,12 +102,12 @@ def test_an_interval_join(ran, mode):
 
 
 @pytest.mark.parametrize("mode", ["stream", "batch"])
-def test_a_function_over_both(ran, tmp_path, mode):
+def test_co_group_job_applies_a_function_to_both_sides(run_job, tmp_path, mode):
     (tmp_path / f"both_as_{mode}.py").write_text(
         "def unpaid(key, window, left, right):\n    yield [row.ad for row in left], sum(row.price for row in right)\n"
     )
     then = f'[apply]\nfunction = "both_as_{mode}:unpaid"\nschema = "ads ARRAY<STRING>, paid DOUBLE"\n'
-    rows = ran(LEFT + RIGHT + WINDOW + then + OUT, mode)
+    rows = run_job(LEFT + RIGHT + WINDOW + then + OUT, mode)
     found = {(row["user"], *sorted(row["ads"]), row["paid"]) for row in rows}
     assert found == {
         ("ann", "hats", "shoes", 5.0),
@@ -118,18 +118,18 @@ def test_a_function_over_both(ran, tmp_path, mode):
     }
 
 
-def test_a_function_with_a_context_sees_rows_with_a_side_each(ran, tmp_path):
+def test_process_function_of_a_join_gets_rows_of_one_side_each(run_job, tmp_path):
     (tmp_path / "sides_on_spark.py").write_text(
         "def sides(key, context, rows):\n"
         "    views = [row.left['ad'] for row in rows if row.left is not None]\n"
         "    yield len(views), sum(row.right['price'] for row in rows if row.left is None)\n"
     )
     then = '[process]\nfunction = "sides_on_spark:sides"\nschema = "views INT, paid DOUBLE"\n'
-    rows = ran(LEFT + RIGHT + WINDOW + then + OUT, "batch")
-    assert ("ann", 2, 5.0) in told(rows, "user", "views", "paid")
+    rows = run_job(LEFT + RIGHT + WINDOW + then + OUT, "batch")
+    assert ("ann", 2, 5.0) in columns_of(rows, "user", "views", "paid")
 
 
-def test_columns_that_are_selected_keep_what_tells_where_a_record_lies(spark):
+def test_selected_columns_keep_the_position_of_kafka_records(spark):
     from panestream.jobs.building import _selected
     from panestream.spark.kafka.source import ARRIVAL, MALFORMED, SOURCE
 
@@ -142,18 +142,18 @@ def test_columns_that_are_selected_keep_what_tells_where_a_record_lies(spark):
     assert _selected(spark.range(1), ["id"]).columns == ["id"]
 
 
-def test_late_and_invalid_rows_leave_by_their_side(ran, tmp_path, panestream):
+def test_late_and_invalid_rows_go_to_the_outputs_of_their_side(run_job, tmp_path, panestream):
     sinks = "".join(
         f'[sinks.{tag}]\nformat = "json"\npath = "{tag}"\n'
         for tag in ("late_left", "late_right", "invalid_left", "invalid_right")
     )
-    sides = [one.replace('delay = "1 minute"', 'delay = "0 seconds"') for one in (LEFT, RIGHT)]
-    sides = [one.replace('unit = "seconds"', 'unit = "seconds"\ninvalid = "side_output"') for one in sides]
+    sides = [each.replace('delay = "1 minute"', 'delay = "0 seconds"') for each in (LEFT, RIGHT)]
+    sides = [side.replace('unit = "seconds"', 'unit = "seconds"\ninvalid = "side_output"') for side in sides]
     VIEWS.append([("late", 2, "late one"), ("bad", "", "no time")])
     CLICKS.append([("bad", "", "7")])
     try:
         text = "".join(sides) + WINDOW + '[aggregate]\nviews = "count(left.ad)"\npaid = "sum(right.price)"\n' + OUT + sinks
-        rows = ran(text, "stream")
+        rows = run_job(text, "stream")
         read = [
             [json.loads(line) for file in (tmp_path / "stream" / tag).rglob("*.json") for line in file.read_text().splitlines()]
             for tag in ("late_left", "late_right", "invalid_left", "invalid_right")
@@ -161,14 +161,14 @@ def test_late_and_invalid_rows_leave_by_their_side(ran, tmp_path, panestream):
     finally:
         VIEWS.pop()
         CLICKS.pop()
-    assert told(rows, "user", "views", "paid") == [
+    assert columns_of(rows, "user", "views", "paid") == [
         ("ann", 1, None),
         ("ann", 2, 5.0),
         ("bob", 1, None),
         ("eve", 0, 9.0),
         ("eve", 1, 1.0),
     ]
-    assert [told(found, "user", "who", "ad", "price") for found in read] == [
+    assert [columns_of(found, "user", "who", "ad", "price") for found in read] == [
         [("late", None, "late one", None)],
         [],
         [("bad", None, "no time", None)],
@@ -177,9 +177,9 @@ def test_late_and_invalid_rows_leave_by_their_side(ran, tmp_path, panestream):
 
 
 @pytest.mark.parametrize("mode", ["stream", "batch"])
-def test_tiles_are_read_as_windows(ran, spark, tmp_path, mode):
+def test_tiles_of_a_job_can_be_combined_to_windows(run_job, spark, tmp_path, mode):
     source = LEFT.replace("[left.", "[").replace("[left]\n", "")
-    rows = ran(source + WINDOW + '[panes]\nn = "count"\nads = "count_distinct(ad)"\n' + OUT.replace("json", "parquet"), mode)
+    rows = run_job(source + WINDOW + '[panes]\nn = "count"\nads = "count_distinct(ad)"\n' + OUT.replace("json", "parquet"), mode)
     assert rows == []  # they are in Parquet
     tiles = pst.from_panes(spark.read.parquet(str(tmp_path / mode / "main")), agg.count().alias("n"), agg.count_distinct("ad"))
     windows = tiles.window(pst.TumblingEventTimeWindows.of("2 minutes"))
@@ -212,7 +212,7 @@ def test_tiles_are_read_as_windows(ran, spark, tmp_path, mode):
         ),
     ],
 )
-def test_what_the_library_refuses_is_told_with_the_line(spark, tmp_path, text, answer):
+def test_library_error_in_a_join_is_reported_with_its_line(spark, tmp_path, text, answer):
     for folder in ("views", "clicks"):
         (tmp_path / folder).mkdir()
     (tmp_path / "job.toml").write_text(text)

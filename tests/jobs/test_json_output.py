@@ -1,4 +1,4 @@
-"""JSON that the command line prints may be shown by a terminal: no character of it does anything but be seen."""
+"""JSON that the command line prints cannot affect a terminal, because all control characters are escaped."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from panestream.jobs.json_output import json_text
 from panestream.jobs.schema import CONTROL
 
 
-def test_every_character_comes_back_and_none_does_anything_to_a_terminal():
-    whole = "a".join(map(chr, range(sys.maxunicode + 1)))  # two surrogates side by side would be one character
+def test_printed_json_preserves_all_characters_and_escapes_controls():
+    whole = "a".join(map(chr, range(sys.maxunicode + 1)))  # adjacent surrogates would become one character
     text = json_text({whole: [whole]})
     assert json.loads(text) == {whole: [whole]}
     assert not CONTROL.search(text.replace("\n", ""))
@@ -21,8 +21,8 @@ def test_every_character_comes_back_and_none_does_anything_to_a_terminal():
     assert json_text("äß漢😀") == '"äß漢😀"'
 
 
-def test_command_line_makes_json_in_one_place_only():
-    """So no other one is forgotten: what is printed as it stands passes by the console, which shows controls as numbers."""
+def test_command_line_writes_json_in_one_module_only():
+    """One place makes all JSON, so none is forgotten. Other output passes through the console, which escapes control characters."""
     makers = []
     for path in Path(panestream.jobs.__file__).parent.glob("*.py"):
         calls = [node.func for node in ast.walk(ast.parse(path.read_text("utf-8"))) if isinstance(node, ast.Call)]

@@ -1,4 +1,4 @@
-"""``panestream run --report``: the page is written whatever the run ends by, and never harms it. A stand-in for Spark."""
+"""``panestream run --report`` writes the page for every outcome of a run and never affects it, with a fake Spark."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def text_of(page):
     return " ".join(Page(page.read_text("utf-8")).text)
 
 
-def test_a_run_is_reported(job, spark, tmp_path):
+def test_report_of_a_completed_run_is_written(job, spark, tmp_path):
     result = invoke("run", job, "--output", tmp_path / "o", "--report", tmp_path / "run.html")
     assert result.exit_code == 0, result.output
     assert f"report  {tmp_path / 'run.html'}\n" in result.output
@@ -51,7 +51,7 @@ def test_a_run_is_reported(job, spark, tmp_path):
         assert each in text, each
 
 
-def test_a_run_that_fails_is_reported_and_fails_all_the_same(job, spark, tmp_path):
+def test_report_of_a_failed_run_is_written_and_the_run_still_fails(job, spark, tmp_path):
     spark.error = SinkError("the disk is full")
     result = invoke("run", job, "--report", tmp_path / "run.html")
     assert result.exit_code == 2
@@ -61,14 +61,14 @@ def test_a_run_that_fails_is_reported_and_fails_all_the_same(job, spark, tmp_pat
     assert "in 3 micro-batches" in text
 
 
-def test_a_run_that_is_stopped_is_reported(job, spark, tmp_path):
+def test_report_of_a_stopped_run_is_written(job, spark, tmp_path):
     spark.endless, spark.sent = True, signal.SIGINT
     result = invoke("run", job, "--report", tmp_path / "run.html")
     assert result.exit_code == 130
     assert "stopped, before its end" in text_of(tmp_path / "run.html")
 
 
-def test_where_spark_does_not_even_start_the_page_says_so(job, monkeypatch, tmp_path):
+def test_report_is_written_if_spark_does_not_start(job, monkeypatch, tmp_path):
     def no_spark(loaded):
         raise SinkError("no Spark today")
 
@@ -77,22 +77,22 @@ def test_where_spark_does_not_even_start_the_page_says_so(job, monkeypatch, tmp_
     assert "no Spark today" in text_of(tmp_path / "run.html")
 
 
-def test_a_page_that_cannot_be_written_is_found_before_the_run(job, spark, tmp_path):
+def test_missing_folder_of_the_report_fails_before_the_run(job, spark, tmp_path):
     result = invoke("run", job, "--report", tmp_path / "nowhere" / "run.html")
     assert result.exit_code == 2
     assert "there is no folder" in result.stderr
     assert spark.loaded is None, "Spark was started in vain"
 
 
-def test_a_folder_that_takes_no_files_is_found_before_the_run(job, tmp_path):
-    # Not by permissions: root has them all. A name may be too long for the file system only with what is written beside.
+def test_unwritable_report_fails_before_the_run(job, tmp_path):
+    # Root ignores permissions, so use a name that is too long for the file system once the temporary file's suffix is added.
     result = invoke("run", job, "--report", tmp_path / f"{'x' * 250}.html")
     assert result.exit_code == 2
     assert "cannot be written: File name too long" in " ".join(result.stderr.split())
     assert "batch 0" not in result.stdout
 
 
-def test_a_page_that_cannot_be_written_afterwards_fails_nothing(job, spark, monkeypatch, tmp_path):
+def test_report_that_cannot_be_written_after_the_run_is_a_warning(job, spark, monkeypatch, tmp_path):
     def full(self, path):
         raise OSError(28, "No space left on device")
 
@@ -103,7 +103,7 @@ def test_a_page_that_cannot_be_written_afterwards_fails_nothing(job, spark, monk
     assert "No space left on device" in result.stderr
 
 
-def test_a_fault_of_the_report_fails_nothing(job, spark, monkeypatch, tmp_path):
+def test_error_in_the_report_does_not_fail_the_run(job, spark, monkeypatch, tmp_path):
     monkeypatch.setattr("panestream.report.recording.page_of", lambda run: 1 / 0)
     monkeypatch.setattr("panestream.report.points.Points.add", lambda self, *given: 1 / 0)
     result = invoke("run", job, "--report", tmp_path / "run.html")
@@ -111,6 +111,6 @@ def test_a_fault_of_the_report_fails_nothing(job, spark, monkeypatch, tmp_path):
     assert "could not be written: division by zero" in result.stderr
 
 
-def test_without_the_option_nothing_is_taken_note_of(job, spark):
+def test_run_without_the_option_records_no_report(job, spark):
     assert invoke("run", job).exit_code == 0
     assert spark.loaded.report is None

@@ -1,4 +1,4 @@
-"""``panestream why`` on a checkpoint: what is printed, and what is refused."""
+"""``panestream why`` on a checkpoint: its output and its refusals."""
 
 import datetime as dt
 import json
@@ -17,7 +17,7 @@ START = dt.datetime(2026, 1, 1, 10, tzinfo=dt.timezone.utc)
 
 @pytest.fixture(scope="module")
 def checkpoint(spark, tmp_path_factory):
-    """Rows of two users in two shops, one a minute until 10:19, and a watermark of 10:14."""
+    """Make a checkpoint of rows of two users in two shops, one a minute until 10:19, with a watermark of 10:14."""
     folder = tmp_path_factory.mktemp("why")
     orders = MicroBatches(spark, folder / "orders", "user string, shop string, price bigint, ts timestamp")
     orders.add([("ann" if n % 2 else "bob", "north", n, START + dt.timedelta(minutes=n)) for n in range(20)])
@@ -40,7 +40,7 @@ def invoked(*arguments, status=0):
 
 @pytest.fixture
 def ask(spark, monkeypatch):
-    """Runs the command on the session that all tests share."""
+    """Run the command in the shared session."""
 
     @contextmanager
     def shared(name, settings):
@@ -55,7 +55,7 @@ KEY = ("--key", "user=ann", "--key", "shop=north")
 
 
 @pytest.mark.spark
-def test_a_late_row_and_the_same_for_machines(ask, checkpoint):
+def test_why_explains_a_late_row_as_text_and_json(ask, checkpoint):
     told = ask(checkpoint, *KEY, "--time", "2026-01-01T10:08Z")
     assert "A row of key ('ann', 'north') with event time 2026-01-01 10:08:00, by the checkpoint" in told
     assert "[2026-01-01 10:00:00, 2026-01-01 10:10:00) is closed since the watermark came to 2026-01-01 10:09:59.999999." in told
@@ -63,14 +63,14 @@ def test_a_late_row_and_the_same_for_machines(ask, checkpoint):
     found = json.loads(ask(checkpoint, *KEY, "--time", "2026-01-01T10:08", "--json"))
     assert (found["late_now"], found["late_rows_go_to"], found["watermark"]) == (True, "late", "2026-01-01T10:13:59.999999Z")
     assert found["missing_lateness"] == pytest.approx(240.000001)
-    assert [one["open"] for one in found["windows"]] == [False]
+    assert [each["open"] for each in found["windows"]] == [False]
 
 
 @pytest.mark.spark
-def test_an_open_window(ask, checkpoint):
+def test_why_explains_an_open_window(ask, checkpoint):
     found = json.loads(ask(checkpoint, "--window", "2026-01-01T10:10", "--json"))
     (window,) = found["windows"]
-    assert {tuple(one["key"]): one["results"] for one in window["state"]} == {
+    assert {tuple(each["key"]): each["results"] for each in window["state"]} == {
         ("ann", "north"): {"total": 75},
         ("bob", "north"): {"total": 70},
     }
@@ -78,13 +78,13 @@ def test_an_open_window(ask, checkpoint):
 
 
 @pytest.mark.spark
-def test_a_part_of_a_key_and_no_checkpoint(ask, checkpoint, tmp_path):
+def test_why_refuses_a_partial_key_or_a_missing_checkpoint(ask, checkpoint, tmp_path):
     assert "--key shop=VALUE is missing" in ask(checkpoint, "--key", "user=ann", "--time", "2026-01-01", status=2)
     assert "does not name a key column" in ask(checkpoint, "--key", "ann", "--time", "2026-01-01", status=2)
     assert "there is nothing" in ask(tmp_path / "none", "--time", "2026-01-01", status=2)
 
 
-def test_what_is_asked_is_checked_before_spark_starts():
+def test_arguments_of_why_are_checked_before_spark_starts():
     assert "one of both" in invoked("anywhere", status=2)
     assert "one of both" in invoked("anywhere", "--time", "2026-01-01", "--window", "2026-01-01", status=2)
     assert "--time 'noon' is no time as 2026-01-31T10:00" in invoked("anywhere", "--time", "noon", status=2)

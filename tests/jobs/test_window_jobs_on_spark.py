@@ -1,4 +1,4 @@
-"""Job files with sessions, counts, several windows, lateness, changelogs and functions, run on Spark to the rows they write."""
+"""Job files with sessions, counts, several windows, lateness, changelogs and functions run on Spark and write the expected rows."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ SECOND = [("ann", 2, "sock"), ("bob", 90, "pan")]
 
 @pytest.fixture
 def rows_of(panestream, tmp_path):
-    """Runs a job over two files, one a micro-batch: the rows it writes, in order; times as seconds."""
+    """Run a job over two files, one a micro-batch. Return the written rows in order, with times as seconds."""
 
     def run(before, after, mode="stream"):
         (tmp_path / "in").mkdir(exist_ok=True)
@@ -67,14 +67,14 @@ def _second(name, value):
     return int(datetime.fromisoformat(value.replace("Z", "+00:00")).timestamp()) if is_time else value
 
 
-def test_sessions(rows_of):
+def test_session_job_writes_one_row_for_each_session(rows_of):
     window = '[window]\ntype = "session"\ngap = "15 seconds"\n[aggregate]\nitems = "collect_list(item)"\n'
     rows = rows_of("", window)
     found = {(row["user"], row["window_start"], row["window_end"], *row["items"]) for row in rows}
     assert found == {("ann", 1, 27, "hat", "cap"), ("ann", 40, 55, "tie"), ("bob", 14, 29, "cup")}
 
 
-def test_look_backs_of_two_lengths(rows_of):
+def test_look_back_job_writes_each_row_for_both_lengths(rows_of):
     windows = "".join(
         f"[windows.{label}]\ntype = 'look_back'\nsize = '{size}'\n" for label, size in [("s", "5 s"), ("m", "1 min")]
     )
@@ -89,20 +89,20 @@ def test_look_backs_of_two_lengths(rows_of):
     }
 
 
-def test_sessions_closed_by_a_row(rows_of):
+def test_session_job_closes_a_session_at_the_closing_row(rows_of):
     window = "[window]\ntype = 'session'\ngap = '30 seconds'\nclosed_by = \"item = 'cap'\"\n"
     rows = rows_of("", window + '[aggregate]\nitems = "count"\n')
     found = {(row["user"], row["window_start"], row["window_end"], row["items"]) for row in rows}
-    # The row of second 2 comes behind the watermark.
+    # The row of second 2 is behind the watermark.
     assert found == {("ann", 1, 12, 2), ("bob", 14, 44, 1), ("ann", 40, 70, 1)}
 
 
-def test_counts_as_a_batch(rows_of):
+def test_count_window_job_runs_as_a_batch(rows_of):
     rows = rows_of("", '[window]\ntype = "count"\nsize = 2\n[aggregate]\nitems = "count"\n', mode="batch")
     assert sorted((row["user"], row["items"]) for row in rows) == [("ann", 2), ("ann", 2), ("bob", 2)]
 
 
-def test_several_windows_with_lateness_and_a_changelog(rows_of):
+def test_late_row_updates_all_windows_of_a_changelog_job(rows_of):
     after = (
         '[windows.ten]\ntype = "tumbling"\nsize = "10 seconds"\n'
         '[windows.growing]\ntype = "cumulating"\nsize = "20 seconds"\nstep = "10 seconds"\n'
@@ -112,7 +112,7 @@ def test_several_windows_with_lateness_and_a_changelog(rows_of):
     ann = [row for row in rows if (row["user"], row["window_start"]) == ("ann", 0)]
     found = {(row["window"], row["window_end"], row["op"], row["firing"], row["n"]) for row in ann}
     assert found == {
-        # The late row changes all three windows that begin at 0.
+        # The late row changes all three windows that start at 0.
         *((window, 10, "insert", "on_time", 1) for window in ("ten", "growing")),
         *((window, 10, "update_before", "on_time", 1) for window in ("ten", "growing")),
         *((window, 10, "update_after", "late", 2) for window in ("ten", "growing")),
@@ -122,7 +122,7 @@ def test_several_windows_with_lateness_and_a_changelog(rows_of):
     }
 
 
-def test_a_function_of_a_module_beside_the_job_file_reaches_the_workers(rows_of, panestream, tmp_path, spark):
+def test_function_of_a_local_module_reaches_the_workers(rows_of, panestream, tmp_path, spark):
     (tmp_path / "visits_on_spark.py").write_text(
         "import panestream as pst\n\n\n"
         "class Visit(pst.ProcessWindowFunction):\n"
@@ -151,7 +151,7 @@ def test_a_function_of_a_module_beside_the_job_file_reaches_the_workers(rows_of,
         ('type = "session"', 'type = "session"\n[top]\nn = 1\nby = "n"\n[ignored]\n', "ignored: unknown key"),
     ],
 )
-def test_what_the_library_refuses_is_told_with_the_line(spark, tmp_path, old, new, answer):
+def test_library_error_is_reported_with_its_line(spark, tmp_path, old, new, answer):
     window = '[window]\ntype = "session"\ngap = "15 seconds"\n[aggregate]\nn = "mean(second)"\n'
     assert window.count(old) == 1
     (tmp_path / "in").mkdir()
@@ -162,7 +162,7 @@ def test_what_the_library_refuses_is_told_with_the_line(spark, tmp_path, old, ne
     assert f"{tmp_path}/job.toml:" in str(error.value)
 
 
-def test_a_time_zone_that_spark_does_not_know_is_named_where_this_machine_knows_none(spark, tmp_path, monkeypatch):
+def test_unknown_time_zone_is_reported_even_without_local_zone_data(spark, tmp_path, monkeypatch):
     monkeypatch.setattr("zoneinfo.available_timezones", set)
     text = JOB.format(before="", after='[window]\ntype = "tumbling"\nsize = "1 hour"\n[aggregate]\nn = "count"\n')
     text = text.replace('unit = "seconds"', 'format = "yyyy-MM-dd HH:mm:ss"\ntimezone = "Mars/Olympus"').replace(

@@ -1,8 +1,9 @@
-"""A job whose endpoint is scraped by an HTTP client while it runs, is stopped and started again. Also a script of its own:
+"""A job whose endpoint is scraped over HTTP while it runs, stops and starts again. It is also a script:
 
-    scraped.py FOLDER     through Spark Connect; writes what it found to FOLDER/found.json
+    scraped.py FOLDER    runs the job through Spark Connect, and writes the results to FOLDER/found.json
 
-Every row's fate is known: of 11 rows 7 are in windows (of five seconds, every ten), 2 late, 1 invalid, 1 between two windows.
+The outcome of every row is known. Of 11 rows, 7 are in windows (of five seconds, every ten), 2 are late, 1 is invalid, and 1 is
+between two windows.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ PATIENCE = 300
 
 
 def write(folder: Path, number: int) -> None:
-    """One file, there at once."""
+    """Write one file atomically."""
     rows = FILES[number]
     times = [None if second is None else START + timedelta(seconds=second) for _, second in rows]
     table = pa.table({"part": [part for part, _ in rows], "ts": pa.array(times, pa.timestamp("us", tz="UTC"))})
@@ -44,7 +45,7 @@ def write(folder: Path, number: int) -> None:
 
 
 def scrape(url: str) -> dict[str, float]:
-    """What the endpoint shows of the query, by name of the metric and its own labels; each scrape must add up."""
+    """Return the endpoint's values for the query, by metric name and further labels. The counts of each scrape must add up."""
     with urllib.request.urlopen(url, timeout=30) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     found = {}
@@ -59,7 +60,7 @@ def scrape(url: str) -> dict[str, float]:
 
 
 def scraped_until(query, url: str, **wanted: float) -> dict[str, float]:
-    """Scrapes until the metrics have these values, while the query goes on."""
+    """Scrape until the metrics have these values, while the query runs."""
     deadline = time.monotonic() + PATIENCE
     while True:
         found = scrape(url)
@@ -70,7 +71,7 @@ def scraped_until(query, url: str, **wanted: float) -> dict[str, float]:
 
 
 def run(spark, folder: Path) -> dict:
-    """Runs the job; what was scraped and told meanwhile."""
+    """Run the job, and return the scraped values and the reported progress."""
     write(folder / "in", 0)
     stream = spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(folder / "in"))
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds").per_partition("part")
@@ -111,7 +112,7 @@ def run(spark, folder: Path) -> dict:
 
 
 def refused(spark, folder: Path) -> str:
-    """What ``await_termination`` says when ``on_progress`` raises."""
+    """Return the error of ``await_termination`` after ``on_progress`` raises."""
 
     def users_function(progress):
         raise ValueError(f"no more of {progress.rows}")

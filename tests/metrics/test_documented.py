@@ -1,4 +1,4 @@
-"""docs/reference/metrics.md, the dashboard and the alerts speak of the metrics that there are, and of all of them."""
+"""docs/reference/metrics.md, the dashboard and the alerts name existing metrics, and all of them."""
 
 import importlib.util
 import json
@@ -18,7 +18,7 @@ SERIES = {metric.shown: metric for metric in ALL}
 LEFT_OUT = {
     "panestream_partition_watermark_timestamp_seconds": "the lags say the same, in numbers that people can read",
 }
-"""Metrics that the dashboard does not show, and why."""
+"""Metrics that the dashboard does not show, with the reason."""
 
 
 def names(query):
@@ -26,12 +26,12 @@ def names(query):
 
 
 def unknown(query):
-    """What is wrong in a query: names that there are not, and labels that a metric does not have."""
+    """Return the errors in a query: unknown metrics and labels."""
     wrong = sorted(names(query) - set(SERIES))
     for name, inside in re.findall(r"\b(panestream_\w+)\{([^}]*)\}", query):
         used = set(re.findall(r"(\w+)\s*(?:=|!)", inside))
         wrong += sorted(f"{name}: {label}" for label in used - set(SERIES[name].all_labels) if name in SERIES)
-    # A counter alone only grows: what is shown is its rate, or its increase.
+    # A counter only grows, so a query shows its rate or its increase.
     counters = [name for name in names(query) if name in SERIES and SERIES[name].kind == "counter"]
     return wrong + [name for name in counters if not re.search(rf"(?:rate|increase)\({name}\b", query)]
 
@@ -39,7 +39,7 @@ def unknown(query):
 def dashboard_queries():
     board = json.loads(pst.metrics.GRAFANA_DASHBOARD.read_text("utf-8"))
     panels = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
-    variables = [one["query"]["query"] for one in board["templating"]["list"] if one["type"] == "query"]
+    variables = [each["query"]["query"] for each in board["templating"]["list"] if each["type"] == "query"]
     assert len(panels) > 25
     return panels + variables
 
@@ -50,19 +50,19 @@ def rules():
 
 
 @pytest.mark.parametrize("query", [*dashboard_queries(), *(rule["expr"] for rule in rules())])
-def test_a_query_asks_for_what_there_is(query):
+def test_query_names_existing_metrics_and_labels(query):
     assert names(query)
     assert not unknown(query)
     for opened, closed in ("()", "[]", "{}"):
         assert query.count(opened) == query.count(closed)
 
 
-def test_every_metric_is_on_the_dashboard_or_left_out_for_a_reason():
+def test_every_metric_is_on_the_dashboard_or_excluded_with_a_reason():
     shown = {name for query in dashboard_queries() for name in names(query)}
     assert set(SERIES) - shown == set(LEFT_OUT)
 
 
-def test_the_panels_lie_beside_each_other():
+def test_panels_of_the_dashboard_do_not_overlap():
     places = [
         (panel["gridPos"]["x"] + x, panel["gridPos"]["y"] + y)
         for panel in json.loads(pst.metrics.GRAFANA_DASHBOARD.read_text("utf-8"))["panels"]
@@ -73,7 +73,7 @@ def test_the_panels_lie_beside_each_other():
     assert max(x for x, _ in places) == 23
 
 
-def test_the_alerts_are_about_what_is_worth_one():
+def test_alerts_cover_watermark_late_rows_drops_and_state():
     named = {rule["alert"] for rule in rules()}
     assert {f"Panestream{what}" for what in ("WatermarkStalls", "LateRows", "DroppedRows", "StateGrows")} <= named
     for rule in rules():
@@ -92,11 +92,11 @@ def test_the_alerts_are_about_what_is_worth_one():
         ('rate(panestream_firings_total{firing="late"}[5m]) > panestream_open_windows', []),
     ],
 )
-def test_a_wrong_query_is_found(query, wrong):
+def test_wrong_query_is_reported(query, wrong):
     assert unknown(query) == wrong
 
 
-def test_the_page_is_as_its_script_makes_it():
+def test_page_of_metrics_is_up_to_date():
     spec = importlib.util.spec_from_file_location("make_metrics_table", ROOT / "scripts" / "make_metrics_table.py")
     script = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(script)
@@ -105,7 +105,7 @@ def test_the_page_is_as_its_script_makes_it():
     assert names(PAGE) <= set(SERIES), "a metric that the page speaks of is not there"
 
 
-def test_the_python_of_the_page_runs(tmp_path, monkeypatch):
+def test_python_examples_of_the_page_run(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     added = []
     found = {"spark": SimpleNamespace(streams=SimpleNamespace(addListener=added.append))}

@@ -1,4 +1,4 @@
-"""Lines of JSON, and instruments of OpenTelemetry: the same numbers."""
+"""The exporters to lines of JSON and to OpenTelemetry give the same numbers."""
 
 import json
 
@@ -12,7 +12,7 @@ from panestream.spark.progress.micro_batch import BatchProgress
 from tests.metrics.told import ID, RUN, progress, terminated
 
 
-def test_a_line_for_each_micro_batch_with_all_there_is(tmp_path):
+def test_json_exporter_writes_a_complete_line_for_each_micro_batch(tmp_path):
     metrics = pst.metrics.JsonLinesMetrics(tmp_path / "new" / "metrics.jsonl")
     metrics.onQueryProgress(progress())
     moved = metrics.path.rename(tmp_path / "older.jsonl")
@@ -27,13 +27,13 @@ def test_a_line_for_each_micro_batch_with_all_there_is(tmp_path):
     assert first["stages"]["addBatch"] == 1500
 
 
-def test_a_place_that_cannot_be_written_is_an_error_at_once(tmp_path):
+def test_json_exporter_refuses_an_unwritable_file_at_start(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match="file"):
         pst.metrics.JsonLinesMetrics(tmp_path / "file" / "metrics.jsonl")
 
 
-def test_a_file_that_cannot_be_written_any_more_is_no_error_of_the_query(tmp_path, caplog):
+def test_json_exporter_counts_write_errors_without_failing_the_query(tmp_path, caplog):
     metrics = pst.metrics.JsonLinesMetrics(tmp_path / "metrics.jsonl")
     metrics.path.unlink()
     metrics.path.mkdir()
@@ -42,7 +42,7 @@ def test_a_file_that_cannot_be_written_any_more_is_no_error_of_the_query(tmp_pat
     assert "JsonLinesMetrics could not take in an event" in caplog.text
 
 
-def test_open_telemetry_reads_the_same_numbers():
+def test_open_telemetry_exports_the_same_numbers():
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
     metrics = pst.metrics.OpenTelemetryMetrics(provider)
@@ -50,7 +50,7 @@ def test_open_telemetry_reads_the_same_numbers():
     metrics.onQueryProgress(progress(1))
     (of_resource,) = reader.get_metrics_data().resource_metrics
     (of_scope,) = of_resource.scope_metrics
-    found = {one.name: one for one in of_scope.metrics}
+    found = {each.name: each for each in of_scope.metrics}
     assert set(found) == {metric.name for metric in ALL}
     (rows,) = found["panestream_rows"].data.data_points
     assert (rows.value, dict(rows.attributes)) == (20, {"query": "clicks"})

@@ -1,4 +1,4 @@
-"""What is scraped: by a real HTTP client, from events as Spark gives them."""
+"""The Prometheus endpoint, scraped by a real HTTP client, after events in Spark's form."""
 
 import errno
 import logging
@@ -21,8 +21,8 @@ def metrics():
         yield made
 
 
-def parsed(text):
-    """By name and the values of the labels in the order of the table."""
+def values_of(text):
+    """Return the values by name and label values, in the order of the table."""
     order = {metric.shown: metric.all_labels for metric in ALL}
     return {
         (sample.name, *(sample.labels[label] for label in order[sample.name])): sample.value
@@ -31,10 +31,10 @@ def parsed(text):
     }
 
 
-def scraped(metrics):
+def scrape(metrics):
     with urllib.request.urlopen(metrics.url, timeout=30) as answer:
         assert answer.status == 200
-        return parsed(answer.read().decode())
+        return values_of(answer.read().decode())
 
 
 def check_sum(values, query="clicks"):
@@ -42,9 +42,9 @@ def check_sum(values, query="clicks"):
     assert values["panestream_rows_total", query] == sum(parts)
 
 
-def test_a_micro_batch_is_shown_with_all_metrics(metrics):
+def test_endpoint_shows_all_metrics_of_a_micro_batch(metrics):
     metrics.onQueryProgress(progress())
-    values = scraped(metrics)
+    values = scrape(metrics)
     check_sum(values)
     said = {(name.removeprefix("panestream_"), *labels[1:]): value for (name, *labels), value in values.items() if labels}
     assert said["rows_total",] == 10
@@ -62,11 +62,11 @@ def test_a_micro_batch_is_shown_with_all_metrics(metrics):
     assert (said["stage_seconds_total", "addBatch"], said["stage_seconds_total", "walCommit"]) == (1.5, 0.1)
     assert (said["micro_batch_seconds",], said["slowest_key_group_seconds",]) == (2, 4)
     assert said["micro_batch_timestamp_seconds",] == 3 * 3600
-    # Whatever the table has is shown, and nothing else.
+    # The endpoint shows the metrics of the table and no others.
     assert {name for name, *_ in values} == {metric.shown for metric in ALL}
 
 
-def test_every_metric_has_a_help_text_its_kind_and_a_name_by_the_conventions(metrics):
+def test_metrics_have_help_text_type_and_conventional_name(metrics):
     metrics.onQueryProgress(progress())
     with urllib.request.urlopen(metrics.url, timeout=30) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
@@ -80,11 +80,11 @@ def test_every_metric_has_a_help_text_its_kind_and_a_name_by_the_conventions(met
         assert metric.unit or not base.endswith(("seconds", "bytes", "ratio"))
 
 
-def test_counters_add_up_over_micro_batches_and_gauges_are_of_the_last(metrics):
+def test_counters_add_up_and_gauges_show_the_last_micro_batch(metrics):
     metrics.onQueryStarted(started())
     for number in range(3):
         metrics.onQueryProgress(progress(number, state_bytes=1000 * number))
-    values = scraped(metrics)
+    values = scrape(metrics)
     check_sum(values)
     assert values["panestream_rows_total", "clicks"] == 30
     assert values["panestream_micro_batches_total", "clicks"] == 3
@@ -92,47 +92,47 @@ def test_counters_add_up_over_micro_batches_and_gauges_are_of_the_last(metrics):
     assert values["panestream_query_active", "clicks"] == 1
 
 
-def test_a_query_that_ends_keeps_its_counters_and_goes_on_with_them_when_it_is_started_again(metrics):
+def test_counters_survive_the_end_and_restart_of_a_query(metrics):
     metrics.onQueryProgress(progress())
     metrics.onQueryTerminated(terminated("java.lang.Error: no"))
-    values = scraped(metrics)
+    values = scrape(metrics)
     assert (values["panestream_query_active", "clicks"], values["panestream_query_failures_total", "clicks"]) == (0, 1)
     assert ("panestream_open_windows", "clicks") not in values
     assert values["panestream_rows_total", "clicks"] == 10
     metrics.onQueryProgress(progress(1, run="another run"))
-    metrics.onQueryTerminated(terminated())  # the first run once more: it is over already
-    values = scraped(metrics)
+    metrics.onQueryTerminated(terminated())  # The first run ends again, although it is already over.
+    values = scrape(metrics)
     assert (values["panestream_query_active", "clicks"], values["panestream_query_failures_total", "clicks"]) == (1, 1)
     assert values["panestream_rows_total", "clicks"] == 20
 
 
-def test_several_queries_have_series_of_their_own_and_one_without_a_name_is_called_by_its_id(metrics):
+def test_each_query_has_separate_series_under_its_name_or_id(metrics):
     metrics.onQueryProgress(progress())
     metrics.onQueryProgress(progress(name=None, run="another run", input_rows=6, windowed_rows=2))
-    values = scraped(metrics)
+    values = scrape(metrics)
     check_sum(values)
     check_sum(values, ID)
     assert (values["panestream_rows_total", "clicks"], values["panestream_rows_total", ID]) == (10, 6)
 
 
-def test_of_many_queries_that_ended_only_the_last_are_remembered():
+def test_only_the_last_ended_queries_are_kept():
     with pst.metrics.PrometheusMetrics(port=0, most_ended=2) as metrics:
         for name in ("one", "two", "three", "four"):
             metrics.onQueryProgress(progress(name=name, run=name))
             if name != "four":
                 metrics.onQueryTerminated(terminated(run=name))
         metrics.onQueryTerminated(terminated(run="four"))
-        assert {key[1] for key in scraped(metrics) if key[0] == "panestream_rows_total"} == {"three", "four"}
+        assert {key[1] for key in scrape(metrics) if key[0] == "panestream_rows_total"} == {"three", "four"}
 
 
-def test_a_query_that_began_long_ago_is_not_the_first_to_be_forgotten():
+def test_queries_are_forgotten_in_the_order_of_their_end():
     with pst.metrics.PrometheusMetrics(port=0, most_ended=2) as metrics:
         metrics.onQueryProgress(progress(name="old", run="old"))
         for name in ("one", "two", "three"):
             metrics.onQueryProgress(progress(name=name, run=name))
             metrics.onQueryTerminated(terminated(run=name))
         metrics.onQueryTerminated(terminated("java.lang.Error: no", run="old"))
-        values = scraped(metrics)
+        values = scrape(metrics)
         assert {key[1] for key in values if key[0] == "panestream_rows_total"} == {"three", "old"}
         assert values["panestream_query_failures_total", "old"] == 1
 
@@ -145,75 +145,75 @@ def test_runs_that_fail_before_their_first_micro_batch_are_counted(metrics):
         metrics.onQueryTerminated(terminated("java.lang.Error: still not", run=run))
     metrics.onQueryStarted(started(run="fourth"))
     metrics.onQueryTerminated(terminated(run="fourth"))
-    # A query of somebody else's.
+    # Another user's query.
     other = terminated("java.lang.Error: no", run="other")
     other.id = "33333333-3333-3333-3333-333333333333"
     metrics.onQueryTerminated(other)
-    values = scraped(metrics)
+    values = scrape(metrics)
     assert {key[1]: value for key, value in values.items() if key[0] == "panestream_query_failures_total"} == {"clicks": 3}
     assert values["panestream_query_active", "clicks"] == 0
 
 
-def test_what_users_observe_themselves_is_none_of_ours(metrics):
+def test_user_observations_are_ignored(metrics):
     event = progress()
     event.progress["observedMetrics"]["panestream_of_mine"] = Row(rows=7)
     event.progress["observedMetrics"]["panestream_2"] = event.progress["observedMetrics"]["panestream"]
     metrics.onQueryProgress(event)
-    values = scraped(metrics)
+    values = scrape(metrics)
     assert {key[1] for key in values if key[0] == "panestream_rows_total"} == {"clicks", "clicks_2"}
     assert values["panestream_listener_errors_total",] == 0
 
 
-def test_the_source_partitions_furthest_behind_have_series_and_gone_ones_have_none():
+def test_only_the_slowest_source_partitions_have_series():
     with pst.metrics.PrometheusMetrics(port=0, most_partitions=1) as metrics:
         metrics.onQueryProgress(progress())
-        assert [key[2] for key in scraped(metrics) if key[0] == "panestream_partition_idle"] == ["a"]
+        assert [key[2] for key in scrape(metrics) if key[0] == "panestream_partition_idle"] == ["a"]
         metrics.onQueryProgress(progress(1, partitions=f'[["b",{HOUR},{HOUR},false]]'))
-        values = scraped(metrics)
+        values = scrape(metrics)
         assert [key[2] for key in values if key[0] == "panestream_partition_idle"] == ["b"]
         assert values["panestream_partitions", "clicks"] == 2
 
 
-def test_where_the_clock_woke_some_key_groups_the_gauges_of_all_stay(metrics):
+def test_gauges_stay_if_only_some_key_groups_report(metrics):
     metrics.onQueryProgress(progress())
     metrics.onQueryProgress(
         progress(1, input_rows=0, windowed_rows=0, late_rows=0, invalid_rows=0, outside_rows=0, groups_reporting=1, state_bytes=7)
     )
-    values = scraped(metrics)
+    values = scrape(metrics)
     assert values["panestream_state_bytes", "clicks"] == 4000
     assert values["panestream_micro_batches_total", "clicks"] == 2
 
 
-def test_what_is_unknown_is_not_shown(metrics):
+def test_unknown_values_have_no_series(metrics):
     metrics.onQueryProgress(progress(open_windows=None, watermark=None, max_event_time=None, partitions="[]"))
-    values = scraped(metrics)
+    values = scrape(metrics)
     for name in ("open_windows", "watermark_timestamp_seconds", "watermark_clock_lag_seconds", "newest_event_timestamp_seconds"):
         assert (f"panestream_{name}", "clicks") not in values
 
 
-def test_micro_batches_of_others_and_triggers_without_one_count_nothing(metrics):
+def test_foreign_queries_and_triggers_without_a_micro_batch_are_ignored(metrics):
     event = progress()
     event.progress["observedMetrics"] = {}
     metrics.onQueryProgress(event)
     event = progress()
     del event.progress["durationMs"]["addBatch"]
     metrics.onQueryProgress(event)
-    assert set(scraped(metrics)) == {("panestream_listener_errors_total",)}
+    assert set(scrape(metrics)) == {("panestream_listener_errors_total",)}
 
 
-def test_an_error_in_the_listener_is_logged_and_counted_and_nobody_elses(metrics, caplog):
+def test_error_in_the_listener_is_logged_and_counted(metrics, caplog):
     event = progress()
     event.progress["timestamp"] = "no time"
     with caplog.at_level(logging.ERROR, "panestream.metrics"):
         metrics.onQueryProgress(event)
     assert "PrometheusMetrics could not take in an event" in caplog.text
     metrics.onQueryProgress(progress(1))
-    values = scraped(metrics)
+    values = scrape(metrics)
     assert values["panestream_listener_errors_total",] == 1
     assert values["panestream_rows_total", "clicks"] == 10
 
 
-def test_a_scrape_in_the_middle_of_others_work_sees_whole_micro_batches():
+def test_concurrent_scrape_sees_whole_micro_batches():
     metrics = pst.metrics.PrometheusMetrics(registry=CollectorRegistry())
 
     def tell(name):
@@ -225,18 +225,18 @@ def test_a_scrape_in_the_middle_of_others_work_sees_whole_micro_batches():
         thread.start()
     seen = set()
     while any(thread.is_alive() for thread in threads):
-        values = parsed(generate_latest(metrics.registry).decode())
+        values = values_of(generate_latest(metrics.registry).decode())
         for name in {key[1] for key in values if key[0] == "panestream_rows_total"}:
             check_sum(values, name)
             seen.add(name)
     for thread in threads:
         thread.join()
-    values = parsed(generate_latest(metrics.registry).decode())
+    values = values_of(generate_latest(metrics.registry).decode())
     assert [values["panestream_rows_total", name] for name in ("one", "two", "three")] == [500, 500, 500]
     assert metrics.errors == 0
 
 
-def test_a_registry_that_is_there_is_used_and_left_on_close():
+def test_existing_registry_is_used_and_left_on_close():
     registry = CollectorRegistry()
     metrics = pst.metrics.PrometheusMetrics(registry=registry)
     assert (metrics.port, metrics.url) == (None, None)
@@ -250,7 +250,7 @@ def test_a_registry_that_is_there_is_used_and_left_on_close():
     pst.metrics.PrometheusMetrics(registry=registry).close()
 
 
-def test_a_port_that_is_taken_is_an_error_and_nothing_is_left_behind(metrics):
+def test_port_in_use_is_an_error_and_leaves_nothing_registered(metrics):
     registry = CollectorRegistry()
     with pytest.raises(OSError, match=rf"port {metrics.port} of 127\.0\.0\.1: .*in use; .*0 for any that is free") as raised:
         pst.metrics.PrometheusMetrics(metrics.port, registry=registry)
@@ -260,7 +260,7 @@ def test_a_port_that_is_taken_is_an_error_and_nothing_is_left_behind(metrics):
     assert not generate_latest(registry)
 
 
-def test_an_endpoint_that_is_closed_answers_no_more():
+def test_closed_endpoint_refuses_connections():
     metrics = pst.metrics.PrometheusMetrics(port=0)
     url = metrics.url
     metrics.close()
@@ -268,27 +268,27 @@ def test_an_endpoint_that_is_closed_answers_no_more():
         urllib.request.urlopen(url, timeout=5)
 
 
-def test_a_micro_batch_all_of_whose_rows_spark_dropped_leaves_the_gauges_as_they_were(metrics):
+def test_gauges_stay_if_spark_dropped_all_rows_of_a_micro_batch(metrics):
     metrics.onQueryProgress(progress())
-    before = scraped(metrics)
-    # No row came to a key group, so none of them said anything.
+    before = scrape(metrics)
+    # No row reached a key group, so no group reported anything.
     metrics.onQueryProgress(progress(1, **dict.fromkeys(counters())))
-    after = scraped(metrics)
+    after = scrape(metrics)
     assert after["panestream_spark_dropped_rows_total", "clicks"] == 2 * before["panestream_spark_dropped_rows_total", "clicks"]
     assert after["panestream_rows_total", "clicks"] == before["panestream_rows_total", "clicks"]
     for gauge in ("watermark_timestamp_seconds", "state_bytes", "key_groups"):
         assert after[f"panestream_{gauge}", "clicks"] == before[f"panestream_{gauge}", "clicks"]
 
 
-def test_a_micro_batch_of_which_no_row_comes_to_the_windows_is_one_all_the_same(metrics):
+def test_micro_batch_without_rows_in_windows_is_counted(metrics):
     metrics.onQueryProgress(progress())
-    before = scraped(metrics)
+    before = scrape(metrics)
     event = progress(1, **dict.fromkeys(counters()))
     event.progress |= {"stateOperators": [], "timestamp": "1970-01-01T04:00:00.000Z"}
     metrics.onQueryProgress(event)
-    after = scraped(metrics)
+    after = scrape(metrics)
     assert after["panestream_micro_batches_total", "clicks"] == before["panestream_micro_batches_total", "clicks"] + 1
-    # An alert looks at it: the query is alive.
+    # An alert needs this timestamp to see that the query is alive.
     assert after["panestream_micro_batch_timestamp_seconds", "clicks"] == 4 * 3600
     assert after["panestream_open_windows", "clicks"] == before["panestream_open_windows", "clicks"]
     check_sum(after)

@@ -1,4 +1,4 @@
-"""Prometheus itself reads the alerts and the dashboard's queries, and its own test runner says when each alert fires."""
+"""Prometheus reads the alerts and the dashboard's queries, and its test runner checks when each alert fires."""
 
 import json
 import shutil
@@ -14,10 +14,10 @@ PROMTOOL = shutil.which("promtool")
 pytestmark = pytest.mark.skipif(PROMTOOL is None, reason="promtool is not on the PATH: apt-get install prometheus")
 
 VARIABLES = {"$__rate_interval": "5m", "$__range": "1h", "$query": ".+"}
-"""What Grafana puts into a query before Prometheus sees it."""
+"""The values that Grafana inserts into a query before Prometheus gets it."""
 LABELS = '{query="clicks", instance="a"}'
 STILL, GROWING, HOUR = "100+0x3000", "0+60x3000", 60
-"""Series of a value each minute: one that stands still, one that grows by 60."""
+"""Series with one value a minute. The first is constant, and the second grows by 60."""
 
 FIRES = {
     "PanestreamWatermarkStalls": (HOUR, {"watermark_timestamp_seconds": STILL, "rows_total": GROWING}),
@@ -32,7 +32,7 @@ FIRES = {
     "PanestreamQueryFailed": (HOUR, {"query_failures_total": "0x50 1x100"}),
     "PanestreamMetricsIncomplete": (HOUR, {"listener_errors_total{}": "0x50 1x100"}),
 }
-"""By alert: after how many minutes it fires, and of which series."""
+"""By alert: the minutes after which it fires, and its series."""
 WELL = {
     "watermark_timestamp_seconds": GROWING,
     "rows_total": GROWING,
@@ -49,14 +49,14 @@ WELL = {
     "query_failures_total": "0+0x3000",
     "listener_errors_total{}": "0+0x3000",
 }
-"""Series of a query that is well."""
+"""The series of a healthy query."""
 
 
 def promtool(*arguments):
     return subprocess.run([PROMTOOL, *map(str, arguments)], capture_output=True, text=True, check=False, timeout=120)
 
 
-def written(folder, name, content):
+def write_file(folder, name, content):
     path = folder / name
     path.write_text(yaml.safe_dump(content), "utf-8")
     return path
@@ -68,7 +68,7 @@ def rules():
 
 
 def series(values):
-    """Named as they are scraped: with the labels of a query, unless they say otherwise."""
+    """Return series with the labels of a query, unless they have others."""
     shown = {}
     for name, told in values.items():
         bare, _, own = name.partition("{")
@@ -78,13 +78,13 @@ def series(values):
     return [{"series": name, "values": told} for name, told in shown.items()]
 
 
-def test_the_rules_are_as_prometheus_wants_them():
+def test_alert_rules_are_valid():
     done = promtool("check", "rules", pst.metrics.PROMETHEUS_RULES)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"{len(FIRES)} rules found" in done.stdout
 
 
-def test_the_queries_of_the_dashboard_are_promql(tmp_path):
+def test_dashboard_queries_are_valid_promql(tmp_path):
     board = json.loads(pst.metrics.GRAFANA_DASHBOARD.read_text("utf-8"))
     queries = [target["expr"] for panel in board["panels"] for target in panel.get("targets", ())]
     for variable, value in VARIABLES.items():
@@ -93,33 +93,33 @@ def test_the_queries_of_the_dashboard_are_promql(tmp_path):
 
     def checked(some):
         groups = [{"name": "dashboard", "rules": [{"record": f"q{number}", "expr": query} for number, query in enumerate(some)]}]
-        return promtool("check", "rules", written(tmp_path, "queries.yml", {"groups": groups}))
+        return promtool("check", "rules", write_file(tmp_path, "queries.yml", {"groups": groups}))
 
     done = checked(queries)
     assert done.returncode == 0, done.stdout + done.stderr
-    # It would have said so: a query that counts right in brackets and names, and is none.
+    # Check that promtool can fail: on an expression with balanced brackets and right names that is not a valid query.
     assert checked([*queries, "rate(panestream_rows_total)"]).returncode != 0
 
 
 def unexpected(folder, minutes, values, alerts):
-    """Runs the alerts over series, and expects that none fires."""
+    """Run the alerts over series, and expect that none fires."""
     cases = [{"eval_time": f"{minutes}m", "alertname": alert, "exp_alerts": []} for alert in alerts]
     test = {"interval": "1m", "input_series": series(values), "alert_rule_test": cases}
     rule_files = [str(pst.metrics.PROMETHEUS_RULES)]
-    return promtool("test", "rules", written(folder, "test.yml", {"rule_files": rule_files, "tests": [test]}))
+    return promtool("test", "rules", write_file(folder, "test.yml", {"rule_files": rule_files, "tests": [test]}))
 
 
 @pytest.mark.parametrize("alert", FIRES)
-def test_an_alert_fires(tmp_path, alert):
+def test_alert_fires_on_its_condition(tmp_path, alert):
     done = unexpected(tmp_path, *FIRES[alert], [alert])
     said = done.stdout + done.stderr
-    # The runner shows what it got: the alert, with its texts filled in.
+    # The runner prints the alert with its expanded texts.
     assert done.returncode == 1, f"{alert} does not fire:\n{said}"
     assert f'alertname="{alert}"' in said
     assert "<error" not in said
 
 
-def test_no_alert_fires_while_all_is_well(tmp_path):
+def test_no_alert_fires_for_a_healthy_query(tmp_path):
     assert {rule["alert"] for rule in rules()} == set(FIRES)
     done = unexpected(tmp_path, HOUR, WELL, FIRES)
     assert done.returncode == 0, done.stdout + done.stderr

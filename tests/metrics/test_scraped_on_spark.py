@@ -1,4 +1,4 @@
-"""The endpoint of a job that runs, scraped by an HTTP client: on classic Spark and through Spark Connect, over a restart."""
+"""The endpoint of a running job, scraped over HTTP, on classic Spark and through Spark Connect, with a restart."""
 
 import importlib.util
 import json
@@ -13,18 +13,18 @@ TAKES = ("duration_ms", "rows_per_second", "stages")
 
 
 def counts(progress):
-    """What does not depend on how long it took, or on where it was asked."""
-    partitions = [list(one.values()) if isinstance(one, dict) else one for one in progress["partitions"]]
+    """Return the counts, which do not depend on duration or machine."""
+    partitions = [list(each.values()) if isinstance(each, dict) else each for each in progress["partitions"]]
     return {**{name: value for name, value in progress.items() if name not in TAKES}, "partitions": partitions}
 
 
 def check(found):
-    """The rows that were written down beforehand; the same numbers wherever they are asked for."""
+    """Compare with the expected numbers. Endpoint and progress must agree."""
     first, second = found["running"]
     assert (first["panestream_query_active"], second["panestream_query_active"]) == (1, 1)
     assert (first["panestream_windowed_rows_total"], first["panestream_invalid_rows_total"]) == (3, 1)
     assert (second["panestream_late_rows_total"], second["panestream_outside_rows_total"]) == (1, 1)
-    # Of 1970 or so: the watermark of each partition, and that of the query, the smaller one.
+    # The watermarks of the partitions and of the query, the smaller one, are in 1970.
     assert second["panestream_partition_event_lag_seconds a"] == pytest.approx(67 - 55, abs=1e-3)
     assert second["panestream_partition_event_lag_seconds b"] == pytest.approx(67 - 62, abs=1e-3)
     assert second["panestream_watermark_event_lag_seconds"] == pytest.approx(67 - 55, abs=1e-3)
@@ -43,14 +43,14 @@ def check(found):
 
 
 @pytest.mark.spark
-def test_a_job_is_scraped_while_it_runs(spark, tmp_path):
+def test_running_job_can_be_scraped(spark, tmp_path):
     with pytest.warns(PanestreamWarning, match="late row"):
         found = scraped.run(spark, tmp_path)
     check(json.loads(json.dumps(found)))
 
 
 @pytest.mark.spark
-def test_through_spark_connect_too(tmp_path):
+def test_running_job_can_be_scraped_through_spark_connect(tmp_path):
     for needed in ("pandas", "grpc", "grpc_status", "zstandard"):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"Spark Connect's client needs {needed}: install panestream[connect]")

@@ -1,4 +1,4 @@
-"""Events as Spark gives them to listeners, without Spark."""
+"""Streaming query events in the form that Spark gives to listeners, without Spark."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ HOUR = 3_600_000_000
 
 
 def counters(**changed: Any) -> dict[str, Any]:
-    """What Spark observes of one micro-batch: ten rows of which two were late, one invalid, and one between two windows."""
+    """Return Spark's observations of a micro-batch of ten rows: two late, one invalid, and one between two windows."""
     return {
         "input_rows": 10,
         "windowed_rows": 6,
@@ -54,7 +54,7 @@ def counters(**changed: Any) -> dict[str, Any]:
 
 
 def progress(batch_id: int = 0, name: str | None = "clicks", run: str = RUN, **changed: Any) -> SimpleNamespace:
-    """The event of one micro-batch that began three hours after the epoch."""
+    """Return the event of a micro-batch that started three hours after the epoch."""
     told = {
         "id": ID,
         "runId": run,
@@ -69,10 +69,10 @@ def progress(batch_id: int = 0, name: str | None = "clicks", run: str = RUN, **c
 
 
 def started(name: str | None = "clicks", run: str = RUN) -> SimpleNamespace:
-    """The event of a start."""
+    """Return the event of a start."""
     return SimpleNamespace(id=ID, runId=run, name=name)
 
 
 def terminated(error: str | None = None, run: str = RUN) -> SimpleNamespace:
-    """The event of an end."""
+    """Return the event of an end."""
     return SimpleNamespace(id=ID, runId=run, exception=error)

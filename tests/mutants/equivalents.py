@@ -1,11 +1,11 @@
-"""Faults that no test can notice, since they change nothing that is promised: each with the reason.
+"""Faults that no test can detect, since they change nothing that is promised, each with the reason.
 
-`run.py` reads it: what stands here is told in the table as equivalent, and what survives without standing here is a hole.
+`run.py` reads this table. It reports a surviving fault as equivalent if it is listed here, and otherwise as a gap in the tests.
 """
 
 from __future__ import annotations
 
-# In the order of their names, so that who adds one puts it where nobody else does.
+# Sorted by name, so that two people rarely insert at the same place.
 EQUIVALENT: dict[str, str] = {
     "engine/aggregates/histograms.py:_comparable: constant: False -> True": (
         "Numbers that are floats already are copied, and nobody changes the copy or what it is of."

@@ -1,6 +1,8 @@
-"""Every fault of some files, by the tests of their room: ``python -m tests.mutants.every engine/tiles/as_of.py --tests tests/engine/tiles``.
+"""Try every fault of some files with the tests of a folder: ``python -m tests.mutants.every engine/tiles/as_of.py --tests
+tests/engine/tiles``.
 
-For who writes tests: it says which faults survive, with the line of each. It draws nothing and writes no page: `run.py` does.
+This is for authors of tests. It lists the surviving faults with their lines. It draws no sample and writes no page, unlike
+`run.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,7 @@ from tests.mutants.sampling import Reached, likeliest_tests
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The exit status says whether every fault without a reason was noticed."""
+    """Return exit status 0 if every fault without a reason was detected."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
         "modules", nargs="+", help="files below the package, each of them with :FUNCTION or :CLASS if only that is wanted"
@@ -37,7 +39,7 @@ def main(words: Sequence[str] | None = None) -> int:
         jobs = [Job(fault, likeliest_tests(fault, reach, chosen.budget, chosen.spark_budget)) for fault in faults]
         jobs = [job for job in jobs if job.fault is not None and job.fault.name not in EQUIVALENT]
         print(f"{len(jobs)} faults", flush=True)
-        # Whatever starts Spark waits for it: no copy does that has none to ask.
+        # Starting Spark makes all copies wait, so copies without a test on Spark run separately.
         verdicts = [
             verdict
             for with_spark in (False, True)
@@ -53,10 +55,10 @@ def main(words: Sequence[str] | None = None) -> int:
 
 
 def faults_in(module: str) -> list[Fault]:
-    """The faults of a file, or of what is named behind a colon: a function, a class, or a method of one.
+    """Return the faults of a file, or of a function, class or method named after a colon.
 
     Raises:
-        LookupError: it has none of that name.
+        LookupError: nothing in the file has that name.
     """
     path, _, wanted = module.partition(":")
     found = faults_of((PACKAGE / path).read_text("utf-8"), path)

@@ -1,8 +1,8 @@
-"""Which faults can be planted in a module: one small change in the body of one function each, as a hand would slip.
+"""The faults that can be planted in a module. Each is a small change in the body of one function, like a slip of the hand.
 
-Borders of comparisons, signs, ``and`` for ``or``, conditions turned round, constants off by one, minimum for maximum, statements and
-arguments that are left out. Texts of errors, annotations, docstrings and what runs only at import are left alone: the first three do
-nothing, and the last cannot be planted in a process that has imported the module.
+Bounds of comparisons, signs, ``and`` for ``or``, inverted conditions, constants off by one, minimum for maximum, missing
+statements and arguments. Error messages, annotations, docstrings and code that runs only at import stay. The first three have no
+effect, and the last cannot be planted in a process that has imported the module.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _OTHER: dict[type[ast.AST], type[ast.AST]] = {
 }
 _NAMES = {"min": "max", "max": "min", "any": "all", "all": "any", "minimum": "maximum", "maximum": "minimum"}
 _WORDS = {"left": "right", "right": "left"}
-"""Sides of a search: texts that are no texts."""
+"""Sides of a search, as strings with a meaning."""
 Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
@@ -50,13 +50,13 @@ class Fault:
 
     Args:
         module: path of the file below the package.
-        function: its outermost function: ``Class.method``.
-        line: where.
+        function: the outermost function, as ``Class.method``.
+        line: the line number.
         what: the kind of change.
         before: the piece of code.
-        after: what takes its place.
-        number: which change of the module it is.
-        occurrence: which one, where the function has the same change of the same text more than once.
+        after: its replacement.
+        number: the number of the change in the module.
+        occurrence: the index among equal changes of equal code in the function.
     """
 
     module: str
@@ -70,13 +70,13 @@ class Fault:
 
     @property
     def name(self) -> str:
-        """What it is called in lists: it outlives changes elsewhere in the file."""
+        """Return a name for lists that does not depend on the rest of the file."""
         again = f" ({self.occurrence})" if self.occurrence > 1 else ""
         return f"{self.module}:{self.function}: {self.what}: {self.before} -> {self.after}{again}"
 
     @property
     def place(self) -> str:
-        """The function, as `reach` names it."""
+        """Return the function in the form of `reach`."""
         return f"{self.module}:{self.function}"
 
 
@@ -87,11 +87,11 @@ class _Change:
     do: Callable[[], None]
     undo: Callable[[], None]
     shown: ast.AST | None = None
-    """What takes the node's place, where it is another node."""
+    """The node that replaces this node, if it changes the type."""
 
 
 def faults_of(source: str, module: str) -> list[Fault]:
-    """All that can be planted in a module."""
+    """Return all faults that can be planted in a module."""
     tree = ast.parse(source)
     found: list[Fault] = []
     times: Counter[str] = Counter()
@@ -108,10 +108,10 @@ def faults_of(source: str, module: str) -> list[Fault]:
 
 
 def planted(source: str, fault: Fault, filename: str) -> CodeType:
-    """The code of the fault's function, with the fault.
+    """Return the code of the fault's function, with the fault.
 
     Raises:
-        LookupError: the module has no such fault.
+        LookupError: the module does not have this fault.
     """
     tree = ast.parse(source)
     number = 0
@@ -125,7 +125,7 @@ def planted(source: str, fault: Fault, filename: str) -> CodeType:
 
 
 def functions_of(tree: ast.Module) -> list[tuple[str, Function]]:
-    """The outermost functions: those of the module, and the methods of its classes."""
+    """Return the outermost functions: functions of the module and methods of its classes."""
     found: list[tuple[str, Function]] = []
 
     def look(body: list[ast.stmt], before: str) -> None:
@@ -140,12 +140,12 @@ def functions_of(tree: ast.Module) -> list[tuple[str, Function]]:
 
 
 def first_line(function: Function) -> int:
-    """The line that Python says a function begins at: that of its first decorator."""
+    """Return the line at which Python starts a function, which is the line of its first decorator."""
     return min([function.lineno, *(each.lineno for each in function.decorator_list)])
 
 
 def code_of(code: CodeType, function: Function) -> CodeType:
-    """The code of a function within that of its module."""
+    """Return the code of a function within the code of its module."""
     line = first_line(function)
     pending = [code]
     while pending:
@@ -157,7 +157,7 @@ def code_of(code: CodeType, function: Function) -> CodeType:
 
 
 def _piece(node: ast.AST) -> str:
-    """A piece of code on one line."""
+    """Return a piece of code on one line."""
     text = ast.unparse(node).splitlines()
     return text[0] + (" ..." if len(text) > 1 else "")
 
@@ -185,7 +185,7 @@ def _in_statement(body: list[ast.stmt], at: int) -> Iterator[_Change]:
         return
     if _can_be_left_out(node):
         yield _Change("left out", node, *_put(body, at, plain), shown=plain)
-    if isinstance(node, ast.Raise):  # its text is nobody's arithmetic
+    if isinstance(node, ast.Raise):  # the text of an error is not arithmetic
         return
     if isinstance(node, ast.Return) and node.value is not None and not _is_none(node.value):
         yield _Change("returns None", node, *_set(node, "value", None))
@@ -201,7 +201,7 @@ def _in_statement(body: list[ast.stmt], at: int) -> Iterator[_Change]:
 
 
 def _can_be_left_out(node: ast.stmt) -> bool:
-    """What can be missing without a name that is not there: calls, raises, what is put into objects, and what is counted up."""
+    """Return whether a statement can be missing without making a name undefined: calls, raises, assignments to attributes, counting."""
     if isinstance(node, ast.Assign):
         return all(isinstance(target, ast.Attribute | ast.Subscript) for target in node.targets)
     if isinstance(node, ast.Expr):
@@ -214,14 +214,14 @@ def _turned(node: ast.If | ast.While | ast.IfExp) -> tuple[Callable[[], None], C
 
 
 def _within(node: ast.AST) -> Iterator[_Change]:
-    """The changes below a node, in the order of the text."""
+    """Yield the changes below a node, in the order of the text."""
     if isinstance(node, ast.JoinedStr | ast.ClassDef):
         return
     if isinstance(node, ast.keyword) and node.arg == "strict":
-        return  # of `zip`: it only guards against ourselves
+        return  # the `strict` of `zip` only guards against our own mistakes
     for name, value in ast.iter_fields(node):
         if name in ("annotation", "returns", "decorator_list", "args") and not isinstance(node, ast.Call):
-            continue  # annotations are texts, and defaults are made at import (or when a nested function is, which is as rare)
+            continue  # annotations have no effect, and defaults are evaluated at import (rarely in nested functions)
         if isinstance(value, list):
             for at, each in enumerate(value):
                 if isinstance(each, ast.stmt):
@@ -284,7 +284,7 @@ def _call(node: ast.Call) -> Iterator[_Change]:
 
 
 def _is_class(called: ast.expr) -> bool:
-    """Fields mostly have no default: an error at once says nothing about tests."""
+    """Return whether a class is called. Most fields have no default, and an immediate error shows nothing about tests."""
     name = called.id if isinstance(called, ast.Name) else called.attr if isinstance(called, ast.Attribute) else ""
     return name[:1].isupper() or (name.startswith("_") and name[1:2].isupper())
 
@@ -298,7 +298,7 @@ def _is_not(node: ast.AST) -> bool:
 
 
 def _is_turned_below(test: ast.AST) -> bool:
-    """Whether a change of the condition itself turns it round already."""
+    """Return whether a change of the condition itself already inverts it."""
     turned = (
         isinstance(test, ast.Compare)
         and len(test.ops) == 1

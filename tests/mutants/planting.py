@@ -1,8 +1,8 @@
-"""Plants faults in a running pytest: ``pytest -p tests.mutants.planting --plant JOBS --verdicts FILE``.
+"""Plant faults in a running pytest: ``pytest -p tests.mutants.planting --plant JOBS --verdicts FILE``.
 
-All tests are collected once. For every fault the process forks; the copy exchanges the code of one function, runs the tests that
-reach it until one fails, and is gone: no file is touched, no fault sees another. A copy that takes much more of the processor, or of
-the time, than the tests took without a fault is stopped: it hangs, and that is noticed too.
+All tests are collected once. For every fault the process forks. The copy exchanges the code of one function, runs the tests that
+reach it until one fails, and exits. So files stay unchanged, and faults do not affect each other. A copy that needs much more
+time or processor time than the tests without a fault is stopped. It counts as hung, which is detected too.
 """
 
 from __future__ import annotations
@@ -31,10 +31,11 @@ from tests.mutants.faults import Fault, planted
 PACKAGE = Path(panestream.__file__).parent
 KILLED, HUNG, SURVIVED, IMPOSSIBLE = "killed", "hung", "survived", "impossible"
 PATIENCE, PATIENCE_WITH_SPARK = 300.0, 60.0
-"""Seconds by the clock: for what waits and computes nothing. What computes is stopped by the processor's time, long before; where
-Spark computes, it is not this process's time."""
+"""Seconds by the clock for tests that wait without computing. A computing test reaches its limit of processor time long before. With
+Spark, the computation happens outside of this process.
+"""
 MEMORY = 12 << 30
-"""Bytes of address space: a fault that eats memory must not take the machine with it."""
+"""Bytes of address space. A fault that uses too much memory must not stop the machine."""
 
 
 @dataclass(frozen=True)
@@ -42,11 +43,11 @@ class TimedTest:
     """A test to run.
 
     Args:
-        name: its node id.
-        seconds: of the processor, without a fault.
-        waited: seconds by the clock, without a fault.
-        slack: seconds that it may take besides five times as long.
-        spark: whether it asks Spark.
+        name: the node id.
+        seconds: processor seconds without a fault.
+        waited: seconds by the clock without a fault.
+        slack: extra seconds that it may take, on top of five times as long.
+        spark: whether it uses Spark.
     """
 
     name: str
@@ -66,7 +67,7 @@ class TimedTest:
 
 @dataclass(frozen=True)
 class Job:
-    """A fault, and the tests to run with it, the likeliest first. Without a fault the tests must pass."""
+    """A fault, and the tests to run with it, the most likely to detect it first. Without a fault the tests must pass."""
 
     fault: Fault | None
     tests: list[TimedTest] = field(default_factory=list)
@@ -74,7 +75,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of a fault: one of the four words, and the test that noticed it or the reason."""
+    """The outcome of a fault: one of the four words, and the test that detected it or the reason."""
 
     fault: Fault | None
     became: str
@@ -88,14 +89,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    # The first failure says enough: nobody reads a smaller one, and none is kept for later runs.
+    # The first failure is enough. Nobody reads a smaller example, and none is stored for later runs.
     settings.register_profile("planted", deadline=None, database=None, derandomize=True, phases=[Phase.explicit, Phase.generate])
     settings.load_profile("planted")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop(session: pytest.Session) -> bool:
-    """Runs the jobs in place of the tests."""
+    """Run the jobs instead of the tests."""
     items = {item.nodeid: item for item in session.items}
     jobs = read_jobs(Path(session.config.getoption("--plant")))
     lost = {test.name for job in jobs for test in job.tests} - set(items)
@@ -108,34 +109,34 @@ def pytest_runtestloop(session: pytest.Session) -> bool:
             verdicts.write(json.dumps(as_json(found)) + "\n")
             verdicts.flush()
             if started and found.became == HUNG:
-                break  # what it left in Spark's driver would be held against the next
+                break  # the state that a hung copy left in Spark's driver would affect the next fault
     return True
 
 
 def read_jobs(path: Path) -> list[Job]:
-    """What `write_jobs` wrote."""
+    """Read the file that `write_jobs` wrote."""
     read = json.loads(path.read_text())
     return [Job(each["fault"] and Fault(**each["fault"]), [TimedTest(*test) for test in each["tests"]]) for each in read]
 
 
 def write_jobs(path: Path, jobs: Iterable[Job]) -> None:
-    """A file of jobs for ``--plant``."""
+    """Write a file of jobs for ``--plant``."""
     tests = [[(test.name, test.seconds, test.waited, test.slack, test.spark) for test in job.tests] for job in jobs]
     faults = [job.fault and vars(job.fault) for job in jobs]
     path.write_text(json.dumps([{"fault": fault, "tests": own} for fault, own in zip(faults, tests, strict=True)]))
 
 
 def as_json(verdict: Verdict) -> dict[str, object]:
-    """A verdict as a line of the file of verdicts."""
+    """Return a verdict as a line of the file of verdicts."""
     return {"fault": verdict.fault and vars(verdict.fault), "became": verdict.became, "by": verdict.by}
 
 
 def plant(fault: Fault) -> None:
-    """Exchanges the code of the fault's function in this process.
+    """Exchange the code of the fault's function in this process.
 
     Raises:
-        LookupError: the function is not there.
-        ValueError: its code cannot be exchanged, since it holds other names of its surroundings.
+        LookupError: the function does not exist.
+        ValueError: its code cannot be exchanged, since it captures other names of the enclosing scope.
     """
     path = PACKAGE / fault.module
     code = planted(path.read_text("utf-8"), fault, str(path))
@@ -152,9 +153,9 @@ def _where(code: CodeType) -> tuple[str, int, str]:
 
 
 def _believed(job: Job, items: dict[str, pytest.Item]) -> Verdict:
-    """A verdict; where a test with Spark gives it, that test passes without the fault, at once afterwards: else it is not asked.
+    """Return a verdict. If a test with Spark fails, it must pass right afterwards without the fault. Otherwise it is ignored.
 
-    The copies share Spark's driver, and what one leaves there the next one finds.
+    The copies share Spark's driver, so one copy can affect the next.
     """
     tests = list(job.tests)
     while True:
@@ -170,7 +171,7 @@ def _believed(job: Job, items: dict[str, pytest.Item]) -> Verdict:
 
 
 def _judge(job: Job, items: dict[str, pytest.Item]) -> Verdict:
-    """Runs one job in a copy of this process."""
+    """Run one job in a copy of this process."""
     reading, writing = os.pipe()
     copy = os.fork()
     if not copy:
@@ -184,11 +185,11 @@ def _judge(job: Job, items: dict[str, pytest.Item]) -> Verdict:
 
 
 def _listen(job: Job, reading: int, copy: int) -> Verdict:
-    """What the copy tells: a line at the begin of each test, and one at the end."""
+    """Read the copy's reports, one line at the start of each test and one at the end."""
     text, at = "", -1
     while True:
         limit = job.tests[at].limit if at >= 0 else PATIENCE
-        # Second by second: while a machine stands still, with this process and the copy, no time goes by.
+        # Count seconds, so that no time passes while the machine, with this process and the copy, is suspended.
         if not any(select.select([reading], [], [], 1.0)[0] for _ in range(int(limit) + 1)):
             os.killpg(copy, signal.SIGKILL)
             os.waitpid(copy, 0)
@@ -209,7 +210,7 @@ def _listen(job: Job, reading: int, copy: int) -> Verdict:
 
 
 def _run(job: Job, items: dict[str, pytest.Item], writing: int) -> None:
-    """The copy: plants, runs the tests until the first that fails, and ends without ado."""
+    """Run as the copy: plant the fault, run the tests until one fails, and exit immediately."""
     became, by = IMPOSSIBLE, "the harness broke"
     try:
         os.setsid()
@@ -229,12 +230,12 @@ def _run(job: Job, items: dict[str, pytest.Item], writing: int) -> None:
 
 
 def _tried(job: Job, items: dict[str, pytest.Item], writing: int) -> tuple[str, str]:
-    """Runs the tests; what became of the fault, and by which of them."""
+    """Run the tests, and return the outcome and the test that decided it."""
     for at, test in enumerate(job.tests):
         os.write(writing, b"\nbegin ")
         soft = int(time.process_time() + test.processor_limit) + 1
         resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.getrlimit(resource.RLIMIT_CPU)[1]))
-        # What belongs to the session, Spark above all, stays: it is not this copy's to end.
+        # The copy must not tear down session fixtures, above all Spark.
         following = items[job.tests[at + 1].name] if at + 1 < len(job.tests) else _another(items, test.name)
         if _fails(items[test.name], following):
             return KILLED, test.name
@@ -246,7 +247,7 @@ def _another(items: dict[str, pytest.Item], name: str) -> pytest.Item | None:
 
 
 def _fails(item: pytest.Item, following: pytest.Item | None) -> bool:
-    """Whether a test fails, or its fixtures do, before or after."""
+    """Return whether a test, its setup or its teardown fails."""
     try:
         reports = runtestprotocol(item, nextitem=following, log=False)
     except BaseException:  # noqa: BLE001 - whatever it is, it is not what a test does
@@ -255,12 +256,12 @@ def _fails(item: pytest.Item, following: pytest.Item | None) -> bool:
 
 
 def _spark(items: dict[str, pytest.Item]) -> bool:
-    """Starts Spark once, before the first copy, if any test needs it: the copies talk to the same driver, one after another."""
+    """Start Spark once before the first copy, if any test needs it. The copies use the same driver, one after another."""
     for name, item in items.items():
         if "spark" in getattr(item, "fixturenames", ()):
-            state = item.session._setupstate  # pytest offers no other way to a fixture of the session
+            state = item.session._setupstate  # pytest has no other access to a session fixture
             state.setup(item)
-            item.stash.setdefault(tmppath_result_key, {})  # a folder of the test asks, when it goes, what became of the test
+            item.stash.setdefault(tmppath_result_key, {})  # the teardown of a temporary folder reads the test's outcome
             state.teardown_exact(_another(items, name))
             item._initrequest()  # type: ignore[attr-defined] # what its fixtures gave it is gone
             return True
@@ -268,7 +269,7 @@ def _spark(items: dict[str, pytest.Item]) -> bool:
 
 
 def _stop_queries() -> None:
-    """What a failed test left running would meet the next one."""
+    """Stop queries that a failed test left running, so that they do not affect the next test."""
     module = sys.modules.get("pyspark.sql")
     session = module and module.SparkSession.getActiveSession()
     for query in session.streams.active if session else ():

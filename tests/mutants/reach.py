@@ -1,6 +1,6 @@
-"""Which tests reach which function, and how long they take: ``pytest -p tests.mutants.reach --reach FILE`` writes it down.
+"""Record which tests reach which function, and how long they take: ``pytest -p tests.mutants.reach --reach FILE``.
 
-Python tells of every call (`sys.settrace` with nothing to tell of lines): that is dear for tests that call much, and done once.
+Python reports every call (`sys.settrace` without tracing lines). This is slow for tests with many calls, and is done once.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class _Reach:
         finally:
             sys.settrace(before)
             threading.settrace(before)
-            # Threads that a test has left behind go on adding.
+            # Threads that a test left running still add entries.
             reached = sorted({name for code in self.seen.copy() if (name := self._name(code))})
             spent = {
                 "seconds": round(more * (time.process_time() - processor), 3),
@@ -70,7 +70,7 @@ class _Reach:
     failed: set[str] = set()  # noqa: RUF012 - there is one of these in a process
 
     def _name(self, code: CodeType) -> str | None:
-        """``module:function`` of the outermost function that code belongs to."""
+        """Return ``module:function`` of the outermost function around code."""
         if not code.co_filename.startswith(str(PACKAGE)):
             return None
         module = Path(code.co_filename).relative_to(PACKAGE).as_posix()
@@ -86,19 +86,19 @@ class _Reach:
 
 
 def _fewer_examples(item: pytest.Item) -> float:
-    """Lets a test of Hypothesis run a few examples: they reach what all reach. How many times as long all would take."""
+    """Run only a few examples of a Hypothesis test, since they reach the same functions. Return the factor of the full run time."""
     function = getattr(item, "obj", None)
     asked = getattr(function, "_hypothesis_internal_use_settings", None)
     if asked is None:
         return 1.0
     if asked.max_examples > EXAMPLES:
-        function._more = asked.max_examples / EXAMPLES  # the test's other parameters share it
+        function._more = asked.max_examples / EXAMPLES  # the test's other parameters share the function
         function._hypothesis_internal_use_settings = settings(asked, max_examples=EXAMPLES)
     return getattr(function, "_more", 1.0)
 
 
 def lines_of(source: str) -> dict[int, str]:
-    """The outermost function that each line belongs to."""
+    """Return the outermost function of each line."""
     return {
         line: name
         for name, function in functions_of(ast.parse(source))

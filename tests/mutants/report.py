@@ -1,4 +1,4 @@
-"""What became of the faults, as a table by package."""
+"""The outcomes of faults, as a table by package."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ class Line:
 
     Args:
         package: its name.
-        possible: how many faults could be planted.
-        reached: how many of them lie in functions that a test reaches that was asked.
-        tried: how many were.
-        killed: how many were noticed, those that hung among them.
-        hung: how many were noticed by not ending.
-        equivalent: how many survived and change nothing that is promised.
+        possible: the number of faults that could be planted.
+        reached: the number of those in functions that a selected test reaches.
+        tried: the number of tried faults.
+        killed: the number of detected faults, including those that hung.
+        hung: the number of faults detected because a test did not end.
+        equivalent: the number of survivors that change nothing that is promised.
     """
 
     package: str
@@ -40,20 +40,20 @@ class Line:
 
     @property
     def share(self) -> float | None:
-        """Killed of those that can be."""
+        """Return the share of killed faults among those that are not equivalent."""
         can_be = self.tried - self.equivalent
         return self.killed / can_be if can_be else None
 
 
 @dataclass(frozen=True)
 class Sample:
-    """What became of the faults of one seed.
+    """The outcomes of the faults of one seed.
 
     Args:
-        seed: which.
-        title: what is to be known of it.
+        seed: the seed.
+        title: a description.
         lines: its table.
-        verdicts: what the table counts.
+        verdicts: the outcomes counted in the table.
     """
 
     seed: int
@@ -62,7 +62,7 @@ class Sample:
     verdicts: list[Verdict]
 
     def as_json(self, equivalent: Mapping[str, str]) -> dict[str, Any]:
-        """The figures, and each survivor with its reason."""
+        """Return the figures, and each survivor with its reason."""
         survived = [each.fault.name for each in self.verdicts if each.became == SURVIVED and each.fault]
         return {
             "seed": self.seed,
@@ -75,7 +75,7 @@ class Sample:
 def lines_of(
     verdicts: Iterable[Verdict], possible: Mapping[str, int], reached: Mapping[str, int], equivalent: Mapping[str, str]
 ) -> list[Line]:
-    """The table: a line for each package, and one for all."""
+    """Return the table, with a line for each package and one for all."""
     by_package: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         if verdict.fault is not None and verdict.became in (KILLED, HUNG, SURVIVED):
@@ -101,7 +101,7 @@ def lines_of(
 
 
 def as_markdown(samples: Iterable[Sample], equivalent: Mapping[str, str], facts: Iterable[str]) -> str:
-    """The page."""
+    """Return the page."""
     lines = ["# Planted faults: killed of how many, by package", "", *(f"- {fact}" for fact in facts), ""]
     for sample in samples:
         lines += [f"## {sample.title}", "", *_table(sample.lines), "", *_width(sample.lines), *_survivors(sample, equivalent)]
@@ -121,7 +121,7 @@ def _table(lines: Iterable[Line]) -> list[str]:
 
 
 def _width(lines: Sequence[Line]) -> list[str]:
-    """How far the share of the sample may lie from that of all faults, and what it is where a package counts as much as it is large."""
+    """Return how far the sample's share may differ from the share of all faults, and the share weighted by the size of packages."""
     whole, packages = lines[-1], [line for line in lines[:-1] if line.share is not None]
     if whole.share is None:
         return []
@@ -134,7 +134,7 @@ def _width(lines: Sequence[Line]) -> list[str]:
 
 
 def within(killed: int, tried: int) -> tuple[float, float]:
-    """Wilson's interval: between which shares the share of all lies, of which so many were tried, in 95 of 100 samples."""
+    """Return Wilson's interval: the range of the true share for this sample, with 95 % confidence."""
     z = NormalDist().inv_cdf(0.975)
     share, more = killed / tried, z * z / tried
     half = z * sqrt(share * (1 - share) / tried + more / (4 * tried))

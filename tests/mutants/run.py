@@ -1,7 +1,7 @@
-"""Do the tests notice planted faults? ``python -m tests.mutants.run --spark --sample 190 --seeds 1 2`` draws some of each package.
+"""Do the tests detect planted faults? ``python -m tests.mutants.run --spark --sample 190 --seeds 1 2`` draws some of each package.
 
-It goes on where it was cut: which tests reach what, and what became of each fault, are kept in ``build/mutants``. ``--retry`` tries
-survivors again (after a test was written), ``--fresh`` all.
+An interrupted run resumes. ``build/mutants`` stores which tests reach what, and the outcome of each fault. ``--retry`` tries
+survivors again (after a test was written), ``--fresh`` everything.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ ROOMS = (
     "src/panestream/spark",
     "src/panestream/windowing",
 )
-"""Where the tests lie that are asked."""
+"""The folders of the tests to use."""
 MARKED = "not spark and not connectors and not full"
 SPARK_TESTS = ("tests/spark", "tests/datastream")
-"""Where those with Spark lie that ``--spark`` asks besides."""
+"""The folders of tests with Spark that ``--spark`` adds."""
 MARKED_WITH_SPARK = "not connectors and not full"
 LOOKED_AT = {
     1: "its survivors were looked at, and tests were written for them: before that, 56 of 66 were killed (84.8 %)",
@@ -64,13 +64,13 @@ LOOKED_AT = {
     12: "looked at while tests were written: before that, 357 of 423 were killed (84.4 %, those that change nothing not set apart)",
     13: "looked at in part while tests were written: of 53 on the Spark side, 46 were killed before that",
 }
-"""Seeds whose figure says how well that was done; how the tests stand with faults that nobody has looked at, the others say."""
-# As many random cases as a fault must survive: fewer than the ordinary run has, since every fault pays for them.
+"""Seeds whose survivors led to new tests. Other seeds measure the tests on new faults."""
+# The number of random cases that a fault must survive. It is smaller than usual, since every fault costs that much.
 CASES = {"PANESTREAM_CASES": "8", "PANESTREAM_RANDOM_SCENARIOS": "30"}
 
 
 def main(words: Sequence[str] | None = None) -> int:
-    """The exit status says whether at least 95 % of those that are not equivalent were killed, of the first seed's sample."""
+    """Return exit status 0 if at least 95 % of the first seed's faults that are not equivalent were killed."""
     chosen = _arguments(words)
     WORK.mkdir(parents=True, exist_ok=True)
     reach, failing = reached(chosen.spark, chosen.fresh, run=not chosen.only_tell)
@@ -79,7 +79,7 @@ def main(words: Sequence[str] | None = None) -> int:
     while not chosen.only_tell and (pending := drawer.pending(kept, retry=chosen.retry)):
         jobs = [Job(fault, likeliest_tests(fault, reach, chosen.budget, chosen.spark_budget)) for fault in pending]
         print(f"{len(jobs)} faults, {len({test.name for job in jobs for test in job.tests})} tests", flush=True)
-        for with_spark in (False, True):  # no copy waits for Spark that does not ask it
+        for with_spark in (False, True):  # no copy without a test on Spark waits for Spark
             some = [job for job in jobs if any(test.spark for test in job.tests) == with_spark]
             kept |= {verdict.fault.name: verdict for verdict in run_jobs(some) if verdict.fault is not None}
         chosen.retry = False
@@ -102,13 +102,13 @@ def _arguments(words: Sequence[str] | None) -> argparse.Namespace:
 
 @dataclass(frozen=True)
 class Drawer:
-    """Which faults are tried.
+    """The choice of faults to try.
 
     Args:
-        possible: all of each package.
-        reachable: how many of them lie in functions that a test reaches that is asked.
-        orders: for each seed, those of each package that can be drawn, in the order in which they are.
-        each: so many of each package.
+        possible: all faults of each package.
+        reachable: the number of those in functions that a selected test reaches.
+        orders: the order of faults of each package, for each seed.
+        each: the number of faults to draw from each package.
     """
 
     possible: dict[str, list[Fault]]
@@ -118,7 +118,7 @@ class Drawer:
 
     @classmethod
     def of(cls, chosen: argparse.Namespace, reach: list[Reached]) -> Drawer:
-        """For what was asked on the command line."""
+        """Make the drawer for the options of the command line."""
         all_of = possible(PACKAGE, chosen.packages)
         within = {name: in_reach(faults, reach) for name, faults in all_of.items()}
         can_be = {name: within[name] if name.startswith(DRIVER) else faults for name, faults in all_of.items()}
@@ -126,7 +126,7 @@ class Drawer:
         return cls(all_of, {name: len(own) for name, own in within.items()}, orders, -(-chosen.sample // len(all_of)))
 
     def sample(self, seed: int, kept: dict[str, Verdict]) -> list[Fault]:
-        """The faults of a seed: the first of each package, then the second of each, so that wherever it is cut, it is cut evenly."""
+        """Return the faults of a seed, the first of each package, then the second of each, so that any cut is even."""
         turns: list[tuple[int, Fault]] = []
         for faults in self.orders[seed].values():
             can_be = [fault for fault in faults if fault.name not in kept or kept[fault.name].became != IMPOSSIBLE]
@@ -134,7 +134,7 @@ class Drawer:
         return [fault for _, fault in sorted(turns, key=lambda turn: turn[0])]
 
     def pending(self, kept: dict[str, Verdict], *, retry: bool) -> list[Fault]:
-        """What is to be tried: of all seeds what was not, and before it, if wanted, what survived and has no reason."""
+        """Return the faults to try: those without a verdict, of all seeds. With ``retry``, survivors without a reason come first."""
         wanted = {fault.name: fault for seed in self.orders for fault in self.sample(seed, kept)}
         holes = {name for name, verdict in kept.items() if verdict.became == SURVIVED and name not in EQUIVALENT}
         again = [fault for name, fault in wanted.items() if retry and name in holes]
@@ -142,16 +142,16 @@ class Drawer:
 
 
 def run_jobs(jobs: list[Job], work: Path = WORK, root: Path = ROOT, *, tell: bool = True) -> list[Verdict]:
-    """Runs jobs in one pytest, and again from where it ended early; each verdict is kept at once.
+    """Run jobs in one pytest, and start it again if it ends early. Each verdict is saved at once.
 
     Raises:
-        RuntimeError: pytest ends and has judged nothing.
+        RuntimeError: pytest ended without a verdict.
     """
     found: list[Verdict] = [Verdict(job.fault, SURVIVED, "no test reaches it") for job in jobs if not job.tests]
     with (work / "verdicts").open("a") as kept:
         kept.writelines(json.dumps(asdict(verdict)) + "\n" for verdict in found)
     pending = [job for job in jobs if job.tests]
-    while pending:  # with Spark it ends where a fault hangs, and begins again behind it
+    while pending:  # with Spark, pytest ends after a fault hangs, and starts again with the next fault
         before = _lines(work / "verdicts")
         write_jobs(work / "jobs", pending)
         ended = _pytest(
@@ -175,7 +175,7 @@ def _pytest(root: Path, options: list[str], jobs: Iterable[Job]) -> subprocess.C
 
 
 def run_pytest(arguments: list[str], root: Path = ROOT) -> subprocess.CompletedProcess[str]:
-    """pytest as faults are tried with it."""
+    """Run pytest with the options for faults."""
     environment = {
         **os.environ,
         **CASES,
@@ -187,10 +187,10 @@ def run_pytest(arguments: list[str], root: Path = ROOT) -> subprocess.CompletedP
 
 
 def reached(spark: bool, fresh: bool, *, run: bool = True) -> tuple[list[Reached], list[str]]:
-    """What each test reaches: of files that are as they were it is known from before; and which tests fail, and are not asked.
+    """Return what each test reaches, and the tests that fail and are not used. Results for unchanged files are reused.
 
     Raises:
-        RuntimeError: tests could not be run.
+        RuntimeError: tests could not run.
     """
     path = WORK / "reach"
     known = json.loads(path.read_text()) if path.exists() and not (fresh and run) else {}
@@ -203,7 +203,7 @@ def reached(spark: bool, fresh: bool, *, run: bool = True) -> tuple[list[Reached
         own = [name for name in stale if (files[name][1], _room(name)) == (mark, room)]
         print(f"which functions the tests of {room} reach: {len(own)} files", flush=True)
         ended = run_pytest(["-m", mark, "-p", "tests.mutants.reach", "--reach", str(WORK / "found"), *own])
-        if ended.returncode not in (0, 1, 5):  # 1: some fail; 5: no test is left by the marks
+        if ended.returncode not in (0, 1, 5):  # status 1: some tests fail, status 5: the marks exclude all tests
             raise RuntimeError(f"tests cannot be run:\n{ended.stdout[-3000:]}{ended.stderr[-3000:]}")
         found = json.loads((WORK / "found").read_text())
         for name in own:
@@ -225,12 +225,12 @@ def _is_fresh(entry: dict[str, str] | None, digest: str, marked: str) -> bool:
 
 
 def _room(name: str) -> str:
-    """Tests of a folder are asked together: pytest starts once for all of them."""
+    """Return the folder of a test. One pytest runs all tests of a folder."""
     return "/".join(name.split("/")[:-1][:3])
 
 
 def files_of(room: Path) -> list[Path]:
-    """The files of a room that hold tests, or examples that run."""
+    """Return the files of a folder that contain tests or doctests."""
     if room.is_file():
         return [room]
     if "src" in room.relative_to(ROOT).parts:
@@ -252,12 +252,12 @@ def as_verdict(line: str) -> Verdict:
 
 
 def read_verdicts() -> dict[str, Verdict]:
-    """What became of the faults that were tried before; of one that was tried again, the last."""
+    """Return the outcomes of earlier runs, the last one for each fault."""
     return {verdict.fault.name: verdict for line in _lines(WORK / "verdicts") if (verdict := as_verdict(line)).fault}
 
 
 def _tell(drawer: Drawer, kept: dict[str, Verdict], chosen: argparse.Namespace, failing: list[str]) -> int:
-    """Writes the page and its figures."""
+    """Write the page and its figures."""
     samples = []
     for seed in chosen.seeds:
         verdicts = [kept[fault.name] for fault in drawer.sample(seed, kept) if fault.name in kept]

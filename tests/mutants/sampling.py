@@ -1,4 +1,4 @@
-"""Which faults are tried, and with which tests."""
+"""The choice of faults to try, and of the tests to try them with."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ PACKAGES = (
     "spark/progress",
     "spark/kafka",
 )
-"""What the table has a line for: each file counts for the longest of these that leads to it."""
+"""The lines of the table. Each file counts for the longest matching path."""
 DRIVER = "spark"
-"""Most of this side is reached only by tests that start Spark: faults are drawn from what the tests that run here reach."""
+"""A package that is reached mostly by tests with Spark. Its faults are drawn from functions that the selected tests reach."""
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class Reached:
 
 
 def package_of(module: str) -> str:
-    """The line of the table that a file counts for."""
+    """Return the package in whose line of the table a file counts."""
     return max((each for each in PACKAGES if module.startswith(each + "/")), key=len)
 
 
 def possible(package: Path, chosen: Iterable[str]) -> dict[str, list[Fault]]:
-    """All faults of some packages, each in the order of files and lines."""
+    """Return all faults of some packages, each in the order of files and lines."""
     found: dict[str, list[Fault]] = {name: [] for name in chosen}
     for path in sorted(package.rglob("*.py")):
         module = path.relative_to(package).as_posix()
@@ -65,28 +65,29 @@ def possible(package: Path, chosen: Iterable[str]) -> dict[str, list[Fault]]:
 
 
 def drawn(faults: list[Fault], seed: int) -> list[Fault]:
-    """The faults in an order that a seed decides: a larger sample begins with the smaller one, and code that is written elsewhere
-    puts its faults in between, and leaves the others in their order."""
+    """Return the faults in an order that the seed decides. A larger sample starts with the smaller one. New faults from changed code
+    do not change the order of the others.
+    """
     return sorted(faults, key=lambda fault: hashlib.sha256(f"{seed}:{fault.name}".encode()).digest())
 
 
 def in_reach(faults: Iterable[Fault], reach: Iterable[Reached]) -> list[Fault]:
-    """Those in functions that some test reaches."""
+    """Return the faults in functions that some test reaches."""
     places = set().union(*(each.places for each in reach))
     return [fault for fault in faults if fault.place in places]
 
 
 def likeliest_tests(fault: Fault, reach: Iterable[Reached], budget: float, spark_budget: float = 0.0) -> list[TimedTest]:
-    """The tests that reach the fault's function, the likeliest to notice first.
+    """Return the tests that reach the fault's function, the most likely to detect it first.
 
-    Those of the fault's room come first, then the cheap; of a test with many parameters one is taken before any second one. Those
-    with Spark come last.
+    Tests of the same folder come first, then cheap ones. Each parametrized test is used once before any second case. Tests with
+    Spark come last.
 
     Args:
-        fault: what is to be noticed.
-        reach: what each test reaches.
-        budget: seconds of the processor for tests without Spark.
-        spark_budget: seconds by the clock for tests with it.
+        fault: the fault to detect.
+        reach: the functions that each test reaches.
+        budget: processor seconds for tests without Spark.
+        spark_budget: seconds by the clock for tests with Spark.
     """
     found = [each.test for each in reach if fault.place in each.places]
     room = PurePosixPath(fault.module).parent.as_posix()
@@ -97,7 +98,7 @@ def likeliest_tests(fault: Fault, reach: Iterable[Reached], budget: float, spark
 
 
 def _within(budget: float, tests: Iterable[TimedTest], room: str) -> list[TimedTest]:
-    """Tests in the order in which they are asked, as many as the budget pays for."""
+    """Return tests in the order of use, as many as the budget allows."""
     by_function: Mapping[str, list[TimedTest]] = defaultdict(list)
     for test in tests:
         by_function[test.name.partition("[")[0]].append(test)

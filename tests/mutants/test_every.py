@@ -1,4 +1,4 @@
-"""All faults of a file: which there are, and that what survives is told."""
+"""The command that tries every fault of a file finds all faults and reports survivors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from tests.mutants.every import faults_in, main
 
 
-def test_a_file_a_class_or_a_function_can_be_named():
+def test_faults_of_a_file_class_or_function_can_be_selected():
     everything = faults_in("windowing/triggers/count.py")
     own = faults_in("windowing/triggers/count.py:CountTrigger")
     assert {fault.function.partition(".")[0] for fault in own} == {"CountTrigger"}
@@ -19,10 +19,10 @@ def test_a_file_a_class_or_a_function_can_be_named():
 
 
 @pytest.mark.full
-def test_survivors_are_told_with_their_lines(capsys):
+def test_surviving_faults_are_reported_with_their_lines(capsys):
     assert main(["windowing/triggers/never.py", "--tests", "tests/windowing/triggers/test_never.py"]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == "0 of 5 survived"
-    # Tests that do not reach it notice nothing.
+    # Tests that do not reach the file detect nothing.
     assert main(["windowing/triggers/never.py", "--tests", "tests/windowing/triggers/test_count.py"]) == 1
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "5 faults"

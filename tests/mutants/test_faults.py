@@ -1,4 +1,4 @@
-"""What is planted is what the list says, and nothing else."""
+"""The planted change is exactly the listed fault."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def result(source, fault, *arguments):
         ('x = y.find(x, side="left")', ["argument left out: y.find(x, side='left') -> y.find(x)", "constant: 'left' -> 'right'"]),
     ],
 )
-def test_these_changes_are_made(body, expected):
+def test_code_has_the_expected_faults(body, expected):
     _, found = changes(body)
     assert [f"{fault.what}: {fault.before} -> {fault.after}".replace("'", '"') for fault in found] == [
         each.replace("'", '"') for each in expected
     ]
 
 
-def test_each_is_planted_by_itself():
+def test_each_fault_is_planted_alone():
     source, found = changes("return [x < 3, x + 1, x if y else 7]")
     told = [result(source, fault, 3) for fault in found]
     assert told == [
@@ -63,25 +63,25 @@ def test_each_is_planted_by_itself():
     ]
 
 
-def test_the_same_change_twice_has_two_names():
+def test_equal_changes_in_a_function_have_different_names():
     _, found = changes("x.go()\nx.go()")
     assert [fault.name for fault in found] == ["m.py:f: left out: x.go() -> pass", "m.py:f: left out: x.go() -> pass (2)"]
 
 
-def test_a_fault_of_a_module_that_has_changed_is_refused():
+def test_fault_is_refused_if_its_module_has_changed():
     _, found = changes("return x < 3")
     with pytest.raises(LookupError, match="no such fault"):
         planted("def f(x):\n    return x", found[1], "m.py")
 
 
-def test_methods_and_what_lies_within_belong_to_the_outermost_function():
+def test_nested_functions_belong_to_the_outermost_function():
     source = "class A:\n    @property\n    def f(self):\n        def g():\n            return self.x + 1\n        return g\n"
     assert {fault.function for fault in faults_of(source, "m.py")} == {"A.f"}
     assert lines_of(source) == dict.fromkeys(range(2, 7), "A.f")
     ast.parse(source)
 
 
-def test_what_is_called_equivalent_can_be_planted():
+def test_every_equivalent_fault_can_still_be_planted():
     modules = {name.partition(":")[0] for name in EQUIVALENT}
     names = {fault.name for module in modules for fault in faults_of((PACKAGE / module).read_text("utf-8"), module)}
     assert not set(EQUIVALENT) - names

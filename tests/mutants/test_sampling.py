@@ -1,4 +1,4 @@
-"""The sample is decided by its seed, and the tests by what they reach; the table adds up."""
+"""The seed decides the sample, reach decides the tests, and the table adds up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def fault(number, module="engine/kernels/slicing.py", function="f"):
     return Fault(module, function, number, "sign", f"a + {number}", f"a - {number}", number)
 
 
-def test_every_package_has_faults_that_count_for_it():
+def test_faults_count_for_their_package():
     found = possible(PACKAGE, ["engine/exchange", "spark/sinks", "windowing"])
     assert list(found) == ["engine/exchange", "spark/sinks", "windowing"]
     assert all(len(own) > 100 for own in found.values())
@@ -24,7 +24,7 @@ def test_every_package_has_faults_that_count_for_it():
     assert all((PACKAGE / name).is_dir() for name in PACKAGES)
 
 
-def test_the_seed_decides_and_what_is_written_elsewhere_does_not():
+def test_order_of_faults_depends_on_the_seed_and_not_on_other_code():
     faults = [fault(number) for number in range(50)]
     assert drawn(faults, 1) == drawn(faults[::-1], 1)
     assert drawn(faults, 1) != drawn(faults, 2)
@@ -33,7 +33,7 @@ def test_the_seed_decides_and_what_is_written_elsewhere_does_not():
     assert [each for each in more if each.number < 50] == drawn(faults, 1)
 
 
-def test_tests_of_the_room_come_first_then_the_cheap_and_second_parameters_last():
+def test_tests_of_the_same_folder_come_first_and_second_cases_last():
     place = frozenset({"engine/kernels/slicing.py:f"})
     room, far = "tests/engine/kernels/test_slicing.py::", "tests/comparison/test_panes_random.py::"
     reach = [
@@ -50,7 +50,7 @@ def test_tests_of_the_room_come_first_then_the_cheap_and_second_parameters_last(
     assert not likeliest_tests(fault(2, function="h"), reach, 60)
 
 
-def test_tests_with_spark_come_last_and_by_the_clock():
+def test_tests_with_spark_come_last_ordered_by_clock_time():
     here = fault(2, "engine/plan.py")
     places = frozenset({here.place})
     reach = [
@@ -64,7 +64,7 @@ def test_tests_with_spark_come_last_and_by_the_clock():
     assert [test.name[-1] for test in likeliest_tests(here, reach, 60)] == ["d", "b"]
 
 
-def test_the_table_adds_up():
+def test_table_adds_up():
     verdicts = [
         Verdict(fault(1), KILLED, "t"),
         Verdict(fault(2), HUNG, "t"),
@@ -97,6 +97,6 @@ def test_the_table_adds_up():
     ("killed", "tried", "between"),
     [(95, 100, (0.8882, 0.9785)), (10, 10, (0.7225, 1.0)), (0, 5, (0.0, 0.4345)), (1, 1, (0.2065, 1.0))],
 )
-def test_a_small_sample_says_little(killed, tried, between):
-    """As the tables of Wilson's interval have it."""
+def test_interval_of_a_small_sample_is_wide(killed, tried, between):
+    """Compare with published tables of Wilson's interval."""
     assert within(killed, tried) == pytest.approx(between, abs=5e-5)

@@ -1,4 +1,4 @@
-"""The live view: what it shows of progress that is made up, when it ends, and that it works without a notebook."""
+"""The live view in a notebook: its content for made-up progress, its end, and its output without a notebook."""
 
 import re
 import sys
@@ -38,7 +38,7 @@ def batch(number, **more):
 
 
 class Query(RunningQuery):
-    """A query that has so many micro-batches, one more at each look, and then ends."""
+    """A query with a fixed number of micro-batches. Each look adds one, and then the query ends."""
 
     def __init__(self, batches, error=None, interrupt=None):
         plan = SimpleNamespace(assigner=pst.TumblingEventTimeWindows.of("1 minute"))
@@ -63,50 +63,52 @@ class Query(RunningQuery):
 
 
 @pytest.fixture
-def shown(monkeypatch):
+def displays(monkeypatch):
     states = []
     monkeypatch.setattr(module, "_shown", lambda view: SimpleNamespace(update=lambda one: states.append(repr(one))))
     return states
 
 
-def test_the_view_follows_the_query_and_ends_with_it(shown):
+def test_live_view_follows_the_query_and_ends_with_it(displays):
     pst.tools.live(Query([batch(0), batch(1), batch(2)]), every=0.001)
-    assert [text.split(":")[0] for text in shown] == ["<running"] * 3 + ["<ended"]
-    assert shown[-1] == ("<ended: micro-batch 2, 2,000 rows/s, watermark 2026-01-01 00:02:00 UTC, 4 open, 9 firings, 1 late row>")
+    assert [text.split(":")[0] for text in displays] == ["<running"] * 3 + ["<ended"]
+    assert displays[-1] == (
+        "<ended: micro-batch 2, 2,000 rows/s, watermark 2026-01-01 00:02:00 UTC, 4 open, 9 firings, 1 late row>"
+    )
 
 
-def test_a_query_that_fails_fails_the_cell(shown):
+def test_failed_query_fails_the_cell(displays):
     with pytest.raises(SinkError, match="the disk is full"):
         pst.tools.live(Query([batch(0)], SinkError("the disk is full\nand more")), every=0.001)
-    assert shown[-1].startswith("<failed: the disk is full:")
+    assert displays[-1].startswith("<failed: the disk is full:")
 
 
-def test_an_interrupted_cell_leaves_the_query_running(shown):
+def test_interrupted_cell_leaves_the_query_running(displays):
     pst.tools.live(Query([batch(0), batch(1), batch(2)], interrupt=3), every=0.001)
-    assert "runs on, no longer watched" in shown[-1]
+    assert "runs on, no longer watched" in displays[-1]
 
 
-def test_so_many_seconds(shown):
+def test_live_view_ends_after_the_given_seconds(displays):
     query = Query([batch(n) for n in range(1_000)])
     pst.tools.live(query, every=0.01, seconds=0.1)
     assert query.looks < 50
-    assert "runs on" in shown[-1]
+    assert "runs on" in displays[-1]
 
 
-def test_what_is_asked():
+def test_live_view_refuses_wrong_arguments():
     with pytest.raises(InvalidPlanError, match="the query that start"):
         pst.tools.live("query")
     with pytest.raises(InvalidPlanError, match="positive number of seconds"):
         pst.tools.live(Query([]), every=0)
 
 
-def test_without_a_notebook_it_prints_lines(capsys, monkeypatch):
+def test_live_view_prints_lines_without_a_notebook(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", None)
     pst.tools.live(Query([batch(0)]), every=0.001)
     assert capsys.readouterr().out.splitlines()[-1].startswith("<ended: micro-batch 0")
 
 
-def test_what_a_notebook_is_given():
+def test_html_of_the_live_view_is_escaped_and_bounded():
     view = View("<script>alert(1)</script>")
     assert "No micro-batch yet." in view._repr_html_()
     view.add(batch(n, open_windows=None, watermark=None) for n in range(MOST + 50))
@@ -120,13 +122,13 @@ def test_what_a_notebook_is_given():
         ET.fromstring(svg)
 
 
-def test_plots_of_nothing_and_of_unknown_values():
+def test_sparkline_draws_empty_and_unknown_values():
     for values in ([], [None, None], [0, 0], [1], [None, 5, -1]):
         for bars in (True, False):
             assert "nan" not in sparkline(values, 'a "label"', bars=bars)
 
 
-def test_a_micro_batch_and_a_harness_show_themselves():
+def test_micro_batch_and_harness_have_html():
     assert "<th" in batch(3)._repr_html_()
     assert "2026-01-01T00:03:00Z" in batch(3)._repr_html_()
     harness = pst.testing.WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max, traced=True)

@@ -1,4 +1,4 @@
-"""Pages and pictures that need nothing: one frame for all of them."""
+"""The shared frame of self-contained pages and pictures."""
 
 import sys
 
@@ -14,7 +14,7 @@ def bars(axes, wide):
     axes.set_xlabel("$not$ <math>")
 
 
-def test_a_picture_is_wide_and_narrow_in_the_colours_of_the_page():
+def test_picture_has_wide_and_narrow_form_in_colours_of_the_page():
     wide, narrow = both(bars, 2, "some-bars")
     assert '<svg class="wide" role="img" aria-label="some-bars"' in wide
     assert '<svg class="narrow"' in narrow
@@ -24,13 +24,13 @@ def test_a_picture_is_wide_and_narrow_in_the_colours_of_the_page():
     assert "xmlns" not in wide
 
 
-def test_where_nothing_draws_there_is_no_picture(monkeypatch):
+def test_page_has_no_picture_without_matplotlib(monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert both(bars, 2, "some-bars") is None
 
 
 @pytest.mark.parametrize("make", [page, lambda title, body: part(body)])
-def test_what_people_wrote_does_nothing_to_a_page(make):
+def test_page_escapes_user_text(make):
     shown = ShownTable("<t>", "<n>", (Column("<c>", numeric=True),), (("<v>",),))
     text = make("<title>&", facts([("<a>", "<b>")]) + table(shown))
     assert not {f"<{each}>" for each in ("t", "n", "c", "v", "a", "b", "title&")} & set(text.split())

@@ -1,4 +1,4 @@
-"""What is drawn of every named scenario agrees with what Flink answered."""
+"""The drawing of every named scenario agrees with Flink's answer."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def bounds(window):
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_what_is_drawn_is_what_flink_did(scenario):
+def test_drawing_of_a_scenario_agrees_with_flinks_answer(scenario):
     trace, observed = traced(scenario)
     if trace is None or observed.error is not None:
         return
@@ -30,25 +30,25 @@ def test_what_is_drawn_is_what_flink_did(scenario):
     if drawn.windows is not None:
         counted = {kind: sum(cells.values()) for kind, cells in drawn.windows.cells.items()}
         assert counted == {
-            "window": sum(one.merged_into is None for one in trace.windows),
-            **Counter(one.which for one in trace.firings),
+            "window": sum(window.merged_into is None for window in trace.windows),
+            **Counter(each.which for each in trace.firings),
         }
         assert sum(len(firing.results) for firing in trace.firings) == sum(map(len, expected.steps))
         return
     assert not drawn.left_out
-    # Each result of Flink's belongs to a mark, on the bar of the window it is of, or of the one which that merged into.
+    # Each of Flink's results belongs to a mark on the bar of its window, or of the window that it merged into.
     keys = {lane: lanes.key for lanes in drawn.lanes for lane in range(lanes.first, lanes.first + lanes.count)}
     marks = Counter()
     for mark in drawn.marks:
         firing = trace.windows[mark.window].firings[mark.number]
         marks[(keys[mark.lane], *bounds(trace.windows[mark.window]))] += len(firing.results)
-    assert marks == Counter((one["key"], one["start"], one["end"]) for step in expected.steps for one in step)
-    # Rows: each once, and as many red ones as Flink called late.
+    assert marks == Counter((each["key"], each["start"], each["end"]) for step in expected.steps for each in step)
+    # Each row appears once, and there are as many red ones as Flink called late.
     assert sorted(point.number for point in drawn.points) == list(range(len(trace.elements)))
     assert sum(point.fate == "late" for point in drawn.points) == (
         sum(map(len, expected.late)) if scenario.spec.get("late_output") else expected.late_dropped
     )
-    # Bars: no two of a lane overlap, and each is within the picture.
+    # Bars of a lane do not overlap, and each is within the picture.
     for bar in drawn.bars:
         assert (bar.start, bar.end) == bounds(trace.windows[bar.window])
         assert bar.start is None or drawn.first <= bar.start < bar.end <= drawn.last
@@ -61,7 +61,7 @@ def test_what_is_drawn_is_what_flink_did(scenario):
 
 @pytest.mark.full
 @pytest.mark.parametrize("scenario", DRAWN, ids=lambda scenario: scenario.name)
-def test_a_drawing_has_everything_once(scenario):
+def test_drawing_shows_each_row_and_firing_once(scenario):
     trace, _ = traced(scenario)
     if trace is None:
         return

@@ -1,4 +1,4 @@
-"""Pictures: the same for the same run, of any size, in any number, and saved as what their name says."""
+"""Pictures are the same for the same run, work for any size and number of harnesses, and are saved in the format of the file name."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def harness(windows=MINUTES, rows=6, keys=2, step=7, **options):
     return one
 
 
-def test_the_same_run_gives_the_same_picture():
+def test_same_run_gives_the_same_picture():
     assert pst.tools.timeline(harness()).svg() == pst.tools.timeline(harness()).svg()
     assert pst.tools.timeline(harness()).png() == pst.tools.timeline(harness()).png()
 
 
-def test_text_is_text_and_follows_the_page():
+def test_svg_has_real_text_in_the_colours_of_the_page():
     svg = pst.tools.timeline(harness()).svg(themed=False)
     assert ">key0</text>" in svg
     assert "currentColor" in svg
@@ -37,14 +37,14 @@ def test_text_is_text_and_follows_the_page():
     assert "prefers-color-scheme: dark" in pst.tools.timeline(harness()).svg()
 
 
-def test_ten_thousand_rows_are_counted_and_none_is_lost():
+def test_picture_of_ten_thousand_rows_shows_complete_counts():
     one = WindowTestHarness(MINUTES, reduce=max, traced=True)
     for row in range(10_000):
         one.process_element(row, row * 100_000, key=row % 3)
         if row % 500 == 499:
             one.process_watermark((row - 300) * 100_000)
     for row in range(50):
-        one.process_element(row, row, key=0)  # late
+        one.process_element(row, row, key=0)  # these rows are late
     picture = pst.tools.timeline(one)
     (drawn,) = picture.layouts
     assert drawn.points == ()
@@ -52,7 +52,7 @@ def test_ten_thousand_rows_are_counted_and_none_is_lost():
     assert len(picture.svg()) < 700_000
 
 
-def test_many_windows_are_counted_and_none_is_lost():
+def test_picture_of_many_windows_shows_complete_counts():
     one = harness(pst.SlidingEventTimeWindows.of("1 minute", "2 seconds"), rows=300, keys=30, step=2)
     one.end_of_input()
     trace = one.trace()
@@ -60,12 +60,12 @@ def test_many_windows_are_counted_and_none_is_lost():
     assert drawn.bars == ()
     assert sum(drawn.windows.cells["window"].values()) == len(trace.windows)
     assert sum(drawn.windows.cells["on_time"].values()) == len(trace.firings)
-    assert drawn.windows.cells["on_time"] == drawn.windows.cells["window"]  # a firing at the end stands over its window
+    assert drawn.windows.cells["on_time"] == drawn.windows.cells["window"]  # a firing at the end is drawn above its window
     names = re.findall(r' id="([^"]+)"', str(pst.tools.timeline(one).svg()))
-    assert len(names) == len(set(names))  # a page refuses an id that is there twice
+    assert len(names) == len(set(names))  # a page must not contain the same id twice
 
 
-def test_keys_that_have_no_room_are_told_and_one_of_them_can_be_asked_for():
+def test_hidden_keys_are_listed_and_one_can_be_selected():
     one = harness(rows=20, keys=10)
     (drawn,) = pst.tools.timeline(one).layouts
     assert drawn.left_out == ("key8", "key9")
@@ -75,7 +75,7 @@ def test_keys_that_have_no_room_are_told_and_one_of_them_can_be_asked_for():
     assert len(drawn.points) == 2
 
 
-def test_a_part_of_a_trace_holds_together():
+def test_trace_of_one_key_is_consistent():
     one = harness(pst.EventTimeSessionWindows.with_gap("20 seconds"), rows=20, keys=2)
     one.end_of_input()
     whole, part = one.trace(), one.trace().of_key("key1")
@@ -84,7 +84,7 @@ def test_a_part_of_a_trace_holds_together():
     assert [element.number for element in part.elements] == list(range(10))
 
 
-def test_two_are_drawn_on_one_axis():
+def test_two_harnesses_share_one_time_axis():
     picture = pst.tools.timeline(
         harness(), harness(pst.EventTimeSessionWindows.with_gap("1 minute")), titles=["minutes", "sessions"]
     )
@@ -96,7 +96,7 @@ def test_two_are_drawn_on_one_axis():
     assert 'id="1-row-0"' in svg
 
 
-def test_it_is_saved_as_its_name_says(tmp_path):
+def test_picture_is_saved_in_the_format_of_its_file_name(tmp_path):
     picture = pst.tools.timeline(harness())
     assert picture.save(tmp_path / "one.png").read_bytes().startswith(b"\x89PNG")
     assert picture.save(str(tmp_path / "one.svg")).read_text("utf-8").startswith("<svg")
@@ -104,7 +104,7 @@ def test_it_is_saved_as_its_name_says(tmp_path):
         picture.save(tmp_path / "one.pdf")
 
 
-def test_users_values_do_nothing_to_a_picture():
+def test_picture_escapes_user_values():
     one = WindowTestHarness(MINUTES, reduce=max, traced=True)
     one.process_element("$x<b>", "1 second", key="<script>")
     one.end_of_input()
@@ -113,14 +113,14 @@ def test_users_values_do_nothing_to_a_picture():
     assert "$x&lt;b&gt;" in svg
 
 
-def test_nothing_at_all_is_a_picture_as_well():
+def test_empty_harness_can_be_drawn():
     pst.tools.timeline(WindowTestHarness(MINUTES, reduce=max, traced=True)).png()
     lonely = WindowTestHarness(MINUTES, reduce=max, traced=True)
     lonely.process_watermark("5 minutes")
     pst.tools.timeline(lonely).svg()
 
 
-def test_what_cannot_be_drawn_is_refused_in_words():
+def test_harnesses_without_a_common_time_axis_are_refused():
     clock = WindowTestHarness(pst.TumblingProcessingTimeWindows.of("1 minute"), reduce=max, traced=True)
     clock.set_processing_time("1 second")
     clock.process_element(1)
@@ -134,7 +134,7 @@ def test_what_cannot_be_drawn_is_refused_in_words():
 
 @pytest.mark.parametrize("interval", ["3 seconds", "7 seconds", "12 seconds", "25 seconds"])
 @pytest.mark.parametrize("price", [1, 100, 1_234_567])
-def test_what_firings_gave_is_never_written_over_another(interval, price):
+def test_labels_of_firings_do_not_overlap(interval, price):
     one = harness(
         trigger=pst.ContinuousEventTimeTrigger.of(interval), rows=0, reduce=lambda a, b: a + b, allowed_lateness="20 seconds"
     )
@@ -153,11 +153,11 @@ def test_what_firings_gave_is_never_written_over_another(interval, price):
         assert not place.count_overlaps(places[:at]), [text.get_text() for text in told]
 
 
-def test_titles_are_printable_whoever_wrote_them():
+def test_titles_are_escaped():
     svg = pst.tools.timeline(harness(), titles=["<script>\x00\x1b[31m\ud800"]).svg()
     assert "&lt;script&gt;\\x00\\x1b[31m\\ud800" in svg
     assert "<script" not in svg
 
 
-def test_no_windows_are_not_called_many():
+def test_repr_of_an_empty_picture_has_zero_windows():
     assert repr(pst.tools.timeline(harness(rows=0))).startswith("<Timeline: 0 rows, 0 windows;")

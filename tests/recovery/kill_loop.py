@@ -1,7 +1,8 @@
-"""Kills a job's whole process group at different moments, starts it again each time, and lets it end.
+"""Kill a job's process group at random moments, restart it each time, and let it end.
 
 By hand:  python tests/recovery/kill_loop.py JOB.toml --kills 10 --seed 7
-The moments are spread over the phases of a micro-batch: a kill comes a random time after the run has planned one.
+
+Each kill comes a random time after the run has planned a micro-batch, so that kills hit all phases of a micro-batch.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ LONGEST_RUN_SECONDS = 400
 
 @dataclass
 class Kill:
-    """One kill: how long the run had lived, which micro-batches were planned and which committed."""
+    """One kill: how long the run had lived, and which micro-batches were planned and committed."""
 
     after_seconds: float
     planned: int
@@ -30,7 +31,7 @@ class Kill:
 
 
 def run_job(job: Path) -> subprocess.Popen[bytes]:
-    """Starts the job in a process group of its own."""
+    """Start the job in its own process group."""
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     log = (job.parent / "job.log").open("ab")
     return subprocess.Popen(
@@ -43,16 +44,16 @@ def run_job(job: Path) -> subprocess.Popen[bytes]:
 
 
 def last_batch(folder: Path) -> int:
-    """The largest number of a micro-batch in a folder of Spark's checkpoint; -1: none."""
+    """Return the largest number of a micro-batch in a folder of Spark's checkpoint, or -1."""
     numbers = [int(file.name) for file in folder.glob("*") if file.name.isdigit()] if folder.is_dir() else []
     return max(numbers, default=-1)
 
 
 def run_with_kills(job: Path, checkpoint: Path, kills: int, seed: int) -> list[Kill]:
-    """Runs the job to its end with this many kills -9 in between; what it wrote is then to be looked at.
+    """Run the job to its end with this many ``kill -9`` in between.
 
     Raises:
-        RuntimeError: the job failed by itself, or ended before all kills.
+        RuntimeError: The job failed by itself, or ended before all kills.
     """
     random_numbers = random.Random(seed)
     done: list[Kill] = []
@@ -60,7 +61,7 @@ def run_with_kills(job: Path, checkpoint: Path, kills: int, seed: int) -> list[K
         planned_before = last_batch(checkpoint / "offsets")
         process = run_job(job)
         started = time.monotonic()
-        # Let every run plan at least one new micro-batch, or a job killed often enough would never end.
+        # Each run must plan at least one new micro-batch. Otherwise a job that is killed often would never end.
         wait_for = planned_before + random_numbers.choice([1, 1, 2])
         pause = random_numbers.uniform(0, 1.5)
         try:

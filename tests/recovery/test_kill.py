@@ -1,4 +1,4 @@
-"""``kill -9`` of the whole job at random moments: what it leaves is what it leaves undisturbed."""
+"""A job that is killed with ``kill -9`` at random moments has the same output as an undisturbed job."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ path = "out/invalid"
 
 
 def rows_of(folder: Path) -> list[tuple[object, ...]]:
-    """All rows of an output, sorted; a row that is there twice is there twice."""
+    """Return all rows of an output, sorted and with repetitions."""
     table = ds.dataset(folder, partitioning="hive").to_table()
     return sorted((tuple(row.values()) for row in table.to_pylist()), key=repr)
 
@@ -80,16 +80,16 @@ def both_ways(folder: Path, write_input) -> None:
     assert outputs["killed"] == outputs["undisturbed"]
     main = outputs["undisturbed"]["main"]
     assert len(main) > 1000
-    # The key, start and end of a window are its identity: nothing doubled. (batch_id is the last column.)
+    # Key, start and end of a window identify a row, so none is doubled. (batch_id is the last column.)
     assert len({row[:3] for row in main}) == len(main)
 
 
-def test_made_clicks(tmp_path):
+def test_killed_job_over_generated_clicks_has_undisturbed_output(tmp_path):
     clicks = make_clicks(Shape(rows=20_000, seed=SEED, hours=4))
     both_ways(tmp_path, lambda folder: write_clicks(clicks, folder, max(6, 3 * KILLS)))
 
 
-def test_real_clicks(tmp_path, event_data):
+def test_killed_job_over_real_clicks_has_undisturbed_output(tmp_path, event_data):
     source = event_data / "taobao_userbehavior_2h_sorted.csv.gz"
 
     def write_input(folder):

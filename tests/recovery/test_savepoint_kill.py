@@ -1,8 +1,9 @@
-"""A job is upgraded by a savepoint, and killed at random points of it: what it leaves is what it leaves undisturbed.
+"""A job that is upgraded by a savepoint and killed during the upgrade has the same output as an undisturbed upgrade.
 
-Hot items with two key groups get five and one aggregate more. ``kill -9`` strikes while the savepoint is taken, and while the new
-job starts: before it has a checkpoint, before its first micro-batch is planned, before that is committed, and after. The same
-command is given again each time.
+The upgrade of hot items changes two key groups to five, and adds an aggregate. ``kill -9`` strikes while the savepoint is
+written,
+and while the new job starts: before it has a checkpoint, before its first micro-batch is planned, before that is committed, and
+after. The same command runs again each time.
 """
 
 from __future__ import annotations
@@ -43,8 +44,8 @@ except CheckpointError as error:
 """
 
 
-def started(work: Path, *arguments: str) -> subprocess.Popen[bytes]:
-    """A Python of its own process group, in a folder."""
+def start_python(work: Path, *arguments: str) -> subprocess.Popen[bytes]:
+    """Start Python in a folder, in its own process group."""
     path = os.pathsep.join([str(ROOT / "src"), os.environ.get("PYTHONPATH", "")]).rstrip(os.pathsep)
     with (work / "job.log").open("ab") as log:
         return subprocess.Popen(
@@ -57,12 +58,12 @@ def started(work: Path, *arguments: str) -> subprocess.Popen[bytes]:
         )
 
 
-def done(work: Path, *arguments: str) -> None:
-    assert started(work, *arguments).wait(timeout=LONGEST_RUN_SECONDS) == 0, (work / "job.log").read_text()[-3000:]
+def run_to_end(work: Path, *arguments: str) -> None:
+    assert start_python(work, *arguments).wait(timeout=LONGEST_RUN_SECONDS) == 0, (work / "job.log").read_text()[-3000:]
 
 
 def newer(folder: Path, pattern: str, begun: float) -> bool:
-    """Whether something was written there since."""
+    """Return whether a file that matches the pattern was written since then."""
     try:
         return any(path.stat().st_mtime >= begun for path in folder.glob(pattern))
     except FileNotFoundError:
@@ -71,16 +72,16 @@ def newer(folder: Path, pattern: str, begun: float) -> bool:
 
 @dataclass(frozen=True)
 class Point:
-    """Where a kill strikes: what the run must have written before, and how many seconds later at most."""
+    """The moment of a kill: after the run has written certain files, plus at most some seconds."""
 
     name: str
     patterns: tuple[str, ...]
     longest: float
 
     def struck(self, work: Path, chance: random.Random, *arguments: str) -> bool:
-        """Runs a command and kills it there; False: it ended before."""
+        """Run a command and kill it at this point. Return False if it ended before."""
         pause, begun = chance.uniform(0, self.longest), time.time()
-        process = started(work, *arguments)
+        process = start_python(work, *arguments)
         try:
             while process.poll() is None and not any(newer(work, pattern, begun) for pattern in self.patterns):
                 assert time.time() - begun < LONGEST_RUN_SECONDS, (work / "job.log").read_text()[-3000:]
@@ -112,8 +113,8 @@ OF_START = (
 )
 
 
-def upgraded(work: Path, files: list[Path], kills: int) -> int:
-    """Old job, savepoint, new job; how many kills struck."""
+def upgrade(work: Path, files: list[Path], kills: int) -> int:
+    """Run the old job, take a savepoint, run the new job. Return how many kills struck."""
     (work / "clicks").mkdir(parents=True)
     (work / "old.toml").write_text("key_groups = 2\n" + JOB)
     more = 'last_user = "last(user_id)"\nlast_user_known = "complete(last_user)"\nviews = "count"'
@@ -122,21 +123,21 @@ def upgraded(work: Path, files: list[Path], kills: int) -> int:
     run, take, chance = ("-m", "panestream.jobs", "run"), ("-c", TAKE), random.Random(SEED)
     for file in files[: FILES // 2]:
         shutil.copy2(file, work / "clicks")
-    done(work, *run, "old.toml")
+    run_to_end(work, *run, "old.toml")
     for file in files[FILES // 2 :]:
         shutil.copy2(file, work / "clicks")
     of_savepoint = (kills + 1) * 2 // 5
     struck = sum(OF_SAVEPOINT[number % 2].struck(work, chance, *take) for number in range(of_savepoint))
-    done(work, *take)
+    run_to_end(work, *take)
     start = (*run, "new.toml", "--savepoint", "savepoint")
-    # By turns, but those before the first commit first.
+    # In turn, but the points before the first commit come first.
     order = sorted(number % 3 for number in range(kills - of_savepoint))
     struck += sum(OF_START[number].struck(work, chance, *start) for number in order)
-    done(work, *start)
+    run_to_end(work, *start)
     return struck
 
 
-def test_an_upgrade(tmp_path):
+def test_killed_upgrade_by_savepoint_has_undisturbed_output(tmp_path):
     write_clicks(make_clicks(Shape(rows=12_000, seed=SEED, hours=4)), tmp_path / "all", FILES)
     files = sorted((tmp_path / "all").iterdir())
     for number, file in enumerate(files):
@@ -144,26 +145,26 @@ def test_an_upgrade(tmp_path):
     outputs = {}
     for way, kills in (("undisturbed", 0), ("killed", KILLS)):
         work = tmp_path / way
-        # A savepoint of little state may be there before the kill.
-        assert upgraded(work, files, kills) >= (kills + 1) // 2, "jobs ended before they could be killed: give them more to do"
+        # A small savepoint may be complete before the kill.
+        assert upgrade(work, files, kills) >= (kills + 1) // 2, "jobs ended before they could be killed: give them more to do"
         outputs[way] = {tag: rows_of(work / "out" / tag) for tag in ("main", "late", "invalid")}
     assert outputs["killed"] == outputs["undisturbed"]
-    # And as if the old job had never stopped, but for the aggregate that it had not.
+    # Apart from the added aggregate, the output also equals that of an old job that never stopped.
     whole = tmp_path / "whole"
     whole.mkdir()
     shutil.copytree(tmp_path / "all", whole / "clicks")
     (whole / "job.toml").write_text("key_groups = 2\n" + JOB)
-    done(whole, "-m", "panestream.jobs", "run", "job.toml")
+    run_to_end(whole, "-m", "panestream.jobs", "run", "job.toml")
     assert len(common(whole)) > 1000
     assert common(tmp_path / "killed") == common(whole)
 
 
 def rows_of(output: Path, names: list[str] | None = None) -> list[tuple[object, ...]]:
-    """The rows of an output, sorted, with all their columns: the old job's have fewer than the new one's."""
+    """Return the sorted rows of an output with all their columns. The old job has fewer columns than the new job."""
     parts = [ds.dataset(part).to_table(columns=names).to_pylist() for part in sorted(output.glob("batch_id=*"))]
     return sorted((tuple(row.items()) for rows in parts for row in rows), key=repr)
 
 
 def common(work: Path) -> list[tuple[object, ...]]:
-    """The rows of main by what both jobs compute."""
+    """Return the rows of main in the columns that both jobs compute."""
     return rows_of(work / "out" / "main", ["item_id", "window_start", "window_end", "views", "users", "first_user"])

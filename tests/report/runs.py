@@ -1,4 +1,4 @@
-"""Runs that were never run, for pages."""
+"""Made-up runs for pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ DELAY = 60 * SECOND
 
 
 def progress(number: int, draw: random.Random, groups: int = 4) -> BatchProgress:
-    """A micro-batch of ten seconds of event time."""
+    """Return a micro-batch of ten seconds of event time."""
     rows = draw.randrange(8_000, 12_000)
     newest = BEGAN + 10 * SECOND * (number + 1)
     late = draw.randrange(0, 40) if number % 7 == 3 else 0
@@ -36,14 +36,14 @@ def progress(number: int, draw: random.Random, groups: int = 4) -> BatchProgress
 
 
 def times_of(one: BatchProgress, draw: random.Random) -> tuple[int, list[int]]:
-    """What Spark would have observed of it."""
+    """Return the observations that Spark would make of a micro-batch."""
     newest = one.max_event_time or 0
     times = sorted(newest - int(draw.expovariate(1 / 20) * SECOND) for _ in range(2_000))
     return one.rows, [times[min(int(level * 2_000), 1_999)] for level in LEVELS]
 
 
 def recorded(batches: int = 120, groups: int = 4) -> RunReport:
-    """A report of some micro-batches, a second each."""
+    """Return a report of some micro-batches, one second each."""
     draw, report = random.Random(7), RunReport()
     run = report.run
     run.name, run.started, run.ended, run.outcome = "clicks", BEGAN, BEGAN + batches * SECOND, DONE
@@ -58,7 +58,7 @@ def recorded(batches: int = 120, groups: int = 4) -> RunReport:
 
 
 def failed() -> RunReport:
-    """One that failed before its first micro-batch, in words that are HTML and worse."""
+    """Return a run that failed before its first micro-batch, with text that contains HTML and control characters."""
     report = RunReport("<script>alert(1)</script>")
     report.run.outcome, report.run.error, report.run.ended = FAILED, "SinkError: <img src=x onerror=alert(2)>\x1b[2J", BEGAN + 1
     report.run.started = BEGAN
@@ -66,7 +66,7 @@ def failed() -> RunReport:
 
 
 def stopped() -> RunReport:
-    """One micro-batch of one key group, without event time that anybody looked at."""
+    """Return a stopped run of one micro-batch and one key group, without observed event times."""
     report = recorded(1, groups=1)
     report.run.outcome, report.run.times = STOPPED, None
     return report

@@ -1,4 +1,4 @@
-"""A report of real runs: results are the same with it, late rows as counted, delays as the advisor finds them."""
+"""A report of real runs: it does not change results, its late rows equal the counts, and its delays equal the advisor's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FILES, ROWS = 4, 2_000
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """Rows of a hundred minutes in files, each a micro-batch; some are late by minutes."""
+    """Write a hundred minutes of rows in files, one for each micro-batch. Some rows are late by minutes."""
     draw, home = random.Random(5), tmp_path_factory.mktemp("rows")
     for number in range(FILES):
         seconds = [1_500 * number + draw.randrange(1_500) - int(draw.expovariate(1 / 120)) for _ in range(ROWS)]
@@ -49,7 +49,7 @@ def query(df, delay="1 minute"):
     )
 
 
-def test_a_report_tells_of_a_run_and_changes_nothing_of_it(spark, folder, tmp_path):
+def test_report_describes_a_run_without_changing_it(spark, folder, tmp_path):
     rows = spark.readStream.schema("ts timestamp, user bigint").option("maxFilesPerTrigger", 1).parquet(str(folder))
     result, report, heard, main = query(rows), pst.tools.RunReport(), [], pst.MemorySink()
     watched = report.watch(result)
@@ -59,18 +59,18 @@ def test_a_report_tells_of_a_run_and_changes_nothing_of_it(spark, folder, tmp_pa
         given = {"checkpoint": str(tmp_path / "checkpoint"), "trigger": "availableNow", "name": "watched"}
         running = watched.start(main=main, on_progress=report.beside(heard.append), **given)
         running.await_termination()
-        # Spark tells its listeners a moment later.
+        # Spark notifies its listeners a moment later.
         deadline = datetime.now() + timedelta(seconds=60)
         while report.run.times.rows < FILES * ROWS and datetime.now() < deadline:
             running.await_termination(0.1)
     finally:
         spark.streams.removeListener(report)
     assert watched.plan.identity() == result.plan.identity()
-    late = sum(one.late_rows for one in heard)
+    late = sum(progress.late_rows for progress in heard)
     assert late > 0
     assert report.run.points.total.late == late
     assert report.run.points.total.rows == report.run.times.rows == FILES * ROWS
-    # The quantiles tell as many late rows as were counted, or more by the distance of two levels.
+    # The quantiles estimate the counted number of late rows, or more by at most the distance of two levels.
     found = report.run.times.completeness
     assert late <= FILES * ROWS - found.keeps(to_micros("1 minute")) <= late + 0.006 * FILES * ROWS
     batch = spark.read.schema("ts timestamp, user bigint").parquet(str(folder))
@@ -84,14 +84,14 @@ def test_a_report_tells_of_a_run_and_changes_nothing_of_it(spark, folder, tmp_pa
     text = " ".join(Page(report.html()).text)
     for each in ("watched", "TumblingEventTimeWindows.of('1 minute')", "would have kept 99 %", "in 4 micro-batches"):
         assert each in text, each
-    # What was kept is what the same query keeps without a report.
+    # The sink has the same rows as without a report.
     plain = pst.MemorySink()
     result.start(main=plain, checkpoint=str(tmp_path / "plain"), trigger="availableNow").await_termination()
     assert sorted(map(tuple, main.rows)) == sorted(map(tuple, plain.rows))
 
 
-def test_instants_are_the_same_on_spark(spark):
-    """The last instant of the last window: Spark's arithmetic is numpy's, before 1970 as well."""
+def test_last_instants_of_windows_are_the_same_on_spark(spark):
+    """The last instant of the last window: Spark computes the same as numpy, also before 1970."""
     import numpy as np
 
     times = [-7_000_001, -1, 0, 1, 59_999_999, 60_000_000, 1_767_225_600_000_000, 1_767_225_659_999_999]

@@ -1,4 +1,4 @@
-"""Ways to change the manifest of a savepoint of panes, so that it says what no savepoint says."""
+"""Changes to the manifest of a savepoint of panes that no real savepoint has."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 
 def setting(field: str, value: Any) -> Callable[[dict[str, Any]], None]:
-    """Another value of a field."""
+    """Return a change that sets a field to a value."""
     return lambda told: told.__setitem__(field, value)
 
 

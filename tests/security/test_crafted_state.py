@@ -1,6 +1,6 @@
-"""State, savepoints and payloads that somebody made who may write to a checkpoint: sealed as ours are, and meant to do harm.
+"""State, savepoints and payloads from an attacker who can write to a checkpoint. They have valid checksums and malicious content.
 
-Whatever is in them, no code runs, Arrow reads nothing that is not there, and the error is one of panestream's.
+Whatever they contain, no code runs, Arrow reads no memory out of bounds, and the error is a panestream error.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def run(what):
 
 
 class Evil:
-    """What runs as soon as it is unpickled."""
+    """An object that runs code when it is unpickled."""
 
     def __reduce__(self):
         return run, ("ran",)
@@ -58,25 +58,25 @@ def nothing_has_run():
 
 
 def pickled_column():
-    """The payload of a page with a pickle, as whoever allows pickles would write it."""
+    """Return the payload of a page with a pickle, as a query that allows pickles writes it."""
     writer = ColumnWriter(Codec(pickled=True))
     writer.values("contents", [Evil()])
     return writer.finish({"name": "contents"})
 
 
-def test_the_bait_bites():
+def test_unpickling_the_crafted_object_runs_code():
     pickle.loads(pickle.dumps(Evil()))
     assert RAN == ["ran"]
     RAN.clear()
 
 
-def test_a_pickle_in_a_page_is_not_read():
+def test_pickle_in_a_page_is_refused():
     with pytest.raises(InvalidPlanError, match="reading a pickle runs what is in it"):
         ColumnReader(pickled_column()).values("contents")
 
 
 @pytest.mark.parametrize("kind", [["pickle"], ["tuple", [["pickle"]]], ["list", [["pickle"]]], ["union", [["pickle"]]]])
-def test_nor_one_inside_of_something_else(kind):
+def test_pickle_nested_in_another_type_is_refused(kind):
     blob = pa.array([pickle.dumps([Evil()])], pa.large_binary())
     arrays = {
         "pickle": blob,
@@ -88,14 +88,14 @@ def test_nor_one_inside_of_something_else(kind):
         Codec().decode(arrays[kind[0]], kind)
 
 
-def test_nor_one_in_the_text_of_a_savepoint():
+def test_pickle_in_the_text_of_a_savepoint_is_refused():
     text = json.dumps({"$columns": base64.b64encode(pickled_column()).decode()})
     with pytest.raises(InvalidPlanError, match="reading a pickle runs what is in it"):
         ValueTexts(Codec()).read([text])
 
 
 class Mean(AggregateFunction):
-    """A function of the user's own; what it keeps becomes whatever the attacker puts there."""
+    """A user function whose stored state an attacker can replace."""
 
     def create_accumulator(self):
         return Evil()
@@ -117,8 +117,8 @@ def pickling_query():
     return query
 
 
-def test_that_a_plan_allowed_pickles_allows_nobody_to_read_them():
-    """The plan rests beside the pickles: who can write the ones can write the other."""
+def test_saved_permission_for_pickles_does_not_apply_to_readers():
+    """The plan is stored next to the pickles, so an attacker can write both."""
     query = pickling_query()
     saved = json.loads(json.dumps(plan_json(query.plan)))
     assert saved["operator"]["pickled_state"] is True
@@ -133,8 +133,8 @@ def test_that_a_plan_allowed_pickles_allows_nobody_to_read_them():
 
 
 @pytest.mark.parametrize("kind", ["O", "|O8", "f8,O", "V8", "M8[us]", "U4", "no such type"])
-def test_an_array_of_addresses_is_refused(kind):
-    """numpy would take the bytes of an array of objects for their addresses."""
+def test_numpy_array_of_objects_is_refused(kind):
+    """numpy would interpret the bytes of an object array as addresses."""
     parts = pa.StructArray.from_arrays([pa.array([kind]), pa.array([[1]]), pa.array([b"\xff" * 64])], ["0", "1", "2"])
     of = ["tuple", [["str"], ["list", [["int"]]], ["bytes"]]]
     with pytest.raises(StateFormatError, match="numpy's arrays of"):
@@ -144,7 +144,7 @@ def test_an_array_of_addresses_is_refused(kind):
 
 
 @pytest.mark.parametrize("zone", ["../../../../etc/passwd", "/etc/passwd", "a\0b"])
-def test_a_time_zone_is_no_file(zone):
+def test_time_zone_that_is_a_path_is_refused(zone):
     times = pa.StructArray.from_arrays(
         [pa.array([0], pa.timestamp("us")), pa.array([0], pa.int16()), pa.array([False])], ["time", "zone", "fold"]
     )
@@ -152,7 +152,7 @@ def test_a_time_zone_is_no_file(zone):
         Codec().decode(times, ["zoned", [], [["zone", zone]]])
 
 
-# -- streams of Arrow's --------------------------------------------------------------------------------------------------
+# -- Arrow streams -------------------------------------------------------------------------------------------------------
 
 
 def stream_of(table, **options):
@@ -174,13 +174,13 @@ TABLE = pa.table(
 )
 
 
-def test_the_stream_itself_is_read():
+def test_unchanged_stream_is_read():
     found, _ = payload.decode(stream_of(TABLE))
     assert found.equals(TABLE)
 
 
 @pytest.mark.parametrize("codec", ["lz4", "zstd"])
-def test_values_that_would_unpack_into_gigabytes_are_not_unpacked(codec):
+def test_compressed_values_are_refused_without_decompression(codec):
     bomb = stream_of(pa.table({"n": np.zeros(4_000_000)}), compression=codec)
     assert len(bomb) < 200_000
     before = pa.total_allocated_bytes()
@@ -189,7 +189,7 @@ def test_values_that_would_unpack_into_gigabytes_are_not_unpacked(codec):
     assert pa.total_allocated_bytes() - before < 1 << 20
 
 
-def test_a_stream_of_too_many_rows_is_refused():
+def test_stream_with_too_many_rows_is_refused():
     rows = 123_457
     few = stream_of(pa.table({"n": pa.nulls(rows)}))
     many = few.replace(struct.pack("<q", rows), struct.pack("<q", 2**33))
@@ -198,19 +198,19 @@ def test_a_stream_of_too_many_rows_is_refused():
         payload.decode(many)
 
 
-def test_dictionaries_are_refused():
+def test_stream_with_dictionaries_is_refused():
     with pytest.raises(StateFormatError, match="of the kind 2, which is never written"):
         payload.decode(stream_of(pa.table({"n": pa.array(["a", "b"]).dictionary_encode()})))
 
 
-def test_a_stream_that_is_cut_anywhere_is_refused():
+def test_truncated_stream_is_refused():
     whole = stream_of(TABLE)
     for length in range(len(whole)):
         with pytest.raises(StateFormatError):
             payload.decode(whole[:length])
 
 
-def test_a_message_that_says_it_is_longer_than_all_there_is():
+def test_message_longer_than_the_stream_is_refused():
     whole = bytearray(stream_of(TABLE))
     for size in (2**31, 2**32 - 1, len(whole)):
         struct.pack_into("<I", whole, 4, size)
@@ -219,7 +219,7 @@ def test_a_message_that_says_it_is_longer_than_all_there_is():
 
 
 @pytest.mark.parametrize("type_", [pa.string(), pa.large_binary(), pa.list_(pa.int64()), pa.map_(pa.string(), pa.int64())])
-def test_offsets_that_lead_outside_are_found(type_):
+def test_offsets_out_of_bounds_are_refused(type_):
     values = {pa.string(): ["abc", "defg", "h"], pa.large_binary(): [b"abc", b"defg", b"h"]}.get(type_)
     if values is None:
         values = [[("k", 1)] * n for n in (3, 4, 1)] if pa.types.is_map(type_) else [[1] * n for n in (3, 4, 1)]
@@ -232,15 +232,15 @@ def test_offsets_that_lead_outside_are_found(type_):
             payload.decode(raw.replace(good, np.array(wrong, width).tobytes()))
 
 
-def test_strings_of_any_bytes_come_through():
-    """Spark's strings may be no UTF-8: that is for who reads them, and no damage."""
+def test_strings_that_are_not_utf_8_are_read():
+    """Spark's strings may be invalid UTF-8. This is not damage, and readers must handle it."""
     raw = stream_of(pa.table({"x": pa.array([b"\xff\xfe", b"ok"]).view(pa.string())}))
     found, _ = payload.decode(raw)
     assert found.column("x").chunk(0).view(pa.binary()).to_pylist() == [b"\xff\xfe", b"ok"]
 
 
-def test_whatever_bytes_are_changed_nothing_else_comes_out():
-    """Without their seals: only panestream's own errors, or a table."""
+def test_changed_bytes_give_a_panestream_error_or_a_table():
+    """Change bytes of a payload without its checksums. The result is a panestream error or a table."""
     rng = random.Random(SEED)
     whole = payload.encode(TABLE, {"seen": {"": 7}})
     found = 0
@@ -256,7 +256,7 @@ def test_whatever_bytes_are_changed_nothing_else_comes_out():
     assert found > CASES // 10
 
 
-def test_headers_that_are_none():
+def test_invalid_headers_are_refused():
     for header in (
         "[]",
         "3",
@@ -274,13 +274,13 @@ def test_headers_that_are_none():
 
 
 @pytest.mark.parametrize("data", [b"", b"\xff\xff\xff\xff", b"\xff\xff\xff\xff\x10\0\0\0", b"PAR1" * 9, b"\x80\x04K\x01."])
-def test_what_is_no_stream(data):
+def test_bytes_that_are_not_a_stream_are_refused(data):
     with pytest.raises(StateFormatError):
         payload.decode(data)
 
 
-def test_a_type_that_would_be_unpickled_is_not():
-    """Arrow did so once, of extension types (CVE-2023-47248); the oldest one that is allowed does not."""
+def test_extension_type_with_a_pickle_is_not_unpickled():
+    """Arrow once unpickled extension types (CVE-2023-47248). The oldest allowed version does not."""
     said = {b"ARROW:extension:name": b"arrow.py_extension_type", b"ARROW:extension:metadata": pickle.dumps(Evil())}
     table = pa.Table.from_arrays([pa.array([1, 2])], schema=pa.schema([pa.field("n", pa.int64(), metadata=said)]))
     found, _ = payload.decode(stream_of(table))
@@ -308,7 +308,7 @@ def test_a_type_that_would_be_unpickled_is_not():
     ],
     ids=str,
 )
-def test_a_plan_makes_what_plans_are_made_of_and_nothing_else(harm):
+def test_saved_plan_can_create_only_allowed_objects(harm):
     saved = json.loads(json.dumps(plan_json(pickling_query().plan)))
     RAN.clear()
     for place in (saved, saved["operator"]):
@@ -324,7 +324,7 @@ def test_a_plan_makes_what_plans_are_made_of_and_nothing_else(harm):
     assert RAN == []
 
 
-def test_a_value_of_another_key_group_is_refused():
+def test_value_of_another_key_group_is_refused():
     from panestream.engine.storage.state import MemoryState
 
     store = MemoryState()

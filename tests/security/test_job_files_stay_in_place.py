@@ -1,4 +1,4 @@
-"""What a job file says is the value of its key, and no way to somewhere else: paths, names, options, SQL, functions."""
+"""A value in a job file means only the value of its key. It cannot reach elsewhere through paths, names, options, SQL or functions."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def load(tmp_path):
     return loaded
 
 
-def changed(before, after):
+def job_with(before, after):
     assert before in PLAIN
     return PLAIN.replace(before, after)
 
 
-def test_the_job_itself_is_taken(load):
+def test_plain_job_is_accepted(load):
     assert load(PLAIN).job.key == ("user_id",)
 
 
@@ -112,7 +112,7 @@ BEYOND = [
     "from_json(schema => '{}', json => city)",
     "variant_get(v, '$', '{}')",
     "try_variant_get(v, concat('$', ','), '{}', 1)",
-    # A query that begins with what could be a column.
+    # A query that starts like a column.
     "price IN (VALUES -1 UNION TABLE shop.items)",
     "price IN (values = 1 UNION ALL SELECT 1)",
     "(table)",
@@ -120,7 +120,7 @@ BEYOND = [
     "((FROM shop.items))",
     "trim(upper(FROM shop.items))",
     "exists(FROM shop.items) IS DISTINCT FROM true",
-    # Names that are put together, or called in another way.
+    # Names that are concatenated, or called in another way.
     "upper.reflect('a', 'b')",
     "builtin . upper(city)",
     "shop.db.my_function(city)",
@@ -185,14 +185,14 @@ def test_sql_that_reaches_beyond_the_row_is_refused(sql):
     assert beyond_row(sql).startswith("must be an expression over the columns of a row: ")
 
 
-def test_an_open_quote_is_looked_for_once():
+def test_open_quote_is_searched_once():
     few, many = (python_calls(lambda size=size: beyond_row("\\'" * size + "'"))[0] for size in (100, 10_000))
     assert many == few
 
 
 @pytest.mark.spark
 def test_every_function_of_spark_is_allowed_or_refused(spark):
-    """Only Spark knows its functions; those of earlier versions may be missing in it."""
+    """Only Spark can list its functions. The lists may contain functions of other versions."""
     functions = {row[0] for row in spark.sql("SHOW SYSTEM FUNCTIONS").collect()}
     words = {name for name in functions if name.isidentifier()}
     keywords = {"and", "between", "case", "div", "ilike", "in", "like", "not", "or", "regexp", "rlike", "when"}
@@ -203,7 +203,7 @@ def test_every_function_of_spark_is_allowed_or_refused(spark):
 
 
 @pytest.mark.parametrize("sql", OF_ROW)
-def test_sql_of_a_row_is_taken(sql):
+def test_sql_over_the_columns_of_a_row_is_accepted(sql):
     assert beyond_row(sql) is None
 
 
@@ -221,14 +221,14 @@ PLACES = [
 
 
 @pytest.mark.parametrize(("key", "before", "after"), PLACES, ids=[key for key, _, _ in PLACES])
-def test_every_key_that_takes_sql_refuses_it(load, key, before, after):
+def test_every_key_with_sql_refuses_reflect(load, key, before, after):
     with pytest.raises(JobError, match=rf"job.toml:\d+: {key}.*: must be an expression over the columns of a row: reflect\(\)"):
-        load(changed(before, after))
+        load(job_with(before, after))
 
 
-def test_a_pattern_of_times_takes_no_variable(load):
+def test_time_format_refuses_variables(load):
     with pytest.raises(JobError, match=r"event_time.format: Spark puts settings and environment variables in the place of"):
-        load(changed('column = "at"', 'column = "at"\nformat = "yyyy\'${env:HOME}\'"'))
+        load(job_with('column = "at"', 'column = "at"\nformat = "yyyy\'${env:HOME}\'"'))
 
 
 # -- places ----------------------------------------------------------------------------------------------------------------
@@ -236,10 +236,10 @@ def test_a_pattern_of_times_takes_no_variable(load):
 
 @pytest.mark.parametrize("path", ["../out", "..", "a/../../out", "./../out", "../../../../etc/cron.d", "~/out", "~root"])
 @pytest.mark.parametrize("key", ["source.path", "sinks.main.path", "checkpoint", "metrics.json_lines"])
-def test_a_path_does_not_leave_the_folder_of_the_job_file(load, key, path):
+def test_relative_path_out_of_the_folder_of_the_job_file_is_refused(load, key, path):
     texts = {
-        "source.path": changed('"clicks"', f'"{path}"'),
-        "sinks.main.path": changed('"out/main"', f'"{path}"'),
+        "source.path": job_with('"clicks"', f'"{path}"'),
+        "sinks.main.path": job_with('"out/main"', f'"{path}"'),
         "checkpoint": f'checkpoint = "{path}"\n{PLAIN}',
         "metrics.json_lines": f'{PLAIN}\n[metrics]\njson_lines = "{path}"',
     }
@@ -248,35 +248,35 @@ def test_a_path_does_not_leave_the_folder_of_the_job_file(load, key, path):
 
 
 @pytest.mark.parametrize("path", ["/data/out", "s3a://bucket/out", "file:///data/out"])
-def test_another_place_is_said_in_full(load, path):
-    assert load(changed('"out/main"', f'"{path}"')).job.sinks.main.path == path
+def test_absolute_path_is_accepted(load, path):
+    assert load(job_with('"out/main"', f'"{path}"')).job.sinks.main.path == path
 
 
-def test_a_link_is_shown_where_it_leads(load, tmp_path):
+def test_symbolic_link_in_a_path_is_resolved(load, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "elsewhere")
-    assert load(changed('"out/main"', '"link/main"')).job.sinks.main.path == str(tmp_path / "elsewhere" / "main")
+    assert load(job_with('"out/main"', '"link/main"')).job.sinks.main.path == str(tmp_path / "elsewhere" / "main")
 
 
 @pytest.mark.parametrize("path", ["out\\u0000main", "out\\nmain", "out\\u202emain", "", "  "])
-def test_characters_that_no_path_has(load, path):
+def test_empty_path_or_control_characters_are_refused(load, path):
     with pytest.raises(JobError, match=r"sinks.main.path: (has control characters|is empty)"):
-        load(changed('"out/main"', f'"{path}"'))
+        load(job_with('"out/main"', f'"{path}"'))
 
 
 @pytest.mark.parametrize("option", ["path", "PATH", "paths"])
-def test_an_option_is_no_second_path(load, option):
+def test_options_with_a_second_path_are_refused(load, option):
     for text in (
         f'{PLAIN}options = {{ {option} = "/etc" }}',
-        changed('where = "price > 0"', f'options = {{ {option} = "/etc" }}'),
+        job_with('where = "price > 0"', f'options = {{ {option} = "/etc" }}'),
     ):
         with pytest.raises(JobError, match=r"options.*: is no option here"):
             load(text)
 
 
 @pytest.mark.parametrize("table", ["../x", "a.b.c.d", "`a`", "a;b", "parquet.`/etc`", "a b", "a/b", "*"])
-def test_a_table_has_a_plain_name(load, table):
-    text = changed('format = "parquet"\npath = "out/main"', f'format = "delta"\ntable = "{table}"')
+def test_table_name_with_other_characters_is_refused(load, table):
+    text = job_with('format = "parquet"\npath = "out/main"', f'format = "delta"\ntable = "{table}"')
     with pytest.raises(JobError, match=r"sinks.main.table: must be table, db.table or catalog.db.table"):
         load(text)
 
@@ -285,7 +285,7 @@ def test_a_table_has_a_plain_name(load, table):
 
 
 @pytest.mark.parametrize("name", ["os:system", "subprocess:call", "builtins:exec", "importlib:import_module", "os.path:exists"])
-def test_a_function_is_one_of_the_users_own(load, tmp_path, name):
+def test_function_of_the_standard_library_is_refused(load, tmp_path, name):
     loaded = load(JOB.format(function=f'[process]\nfunction = "{name}"\nschema = "n BIGINT"'))
     with pytest.raises(JobError, match=r"process.function: '\w+' is a module of Python's own"):
         find(loaded.job.process, tmp_path, loaded.place("process", "function"))
@@ -294,7 +294,7 @@ def test_a_function_is_one_of_the_users_own(load, tmp_path, name):
 @pytest.mark.parametrize(
     "name", ["../evil:run", "/tmp/evil:run", "a b:c", "os:system('x')", "os;x:y", "a:b:c", "évil:run", "a:__class__.x"]
 )
-def test_a_reference_is_a_module_and_a_name(load, name):
+def test_function_reference_must_be_a_module_and_a_name(load, name):
     with pytest.raises(JobError, match=r"process.function: must be a module and a name in it"):
         load(JOB.format(function=f'[process]\nfunction = "{name}"\nschema = "n BIGINT"'))
 
@@ -302,7 +302,7 @@ def test_a_reference_is_a_module_and_a_name(load, name):
 # -- the file itself -------------------------------------------------------------------------------------------------------
 
 
-def test_yaml_makes_no_objects(tmp_path):
+def test_yaml_tag_that_creates_objects_is_refused(tmp_path):
     path = tmp_path / "job.yaml"
     path.write_text("key: !!python/object/apply:os.system ['touch pwned']\n", "utf-8")
     with pytest.raises(JobError, match="not valid YAML"):

@@ -1,4 +1,4 @@
-"""Manifests that somebody wrote are refused before a name in them becomes a place; those that were kept are taken."""
+"""Manifests with forged values are refused before a name in them is used as a path. Recorded manifests are accepted."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.golden.files import SAVEPOINTS, query_of
 from tests.security.manifests import HARM
 
 
-def told_in(file):
+def manifest_in(file):
     with tarfile.open(file) as packed:
         (name,) = (each for each in packed.getnames() if "/manifest/part-" in each)
         told = json.loads(packed.extractfile(name).read())
@@ -22,13 +22,13 @@ def told_in(file):
 
 
 @pytest.mark.parametrize("file", SAVEPOINTS, ids=query_of)
-def test_a_manifest_that_was_kept_is_taken(file):
-    assert check_manifest("saved", told_in(file), "take another one") is None
+def test_recorded_manifest_is_accepted(file):
+    assert check_manifest("saved", manifest_in(file), "take another one") is None
 
 
 @pytest.mark.parametrize("harm", HARM)
-def test_a_manifest_that_somebody_wrote_is_refused(harm):
-    told = told_in(next(file for file in SAVEPOINTS if query_of(file) == "panes"))
+def test_forged_manifest_is_refused(harm):
+    told = manifest_in(next(file for file in SAVEPOINTS if query_of(file) == "panes"))
     HARM[harm](told)
     with pytest.raises(PanestreamError, match=r"the manifest of the savepoint saved|saved plan"):
         check_manifest("saved", told, "take another one")

@@ -1,4 +1,4 @@
-"""A standalone cluster of Spark on this machine: a master and two workers of one core each, as processes."""
+"""A standalone Spark cluster on this machine: processes of a master and two workers with one core each."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ import pyspark
 
 WORKERS = 2
 PATIENCE = 300
-"""Seconds until the master knows the workers."""
+"""Seconds until the workers must have registered with the master."""
 
 
 def free_port() -> int:
-    """A port of this machine that nobody listens on."""
+    """Return a free port of this machine."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])
@@ -26,12 +26,12 @@ def free_port() -> int:
 
 @contextmanager
 def cluster(folder: Path, python: str | Path, **environment: str) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
-    """The master's address, and the processes of the workers, below which executors run.
+    """Yield the master's address, and the processes of the workers, whose children are the executors.
 
     Args:
-        folder: of logs and of the workers' files.
-        python: which runs Spark's Python workers.
-        environment: what is set besides; of ours ``PYTHONPATH`` is left out.
+        folder: The folder of logs and workers' files.
+        python: The Python of Spark's Python workers.
+        environment: Further environment variables. The current ``PYTHONPATH`` is removed.
     """
     port = free_port()
     master = f"spark://127.0.0.1:{port}"

@@ -1,8 +1,8 @@
-"""A script that tests run in a process of its own: a stream and a batch on the session that it is told.
+"""A script for a separate process: a stream and a batch on a given session. Not a test module.
 
     elsewhere.py FOLDER remote|MASTER [ship]
 
-Writes what it found to FOLDER/found.json. Not a test module: a session of another kind cannot live beside the tests' own.
+It writes its results to FOLDER/found.json. A session of another kind needs another process than the tests' own session.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def main() -> None:
         spark = builder.remote("local[2]").getOrCreate()
     else:
         settings = {"spark.ui.enabled": "false", "spark.executor.memory": "800m"}
-        # A fixed number of executors: four key groups are taken in turns by two tasks, each on a machine of its own.
+        # The number of executors is fixed. Two tasks on two machines process four key groups in turn.
         settings |= {"spark.executor.instances": "2", "spark.executor.cores": "1"}
         spark = builder.master(where).config(map=settings).getOrCreate()
     import said
@@ -74,7 +74,7 @@ def main() -> None:
         "batch": sorted([list(row) for row in in_batch.collect()], key=repr),
     }
     if where == "remote":
-        # History, up to the midst of a window, and the same files as a stream: without rows that are late in a stream alone.
+        # History up to the middle of a window, and then the same files as a stream, which skips the late rows of a stream.
         kept, seamed = "user NOT IN ('late', 'none')", {"main": pst.ParquetSink(str(folder / "seamed"))}
         after = result_of(stream.where(kept), key="user")
         history = spark.read.schema(schema).parquet(str(folder / "in")).where(kept)

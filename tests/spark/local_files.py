@@ -1,4 +1,4 @@
-"""A session that knows files alone, those of this machine: what panestream asks Spark about a checkpoint, without Java."""
+"""A session for local files only, without Java: what panestream reads of a checkpoint through Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from panestream.spark.places import is_hidden
 
 
 class LocalFiles:
-    """Answers as Spark's readers do: patterns with ``*``, ``?``, ``{a,b}`` and escapes; of a folder the files in it."""
+    """Answer like Spark's readers: patterns with ``*``, ``?``, ``{a,b}`` and escapes, and the files of a folder."""
 
     version = "4.1.0"
 
@@ -49,7 +49,7 @@ class LocalFiles:
 
 
 def leave_marker(spark: object, folder: str | Path, marker: dict) -> None:
-    """As ``write_marker`` does, which asks Spark to."""
+    """Write a marker like ``write_marker``, without Spark."""
     told = {"format": 1, **marker}
     text = json.dumps({**told, "crc32": crc32(json.dumps(told, sort_keys=True).encode())}, sort_keys=True)
     Path(folder).mkdir(parents=True, exist_ok=True)
@@ -63,9 +63,9 @@ def _matching(pattern: str, recursive: bool) -> list[Path]:
         for path in sorted((Path("/") if plain.startswith("/") else Path.cwd()).glob(plain.lstrip("/"))):
             try:
                 inside = sorted(path.rglob("*") if recursive else path.iterdir()) if path.is_dir() else [path]
-            except FileNotFoundError:  # Spark, too, passes over folders that another start renames meanwhile
+            except FileNotFoundError:  # Spark also ignores folders that another start renames meanwhile
                 inside = []
-            # Spark passes over hidden files, and over all that lies in hidden folders below the one that it lists.
+            # Spark ignores hidden files, and everything in hidden folders below the listed folder.
             shown = [file for file in inside if not any(map(is_hidden, file.relative_to(path).parts))]
             found += [file for file in shown if file.is_file() and not is_hidden(file.name)]
     return found

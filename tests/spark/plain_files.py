@@ -1,4 +1,4 @@
-"""Sinks of files and markers are tried without Java: as much of Spark's sessions and DataFrames as they ask for."""
+"""The parts of Spark's sessions and DataFrames that file sinks and markers use, without Java."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from tests.spark.local_files import LocalFiles
 
 
 class PlainSpark(LocalFiles):
-    """A session that knows files alone, and writes small ones."""
+    """A session for local files that also writes small ones."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, version: str = "4.1.0", **settings: str) -> None:
         self.version, self.conf = version, SimpleNamespace(get=settings.get)
-        # Without a JVM there are no columns.
+        # Columns need a JVM.
         monkeypatch.setattr(records.F, "lit", lambda text: SimpleNamespace(alias=lambda name: text))
 
     def text(self, path: str | list[str], wholetext: bool = False) -> SimpleNamespace:
-        """Also of several files, each with its path."""
+        """Read files with their paths."""
         addresses = [address for one in ([path] if isinstance(path, str) else path) for address in self.load([one]).inputFiles()]
         paths = [Path(unquote(address.removeprefix("file://"))) for address in addresses]
         read = [
@@ -58,7 +58,7 @@ def _write(text: str, mode: str, path: str) -> None:
 
 
 class PlainRows:
-    """As much of a DataFrame as sinks of files need: a table that is written as Parquet."""
+    """The parts of a DataFrame that file sinks use: a table that is written as Parquet."""
 
     def __init__(self, spark: PlainSpark, table: pa.Table) -> None:
         self.sparkSession, self.table, self.schema = spark, table, table.schema
@@ -90,6 +90,6 @@ class _Writer:
 
 
 def contents(folder: Path, names: Sequence[str] = ("*",)) -> list[str]:
-    """The files below a folder, without those that readers pass over."""
+    """Return the files below a folder that readers see."""
     paths = sorted(path.relative_to(folder) for name in names for path in folder.rglob(name) if path.is_file())
     return [path.as_posix() for path in paths if not any(part.startswith(("_", ".")) for part in path.parts)]

@@ -1,4 +1,4 @@
-"""Columns, by what the plan calls them: on both of Spark's clients. Not a test module: it runs in processes of other kinds too."""
+"""Columns by their names in the plan, on both of Spark's clients. Not a test module, because other processes run it too."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SCHEMA = "user string, ts timestamp, price bigint, wait int, at struct<x: int>, 
 
 
 def columns(df: DataFrame) -> dict[str, Column]:
-    """Some that the two clients print differently (literals, comparisons, items), and some that they do not."""
+    """Return columns that the two clients print differently (literals, comparisons, items) or equally."""
     return {
         "price": df.price,
         "(price * wait)": F.col("price") * F.col("wait"),
@@ -40,7 +40,7 @@ def columns(df: DataFrame) -> dict[str, Column]:
 
 
 def refused(build: Callable[[], object]) -> str:
-    """The error that ``build`` raises."""
+    """Return the error that ``build`` raises."""
     try:
         build()
     except InvalidPlanError as error:
@@ -49,7 +49,7 @@ def refused(build: Callable[[], object]) -> str:
 
 
 def check_refusals(errors: list[str]) -> None:
-    """Of an aggregate of Spark's, a Column of another DataFrame, and one that there is not."""
+    """Check the errors of a Spark aggregate, a Column of another DataFrame, and a column that does not exist."""
     assert "agg.sum('price')" in errors[0]
     assert "a Column of another DataFrame" in errors[1]
     assert "did you mean 'price'" in errors[2]

@@ -1,4 +1,4 @@
-"""Spark's own stateful operators in one query with panestream's: before the windows, and behind them. docs/how-to/chaining.md says the same."""
+"""Spark's own stateful operators before and after panestream's windows in one query, as docs/how-to/chaining.md describes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def bounded(seconds):
 
 
 def counts(df, strategy):
-    """Rows of each item in ten seconds."""
+    """Count rows of each item in ten seconds."""
     keyed = pst.stream(df).assign_timestamps("at", strategy).key_by("item")
     windowed = keyed.window(pst.TumblingEventTimeWindows.of("10 seconds")).options(key_groups=2).side_output_late_data("late")
     return windowed.aggregate(agg.count().alias("n"))
@@ -63,7 +63,7 @@ def _few_partitions(spark):
 
 
 class Inputs:
-    """Two streams: what was seen, and what was bought. Their last micro-batches only move time, so that all before is closed."""
+    """Two streams of views and purchases. Their last micro-batches only move time and close everything before."""
 
     def __init__(self, spark, folder):
         self.seen = MicroBatches(spark, folder / "seen", SEEN)
@@ -77,7 +77,7 @@ class Inputs:
         return self
 
     def run(self, build, strategy):
-        """The main rows, the late rows, and the query."""
+        """Return the main rows, the late rows, and the query."""
         main, late = pst.MemorySink(), pst.MemorySink()
         query = counts(build(self.seen.stream(), self.bought.stream()), strategy).start(
             main=main, late=late, checkpoint=self.checkpoint
@@ -92,7 +92,7 @@ class Inputs:
 @pytest.fixture
 def inputs(spark, tmp_path):
     made = Inputs(spark, tmp_path)
-    # Out of order by up to five seconds, with doubles, within a micro-batch and over two.
+    # Out of order by up to five seconds, with duplicates within a micro-batch and across two.
     made.seen.add(rows(("a", 1), ("a", 1), ("b", 6), ("c", 9))).add(rows(("a", 14), ("b", 9), ("a", 1 + 8), ("b", 9), ("d", 13)))
     made.bought.add(rows(("a", 4), ("b", 5))).add(rows(("b", 12), ("a", 16), ("a", 24)))
     return made
@@ -103,13 +103,13 @@ def once(seen, bought):
 
 
 def once_within(seen, bought):
-    # A batch knows no watermark: there it is dropDuplicates.
+    # A batch does not have a watermark, so it uses dropDuplicates.
     name = "dropDuplicatesWithinWatermark" if seen.isStreaming else "dropDuplicates"
     return getattr(seen.withWatermark("at", "10 seconds"), name)(["item", "at"])
 
 
 def windows_of_two_seconds(seen, bought):
-    """An aggregation of Spark's; the time of a result is the last instant of its window."""
+    """Aggregate with Spark. The time of a result is the last instant of its window."""
     counted = seen.withWatermark("at", "10 seconds").groupBy("item", F.window("at", "2 seconds")).count()
     return counted.select("item", F.expr("window.end - INTERVAL 1 MICROSECOND").alias("at"))
 
@@ -134,12 +134,12 @@ def left_outer(seen, bought):
         (once, bounded(10)),
         (once_within, bounded(10)),
         (windows_of_two_seconds, bounded(0)),  # results come in the order of their windows
-        (inner, bounded(5 + 10)),  # the delay, and how far apart two rows may be
-        (left_outer, bounded(5 + 10 + 1000)),  # and how far event time moves in one micro-batch
+        (inner, bounded(5 + 10)),  # the delay, plus the largest distance of two rows
+        (left_outer, bounded(5 + 10 + 1000)),  # plus the advance of event time in one micro-batch
     ],
     ids=lambda one: getattr(one, "__name__", ""),
 )
-def test_before_the_windows(inputs, build, strategy):
+def test_windows_after_a_stateful_operator_of_spark_agree_with_a_batch(inputs, build, strategy):
     main, late, query = inputs.close().run(build, strategy)
     assert main == inputs.batch(build)
     assert len(main) >= 3
@@ -147,33 +147,33 @@ def test_before_the_windows(inputs, build, strategy):
     assert sum(step.spark_dropped_rows for step in query.recent_progress) == 0
 
 
-def test_rows_without_a_partner_are_late_where_the_watermark_does_not_wait_for_them(inputs):
-    """Spark puts them out when its own watermark has passed them, a micro-batch behind; the rows beside them came at once."""
+def test_unmatched_rows_of_a_join_are_late_for_a_short_watermark_delay(inputs):
+    """Spark emits them one micro-batch late, when its own watermark has passed them. Matched rows come at once."""
     main, late, _ = inputs.close().run(left_outer, bounded(0))
     in_windows = {(item, start): n for item, start, n in main}
     for item, when in late:
         in_windows[item, when // 10 * 10] = in_windows.get((item, when // 10 * 10), 0) + 1
     assert late
-    # None is lost: what is not in a window is among the late rows.
+    # No row is lost: each is in a window or a late row.
     assert sorted((*where, n) for where, n in in_windows.items()) == inputs.batch(left_outer)
 
 
-def test_what_spark_drops_before_the_windows_is_counted_and_warned_of(inputs):
+def test_rows_that_spark_drops_before_the_windows_are_counted_and_warned_of(inputs):
     inputs.close().seen.add(rows(("a", 3)))
     with pytest.warns(PanestreamWarning, match=r"dropped 1 row behind Spark's watermark"):
         main, late, query = inputs.run(once, bounded(10))
-    # Neither in a window nor late for panestream: it never came there.
+    # Such a row never reaches panestream, so it is neither in a window nor late.
     assert ("a", 0, 2) in main
     assert late == []
     assert sum(step.spark_dropped_rows for step in query.recent_progress) == 1
     assert inputs.batch(once) == sorted([*(row for row in main if row != ("a", 0, 2)), ("a", 0, 3)])
 
 
-# -- behind the windows ------------------------------------------------------------------------------------------------
+# -- after the windows --------------------------------------------------------------------------------------------------
 
 
 def results(seen, lateness=0):
-    """Firings, with the last instant of their window."""
+    """Return firings with the last instant of their window."""
     timed = pst.stream(seen).assign_timestamps("at", bounded(0)).key_by("item")
     windowed = (
         timed.window(pst.TumblingEventTimeWindows.of("10 seconds")).options(key_groups=2).allowed_lateness(f"{lateness} seconds")
@@ -188,7 +188,7 @@ def in_twenty_seconds(found, delay=0):
 
 
 def written(spark, df, folder):
-    """What a query of Spark's own, which runs until there is nothing to read, puts out; and what its operators dropped."""
+    """Run a query of Spark until the input ends. Return its output, and the rows that its operators dropped."""
     stream = df.writeStream.option("checkpointLocation", str(folder / "c")).trigger(availableNow=True)
     query = stream.format("parquet").start(str(folder / "out"))
     query.awaitTermination()
@@ -203,8 +203,8 @@ def clicks(spark, tmp_path):
     return made
 
 
-def test_an_aggregation_behind_the_windows(spark, tmp_path, clicks):
-    """The watermark behind them is Spark's own, of the results' times: a window of its own is out a micro-batch after that."""
+def test_spark_aggregation_after_the_windows_uses_its_own_watermark(spark, tmp_path, clicks):
+    """Spark's watermark of the results' times closes its own window one micro-batch later."""
     clicks.add(rows((CLOSING, 41))).add(rows((CLOSING, 61)))
     found, dropped = written(spark, in_twenty_seconds(results(clicks.stream())), tmp_path)
     in_batch = in_twenty_seconds(results(clicks.batch())).collect()
@@ -214,17 +214,17 @@ def test_an_aggregation_behind_the_windows(spark, tmp_path, clicks):
 
 
 @pytest.mark.parametrize(("delay", "lost"), [(0, 1), (100, 0)])
-def test_a_late_firing_is_dropped_by_spark_unless_its_watermark_waits_as_long(spark, tmp_path, clicks, delay, lost):
+def test_spark_drops_a_late_firing_unless_its_watermark_waits_long_enough(spark, tmp_path, clicks, delay, lost):
     for late in ((CLOSING, 41), (CLOSING, 61), ("a", 17), (CLOSING, 161), (CLOSING, 301)):
         clicks.add(rows(late))
     found, dropped = written(spark, in_twenty_seconds(results(clicks.stream(), lateness=100), delay), tmp_path)
     assert dropped == lost
-    # The late firing of a's second window has both rows; the first one had one: a sum over both counts it twice.
+    # The late firing of a's second window has both rows, and the first had one. A sum over both counts the row twice.
     assert (0, 5 + (0 if lost else 2)) in [(second(row.start), row.n) for row in found]
 
 
 @pytest.mark.parametrize("within", [False, True])
-def test_duplicates_are_dropped_behind_the_windows(spark, tmp_path, clicks, within):
+def test_spark_drops_duplicates_after_the_windows(spark, tmp_path, clicks, within):
     def build(found):
         timed = found.withWatermark("t", "10 seconds")
         return (timed.dropDuplicatesWithinWatermark(["n", "t"]) if within else timed.dropDuplicates(["n", "t"])).select("n", "t")
@@ -235,12 +235,12 @@ def test_duplicates_are_dropped_behind_the_windows(spark, tmp_path, clicks, with
     assert dropped == 0
 
 
-def test_what_spark_refuses(spark, tmp_path, clicks):
+def test_chained_queries_that_spark_refuses(spark, tmp_path, clicks):
     found = results(clicks.stream())
-    # The rows that come out have no watermark of Spark's.
+    # Rows from the windows do not have a watermark of Spark.
     with pytest.raises(AnalysisException, match="without watermark"):
         written(spark, found.groupBy(F.window("t", "20 seconds")).count(), tmp_path / "none")
-    # One before the windows reaches behind them, where a second one is refused; Spark says so with the second micro-batch.
+    # A watermark before the windows also applies after them, and Spark refuses a second one in the second micro-batch.
     before = clicks.stream().withWatermark("at", "0 seconds").dropDuplicates(["item", "at"])
     with pytest.raises(StreamingQueryException, match="Redefining watermark is disallowed"):
         written(spark, in_twenty_seconds(results(before)), tmp_path / "two")

@@ -1,4 +1,4 @@
-"""Which rows come to the driver with the counters, and which stay where they are: at the limits, without Spark."""
+"""Limits for bringing rows to the driver together with the counters. Without Spark."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ class Operated:
 
 
 @pytest.mark.parametrize(("groups", "few"), [(1, 1 << 19), (3, 174_762), (128, 4096), (129, 4096), (1000, 4096)])
-def test_a_payload_may_have_its_share_of_the_bytes_and_some_however_many_share(groups, few):
+def test_payload_is_brought_up_to_its_share_of_the_limit(groups, few):
     operated = Operated([])
     found = BatchOutput.of(operated, SimpleNamespace(groups=groups))
     assert operated.asked == [("tag", f"CASE WHEN tag = '{METRICS}' OR length(body) <= {few} THEN body END AS body")]
     assert (found.metrics, found.bodies, list(found.present)) == ([], {}, [])
 
 
-def test_an_output_is_here_if_all_its_payloads_are():
+def test_output_is_brought_if_all_its_payloads_are():
     rows = [
         ("main", bytearray(b"1")), (METRICS, bytearray(b'{"a": 1}')), ("late", bytearray(b"2")), ("main", None),
         ("late", bytearray(b"3")), ("main", bytearray(b"4")), (METRICS, bytearray(b'{"a": 2}')), ("seen", None),
@@ -60,7 +60,7 @@ def test_an_output_is_here_if_all_its_payloads_are():
 
 
 def emitted(plan, number, text=None):
-    """So many rows of the main output."""
+    """Make this many rows of the main output."""
     columns = [
         pa.array([text] * number if pa.types.is_string(field.type) else [0] * number, field.type)
         for field in plan.emitted_schema("main")
@@ -75,7 +75,7 @@ def brought(plan, tables, **more):
     return operated, found._brought("main")
 
 
-def test_rows_that_are_here_become_one_partition_of_the_outputs_columns():
+def test_brought_rows_become_one_partition_with_the_outputs_columns():
     plan = plan_of()
     operated, (table, parts) = brought(plan, [emitted(plan, 2, "a"), emitted(plan, 1, "b")])
     assert table.schema.equals(plan.output_schema("main"))
@@ -84,27 +84,27 @@ def test_rows_that_are_here_become_one_partition_of_the_outputs_columns():
     assert operated.made == [(table, spark_schema(plan.output_schema("main")))]
 
 
-def test_an_output_without_rows_has_its_columns():
+def test_brought_output_without_rows_has_its_columns():
     plan = plan_of()
     _, (table, _) = brought(plan, [])
     assert (table.num_rows, table.schema.equals(plan.output_schema("main"))) == (0, True)
 
 
-def test_what_is_not_here_stays_there():
+def test_output_that_was_not_brought_stays_on_the_executors():
     assert brought(plan_of(), None)[1] is None
 
 
-def test_nested_values_stay_there():
+def test_nested_values_are_not_brought():
     plan = plan_of(agg.collect_list("v").alias("all"))
     assert brought(plan, [])[1] is None
 
 
 @pytest.mark.parametrize(("arrow_rows", "here"), [("1", True), ("0", False), ("-1", False), (None, False)])
-def test_where_spark_cuts_no_batches_rows_stay_there(arrow_rows, here):
+def test_rows_are_not_brought_if_arrow_batches_are_unlimited(arrow_rows, here):
     assert (brought(plan_of(), [], arrow_rows=arrow_rows)[1] is not None) is here
 
 
-def test_rows_of_as_many_bytes_as_are_few_are_brought(monkeypatch):
+def test_rows_up_to_the_limit_of_bytes_are_brought(monkeypatch):
     plan = plan_of()
     table = emitted(plan, 3, "a")
     bytes_ = payload.decode(payload.encode(table), plan.emitted_schema("main"))[0].nbytes
@@ -116,7 +116,7 @@ def test_rows_of_as_many_bytes_as_are_few_are_brought(monkeypatch):
 
 
 @pytest.mark.parametrize(("most", "here"), [(2, False), (3, True), (4, True)])
-def test_pairs_are_opened_here_where_they_are_few(monkeypatch, most, here):
+def test_few_pairs_of_a_join_are_expanded_on_the_driver(monkeypatch, most, here):
     plan = plan_of()
     pairs = SimpleNamespace(count=lambda table: table.num_rows, opened=lambda table: [table.slice(0, 1), table.slice(1)])
     joined = SimpleNamespace(pairs=pairs, output_schema=plan.output_schema, emitted_schema=plan.emitted_schema)

@@ -1,4 +1,4 @@
-"""Building a query runs no Spark job, on streams and on batches; a prepared one asks nothing more when it is applied."""
+"""Building a query runs no Spark job for streams and batches, and applying a prepared query needs no more analysis."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def functions(rows):
 
 
 def jobs(spark, act):
-    """How many jobs it took."""
+    """Return how many jobs an action ran."""
     spark.sparkContext.setJobGroup("building", "what is built")
     try:
         before = len(spark.sparkContext.statusTracker().getJobIdsForGroup("building"))
@@ -49,7 +49,7 @@ def jobs(spark, act):
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "batch"])
 @pytest.mark.parametrize("build", [declared, sessions, functions])
-def test_building_runs_no_job(spark, tmp_path, build, streaming):
+def test_building_a_query_runs_no_spark_job(spark, tmp_path, build, streaming):
     (tmp_path / "in").mkdir()
     reader = (spark.readStream if streaming else spark.read).schema(SCHEMA)
     rows = reader.parquet(str(tmp_path / "in"))
@@ -63,11 +63,11 @@ def test_building_runs_no_job(spark, tmp_path, build, streaming):
     assert jobs(spark, act) == 0
 
 
-def test_jobs_are_counted(spark):
+def test_counter_of_jobs_counts_a_job(spark):
     assert jobs(spark, lambda: spark.range(3).count()) > 0
 
 
-def test_the_parallelism_is_asked_without_a_job(spark):
+def test_parallelism_is_found_without_a_spark_job(spark):
     asked = []
     assert jobs(spark, lambda: asked.append(default_parallelism(spark))) == 0
     assert asked == [spark.sparkContext.defaultParallelism] == [2]
@@ -75,7 +75,7 @@ def test_the_parallelism_is_asked_without_a_job(spark):
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "batch"])
 @pytest.mark.parametrize("build", [declared, sessions, functions])
-def test_a_prepared_query_asks_nothing_of_the_rows(spark, tmp_path, monkeypatch, build, streaming):
+def test_prepared_query_does_not_analyse_its_rows(spark, tmp_path, monkeypatch, build, streaming):
     (tmp_path / "in").mkdir()
     reader = (spark.readStream if streaming else spark.read).schema(SCHEMA + ", more int")
     rows = reader.parquet(str(tmp_path / "in"))
@@ -92,7 +92,7 @@ def test_a_prepared_query_asks_nothing_of_the_rows(spark, tmp_path, monkeypatch,
     assert applied.isStreaming == streaming
 
 
-def test_a_prepared_query_knows_its_late_rows(spark, tmp_path):
+def test_prepared_query_has_an_output_for_late_rows(spark, tmp_path):
     (tmp_path / "in").mkdir()
     rows = spark.readStream.schema(SCHEMA).parquet(str(tmp_path / "in"))
     prepared = pst.prepare(declared, SCHEMA)
@@ -102,7 +102,7 @@ def test_a_prepared_query_knows_its_late_rows(spark, tmp_path):
         prepared.output("lat", rows)
 
 
-def test_columns_of_the_one_data_frame_are_refused(spark):
+def test_prepared_query_refuses_columns_bound_to_a_data_frame(spark):
     def bound(rows):
         return keyed(rows).window(pst.TumblingEventTimeWindows.of("1 hour")).aggregate(agg.sum(rows.price + 1).alias("n"))
 
@@ -140,7 +140,7 @@ def tiles(rows):
 
 @pytest.mark.parametrize("streaming", [True, False], ids=["stream", "batch"])
 @pytest.mark.parametrize("build", [joined, near, over_both, tiles])
-def test_a_prepared_query_asks_nothing_of_two_streams(spark, tmp_path, monkeypatch, build, streaming):
+def test_prepared_join_does_not_analyse_its_streams(spark, tmp_path, monkeypatch, build, streaming):
     (tmp_path / "in").mkdir()
     schemas = [SCHEMA] if build is tiles else [SCHEMA, OTHER]
     reader = spark.readStream if streaming else spark.read
@@ -157,12 +157,12 @@ def test_a_prepared_query_asks_nothing_of_two_streams(spark, tmp_path, monkeypat
     assert applied.isStreaming == streaming
 
 
-def test_a_prepared_join_gives_what_the_join_gives(spark):
+def test_prepared_join_gives_the_results_of_the_join(spark):
     clicks = spark.createDataFrame([("ann", 1.0, dt.datetime(2026, 1, 1, 12)), ("bob", 2.0, dt.datetime(2026, 1, 1, 13))], SCHEMA)
     views = spark.createDataFrame([("ann", dt.datetime(2026, 1, 1, 12, 5), "hats"), ("eve", None, "bags")][:1], OTHER)
     for build in (joined, near, over_both):
         prepared = pst.prepare(build, SCHEMA, OTHER, streaming=False)
-        # Twice: it is good for any rows.
+        # Twice, because it works for any rows.
         for rows in (clicks, clicks.where("user = 'ann'")):
             wanted = build(rows, views)
             assert sorted(map(str, prepared.main(rows, views).collect())) == sorted(map(str, wanted.main.collect()))
@@ -184,7 +184,7 @@ def empty_stream(spark):
     return stream
 
 
-def test_a_stream_that_meets_itself_is_prepared_for_one(spark):
+def test_prepared_self_join_takes_one_stream(spark):
     def twice(rows):
         return keyed(rows).join(keyed(rows)).window(pst.TumblingEventTimeWindows.of("1 hour")).pairs(suffixes=("", "_other"))
 
@@ -194,7 +194,7 @@ def test_a_stream_that_meets_itself_is_prepared_for_one(spark):
     assert pst.prepare(twice, SCHEMA, streaming=False).main(rows).count() == 4
 
 
-def test_what_is_not_prepared_is_refused_in_words(spark, tmp_path):
+def test_wrong_use_of_a_prepared_query_is_refused(spark, tmp_path):
     rows, others = (spark.createDataFrame([], schema) for schema in (SCHEMA, OTHER))
     wrong = [
         (

@@ -1,4 +1,4 @@
-"""Calendar windows on Spark: a stream that is stopped and started again gives what a batch of the same rows gives."""
+"""Calendar windows on Spark: a restarted stream gives the results of a batch of the same rows."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KINDS = {
 
 
 def rows(batch):
-    """Every 50 minutes over the days on which the clocks of both zones were put forward."""
+    """Rows every 50 minutes over the days on which the clocks of both zones went forward."""
     begin = datetime(2022, 3, 11, tzinfo=timezone.utc) + timedelta(days=4 * batch)
     return [(f"u{number % 3}", begin + timedelta(minutes=50 * number), batch * 1000 + number) for number in range(115)]
 
@@ -35,7 +35,7 @@ def aggregated(df):
     return keyed.windows(KINDS).aggregate(agg.count().alias("n"), agg.sum("price").alias("total"))
 
 
-def test_a_stream_with_a_restart_is_the_batch(spark, tmp_path):
+def test_restarted_stream_of_calendar_windows_agrees_with_the_batch(spark, tmp_path):
     made = MicroBatches(spark, tmp_path / "in", SCHEMA)
     every = []
     for number in range(5):

@@ -1,4 +1,4 @@
-"""Batch with partials by Spark itself, beside the same query over ``pack``: bit for bit the same."""
+"""Batches that Spark reduces to partials give the same bits as the same query over ``pack``."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ WINDOWS = [
 
 @pytest.fixture(scope="module")
 def events(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
-    """Random rows around the epoch: nulls, and values whose sums leave int64 on the way and come back."""
+    """Random rows around the epoch with nulls, and with values whose running sums leave int64 and return."""
     rng = np.random.default_rng(7)
     rows = 3000
     huge = rng.choice([2**62, -(2**62), 2**62 + 1, -(2**62) - 1], rows)
@@ -84,7 +84,9 @@ def result(df: Any, windows: Any, *aggregates: Any) -> Any:
 
 
 @pytest.mark.parametrize("windows", WINDOWS, ids=repr)
-def test_the_same_rows_as_over_pack(events: Any, windows: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batch_reduced_by_spark_has_the_same_bits_as_over_pack(
+    events: Any, windows: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     one = result(events, windows, *AGGREGATES)
     assert catalyst.reducible(one.plan)
     by_spark = sorted(map(repr, one.main.collect()))
@@ -93,8 +95,10 @@ def test_the_same_rows_as_over_pack(events: Any, windows: Any, monkeypatch: pyte
     assert by_spark
 
 
-def test_an_aggregate_of_another_package(spark: Any, events: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its SQL, and by its own code on the executors, to which it was shipped."""
+def test_aggregate_of_another_package_runs_by_its_sql_and_by_its_code(
+    spark: Any, events: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its code is shipped to the executors."""
     home = toy.package(tmp_path, "toy_on_spark")
     monkeypatch.syspath_prepend(str(tmp_path))
     theirs = importlib.import_module(home.name)
@@ -109,39 +113,48 @@ def test_an_aggregate_of_another_package(spark: Any, events: Any, tmp_path: Path
     assert sorted(map(repr, by_spark)) == sorted(map(repr, result(events, WINDOWS[1], *aggregates).main.collect()))
 
 
-def test_sums_that_leave_their_type_are_seen(spark: Any) -> None:
+def test_sum_that_overflows_in_a_reduced_batch_fails(spark: Any) -> None:
     df = spark.range(4).selectExpr("'k' AS key", "id AS ts", "9223372036854775807 AS v")
     with pytest.raises(Exception, match=AggregateOverflowError.__name__):
         result(df, WINDOWS[0], agg.sum("v")).main.collect()
 
 
-def test_rows_without_event_time_fail_the_batch(spark: Any) -> None:
+def test_row_without_event_time_fails_a_reduced_batch(spark: Any) -> None:
     df = spark.range(4).selectExpr("'k' AS key", "if(id = 2, null, id) AS ts", "id AS v")
     with pytest.raises(Exception, match=r"no usable event time in 'ts.*side_output_invalid"):
         result(df, WINDOWS[0], agg.sum("v")).main.collect()
 
 
-def test_what_has_no_such_form_goes_the_other_way(spark: Any) -> None:
+def test_batch_without_a_form_in_sql_runs_over_pack(spark: Any) -> None:
     df = spark.range(4).selectExpr("'k' AS key", "id AS ts", "cast(id AS double) AS v")
-    # Spark adds doubles in any order: the last bits would differ from run to run.
+    # Spark adds doubles in any order, so the last bits would differ from run to run.
     assert not catalyst.reducible(result(df, WINDOWS[0], agg.sum("v")).plan)
     assert not catalyst.reducible(result(df, WINDOWS[0], agg.count_distinct("v")).plan)
 
 
+def plan_of_sums(sums: int) -> WindowPlan:
+    names = [f"v{number}" for number in range(sums)]
+    declared = tuple(agg.sum(name).alias(f"s_{name}") for name in names)
+    windows = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds"))
+    operator = plan_aggregates(windows, declared, dict.fromkeys(names, pa.int64()), KEYS)
+    return WindowPlan(("key",), KEYS, windows.assigner, operator, WatermarkStrategy.no_watermarks(), "ts", 1)
+
+
+def test_hundreds_of_aggregates_are_packed_because_catalyst_would_take_longer_than_the_rows() -> None:
+    assert catalyst.reducible(plan_of_sums(30))
+    assert not catalyst.reducible(plan_of_sums(300))
+
+
 def test_python_calls_of_reduced_rows_grow_in_proportion_to_aggregates() -> None:
     def calls(sums: int) -> int:
-        names = [f"v{number}" for number in range(sums)]
-        declared = tuple(agg.sum(name).alias(f"s_{name}") for name in names)
-        windows = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds"))
-        operator = plan_aggregates(windows, declared, dict.fromkeys(names, pa.int64()), KEYS)
-        plan = WindowPlan(("key",), KEYS, windows.assigner, operator, WatermarkStrategy.no_watermarks(), "ts", 1)
+        plan = plan_of_sums(sums)
         columns = {"key_0": pa.array([1]), "pane": pa.array([0]), "rows": pa.array([1])}
-        for number, one in enumerate(operator.aggregation.partial_aggregates):
-            texts = one.sql(operator.inputs)
+        for number, one in enumerate(plan.operator.aggregation.partial_aggregates):
+            texts = one.sql(plan.operator.inputs)
             columns |= {f"partial_{number}_{place}": pa.array([1]) for place in range(len(texts))}
         assert catalyst.reducible(plan)
         return python_calls(lambda: (catalyst.reducible(plan), catalyst.group_input(plan, pa.table(columns))))[0]
 
-    calls(20)  # what is looked up once is looked up now
-    few, twice, four_times = calls(20), calls(40), calls(80)
+    calls(8)  # warm the caches
+    few, twice, four_times = calls(8), calls(16), calls(32)
     assert four_times - twice <= 2.3 * (twice - few)

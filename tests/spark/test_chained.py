@@ -24,14 +24,14 @@ def at(seconds):
 
 
 class Ends(pst.functions.WatermarkGenerator):
-    """All results of a window come in one micro-batch: with the first of them its end is reached."""
+    """All results of a window come in one micro-batch, so its end is reached with the first of them."""
 
     def on_event(self, element, timestamp, output):
         output.emit_watermark(timestamp)
 
 
 def counts(df):
-    """Clicks of each item in 10 seconds, every 5."""
+    """Count clicks of each item in 10 seconds, every 5."""
     keyed = pst.stream(df).assign_timestamps("at", MONOTONOUS).key_by("item")
     return (
         keyed.window(pst.SlidingEventTimeWindows.of("10 seconds", "5 seconds"))
@@ -41,7 +41,7 @@ def counts(df):
 
 
 def largest(results, strategy=MONOTONOUS):
-    """Of the results in 10 seconds the largest. Their event time is the last instant of their window."""
+    """Return the largest result in 10 seconds. The event time of a result is the last instant of its window."""
     stream = pst.stream(results).assign_timestamps("window_end - INTERVAL 1 MICROSECOND", strategy)
     windowed = stream.window_all(pst.TumblingEventTimeWindows.of("10 seconds"))
     return windowed.aggregate(agg.max("n").alias("most"), agg.count().alias("results"))
@@ -53,7 +53,8 @@ BATCHES = [
     [("b", at(23)), ("a", at(21))],
     [("a", at(37))],
 ]
-# By hand: results end at 5 and 10 (a 2, b 1 each), at 15 and 20 (a 1, b 1 each), at 25 and 30 (a 1, b 1 each), at 40 and 45 (a 1 each).
+# Computed by hand: results end at 5 and 10 (a 2, b 1 each), at 15 and 20 (a 1, b 1 each), at 25 and 30 (a 1, b 1 each), at 40 and
+# 45 (a 1 each).
 WINDOWS = [(0, 2, 4), (10, 1, 4), (20, 1, 4)]
 
 
@@ -67,19 +68,20 @@ def found(spark, folder):
     ("strategy", "behind"),
     [(MONOTONOUS, 1), (pst.WatermarkStrategy.for_generator(Ends), 0)],
 )
-def test_windows_over_the_results_of_windows(spark, tmp_path, strategy, behind):
+def test_windows_over_results_of_windows_are_right_with_restarts(spark, tmp_path, strategy, behind):
     clicks = MicroBatches(spark, tmp_path / "clicks", "item string, at timestamp")
     for batch in BATCHES:
         clicks.add(batch)
-        # Restarted after every micro-batch: both operators have their state in the one checkpoint.
+        # The query restarts after every micro-batch. The one checkpoint has the state of both operators.
         query = largest(counts(clicks.stream()).main.select("n", "window_end"), strategy).start(
             main=pst.ParquetSink(str(tmp_path / "out")), checkpoint=str(tmp_path / "checkpoint")
         )
         query.await_termination()
     assert query.recent_progress[-1].rows == 4, "the counters are those of the operator that was started"
-    # Results of a window reach the second operator in the micro-batch that fires it; this one fires when its own watermark gets there:
-    # with monotonous times behind the results of the next window, with a watermark at the end itself in the same micro-batch.
-    # What the first has not fired when the input ends, and what its last results left open in the second, waits for the next run.
+    # Results of a window reach the second operator in the micro-batch that fires it. The second operator fires when its own
+    # watermark gets there. Monotonous timestamps need the results of the next window, and a watermark at the end itself needs no
+    # further micro-batch. Windows that the first operator has not fired when the input ends, and windows that are still open in
+    # the second, wait for the next run.
     closed = [(start, most, results, 1 + number + behind) for number, (start, most, results) in enumerate(WINDOWS)]
     assert found(spark, tmp_path / "out") == [row for row in closed if row[-1] < len(BATCHES)]
     batch = largest(counts(clicks.batch()).main.select("n", "window_end")).main.collect()

@@ -1,4 +1,4 @@
-"""Strings that compare by a collation, and schemas that users write down: whole texts, without a session."""
+"""Strings with a collation, and schemas that users write, as types without a session."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def struct_of(*kinds):
         (struct_of(PLAIN, struct_of(T.ArrayType(OTHER)), T.StringType("UTF8_LCASE")), "UNICODE_CI"),
     ],
 )
-def test_a_type_compares_by_the_first_collation_in_it(kind, collation):
+def test_collation_of_a_nested_type_is_the_first_in_it(kind, collation):
     assert collation_of(kind) == collation
     if collation is None:
         assert check_bytewise(kind, "the key", "user") is None
@@ -51,7 +51,7 @@ def test_a_type_compares_by_the_first_collation_in_it(kind, collation):
 
 
 class Session:
-    """Reads the DDL that it knows."""
+    """Parses the DDL texts that it was given."""
 
     def __init__(self, **known):
         self.known, self.asked = known, []
@@ -72,7 +72,7 @@ class Session:
         ("n bigint, label char(3)", "n bigint, label string"),
     ],
 )
-def test_a_schema_is_ddl_in_which_padded_strings_are_strings(written, asked):
+def test_ddl_schema_reads_char_and_varchar_as_strings(written, asked):
     session = Session(
         **{"n bigint, label string": T.StructType().add("n", T.LongType(), nullable=False).add("label", T.StringType())}
     )
@@ -81,7 +81,7 @@ def test_a_schema_is_ddl_in_which_padded_strings_are_strings(written, asked):
     assert session.asked == [asked]
 
 
-def test_a_schema_may_be_sparks_type():
+def test_schema_may_be_a_type_of_spark():
     assert schema_of(None, struct_of(T.LongType(), T.DateType())).equals(pa.schema([("f0", pa.int64()), ("f1", pa.date32())]))
     with pytest.raises(InvalidPlanError) as error:
         schema_of(None, struct_of(T.LongType(), OTHER))
@@ -92,13 +92,13 @@ def test_a_schema_may_be_sparks_type():
 
 
 @pytest.mark.parametrize("given", ["", "  ", None, 3, ["n bigint"]])
-def test_what_is_no_schema_is_shown(given):
+def test_value_that_is_not_a_schema_is_shown_in_the_error(given):
     with pytest.raises(InvalidPlanError) as error:
         schema_of(Session(), given)
     assert str(error.value) == f"a schema is written like 'n bigint, label string', got {given!r}"
 
 
-def test_what_spark_cannot_read_is_said_in_a_line():
+def test_schema_that_spark_cannot_parse_gives_an_error_in_one_line():
     with pytest.raises(InvalidPlanError) as error:
         schema_of(Session(), "n x")
     text = str(error.value)

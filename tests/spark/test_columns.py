@@ -1,4 +1,4 @@
-"""Columns of PySpark's wherever a name or SQL may stand."""
+"""PySpark Columns in all places that accept a name or SQL."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def collected(result):
     return sorted([tuple(row) for row in result.main.drop("window_start", "window_end").collect()])
 
 
-def test_what_columns_are_called(df):
+def test_columns_have_the_names_that_spark_gives_them(df):
     assert {text_of(df, column, "it"): text for text, column in said.columns(df).items()} == {
         text: text for text in said.columns(df)
     }
@@ -73,11 +73,11 @@ def test_columns_give_what_sql_gives(df):
     )
     assert collected(by_column) == collected(by_text)
     assert by_text.main.columns[4] == "sum(price * wait)"
-    # As Spark calls F.sum(F.col("price") * F.col("wait")).
+    # As Spark names F.sum(F.col("price") * F.col("wait")).
     assert by_column.main.columns == [*by_text.main.columns[:4], "sum((price * wait))", *by_text.main.columns[5:]]
 
 
-def test_a_plain_column_is_its_name(df):
+def test_plain_column_equals_its_name(df):
     by_text = windowed(df, "user").aggregate(agg.sum("price"), agg.max_by("wait", "ts"))
     by_column = windowed(df, F.col("user"), time=df.ts).aggregate(agg.sum(df.price), agg.max_by(F.col("wait"), df["ts"]))
     assert by_column.plan.identity() == by_text.plan.identity()
@@ -88,7 +88,7 @@ def test_a_plain_column_is_its_name(df):
     assert other.plan.key_names == ("user",)
 
 
-def test_clocks_and_gaps(df):
+def test_columns_as_processing_time_and_session_gap(df):
     source = pst.stream(df).assign_timestamps(F.col("second"), ON_TIME, unit="seconds").processing_time_from(df.ts)
     assert (source.key_by("user").window(HOUR).aggregate(agg.count()).plan.processing_time) == "ts"
     with pytest.raises(InvalidEventTimeError, match="'price' is a number"):
@@ -107,8 +107,8 @@ def test_clocks_and_gaps(df):
         made.apply(lambda key, window, rows: [len(rows)], "n int")
 
 
-def test_two_that_are_called_the_same(df):
-    # Spark leaves the quotes of literals out of names.
+def test_two_different_columns_with_one_name_are_refused(df):
+    # Spark omits the quotes of literals in names.
     column, literal = F.concat("user", "user"), F.concat("user", F.lit("user"))
     windows = windowed(df)
     windows.aggregate(agg.max(column), agg.min(column), agg.first(F.concat("user", "user")))
@@ -133,13 +133,13 @@ def sessions_of(df, gap):
         lambda df, other: sessions_of(df, other.gap),
     ],
 )
-def test_columns_of_another_data_frame(df, spark, build):
+def test_column_of_another_data_frame_is_refused(df, spark, build):
     other = spark.createDataFrame([], "user string, ts timestamp, price bigint, gap int")
     with pytest.raises(InvalidPlanError, match=r"is a Column of another DataFrame than the one in pst.stream\(df\)"):
         build(df, other)
 
 
-def test_columns_that_do_not_exist(df):
+def test_missing_column_is_refused_with_a_suggestion(df):
     with pytest.raises(InvalidPlanError, match="'prize' is no Column over these columns; did you mean 'price'"):
         windowed(df).aggregate(agg.sum(F.col("prize")))
     with pytest.raises(InvalidPlanError, match="is no Column over these columns"):
@@ -147,8 +147,8 @@ def test_columns_that_do_not_exist(df):
 
 
 @pytest.mark.parametrize("key", [lambda: "user", lambda: "USER AS name", lambda: F.col("user")])
-def test_a_missing_user_is_not_who_runs_spark(df, key):
-    # Spark reads the word as user() where no column is called so: all rows would have one key.
+def test_missing_column_user_is_not_read_as_the_function_user(df, key):
+    # Without a column of that name, Spark reads the word as user(), and all rows would have one key.
     with pytest.raises(InvalidPlanError, match=r"the key '.*' is no column; .* function (user|USER)\(\), the same for all rows"):
         windowed(df.withColumnRenamed("user", "visitor"), key())
     made = windowed(df.withColumnRenamed("user", "visitor"), "visitor AS user").aggregate(
@@ -170,7 +170,7 @@ def test_a_missing_user_is_not_who_runs_spark(df, key):
         (lambda: F.sum(F.col("price") * F.col("wait")).alias("cost"), "agg.sum('(price * wait)')"),
     ],
 )
-def test_aggregates_of_spark_are_ours(by_user, function, answer):
+def test_spark_aggregate_becomes_the_aggregate_of_panestream(by_user, function, answer):
     (recipe,) = by_user.aggregate(function().alias("result")).asked.aggregates
     assert repr(recipe) == f"{answer}.alias('result')"
 
@@ -186,13 +186,13 @@ def test_aggregates_of_spark_are_ours(by_user, function, answer):
         (lambda: F.coalesce(F.sum("price"), F.lit(0)), "compute on its results"),
     ],
 )
-def test_other_aggregates_of_spark_are_answered_with_ours(by_user, function, answer):
+def test_unsupported_spark_aggregate_is_refused_with_an_alternative(by_user, function, answer):
     with pytest.raises(InvalidPlanError) as error:
         by_user.aggregate(function())
     assert answer in str(error.value)
 
 
-def test_the_same_in_other_places(df):
+def test_spark_aggregate_in_other_places_is_refused_with_the_line_to_write(df):
     hint = r"aggregate of many: write .aggregate\(agg.sum\('price'\)\)"
     for wrong in (
         lambda: windowed(df, F.sum("price")),
@@ -218,8 +218,8 @@ def test_the_same_in_other_places(df):
         ("1 + sum(price) OVER (PARTITION BY user)", r"looks at other rows: .*process"),
     ],
 )
-def test_what_is_no_value_of_each_row_is_refused(df, by_user, written, says):
-    """In a projection an explode multiplies the rows of all that stand beside it."""
+def test_column_without_one_value_per_row_is_refused(df, by_user, written, says):
+    """In a projection, an explode multiplies the rows of all other columns."""
     written = written() if callable(written) else written
     with pytest.raises(InvalidPlanError, match=f"the input of an aggregate is one value of each row, and .* {says}"):
         by_user.aggregate(agg.count(), agg.sum(written))
@@ -241,7 +241,7 @@ def test_what_is_no_value_of_each_row_is_refused(df, by_user, written, says):
     ],
 )
 def test_key_of_a_nested_type_is_refused_with_sql_that_can_be_a_key(df, key, said_):
-    """Only Spark says what a key is called and of which type it is."""
+    """Only Spark can report the name and type of a key."""
     with pytest.raises(InvalidPlanError) as error:
         pst.stream(df).key_by(key())
     assert said_ in str(error.value)
@@ -250,7 +250,7 @@ def test_key_of_a_nested_type_is_refused_with_sql_that_can_be_a_key(df, key, sai
         assert pst.stream(df).key_by(written[1]).key_schema.names
 
 
-def test_keys_and_orders_may_be_given_as_one_list(df):
+def test_keys_and_arrival_order_may_be_lists(df):
     assert pst.stream(df).key_by(["user", "price"]).keys == pst.stream(df).key_by("user", "price").keys
     assert pst.stream(df).arrival_order(["second"]).order == ("second",)
 
@@ -262,13 +262,13 @@ def test_duration_in_place_of_a_strategy_bounds_the_disorder(df):
         pst.stream(df).assign_timestamps("ts", 5)
 
 
-def test_every_namesake_is_there():
+def test_every_aggregate_that_spark_shares_is_mapped():
     assert all(callable(getattr(agg, name)) for name in AGGREGATES.values())
     shared = {name for name in agg.__all__ if name.islower() and hasattr(F, name)} - {"Aggregate"}
     assert shared - {"count_distinct"} <= {*AGGREGATES, "user"}
 
 
-def test_recipes_with_columns(df):
+def test_aggregates_with_columns_have_equality_and_repr(df):
     column = F.col("price") * 2
     assert agg.sum(column) == agg.sum(column)
     assert agg.sum(column) != agg.sum(F.col("price") * 2)

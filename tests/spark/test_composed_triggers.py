@@ -1,4 +1,4 @@
-"""Composed triggers on Spark: row by row and on columns, with a restart, and in a batch."""
+"""Composed triggers on Spark: row by row and on columns, restarted, and in a batch."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LATE = [row("ann", 5, 64), row("bob", 6, 128), row("bob", 7, 256)]
             "row operator",
             {
                 0: [("ann", 0, 10, 3)],
-                # The fourth row fires early, then the watermark closes both windows.
+                # The fourth row fires early. Then the watermark closes both windows.
                 1: [("ann", 0, 10, 23), ("ann", 0, 10, 23), ("bob", 0, 10, 8)],
                 2: [("bob", 0, 10, 392)],
             },
@@ -43,7 +43,7 @@ LATE = [row("ann", 5, 64), row("bob", 6, 128), row("bob", 7, 256)]
     ],
     ids=["row by row", "on columns"],
 )
-def test_a_stream_with_restarts(spark, tmp_path, trigger, operator, expected):
+def test_composed_trigger_survives_restarts(spark, tmp_path, trigger, operator, expected):
     rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
 
     def result():
@@ -58,8 +58,8 @@ def test_a_stream_with_restarts(spark, tmp_path, trigger, operator, expected):
     assert found == expected
 
 
-def test_in_a_batch_only_rows_and_the_end_fire(spark):
-    """There is no clock to wait for, and one watermark, at the end."""
+def test_composed_trigger_in_a_batch_fires_by_rows_and_at_the_end(spark):
+    """A batch does not wait for processing time, and has one watermark at its end."""
     df = spark.createDataFrame([*FIRST, *SECOND], SCHEMA).coalesce(1)
     either = pst.triggers.AfterAny.of(pst.triggers.AfterCount.of(3), pst.triggers.AfterProcessingTime.of("1 hour"))
     result = keyed(df).window(tens()).trigger(pst.AfterWatermark().early(either)).aggregate(agg.sum("price"))

@@ -1,4 +1,4 @@
-"""Few rows that are brought with the counters are the rows that Spark would have unpacked."""
+"""Few rows that come with the counters equal the rows that Spark would have unpacked."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pyspark.sql import types as T
 
 import panestream as pst
 from panestream import agg
-from panestream.spark import batch_output
 from panestream.spark.batch_output import BatchOutput, output
 
 pytestmark = pytest.mark.spark
@@ -25,7 +24,7 @@ FLAT = {
     "text": "concat('é', char(0), id)",
     "bytes": "cast(concat('b', id) as binary)",
     "day": "date_sub(date'1970-01-01', cast(id * 100000 as int))",
-    # Within the hour that New York has twice, and before 1883, when it had minutes and seconds of its own.
+    # Times within the hour that New York repeats, and before 1883, when its offset had minutes and seconds.
     "instant": "timestamp_micros(if(id % 2 = 0, 1667107800000000, -3000000000000000) + id * 600000001)",
     "local": "cast(timestamp_micros(1667107800000000 + id * 600000001) as timestamp_ntz)",
     "span": "make_dt_interval(cast(id as int), 1, 2, 3.000004)",
@@ -34,7 +33,7 @@ FLAT = {
 
 @pytest.fixture
 def in_new_york(spark):
-    """The session's time zone has hours that come twice."""
+    """A session whose time zone repeats an hour."""
     before = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     yield spark
@@ -48,14 +47,14 @@ def windowed(rows, groups=2):
 
 
 def rows_of(spark, columns=FLAT, number=8):
-    """Every other row has no event time; every third one has nulls in all its columns."""
+    """Make rows. Every other row lacks an event time, every third row has nulls in all columns."""
     given = [F.when(F.col("id") % 3 != 0, F.expr(text)).alias(name) for name, text in columns.items()]
     at = F.when(F.col("id") % 2 == 0, F.timestamp_seconds(F.col("id")))
     return spark.range(number).select((F.col("id") % 3).alias("k"), at.alias("at"), *given)
 
 
 def same(one, other):
-    """Schema and rows, as Spark itself writes them: no way of Python's to compare them hides a difference."""
+    """Compare schema and rows as Spark writes them, because comparisons in Python could hide a difference."""
     assert one.schema == other.schema
     texts = [
         sorted(row[0] for row in each.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect())
@@ -66,14 +65,14 @@ def same(one, other):
 
 
 def shown(field):
-    """What JSON cannot tell apart."""
+    """Show values that JSON does not distinguish."""
     column = F.col(f"`{field.name}`")
     if isinstance(field.dataType, T.TimestampType):
         return F.unix_micros(column).alias(field.name)
     return F.hex(column).alias(field.name) if isinstance(field.dataType, (T.BinaryType, T.StringType)) else column
 
 
-def test_all_types(in_new_york):
+def test_brought_rows_of_all_types_equal_unpacked_rows(in_new_york):
     largest = [agg.max(name).alias(f"largest_{name}") for name in FLAT if name != "span"]
     result = windowed(rows_of(in_new_york)).aggregate(agg.count().alias("n"), *largest)
     operated = result._operated.persist()
@@ -88,7 +87,7 @@ def test_all_types(in_new_york):
 
 
 def is_here(rows):
-    """Whether no Python worker takes part."""
+    """Return whether the plan runs no Python worker."""
     return "MapInArrow" not in plan_of(rows)
 
 
@@ -96,7 +95,7 @@ def plan_of(rows):
     return rows._jdf.queryExecution().toString()
 
 
-def test_an_output_without_rows(spark):
+def test_brought_output_without_rows_equals_the_unpacked_output(spark):
     result = windowed(rows_of(spark).where("at is not null")).aggregate(agg.count().alias("n"))
     operated = result._operated.persist()
     found = BatchOutput.of(operated, result.plan)
@@ -105,7 +104,7 @@ def test_an_output_without_rows(spark):
     operated.unpersist()
 
 
-def test_nested_columns_stay_where_they_are(spark):
+def test_rows_with_nested_columns_are_unpacked_on_executors(spark):
     nested = {
         "pair": "struct(id, timestamp_seconds(id) as t)",
         "list": "array(timestamp_seconds(id), null)",
@@ -124,7 +123,7 @@ def test_nested_columns_stay_where_they_are(spark):
 
 
 @pytest.mark.parametrize("groups", [1, 3])
-def test_many_rows_stay_where_they_are(spark, monkeypatch, groups):
+def test_many_rows_are_unpacked_on_executors(spark, monkeypatch, groups):
     monkeypatch.setattr(batch_output, "FEW_BYTES", 20_000)
     result = windowed(spark.range(3_000).selectExpr("id k", "timestamp_seconds(id % 2) at"), groups).aggregate(
         agg.count().alias("n")
@@ -137,7 +136,7 @@ def test_many_rows_stay_where_they_are(spark, monkeypatch, groups):
     operated.unpersist()
 
 
-def test_without_a_limit_of_arrow_rows(spark):
+def test_rows_are_right_without_a_limit_of_arrow_rows(spark):
     result = windowed(rows_of(spark)).aggregate(agg.count().alias("n"))
     operated = result._operated.persist()
     found = BatchOutput.of(operated, result.plan)

@@ -1,4 +1,4 @@
-"""How many tasks a session runs at a time. Without Spark: only its settings are asked."""
+"""The number of tasks that a session runs at a time, from its settings alone. Without Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ CLUSTER = {"spark.master": "k8s://here", "spark.executor.instances": "3", "spark
 
 
 class Session:
-    """The part of a session that is asked."""
+    """The part of a session that the code reads."""
 
     def __init__(self, **given: str) -> None:
         self.conf = SimpleNamespace(get=lambda name, default=None: given.get(name, default))
@@ -32,5 +32,5 @@ class Session:
         ({}, None),
     ],
 )
-def test_cores_are_known_only_where_they_cannot_grow(settings: dict[str, str], cores: int | None) -> None:
+def test_cores_are_known_only_without_dynamic_allocation(settings: dict[str, str], cores: int | None) -> None:
     assert known_cores(Session(**settings)) == cores  # type: ignore[arg-type]

@@ -1,7 +1,7 @@
-"""No micro-batch slips: Spark's jobs and tasks, files, and calls of the state store, counted instead of timed.
+"""The cost of a micro-batch as counts instead of times: Spark's jobs and tasks, files, and calls of the state store.
 
-A job is 10 to 30 ms of a micro-batch, a task some milliseconds, a file a request or several of an object store. A limit is what was
-counted when it was written: who makes it dearer says why in the commit.
+A job takes 10 to 30 ms of a micro-batch, a task some milliseconds, and a file at least one request to an object store. The limits
+are the counts at the time of writing. A commit that raises a limit gives the reason.
 """
 
 from __future__ import annotations
@@ -26,27 +26,30 @@ pytestmark = pytest.mark.spark
 
 ROWS, BATCHES = 100, 4
 JOBS = 3
-"""The operator with what its key groups counted, and a job for each sink that has rows."""
+"""One for the operator with its key groups' counters, and one for each sink with rows."""
 TASKS = 5
-"""One reads the file of a micro-batch, two take the key groups in turns, one writes for each sink that has rows."""
+"""One reads the file of a micro-batch, two process the key groups in turn, and one writes for each sink with rows."""
 CALLS = 10
-"""Of a key group: meta record and witness read and written, a block of panes written, read and taken away, a block of totals."""
+"""Calls of a key group: meta record and witness read and written, a pane block written, read and removed, a block of totals."""
 
 
 ASKED = 1300
-"""Questions to Java until a query runs, each some tenths of a millisecond: of Spark's Python a dozen for each function of a column."""
+"""Calls from Python to Java until a query runs, some tenths of a millisecond each.
+
+Spark needs a dozen for each function of a column.
+"""
 
 
 @dataclass(frozen=True)
 class Counted:
-    """What a run took, the micro-batches of which all had rows.
+    """The cost of a run whose micro-batches all had rows.
 
     Attributes:
-        jobs, tasks: of Spark, of all micro-batches.
-        progress: what each did.
-        files: how many each wrote, by sink and folder.
-        spark_calls: reads and writes of the state store in each, as Spark counts them.
-        asked: how often Python asked Java until the query ran.
+        jobs, tasks: The numbers for Spark over all micro-batches.
+        progress: The progress of each micro-batch.
+        files: How many files each wrote, by sink and folder.
+        spark_calls: Reads and writes of the state store in each, as Spark counts them.
+        asked: How often Python called Java until the query ran.
     """
 
     jobs: int
@@ -59,7 +62,7 @@ class Counted:
 
 @contextmanager
 def questions() -> Iterator[list[str]]:
-    """What this thread asks Java meanwhile."""
+    """Record the calls from this thread to Java."""
     asked, here = list[str](), get_ident()
 
     def send(client: JavaClient, command: str, *more: object, **others: object) -> object:
@@ -74,14 +77,14 @@ def questions() -> Iterator[list[str]]:
 
 
 class Shop:
-    """A stream whose outputs have rows in each micro-batch: two windows close, and of 20 rows one has no event time."""
+    """A stream whose outputs have rows in each micro-batch. Two windows close, and one of 20 rows lacks an event time."""
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder, self.added = spark, folder, 0
         self.orders = MicroBatches(spark, folder / "in", "user long, price long, at timestamp")
 
     def run(self, batches: int, *, groups: int = 2, invalid: bool = True) -> Counted:
-        """Adds so many micro-batches, and runs the query over them, from where the checkpoint is."""
+        """Add this many micro-batches, and run the query over them from its checkpoint."""
         for _ in range(batches):
             time = "timestamp_seconds(id DIV 10)"
             at = f"if(id % 20 = 0, null, {time})" if invalid else time
@@ -114,7 +117,7 @@ class Shop:
         return Counter(str(file.parent.relative_to(self.folder)) for output in outputs for file in output.rglob("*.parquet"))
 
     def _jobs_and_tasks(self, run: str) -> tuple[int, int]:
-        # Spark runs what belongs to a query in the group of jobs that is called like its run.
+        # Spark puts the jobs of a query into a job group with the name of its run.
         status = self.spark.sparkContext.statusTracker()
         jobs = [status.getJobInfo(job) for job in status.getJobIdsForGroup(run)]
         stages = {stage for job in jobs if job is not None for stage in job.stageIds}
@@ -124,7 +127,7 @@ class Shop:
 
 @pytest.fixture(scope="module")
 def counted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Counted:
-    """A start from a checkpoint that is there, and two sinks with rows in each micro-batch."""
+    """A restart from a checkpoint, with two sinks that get rows in each micro-batch."""
     shop = Shop(spark, tmp_path_factory.mktemp("shop"))
     shop.run(1)
     found = shop.run(BATCHES)
@@ -132,32 +135,32 @@ def counted(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Co
     return found
 
 
-def test_jobs_of_a_micro_batch(counted: Counted) -> None:
+def test_micro_batch_runs_at_most_the_expected_jobs(counted: Counted) -> None:
     assert 0 < counted.jobs <= JOBS * BATCHES
 
 
-def test_tasks_of_a_micro_batch(counted: Counted) -> None:
+def test_micro_batch_runs_at_most_the_expected_tasks(counted: Counted) -> None:
     assert 0 < counted.tasks <= TASKS * BATCHES
 
 
-def test_a_file_of_each_sink_and_micro_batch(counted: Counted) -> None:
+def test_each_sink_writes_one_file_per_micro_batch(counted: Counted) -> None:
     assert set(counted.files.values()) == {1}
     assert len(counted.files) == 2 * BATCHES
 
 
-def test_state_calls_of_a_key_group(counted: Counted) -> None:
+def test_key_group_makes_at_most_the_expected_state_calls(counted: Counted) -> None:
     for one, by_spark in zip(counted.progress, counted.spark_calls, strict=True):
         assert one.groups_reporting == one.groups == 2
         assert 0 < one.state_calls <= CALLS * one.groups
-        # RocksDB's own count, where a removal is a put.
+        # Counts of RocksDB, where a removal is a put.
         assert 0 < by_spark <= CALLS * one.groups
 
 
-def test_an_output_without_rows_takes_no_job_and_more_key_groups_no_tasks(spark: SparkSession, tmp_path: Path) -> None:
+def test_empty_output_adds_no_job_and_key_groups_add_no_tasks(spark: SparkSession, tmp_path: Path) -> None:
     shop = Shop(spark, tmp_path)
     shop.run(1, groups=6, invalid=False)
     found = shop.run(BATCHES, groups=6, invalid=False)
-    # The first micro-batch of a run writes an empty file, so that whoever reads the output finds its columns.
+    # The first micro-batch of a run writes an empty file, so that readers of the output find its columns.
     assert 0 < found.jobs <= (JOBS - 1) * BATCHES + 1
     assert 0 < found.tasks <= (TASKS - 1) * BATCHES + 1
     assert set(found.files.values()) == {1}
@@ -165,5 +168,5 @@ def test_an_output_without_rows_takes_no_job_and_more_key_groups_no_tasks(spark:
     assert max(one.state_calls for one in found.progress) <= CALLS * 6
 
 
-def test_questions_to_java_until_a_query_runs(counted: Counted) -> None:
+def test_start_makes_at_most_the_expected_calls_to_java(counted: Counted) -> None:
     assert 0 < counted.asked <= ASKED

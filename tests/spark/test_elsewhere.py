@@ -1,4 +1,4 @@
-"""The same query through Spark Connect, and on a cluster of one master and two workers (without panestream installed there)."""
+"""One query through Spark Connect, and on a cluster of a master and two workers without an installed panestream."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SCRIPT = Path(__file__).with_name("elsewhere.py")
 
 
 def write_input(folder: Path) -> list[tuple[str, int, int]]:
-    """Six files of rows; among them two late ones and one without a time. Returns the rows that windows take."""
+    """Write six files of rows, with two late rows and one without a time. Return the rows that windows accept."""
     folder.mkdir()
     schema = pa.schema([("user", pa.string()), ("ts", pa.timestamp("us", tz="UTC")), ("price", pa.int64())])
     taken = []
@@ -65,14 +65,14 @@ def windows(rows, until=None):
 
 def run(folder: Path, *arguments: str, **environment: str) -> dict:
     wrote = ran(SCRIPT, folder, *arguments, **{"PYTHONPATH": str(ROOT / "src"), **environment})
-    # Spark logs the stack of an exception for a path that it is asked to read and that is not there (yet).
+    # Spark logs the stack of an exception when it reads a path that does not exist (yet).
     for said in ("Assume no metadata directory", "PATH_NOT_FOUND"):
         assert said not in wrote, wrote[-6000:]
     return json.loads((folder / "found.json").read_text())
 
 
 def streamed(folder: Path) -> list[list]:
-    """What a stream wrote of windows, in order."""
+    """Return the sorted windows that a stream wrote."""
     return sorted(
         [row["user"], int(row["window_start"].replace(tzinfo=timezone.utc).timestamp()), row["n"], row["total"], row["newest"]]
         for row in ds.dataset(folder, partitioning="hive").to_table().to_pylist()
@@ -89,13 +89,13 @@ def check(folder: Path, found: dict, taken) -> None:
     assert in_batch == windows(taken)
     assert (
         sum(row[2] for row in found["batch"] if row[0] == "late") == 4
-    )  # nothing is late in a batch: two rows, two windows each
+    )  # a batch does not have late rows, and each of the two rows is in two windows
 
 
 @pytest.mark.skipif(
     pyspark.__version__.startswith("4.0."), reason="Connect of 4.0 has no streams: tests/versions/test_connect.py"
 )
-def test_spark_connect(tmp_path):
+def test_query_through_spark_connect_gives_the_expected_results(tmp_path):
     for needed in ("pandas", "grpc", "grpc_status", "zstandard"):
         if importlib.util.find_spec(needed) is None:
             pytest.skip(f"Spark Connect's client needs {needed}: install panestream[connect]")
@@ -112,7 +112,7 @@ def test_spark_connect(tmp_path):
         r"<ended: micro-batch [5-9], [\d,]+ rows/s, watermark 2026-01-01 00:02:53\.999999 UTC, .* 0 late rows>$",
         found["live"][-1],
     )
-    # Columns are called what they are called without Connect: a checkpoint does not belong to a client.
+    # Columns have the same names as without Connect, so a checkpoint is not tied to a kind of client.
     assert found["called"] == [[text, text] for text, _ in found["called"]]
     assert found["identity"]["key"] == "user (string)"
     assert found["identity"]["aggregates"].startswith("agg.count('1').alias('n'), agg.sum('(price * 1)').alias('total')")
@@ -120,7 +120,7 @@ def test_spark_connect(tmp_path):
 
 
 def customized(folder: Path, code: str) -> str:
-    """A folder for PYTHONPATH whose sitecustomize runs this code in every Python that starts."""
+    """Make a folder for PYTHONPATH whose sitecustomize runs this code in every Python that starts."""
     folder.mkdir()
     (folder / "sitecustomize.py").write_text(code)
     return str(folder)
@@ -145,8 +145,8 @@ sys.meta_path.insert(0, Absent())
 """
 
 
-def test_a_cluster_of_two_workers_that_do_not_have_panestream(tmp_path):
-    # On the workers Python forgets the source tree and any installed panestream: what runs there was shipped.
+def test_panestream_is_shipped_to_workers_without_it(tmp_path):
+    # Python on the workers cannot see the source tree or an installed panestream, so it must run the shipped code.
     site = customized(tmp_path / "site", BARE)
     python = tmp_path / "python"
     python.write_text(f'#!/bin/sh\nPYTHONPATH="{site}:$PYTHONPATH" exec "{sys.executable}" "$@"\n')
@@ -162,7 +162,7 @@ def test_a_cluster_of_two_workers_that_do_not_have_panestream(tmp_path):
     check(tmp_path, found, taken)
 
 
-def test_without_pandas(tmp_path):
+def test_query_runs_without_pandas(tmp_path):
     site = customized(tmp_path / "site", NO_PANDAS)
     taken = write_input(tmp_path / "in")
     found = run(tmp_path, "local[2]", PYTHONPATH=os.pathsep.join([site, str(ROOT / "src")]))

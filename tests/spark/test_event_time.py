@@ -1,4 +1,4 @@
-"""Event times that cannot be, partitions that are silent: on streams and batches, through every layer."""
+"""Invalid event times and silent partitions on streams and batches, through every layer."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def run(result, checkpoint, **sinks):
     result.start(checkpoint=str(checkpoint), **{**others, **sinks}).await_termination()
 
 
-def test_a_backlog_that_came_while_the_query_was_down_is_not_late(spark, tmp_path):
-    """The clock is a column: the micro-batches of the first run are 30 seconds apart, then the query is down for hours."""
+def test_backlog_from_down_time_is_not_late(spark, tmp_path):
+    """A column gives the clock. The micro-batches of the first run are 30 seconds apart, then the query is down for hours."""
     source = MicroBatches(spark, tmp_path / "in", "user string, ts timestamp, part int, now timestamp")
     strategy = pst.WatermarkStrategy.for_monotonous_timestamps().per_partition("part").with_idleness("1 minute")
     late, main = pst.MemorySink(), pst.MemorySink()
@@ -49,7 +49,7 @@ def test_a_backlog_that_came_while_the_query_was_down_is_not_late(spark, tmp_pat
     assert ("b", at(0).replace(tzinfo=None), 2) in [(row.user, row.window_start.replace(tzinfo=None), row.n) for row in main.rows]
 
 
-def test_a_row_of_the_year_9999_goes_to_the_invalid_output(spark, tmp_path):
+def test_row_of_the_year_9999_goes_to_the_invalid_output(spark, tmp_path):
     source = MicroBatches(spark, tmp_path / "in", "user string, ts timestamp, now timestamp")
     source.add([("a", at(1), at(2)), ("bad", YEAR_9999, at(2))]).add([("a", at(3), at(4))]).add([("a", at(30), at(31))])
     strategy = pst.WatermarkStrategy.for_monotonous_timestamps().max_ahead("1 hour")
@@ -63,7 +63,7 @@ def test_a_row_of_the_year_9999_goes_to_the_invalid_output(spark, tmp_path):
         counted(source.batch(), strategy).run(main=pst.MemorySink())
 
 
-def test_a_row_too_far_ahead_of_the_others_goes_there_whole(spark, tmp_path):
+def test_row_too_far_ahead_goes_to_the_invalid_output_unchanged(spark, tmp_path):
     rows = [("a", at(1)), ("a", at(2)), ("bad", YEAR_9999), ("a", at(30))]
     source = MicroBatches(spark, tmp_path / "in", "user string, ts timestamp").add(rows)
     strategy = pst.WatermarkStrategy.for_monotonous_timestamps().max_ahead("1 hour", of="rows")
@@ -74,7 +74,7 @@ def test_a_row_too_far_ahead_of_the_others_goes_there_whole(spark, tmp_path):
         assert sorted((row.user, row.n) for row in result.main.collect()) == [("a", 1), ("a", 2)]
 
 
-def test_a_jump_of_the_watermark_is_warned_of(spark, tmp_path):
+def test_jump_of_the_watermark_is_warned_of(spark, tmp_path):
     source = MicroBatches(spark, tmp_path / "in", "user string, ts timestamp")
     source.add([("a", at(1))]).add([("a", YEAR_9999)])
     with pytest.warns(PanestreamWarning, match=r"micro-batch 1 moved the watermark by .*9999-12-31.*max_ahead"):
@@ -85,7 +85,7 @@ def test_a_jump_of_the_watermark_is_warned_of(spark, tmp_path):
         )
 
 
-def test_a_first_watermark_far_ahead_of_the_clock_is_warned_of(spark, tmp_path):
+def test_first_watermark_far_ahead_of_the_clock_is_warned_of(spark, tmp_path):
     source = MicroBatches(spark, tmp_path / "in", "user string, ts timestamp")
     source.add([("a", at(1)), ("a", YEAR_9999)])
     with pytest.warns(
@@ -108,7 +108,7 @@ def test_a_first_watermark_far_ahead_of_the_clock_is_warned_of(spark, tmp_path):
         ),
     ],
 )
-def test_the_error_shows_what_cannot_be_read(spark, tmp_path, time, told):
+def test_error_shows_the_invalid_event_time(spark, tmp_path, time, told):
     source = MicroBatches(spark, tmp_path / "in", "user string, at string")
     source.add([("a", "2024-13-45")])
     strategy = pst.WatermarkStrategy.for_monotonous_timestamps()

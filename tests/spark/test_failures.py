@@ -1,4 +1,4 @@
-"""Errors of panestream's found in what Spark says of a failed query. Without Spark."""
+"""Errors of panestream that Spark's message about a failed query contains. Without Spark."""
 
 from types import SimpleNamespace
 
@@ -14,14 +14,14 @@ QUOTED = (
     "concat(panestream.errors.InvalidEventTimeError: a row has no usable event time in 't in seconds': , "
     "substring(cast(t#1 as string), 1, 100), . Filter such rows out)), NullType) as bigint) END AS time#3]\n"
 )
-"""The plan of a query whose event time is no timestamp, as Spark quotes it below whatever made the stream fail."""
+"""The plan of a query whose event time is not a timestamp. Spark quotes it below any error of the stream."""
 
 
-def test_what_a_quoted_plan_would_raise_was_not_raised():
+def test_error_name_in_a_quoted_plan_is_ignored():
     assert own_error(f"java.io.FileNotFoundException: offsets/3 does not exist\n{QUOTED}") is None
 
 
-def test_what_was_raised_is_found_beside_a_quoted_plan():
+def test_raised_error_is_found_next_to_a_quoted_plan():
     said = "panestream.errors.InvalidEventTimeError: a row has no usable event time in 't': 'x'. Filter such rows out"
     for text in (f"[USER_RAISED_EXCEPTION] {said} SQLSTATE: P0001\n\n{QUOTED}", f"{QUOTED}\n[USER_RAISED_EXCEPTION] {said}"):
         found = own_error(text)
@@ -30,7 +30,7 @@ def test_what_was_raised_is_found_beside_a_quoted_plan():
 
 
 class OfJava(PySparkException):
-    """An error that PySpark did not translate: Java's own words are another text than Python's."""
+    """An error that PySpark did not translate, so Java's text differs from Python's."""
 
     def __init__(self, text, java):
         super().__init__(text)
@@ -41,7 +41,7 @@ class OfJava(PySparkException):
 
 
 @pytest.mark.parametrize("sign", _REASONS)
-def test_what_is_deep_in_the_causes_says_more_wherever_it_stands(sign):
+def test_known_cause_is_found_at_any_depth(sign):
     def why(error):
         with pytest.raises(OperatorError) as raised, of_operator(7):
             raise error
@@ -54,7 +54,7 @@ def test_what_is_deep_in_the_causes_says_more_wherever_it_stands(sign):
     assert why(OfJava("x", "Job aborted")) == "the windows could not be computed in micro-batch 7: Job aborted"
 
 
-def test_state_that_is_gone_is_explained_with_sparks_sentence_and_cause():
+def test_missing_state_is_explained_with_sparks_message_and_cause():
     gone = "[STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY] Cannot restart the query.\nStateful operators: [(0)]"
     assert known_reason(PySparkException(gone)) == f"{_NO_STATE} ({gone.splitlines()[0]})"
     lost = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error.\nCaused by: java.io.FileNotFoundException: 3.changelog"

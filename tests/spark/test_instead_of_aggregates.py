@@ -1,4 +1,4 @@
-"""What to write instead of one of Spark's aggregates: without Spark."""
+"""Suggestions for Spark aggregates that panestream does not take. Without Spark."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ ALL = (
         ("", GENERAL),
     ],
 )
-def test_what_is_to_be_written_instead(text, told):
+def test_suggestion_for_a_spark_aggregate(text, told):
     assert instead_of(text) == told
 
 
 @pytest.mark.parametrize("name", sorted(set(AGGREGATES) - {"count distinct", "max_by", "min_by"}))
-def test_every_namesake_is_told_by_its_own_name(name):
+def test_suggestion_for_a_shared_aggregate_has_its_name(name):
     assert instead_of(f"{name}(x)") == f"write .aggregate(agg.{AGGREGATES[name]}('x'))"
 
 
@@ -79,11 +79,11 @@ def test_every_namesake_is_told_by_its_own_name(name):
         ("f([a)]", ["f([a)]"]),
     ],
 )
-def test_arguments_are_what_stands_between_commas_outside_of_parentheses(text, parts):
+def test_arguments_are_split_at_commas_outside_parentheses(text, parts):
     assert _arguments(text) == parts
 
 
-def test_what_was_given_is_shown_as_it_was_written():
+def test_given_values_are_shown_as_written():
     class Given:
         def __repr__(self):
             return "Column<'(price > 3)'>"
@@ -112,10 +112,10 @@ ROWS = rows_of(("user", T.StringType()), ("order", STRUCT), ("other", STRUCT), (
         ("user.name", "did you mean 'user'?"),
     ],
 )
-def test_which_columns_and_fields_there_are(given, hint):
+def test_hint_lists_existing_columns_and_fields(given, hint):
     assert _column_hint(given, ROWS) == hint
 
 
-def test_the_column_that_tells_two_streams_apart_is_no_hint():
+def test_internal_column_of_joined_streams_is_not_suggested():
     told = _column_hint("xyz", ROWS)
     assert told == "known here: order, other, user"

@@ -1,4 +1,4 @@
-"""Look-backs on Spark: against Spark's own range windows in a batch, and a stream with a restart against that batch."""
+"""Look-backs on Spark agree with Spark's range windows in a batch, and a restarted stream agrees with that batch."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from panestream import agg
 from panestream.errors import InvalidPlanError
 from panestream.testing import MicroBatches
 
-# .main of a stream tells the columns only.
+# .main of a stream warns about its columns.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -29,7 +29,7 @@ AGGREGATES = (
 
 
 def rows(seed, count, begin):
-    """Of few keys and few instants, so that many are equal; values are null now and then; no row comes more than 20 s late."""
+    """Make rows of few keys and few instants, so that many are equal, with some nulls. No row is more than 20 s late."""
     rng, made = random.Random(seed), []
     for number in range(count):
         at = START + timedelta(seconds=begin + number // 2 - rng.randint(0, 20))
@@ -40,7 +40,7 @@ def rows(seed, count, begin):
 
 @pytest.fixture
 def clicks(spark, tmp_path):
-    """Four micro-batches; in the last a row so far ahead that time has passed all others."""
+    """Four micro-batches. The last has a row so far ahead that the watermark passes all others."""
     made = MicroBatches(spark, tmp_path / "clicks", SCHEMA)
     for seed in range(3):
         made.add(rows(seed, 80, 40 * seed))
@@ -56,7 +56,7 @@ def result_of(df, delay="1 minute", keep=None, **look_backs):
 
 
 def of_spark(df, before, after, suffix=""):
-    """The same by Spark's range windows."""
+    """Compute the same with Spark's range windows."""
     over = f"OVER (PARTITION BY user ORDER BY unix_micros(ts) RANGE BETWEEN {before} PRECEDING AND {after} FOLLOWING)"
     texts = {"n": "count(*)", "total": "sum(price)", "least": "min(cost)", "most": "max(price * 2)", "mean": "avg(cost)"}
     return df.select("*", *(F.expr(f"{text} {over}").alias(name + suffix) for name, text in texts.items()))
@@ -66,7 +66,7 @@ def told(rows_):
     return sorted((tuple(row.asDict().items()) for row in rows_), key=lambda row: dict(row)["id"])
 
 
-def test_a_batch_is_what_sparks_range_window_says(spark, clicks):
+def test_look_back_in_a_batch_agrees_with_sparks_range_window(spark, clicks):
     result = result_of(clicks.batch(), alone=pst.LookBackWindows.of("1 minute"))
     assert result.operator.name == "look-backs"
     assert "the 1 minute before each row" in result.explain()
@@ -75,7 +75,7 @@ def test_a_batch_is_what_sparks_range_window_says(spark, clicks):
     assert told(main.collect()) == told(of_spark(clicks.batch(), MINUTE, 0).select(main.columns).collect())
 
 
-def test_several_look_backs_at_once_with_chosen_columns(spark, clicks):
+def test_several_look_backs_with_chosen_columns_agree_with_spark(spark, clicks):
     look_backs = {"10s": pst.LookBackWindows.of("10 s"), "near": pst.LookBackWindows.of("1 minute", following="5 s")}
     result = result_of(clicks.batch(), keep=["ID", "user"], **look_backs)
     expected = of_spark(of_spark(clicks.batch(), MINUTE // 6, 0, "_10s"), MINUTE, 5_000_000, "_near")
@@ -83,7 +83,7 @@ def test_several_look_backs_at_once_with_chosen_columns(spark, clicks):
     assert told(result.main.collect()) == told(expected.select(result.main.columns).collect())
 
 
-def test_a_stream_that_is_stopped_and_started_is_the_batch(spark, clicks, tmp_path):
+def test_restarted_stream_of_look_backs_agrees_with_the_batch(spark, clicks, tmp_path):
     result = result_of(clicks.stream(), alone=pst.LookBackWindows.of("1 minute"))
     clicks_of_now = MicroBatches(spark, tmp_path / "again", SCHEMA)
     parts = [rows(seed, 80, 40 * seed) for seed in range(3)]
@@ -102,14 +102,14 @@ def test_a_stream_that_is_stopped_and_started_is_the_batch(spark, clicks, tmp_pa
     assert [tuple(row) for row in behind] == [(7777, "ann")]
 
 
-def test_how_late_rows_are_for_look_backs_is_how_far_they_are_behind(clicks):
+def test_advised_delay_for_look_backs_equals_the_delay_without_windows(clicks):
     rows_ = clicks.batch()
     told_ = [pst.tools.lateness(rows_, "ts", "id", windows=windows) for windows in (None, pst.LookBackWindows.of("1 hour"))]
     assert told_[0].delay(1) == told_[1].delay(1)
     assert told_[0].delay(1) > timedelta(seconds=1)
 
 
-def test_what_does_not_go_with_look_backs_is_refused(clicks):
+def test_unsupported_options_of_look_backs_are_refused(clicks):
     strategy = pst.WatermarkStrategy.for_monotonous_timestamps()
     keyed = pst.stream(clicks.batch()).assign_timestamps("ts", strategy).key_by("user")
     windowed = keyed.window(pst.LookBackWindows.of("1 hour"))

@@ -1,4 +1,4 @@
-"""Which names are one column, what outputs may be called, and what keys sinks take."""
+"""Equal names of columns, allowed names of outputs, and keys of sinks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from panestream.spark.sinks.keys import check_key_columns, check_keys, key_and_w
         (["k", "K", "k"], ("k", "K"), ("k", "k")),
     ],
 )
-def test_the_first_two_names_of_one_column_are_told(names, alike, to_the_letter):
+def test_first_two_names_of_one_column_are_found(names, alike, to_the_letter):
     assert Names().doubled(names) == alike
     assert Names(case_sensitive=True).doubled(names) == to_the_letter
 
@@ -43,7 +43,7 @@ def test_the_first_two_names_of_one_column_are_told(names, alike, to_the_letter)
         ("k", ["a"], None, None),
     ],
 )
-def test_a_name_is_found_to_the_letter_first(name, known, alike, to_the_letter):
+def test_exact_name_is_found_before_another_case(name, known, alike, to_the_letter):
     assert Names().find(name, iter(known)) == alike
     assert Names(case_sensitive=True).find(name, iter(known)) == to_the_letter
 
@@ -51,24 +51,24 @@ def test_a_name_is_found_to_the_letter_first(name, known, alike, to_the_letter):
 @pytest.mark.parametrize(
     ("set_to", "told"), [(None, False), ("false", False), ("true", True), ("TRUE", True), (True, True), ("maybe", False)]
 )
-def test_the_session_says_whether_case_matters(set_to, told):
+def test_case_sensitivity_follows_the_session(set_to, told):
     settings = {} if set_to is None else {"spark.sql.caseSensitive": set_to}
     assert Names.of(SimpleNamespace(conf=SimpleNamespace(get=settings.get))) == Names(told)
 
 
-def test_names_are_shown_apart_where_they_differ():
+def test_two_names_are_both_shown_if_they_differ():
     assert shown_names("k", "k") == "'k'"
     assert shown_names("k", "K") == "'k' and 'K', which are one name here (spark.sql.caseSensitive)"
 
 
-class Anything(Sink):
+class IdleSink(Sink):
     """A sink that does nothing."""
 
     def write(self, batch, batch_id):
         pass
 
 
-SINK = Anything()
+SINK = IdleSink()
 METHODS = [WindowedResult.start, WindowedResult.bootstrap, WindowedResult.run, WindowedResult.explain]
 
 
@@ -82,17 +82,17 @@ def test_output_named_like_an_option_is_given_in_outputs(method):
 
 
 @pytest.mark.parametrize("tag", ["late", "late rows", "zu spät", "key", "to-fix"])
-def test_output_may_have_any_name(tag):
+def test_output_may_have_an_unusual_name(tag):
     assert checked_tag(tag) == tag
 
 
 @pytest.mark.parametrize("tag", ["", "main", "_late", "a\nb", None, 3])
-def test_name_of_an_output_that_cannot_be_is_refused(tag):
+def test_invalid_name_of_an_output_is_refused(tag):
     with pytest.raises(InvalidPlanError, match="the name of an output is a text other than 'main'"):
         checked_tag(tag)
 
 
-def test_outputs_and_keywords_are_put_together():
+def test_outputs_and_keywords_are_combined():
     assert sinks_of("start", {"late": SINK}, {"main": SINK}, {"name": "clicks"}, ["main", "late"]) == {"late": SINK, "main": SINK}
 
 
@@ -114,25 +114,25 @@ def test_wrong_output_or_option_is_refused_with_the_way_out(outputs, keywords, o
     assert said in str(error.value)
 
 
-def test_something_else_than_a_sink_is_refused():
+def test_value_that_is_not_a_sink_is_refused():
     with pytest.raises(SinkError, match="the sink of 'late' must be one of panestream's"):
         sinks_of("start", {"late": 3}, {}, {}, ["main", "late"])
 
 
 @pytest.mark.parametrize("keys", [[], ["user"], ("user", "page")])
-def test_keys_are_lists_of_names(keys):
+def test_keys_of_a_sink_are_lists_of_names(keys):
     assert check_keys(keys, "a MergeSink") is None
 
 
 @pytest.mark.parametrize("keys", ["user", None, 3, {"user"}, ["user", 3], [None]])
-def test_what_is_no_list_of_names_is_refused(keys):
+def test_keys_that_are_not_a_list_of_names_are_refused(keys):
     with pytest.raises(SinkError) as error:
         check_keys(keys, "a MergeSink")
     advice = ": write ['user']" if keys == "user" else ""
     assert str(error.value) == f"a MergeSink wants the names of the key columns as a list, got {keys!r}{advice}"
 
 
-def test_of_keys_that_are_no_columns_the_first_is_named():
+def test_first_key_that_is_not_a_column_is_named():
     assert check_key_columns(["b", "a"], ["a", "b", "c"], "the rows of 'main'") is None
     with pytest.raises(SinkError, match=r"^the rows of 'main' have no key column 'usr'; did you mean 'user'\?"):
         check_key_columns(["page", "usr", "nothing"], ["user", "page"], "the rows of 'main'")
@@ -147,7 +147,7 @@ def test_of_keys_that_are_no_columns_the_first_is_named():
         (["window_start", "user"], ["user", "window_start", "window_end"], ["window_start", "user", "window_end"]),
     ],
 )
-def test_a_row_is_told_by_its_key_and_its_window(keys, columns, told):
+def test_columns_that_identify_a_row_are_key_and_window(keys, columns, told):
     assert key_and_window(keys, columns) == told
 
 
@@ -164,7 +164,7 @@ class CountedName(str):
 
 
 @pytest.mark.parametrize("names", [Names(), Names(case_sensitive=True)])
-def test_finding_many_names_among_many_compares_none_with_all(names):
+def test_search_for_many_names_does_not_compare_each_with_all(names):
     known = [CountedName(f"k{number}") for number in range(200)]
     find, CountedName.compared = names.finder(known), 0
     assert [find(f"K{number}") for number in range(200)] == ([None] * 200 if names.case_sensitive else known)

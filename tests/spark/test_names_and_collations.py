@@ -1,4 +1,4 @@
-"""Names that differ in case only, and strings that compare in a way of their own: refused when the query is built."""
+"""Names that differ only in case, and strings with a collation, are refused when the query is built."""
 
 from __future__ import annotations
 
@@ -61,12 +61,12 @@ def print_nothing(key, window, rows):
 
 
 @pytest.mark.parametrize(("build", "message"), TWICE.values(), ids=TWICE)
-def test_two_names_that_spark_takes_for_one(rows, build, message):
+def test_two_names_that_differ_only_in_case_are_refused(rows, build, message):
     with pytest.raises(InvalidPlanError, match=message):
         build(rows)
 
 
-def test_in_a_session_that_tells_them_apart_they_are_two(spark, rows):
+def test_names_that_differ_in_case_are_accepted_in_a_case_sensitive_session(spark, rows):
     with session_settings(spark, SENSITIVE):
         source = pst.stream(rows.select("k", F.col("v").alias("K"), "ts")).assign_timestamps(
             "ts", WatermarkStrategy.no_watermarks()
@@ -79,8 +79,8 @@ def test_in_a_session_that_tells_them_apart_they_are_two(spark, rows):
             result.top(1, by="nN")
 
 
-def test_names_are_found_in_any_case(rows):
-    """As Spark finds them: of keys, inputs, partitions, gaps in whole rows, and results."""
+def test_names_of_columns_are_found_in_any_case(rows):
+    """As in Spark, for keys, inputs, partitions, gaps in whole rows, and results."""
     windowed = keyed(rows, "K", strategy=WatermarkStrategy.no_watermarks().per_partition("V"))
     result = windowed.aggregate(agg.sum("UNIT PRICE").alias("total")).top(1, by="Total")
     assert [(row[0], row.total, row["rank"]) for row in result.main.collect()] == [("a", 2, 1)]
@@ -117,14 +117,14 @@ COMPARING = {
 
 
 @pytest.mark.parametrize("build", COMPARING.values(), ids=COMPARING)
-def test_strings_with_a_collation_are_refused_where_they_are_compared(collated, build):
+def test_strings_with_a_collation_are_refused_in_comparisons(collated, build):
     with pytest.raises(
         InvalidPlanError, match=r"compares by the collation UTF8_LCASE.*write '.* COLLATE UTF8_BINARY', or .*'lower\("
     ):
         build(collated)
 
 
-def test_where_they_are_passed_on_they_are_plain_strings(spark, collated):
+def test_collated_strings_that_are_only_passed_on_become_plain_strings(spark, collated):
     some = [agg.first("c").alias("first"), agg.max_by("struct(c) AS s", "v").alias("s"), agg.count("c").alias("n")]
     result = keyed(collated, "lower(c COLLATE UTF8_BINARY) AS c").aggregate(
         *some, agg.min("vc").alias("vc"), agg.max("ch").alias("ch")
@@ -139,6 +139,6 @@ def test_where_they_are_passed_on_they_are_plain_strings(spark, collated):
         keyed(collated, "v").apply(print_nothing, "x string collate utf8_lcase")
 
 
-def test_char_and_varchar_are_strings_in_a_schema(spark):
+def test_char_and_varchar_in_a_schema_are_strings(spark):
     found = schema_of(spark, "a varchar(3), b CHAR ( 2 ), c array<varchar(1)>")
     assert [str(field.type) for field in found] == ["string", "string", "list<element: string>"]

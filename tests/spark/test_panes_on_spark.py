@@ -1,4 +1,4 @@
-"""Aligned panes on Spark: beside the row operator on the same stream, several windows beside each alone, batch beside stream."""
+"""Aligned panes on Spark agree with the row operator, several windows with each alone, and a batch with a stream."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from panestream import agg
 from panestream.errors import InvalidPlanError, SinkError
 from panestream.testing import MicroBatches
 
-# Random rows may be late, and .main tells the columns only.
+# Random rows may be late, and .main warns about its columns.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -36,7 +36,7 @@ def rows(seed, count, begin):
 
 @pytest.fixture
 def clicks(spark, tmp_path):
-    """Four micro-batches; in the last a row so far ahead that all is over."""
+    """Four micro-batches. The last has a row so far ahead that everything closes."""
     made = MicroBatches(spark, tmp_path / "clicks", SCHEMA)
     for seed in range(3):
         made.add(rows(seed, 60, 60 * seed))
@@ -49,7 +49,7 @@ def keyed(df, delay="5 seconds"):
 
 
 def streamed(result, folder, tag="main"):
-    """The rows of an output by micro-batch, those of each in any order."""
+    """Return the sorted rows of an output by micro-batch."""
     result.start(**{tag: pst.ParquetSink(f"{folder}/{tag}")}, checkpoint=f"{folder}/c").await_termination()
     schema = result.output(tag).schema.add("batch_id", "integer")
     found = result.main.sparkSession.read.schema(schema).parquet(f"{folder}/{tag}").collect()
@@ -57,7 +57,7 @@ def streamed(result, folder, tag="main"):
 
 
 def last_of_each(found):
-    """The last row of each key, window and micro-batch, which is all that columnar operators emit."""
+    """Return the last row of each key, window and micro-batch, which columnar operators emit."""
     return {(row.batch_id, row.user, row.window_start, row.window_end): tuple(row) for row in found}
 
 
@@ -66,12 +66,12 @@ def last_of_each(found):
     [
         (SLIDING, None),
         (pst.SlidingEventTimeWindows.of(HOUR, "7 seconds"), pst.ContinuousEventTimeTrigger.of("20 seconds")),
-        # tests/comparison has them without Spark.
+        # tests/comparison covers the other cases without Spark.
         (pst.CumulatingEventTimeWindows.of(HOUR, MINUTES), None),
     ],
     ids=["sliding", "continuous", "cumulating"],
 )
-def test_windows_that_fire_again_as_the_row_operator(clicks, tmp_path, assigner, trigger):
+def test_panes_on_spark_agree_with_the_row_operator(clicks, tmp_path, assigner, trigger):
     windowed = keyed(clicks.stream()).window(assigner).allowed_lateness("1 minute")
     windowed = windowed if trigger is None else windowed.trigger(trigger)
     columnar, row = windowed.aggregate(*AGGREGATES), windowed.options(every_firing=True).aggregate(*AGGREGATES)
@@ -81,12 +81,12 @@ def test_windows_that_fire_again_as_the_row_operator(clicks, tmp_path, assigner,
     assert len(found) == len(last_of_each(found)) > len({one[1:] for one in last_of_each(found)})
 
 
-def test_a_changelog_applied_to_a_table_gives_the_last_results(clicks, tmp_path):
+def test_changelog_on_spark_applied_to_a_table_gives_the_last_results(clicks, tmp_path):
     windowed = keyed(clicks.stream()).window(SLIDING).allowed_lateness("1 minute")
     changes = streamed(windowed.aggregate(*AGGREGATES).changelog().with_firing(), tmp_path / "changes")
     table = {}
     for _, batch in groupby(changes, key=lambda row: row.batch_id):
-        # In a file the two rows of a change need not follow each other: a micro-batch is applied at once, as MERGE does.
+        # The two rows of a change need not be adjacent in a file. A micro-batch is applied at once, like MERGE.
         applied = dict(table)
         for row in batch:
             place, values = (row.user, row.window_start, row.window_end), (row.n, row.total, row.latest, row.firing_number)
@@ -102,7 +102,7 @@ def test_a_changelog_applied_to_a_table_gives_the_last_results(clicks, tmp_path)
     assert {row.firing for row in changes} == {"on_time", "late"}
 
 
-def test_several_windows_in_one_pass_as_each_alone(clicks, tmp_path):
+def test_several_windows_on_spark_agree_with_each_alone(clicks, tmp_path):
     kinds = {
         "short": pst.TumblingEventTimeWindows.of(MINUTES),
         "long": SLIDING,
@@ -114,11 +114,12 @@ def test_several_windows_in_one_pass_as_each_alone(clicks, tmp_path):
         of_label = [row.asDict() for row in together if row.window == label]
         for row in of_label:
             del row["window"]
-        # A row may be late for one kind and not for another: it is then late for none, and counts where it still can.
+        # A row may be late for one kind of windows and not for another. It is then not late, and counts in the windows that
+        # accept it.
         assert sorted(map(str, of_label)) == sorted(str(row.asDict()) for row in alone)
 
 
-def test_batch_as_stream_where_nothing_is_late(clicks, tmp_path):
+def test_batch_of_panes_agrees_with_the_stream_without_late_rows(clicks, tmp_path):
     def result(df):
         windows = pst.SlidingEventTimeWindows.of("60 seconds", "1 second"), pst.TumblingEventTimeWindows.of("7 seconds")
         return keyed(df, "10 minutes").window(*windows).aggregate(*AGGREGATES)
@@ -129,7 +130,7 @@ def test_batch_as_stream_where_nothing_is_late(clicks, tmp_path):
     assert {row[1] for row in stream} == {"1 minute / 1 second", "7 seconds"}
 
 
-def test_processing_time_as_the_row_operator(clicks, tmp_path):
+def test_processing_time_panes_agree_with_the_row_operator(clicks, tmp_path):
     def result(exact):
         stream = pst.stream(clicks.stream()).processing_time_from("ts").key_by("user")
         windowed = stream.window(pst.SlidingProcessingTimeWindows.of("2 minutes", "30 seconds"))
@@ -173,7 +174,7 @@ def with_context(key, context, rows):
     return over_rows(key, context.window(), rows)
 
 
-def test_functions_over_rows_in_every_shape(clicks, tmp_path):
+def test_functions_over_rows_of_every_shape_agree(clicks, tmp_path):
     pytest.importorskip("pandas")
     windowed = keyed(clicks.stream()).window(SLIDING)
     schema = "n bigint, total bigint, latest bigint"
@@ -198,7 +199,7 @@ def test_functions_over_rows_in_every_shape(clicks, tmp_path):
     assert sorted(row.till for row in till) == sorted(int(row.window_end.timestamp()) * 1_000_000 for row in expected)
 
 
-def test_the_merge_is_sql_and_a_table_without_merge_is_refused(spark, tmp_path):
+def test_merge_sink_runs_sql_and_refuses_a_table_without_merge(spark, tmp_path):
     sink = pst.MergeSink("merged_clicks", ["user"])
     columns = ["user", "window", "window_start", "window_end", "n", "op"]
     parser = spark._jsparkSession.sessionState().sqlParser()
@@ -211,7 +212,7 @@ def test_the_merge_is_sql_and_a_table_without_merge_is_refused(spark, tmp_path):
         pst.MergeSink("merged_clicks", ["item"]).check_columns(df.columns)
 
 
-def test_what_panes_cannot_do_is_said(clicks):
+def test_unsupported_options_of_panes_are_refused(clicks):
     several = keyed(clicks.stream()).window(SLIDING, pst.TumblingEventTimeWindows.of(HOUR))
     with pytest.raises(InvalidPlanError, match="aligned panes only"):
         several.trigger(pst.CountTrigger.of(3)).aggregate(*AGGREGATES)
@@ -222,20 +223,20 @@ def test_what_panes_cannot_do_is_said(clicks):
     with pytest.raises(InvalidPlanError, match="do not number firings: the row operator does"):
         at_once_only.with_firing()
     with pytest.raises(InvalidPlanError, match="keep no results that a later one could take the place of"):
-        at_once_only.changelog()  # nor does the row operator: it is no way out
+        at_once_only.changelog()  # the row operator does not support it either, so it is not a way out
     beside = {"a": pst.TumblingEventTimeWindows.of("10 minutes", "1 second"), "b": pst.TumblingEventTimeWindows.of("10 minutes")}
     assert "one between any two edges of windows" in keyed(clicks.stream()).windows(beside).aggregate(*AGGREGATES).explain()
     assert "shared" in several.aggregate(*AGGREGATES).explain()
 
 
-def test_the_row_operator_says_which_firing(clicks, tmp_path):
+def test_row_operator_on_spark_labels_firings(clicks, tmp_path):
     row = keyed(clicks.stream()).window(SLIDING).allowed_lateness("10 minutes").options(every_firing=True).aggregate(*AGGREGATES)
     found = streamed(row.with_firing(), tmp_path / "row")
     numbers: dict[tuple, int] = {}
     for one in sorted(found, key=lambda row: (str(row.user), row.window_start, row.firing_number)):
         place = one.user, one.window_start
         assert one.firing_number == numbers.get(place, 0)
-        # A window whose first row of a key came too late for its end begins with a late firing.
+        # A window whose first row of a key came after its end starts with a late firing.
         assert one.firing == "late" or (one.firing == "on_time" and one.firing_number == 0)
         numbers[place] = one.firing_number + 1
     assert max(numbers.values()) > 1

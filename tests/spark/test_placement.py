@@ -1,4 +1,4 @@
-"""Which integers Spark puts on which partition: the hashes are Spark's own, written down from ``SELECT hash(...)``."""
+"""The partition on which Spark places each integer. The expected hashes come from ``SELECT hash(...)``."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_an_integer_is_hashed_as_spark_hashes_it(value, hashed):
 
 
 @pytest.mark.parametrize("groups", [1, 2, 7, 32])
-def test_each_group_has_the_smallest_integer_that_spark_puts_there(groups):
+def test_each_key_group_has_the_smallest_integer_that_spark_places_there(groups):
     values = group_values(groups)
     assert [spark_hash_of_int(value) % groups for value in values] == list(range(groups))
     assert all(spark_hash_of_int(less) % groups != group for group, value in enumerate(values) for less in range(value))

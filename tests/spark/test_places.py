@@ -1,4 +1,4 @@
-"""Paths as users write them, and places that must lie apart: whole texts."""
+"""Paths in the forms that users write, and places that must not overlap."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from panestream.testing import MicroBatches
 
 
 class Odd:
-    """A path that is bytes, which pathlib allows."""
+    """A path as bytes, which pathlib allows."""
 
     def __fspath__(self):
         return b"out"
@@ -24,19 +24,19 @@ class Odd:
     ("given", "path"),
     [("out", "out"), ("  out ", "  out "), ("s3://b/out", "s3://b/out"), (Path("out") / "late", "out/late"), ("é\x20", "é ")],
 )
-def test_paths_are_text_or_of_pathlib(given, path):
+def test_paths_are_strings_or_pathlib_paths(given, path):
     assert path_of(given, "a sink needs a folder", SinkError) == path
 
 
 @pytest.mark.parametrize("given", [None, 3, "", "  ", b"out", ["out"], "a\nb", "a\x1fb", "\x00", Odd()])
 @pytest.mark.parametrize("error", [SinkError, InvalidPlanError])
-def test_what_is_no_path_is_shown(given, error):
+def test_value_that_is_not_a_path_is_shown_in_the_error(given, error):
     with pytest.raises(error) as raised:
         path_of(given, "a sink needs a folder", error)
     assert str(raised.value) == f"a sink needs a folder; got {given!r}"
 
 
-def test_of_pathlib_are_no_addresses():
+def test_address_as_a_pathlib_path_is_refused():
     with pytest.raises(SinkError) as raised:
         path_of(Path("hdfs://host/out"), "a sink needs a folder", SinkError)
     assert str(raised.value) == ("a sink needs a folder; pathlib has made 'hdfs:/host/out' of an address: give it as a string")
@@ -58,7 +58,7 @@ def test_of_pathlib_are_no_addresses():
         ("abfss://c@acc.dfs/a%20b", "abfss://c@acc.dfs/a%20b"),
     ],
 )
-def test_a_folder_has_one_place_however_it_is_written(path, place):
+def test_folder_has_one_place_in_all_spellings(path, place):
     assert file_place(path) == place
 
 
@@ -78,11 +78,11 @@ def test_links_lead_to_one_place(tmp_path):
         ("s3://b/a", None),
     ],
 )
-def test_folders_of_this_machine_are_those_of_files(uri, folder):
+def test_only_file_addresses_are_local_folders(uri, folder):
     assert local_folder(uri) == folder
 
 
-def test_what_readers_take_for_patterns_is_escaped():
+def test_pattern_characters_in_paths_are_escaped():
     assert escaped(r"a*b?[c]{d}\e") == r"a\*b\?\[c\]\{d\}\\e"
     assert escaped("file:/plain-_.out") == "file:/plain-_.out"
 
@@ -101,11 +101,11 @@ def test_what_readers_take_for_patterns_is_escaped():
         ("file:/out", "file:/", True),
     ],
 )
-def test_what_readers_of_a_folder_find_lies_below_it(inner, outer, below):
+def test_readers_of_a_folder_see_folders_below_it(inner, outer, below):
     assert is_below(inner, outer) is below
 
 
-def test_names_that_spark_passes_over():
+def test_hidden_names_are_those_that_spark_skips():
     assert [is_hidden(name) for name in ("_a", ".a", "a_", "a.b", "")] == [True, True, False, False, False]
 
 
@@ -155,7 +155,7 @@ NESTED = "whoever reads the outer folder would find the inner one's files. Put t
         ),
     ],
 )
-def test_outputs_and_the_checkpoint_lie_apart(places, checkpoint, said):
+def test_overlapping_outputs_and_checkpoint_are_refused(places, checkpoint, said):
     if said is None:
         assert check_apart(places, checkpoint) is None
         return
@@ -166,8 +166,8 @@ def test_outputs_and_the_checkpoint_lie_apart(places, checkpoint, said):
 
 @pytest.mark.spark
 @pytest.mark.parametrize("name", [r"in[1]{a,b}\d*?", "in 100% #1 %20"])
-def test_a_query_reads_and_writes_below_a_folder_that_looks_like_a_pattern(spark, tmp_path, name):
-    """Only Spark shows how its readers take a path: input, signals and savepoints are read by patterns."""
+def test_query_reads_and_writes_below_a_folder_that_looks_like_a_pattern(spark, tmp_path, name):
+    """Only Spark shows how its readers handle a path. They read input, signals and savepoints by patterns."""
     home = tmp_path / name
     rows = MicroBatches(spark, home / "in", "k string, at timestamp")
     rows.add([("a", datetime(2026, 1, 1, tzinfo=timezone.utc))]).add([("a", datetime(2026, 1, 1, 0, 2, tzinfo=timezone.utc))])

@@ -1,4 +1,4 @@
-"""Windows by predicates on Spark: SQL and Columns, a stream with a restart against the batch, and the batch against SQL."""
+"""Windows by predicates on Spark, from SQL and Columns: a restarted stream agrees with the batch, and the batch with SQL."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from panestream import agg
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.testing import MicroBatches
 
-# .main of a stream tells the columns only.
+# .main of a stream warns about its columns.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -21,7 +21,7 @@ SCHEMA = "user string, ts timestamp, action string, id bigint"
 
 
 def rows(seed, count, begin):
-    """No two of a key at the same time; none comes more than 20 s late."""
+    """Make rows with unique times per key. No row is more than 20 s late."""
     rng, made = random.Random(seed), []
     for number in range(count):
         at = START + timedelta(seconds=begin + number - rng.randint(0, 20), milliseconds=seed * 100 + number)
@@ -48,8 +48,8 @@ def told(frame):
     return sorted((tuple(row) for row in frame.collect() if row[0] != "zoe"), key=str)
 
 
-def test_sessions_closed_by_an_event_are_what_sql_says(spark):
-    """Cut where the row before was a logout, or a gap lies before: running sums of both, as one writes it in SQL."""
+def test_sessions_closed_by_an_event_agree_with_sql(spark):
+    """In SQL, a session starts if the row before was a logout, or after a gap. Running sums number the sessions."""
     rows_ = batch_of(spark)
     rows_.createOrReplaceTempView("rows_of_predicates")
     expected = spark.sql(
@@ -79,7 +79,7 @@ def test_sessions_closed_by_an_event_are_what_sql_says(spark):
     ],
     ids=["start and end", "closed sessions"],
 )
-def test_a_stream_that_is_stopped_and_started_is_the_batch(spark, tmp_path, assigner):
+def test_restarted_stream_of_predicate_windows_agrees_with_the_batch(spark, tmp_path, assigner):
     made = MicroBatches(spark, tmp_path / "clicks", SCHEMA)
     late = [("ann", START - timedelta(minutes=30), "login", 7777)]
     for number, part in enumerate([*PARTS, late]):
@@ -95,7 +95,7 @@ def test_a_stream_that_is_stopped_and_started_is_the_batch(spark, tmp_path, assi
     assert [row.id for row in spark.read.parquet(str(tmp_path / "late")).collect()] == [7777]
 
 
-def test_what_makes_no_sense_is_refused(spark):
+def test_wrong_windows_by_predicates_are_refused(spark):
     rows_ = batch_of(spark)
     with pytest.raises(InvalidWindowError, match="is a string: it must be true or false"):
         result_of(rows_, pst.PredicateWindows.of(start="action"))

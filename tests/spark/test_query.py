@@ -1,4 +1,4 @@
-"""A micro-batch from the operator to the sinks, and a query that is waited for: in which order what is asked, without Spark."""
+"""The order of calls from the operator to the sinks in a micro-batch, and waiting for a query. Without Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ SESSION = "the session"
 
 
 class Steps:
-    """What was done, in order; a step that is named raises."""
+    """Record calls in order. A chosen step raises."""
 
     def __init__(self, failing=None, error=None):
         self.done, self.failing, self.error = [], failing, error
@@ -30,7 +30,7 @@ class Steps:
 
 
 class Outputs:
-    """Sinks that take all they are given."""
+    """Sinks that accept everything."""
 
     def __init__(self, steps):
         self.steps = steps
@@ -77,7 +77,7 @@ WHOLE = [
 ]
 
 
-def test_a_micro_batch_is_computed_once_and_delivered_between_two_looks_at_who_holds_the_checkpoint(monkeypatch):
+def test_micro_batch_is_computed_once_and_delivered_between_two_fencing_checks(monkeypatch):
     steps = Steps()
     writer, operated = writer_of(monkeypatch, steps)
     assert writer(operated, 3) is None
@@ -85,7 +85,7 @@ def test_a_micro_batch_is_computed_once_and_delivered_between_two_looks_at_who_h
     assert writer.failure == []
 
 
-def test_first_micro_batch_without_rows_is_noted_in_the_checkpoint_once_a_run(monkeypatch):
+def test_first_micro_batch_without_rows_is_recorded_once_per_run(monkeypatch):
     steps, gaps = Steps(), []
     writer, operated = writer_of(monkeypatch, steps)
     monkeypatch.setattr(query_.StateAge, "advance", lambda self, metrics, batch_id: batch_id not in (3, 5))
@@ -98,7 +98,7 @@ def test_first_micro_batch_without_rows_is_noted_in_the_checkpoint_once_a_run(mo
 
 
 @pytest.mark.parametrize(("batch_id", "asked"), [(0, True), (1, False)])
-def test_whether_sources_began_where_they_were_told_is_asked_in_the_first_micro_batch(monkeypatch, batch_id, asked):
+def test_start_positions_of_sources_are_checked_in_the_first_micro_batch(monkeypatch, batch_id, asked):
     steps = Steps()
     sources = SimpleNamespace(check_begun=lambda spark: steps("sources", spark))
     writer, operated = writer_of(monkeypatch, steps)
@@ -109,7 +109,7 @@ def test_whether_sources_began_where_they_were_told_is_asked_in_the_first_micro_
 
 
 @pytest.mark.parametrize("failing", ["deliver", "check 2"])
-def test_what_fails_is_kept_and_raised_and_the_cache_is_given_back(monkeypatch, failing):
+def test_failed_step_is_stored_and_raised_and_the_cache_released(monkeypatch, failing):
     error = SinkError("no")
     steps = Steps(failing, error)
     writer, operated = writer_of(monkeypatch, steps)
@@ -120,7 +120,7 @@ def test_what_fails_is_kept_and_raised_and_the_cache_is_given_back(monkeypatch, 
     assert steps.done[-2:] == [("check after", "SinkError"), "unpersist"]
 
 
-def test_a_run_that_was_fenced_meanwhile_says_so_in_place_of_what_failed(monkeypatch):
+def test_fenced_run_raises_the_fencing_error_instead_of_the_failure(monkeypatch):
     steps = Steps("deliver", SinkError("no"))
     writer, operated = writer_of(monkeypatch, steps)
 
@@ -133,7 +133,7 @@ def test_a_run_that_was_fenced_meanwhile_says_so_in_place_of_what_failed(monkeyp
     assert [type(error) for error in writer.failure] == [FencedError]
 
 
-def test_what_the_operator_raises_names_the_micro_batch(monkeypatch):
+def test_error_of_the_operator_names_the_micro_batch(monkeypatch):
     steps = Steps("compute", ValueError("odd"))
     writer, operated = writer_of(monkeypatch, steps)
     with pytest.raises(OperatorError) as raised:
@@ -144,7 +144,7 @@ def test_what_the_operator_raises_names_the_micro_batch(monkeypatch):
     assert steps.done[-2:] == [("check after", "OperatorError"), "unpersist"]
 
 
-def test_what_is_no_ordinary_exception_becomes_one_for_java_waits_for_an_answer(monkeypatch):
+def test_keyboard_interrupt_becomes_an_ordinary_error_for_java(monkeypatch):
     steps = Steps("deliver", KeyboardInterrupt("now"))
     writer, operated = writer_of(monkeypatch, steps)
     with pytest.raises(OperatorError) as raised:
@@ -155,7 +155,7 @@ def test_what_is_no_ordinary_exception_becomes_one_for_java_waits_for_an_answer(
     assert steps.done[-1] == "unpersist"
 
 
-def test_progress_is_told_when_rows_are_written_and_notices_look_at_it(monkeypatch):
+def test_progress_is_reported_after_the_write_and_checked_for_notices(monkeypatch):
     steps = Steps()
     notices = SimpleNamespace(look=lambda progress: steps("notice", progress))
     writer, operated = writer_of(monkeypatch, steps, on_progress=lambda progress: steps("told", progress), notices=notices)
@@ -164,7 +164,7 @@ def test_progress_is_told_when_rows_are_written_and_notices_look_at_it(monkeypat
 
 
 @pytest.mark.parametrize("error", [ValueError("odd"), SystemExit(2)])
-def test_a_callback_that_raises_is_named(monkeypatch, error):
+def test_error_of_on_progress_names_the_callback(monkeypatch, error):
     def told(progress):
         raise error
 
@@ -174,11 +174,11 @@ def test_a_callback_that_raises_is_named(monkeypatch, error):
     assert [type(one) for one in writer.failure] == [CallbackError]
 
 
-# -- a query that is waited for ----------------------------------------------------------------------------------------
+# -- waiting for a query -----------------------------------------------------------------------------------------------
 
 
 class Query:
-    """Spark's own handle: ends when it was asked so many times."""
+    """Spark's handle. It ends after a number of waits."""
 
     isActive = True  # noqa: N815 (Spark's name)
 
@@ -199,13 +199,13 @@ def running(query, steps=None, **more):
     return RunningQuery(query, None, SESSION, Outputs(steps or Steps()), **more)
 
 
-def test_without_a_limit_spark_itself_waits():
+def test_wait_without_a_limit_is_left_to_spark():
     query = Query()
     assert running(query).await_termination() is True
     assert query.waited == [None]
 
 
-def test_checkpoint_is_told_that_a_run_has_ended_however_it_ended():
+def test_end_of_a_run_is_recorded_after_success_failure_and_stop():
     for query, wait in (
         (Query(), RunningQuery.await_termination),
         (Query(error=failed()), RunningQuery.await_termination),
@@ -221,7 +221,7 @@ def test_checkpoint_is_told_that_a_run_has_ended_however_it_ended():
 
 
 @pytest.mark.parametrize(("ends_after", "ended", "waited"), [(0, True, [10]), (1, True, [10, 6]), (99, False, [10, 6, 2])])
-def test_with_a_limit_it_waits_no_longer(monkeypatch, ends_after, ended, waited):
+def test_wait_with_a_limit_ends_in_time(monkeypatch, ends_after, ended, waited):
     now = [100.0]
     monkeypatch.setattr(query_.time, "monotonic", lambda: now[0])
 
@@ -235,7 +235,7 @@ def test_with_a_limit_it_waits_no_longer(monkeypatch, ends_after, ended, waited)
     assert query.waited == waited
 
 
-def test_spark_is_asked_for_a_second_at_least(monkeypatch):
+def test_wait_of_zero_asks_spark_for_one_second(monkeypatch):
     monkeypatch.setattr(query_.time, "monotonic", lambda: 100.0)
     query = Query()
     assert running(query).await_termination(0) is True
@@ -243,7 +243,7 @@ def test_spark_is_asked_for_a_second_at_least(monkeypatch):
     assert query.waited == [1]
 
 
-def test_on_a_server_it_looks_at_the_progress_every_few_seconds(monkeypatch):
+def test_wait_on_a_server_checks_progress_every_few_seconds(monkeypatch):
     monkeypatch.setattr(BatchProgress, "of_spark", lambda entry, name: (entry, name) if entry else None)
     looked = []
     query = Query(2, entries=["a", None, "b"])
@@ -255,7 +255,7 @@ def test_on_a_server_it_looks_at_the_progress_every_few_seconds(monkeypatch):
     assert looked == [("a", "ours"), ("b", "ours")] * 3
 
 
-def test_when_it_has_ended_what_spark_dropped_is_looked_at_and_the_watcher_finishes(monkeypatch):
+def test_end_of_a_query_checks_rows_that_spark_dropped_and_finishes_the_watcher(monkeypatch):
     monkeypatch.setattr(BatchProgress, "of_spark", lambda entry, name: entry)
     steps = Steps()
     watcher = SimpleNamespace(finish=lambda: steps("finish"), wait=lambda: steps("wait"))
@@ -264,7 +264,7 @@ def test_when_it_has_ended_what_spark_dropped_is_looked_at_and_the_watcher_finis
     assert steps.done == [("dropped", "a"), ("dropped", "b"), "finish"]
 
 
-def test_runs_that_close_windows_become_the_query_one_after_the_other(monkeypatch):
+def test_closing_runs_replace_the_query_one_after_the_other(monkeypatch):
     monkeypatch.setattr(BatchProgress, "of_spark", lambda entry, name: entry)
     steps = Steps()
     queries = [Query(entries=[name]) for name in "abc"]
@@ -291,7 +291,7 @@ def test_runs_that_close_windows_become_the_query_one_after_the_other(monkeypatc
     ]  # fmt: skip
 
 
-def test_a_query_that_is_stopped_begins_no_more_runs_and_is_looked_at_once_more(monkeypatch):
+def test_stopped_query_starts_no_closing_run_and_checks_progress_again(monkeypatch):
     monkeypatch.setattr(BatchProgress, "of_spark", lambda entry, name: entry)
     looked = []
     closing = SimpleNamespace(before=["x"], over=False)
@@ -307,7 +307,7 @@ def failed(text="spark's own"):
     return StreamingQueryException(text)
 
 
-def test_what_a_micro_batch_of_this_process_ended_in_is_what_is_raised():
+def test_error_of_a_micro_batch_in_this_process_is_raised():
     ours, theirs = SinkError("no"), failed()
     with pytest.raises(SinkError) as raised:
         running(Query(error=theirs), failure=[ValueError("before"), ours]).await_termination()
@@ -320,7 +320,7 @@ def test_what_a_micro_batch_of_this_process_ended_in_is_what_is_raised():
     assert known.spark_error is other
 
 
-def test_what_a_worker_raised_is_found_in_sparks_words():
+def test_error_of_a_worker_is_found_in_sparks_message():
     steps, theirs = Steps(), failed("Traceback...\npanestream.errors.FencedError: another copy was started later")
     watcher = SimpleNamespace(wait=lambda: steps("wait"), finish=lambda: steps("finish"))
     with pytest.raises(FencedError, match=r"^another copy was started later$") as raised:
@@ -329,7 +329,7 @@ def test_what_a_worker_raised_is_found_in_sparks_words():
     assert steps.done == ["wait"]
 
 
-def test_where_nothing_of_ours_is_found_two_copies_may_have_met_and_else_it_is_sparks(monkeypatch):
+def test_unknown_failure_becomes_fencing_error_or_stays_sparks(monkeypatch):
     steps, theirs, damage = Steps(), failed(), []
     monkeypatch.setattr(query_.spark_logs, "named", lambda *told: damage.append(told))
     one = running(Query(error=theirs), steps)
@@ -347,7 +347,7 @@ def test_where_nothing_of_ours_is_found_two_copies_may_have_met_and_else_it_is_s
     assert len(damage) == 1
 
 
-def test_failure_of_spark_with_a_known_reason_is_raised_as_panestreams(monkeypatch):
+def test_failure_of_spark_with_a_known_reason_becomes_an_error_of_panestream(monkeypatch):
     theirs, damaged = failed(), StateDamagedError("offsets/2 is gone")
     monkeypatch.setattr(query_.spark_logs, "named", lambda *told: damaged)
     with pytest.raises(StateDamagedError) as raised:
@@ -356,7 +356,7 @@ def test_failure_of_spark_with_a_known_reason_is_raised_as_panestreams(monkeypat
     assert damaged.spark_error is theirs
 
 
-def test_name_of_a_running_query_is_refused_before_the_checkpoint_is_taken_from_it():
+def test_name_of_a_running_query_is_refused_before_the_start():
     session = SimpleNamespace(streams=SimpleNamespace(active=[SimpleNamespace(name=None), SimpleNamespace(name="clicks")]))
     with pytest.raises(InvalidPlanError) as refused:
         query_.start(session, None, None, query_.StartRequest({}, "cp", {}, name="clicks"))
@@ -366,7 +366,7 @@ def test_name_of_a_running_query_is_refused_before_the_checkpoint_is_taken_from_
     )
 
 
-def test_where_java_has_ended_that_is_said_and_all_else_is_handed_on():
+def test_end_of_java_is_explained_and_other_errors_are_raised():
     gone, other = ConnectionResetError("gone"), ValueError("odd")
     with pytest.raises(OperatorError, match=r"^Spark's Java process has ended while the query ran") as raised:
         running(Query(error=gone)).await_termination()
@@ -375,7 +375,7 @@ def test_where_java_has_ended_that_is_said_and_all_else_is_handed_on():
         running(Query(error=other)).await_termination()
 
 
-def test_a_query_shows_its_plan_and_whether_it_runs():
+def test_running_query_shows_its_plan_and_activity():
     plan = SimpleNamespace(
         operator=SimpleNamespace(result_schema=[SimpleNamespace(name="n", type="int64")]), key_names=(), assigner=3,
         tags=("main", "late"),
@@ -387,7 +387,7 @@ def test_a_query_shows_its_plan_and_whether_it_runs():
     assert one.is_active is True
 
 
-def test_waiting_takes_the_rest_of_the_time_for_runs_that_close_windows(monkeypatch):
+def test_time_limit_includes_the_closing_runs(monkeypatch):
     now = [100.0]
     monkeypatch.setattr(query_.time, "monotonic", lambda: now[0])
     monkeypatch.setattr(BatchProgress, "of_spark", lambda entry, name: entry)

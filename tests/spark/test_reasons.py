@@ -1,4 +1,4 @@
-"""What an error of Spark's says, in a sentence. Without Spark: it is its text that is read."""
+"""The readable sentence in an error of Spark, from its text alone. Without Spark."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ LOST_TASK = (
         ("Job aborted\nValueError: no traceback, no worker", "Job aborted"),
     ],
 )
-def test_the_first_sentence(words, said):
+def test_reason_is_the_first_sentence_of_an_error(words, said):
     assert first_sentence(RuntimeError(words)) == said
 
 
@@ -55,6 +55,6 @@ def test_the_first_sentence(words, said):
         (RuntimeError("Checksum error: /c/part-0.txt at 0"), False),
     ],
 )
-def test_whether_spark_has_ended(error, ended):
-    """Then nothing is said of the file that was being read: it may be as good as ever."""
+def test_errors_of_an_ended_spark_are_recognised(error, ended):
+    """Then the file that was being read is not reported, because it may be fine."""
     assert of_ended_spark(error) == ended

@@ -1,4 +1,4 @@
-"""The row operator on Spark, through the fluent API: triggers, evictors, lateness, functions of users, and what they may ask for."""
+"""The row operator on Spark by the fluent API: triggers, evictors, lateness, user functions and their contexts."""
 
 from __future__ import annotations
 
@@ -42,25 +42,25 @@ def keyed(df, strategy=MONOTONOUS):
 
 
 def seconds_of(instant):
-    """Spark hands out times without a zone, in that of the machine; None for the bounds of global windows."""
+    """Return seconds of a time. Spark returns local times without a zone, and None for the bounds of global windows."""
     return None if instant is None else int((instant.astimezone(timezone.utc) - START).total_seconds())
 
 
 def shown(rows):
-    """Key, start and end in seconds, and what else there is."""
+    """Return key, start and end in seconds, and the other columns."""
     return sorted(((one[0], seconds_of(one[1]), seconds_of(one[2]), *one[3:]) for one in rows), key=repr)
 
 
 def run(result, checkpoint, *tags):
-    """Runs what there is, and returns what each micro-batch brought."""
+    """Run until the input ends. Return the output of each micro-batch."""
     sinks = {tag: pst.MemorySink() for tag in tags or ["main"]}
     result.start(checkpoint=str(checkpoint), **sinks).await_termination()
     found = [{number: rows for number, rows in sink.batches.items() if rows} for sink in sinks.values()]
     return found if tags else {number: shown(rows) for number, rows in found[0].items()}
 
 
-def test_one_stream_with_everything(spark, tmp_path):
-    """Evictor, lateness, late rows, a side output, state per window and per key; and a restart after the first micro-batch."""
+def test_row_operator_with_all_features_survives_a_restart(spark, tmp_path):
+    """Evictor, lateness, late rows, a side output, state per window and per key, with a restart after the first micro-batch."""
     firings = pst.state.ValueStateDescriptor("firings")
 
     def bump(store):
@@ -88,8 +88,8 @@ def test_one_stream_with_everything(spark, tmp_path):
     rows.add([row("ann", 1, 1), row("ann", 2, 2), row("ann", 3, 3), row("bob", 4, 4)])
     before = run(result(), tmp_path / "checkpoint", "main", "late", "alerts")
     assert before == [{}, {}, {}]
-    rows.add([row("ann", 12, 5)])  # the first windows are over
-    rows.add([row("ann", 5, 6), row("zed", 25, 7)])  # late, but allowed; then the first windows are closed
+    rows.add([row("ann", 12, 5)])  # the first windows close
+    rows.add([row("ann", 5, 6), row("zed", 25, 7)])  # late, but within the allowed lateness; then the first windows are removed
     rows.add([row("ann", 6, 8), row("bob", 31, 9)])  # too late
     main, late, alerts = run(result(), tmp_path / "checkpoint", "main", "late", "alerts")
     assert {number: shown(found) for number, found in main.items()} == {
@@ -107,7 +107,7 @@ def test_one_stream_with_everything(spark, tmp_path):
 
 
 class Mean(pst.AggregateFunction):
-    """Accumulates a tuple; None where there is nothing but nulls."""
+    """Accumulate a tuple. The result is None without values."""
 
     def create_accumulator(self):
         return 0, 0
@@ -120,7 +120,7 @@ class Mean(pst.AggregateFunction):
 
 
 class ByParity(pst.windows.WindowAssigner):
-    """Two windows for each row, by what is in it: its own ten seconds, and everything of the price's parity."""
+    """Assign two windows to each row: its own ten seconds, and one for the parity of the price."""
 
     is_event_time = True
 
@@ -133,8 +133,8 @@ class ByParity(pst.windows.WindowAssigner):
         ]
 
 
-def the_ways(df):
-    """One query for each way to give a function, by name; all over the same windows."""
+def function_queries(df):
+    """Return a query for each way to pass a function, by name, over the same windows."""
 
     def longest(key, context, elements):
         yield {"n": len(elements), "label": f"{key} {elements[0][0]} {elements[-1]['price']}"}
@@ -191,10 +191,10 @@ ANSWERS = {
 }
 
 
-def test_the_ways_to_call_functions(spark):
-    """All in one query, since each would cost a second."""
+def test_all_ways_to_pass_a_function_give_their_results(spark):
+    """All in one query, because each query would take a second."""
     df = spark.createDataFrame([row("ann", 1, 1), row("ann", 3, 5), row("bob", 4, None), row("ann", 11, 3)], SCHEMA).coalesce(1)
-    ways = the_ways(df)
+    ways = function_queries(df)
     frames = [
         way.main.select(F.lit(name).alias("way"), F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row"))
         for name, way in ways.items()
@@ -222,8 +222,11 @@ class Pairs(pst.functions.WindowFunction):
 """
 
 
-def test_a_function_that_raises_loses_nothing(spark, tmp_path):
-    """Functions as in a notebook, where no worker can import them; windows that are half full over restarts and the failure."""
+def test_query_continues_after_a_function_raised_without_loss(spark, tmp_path):
+    """The functions are defined here, as in a notebook, so workers cannot import them.
+
+    Windows are half full at restarts and at the failure.
+    """
     rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
     rows.add([row("ann", 1, 1), row("bob", 2, 2)]).add([row("ann", 3, 13), row("bob", 4, 3), row("ann", 5, 4)])
 
@@ -251,7 +254,7 @@ def test_a_function_that_raises_loses_nothing(spark, tmp_path):
 
 
 class Trailing(pst.functions.WatermarkGenerator):
-    """Periodic: five seconds behind the largest time that it has seen, which is that of one micro-batch."""
+    """Periodic: five seconds before the largest time so far. It only sees the times of one micro-batch."""
 
     def __init__(self):
         self.largest = None
@@ -264,17 +267,19 @@ class Trailing(pst.functions.WatermarkGenerator):
 
 
 class Marks(pst.functions.WatermarkGenerator):
-    """Punctuated: a row without a price says that all before it has come."""
+    """Punctuated: a row without a price marks that all earlier rows have come."""
 
     def on_event(self, element, timestamp, output):
         if element.price is None:
             output.emit_watermark(timestamp)
 
 
-def test_watermark_generators_of_ones_own(spark, tmp_path):
+def test_user_watermark_generators_drive_the_windows(spark, tmp_path):
     rows = MicroBatches(spark, tmp_path / "in", SCHEMA)
-    rows.add([row("ann", 1, 1), row("ann", 20, 2)])  # periodic: 15 s; punctuated: nothing yet
-    rows.add([row("ann", 8, 3), row("bob", 12, None)])  # a new generator says 7 s: it stays at 15 s; the mark says 12 s
+    rows.add([row("ann", 1, 1), row("ann", 20, 2)])  # periodic 15 s, punctuated nothing yet
+    rows.add(
+        [row("ann", 8, 3), row("bob", 12, None)]
+    )  # a new generator gives 7 s, but the watermark stays at 15 s; the mark gives 12 s
     rows.add([row("ann", 40, 4)])
     found = {}
     for generator in (Trailing, Marks):
@@ -292,13 +297,13 @@ def test_watermark_generators_of_ones_own(spark, tmp_path):
     assert found[Marks] == ({1: [("ann", 0, 10, [1, 3])]}, {})
 
 
-def test_assigners_and_triggers_of_ones_own(spark, tmp_path):
-    """A merging assigner, and a trigger with a value and a reducing state that survive restarts and merges."""
+def test_user_assigner_and_trigger_keep_state_over_restarts_and_merges(spark, tmp_path):
+    """A merging assigner, and a trigger with a value state and a reducing state."""
     total = pst.state.ReducingStateDescriptor("total", lambda a, b: a + b)
     last = pst.state.ValueStateDescriptor("last")
 
     class Neighbours(pst.windows.MergingWindowAssigner):
-        """Ten seconds each; neighbours that have data are one window."""
+        """Ten seconds each. Adjacent windows with data merge."""
 
         is_event_time = True
 
@@ -310,7 +315,7 @@ def test_assigners_and_triggers_of_ones_own(spark, tmp_path):
             return merge_touching(windows)
 
     class Steps(pst.triggers.Trigger):
-        """Fires at every hundred of the total, when a price is twice the one before, and at the end."""
+        """Fire at every hundred of the total, when a price doubles, and at the end."""
 
         def on_element(self, element, timestamp, window, ctx):
             ctx.register_event_time_timer(window.max_timestamp())
@@ -350,7 +355,7 @@ def test_assigners_and_triggers_of_ones_own(spark, tmp_path):
 
     rows.add([row("ann", 1, 60), row("ann", 21, 30), row("bob", 2, 5), row("bob", 3, 10)])
     assert run(result(), tmp_path / "checkpoint") == {0: [("bob", 0, 10, [5, 10])]}
-    rows.add([row("ann", 12, 15)])  # joins the two of ann: 105, over the hundred
+    rows.add([row("ann", 12, 15)])  # merges ann's two windows to 105, over the hundred
     rows.add([row("zed", 70, 1)])
     assert run(result(), tmp_path / "checkpoint") == {
         1: [("ann", 0, 30, [60, 30, 15])],
@@ -363,10 +368,10 @@ def test_processing_time_fires_without_new_rows(spark, tmp_path):
     windows = pst.stream(rows.stream()).key_by("user").window(pst.TumblingProcessingTimeWindows.of("1 second"))
     result = windows.process(lambda key, context, rows: [len(rows)], "n int")
     sink, checkpoint = pst.MemorySink(), str(tmp_path / "checkpoint")
-    # One micro-batch: its windows are still open at its own time.
+    # One micro-batch, whose windows are still open at its own time.
     result.start(main=sink, checkpoint=checkpoint, trigger={"once": True}).await_termination()
     assert sink.rows == []
-    # After a restart Spark runs nothing before there are new rows; from then on it wakes up by itself.
+    # After a restart, Spark runs nothing until new rows come. From then on the query wakes up by itself.
     rows.add([row("zed", 4, 4)])
     query = result.start(main=sink, checkpoint=checkpoint, trigger={"processingTime": "100 milliseconds"})
     deadline = time.monotonic() + 120
@@ -379,7 +384,7 @@ def test_processing_time_fires_without_new_rows(spark, tmp_path):
     }
 
 
-def test_a_trigger_must_say_that_it_uses_the_clock(spark, tmp_path):
+def test_trigger_with_undeclared_processing_time_is_refused(spark, tmp_path):
     class Impatient(pst.CountTrigger):
         def on_element(self, element, timestamp, window, ctx):
             ctx.register_processing_time_timer(ctx.get_current_processing_time() + 60_000_000)
@@ -392,7 +397,7 @@ def test_a_trigger_must_say_that_it_uses_the_clock(spark, tmp_path):
         query.await_termination()
 
 
-def test_stagger_and_windows_over_all_rows(spark):
+def test_staggered_windows_and_windows_over_all_rows(spark):
     df = spark.createDataFrame([row(f"user{n}", n % 10, n) for n in range(40)], SCHEMA).coalesce(1)
     staggered = (
         keyed(df).window(tens(stagger=pst.windows.WindowStagger.RANDOM)).options(key_groups=4).aggregate(agg.count().alias("n"))
@@ -415,7 +420,7 @@ def test_stagger_and_windows_over_all_rows(spark):
     assert [one.price for one in pairs] == [19, 39]
 
 
-def test_the_clock_in_a_batch_and_availablenow(spark, tmp_path):
+def test_processing_time_windows_in_a_batch_and_with_available_now(spark, tmp_path):
     rows = MicroBatches(spark, tmp_path / "in", SCHEMA).add([row("ann", 1, 1), row("bob", 2, 2), row("ann", 3, 3)])
 
     def by_the_clock(df):
@@ -433,7 +438,7 @@ def test_the_clock_in_a_batch_and_availablenow(spark, tmp_path):
 @pytest.mark.parametrize(
     ("assigner", "woken"), [(pst.TumblingProcessingTimeWindows, True), (pst.TumblingEventTimeWindows, False)]
 )
-def test_the_clock_wakes_the_main_output_of_a_stream_where_its_windows_go_by_it(spark, tmp_path, monkeypatch, assigner, woken):
+def test_main_of_a_stream_has_timers_only_for_processing_time_windows(spark, tmp_path, monkeypatch, assigner, woken):
     modes, transform = [], dataflow.transform
     monkeypatch.setattr(dataflow, "transform", lambda *given, **how: modes.append(how["clock"]) or transform(*given, **how))
     rows = MicroBatches(spark, tmp_path / "in", SCHEMA).add([row("ann", 1, 1)])
@@ -442,7 +447,7 @@ def test_the_clock_wakes_the_main_output_of_a_stream_where_its_windows_go_by_it(
     assert modes == [woken, woken]
 
 
-def test_wrong_calls_say_what_to_do(spark, tmp_path):
+def test_wrong_call_on_the_row_operator_is_refused_with_advice(spark, tmp_path):
     df = spark.createDataFrame([row("ann", 1, 1)], SCHEMA)
     windows = keyed(df).window(tens())
     with pytest.raises(InvalidPlanError, match="trigger wants a trigger such as"):

@@ -1,4 +1,4 @@
-"""A started query as its user sees it: what is counted, what is warned of, which error names whom, and that nothing hangs."""
+"""A running query for its user: counters, warnings, errors with the right name, and no hangs."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LATE = [[("ann", 1), ("bob", 30)], [("ann", 2), ("cid", 3), ("ann", 100)], [("an
 
 
 def stream_of(spark, folder, batches):
-    """A stream of (user, second) rows, one file and micro-batch each."""
+    """Return a stream of (user, second) rows, with one file and micro-batch each."""
     folder.mkdir()
     for number, rows in enumerate(batches):
         file = folder / f"{number}.parquet"
@@ -59,7 +59,7 @@ def counters(progress):
     return {name: value for name, value in asdict(progress).items() if name not in ("duration_ms", "rows_per_second", "stages")}
 
 
-def test_late_rows_without_an_output_are_counted_everywhere_and_warned_of_once(spark, tmp_path):
+def test_late_rows_without_an_output_are_counted_and_warned_of_once(spark, tmp_path):
     seen = []
     result = counted(stream_of(spark, tmp_path / "in", LATE))
     with pytest.warns(PanestreamWarning) as warned:
@@ -71,7 +71,7 @@ def test_late_rows_without_an_output_are_counted_everywhere_and_warned_of_once(s
     assert [step["observedMetrics"]["panestream"].late_rows for step in query.query.recentProgress] == [0, 2, 1]
 
 
-def test_late_rows_are_dropped_too_where_no_sink_takes_their_output(spark, tmp_path):
+def test_late_rows_are_dropped_if_their_output_has_no_sink(spark, tmp_path):
     result = keyed(stream_of(spark, tmp_path / "in", LATE)).side_output_late_data("late").aggregate(agg.count().alias("n"))
     with pytest.warns(PanestreamWarning) as warned:
         run(result, tmp_path / "one", main=pst.MemorySink())
@@ -90,7 +90,7 @@ def test_late_rows_are_dropped_too_where_no_sink_takes_their_output(spark, tmp_p
     [("on_progress", SystemExit(3)), ("sink", KeyboardInterrupt("stop")), ("sink", ValueError("no"))],
     ids=["exit", "interrupt", "error"],
 )
-def test_a_function_that_raises_anything_ends_the_query_with_an_error_that_names_it(spark, tmp_path, raised, where):
+def test_any_error_of_a_user_function_ends_the_query_with_its_name(spark, tmp_path, raised, where):
     def users_function(*_):
         raise raised
 
@@ -112,7 +112,7 @@ def test_a_function_that_raises_anything_ends_the_query_with_an_error_that_names
     assert not query.is_active
 
 
-def test_what_spark_refuses_in_a_sink_names_the_sink(spark, tmp_path):
+def test_spark_error_in_a_sink_names_the_sink(spark, tmp_path):
     def users_function(df, _):
         df.select("nope").collect()
 
@@ -123,7 +123,7 @@ def test_what_spark_refuses_in_a_sink_names_the_sink(spark, tmp_path):
         query.await_termination()
 
 
-def test_an_error_of_a_batch_is_short_for_those_who_use_main(spark):
+def test_error_of_a_batch_through_main_is_short(spark):
     def users_function(key, window, rows):
         raise KeyError("prize")
 
@@ -134,7 +134,7 @@ def test_an_error_of_a_batch_is_short_for_those_who_use_main(spark):
     text = str(caught.value)
     assert "(at key 'ann', window 2026-01-01 00:00:00 to 2026-01-01 00:00:10 UTC, which holds 1 element)" in text
     assert text.rstrip().endswith(f"{BAR}KeyError: 'prize'")
-    assert text.count("Traceback") == 2  # the worker's and, behind bars, the user's
+    assert text.count("Traceback") == 2  # the worker's and, after bars, the user's
     assert len(text.splitlines()) < 25
     with pytest.raises(WindowFunctionError) as short:
         result.run(main=pst.MemorySink())
@@ -144,7 +144,7 @@ def test_an_error_of_a_batch_is_short_for_those_who_use_main(spark):
     assert isinstance(short.value.spark_error, PythonException)
 
 
-def test_what_spark_says_of_a_wrong_name_is_not_printed_beside_the_error(spark):
+def test_spark_log_of_a_wrong_name_is_suppressed(spark):
     records = []
     handler = logging.Handler()
     handler.emit = records.append
@@ -166,7 +166,7 @@ def test_what_spark_says_of_a_wrong_name_is_not_printed_beside_the_error(spark):
         assert records == []
         with pytest.raises(AnalysisException):
             df.select(F.col("usr"))
-        assert len(records) == 1  # what users provoke themselves is still told
+        assert len(records) == 1  # errors of users themselves are still logged
     finally:
         for logger, handlers in zip(loggers, before, strict=True):
             logger.handlers[:] = handlers

@@ -1,4 +1,4 @@
-"""What rests in Spark's state store carries Spark's number of the micro-batch that wrote it."""
+"""Values in Spark's state store carry the number of the micro-batch that wrote them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.spark
 NOON = datetime(2026, 1, 1, 12, tzinfo=timezone.utc)
 
 
-def test_values_in_sparks_store_are_sealed_and_know_their_micro_batch(spark, tmp_path):
+def test_values_in_sparks_store_are_sealed_with_their_micro_batch(spark, tmp_path):
     clicks = MicroBatches(spark, tmp_path / "clicks", "user string, ts timestamp")
     for number in range(3):
         clicks.add([(user, NOON + timedelta(seconds=number)) for user in ("ann", "bob", "cyd", "dan")])
@@ -50,7 +50,7 @@ def test_values_in_sparks_store_are_sealed_and_know_their_micro_batch(spark, tmp
         assert all(state.get(space, key) for space, key in values.values if space == "pages")
 
 
-def test_no_sink_gets_rows_of_key_groups_that_do_not_agree(spark, tmp_path):
+def test_rows_of_inconsistent_key_groups_reach_no_sink(spark, tmp_path):
     clicks = MicroBatches(spark, tmp_path / "clicks", "user string, ts timestamp")
     stream = pst.stream(clicks.stream()).assign_timestamps("ts", pst.WatermarkStrategy.no_watermarks()).key_by("user")
     result = stream.window(pst.EventTimeSessionWindows.with_gap("1 minute")).aggregate(agg.count().alias("n"))

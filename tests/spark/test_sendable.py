@@ -1,4 +1,4 @@
-"""The function and the variable that keep a query from Spark's workers are named. Without Spark's JVM."""
+"""Errors name the function and the variable that cannot be sent to Spark's workers. Without Spark's JVM."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_attribute_of_an_object_is_named(kind):
     assert refusal([kind({"of": [Lock()]})]).startswith(said)
 
 
-def test_object_of_a_library_is_named_whole():
+def test_object_of_a_library_is_named_as_a_whole():
     scorer = Scorer(Lock())
     assert "its variable 'scorer' is a tests.spark.test_sendable.Scorer, which" in refusal(lambda: scorer)
 
@@ -104,7 +104,7 @@ def test_attribute_of_a_class_of_a_script_is_named():
         assert refusal(recipe).startswith("the class 'Shared' cannot be sent to Spark's workers: its attribute 'lock' is a")
 
 
-def test_object_that_is_nobodys_variable_is_refused_by_its_type():
+def test_object_without_a_variable_is_refused_by_its_type():
     assert refusal(Lock()).startswith("the query cannot be sent to Spark's workers: it holds a _thread.lock, which")
 
 
@@ -114,7 +114,7 @@ def test_objects_that_refer_to_each_other_are_followed_once():
     assert "it holds a _thread.lock" in refusal(first)
 
 
-def test_cell_that_is_not_filled_is_passed_over():
+def test_empty_closure_cell_is_skipped():
     def outer():
         def inner(rows):
             return later, lock
@@ -127,7 +127,7 @@ def test_cell_that_is_not_filled_is_passed_over():
     assert "its variable 'lock' is" in refusal(outer())
 
 
-def test_object_of_spark_is_refused_with_its_own_way_out():
+def test_object_of_spark_is_refused_with_a_specific_way_out():
     class OnDriver:
         __module__ = "pyspark.sql"
 
@@ -136,6 +136,6 @@ def test_object_of_spark_is_refused_with_its_own_way_out():
 
     frame = OnDriver()
     assert refusal(lambda rows: frame).endswith(
-        "its variable 'frame' is a pyspark.sql.test_object_of_spark_is_refused_with_its_own_way_out.<locals>.OnDriver, which cannot "
+        "its variable 'frame' is a pyspark.sql.test_object_of_spark_is_refused_with_a_specific_way_out.<locals>.OnDriver, which cannot "
         "be pickled. Spark's objects exist on the driver only: collect what the function needs before the windows"
     )

@@ -1,4 +1,4 @@
-"""What a query is run with."""
+"""The session and settings that a query runs with."""
 
 import os
 import subprocess
@@ -29,7 +29,7 @@ from panestream.spark.session import (
 
 
 class Refused(PySparkException):
-    """Spark's answer where it has no value, with its name."""
+    """Spark's error for a setting without a value, with the setting's name."""
 
     def __init__(self, condition):
         super().__init__(message=condition)
@@ -40,7 +40,7 @@ class Refused(PySparkException):
 
 
 class Conf:
-    """The part of Spark's configuration that is asked."""
+    """The part of Spark's configuration that the code reads."""
 
     def __init__(self, **given):
         self.getAll = given
@@ -57,25 +57,25 @@ class Session:
 
 
 @pytest.mark.parametrize(("pinned", "numbered"), [(None, True), ("true", True), ("True", True), ("false", False)])
-def test_tasks_learn_the_number_of_their_micro_batch_only_if_threads_are_pinned(pinned, numbered, monkeypatch):
+def test_tasks_have_the_number_of_their_micro_batch_only_with_pinned_threads(pinned, numbered, monkeypatch):
     monkeypatch.delenv("PYSPARK_PIN_THREAD", raising=False)
     if pinned is not None:
         monkeypatch.setenv("PYSPARK_PIN_THREAD", pinned)
     assert numbers_micro_batches(Session({})) is numbered
 
 
-def test_all_settings_where_the_user_set_none():
+def test_all_settings_are_made_if_the_user_made_none():
     assert settings_for(Session({}), 7) == {**STREAM_SETTINGS, PARTITIONS: "7"}
 
 
 @pytest.mark.parametrize("name", [ARROW_ROWS, ARROW_BYTES])
-def test_with_a_limit_of_the_users_own_neither_is_touched(name):
+def test_limit_of_the_user_keeps_both_arrow_limits_unchanged(name):
     found = settings_for(Session({name: "5", "spark.app.name": "x"}), 7)
     assert not {ARROW_ROWS, ARROW_BYTES} & set(found)
     assert found.keys() | {ARROW_ROWS, ARROW_BYTES} == {*STREAM_SETTINGS, PARTITIONS}
 
 
-def test_what_a_session_lacks_is_named_with_the_line_to_set():
+def test_missing_setting_is_named_with_the_line_to_set():
     all_of = {**STREAM_SETTINGS, PARTITIONS: "7"}
     assert slow_settings(Session(all_of), 7) == []
     for name in STREAM_SETTINGS.keys() - {ARROW_ROWS, ARROW_BYTES}:
@@ -85,7 +85,7 @@ def test_what_a_session_lacks_is_named_with_the_line_to_set():
     bare = slow_settings(Session({}), 7)
     assert bare[0] == f'spark.conf.set("{PARTITIONS}", "7")'
     assert len(bare) == len(all_of)
-    # Where a platform does not tell, there is nothing to say.
+    # A platform that does not report a setting does not give a warning.
     assert slow_settings(Session({**all_of, STATE_STORE: Conf}), 7) == []
 
 
@@ -100,14 +100,14 @@ def test_what_a_session_lacks_is_named_with_the_line_to_set():
         ({}, "4.0.2", False),
     ],
 )
-def test_what_a_session_must_be_born_with(given, version, missed):
+def test_missing_startup_setting_is_named(given, version, missed):
     said = missing_startup_settings(Session(given, version))
     assert (said is not None) is missed
     assert said is None or f"{SOCKETS}=true" in said
 
 
 class Builder:
-    """Notes what a session would be built with, and what the environment says meanwhile."""
+    """Record the requested settings and the environment of a session."""
 
     def __init__(self):
         self.asked, self.environment = {}, None
@@ -134,8 +134,8 @@ class Builder:
         ({"master": "local[2]"}, {}, "local[2]", "local[*, 4]"),
     ],
 )
-def test_a_local_session_tries_a_task_again(monkeypatch, arguments, environment, master, last_resort):
-    """A master on the builder would win over spark-submit and spark-defaults; ``MASTER`` is what Spark looks at after them."""
+def test_local_session_retries_a_task_unless_a_master_is_set(monkeypatch, arguments, environment, master, last_resort):
+    """A master on the builder would win over spark-submit and spark-defaults. Spark reads ``MASTER`` after them."""
     builder = Builder()
     monkeypatch.setattr(SparkSession, "builder", builder)
     for name in ("MASTER", "SPARK_REMOTE"):
@@ -163,8 +163,8 @@ NO_JAVA = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its 
         ),
     ],
 )
-def test_a_java_that_is_there_is_not_asked_for(monkeypatch, tmp_path, settings, there, said):
-    """PySpark has one error for a Java that is missing and for one that ended, say since a package was not found."""
+def test_error_asks_for_java_only_if_java_is_missing(monkeypatch, tmp_path, settings, there, said):
+    """PySpark has one error for a missing Java and for a Java that ended, for example because of a missing package."""
     if there:
         (tmp_path / "bin").mkdir()
         (tmp_path / "bin/java").write_text("")
@@ -182,7 +182,7 @@ def test_a_java_that_is_there_is_not_asked_for(monkeypatch, tmp_path, settings, 
 
 @pytest.mark.spark
 @pytest.mark.parametrize(("defaults", "master"), [("", "local[*, 4]"), ("spark.master local[1]\n", "local[1]")])
-def test_spark_defaults_say_the_master(tmp_path, defaults, master):
+def test_master_of_spark_defaults_is_used(tmp_path, defaults, master):
     (tmp_path / "spark-defaults.conf").write_text(defaults)
     program = "import panestream as pst; print(pst.build_session('t', {'spark.ui.enabled': 'false'}).conf.get('spark.master'))"
     environment = {**os.environ, "SPARK_CONF_DIR": str(tmp_path)}
@@ -193,7 +193,7 @@ def test_spark_defaults_say_the_master(tmp_path, defaults, master):
 
 
 @pytest.mark.spark
-def test_settings_are_put_back(spark):
+def test_session_settings_are_restored(spark):
     before = dict(spark.conf.getAll)
     with session_settings(spark, settings_for(spark, 3)):
         assert spark.conf.get(PARTITIONS) == "3"
@@ -201,7 +201,7 @@ def test_settings_are_put_back(spark):
 
 
 @pytest.mark.spark
-def test_a_session_that_lacks_something_is_told_at_start_and_by_explain(spark, tmp_path, monkeypatch):
+def test_missing_startup_setting_is_warned_of_at_start_and_by_explain(spark, tmp_path, monkeypatch):
     rows = spark.readStream.format("rate").load()
     timed = pst.stream(rows).assign_timestamps("timestamp", pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second"))
     result = timed.key_by("value").window(pst.TumblingEventTimeWindows.of("1 minute")).aggregate(agg.count().alias("n"))

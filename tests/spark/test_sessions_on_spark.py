@@ -1,4 +1,4 @@
-"""Columnar sessions and count windows on Spark, beside the row operator on the same stream."""
+"""Columnar sessions and count windows on Spark agree with the row operator on the same stream."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from panestream import agg
 from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.testing import MicroBatches
 
-# .main of a stream tells the columns only.
+# .main of a stream warns about its columns.
 pytestmark = [pytest.mark.spark, pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")]
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -32,7 +32,7 @@ def rows(seed, count, begin):
 
 @pytest.fixture
 def clicks(spark, tmp_path):
-    """Four micro-batches; in the last a row so far ahead that all is over."""
+    """Four micro-batches. The last has a row so far ahead that everything closes."""
     made = MicroBatches(spark, tmp_path / "clicks", SCHEMA)
     for seed in range(3):
         made.add(rows(seed, 40, 60 * seed))
@@ -45,7 +45,7 @@ def keyed(df):
 
 
 def streamed(result, folder):
-    """The rows of main and of the late output, sorted."""
+    """Return the sorted rows of main and of the late output."""
     result.start(
         main=pst.ParquetSink(f"{folder}/main"), late=pst.ParquetSink(f"{folder}/late"), checkpoint=f"{folder}/c"
     ).await_termination()
@@ -60,7 +60,7 @@ def streamed(result, folder):
 @pytest.mark.parametrize(
     "assigner",
     [
-        # tests/comparison has them all without Spark.
+        # tests/comparison covers the other cases without Spark.
         pst.EventTimeSessionWindows.with_gap("4 seconds"),
         pst.EventTimeSessionWindows.with_gap("20 seconds").max_duration("30 seconds"),
         pst.EventTimeSessionWindows.with_gap_column("wait * 2", "seconds"),
@@ -68,7 +68,7 @@ def streamed(result, folder):
     ],
     ids=["gap", "longest", "gap column", "interval"],
 )
-def test_sessions_as_the_row_operator(spark, clicks, tmp_path, assigner):
+def test_sessions_on_spark_agree_with_the_row_operator(spark, clicks, tmp_path, assigner):
     windowed = keyed(clicks.stream()).window(assigner).side_output_late_data("late")
     columnar, row = windowed.aggregate(*AGGREGATES), windowed.options(every_firing=True).aggregate(*AGGREGATES)
     assert columnar.operator.name == "sessions"
@@ -80,7 +80,7 @@ def test_sessions_as_the_row_operator(spark, clicks, tmp_path, assigner):
     assert sum(one[3] for one in main) + len(late) == 120  # zoe's session stays open
 
 
-def test_batch_as_stream_where_nothing_is_late(spark, clicks, tmp_path):
+def test_batch_sessions_on_spark_agree_with_the_stream_without_late_rows(spark, clicks, tmp_path):
     def result(df):
         strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("10 minutes")
         stream = pst.stream(df).assign_timestamps("ts", strategy).key_by("user")
@@ -95,7 +95,7 @@ def test_batch_as_stream_where_nothing_is_late(spark, clicks, tmp_path):
 
 
 @pytest.mark.parametrize("slide", [None, 4])
-def test_count_windows_as_the_row_operator(spark, clicks, tmp_path, slide):
+def test_count_windows_on_spark_agree_with_the_row_operator(spark, clicks, tmp_path, slide):
     found = []
     for exact in (False, True):
         windowed = pst.stream(clicks.stream()).key_by("user").count_window(10, slide)
@@ -111,7 +111,7 @@ def test_count_windows_as_the_row_operator(spark, clicks, tmp_path, slide):
     assert len(found[0]) > 8
 
 
-def test_gap_columns_that_make_no_sense(spark, clicks):
+def test_wrong_gap_column_is_refused(spark, clicks):
     stream = keyed(clicks.stream())
 
     def over(expr, unit=None):

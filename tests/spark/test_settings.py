@@ -1,4 +1,4 @@
-"""What is asked of a session, how its settings are put back, and what is shipped to executors: without Java."""
+"""The settings that are read from a session, their restoration, and the files that are shipped to executors. Without Java."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from panestream.spark.session import (
 
 
 class Conf:
-    """Settings as Spark has them: what is not set has the default that is offered."""
+    """Spark's settings. A missing setting has the offered default."""
 
     def __init__(self, **told):
         self.told = {name.replace("_", "."): value for name, value in told.items()}
@@ -57,7 +57,7 @@ def session(plan="", **told):
         (None, 4),
     ],
 )
-def test_how_many_tasks_run_at_a_time_is_read_from_a_plan(plan, cores):
+def test_default_parallelism_is_read_from_a_plan(plan, cores):
     spark = session(plan)
     assert default_parallelism(spark) == cores
     assert spark.asked == ["EXPLAIN SELECT id FROM range(65536)"]
@@ -66,7 +66,7 @@ def test_how_many_tasks_run_at_a_time_is_read_from_a_plan(plan, cores):
 @pytest.mark.parametrize(
     ("told", "chosen"), [({}, None), ({"v": "200"}, None), ({"v": ""}, None), ({"v": "7"}, 7), ({"v": "201"}, 201)]
 )
-def test_partitions_are_chosen_where_they_are_not_sparks_default(told, chosen):
+def test_number_of_partitions_counts_as_chosen_if_not_sparks_default(told, chosen):
     spark = session()
     if told:
         spark.conf.set(PARTITIONS, told["v"])
@@ -99,12 +99,12 @@ CLUSTER = {"spark_executor_instances": "3", "spark_executor_cores": "4"}
         ({**CLUSTER, "spark_dynamicAllocation_enabled": "false"}, 12),
     ],
 )
-def test_cores_are_known_where_they_cannot_grow(told, cores):
+def test_cores_of_a_session_are_known_if_they_cannot_grow(told, cores):
     assert known_cores(session("Range (0, 65536, step=1, splits=7)", **told)) == cores
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_settings_are_those_of_a_query_while_it_starts_and_then_what_they_were(fails):
+def test_settings_of_a_query_are_restored_after_its_start(fails):
     spark = session(a="1", b="2")
     within = {}
     with suppress(RuntimeError), session_settings(spark, {"a": "3", "c": "4"}):
@@ -116,19 +116,19 @@ def test_settings_are_those_of_a_query_while_it_starts_and_then_what_they_were(f
 
 
 @pytest.mark.parametrize(("text", "line"), [("4.0.0", (4, 0)), ("4.10.2-amzn-1", (4, 10)), ("5.0", (5, 0))])
-def test_versions_are_lines(text, line):
+def test_version_is_reduced_to_its_line(text, line):
     spark = SimpleNamespace(version=text)
     assert version(spark) == line
     assert check_version(spark) is None
 
 
-def test_spark_3_has_not_what_streams_need():
+def test_spark_3_is_refused_for_streams():
     with pytest.raises(EnvironmentNotReadyError) as error:
         check_version(SimpleNamespace(version="3.5.7"))
     assert str(error.value) == "panestream needs Spark 4.0 or later, this session runs 3.5.7"
 
 
-def test_a_client_of_connect_is_told_by_where_its_class_comes_from():
+def test_connect_client_is_recognised_by_the_module_of_its_class():
     of = lambda module: type("SparkSession", (), {"__module__": module})()  # noqa: E731
     assert [is_connect(of(f"pyspark.sql.{name}")) for name in ("connect.session", "connect", "session", "classic.connect")] == [
         True,
@@ -139,7 +139,7 @@ def test_a_client_of_connect_is_told_by_where_its_class_comes_from():
 
 
 class Executors:
-    """Takes what is sent."""
+    """Record the shipped files."""
 
     def __init__(self):
         self.sent = []
@@ -148,14 +148,14 @@ class Executors:
         self.sent.append((paths, more))
 
 
-def test_a_module_travels_as_its_file(tmp_path):
+def test_module_is_shipped_as_its_file(tmp_path):
     spark, file = Executors(), tmp_path / "functions.py"
     file.write_text("x = 1")
     ship_module(spark, file)
     assert spark.sent == [((str(file),), {"pyfile": True})]
 
 
-def test_a_package_travels_as_a_zip_of_its_python_files(tmp_path):
+def test_package_is_shipped_as_a_zip_of_its_python_files(tmp_path):
     home = tmp_path / "shop"
     for name in ("__init__.py", "b.py", "py.typed", "data.csv", "inner/__init__.py", "inner/a.py", "__pycache__/b.pyc"):
         (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -173,7 +173,7 @@ def test_a_package_travels_as_a_zip_of_its_python_files(tmp_path):
     assert told == {f"shop/{name}": (f"# {name}", zipfile.ZIP_DEFLATED) for name in names}
 
 
-def test_panestream_itself_is_shipped_whole():
+def test_panestream_is_shipped_completely():
     spark = Executors()
     ship(spark)
     (((path,), _),) = spark.sent

@@ -1,4 +1,4 @@
-"""Windows that close without new rows, on Spark: by the clock, and where a query has read all there is."""
+"""Windows on Spark that close without new rows: by processing time, and at the end of the available input."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def at(second):
 
 
 def windows(clicks, closing=None):
-    """Tumbling windows of ten seconds, of event time in the past."""
+    """Tumbling windows of ten seconds, with event times in the past."""
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("1 second")
     strategy = strategy if closing is None else strategy.closing_after(closing)
     keyed = pst.stream(clicks.stream()).assign_timestamps("ts", strategy).key_by("user")
@@ -35,14 +35,14 @@ def windows(clicks, closing=None):
 
 
 def fired(sink):
-    """User, second at which the window begins, and clicks, of all rows that a sink got."""
+    """Return user, start second of the window, and clicks of all rows in a sink."""
     return sorted(
         (row.user, round((row.window_start.replace(tzinfo=dt.timezone.utc) - NOON).total_seconds()), row.clicks) for row in sink
     )
 
 
 def until(enough, query):
-    """Waits until something holds, and stops the query."""
+    """Wait until a condition holds, and stop the query."""
     deadline = time.monotonic() + PATIENCE
     while not enough() and time.monotonic() < deadline:
         assert not query.await_termination(0.2)
@@ -51,7 +51,7 @@ def until(enough, query):
 
 
 class Run:
-    """One run that ends by itself, with what it gave."""
+    """A run that ends by itself, with its output."""
 
     def __init__(self, result, checkpoint, **how):
         main, late = pst.MemorySink(), pst.MemorySink()
@@ -67,29 +67,29 @@ def clicks(spark, tmp_path):
     return made.add([("ann", at(1)), ("bob", at(2))]).add([("ann", at(25))])
 
 
-def test_the_end_of_what_is_available_closes_windows_and_the_next_run_goes_on(spark, clicks, tmp_path):
+def test_end_of_available_input_closes_windows_and_the_next_run_continues(spark, clicks, tmp_path):
     checkpoint = tmp_path / "checkpoint"
     first = Run(windows(clicks), checkpoint, fire_at_end=True)
     assert (first.fired, first.late) == ([("ann", 0, 1), ("ann", 20, 1), ("bob", 0, 1)], [])
     assert [one.rows for one in first.progress] == [2, 1, 0]
     assert first.progress[-1].watermark == round(at(30).timestamp() * 1e6) - 1
-    # What is behind the window that was closed is late, what is not goes on; and no window fires twice.
+    # Rows of a closed window are late, other rows are accepted, and no window fires twice.
     clicks.add([("ann", at(28)), ("bob", at(31))])
     second = Run(windows(clicks), checkpoint, fire_at_end=True)
     assert (second.fired, second.late) == ([("bob", 30, 1)], [("ann", 28)])
-    # Nothing new: there is nothing to close.
+    # Without new rows, nothing closes.
     third = Run(windows(clicks), checkpoint, fire_at_end=True)
     assert (third.fired, third.late) == ([], [])
-    # Without it windows stay open; and it may come back.
+    # Without the option windows stay open. It may be set again later.
     clicks.add([("ann", at(45))])
     assert Run(windows(clicks), checkpoint).fired == []
     assert Run(windows(clicks), checkpoint, fire_at_end=True).fired == [("ann", 40, 1)]
-    # A savepoint knows the input, and nothing of the signals.
+    # A savepoint has the positions of the input, but not of the signals.
     saved = pst.savepoint(spark, str(checkpoint), str(tmp_path / "saved"))
     assert [source["kind"] for source in saved.manifest.sources] == ["files"]
 
 
-def test_what_is_broken_off_while_windows_close_is_done_once(spark, clicks, tmp_path):
+def test_interrupted_closing_of_windows_happens_once(spark, clicks, tmp_path):
     checkpoint, out = tmp_path / "checkpoint", tmp_path / "out"
 
     def fail(progress):
@@ -99,12 +99,12 @@ def test_what_is_broken_off_while_windows_close_is_done_once(spark, clicks, tmp_
     def start(**how):
         return windows(clicks).start(checkpoint=str(checkpoint), main=pst.ParquetSink(str(out)), late=pst.MemorySink(), **how)
 
-    # In the micro-batch that closes, when the sink has its rows and Spark has not committed it.
+    # Interrupted in the closing micro-batch, after the sink has its rows and before Spark commits.
     with pytest.raises(CallbackError):
         start(fire_at_end=True, on_progress=fail).await_termination()
     start().await_termination()
     assert fired(spark.read.parquet(str(out)).collect()) == [("ann", 0, 1), ("ann", 20, 1), ("bob", 0, 1)]
-    # Between the word and the run that reads it: with rows beside it, it is no end.
+    # Interrupted between the signal and the run that reads it. With rows in the same micro-batch it is not an end.
     clicks.add([("bob", at(38))])
     start().await_termination()
     control_messages.send(spark, str(checkpoint), control_messages.END_WORD)
@@ -115,7 +115,7 @@ def test_what_is_broken_off_while_windows_close_is_done_once(spark, clicks, tmp_
     assert fired(spark.read.parquet(str(out)).collect())[-1] == ("bob", 30, 2)
 
 
-def test_silence_closes_windows_by_the_clock_and_after_a_restart(clicks, tmp_path):
+def test_silence_closes_windows_by_processing_time_and_after_a_restart(clicks, tmp_path):
     checkpoint = str(tmp_path / "checkpoint")
 
     def start():
@@ -123,20 +123,20 @@ def test_silence_closes_windows_by_the_clock_and_after_a_restart(clicks, tmp_pat
         return main, late, windows(clicks, "2 seconds").start(checkpoint=checkpoint, main=main, late=late, **LIVE)
 
     main, _, query = start()
-    # Until Spark has committed both: what it has not is done again by the next run.
+    # Wait until Spark has committed both. The next run repeats uncommitted micro-batches.
     until(lambda: sum(bool(one.rows) for one in query.recent_progress) == 2, query)
-    # The window of the last row is over when six seconds have gone by without another: it may be out already.
+    # The window of the last row closes after six seconds without another row, so it may already be emitted.
     first = fired(main.rows)
     assert [one for one in first if one[1] == 0] == [("ann", 0, 1), ("bob", 0, 1)]
     if ("ann", 20, 1) not in first:
-        # Nothing comes any more, and the next run closes the window all the same.
+        # No more rows come, but the next run closes the window.
         main, _, query = start()
         until(lambda: main.rows, query)
         assert ("ann", 20, 1) in fired(main.rows)
         moved = [one.watermark for one in query.recent_progress if one.watermark is not None]
         assert moved == sorted(moved)
         assert not any(one.rows for one in query.recent_progress)
-    # What comes behind it is late.
+    # Rows that come for that window are late.
     clicks.add([("ann", at(29)), ("bob", at(900))])
     _, late, query = start()
     until(lambda: late.rows, query)
@@ -145,9 +145,9 @@ def test_silence_closes_windows_by_the_clock_and_after_a_restart(clicks, tmp_pat
         windows(clicks, "2 seconds").start(checkpoint=checkpoint, main=pst.MemorySink(), late=pst.MemorySink())
 
 
-def test_a_checkpoint_is_tied_to_how_it_was_begun_and_a_savepoint_leads_on(spark, clicks, tmp_path):
+def test_checkpoint_refuses_another_closing_mode_and_a_savepoint_allows_it(spark, clicks, tmp_path):
     old = str(tmp_path / "old")
-    # Of a query that ends nobody waits for silence: it runs as it would without.
+    # A query that ends does not wait for silence, so it runs as without the option.
     assert Run(windows(clicks, "1 second"), old).fired == [("ann", 0, 1), ("bob", 0, 1)]
     with pytest.raises(CheckpointError, match=r"begun by a query that no clock wakes.*pst.savepoint"):
         windows(clicks, "1 second").start(checkpoint=old, main=pst.MemorySink(), late=pst.MemorySink(), **LIVE)
@@ -162,13 +162,13 @@ def test_a_checkpoint_is_tied_to_how_it_was_begun_and_a_savepoint_leads_on(spark
     assert not any(one.rows for one in query.recent_progress)
 
 
-def test_explain_says_when_windows_close(clicks):
+def test_explain_shows_when_windows_close(clicks):
     said = str(windows(clicks, "30 seconds").explain())
     assert "when all input has been silent for 30 seconds, the watermark follows the clock" in said
     assert "every 3 seconds" in said
 
 
-def test_input_that_never_stops_is_told(spark, tmp_path):
+def test_endless_input_is_warned_of(spark, tmp_path):
     from panestream.spark.checkpoint.control_messages import EndOfInputRun
 
     closing = EndOfInputRun(spark, str(tmp_path / "checkpoint"), run=lambda: None, check=lambda: None)
@@ -182,7 +182,7 @@ def test_input_that_never_stops_is_told(spark, tmp_path):
 
 
 class Rows:
-    """The part of a progress that is looked at."""
+    """The part of a progress that the code reads."""
 
     def __init__(self, rows):
         self.rows, self.history_rows = rows, 0

@@ -1,4 +1,4 @@
-"""Tasks that take key groups in turns: how many, that results are the same, and that a checkpoint is not tied to them."""
+"""Tasks that process key groups in turn: their number, equal results, and independence of the checkpoint."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _add(spark: SparkSession, orders: MicroBatches, first: int) -> None:
     orders.add([tuple(row) for row in rows.collect()])
 
 
-def test_results_are_the_same_and_the_number_may_change_at_each_start(spark: SparkSession, tmp_path: Path) -> None:
+def test_number_of_tasks_may_change_at_each_start_with_the_same_results(spark: SparkSession, tmp_path: Path) -> None:
     orders = _orders(spark, tmp_path)
     for first, tasks in enumerate((2, 6, 1)):
         _add(spark, orders, first)
@@ -62,7 +62,7 @@ def test_results_are_the_same_and_the_number_may_change_at_each_start(spark: Spa
 
 
 @pytest.mark.parametrize("tasks", [1, 2, 6])
-def test_a_task_is_a_file_of_a_large_output(
+def test_each_task_writes_a_file_of_a_large_output(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tasks: int
 ) -> None:
     monkeypatch.setattr(batch_output, "FEW_BYTES", 0)
@@ -80,7 +80,7 @@ def test_a_small_output_is_one_file(spark: SparkSession, tmp_path: Path) -> None
     assert len(list((tmp_path / "out").rglob("*.parquet"))) == 1
 
 
-def test_the_plan_says_so(spark: SparkSession, tmp_path: Path) -> None:
+def test_explain_shows_the_number_of_tasks(spark: SparkSession, tmp_path: Path) -> None:
     orders = _orders(spark, tmp_path)
     _add(spark, orders, 0)
     assert "6 key groups, one per state partition; 2 tasks take them in turns" in str(_query(orders, 2).explain())
@@ -90,12 +90,12 @@ def test_the_plan_says_so(spark: SparkSession, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("tasks", [0, -1, True, 2.0, "2", 32769])
-def test_a_number_of_tasks_is_a_number(spark: SparkSession, tmp_path: Path, tasks: Any) -> None:
+def test_wrong_number_of_tasks_is_refused(spark: SparkSession, tmp_path: Path, tasks: Any) -> None:
     with pytest.raises(InvalidPlanError, match="the option tasks must be a whole number from 1 to 32768"):
         _query(_orders(spark, tmp_path), tasks)
 
 
-def test_the_file_manager_is_that_of_the_query_alone(spark: SparkSession, tmp_path: Path) -> None:
+def test_checkpoint_file_manager_is_set_for_the_query_alone(spark: SparkSession, tmp_path: Path) -> None:
     orders = _orders(spark, tmp_path)
     _add(spark, orders, 0)
     before = spark.conf.get(FILE_MANAGER, None)

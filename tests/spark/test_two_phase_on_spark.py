@@ -1,4 +1,4 @@
-"""Functions of users' own in two phases, by the fluent API: the same results as without, and what is refused."""
+"""User functions in two phases by the fluent API give the same results as in one phase. Also refused plans."""
 
 import datetime as dt
 
@@ -24,7 +24,7 @@ class Average(pst.AggregateFunction):
 
 
 class Kinds(pst.AggregateFunction):
-    """How often each kind came; a dict as the accumulator, a name that SQL would have to quote, times that have a zone."""
+    """Count each kind. The accumulator is a dict, a name needs quotes in SQL, and times have a zone."""
 
     def create_accumulator(self):
         return {"kinds": {}, "last": None}
@@ -70,7 +70,7 @@ def windows(df, assigner):
     [pst.SlidingEventTimeWindows.of("1 minute", "20 seconds"), pst.EventTimeSessionWindows.with_gap("8 seconds")],
     ids=["sliding", "sessions"],
 )
-def test_the_same_results_in_two_phases(clicks, assigner):
+def test_function_in_two_phases_gives_the_results_of_one_phase(clicks, assigner):
     over = windows(clicks, assigner)
     once = over.aggregate_with(Kinds(), schema="most bigint, last timestamp")
     twice = over.aggregate_with(Kinds(), schema="most bigint, last timestamp", accumulator_type=KINDS)
@@ -81,7 +81,7 @@ def test_the_same_results_in_two_phases(clicks, assigner):
 
 
 @pytest.mark.spark
-def test_a_reduced_row_in_two_phases(clicks):
+def test_reduce_in_two_phases_gives_the_results_of_one_phase(clicks):
     over = windows(clicks, pst.TumblingEventTimeWindows.of("1 minute"))
     results = [
         over.reduce(lambda a, b: a.replace(price=a.price + b.price, ts=max(a.ts, b.ts)), two_phase=two_phase).main.select(
@@ -93,7 +93,7 @@ def test_a_reduced_row_in_two_phases(clicks):
 
 
 @pytest.mark.spark
-def test_a_stream_goes_on_after_a_restart(spark, clicks, tmp_path):
+def test_stream_of_a_two_phase_function_continues_after_restart(spark, clicks, tmp_path):
     clicks.write.parquet(str(tmp_path / "in"))
     result = windows(
         spark.readStream.schema(clicks.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in")),
@@ -114,7 +114,7 @@ def test_a_stream_goes_on_after_a_restart(spark, clicks, tmp_path):
 
 
 @pytest.mark.spark
-def test_what_cannot_be_is_refused(clicks):
+def test_function_that_cannot_run_in_two_phases_is_refused(clicks):
     tumbling = windows(clicks, pst.TumblingEventTimeWindows.of("1 minute"))
     with pytest.raises(InvalidPlanError, match="write a column for each of its 2 values"):
         tumbling.aggregate_with(Average(), schema="mean double", accumulator_type="total bigint")
@@ -131,7 +131,7 @@ def test_what_cannot_be_is_refused(clicks):
 
 
 @pytest.mark.spark
-def test_an_error_names_the_row(clicks):
+def test_error_of_a_two_phase_function_names_the_row(clicks):
     class Broken(Average):
         def add(self, row, accumulator):
             return accumulator[0] + row.prize, accumulator[1]

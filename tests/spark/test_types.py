@@ -1,4 +1,4 @@
-"""Spark's types and Arrow's, both ways, on any level. Without Java: types are plain objects."""
+"""Conversion of types between Spark and Arrow in both directions, at any nesting. Types are plain objects, without Java."""
 
 from __future__ import annotations
 
@@ -37,23 +37,23 @@ BOTH_WAYS = [
 @pytest.mark.parametrize(
     ("of_spark", "arrow"), BOTH_WAYS, ids=lambda each: str(each)[:20] if isinstance(each, pa.DataType) else ""
 )
-def test_a_type_comes_back(of_spark, arrow):
+def test_type_survives_conversion_to_arrow_and_back(of_spark, arrow):
     assert to_arrow(of_spark, "it") == arrow
     assert to_spark(arrow) == of_spark
 
 
-def test_a_schema_keeps_names_and_what_may_be_null():
+def test_schema_keeps_names_and_nullability():
     schema = T.StructType([T.StructField("a", T.LongType(), False), T.StructField("b", T.StringType(), True)])
     assert spark_schema(arrow_schema(schema)) == schema
     assert [field.nullable for field in arrow_schema(schema)] == [False, True]
 
 
-def test_whether_elements_may_be_null_is_kept_on_the_way_to_arrow():
+def test_nullability_of_elements_is_kept_in_arrow():
     of_spark = T.ArrayType(T.LongType(), containsNull=False)
     assert not to_arrow(of_spark, "it").value_field.nullable
 
 
-def test_what_has_no_counterpart_is_refused_by_name():
+def test_type_without_a_counterpart_is_refused_by_name():
     for kind in (T.YearMonthIntervalType(), T.VariantType()):
         with pytest.raises(
             InvalidPlanError, match=r"column 'x' has the type .*, which panestream does not support: cast it"

@@ -1,4 +1,4 @@
-"""Values that are not what they seem: times without zone, intervals, numbers by chance, strings that compare in their own way."""
+"""Deceptive values: times without a zone, intervals, random numbers, and strings with a collation."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ NEW_YORK = {"spark.sql.session.timeZone": "America/New_York"}
 
 
 def streamed(spark, folder, schema):
-    """Parquet files as a stream, one in each micro-batch."""
+    """Read Parquet files as a stream, one in each micro-batch."""
     return spark.readStream.schema(schema).option("maxFilesPerTrigger", 1).parquet(str(folder))
 
 
@@ -60,7 +60,7 @@ def hourly(df, delay="45 minutes"):
 
 
 def hours(df):
-    """What a query gave: the window's start as UTC has it, and all else as it is."""
+    """Return the results of a query, with the window's start in UTC."""
     names = [name for name in df.columns if name not in ("window_start", "window_end", "batch_id")]
     rows = df.select(F.unix_micros("window_start"), *names).collect()
     return sorted((datetime(1970, 1, 1) + timedelta(microseconds=row[0]), *row[1:]) for row in rows)
@@ -68,7 +68,7 @@ def hours(df):
 
 @pytest.mark.filterwarnings("ignore:micro-batch . moved the watermark")  # from the night of March to that of November
 def test_times_without_zone_mean_utc_in_every_session(spark, tmp_path):
-    """As event time, key, value and in whole rows, on all operators; also at 02:30 of a night that has no such time."""
+    """As event time, key, value and in whole rows, on all operators, also at 02:30 of a night without such a time."""
     table = pa.table({"ts": NIGHT, "stamp": NIGHT})
     folder, schema = write(tmp_path / "in", table.slice(0, 2), table.slice(2)), "ts timestamp_ntz, stamp timestamp_ntz"
     expected = sorted((ts.replace(minute=0), ts, ts, [ts]) for ts in NIGHT)
@@ -78,7 +78,7 @@ def test_times_without_zone_mean_utc_in_every_session(spark, tmp_path):
         assert hours(hourly(df).aggregate(some[0]).main) == [row[:3] for row in expected]  # by Spark's own aggregation
         one_each = hourly(df).process(lambda key, context, rows: [(key, [row.stamp for row in rows])], STAMPS)
         assert hours(one_each.main) == expected
-        # On a stream 02:30 leaves 01:50 in time, which comes after it.
+        # On a stream, 02:30 is on time after 01:50, because the zone is not used.
         result = hourly(streamed(spark, folder, schema)).side_output_late_data("late").aggregate(*some)
         main, late = str(tmp_path / "main"), str(tmp_path / "late")
         sinks = {"main": pst.ParquetSink(main), "late": pst.ParquetSink(late)}
@@ -105,7 +105,7 @@ GAPS = {
 
 
 @pytest.mark.parametrize("ansi", ["true", "false"])
-def test_a_gap_is_of_the_same_length_as_a_column_and_in_a_function(spark, ansi):
+def test_gap_as_a_column_and_in_a_function_has_the_same_length(spark, ansi):
     with session_settings(spark, {**NEW_YORK, "spark.sql.ansi.enabled": ansi}):
         for name, (unit, kind, values) in GAPS.items():
             gap = GapColumn("gap", unit)
@@ -119,8 +119,8 @@ def test_a_gap_is_of_the_same_length_as_a_column_and_in_a_function(spark, ansi):
                 assert (micros if micros is not None and 0 < micros < 2**62 else None) == expected, (name, value)
 
 
-def test_decimal_time_before_1970_lies_in_the_microsecond_that_holds_it(spark):
-    """Spark cuts a decimal towards zero when it casts it."""
+def test_decimal_time_before_1970_is_rounded_down_to_its_microsecond(spark):
+    """Spark truncates a decimal towards zero in a cast."""
     df = spark.sql("SELECT -0.0000005BD AS narrow, cast(-0.0000005 AS decimal(38, 18)) AS wide, -1.5BD AS exact")
     assert tuple(df.select(*(micros_of(df, name, "seconds") for name in df.columns)).first()) == (-1, -1, -1_500_000)
 
@@ -135,11 +135,11 @@ def test_a_day_is_24_hours_on_every_operator(spark):
             assert row.length == 150 * 86_400_000_000
 
 
-# ------------------------------------------------------------------------------------------------ numbers by chance
+# ------------------------------------------------------------------------------------------------ random numbers
 
 
-def handed_over(monkeypatch, result):
-    """What the operators of a query get, and its plan."""
+def operator_input(monkeypatch, result):
+    """Return the input and the plan of a query's operators."""
     taken = []
 
     def take(df, plan, projection, **how):
@@ -151,13 +151,13 @@ def handed_over(monkeypatch, result):
     return taken[0], result.plan
 
 
-def test_what_users_write_is_evaluated_once(spark, monkeypatch):
-    """A key that is drawn for each row has one key group; an event time that is drawn is the one by which a row is judged."""
+def test_random_expressions_of_users_are_evaluated_once(spark, monkeypatch):
+    """A row with a random key has one key group, and a random event time decides the windows and lateness of its row."""
     source = pst.stream(spark.range(4000).toDF("v")).side_output_invalid("bad")
     source = source.assign_timestamps("if(rand() < 0.5, null, v)", NONE, unit="microseconds")
     salted = source.key_by("cast(floor(rand() * 4) AS int) AS salt", "uuid() AS u", "v AS __panestream_time")
     windowed = salted.window(pst.TumblingEventTimeWindows.of("1 hour")).options(key_groups=4)
-    projected, _ = handed_over(monkeypatch, windowed.aggregate(agg.count()))
+    projected, _ = operator_input(monkeypatch, windowed.aggregate(agg.count()))
     group = F.pmod(F.xxhash64("key_0", "key_1", "key_2"), F.lit(4)).alias("expected")
     rows = projected.select("*", group).collect()
     assert [row.group for row in rows] == [row.expected for row in rows]
@@ -166,14 +166,14 @@ def test_what_users_write_is_evaluated_once(spark, monkeypatch):
     assert 1000 < sum(row.time is None for row in rows) < 3000
 
 
-def test_spark_reduces_rows_by_the_key_that_was_drawn(spark, monkeypatch):
+def test_spark_reduces_rows_by_the_evaluated_random_key(spark, monkeypatch):
     source = pst.stream(spark.range(4000).toDF("v")).assign_timestamps("v + floor(rand() * 2) * 4000", NONE, unit="microseconds")
     windowed = (
         source.key_by("cast(floor(rand() * 4) AS int) AS salt")
         .window(pst.SlidingEventTimeWindows(3000, 4000))
         .options(key_groups=4)
     )
-    projected, plan = handed_over(monkeypatch, windowed.aggregate(agg.count(), agg.max("v")))
+    projected, plan = operator_input(monkeypatch, windowed.aggregate(agg.count(), agg.max("v")))
     assert reducible(plan)
     rows = reduce_rows(projected, plan).collect()
     assert len({(row.group, row.key_0) for row in rows}) == 4

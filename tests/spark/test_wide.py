@@ -1,4 +1,4 @@
-"""Many columns, many aggregates: what a query costs to build does not grow with every one of them. Counted, not timed."""
+"""The cost of building a query must not grow with every column and aggregate. Counted, not timed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FEW, MANY = 10, 210
 
 @contextmanager
 def calls(monkeypatch):
-    """Counts the calls of Java by the name of the method, without those that free objects, which come when they like."""
+    """Count the calls of Java by method, without those that free objects, which come at random times."""
     counted: Counter[str] = Counter()
     send = GatewayClient.send_command
 
@@ -45,7 +45,7 @@ def windowed(df):
 
 
 @pytest.mark.spark
-def test_java_is_called_as_often_for_many_columns_as_for_few(spark, monkeypatch):
+def test_number_of_calls_to_java_does_not_grow_with_columns(spark, monkeypatch):
     def built(columns):
         df = wide(spark, columns)
         with calls(monkeypatch) as counted:
@@ -63,7 +63,7 @@ def test_java_is_called_as_often_for_many_columns_as_for_few(spark, monkeypatch)
 
 
 @pytest.mark.spark
-def test_spark_is_asked_as_often_about_many_aggregates_as_about_few(spark, monkeypatch):
+def test_number_of_calls_to_spark_does_not_grow_with_aggregates(spark, monkeypatch):
     def asked(aggregates):
         keyed = windowed(wide(spark, 1))
         with calls(monkeypatch) as counted:
@@ -76,7 +76,7 @@ def test_spark_is_asked_as_often_about_many_aggregates_as_about_few(spark, monke
 
 
 @pytest.mark.spark
-def test_of_several_inputs_the_one_that_is_wrong_is_named(spark):
+def test_wrong_input_among_several_is_named(spark):
     df = wide(spark, 2)
     wrong = ["key + nothing", "sum(key)", "explode(array(key))", "row_number() OVER (ORDER BY key)", "key +", "nothing", " "]
     for one in wrong:
@@ -88,7 +88,7 @@ def test_of_several_inputs_the_one_that_is_wrong_is_named(spark):
 
 
 @pytest.mark.spark
-def test_a_struct_of_any_names(spark):
+def test_struct_with_unusual_field_names(spark):
     names = ["a.b", "`", "a b", "ä", "'", "struct", "1"]
     df = spark.range(1).selectExpr(*(f"id + {at} AS `{name.replace('`', '``')}`" for at, name in enumerate(names)))
     row = df.select(struct_of(names).alias("row"))
@@ -97,7 +97,7 @@ def test_a_struct_of_any_names(spark):
 
 
 class Name(str):
-    """A name that counts how often it is made small."""
+    """A name that counts how often it is lowercased."""
 
     __slots__ = ()
     lowered = 0
@@ -107,7 +107,7 @@ class Name(str):
         return super().lower()
 
 
-def test_every_name_is_looked_at_once(monkeypatch):
+def test_every_name_is_lowercased_once(monkeypatch):
     monkeypatch.setattr(Name, "lowered", 0)
     names = [Name(f"c{at}") for at in range(500)]
     assert Names().doubled(names) is None
@@ -126,5 +126,5 @@ def test_every_name_is_looked_at_once(monkeypatch):
         ([], False, None),
     ],
 )
-def test_the_first_two_names_that_are_one(names, sensitive, twice):
+def test_first_two_equal_names_of_a_wide_schema_are_found(names, sensitive, twice):
     assert Names(sensitive).doubled(names) == twice

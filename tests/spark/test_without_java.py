@@ -1,4 +1,4 @@
-"""Errors that need no Spark to be seen: Java without memory, or without life."""
+"""Errors that are visible without Spark: Java without memory, or a Java process that has ended."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OUTPUTS = SimpleNamespace(note_end=lambda spark: None)
 @pytest.mark.parametrize(
     "error", [ConnectionRefusedError(111, "Connection refused"), Py4JNetworkError("Answer from Java side is empty")]
 )
-def test_a_java_that_is_gone_is_said_to_be_with_what_to_do(error):
+def test_ended_java_process_gives_an_error_with_advice(error):
     class Gone:
         def awaitTermination(self, *_):  # noqa: N802 - Spark's name
             raise error
@@ -31,7 +31,7 @@ def test_a_java_that_is_gone_is_said_to_be_with_what_to_do(error):
     assert caught.value.spark_error is error
 
 
-def test_an_error_of_python_while_waiting_is_left_alone():
+def test_error_of_python_while_waiting_is_raised_unchanged():
     class Interrupted:
         def awaitTermination(self, *_):  # noqa: N802
             raise KeyError("ours")
@@ -40,7 +40,7 @@ def test_an_error_of_python_while_waiting_is_left_alone():
         RunningQuery(Interrupted(), None, None, None).await_termination()
 
 
-def test_a_query_that_has_ended_is_said_to_have():
+def test_await_termination_returns_whether_the_query_has_ended():
     class Ended:
         recentProgress = ()  # noqa: N815
 
@@ -55,15 +55,15 @@ def test_a_query_that_has_ended_is_said_to_have():
     assert RunningQuery(Ended(False), None, None, OUTPUTS).await_termination(0) is False
 
 
-class OfSparkError(Exception):
-    """As py4j words it."""
+class Py4jStyleError(Exception):
+    """An error in the words of py4j."""
 
 
-OfSparkError.__module__ = "py4j.protocol"
+Py4jStyleError.__module__ = "py4j.protocol"
 
 
 @pytest.mark.parametrize("part", ["operator", "sink"])
-def test_want_of_memory_becomes_advice(part):
+def test_out_of_memory_error_of_java_gives_advice(part):
     context = of_operator(7) if part == "operator" else of_sink("late", ConsoleSink(), 7)
     with (
         pytest.raises(
@@ -71,15 +71,15 @@ def test_want_of_memory_becomes_advice(part):
         ) as caught,
         context,
     ):
-        raise OfSparkError("An error occurred\n: java.lang.OutOfMemoryError: Java heap space\n\tat java.base/x")
+        raise Py4jStyleError("An error occurred\n: java.lang.OutOfMemoryError: Java heap space\n\tat java.base/x")
     assert "\tat" not in str(caught.value)
 
 
-def test_state_that_spark_cannot_load_becomes_advice_with_its_cause():
+def test_state_that_spark_cannot_load_gives_advice_and_its_cause():
     said = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state. SQLSTATE: 58030"
     cause = "Caused by: org.apache.hadoop.fs.ChecksumException: Checksum error: file:/c/state/0/1/4.changelog at 0"
     with pytest.raises(OperatorError) as caught, of_operator(7):
-        raise OfSparkError(f"{said}\n\tat org.apache.x\nCaused by: java.io.IOException: x\n{cause}\n\tat java.base/x")
+        raise Py4jStyleError(f"{said}\n\tat org.apache.x\nCaused by: java.io.IOException: x\n{cause}\n\tat java.base/x")
     text = str(caught.value)
     assert "in micro-batch 7: Spark cannot load the state" in text
     assert "put back a copy of the whole checkpoint" in text
@@ -93,11 +93,11 @@ def test_state_that_spark_cannot_load_becomes_advice_with_its_cause():
         ("Caused by: org.apache.spark.SparkException: Python worker failed to connect back.", "PYSPARK_PYTHON must name"),
     ],
 )
-def test_what_is_deep_in_the_causes_becomes_advice(deep, advice):
-    """Also where Spark says first that state cannot be loaded, which sounds like damage."""
+def test_known_cause_deep_in_an_error_gives_advice(deep, advice):
+    """Also if Spark first reports that state cannot be loaded, which suggests damage."""
     said = "[CANNOT_LOAD_STATE_STORE.UNCATEGORIZED] An error occurred during loading state. SQLSTATE: 58030"
     with pytest.raises(OperatorError, match=rf"in micro-batch 7: .*{advice}") as caught, of_operator(7):
-        raise OfSparkError(f"{said}\n\tat org.apache.x\n{deep}\n\tat java.base/x")
+        raise Py4jStyleError(f"{said}\n\tat org.apache.x\n{deep}\n\tat java.base/x")
     text = str(caught.value)
     assert deep.split(": ")[-1].rstrip(".") in text
     assert "damaged" not in text
@@ -105,7 +105,7 @@ def test_what_is_deep_in_the_causes_becomes_advice(deep, advice):
 
 
 @pytest.mark.parametrize("ending", [SystemExit(3), GeneratorExit("over")])
-def test_a_function_that_ends_its_worker_is_found_again_in_what_spark_says(ending):
+def test_function_that_ends_its_worker_is_named_from_sparks_message(ending):
     def users_function():
         if isinstance(ending, SystemExit):
             sys.exit(3)
@@ -120,13 +120,16 @@ def test_a_function_that_ends_its_worker_is_found_again_in_what_spark_says(endin
     assert "in users_function" in found
 
 
-def test_an_interruption_keeps_the_words_by_which_spark_knows_it():
-    """``query.stop()`` in another thread: else whoever waits for the query gets an error, though nothing failed."""
-    error = OfSparkError(
+def test_interruption_keeps_its_text_for_spark():
+    """``query.stop()`` runs in another thread.
+
+    With another text, the waiting thread would get an error although nothing failed.
+    """
+    error = Py4jStyleError(
         "An error occurred while calling o7.collectToPython.\n: java.lang.InterruptedException\n\tat java.base/x"
     )
-    with pytest.raises(OfSparkError) as caught, of_operator(7):
+    with pytest.raises(Py4jStyleError) as caught, of_operator(7):
         raise error
     assert caught.value is error
-    with pytest.raises(OfSparkError), of_sink("late", ConsoleSink(), 7):
+    with pytest.raises(Py4jStyleError), of_sink("late", ConsoleSink(), 7):
         raise error

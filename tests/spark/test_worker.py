@@ -1,4 +1,4 @@
-"""Archives on the path of Spark's Python workers: read once, and good for all that they were good for."""
+"""Archives on the path of Spark's Python workers are read once and stay fully usable."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Make = Callable[[str, Mapping[str, str]], Path]
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Iterator[Make]:
-    """Writes an archive of that name, and puts it on the path as Spark does: ahead of all packages."""
+    """Write an archive of that name, and put it on the path like Spark: before all packages."""
     path, cache, modules = list(sys.path), dict(sys.path_importer_cache), set(sys.modules)
 
     def make(name: str, files: Mapping[str, str]) -> Path:
@@ -53,7 +53,7 @@ def archive(tmp_path: Path) -> Iterator[Make]:
 
 @pytest.fixture
 def reads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[str]:
-    """The names of archives of the test whose directories Python read, one for each time."""
+    """Record each reading of a test archive's directory by Python."""
     seen: list[str] = []
     read = zipimport._read_directory  # type: ignore[attr-defined]
 
@@ -74,7 +74,9 @@ def write(path: Path, files: Mapping[str, str]) -> Path:
 
 
 def task_begins() -> None:
-    """What a worker does before a function of ours is called, and an import that asks all of the path (Python 3.13 reads then)."""
+    """Do what a worker does before it calls a function of panestream, and import something not found (Python 3.13 then reads
+    archives).
+    """
     importlib.invalidate_caches()
     assert importlib.util.find_spec("worker_nowhere") is None
 
@@ -84,7 +86,7 @@ def number_of(module: str) -> int:
     return number
 
 
-def test_an_archive_is_read_once_not_in_every_task(archive: Make, reads: list[str]) -> None:
+def test_archive_is_read_once_and_not_in_every_task(archive: Make, reads: list[str]) -> None:
     archive("classes.jar", CLASSES)
     archive("python.zip", PACKAGE)
     task_begins()
@@ -98,7 +100,7 @@ def test_an_archive_is_read_once_not_in_every_task(archive: Make, reads: list[st
     assert reads == []
 
 
-def test_to_remember_reads_nothing_and_is_done_once(archive: Make, reads: list[str]) -> None:
+def test_remembering_archives_reads_none_and_happens_once(archive: Make, reads: list[str]) -> None:
     jar = str(archive("classes.jar", CLASSES))
     task_begins()
     reads.clear()
@@ -113,7 +115,7 @@ def test_to_remember_reads_nothing_and_is_done_once(archive: Make, reads: list[s
 
 
 @pytest.mark.parametrize("name", ["bindings.jar", "shipped.zip", "shipped.egg"])
-def test_python_in_an_archive_can_be_imported(archive: Make, reads: list[str], name: str) -> None:
+def test_modules_in_an_archive_can_be_imported(archive: Make, reads: list[str], name: str) -> None:
     place = archive(name, PACKAGE)
     assert number_of("worker_package.first") == 1
     cache_zip_imports()
@@ -127,14 +129,14 @@ def test_python_in_an_archive_can_be_imported(archive: Make, reads: list[str], n
     assert reads == []
 
 
-def test_a_package_is_found_that_was_not_imported_before(archive: Make) -> None:
+def test_package_that_was_not_imported_before_is_found(archive: Make) -> None:
     archive("bindings.jar", PACKAGE)
     task_begins()
     cache_zip_imports()
     assert number_of("worker_package.first") == 1
 
 
-def test_an_archive_that_comes_later_is_found(archive: Make, reads: list[str]) -> None:
+def test_archive_that_is_added_later_is_found(archive: Make, reads: list[str]) -> None:
     archive("classes.jar", CLASSES)
     task_begins()
     cache_zip_imports()
@@ -147,8 +149,8 @@ def test_an_archive_that_comes_later_is_found(archive: Make, reads: list[str]) -
     assert reads == []
 
 
-def test_a_folder_of_a_jar_is_still_part_of_a_package_without_init(archive: Make, reads: list[str], tmp_path: Path) -> None:
-    # As google/ is: of protobuf, and of many a jar.
+def test_folder_in_a_jar_is_still_part_of_a_namespace_package(archive: Make, reads: list[str], tmp_path: Path) -> None:
+    # Like google/, which is in protobuf and in many jars.
     archive("classes.jar", {"worker_names/": "", **CLASSES})
     (tmp_path / "site" / "worker_names").mkdir(parents=True)
     (tmp_path / "site" / "worker_names" / "module.py").write_text("NUMBER = 4\n")
@@ -162,7 +164,7 @@ def test_a_folder_of_a_jar_is_still_part_of_a_package_without_init(archive: Make
     assert reads == []
 
 
-def test_an_archive_that_was_replaced_is_read_again(archive: Make, reads: list[str]) -> None:
+def test_replaced_archive_is_read_again(archive: Make, reads: list[str]) -> None:
     place = archive("shipped.zip", {"worker_one.py": "NUMBER = 1\n"})
     assert number_of("worker_one") == 1
     cache_zip_imports()
@@ -175,7 +177,7 @@ def test_an_archive_that_was_replaced_is_read_again(archive: Make, reads: list[s
     assert reads == []
 
 
-def test_an_archive_that_is_gone_hurts_nobody(archive: Make) -> None:
+def test_missing_archive_is_ignored(archive: Make) -> None:
     before, after = archive("before.jar", CLASSES), archive("after.zip", PACKAGE)
     task_begins()
     before.unlink()
@@ -188,7 +190,7 @@ def test_an_archive_that_is_gone_hurts_nobody(archive: Make) -> None:
     assert number_of("worker_package.first") == 1
 
 
-def test_finders_of_others_are_left_alone(archive: Make) -> None:
+def test_foreign_path_finders_are_unchanged(archive: Make) -> None:
     class Own(zipimport.zipimporter):
         pass
 
@@ -198,7 +200,7 @@ def test_finders_of_others_are_left_alone(archive: Make) -> None:
     assert sys.path_importer_cache[jar] is own
 
 
-def test_a_task_of_ours_begins_with_it(archive: Make) -> None:
+def test_task_of_panestream_starts_by_remembering_archives(archive: Make) -> None:
     jar = str(archive("classes.jar", CLASSES))
     task_begins()
     assert list(Unpack(pa.schema([]))(iter([]))) == []

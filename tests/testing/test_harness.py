@@ -1,4 +1,4 @@
-"""The harness takes what users have: pst windows, triggers, evictors and functions; no word of the engine."""
+"""The harness accepts the windows, triggers, evictors and functions of users, without names of the engine."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def values(harness):
         ({"process": LoudSum()}, [(1, 9)]),
     ],
 )
-def test_each_kind_of_function(function, expected):
+def test_harness_runs_each_kind_of_function(function, expected):
     harness = WindowTestHarness(MINUTE, **function)
     for second, value in ((1, 2), (30, 3), (59, 4)):
         harness.process_element(value, f"{second} seconds", key="k")
@@ -65,7 +65,7 @@ def test_each_kind_of_function(function, expected):
     assert (harness.num_timers(), harness.num_state_entries()) == (0, 0)
 
 
-def test_trigger_evictor_and_lateness():
+def test_harness_runs_trigger_evictor_and_lateness():
     windows = {"trigger": pst.CountTrigger.of(2), "evictor": pst.evictors.CountEvictor.of(3), "allowed_lateness": "10 seconds"}
     harness = WindowTestHarness(MINUTE, **windows, apply=lambda key, window, rows: [list(rows)], side_output_late_data=True)
     for value in range(4):
@@ -81,14 +81,14 @@ def test_trigger_evictor_and_lateness():
     assert harness.late_dropped == 0
 
 
-def test_late_elements_are_counted_where_nobody_keeps_them():
+def test_late_elements_are_counted_without_a_late_output():
     harness = WindowTestHarness(MINUTE, reduce=max)
     harness.process_watermark("1 hour")
     harness.process_element(1, "1 second")
     assert (harness.late_dropped, harness.extract_late_elements()) == (1, [])
 
 
-def test_side_outputs_and_a_restart():
+def test_side_outputs_and_snapshot_of_a_process_function():
     harness = WindowTestHarness(MINUTE, process=LoudSum(), trigger=pst.CountTrigger.of(1))
     harness.process_element(7, "1 second", "ann")
     snapshot = harness.snapshot()
@@ -102,7 +102,7 @@ def test_side_outputs_and_a_restart():
     assert other.extract_side_output("large") == []
 
 
-def test_times_may_be_written_in_several_ways():
+def test_harness_accepts_integers_durations_and_datetimes_as_times():
     for instant in (60_000_000, "1 minute", timedelta(minutes=1), datetime(1970, 1, 1, 0, 1, tzinfo=timezone.utc)):
         harness = WindowTestHarness(MINUTE, reduce=max)
         harness.process_element(3, instant)
@@ -113,7 +113,7 @@ def test_times_may_be_written_in_several_ways():
         assert harness.extract_output() == [WindowResult(None, pst.windows.TimeWindow(60_000_000, 120_000_000), 3, 119_999_999)]
 
 
-def test_windows_of_processing_time_need_no_event_times():
+def test_processing_time_windows_need_no_event_times():
     harness = WindowTestHarness(pst.ProcessingTimeSessionWindows.with_gap("10 seconds"), reduce=lambda a, b: a + b)
     harness.set_processing_time("100 seconds")
     harness.process_element(1)
@@ -128,7 +128,7 @@ class TestDeclaredAggregates:
     COLUMNS = {"price": "double", "user": "string"}  # noqa: RUF012 - not changed
     AGGREGATES = (pst.agg.count().alias("n"), pst.agg.sum("price"), pst.agg.max_by("user", "price"), pst.agg.last("user"))
 
-    def test_results_have_names(self):
+    def test_aggregate_results_have_names(self):
         harness = WindowTestHarness(MINUTE, aggregate=self.AGGREGATES, columns=self.COLUMNS)
         harness.process_element({"price": 2.5, "user": "ann"}, "30 seconds")
         harness.process_element((1.5, "bob"), "1 second")
@@ -139,7 +139,7 @@ class TestDeclaredAggregates:
         assert result["sum(price)"] == 4.0
         assert [value for name, value in result.items() if name.startswith("last")] == ["ann"], "by time, not by arrival"
 
-    def test_a_then_function_sees_what_it_sees_on_spark(self):
+    def test_then_function_gets_context_and_results_as_on_spark(self):
         def then(key, context, results):
             return [(context.window().start, results[0])]
 
@@ -148,7 +148,7 @@ class TestDeclaredAggregates:
         harness.end_of_input()
         assert values(harness) == [(60_000_000, (1,))]
 
-    def test_triggers_gaps_and_late_outputs_see_rows(self):
+    def test_triggers_gaps_and_late_outputs_get_rows(self):
         sessions = pst.EventTimeSessionWindows.with_dynamic_gap(lambda row: timedelta(seconds=row.price))
         harness = WindowTestHarness(
             sessions, aggregate=pst.agg.last("user").alias("user"), columns=self.COLUMNS, side_output_late_data=True
@@ -161,14 +161,14 @@ class TestDeclaredAggregates:
         ((key, time, row),) = harness.extract_late_elements()
         assert (key, time, row.user, row["price"]) == (None, 0, "eve", 5.0)
 
-    def test_an_input_that_is_no_column_is_named(self):
+    def test_unknown_input_column_is_named_in_the_error(self):
         with pytest.raises(
             InvalidPlanError, match=r"sum\('cost'\).* takes 'cost', which is none of the columns \['price', 'user'\]"
         ):
             WindowTestHarness(MINUTE, aggregate=pst.agg.sum("cost"), columns=self.COLUMNS)
 
 
-def test_functions_see_rows_as_on_spark():
+def test_functions_get_rows_as_on_spark():
     harness = WindowTestHarness(
         MINUTE, reduce=lambda a, b: a.replace(price=a.price + b["price"]), columns={"user": "string", "price": "int64"}
     )
@@ -196,18 +196,18 @@ def test_functions_see_rows_as_on_spark():
         ({"reduce": max, "allowed_lateness": True}, "allowed lateness is True"),
     ],
 )
-def test_what_does_not_fit_is_refused(options, message):
+def test_contradictory_options_are_refused(options, message):
     with pytest.raises(InvalidPlanError, match=message):
         WindowTestHarness(MINUTE, **options)
 
 
-def test_a_lateness_is_no_moment():
+def test_datetime_as_allowed_lateness_is_refused():
     with pytest.raises(InvalidWindowError, match="the allowed lateness is how long"):
         WindowTestHarness(MINUTE, reduce=max, allowed_lateness=datetime(2026, 1, 1, tzinfo=timezone.utc))
 
 
 @pytest.mark.parametrize("at_once", [True, False])
-def test_a_trigger_with_timers_of_the_clock_that_does_not_say_so_fails_as_on_spark(at_once):
+def test_undeclared_processing_time_timer_fails_as_on_spark(at_once):
     class Patient(pst.triggers.Trigger):
         def on_element(self, element, timestamp, window, ctx):
             if at_once:
@@ -239,7 +239,7 @@ def test_a_trigger_with_timers_of_the_clock_that_does_not_say_so_fails_as_on_spa
         run(Patient())
 
 
-def test_the_ends_of_time_are_public():
+def test_minimum_and_maximum_timestamps_are_public():
     harness = WindowTestHarness(MINUTE, reduce=max)
     assert harness.current_watermark == pst.windows.MIN_TIMESTAMP
     harness.end_of_input()
@@ -257,7 +257,7 @@ def test_the_ends_of_time_are_public():
         (({"price": 1}, True), "the timestamp is True"),
     ],
 )
-def test_an_element_that_does_not_fit_is_refused(element, message):
+def test_element_that_does_not_match_the_columns_is_refused(element, message):
     harness = WindowTestHarness(MINUTE, reduce=lambda a, b: a, columns={"price": "int64"})
     with pytest.raises(InvalidPlanError, match=message):
         harness.process_element(*element)
@@ -268,7 +268,7 @@ def closing(**more):
     return WindowTestHarness(MINUTE, reduce=lambda a, b: a + b, watermark_strategy=strategy, **more)
 
 
-def test_a_strategy_moves_the_watermark_and_closes_windows_on_silence():
+def test_watermark_strategy_advances_time_and_closes_windows_on_silence():
     harness = closing(side_output_late_data=True)
     harness.process_element(1, "50 seconds")
     harness.end_micro_batch("55 seconds", run="first")
@@ -276,7 +276,7 @@ def test_a_strategy_moves_the_watermark_and_closes_windows_on_silence():
     harness.end_micro_batch("75 seconds", run="first")
     assert values(harness) == []
     snapshot = harness.snapshot()
-    # It was down for an hour: that is no silence.
+    # The query was down for an hour, which is not silence.
     harness.restore(snapshot)
     harness.end_micro_batch("4000 seconds", run="second")
     assert values(harness) == []
@@ -286,7 +286,7 @@ def test_a_strategy_moves_the_watermark_and_closes_windows_on_silence():
     assert [late.value for late in harness.extract_late_elements()] == [2]
 
 
-def test_a_strategy_of_partitions_wants_to_know_which():
+def test_watermark_strategy_per_partition_needs_the_partition_column():
     strategy = pst.WatermarkStrategy.for_monotonous_timestamps().per_partition("shop")
     harness = WindowTestHarness(
         MINUTE, aggregate=[pst.agg.count().alias("n")], columns={"shop": "string"}, watermark_strategy=strategy
@@ -299,7 +299,7 @@ def test_a_strategy_of_partitions_wants_to_know_which():
         harness.process_element(("a",), "90 seconds")
 
 
-def test_what_moves_the_watermark_must_be_there():
+def test_end_of_micro_batch_needs_a_watermark_strategy():
     with pytest.raises(InvalidPlanError, match="no strategy that moves the watermark"):
         WindowTestHarness(MINUTE, reduce=max).end_micro_batch("1 second")
     generated = pst.WatermarkStrategy.for_generator(lambda: None)
@@ -311,7 +311,7 @@ def timed_harness(**more):
     return WindowTestHarness(pst.TumblingEventTimeWindows.of("5 minutes"), reduce=max, side_output_late_data=True, **more)
 
 
-def test_results_show_their_times_and_stay_tuples_of_integers():
+def test_repr_of_results_shows_times_but_fields_are_integers():
     harness = timed_harness()
     harness.process_element(7, "10 hours", key="ann")
     harness.process_watermark(datetime(1970, 1, 1, 10, 5, tzinfo=timezone.utc))
@@ -324,17 +324,17 @@ def test_results_show_their_times_and_stay_tuples_of_integers():
     assert late == LateElement("ann", start, 8)
     assert hash(result) == hash(tuple(result))
     assert repr(result._replace(key="bob")).startswith("WindowResult(key='bob', window=[10:00:00, 10:05:00)")
-    assert [type(pickle.loads(pickle.dumps(one))) for one in (result, late)] == [type(result), type(late)]
+    assert [type(pickle.loads(pickle.dumps(each))) for each in (result, late)] == [type(result), type(late)]
 
 
-def test_results_show_integers_if_no_time_went_in_as_a_duration():
+def test_repr_of_results_shows_integers_for_integer_times():
     harness = WindowTestHarness(pst.TumblingEventTimeWindows(10), reduce=max)
     harness.process_element(7, 3)
     harness.end_of_input()
     assert repr(harness.extract_output()) == "[WindowResult(key=None, window=TimeWindow(start=0, end=10), value=7, timestamp=9)]"
 
 
-def test_a_harness_shows_how_far_time_is():
+def test_repr_of_a_harness_shows_watermark_and_clock():
     harness = timed_harness()
     harness.process_watermark("1 minute")
     assert repr(harness).startswith(
@@ -355,7 +355,7 @@ TIMERS_AT_THE_END_OF_A_WAIT = [
 
 
 @pytest.mark.parametrize("trigger", TIMERS_AT_THE_END_OF_A_WAIT, ids=lambda trigger: type(trigger).__name__)
-def test_timer_of_the_clock_fires_once_the_clock_is_past_it(trigger):
+def test_processing_time_timer_fires_once_the_clock_is_past_it(trigger):
     harness = WindowTestHarness(pst.GlobalWindows.create(), trigger=trigger, reduce=max)
     harness.process_element(1, "0 seconds")
     harness.set_processing_time("30 seconds")
@@ -373,7 +373,7 @@ def test_timer_of_the_clock_fires_once_the_clock_is_past_it(trigger):
     ],
     ids=["tumbling", "session", "after processing time"],
 )
-def test_windows_of_the_clock_fire_when_the_clock_is_at_their_end(windows, trigger):
+def test_processing_time_windows_fire_when_the_clock_reaches_their_end(windows, trigger):
     harness = WindowTestHarness(windows, trigger=trigger, reduce=max)
     harness.process_element(1, "0 seconds")
     harness.set_processing_time("30 seconds")

@@ -1,4 +1,4 @@
-"""The trace of a query over a batch DataFrame: the rows that Spark has, and the results that the query gives."""
+"""The trace of a query over a batch DataFrame has Spark's rows and the results of the query."""
 
 import datetime as dt
 from dataclasses import replace
@@ -30,11 +30,11 @@ def windowed(df, assigner=None, *, delay="10 minutes"):
     return stream.key_by("user").window(assigner or pst.TumblingEventTimeWindows.of("30 minutes"))
 
 
-def test_a_trace_has_the_rows_in_their_order_and_the_results(orders):
+def test_trace_of_a_batch_has_rows_in_order_and_results(orders):
     result = windowed(orders).aggregate(agg.count().alias("n"), agg.sum("price * 2").alias("twice")).top(1, by="n")
     trace = result.trace()
-    assert [one.value.place for one in trace.elements] == [1, 2, 3, 4, 5, 6]
-    gave = {(trace.windows[one.window].key, *one.results[0].values()) for one in trace.firings}
+    assert [element.value.place for element in trace.elements] == [1, 2, 3, 4, 5, 6]
+    gave = {(trace.windows[firing.window].key, *firing.results[0].values()) for firing in trace.firings}
     every = windowed(orders).aggregate(agg.count().alias("n"), agg.sum("price * 2").alias("twice")).main.collect()
     assert (
         gave == {(row.user, row.n, row.twice) for row in every} == {("ann", 3, 18), ("ann", 1, 18), ("bob", 1, 4), (None, 1, 14)}
@@ -44,10 +44,10 @@ def test_a_trace_has_the_rows_in_their_order_and_the_results(orders):
     assert "since the watermark passed its end: 3 rows, gave {'n': 3, 'twice': 18}." in said
 
 
-def test_rows_of_one_key_are_asked_of_spark(orders):
+def test_trace_of_one_key_reads_only_its_rows(orders):
     result = windowed(orders).apply(lambda key, window, rows: [len(rows)], "n bigint")
-    assert {one.key for one in result.trace(key="bob", most_rows=1).elements} == {"bob"}
-    assert [one.value.price for one in result.trace(key=None).elements] == [7]
+    assert {element.key for element in result.trace(key="bob", most_rows=1).elements} == {"bob"}
+    assert [element.value.price for element in result.trace(key=None).elements] == [7]
     with pytest.raises(InvalidPlanError, match=r"more than 3 rows of the key 'ann', too many to trace: ask for"):
         result.trace(key="ann", most_rows=3)
     with pytest.raises(InvalidPlanError, match="more than 5 rows, too many to trace"):
@@ -56,10 +56,10 @@ def test_rows_of_one_key_are_asked_of_spark(orders):
         result.trace(key=("ann", 1))
 
 
-def test_rows_as_a_stream_may_be_late(orders):
+def test_trace_of_a_batch_in_micro_batches_has_late_rows(orders):
     result = windowed(orders, delay="5 minutes").aggregate(agg.count())
     trace = result.trace(rows_per_batch=2)
-    assert [one.value.price for one in trace.late] == [5, 7]
+    assert [each.value.price for each in trace.late] == [5, 7]
     assert "It was late: its window, [2026-01-01 10:00:00, 2026-01-01 10:30:00), had closed" in str(
         pst.tools.why(trace, row={"price": 5})
     )
@@ -76,7 +76,7 @@ def test_rows_as_a_stream_may_be_late(orders):
         result.trace(key="ann", rows_per_batch=2)
 
 
-def test_a_stream_is_sent_to_its_checkpoint(spark):
+def test_trace_of_a_stream_refers_to_the_checkpoint(spark):
     clicks = (
         spark.readStream.format("rate").load().withColumnRenamed("timestamp", "ts").selectExpr("ts", "'a' AS user", "1 AS place")
     )
@@ -92,12 +92,12 @@ def test_a_stream_is_sent_to_its_checkpoint(spark):
         ("timestamp", dt.datetime(2026, 1, 1, 12)),
     ],
 )
-def test_rows_are_found_by_keys_that_python_does_not_call_equal(spark, kind, key):
+def test_why_finds_rows_by_keys_of_any_type(spark, kind, key):
     zone = spark.conf.get("spark.sql.session.timeZone")
     spark.conf.set("spark.sql.session.timeZone", "Asia/Kathmandu")
     try:
         rows = spark.createDataFrame([(key, 1, at(0)), (None, 2, at(0))], f"user {kind}, price bigint, ts timestamp")
         result = windowed(rows.withColumn("place", rows.price)).aggregate(agg.count().alias("n"))
-        assert [one.element.value.price for one in pst.tools.why(result, key=key).facts] == [1]
+        assert [fact.element.value.price for fact in pst.tools.why(result, key=key).facts] == [1]
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)

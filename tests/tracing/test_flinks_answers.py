@@ -1,4 +1,4 @@
-"""What is traced of every named scenario agrees with what Flink answered, not with what the operator emitted."""
+"""The trace of every named scenario agrees with Flink's answer, independently of the operator's output."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ FUNCTIONS = {
 
 
 def traced(scenario):
-    """The trace of a scenario, and what the operator made of it; None where it is refused before it begins."""
+    """Return the trace and the observed output of a scenario. The trace is None if the scenario is refused at the start."""
     made = []
 
     def make(plan):
@@ -41,7 +41,7 @@ def answer(key, start, end, value):
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_a_trace_tells_what_flink_did(scenario):
+def test_trace_of_a_scenario_has_the_firings_of_flink(scenario):
     trace, observed = traced(scenario)
     assert not differences(scenario, observed)
     if trace is None:
@@ -50,13 +50,13 @@ def test_a_trace_tells_what_flink_did(scenario):
     expected = scenario.expected
     flinks = Counter(
         answer(
-            one["key"],
-            one["start"],
-            one["end"],
-            sorted(one["value"]) if scenario.any_list_order and isinstance(one["value"], list) else one["value"],
+            each["key"],
+            each["start"],
+            each["end"],
+            sorted(each["value"]) if scenario.any_list_order and isinstance(each["value"], list) else each["value"],
         )
         for step in expected.steps
-        for one in step
+        for each in step
     )
     told = Counter()
     for firing in trace.firings:
@@ -64,7 +64,7 @@ def test_a_trace_tells_what_flink_did(scenario):
         bounds = (window.window.start, window.window.end) if isinstance(window.window, TimeWindow) else (None, None)
         values = [trace.elements[number].value.value for number in firing.seen]
         function = FUNCTIONS.get(scenario.spec["function"]["type"])
-        # The value is worked out anew from the elements that the trace says the function saw.
+        # Compute the value again from the elements that the function saw according to the trace.
         results = firing.results if function is None else [function(values)]
         for value in results:
             told[
@@ -73,26 +73,30 @@ def test_a_trace_tells_what_flink_did(scenario):
     if observed.error is None:
         assert told == flinks
     else:
-        assert flinks <= told  # what fired in the step that failed is not in Flink's record
-    late = [one.value for one in trace.late]
+        assert flinks <= told  # Flink's record does not contain firings of the step that failed
+    late = [each.value for each in trace.late]
     if scenario.spec.get("late_output"):
-        assert [(one.key, one.ts, one.value) for one in late] == [
-            (one["key"], one["ts"], one["value"]) for step in expected.late for one in step
+        assert [(each.key, each.ts, each.value) for each in late] == [
+            (each["key"], each["ts"], each["value"]) for step in expected.late for each in step
         ]
     else:
         assert len(late) == expected.late_dropped
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
-def test_a_trace_holds_together(scenario):
+def test_trace_of_a_scenario_is_consistent(scenario):
     trace, observed = traced(scenario)
     if trace is None or observed.error is not None:
         return
-    assert [one.number for one in trace.elements] == list(range(len(trace.elements)))
-    assert [one.number for one in trace.windows] == list(range(len(trace.windows)))
-    steps = [*(one.step for one in trace.elements), *(one.opened for one in trace.windows), *(one.step for one in trace.firings)]
-    steps += [one.step for one in (*trace.watermarks, *trace.clocks)] + [
-        one.cleared for one in trace.windows if one.cleared is not None
+    assert [each.number for each in trace.elements] == list(range(len(trace.elements)))
+    assert [each.number for each in trace.windows] == list(range(len(trace.windows)))
+    steps = [
+        *(each.step for each in trace.elements),
+        *(each.opened for each in trace.windows),
+        *(each.step for each in trace.firings),
+    ]
+    steps += [each.step for each in (*trace.watermarks, *trace.clocks)] + [
+        each.cleared for each in trace.windows if each.cleared is not None
     ]
     assert len(set(steps)) == len(steps)
     for element in trace.elements:
@@ -102,9 +106,9 @@ def test_a_trace_holds_together(scenario):
             assert element.timestamp <= element.closed
             assert all(window.max_timestamp() <= element.closed for window in element.refused)
     for window in trace.windows:
-        assert all(trace.windows[one].merged_into == window.number for one in window.merged_from)
+        assert all(trace.windows[each].merged_into == window.number for each in window.merged_from)
         assert all(firing.window == window.number and set(firing.elements) <= set(window.elements) for firing in window.firings)
-        assert {trace.elements[one].key for one in window.elements} <= {window.key}
+        assert {trace.elements[each].key for each in window.elements} <= {window.key}
         assert all((firing.cause.kind == "element") == (firing.cause.element is not None) for firing in window.firings)
         for firing in window.firings:
             assert firing.cause.element is None or firing.cause.element in window.elements

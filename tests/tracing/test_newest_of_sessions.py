@@ -1,4 +1,4 @@
-"""The query on the page about changelogs that finds the newest row of each session: against what became of every window."""
+"""The query on the page about changelogs finds the newest row of each session. It is compared with the fate of every window."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from panestream.testing import WindowTestHarness
 MINUTE = 60_000_000
 
 
-def told_and_newest(seed):
-    """The rows of all firings (window, is_last), and the last one of each session that did not become part of another."""
+def rows_and_newest(seed):
+    """Return the rows of all firings (window, is_last), and the last row of each session that did not merge into another."""
     rng = random.Random(seed)
     harness = WindowTestHarness(
         pst.EventTimeSessionWindows.with_gap("10 minutes"),
@@ -32,14 +32,14 @@ def told_and_newest(seed):
     rows = []
     for number, firing in enumerate(trace.firings):
         window = trace.windows[firing.window].window
-        # Without lateness a window goes with the firing at its end.
+        # Without lateness, a window is removed after the firing at its end.
         rows.append((window.start, window.end, number, firing.which == "on_time"))
-    whole = [one for one in trace.windows if one.merged_into is None and one.firings]
-    return rows, {(one.window.start, one.window.end, one.firings[-1].results) for one in whole}, trace
+    whole = [each for each in trace.windows if each.merged_into is None and each.firings]
+    return rows, {(each.window.start, each.window.end, each.firings[-1].results) for each in whole}, trace
 
 
 def newest(rows):
-    """The query: a row is kept if it is the last, or if none covers its window or is a later firing of it."""
+    """Run the query. It keeps a row if it is the last, or if no row covers its window and no later firing has the same window."""
     return [
         row
         for row in rows
@@ -49,14 +49,14 @@ def newest(rows):
 
 
 @pytest.mark.full
-def test_without_lateness_the_query_finds_the_newest_row_of_every_session_and_no_other():
+def test_query_finds_exactly_the_newest_row_of_each_session_without_lateness():
     behind_a_closed_one = 0
     for seed in range(1_500):
-        rows, wanted, trace = told_and_newest(seed)
+        rows, wanted, trace = rows_and_newest(seed)
         found = newest(rows)
         assert len(found) == len(wanted), seed
         assert {(*row[:2], trace.firings[row[2]].results) for row in found} == wanted, seed
-        # Some of these are lost where a row that is the last is not kept whatever covers it.
+        # A query that does not always keep a last row would lose some of these.
         covered = [row for row in found if any(o[:2] != row[:2] and o[0] <= row[0] and o[1] >= row[1] for o in rows)]
         behind_a_closed_one += bool(covered)
     assert behind_a_closed_one > 10

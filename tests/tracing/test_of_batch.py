@@ -1,4 +1,4 @@
-"""The trace of a batch against what the operators on columns emit for the same rows; and of a harness against one untraced."""
+"""The trace of a batch equals the output of columnar operators for the same rows. A traced harness equals an untraced one."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def plan_of(window, asked, operator=None, delay=0, **more):
 
 
 def projected(rows, operator):
-    """What Spark would hand over: event time, key, inputs of the operator, the whole row."""
+    """Return Spark's input of the operator: event time, key, inputs, the whole row."""
     table = pa.Table.from_pylist([dict(zip(ROWS.names, row, strict=True)) for row in rows], schema=ROWS)
     whole = table.to_struct_array()
     inputs = [("v", table["v"])] if operator.inputs else []
@@ -89,8 +89,8 @@ def trace_of(window, asked, rows, rows_per_batch=None, **more):
     return trace_of_batch(query, *projected(rows, operator), rows_per_batch=rows_per_batch)
 
 
-def emitted(window, asked, rows):
-    """What the operator that the planner chooses gives for the batch."""
+def emitted_rows(window, asked, rows):
+    """Return the output of the planned operator for the batch."""
     plan = plan_of(window, asked)
     columns, batches = projected(rows, plan.operator)
     output = run_batch(plan, 0, [part for _, part in pack(plan, columns, batches)])
@@ -104,7 +104,7 @@ def emitted(window, asked, rows):
     return found
 
 
-def told(trace):
+def traced_rows(trace):
     found = Counter()
     for firing in trace.firings:
         window = trace.windows[firing.window]
@@ -116,41 +116,41 @@ def told(trace):
 
 @settings(max_examples=random_cases(150), deadline=None)
 @given(assigners, rows_of)
-def test_what_is_traced_of_declared_aggregates_is_what_their_operator_gives(assigner, rows):
+def test_trace_of_declared_aggregates_equals_their_operator(assigner, rows):
     window = WindowSpec(assigner)
     trace = trace_of(window, DECLARED, rows)
-    assert told(trace) == emitted(window, DECLARED, rows)
-    assert [tuple(one.value) for one in trace.elements] == rows
+    assert traced_rows(trace) == emitted_rows(window, DECLARED, rows)
+    assert [tuple(element.value) for element in trace.elements] == rows
     for firing in trace.firings:
         seen = [trace.elements[number].value.v for number in firing.seen]
         assert (firing.results[0]["n"], firing.results[0]["total"]) == (len(seen), sum(seen))
-    # In a batch no row is late, and every window goes.
-    assert {one.fate for one in trace.elements} <= {"taken", "outside"}
+    # In a batch, no row is late, and every window fires.
+    assert {element.fate for element in trace.elements} <= {"taken", "outside"}
     assert all(window.cleared is not None or window.merged_into is not None for window in trace.windows)
 
 
 @settings(max_examples=random_cases(60), deadline=None)
 @given(assigners, rows_of, st.sampled_from([BY_ROWS, BY_TABLES]))
-def test_what_is_traced_of_functions_over_rows_is_what_their_operator_gives(assigner, rows, asked):
+def test_trace_of_functions_equals_their_operator(assigner, rows, asked):
     window = WindowSpec(assigner)
-    assert told(trace_of(window, asked, rows)) == emitted(window, asked, rows)
+    assert traced_rows(trace_of(window, asked, rows)) == emitted_rows(window, asked, rows)
 
 
 @settings(max_examples=random_cases(60), deadline=None)
 @given(assigners, rows_of, st.integers(1, 6), st.integers(0, 4), st.integers(0, 4))
-def test_rows_as_a_stream_are_judged_by_the_watermark_before_their_micro_batch(assigner, rows, size, delay, lateness):
+def test_traced_row_is_judged_by_the_watermark_before_its_micro_batch(assigner, rows, size, delay, lateness):
     window = WindowSpec(assigner, allowed_lateness=lateness * SECOND)
     trace = trace_of(window, DECLARED, rows, rows_per_batch=size, delay=delay * SECOND)
     for place, element in enumerate(trace.elements):
         before = [time for _, time, _ in rows[: place - place % size]]
-        # Flink's watermark: everything before the largest event time less the delay has come, that itself may not have.
+        # As in Flink, the watermark is just before the largest event time less the delay.
         expected = max(before) - delay * SECOND - 1 if before else None
         assert (element.watermark == expected) if before else (element.watermark < -(2**60))
-    late = [one for one in trace.late if one.refused]
-    assert all(max(w.max_timestamp() for w in one.refused) + lateness * SECOND <= one.watermark for one in late)
+    late = [each for each in trace.late if each.refused]
+    assert all(max(w.max_timestamp() for w in each.refused) + lateness * SECOND <= each.watermark for each in late)
 
 
-def test_a_row_without_event_time_is_told_of():
+def test_why_explains_a_row_without_event_time():
     window, rows = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds")), [("a", SECOND, 1), ("a", None, 2)]
     failing = explain(trace_of(window, DECLARED, rows), row={"v": 2})
     assert "(key='a', ts=None, v=2) has no event time that can be used" in str(failing)
@@ -159,11 +159,11 @@ def test_a_row_without_event_time_is_told_of():
     kept = explain(trace_of(window, DECLARED, rows, invalid_tag="bad"), row={"v": 2})
     assert not kept.facts[0].refuses
     assert "It goes to the output for invalid rows." in kept._repr_html_()
-    # Of others it says nothing.
+    # Other rows are not mentioned.
     assert len(explain(trace_of(window, DECLARED, rows), row={"v": 1}).facts) == 1
 
 
-def test_functions_in_two_phases_are_traced_as_they_were_written():
+def test_two_phase_function_is_traced_as_written():
     window = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds"))
     largest = ReduceRows(lambda a, b: a if a.v > b.v else b)
     asked = FunctionOfRows(largest, pa.schema([("ts", pa.int64()), ("v", pa.int64())]), ROWS, "max", KEYS, ROWS)
@@ -172,14 +172,14 @@ def test_functions_in_two_phases_are_traced_as_they_were_written():
     assert [firing.results[0].v for firing in trace.firings] == [5]
 
 
-def test_what_cannot_be_called_for_one_window_is_said():
+def test_function_over_all_windows_is_traced_without_results():
     window = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds"))
     trace = trace_of(window, FunctionOfTables(AllWindows(lambda rows: rows), RESULTS, ROWS, KEYS), [("a", SECOND, 1)])
     assert [firing.seen for firing in trace.firings] == [(0,)]
     assert "all_windows=True" in str(explain(trace, key="a"))
 
 
-def test_several_windows_are_refused():
+def test_trace_of_several_windows_is_refused():
     several = SeveralWindows.of(
         {"s": pst.TumblingEventTimeWindows.of("1 second"), "m": pst.TumblingEventTimeWindows.of("1 minute")}
     )
@@ -220,7 +220,7 @@ unit_assigners = st.sampled_from(
 )
 
 
-def taken(harness, steps):
+def run_steps(harness, steps):
     clock = 0
     for what, time, key in steps:
         if what == "element":
@@ -235,16 +235,16 @@ def taken(harness, steps):
 
 @settings(max_examples=random_cases(300), deadline=None)
 @given(unit_assigners, triggers, evictors, st.integers(0, 5), st.booleans(), steps)
-def test_a_harness_that_is_traced_gives_what_one_does_that_is_not(assigner, trigger, evictor, lateness, reduces, steps):
+def test_traced_harness_gives_the_output_of_an_untraced_one(assigner, trigger, evictor, lateness, reduces, steps):
     what = {"reduce": lambda a, b: a + b} if reduces else {"apply": lambda key, window, values: [list(values)]}
     lateness = lateness if assigner.is_event_time else 0
     how = {"trigger": trigger, "evictor": evictor, "allowed_lateness": lateness, "side_output_late_data": True, **what}
-    plain = taken(WindowTestHarness(assigner, **how), steps)
-    traced = taken(WindowTestHarness(assigner, **how, traced=True), steps)
+    plain = run_steps(WindowTestHarness(assigner, **how), steps)
+    traced = run_steps(WindowTestHarness(assigner, **how, traced=True), steps)
     trace = traced.trace()
     output, late = plain.extract_output(), plain.extract_late_elements()
     assert traced.extract_output() == output
     assert traced.extract_late_elements() == late
     assert (traced.num_timers(), traced.num_state_entries()) == (plain.num_timers(), plain.num_state_entries())
-    assert [value for firing in trace.firings for value in firing.results] == [one.value for one in output]
-    assert [one.value for one in trace.late] == [one.value for one in late]
+    assert [value for firing in trace.firings for value in firing.results] == [each.value for each in output]
+    assert [each.value for each in trace.late] == [each.value for each in late]

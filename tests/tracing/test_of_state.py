@@ -1,4 +1,4 @@
-"""What is told of a state, held against what becomes of rows in a run; no Spark."""
+"""Explanations from stored state agree with the fate of rows in a run, without Spark."""
 
 from __future__ import annotations
 
@@ -42,36 +42,36 @@ ASSIGNERS = [
 ]
 
 
-def fate(assigner, lateness, before, watermark, time):
-    """What becomes of a row, and the windows that were open when it came."""
+def fate_of(assigner, lateness, before, watermark, time):
+    """Return the fate of a row, and the windows that were open when it arrived."""
     harness = WindowTestHarness(assigner, reduce=max, allowed_lateness=lateness, traced=True)
     harness.process_element(1, before)
     harness.process_watermark(watermark)
-    open_now = [one.window for one in harness.trace().windows if one.cleared is None and one.merged_into is None]
+    open_now = [window.window for window in harness.trace().windows if window.cleared is None and window.merged_into is None]
     harness.process_element(2, time)
     return harness.trace().elements[1].fate, open_now
 
 
 @pytest.mark.parametrize("assigner", ASSIGNERS, ids=repr)
 @pytest.mark.parametrize("lateness", [0, MINUTE])
-def test_whether_a_row_is_late_and_which_lateness_would_keep_it(assigner, lateness):
-    """A row is tried in a harness: at the watermark of the state, and again with the lateness that was named."""
+def test_explanation_is_right_about_late_rows_and_the_lateness_that_keeps_them(assigner, lateness):
+    """Run a row in a harness at the watermark of the state, and again with the suggested lateness."""
     rng = random.Random(7)
     for _ in range(60):
         times = [rng.randrange(0, 10 * MINUTE, 1_000) for _ in range(3)]
         _, watermark, time = times
-        found, open_now = fate(assigner, lateness, *times)
+        found, open_now = fate_of(assigner, lateness, *times)
         known = [KnownWindow(None, window) for window in open_now]
         facts = time_facts(state(assigner, watermark=watermark, lateness=lateness, windows=known), time)
         assert facts.is_late == (found == "late")
         if facts.is_late:
             enough = lateness + facts.missing_lateness
-            assert fate(assigner, enough, *times)[0] == "taken"
-            # With more lateness an earlier session may be there still, and take it.
-            assert fate(assigner, enough - 1, *times)[0] == "late" or assigner is ASSIGNERS[2]
+            assert fate_of(assigner, enough, *times)[0] == "taken"
+            # With more lateness, an earlier session may still exist and take the row.
+            assert fate_of(assigner, enough - 1, *times)[0] == "late" or assigner is ASSIGNERS[2]
 
 
-def test_what_was_closed_under_a_smaller_lateness_stays_closed():
+def test_window_closed_under_a_smaller_lateness_stays_closed():
     known = state(ASSIGNERS[0], watermark=5 * MINUTE, lateness=10 * MINUTE, closed=4 * MINUTE)
     facts = time_facts(known, 3 * MINUTE)
     assert facts.is_late
@@ -79,7 +79,7 @@ def test_what_was_closed_under_a_smaller_lateness_stays_closed():
     assert "what was closed stays closed" in str(explain_state(known, at=3 * MINUTE))
 
 
-def test_of_windows_that_an_evictor_looked_at_only_what_is_left_is_told():
+def test_explanation_of_an_evicted_window_covers_remaining_rows_only():
     window = KnownWindow("ann", TimeWindow(0, MINUTE), rows=2)
     known = state(ASSIGNERS[0], lateness=MINUTE, windows=[window], evicts=True)
     said = str(explain_state(known, key="ann", at="10 seconds"))
@@ -87,7 +87,7 @@ def test_of_windows_that_an_evictor_looked_at_only_what_is_left_is_told():
     assert "What the evictor took out, and whether such a row was among it: that leaves no trace in it." in said
 
 
-def test_a_window_is_told_as_it_stands():
+def test_explanation_shows_rows_results_and_firings_of_a_window():
     window = KnownWindow("ann", TimeWindow(0, MINUTE), rows=2, results={"n": 2}, firings=2, last_firing="on_time")
     known = state(ASSIGNERS[0], watermark=MINUTE, lateness=MINUTE, windows=[window])
     assert str(explain_state(known, key="ann", window="10 seconds")) == (
@@ -102,7 +102,7 @@ def test_a_window_is_told_as_it_stands():
     )
 
 
-def test_a_source_partition_that_holds_a_window_back_is_named():
+def test_explanation_names_the_slowest_source_partition():
     window = KnownWindow("ann", TimeWindow(0, MINUTE), rows=2, due=MINUTE - 1)
     known = state(ASSIGNERS[0], watermark=0, windows=[window], slowest=("clicks-3", 0))
     assert (
@@ -119,30 +119,30 @@ def test_a_source_partition_that_holds_a_window_back_is_named():
         ({"fires_by_time": None}, "it was in the results when it fired, if its trigger had it fire."),
     ],
 )
-def test_what_a_closed_window_held_was_in_results_only_where_that_is_sure(operator, told):
+def test_explanation_claims_results_of_a_closed_window_only_if_certain(operator, told):
     assert told in str(explain_state(state(ASSIGNERS[0], watermark=9 * MINUTE, **operator), at=0))
 
 
-def test_whether_a_trigger_of_ones_own_fires_its_code_says():
+def test_explanation_leaves_firing_to_a_user_trigger():
     window = KnownWindow("ann", TimeWindow(0, MINUTE), rows=2, due=MINUTE - 1)
     told = str(explain_state(state(ASSIGNERS[0], watermark=0, windows=[window], fires_by_time=None), at=0))
     assert "Its trigger is called when the watermark comes to 00:00:59.999999, and says whether it fires then." in told
 
 
-def test_late_rows_are_looked_for_where_they_went():
+def test_explanation_shows_where_late_rows_go():
     for tag, where in ((None, "Late rows are dropped and counted (3 so far, of all keys)"), ("late", "go to the output 'late'")):
         assert where in str(explain_state(state(ASSIGNERS[0], watermark=9 * MINUTE, late_tag=tag, late_dropped=3), at=0))
 
 
-def test_a_window_that_is_nowhere():
+def test_explanation_of_a_missing_window():
     tumbling = state(ASSIGNERS[0], watermark=0)
-    assert [one.is_open for one in windows_now(tumbling, (0, MINUTE))] == [True]
+    assert [each.is_open for each in windows_now(tumbling, (0, MINUTE))] == [True]
     assert windows_now(tumbling, (1, MINUTE)) == ()
     assert "the plan has none there" in str(explain_state(tumbling, window=(1, MINUTE)))
     assert windows_now(state(ASSIGNERS[2]), 0) == ()
 
 
-def test_a_gap_that_the_row_says_is_not_known():
+def test_explanation_without_the_gap_column_knows_no_session():
     known = state(pst.EventTimeSessionWindows.with_gap_column("gap", "seconds"))
     assert time_facts(known, 0).windows is None
     assert "neither is in the state" in str(explain_state(known, at=0))
@@ -153,7 +153,7 @@ PREDICATES = pst.PredicateWindows.of(start="on", gap="1 minute")
 
 
 def is_late_in_engine(assigner, watermark, time):
-    """Return whether the operator drops a second row that comes at a watermark. Each row that it takes has a result."""
+    """Return whether the operator drops a second row at this watermark. Each accepted row has a result."""
     harness = ColumnTestHarness(assigner, aggregate=agg.count(), columns={"on": "bool"})
     harness.process_element({"on": True}, 0)
     harness.process_watermark(watermark)
@@ -204,7 +204,7 @@ def test_row_exactly_at_the_watermark_is_late_unless_it_is_of_an_interval_join()
     assert "never late" not in told
 
 
-def test_windows_of_the_clock_and_of_no_time_have_no_late_rows():
+def test_explanation_of_processing_time_and_global_windows_has_no_late_rows():
     for assigner, words in (
         (pst.TumblingProcessingTimeWindows.of("1 minute"), "Windows follow the clock"),
         (pst.GlobalWindows.create(), "of no time"),
@@ -212,7 +212,7 @@ def test_windows_of_the_clock_and_of_no_time_have_no_late_rows():
         assert words in str(explain_state(state(assigner, clock=MINUTE), at=0))
 
 
-def test_what_is_asked():
+def test_explanation_needs_exactly_one_of_time_and_window():
     known = state(ASSIGNERS[0])
     for asked in ({}, {"at": 0, "window": 0}):
         with pytest.raises(InvalidPlanError, match="one of both"):
@@ -221,7 +221,7 @@ def test_what_is_asked():
         pst.tools.why(trace_of_state(known), at=0)
 
 
-def test_what_is_drawn():
+def test_state_can_be_drawn_as_a_timeline():
     windows = [KnownWindow("ann", TimeWindow(0, MINUTE)), KnownWindow("bob", TimeWindow(0, MINUTE))]
     rows = [KnownRow("bob", 5, 7, (TimeWindow(0, MINUTE),)), KnownRow("bob", 6, 8, (TimeWindow(0, MINUTE),))]
     trace = trace_of_state(state(ASSIGNERS[0], watermark=MINUTE // 2, windows=windows, rows=rows))
@@ -232,6 +232,6 @@ def test_what_is_drawn():
     assert trace.windows[1].elements == (0, 1)
 
 
-def test_a_row_in_the_last_instant_of_a_second_is_not_told_as_one_of_the_next():
+def test_explanation_does_not_round_event_times_up():
     found = str(explain_state(state(pst.TumblingEventTimeWindows.of("1 minute")), at=60_000_000 - 1))
     assert "A row with event time 00:00:59.999999, by" in found

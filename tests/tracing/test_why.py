@@ -1,4 +1,4 @@
-"""Answers to why, held against Flink's recorded answers, and against runs in which what they say is tried."""
+"""The explanations of `why` agree with Flink's recorded answers, and with runs that try their suggestions."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ MINUTE = 60_000_000
 
 
 @pytest.mark.parametrize(
-    "scenario", [one for one in SCENARIOS if one.spec["function"] == {"type": "list"}], ids=lambda one: one.name
+    "scenario", [each for each in SCENARIOS if each.spec["function"] == {"type": "list"}], ids=lambda one: one.name
 )
-def test_a_row_is_in_the_firings_that_flink_shows_it_in(scenario):
-    """By bounds of the window and value of the row: how often Flink's lists have it, and in how many firings it is said to be."""
+def test_why_lists_the_firings_of_a_row_as_flink_does(scenario):
+    """Compare, by window bounds and value, the number of occurrences in Flink's lists with the number of firings in the explanation."""
     trace, observed = traced(scenario)
     if trace is None or observed.error is not None:
         return
     flinks = Counter(
-        (one["key"], one["start"], one["end"], value)
+        (each["key"], each["start"], each["end"], value)
         for step in scenario.expected.steps
-        for one in step
-        for value in one["value"]
+        for each in step
+        for value in each["value"]
     )
     told = Counter()
     for element in trace.elements:
@@ -45,8 +45,8 @@ def test_a_row_is_in_the_firings_that_flink_shows_it_in(scenario):
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
-def test_firings_of_windows_are_flinks(scenario):
-    """Each firing is told once: with the window that it is part of in the end."""
+def test_why_reports_each_firing_of_flink_once(scenario):
+    """Each firing is reported once, with the final window that it belongs to."""
     trace, observed = traced(scenario)
     if trace is None or observed.error is not None:
         return
@@ -57,7 +57,7 @@ def test_firings_of_windows_are_flinks(scenario):
 
 
 def late_numbers(scenario, more):
-    """Numbers of the rows that are late where the allowed lateness is larger by ``more``."""
+    """Return the numbers of the rows that are still late with an allowed lateness that is larger by ``more``."""
     made = []
 
     def make(plan):
@@ -71,7 +71,7 @@ def late_numbers(scenario, more):
 
 @pytest.mark.full
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.name)
-def test_the_lateness_that_is_said_to_keep_a_row_keeps_it_and_less_does_not(scenario):
+def test_suggested_lateness_is_the_smallest_that_keeps_the_row(scenario):
     trace, observed = traced(scenario)
     if trace is None or observed.error is not None:
         return
@@ -90,11 +90,11 @@ def test_the_lateness_that_is_said_to_keep_a_row_keeps_it_and_less_does_not(scen
             assert element.number in late_numbers(scenario, facts.missing_lateness - 1)
 
 
-def test_enough_rows_are_late_for_that_to_mean_something():
+def test_scenarios_have_enough_late_rows():
     late = [
         facts
-        for one in SCENARIOS
-        if (trace := traced(one)[0])
+        for scenario in SCENARIOS
+        if (trace := traced(scenario)[0])
         for element in trace.late
         if (facts := row_facts(trace, element)).closed_at
     ]
@@ -105,7 +105,7 @@ def harness(**options):
     return WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), traced=True, **{"reduce": max, **options})
 
 
-def test_a_row_and_a_window_are_found_however_they_are_asked_for():
+def test_why_finds_rows_and_windows_by_value_time_and_key():
     one = WindowTestHarness(
         pst.TumblingEventTimeWindows.of("1 minute"), aggregate=pst.agg.sum("price"), columns={"price": "double"}, traced=True
     )
@@ -119,7 +119,7 @@ def test_a_row_and_a_window_are_found_however_they_are_asked_for():
     assert [facts.window.key for facts in pst.tools.why(one, window=pst.windows.TimeWindow(0, MINUTE), key="eve").facts] == []
 
 
-def test_a_missing_row_and_window_are_told_with_what_is_there():
+def test_why_about_a_missing_row_lists_existing_keys():
     one = harness()
     assert str(pst.tools.why(one, key="ann")).startswith("No such row: no row came.")
     one.process_element(1, "10 seconds", key="ann")
@@ -137,7 +137,7 @@ def test_a_missing_row_and_window_are_told_with_what_is_there():
         (pst.CountTrigger.of(2), "Time does not make it fire: only a further row may."),
     ],
 )
-def test_an_open_window_says_when_it_fires(trigger, told):
+def test_why_tells_when_an_open_window_fires(trigger, told):
     one = harness(trigger=trigger)
     one.process_element(1, "10 seconds")
     one.process_watermark("30 seconds")
@@ -146,7 +146,7 @@ def test_an_open_window_says_when_it_fires(trigger, told):
     assert told not in str(pst.tools.why(one, row=1))
 
 
-def test_an_evicted_row_is_in_no_result_and_the_answer_says_who_took_it():
+def test_why_names_the_firing_that_evicted_a_row():
     one = harness(evictor=pst.evictors.CountEvictor.of(1))
     one.process_element(1, "10 seconds")
     one.process_element(2, "20 seconds")
@@ -158,7 +158,7 @@ def test_an_evicted_row_is_in_no_result_and_the_answer_says_who_took_it():
     assert "The evictor took it out before the function was called for firing 1." in str(pst.tools.why(one, row=1))
 
 
-def test_a_purged_row_is_told():
+def test_why_explains_a_purged_row():
     one = harness(trigger=pst.PurgingTrigger.of(pst.CountTrigger.of(2)))
     for price in (1, 2, 3):
         one.process_element(price, "10 seconds")
@@ -167,7 +167,7 @@ def test_a_purged_row_is_told():
     assert "never fired again before it went: the row is in no result." in str(pst.tools.why(one, row=3))
 
 
-def test_html_says_the_same_and_users_values_do_nothing_to_a_page():
+def test_html_of_why_escapes_user_values():
     one = harness()
     one.process_element("<b>", "10 seconds", key="<script>")
     shown = pst.tools.why(one)._repr_html_()
@@ -175,7 +175,7 @@ def test_html_says_the_same_and_users_values_do_nothing_to_a_page():
     assert "&lt;script&gt;" in shown
 
 
-def test_what_cannot_be_asked_is_refused_in_words():
+def test_why_refuses_wrong_arguments():
     one = harness()
     with pytest.raises(InvalidPlanError, match="not for both at once"):
         pst.tools.why(one, row=1, window=0)
@@ -187,7 +187,7 @@ def test_what_cannot_be_asked_is_refused_in_words():
         one.snapshot()
 
 
-def test_many_rows_are_not_all_told_but_all_are_facts():
+def test_text_of_why_is_shortened_but_facts_are_complete():
     one = harness()
     for price in range(50):
         one.process_element(price, "10 seconds")
@@ -196,15 +196,15 @@ def test_many_rows_are_not_all_told_but_all_are_facts():
     assert "… and 30 rows more: .facts has all." in str(answer)
 
 
-def test_sessions_are_told_as_what_they_became():
-    scenario = next(one for path in [FOLDER / "session.json"] for one in read_scenarios(path))
+def test_why_follows_merged_sessions_to_the_final_one():
+    scenario = next(each for path in [FOLDER / "session.json"] for each in read_scenarios(path))
     assert isinstance(pst.EventTimeSessionWindows.with_gap("1 minute"), MergingWindowAssigner)
     trace, _ = traced(scenario)
     chains = [part.windows for element in trace.elements for part in row_facts(trace, element).windows]
     assert all(chain[-1].merged_into is None for chain in chains)
 
 
-def test_a_title_has_names_and_not_where_things_lie_in_memory():
+def test_description_of_a_trace_has_no_memory_addresses():
     class Own(pst.CountTrigger):
         __repr__ = object.__repr__
 
@@ -218,10 +218,10 @@ def whole(assigner, **options):
     return WindowTestHarness(assigner, apply=lambda key, window, rows: [len(rows)], traced=True, **options)
 
 
-def test_a_row_is_late_only_for_the_cumulating_windows_that_were_closed():
+def test_row_is_late_only_for_closed_cumulating_windows():
     one = whole(pst.CumulatingEventTimeWindows(10, 5))
     one.process_watermark(5)
-    one.process_element("a", 3)  # [0, 5) lies within [0, 10), which takes it
+    one.process_element("a", 3)  # [0, 5) is within [0, 10), which takes the row
     one.end_of_input()
     (window,) = pst.tools.why(one, window=(0, 10)).facts
     assert window.window.elements == (0,)
@@ -229,12 +229,12 @@ def test_a_row_is_late_only_for_the_cumulating_windows_that_were_closed():
     assert "It came too late for [0, 5): closed when it came." in str(pst.tools.why(one, row="a"))
 
 
-def test_a_session_is_told_with_the_rows_that_came_after_it_and_not_with_those_before():
+def test_why_about_a_session_lists_only_late_rows_after_it_opened():
     one = whole(pst.EventTimeSessionWindows(10))
     one.process_element("first", 0)
     one.process_watermark(20)
-    one.process_element("late", 5)  # alone it would be [5, 15)
-    one.process_element("next", 15)  # opens [15, 25), which [5, 15) would have met: but it was not there
+    one.process_element("late", 5)  # alone it would be the session [5, 15)
+    one.process_element("next", 15)  # opens [15, 25), which would have met [5, 15) if it had existed
     one.end_of_input()
     (window,) = pst.tools.why(one, window=(0, 10)).facts
     assert [row.value for row in window.late] == ["late"]
@@ -242,7 +242,7 @@ def test_a_session_is_told_with_the_rows_that_came_after_it_and_not_with_those_b
     assert window.late == ()
 
 
-def test_nan_is_a_key_like_any_other():
+def test_why_finds_rows_with_a_nan_key():
     one = whole(pst.TumblingEventTimeWindows(10))
     one.process_element("a", 1, key=(float("nan"), 1))
     one.process_element("b", 2, key=(float("nan"), 2))
@@ -254,7 +254,7 @@ def test_nan_is_a_key_like_any_other():
     assert drawn.rows == len(drawn.bars) == 1
 
 
-def test_of_rows_with_names_a_part_is_enough_and_a_name_that_none_has_is_told():
+def test_why_finds_rows_by_some_columns_and_reports_unknown_columns():
     one = WindowTestHarness(pst.TumblingEventTimeWindows.of("1 minute"), reduce=max, traced=True)
     one.process_element({"order": 4711, "price": 5}, 1, key="shop")
     assert len(pst.tools.why(one, row={"order": 4711}).facts) == 1

@@ -1,8 +1,8 @@
-"""A script that tests run with the Python of one version of Spark after the other: every operator, on the checkpoints of the one before.
+"""A script that runs every operator with one version of Spark, on the checkpoints of the version before. Not a test module.
 
     carried.py FOLDER FIRST LAST [remote]
 
-Adds the micro-batches FIRST to LAST, runs all queries until they have them, and ends. Not a test module.
+It adds the micro-batches FIRST to LAST, and runs all queries until they have processed them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import Any
 
 SCHEMA = "user string, at timestamp, price bigint"
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
-# Seconds, of each user in turn; on both sides of each border between two versions lie panes, sessions, counts and timers that are open.
+# Seconds of each user in turn. Panes, sessions, counts and timers are open at each change of version.
 SECONDS = ([0, 1, 2, 9, 12], [14, 16, 17, 3, 21], [24, 26, 33, 12, 34], [36, 48, 20, 49, 90])
 USERS = ("ann", "bob", "cem")
 ROWS = [
@@ -32,15 +32,15 @@ ROWS = [
 
 
 def keyed(df: Any) -> Any:
-    """The rows by user, with a watermark."""
+    """Key the rows by user, with a watermark."""
     import panestream as pst
 
     watermark = pst.WatermarkStrategy.for_bounded_out_of_orderness("4 seconds")
     return pst.stream(df).assign_timestamps("at", watermark).arrival_order("price").key_by("user")
 
 
-def visiting(df: Any, *triggers: Any) -> Any:
-    """The row operator: a function with state for each key."""
+def count_visits(df: Any, *triggers: Any) -> Any:
+    """Call a function with state for each key, on the row operator."""
     import panestream as pst
 
     visits = pst.state.ValueStateDescriptor("visits")
@@ -57,7 +57,7 @@ def visiting(df: Any, *triggers: Any) -> Any:
 
 
 def queries() -> dict[str, Callable[[Any], Any]]:
-    """A query for each operator; of the row operator two, with timers of event time and of the clock."""
+    """Return a query for each operator. The row operator has two, with timers of event time and of processing time."""
     import panestream as pst
     from panestream import agg
 
@@ -80,13 +80,13 @@ def queries() -> dict[str, Callable[[Any], Any]]:
         ),
         "sessions": lambda df: windowed(df, pst.EventTimeSessionWindows.with_gap("8 seconds")).aggregate(count, total),
         "counts": lambda df: keyed(df).count_window(3).options(key_groups=2).aggregate(count, total),
-        "row": lambda df: visiting(df, pst.ContinuousEventTimeTrigger.of("5 seconds")),
+        "row": lambda df: count_visits(df, pst.ContinuousEventTimeTrigger.of("5 seconds")),
         "clock": by_the_clock,
     }
 
 
 def wait_for(query: Any, enough: Callable[[], bool]) -> None:
-    """Until a query that never ends by itself has done enough; or has failed, or takes minutes."""
+    """Wait until an endless query has done enough. Fail if the query failed or takes minutes."""
     deadline = time.monotonic() + 180
     while query.is_active and not enough() and time.monotonic() < deadline:
         time.sleep(0.3)
@@ -94,12 +94,12 @@ def wait_for(query: Any, enough: Callable[[], bool]) -> None:
 
 
 def committed(checkpoint: Path) -> int:
-    """How many micro-batches Spark has done for good."""
+    """Return how many micro-batches Spark has committed."""
     return sum(path.name.isdigit() for path in (checkpoint / "commits").glob("*"))
 
 
 def all_seen(folder: Path) -> bool:
-    """Whether some firing of every user has all its rows."""
+    """Return whether some firing of every user has all its rows."""
     import pyarrow.parquet as pq
 
     rows = pq.read_table(folder).to_pylist() if any(folder.rglob("*.parquet")) else []
@@ -108,7 +108,7 @@ def all_seen(folder: Path) -> bool:
 
 
 def main() -> None:
-    """See above."""
+    """Run the script, as the module describes."""
     warnings.simplefilter("ignore")
     folder, first, last = Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     import panestream as pst

@@ -1,4 +1,4 @@
-"""A script that a test runs with Spark 4.0: through Spark Connect a batch runs, and a stream is refused. Not a test module."""
+"""A script for Spark 4.0 through Spark Connect: batches run, and a stream is refused. Not a test module."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.versions.carried import ROWS, SCHEMA, queries
 
 
 def main() -> None:
-    """Prints the number of rows of each batch, and what the stream was answered."""
+    """Print the number of rows of each batch, and the error of the stream."""
     spark = SparkSession.builder.remote("local[2]").getOrCreate()
     with tempfile.TemporaryDirectory() as folder:
         rows = MicroBatches(spark, f"{folder}/in", SCHEMA).add(ROWS[0])

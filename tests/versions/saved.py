@@ -1,9 +1,9 @@
-"""A script that tests run with the Python of one version of Spark after the other, from the savepoints of another.
+"""A script that runs queries with one version of Spark, from the savepoints of another. Not a test module.
 
     saved.py FOLDER FIRST LAST GROUPS NAME,NAME,… [remote]
 
-Adds the micro-batches FIRST to LAST, runs the queries of these names until they have them, from the savepoints that are there, and
-takes savepoints where more is to come. Not a test module.
+It adds the micro-batches FIRST to LAST, and runs the queries of these names until they have processed them. The queries start from
+savepoints if FIRST is not 0. The script takes savepoints unless these micro-batches are the last.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.versions.carried import ROWS, SCHEMA, queries
 
 
 def main() -> None:
-    """See above."""
+    """Run the script, as the module describes."""
     warnings.simplefilter("ignore")
     folder, first, last, groups = Path(sys.argv[1]), *map(int, sys.argv[2:5])
     import panestream as pst

@@ -1,6 +1,6 @@
-"""A checkpoint that was begun on one version of Spark goes on on the next, and the answer is that of a query nobody disturbed.
+"""A query continues a checkpoint of an earlier version of Spark, and its output equals an undisturbed run.
 
-`make test-matrix` says where the environments are: ``PANESTREAM_PYTHONS="4.0=/path/to/python 4.1=…"``.
+`make test-matrix` sets the environments: ``PANESTREAM_PYTHONS="4.0=/path/to/python 4.1=…"``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tests.versions.carried import ROWS, USERS, queries
 pytestmark = pytest.mark.spark
 
 PYTHONS = dict(each.split("=", 1) for each in os.environ.get("PANESTREAM_PYTHONS", "").split())
-# Which version takes which micro-batches.
+# The micro-batches that each version runs.
 WAYS = {
     "each to the next": [("4.0", 0, 0), ("4.1", 1, 1), ("4.2", 2, 2), ("4.3", 3, 3)],
     "from 4.1 to 4.3": [("4.1", 0, 1), ("4.3", 2, 3)],
@@ -27,16 +27,16 @@ BY_EVENT_TIME = [name for name in queries() if name != "clock"]
 
 
 def run(version: str, folder: Path, first: int, last: int) -> None:
-    """Lets a version of Spark take some micro-batches, and checks that it did."""
+    """Run some micro-batches with a version of Spark, and check that it did."""
     script = Path(__file__).with_name("carried.py")
     said = json.loads(ran(script, folder, first, last, python=PYTHONS[version]).splitlines()[-1])
     assert said["spark"].startswith(version)
-    # The clock goes on without rows, too.
+    # A query of processing time also has micro-batches without rows.
     assert all(number == last + 1 or (name == "clock" and number > last) for name, number in said["committed"].items()), said
 
 
-def found(folder: Path, name: str) -> dict[str, list[str]]:
-    """All rows of a query's outputs."""
+def read_outputs(folder: Path, name: str) -> dict[str, list[str]]:
+    """Return all rows of a query's outputs."""
     return {
         tag.name: sorted(json.dumps(row, default=str, sort_keys=True) for row in pq.read_table(tag).to_pylist())
         for tag in sorted((folder / "out" / name).iterdir())
@@ -52,7 +52,7 @@ def undisturbed(tmp_path_factory):
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_checkpoint_goes_on_on_the_next_version(way, request, tmp_path):
+def test_query_continues_a_checkpoint_of_an_earlier_spark(way, request, tmp_path):
     missing = [version for version, _, _ in WAYS[way] if version not in PYTHONS]
     if missing:
         pytest.skip(f"there is no environment of Spark {' or '.join(missing)} here: make test-matrix makes them")
@@ -60,9 +60,9 @@ def test_a_checkpoint_goes_on_on_the_next_version(way, request, tmp_path):
         run(step[0], tmp_path, *step[1:])
     expected = request.getfixturevalue("undisturbed")
     for name in BY_EVENT_TIME:
-        whole = found(expected, name)
+        whole = read_outputs(expected, name)
         assert whole["main"], name
-        assert found(tmp_path, name) == whole, name
-    # What the clock makes of it is when it fires; but some firing of each user has all the rows there ever were.
+        assert read_outputs(tmp_path, name) == whole, name
+    # The moments of processing-time firings vary, but some firing of each user has all rows.
     firings = pq.read_table(tmp_path / "out" / "clock" / "main").to_pylist()
     assert {user: max(row["n"] for row in firings if row["user"] == user) for user in USERS} == dict.fromkeys(USERS, 20)

@@ -1,5 +1,3 @@
-"""Spark Connect of Spark 4.0 has no stateful operators for Python."""
-
 from __future__ import annotations
 
 from pathlib import Path
@@ -13,10 +11,10 @@ pytestmark = pytest.mark.spark
 
 
 @pytest.mark.skipif(not pyspark.__version__.startswith("4.0."), reason="only Spark 4.0 has no streams through Connect")
-def test_through_connect_of_spark_4_0_batches_run_and_streams_are_refused():
+def test_connect_of_spark_4_0_runs_batches_and_refuses_streams():
     said = ran(Path(__file__).with_name("connect.py"), **ANY_PORT)
     panes, row, *refused = said.splitlines()[-4:]
-    # Two sliding windows of every instant; and more firings where they fire early.
+    # Every instant is in two sliding windows. Windows with early firings have more results.
     assert (panes, row.split()[0]) == ("panes 9", "row")
     assert all(line.startswith("Spark Connect of Spark 4.0 has no stateful operators") for line in refused)
     assert len(refused) == 2

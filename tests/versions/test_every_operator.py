@@ -1,4 +1,4 @@
-"""Each operator on the Spark that is here: a stream that is stopped and goes on says what the same rows say as a batch."""
+"""On the installed Spark, each operator gives the same results as a restarted stream and as a batch."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 import panestream as pst
 from panestream.testing import MicroBatches
-from tests.versions.carried import SCHEMA, START, USERS, queries, visiting
+from tests.versions.carried import SCHEMA, START, USERS, count_visits, queries
 
-# The ordinary run has each operator's own tests; this is for the matrix of versions.
+# The ordinary run tests each operator separately. This test is for the matrix of versions.
 pytestmark = pytest.mark.spark
 
 SECONDS = ([0, 1, 2, 9, 12], [14, 16, 17, 21, 24])
@@ -18,9 +18,9 @@ CLOSING = ("zed", START + timedelta(seconds=1000), 1)
 
 
 def every_operator():
-    # What fires early on a stream fires once in a batch; and in a batch there is no clock to wait for.
+    # Early firings of a stream are one firing in a batch, and a batch does not wait for processing time.
     chosen = {name: query for name, query in queries().items() if name not in ("row", "clock")}
-    return {**chosen, "row": visiting}
+    return {**chosen, "row": count_visits}
 
 
 def shown(rows):
@@ -42,7 +42,7 @@ def test_stream_restart_and_batch_agree_for_every_operator(spark, tmp_path):
     assert {name: shown(each) for name, each in found.items()} == in_batch
 
 
-def test_the_operators_are_those_there_are(spark, tmp_path):
+def test_queries_cover_every_operator(spark, tmp_path):
     rows = MicroBatches(spark, tmp_path / "in", SCHEMA).add([CLOSING])
     names = {query(rows.stream()).plan.operator.name for query in queries().values()}
     assert len(names) == 5, names

@@ -1,4 +1,4 @@
-"""Metrics on the Spark that is here: of ``start()`` and of ``.main``, in a classic session and through Spark Connect."""
+"""Metrics of queries from ``start()`` and ``.main`` on the installed Spark, in a classic session and through Spark Connect."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def check(found):
 
 
 @pytest.mark.skipif(bool(needed), reason="metrics need prometheus-client: panestream[metrics]")
-def test_in_a_classic_session(spark, tmp_path):
+def test_metrics_of_a_classic_session_count_every_row(spark, tmp_path):
     from tests.versions import told
 
     check(told.run(spark, tmp_path))
@@ -36,7 +36,7 @@ def test_in_a_classic_session(spark, tmp_path):
 
 @pytest.mark.skipif(bool(needed + for_connect), reason=f"Spark Connect's client needs {needed + for_connect}")
 @pytest.mark.skipif(pyspark.__version__.startswith("4.0."), reason="Spark 4.0 has no streams through Connect")
-def test_through_spark_connect(tmp_path):
+def test_metrics_through_spark_connect_count_every_row(tmp_path):
     ran(Path(__file__).with_name("told.py"), tmp_path, **ANY_PORT)
     found = json.loads((tmp_path / "found.json").read_text("utf-8"))
     assert "connect" in found["session"]

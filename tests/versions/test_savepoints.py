@@ -1,4 +1,4 @@
-"""A savepoint of one version of Spark, classic or through Connect, starts on another, with other key groups.
+"""A savepoint of one version of Spark, classic or through Connect, starts on another version with other key groups.
 
 ``PANESTREAM_PYTHONS`` names the Pythons (see test_carried_on.py).
 """
@@ -32,8 +32,8 @@ def run(python: str, folder: Path, first: int, last: int, groups: int, *more: st
     )
 
 
-def found(folder: Path, name: str) -> dict[str, list[str]]:
-    """The rows of a query's outputs, of all runs, whatever micro-batch they are of."""
+def read_outputs(folder: Path, name: str) -> dict[str, list[str]]:
+    """Return the rows of a query's outputs over all runs, without the numbers of micro-batches."""
     rows: dict[str, list[str]] = {}
     for tag in sorted(folder.glob(f"out-*/{name}/*")):
         read = [{each: value for each, value in row.items() if each != "batch_id"} for row in pq.read_table(tag).to_pylist()]
@@ -50,13 +50,13 @@ def undisturbed(tmp_path_factory):
 
 def check(folder: Path, whole: Path) -> None:
     for name in NAMES:
-        expected = found(whole, name)
+        expected = read_outputs(whole, name)
         assert expected["main"], name
-        assert found(folder, name) == expected, name
+        assert read_outputs(folder, name) == expected, name
 
 
 @pytest.mark.parametrize(("one", "other"), [("4.0", "4.3"), ("4.3", "4.0")])
-def test_a_savepoint_starts_on_another_version(one, other, request, tmp_path):
+def test_savepoint_starts_on_another_version_of_spark(one, other, request, tmp_path):
     missing = [version for version in (one, other) if version not in PYTHONS]
     if missing:
         pytest.skip(f"there is no environment of Spark {' or '.join(missing)} here: make test-matrix makes them")
@@ -69,7 +69,7 @@ def test_a_savepoint_starts_on_another_version(one, other, request, tmp_path):
 
 @pytest.mark.skipif(not PYTHONS, reason="takes minutes: make test-matrix runs it; tests/spark/test_elsewhere.py has one operator")
 @pytest.mark.skipif(bool(for_connect), reason=f"Spark Connect's client needs {for_connect}")
-def test_through_spark_connect(undisturbed, tmp_path):
+def test_savepoint_of_a_classic_session_starts_through_spark_connect(undisturbed, tmp_path):
     run(sys.executable, tmp_path, 0, 1, 2, "remote")
     run(sys.executable, tmp_path, 2, len(ROWS) - 1, 3, "remote")
     check(tmp_path, undisturbed)

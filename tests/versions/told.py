@@ -1,6 +1,6 @@
-"""Two queries that the metrics listeners are told of: one of ``start()``, one from ``.main``. Not a test module; also a script:
+"""Two queries for tests of metrics listeners, one from ``start()`` and one from ``.main``. Not a test module, but also a script:
 
-told.py FOLDER     through Spark Connect; writes what it found to FOLDER/found.json
+told.py FOLDER     through Spark Connect, writes the results to FOLDER/found.json
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from tests.listening import listening
 
 START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 SECONDS = ([1, 2], [30, None], [3, 41])
-"""Of six rows four are in windows of ten seconds, one is late and one has no time; three windows are over."""
+"""Four of six rows are in windows of ten seconds, one is late and one lacks a time. Three windows close."""
 COUNTED = ("rows", "windowed_rows", "late_rows", "invalid_rows", "outside_rows", "dropped_rows", "micro_batches")
 
 
 def result_of(rows: MicroBatches) -> pst.datastream.WindowedResult:
-    """Counts by user; without an output for late rows, so that they are dropped, and counted."""
+    """Count by user without an output for late rows, so that they are dropped and counted."""
     timed = pst.stream(rows.stream()).assign_timestamps("at", pst.WatermarkStrategy.for_monotonous_timestamps())
     keyed = timed.side_output_invalid("invalid").key_by("user")
     return keyed.window(pst.TumblingEventTimeWindows.of("10 seconds")).options(key_groups=2).aggregate(agg.count().alias("n"))
 
 
-def scraped(url: str) -> dict[str, dict[str, float]]:
-    """The counters without labels of their own, by query."""
+def scrape(url: str) -> dict[str, dict[str, float]]:
+    """Return the counters with only the label of the query, by query."""
     with urllib.request.urlopen(url, timeout=30) as answer:
         families = list(text_string_to_metric_families(answer.read().decode()))
     found: dict[str, dict[str, float]] = {}
@@ -45,7 +45,7 @@ def scraped(url: str) -> dict[str, dict[str, float]]:
 
 
 def run(spark, folder: Path) -> dict:
-    """Runs both to their ends; what was scraped then, and the lines that were written."""
+    """Run both queries to their ends. Return the scraped metrics and the written lines."""
     rows = MicroBatches(spark, folder / "in", "user string, at timestamp")
     for batch in SECONDS:
         rows.add([(user, None if one is None else START + timedelta(seconds=one)) for user, one in zip("ab", batch, strict=True)])
@@ -57,7 +57,7 @@ def run(spark, folder: Path) -> dict:
             writer = result_of(rows).main.writeStream.queryName("from_main").option("checkpointLocation", str(folder / "d"))
             writer.trigger(availableNow=True).format("parquet").start(str(folder / "own")).awaitTermination()
         told.wait()
-        found = scraped(metrics.url)
+        found = scrape(metrics.url)
     metrics.close()
     written = [json.loads(line) for line in lines.path.read_text("utf-8").splitlines()]
     return {"scraped": found, "lines": [[line["query"], line["rows"], line["windowed_rows"]] for line in written]}

@@ -1,4 +1,4 @@
-"""One key's windows on the harness, with a function that lists what a window holds: what tests of triggers and assigners drive."""
+"""One key's windows on the harness, with a function that lists the elements of a window, for tests of triggers and assigners."""
 
 from __future__ import annotations
 
@@ -6,18 +6,18 @@ from panestream.testing import WindowTestHarness
 
 
 def listed(key, window, elements):
-    """The values of a window, in order."""
+    """Return the values of a window, in order."""
     return [list(elements)]
 
 
 class Driven:
-    """A harness that is told times and values, and answers with the lists that fired since."""
+    """A harness that takes times and values, and returns the lists that fired."""
 
     def __init__(self, assigner, trigger=None, *, lateness=0):
         self.harness = WindowTestHarness(assigner, trigger=trigger, allowed_lateness=lateness, apply=listed)
 
     def element(self, ts, value, key="k"):
-        """One row; what fires at once."""
+        """Process one row, and return the firings that follow at once."""
         self.harness.process_element(value, ts, key)
         return self.fired()
 
@@ -34,20 +34,20 @@ class Driven:
         return self.fired()
 
     def restart(self):
-        """Goes on from a snapshot with a new operator."""
+        """Continue from a snapshot with a new operator."""
         self.harness.restore(self.harness.snapshot())
 
     def fired(self):
-        return [one.value for one in self.harness.extract_output()]
+        return [each.value for each in self.harness.extract_output()]
 
     def windows(self, *times):
-        """The bounds of the windows that fire for rows at these times, once the input has ended or the clock is past all."""
+        """Return the bounds of the windows that fire for rows at these times, after the end of the input."""
         for time in times:
             self.harness.process_element(time, time, "k")
         self.harness.end_of_input()
-        return {(one.window.start, one.window.end): one.value for one in self.harness.extract_output()}
+        return {(each.window.start, each.window.end): each.value for each in self.harness.extract_output()}
 
     @property
     def left(self):
-        """Timers, and what is kept of windows."""
+        """Return the numbers of stored entries and timers."""
         return self.harness.num_timers(), self.harness.num_state_entries()

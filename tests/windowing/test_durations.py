@@ -1,4 +1,4 @@
-"""Durations as users write them: what each sign is for."""
+"""The syntax of durations, including signs."""
 
 import pytest
 
@@ -19,13 +19,13 @@ MINUTE = 60_000_000
         ("-0.5 hours", -30),
     ],
 )
-def test_each_part_has_its_sign(text, minutes):
+def test_duration_parts_have_separate_signs(text, minutes):
     assert to_micros(text) == minutes * MINUTE
     assert to_micros(format_duration(minutes * MINUTE)) == minutes * MINUTE
 
 
 @pytest.mark.parametrize("text", ["-1 hour 30 minutes", "-1 hour, 30 minutes", "5 days -1 hour 30 minutes", "-1h30 minutes"])
-def test_a_part_behind_a_minus_says_its_sign(text):
+def test_unsigned_part_after_a_negative_one_is_refused(text):
     with pytest.raises(
         InvalidDurationError, match=r"lower bound .* whether the minus is for '30 minutes', too: .* '-30 minutes'"
     ):
@@ -52,7 +52,7 @@ def test_a_part_behind_a_minus_says_its_sign(text):
         (f"-{2**62} us", "is too long"),
     ],
 )
-def test_what_is_no_duration_is_refused_and_said_why(duration, said):
+def test_invalid_duration_is_refused_with_the_reason(duration, said):
     with pytest.raises(InvalidDurationError, match=said):
         to_micros(duration, "slide")
 
@@ -73,7 +73,7 @@ def test_what_is_no_duration_is_refused_and_said_why(duration, said):
         ("0 seconds", 0),
     ],
 )
-def test_durations_to_the_microsecond(text, micros):
+def test_durations_are_exact_to_the_microsecond(text, micros):
     assert to_micros(text) == micros
 
 

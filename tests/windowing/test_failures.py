@@ -1,4 +1,4 @@
-"""What users read when a function of their own raises."""
+"""The error that users get if their function raises."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def run(harness, rows, watermark):
     harness.process_watermark(watermark)
 
 
-def test_the_text_has_the_place_and_the_users_own_lines():
+def test_error_has_key_window_and_lines_of_user_code():
     error = failure_of(
         RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Prices())),
         ("ann", 1, {"cost": 3}),
@@ -89,7 +89,7 @@ def test_the_text_has_the_place_and_the_users_own_lines():
     assert isinstance(error.__cause__, KeyError)
 
 
-def test_what_the_users_code_called_of_panestream_is_left_out_too():
+def test_error_omits_panestream_frames_below_user_code():
     row_type = RowType(pa.schema([("cost", pa.int64())]))
     error = failure_of(
         RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Prices())), ("ann", 1, row_type.make((3,))), watermark=9
@@ -99,7 +99,7 @@ def test_what_the_users_code_called_of_panestream_is_left_out_too():
     assert "cost" in str(error).splitlines()[-1], "the hint is the last line"
 
 
-def test_an_error_that_was_raised_from_another_shows_both_and_its_first_line_once():
+def test_chained_error_shows_both_errors():
     error = failure_of(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Chained())), ("ann", 1, 1), watermark=9)
     headline, *quoted = str(error).splitlines()
     assert "raised ValueError: too few (at key" in headline
@@ -125,7 +125,7 @@ class WhileHandlingAnother(ProcessWindowFunction):
 
 
 @pytest.mark.parametrize("function", [FromAnother(), WhileHandlingAnother()])
-def test_of_each_of_several_errors_the_users_lines_are_shown(function):
+def test_error_shows_user_lines_of_each_chained_error(function):
     row = RowType(pa.schema([("cost", pa.int64())])).make((3,))
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(function))
     error = failure_of(plan, ("ann", 1, row), watermark=9)
@@ -184,13 +184,13 @@ SUM = AggregateRows(Adding())
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_who_raised_where(wrap, plan, rows, expected):
+def test_error_names_the_callback_key_and_window(wrap, plan, rows, expected):
     error = failure_of(wrap(plan), *rows)
     assert re.search(expected, str(error)), str(error)
     assert error.elements is None
 
 
-def test_the_error_is_found_again_in_what_spark_makes_of_it():
+def test_error_is_restored_from_the_text_of_a_spark_error():
     error = failure_of(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Prices())), (("ann", 1), 1, {}), watermark=9)
     quoted = "".join(traceback.format_exception(error))
     found = WindowFunctionError.from_text(f"[STREAM_FAILED] {quoted}\n\tat org.apache.spark.Worker(Worker.java:1)\n")
@@ -208,12 +208,12 @@ def test_the_error_is_found_again_in_what_spark_makes_of_it():
         ("something else", (None, None, None)),
     ],
 )
-def test_as_much_as_can_be_is_read_back(text, expected):
+def test_error_is_restored_from_incomplete_text(text, expected):
     found = WindowFunctionError.from_text(f"WindowFunctionError: f raised ValueError: x {text}")
     assert (found.key, found.window, found.elements) == expected
 
 
-def test_only_what_is_quoted_below_it_is_of_an_error():
+def test_restored_error_ends_with_its_quoted_lines():
     text = "WindowFunctionError: f raised ValueError: WindowFunctionError: x (at key 'a')\n  | one\n  |\nand so on\n  | two"
     found = WindowFunctionError.from_text(f"of Spark\n  | before\n{text}")
     assert str(found) == "f raised ValueError: WindowFunctionError: x (at key 'a')\n  | one\n  |"
@@ -221,23 +221,23 @@ def test_only_what_is_quoted_below_it_is_of_an_error():
 
 
 @pytest.mark.parametrize("window", [None, GlobalWindow()])
-def test_an_error_without_bounds_is_shown_as_it_is(window):
+def test_error_of_a_window_without_bounds_stays_unchanged(window):
     error = WindowFunctionError(f"f raised (at key 1, window {window!r})", 1, window, 3)
     assert error.with_instants() is error
 
 
-def test_a_text_without_such_an_error():
+def test_text_without_a_window_error_gives_none():
     assert WindowFunctionError.from_text("java.lang.IllegalStateException: x\n  | y") is None
 
 
-def test_the_error_can_be_pickled():
+def test_window_error_can_be_pickled():
     error = failure_of(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(Prices())), ("ann", 1, {}), watermark=9)
     again = pickle.loads(pickle.dumps(error))
     assert (str(again), again.key, again.window, again.elements) == (str(error), "ann", TimeWindow(0, 10), 1)
 
 
 @pytest.mark.parametrize("start", [0, -1, 1_767_225_600_000_000, 1_767_225_600_000_001, -62_135_596_800_000_000])
-def test_a_window_shown_as_instants_is_read_back(start):
+def test_error_with_instants_is_restored_from_text(start):
     window = TimeWindow(start, start + 300_000_000)
     error = WindowFunctionError(
         f"f raised KeyError: 'x' (at key 'ann', window {window!r}, which holds 2 elements)", "ann", window, 2
@@ -249,7 +249,7 @@ def test_a_window_shown_as_instants_is_read_back(start):
     assert (read.key, read.window, read.elements) == ("ann", window, 2)
 
 
-def test_windows_in_any_error_are_shown_as_instants_in_a_worker():
+def test_worker_errors_show_windows_as_instants():
     with (
         pytest.raises(MemoryLimitError, match=r"^the window 1970-01-01 00:00:00 to 1970-01-01 00:01:00 UTC is too large"),
         without_internal_traceback(),
@@ -257,7 +257,7 @@ def test_windows_in_any_error_are_shown_as_instants_in_a_worker():
         raise MemoryLimitError("the window TimeWindow(start=0, end=60000000) is too large")
 
 
-def test_a_window_beyond_the_calendar_is_shown_as_it_is():
+def test_window_beyond_the_calendar_stays_in_microseconds():
     error = WindowFunctionError(
         "f raised (at key 1, window TimeWindow(start=0, end=4611686018427387904))", 1, TimeWindow(0, 2**62)
     )

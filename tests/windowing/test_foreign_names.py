@@ -1,4 +1,4 @@
-"""Names of PySpark and Flink on objects, classes and namespaces: the same, or an error with the line to write. Without Spark."""
+"""Names from PySpark and Flink on objects, classes and namespaces are aliases, or raise an error with the right name. Without Spark."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_names_with_underscore_are_plain_attribute_errors(name):
         assert type(error.value) is AttributeError
 
 
-def test_attribute_error_inside_a_property_is_the_one_that_is_shown():
+def test_attribute_error_inside_a_property_is_not_replaced():
     with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'nothing'"):
         Page().broken  # noqa: B018
 
@@ -92,18 +92,18 @@ def test_user_classes_may_have_another_metaclass(base):
         (pst.WatermarkStrategy, "of", r"write WatermarkStrategy\.for_bounded_out_of_orderness\('5 minutes'\)"),
     ],
 )
-def test_foreign_name_of_a_class_or_namespace_has_the_line_to_write(owner, name, said):
+def test_foreign_name_raises_an_error_with_the_right_line(owner, name, said):
     with pytest.raises(UnknownNameError, match=said):
         getattr(owner, name)
 
 
 @pytest.mark.parametrize("name", [name for name, text in _TABLES["agg"].items() if isinstance(text, Same)])
-def test_sparks_name_of_an_aggregate_is_ours(name):
+def test_spark_name_of_an_aggregate_is_an_alias(name):
     assert getattr(agg, name) is getattr(agg, _TABLES["agg"][name])
 
 
 @pytest.mark.parametrize("kind", sorted({*_TABLES, *_NEXT} - {"agg", "panestream"}))
-def test_every_table_is_of_a_public_class_and_hides_none_of_its_names(kind):
+def test_tables_of_foreign_names_hide_no_public_name(kind):
     owner = public(kind)
     assert not [name for name in _TABLES.get(kind, {}) if name in dir(owner)]
     assert not [
@@ -120,12 +120,12 @@ def names(owner):
 
 
 @pytest.mark.parametrize("kind", ["IntervalJoin", "IntervalPairs", "RunningQuery"])
-def test_step_that_led_to_an_object_is_no_attribute_of_it(kind):
+def test_earlier_steps_are_not_attributes_of_an_object(kind):
     owner = object.__new__(public(kind))
     assert not any(hasattr(owner, name) for name in ("start", "keyBy", "interval_join", "zebra"))
 
 
-def test_arguments_that_a_method_does_not_take_are_answered_with_the_line_to_write():
+def test_unexpected_argument_raises_an_error_with_the_right_line():
     @advised(lambda given: f"write double({given})")
     def double(number):
         """Twice as much."""
@@ -140,7 +140,7 @@ def test_arguments_that_a_method_does_not_take_are_answered_with_the_line_to_wri
         double()
 
 
-def test_type_error_inside_an_advised_method_is_its_own():
+def test_type_error_inside_a_method_is_not_replaced():
     @advised(lambda _: "write something else")
     def broken():
         return len(3)

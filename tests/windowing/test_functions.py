@@ -1,4 +1,4 @@
-"""Functions over windows: what plain ones become, and what they may return."""
+"""Functions over windows: plain functions become objects, and results are checked."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def plain(key, where, rows):
     return [key, where, *rows]
 
 
-def test_plain_functions_stand_where_objects_could():
+def test_plain_functions_can_replace_function_objects():
     one, other = applied(plain), processed(plain)
     assert one.apply("k", "w", [1]) == other.process("k", "w", [1]) == ["k", "w", 1]
     assert repr(one) == repr(other) == repr(plain)
@@ -42,7 +42,7 @@ def test_plain_functions_stand_where_objects_could():
     assert processed(theirs) is theirs
 
 
-def test_what_follows():
+def test_then_functions_may_be_plain_functions_or_objects():
     mine, theirs = Applied(), Processed()
     assert following(None) is None
     assert following(mine) is mine
@@ -53,14 +53,14 @@ def test_what_follows():
 
 
 @pytest.mark.parametrize(("returned", "results"), [(None, []), ([1, 2], [1, 2]), ((), []), (iter([3]), [3])])
-def test_what_functions_may_return(returned, results):
+def test_functions_may_return_any_iterable_of_results(returned, results):
     found = results_of(plain, returned)
     assert found is not None
     assert list(found) == results
 
 
 @pytest.mark.parametrize("returned", ["text", b"bytes", {"a": 1}, 3, 0.5])
-def test_what_is_no_list_of_results_is_refused(returned):
+def test_result_that_is_not_a_list_is_refused(returned):
     with pytest.raises(InvalidPlanError, match=r"returned .*: return a list of results, or yield them"):
         results_of(plain, returned)
 
@@ -85,7 +85,7 @@ def test_returned_single_row_is_refused():
         results_of(plain, row)
 
 
-def test_errors_say_what_is_lacking():
+def test_errors_name_the_missing_state_or_method():
     assert "context.state, and was given with stateless=True" in str(no_state("state"))
 
     class Sums(AggregateFunction):

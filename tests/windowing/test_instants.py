@@ -1,4 +1,4 @@
-"""Times as users write them: integers, durations since the epoch, datetimes."""
+"""The syntax of times: integers, durations since the epoch, datetimes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LATER = timezone(timedelta(hours=2))
         (datetime(1970, 1, 1, 2, 0, 0, 1, tzinfo=LATER), 1),
     ],
 )
-def test_however_it_is_written(time, micros):
+def test_time_is_read_from_integers_durations_and_datetimes(time, micros):
     assert instant(time, "the watermark") == micros
 
 
@@ -48,6 +48,6 @@ def test_however_it_is_written(time, micros):
         (None, InvalidDurationError, "the watermark must be a timedelta or a string"),
     ],
 )
-def test_what_is_no_time_is_refused(time, error, said):
+def test_invalid_time_is_refused(time, error, said):
     with pytest.raises(error, match=said):
         instant(time, "the watermark")

@@ -1,4 +1,4 @@
-"""Recipes: their repr rebuilds them, and their constructors say what to write instead. What each one does has a file of its own."""
+"""The repr of a recipe rebuilds it, and its constructor suggests a correction. Other files test the behaviour of each recipe."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ RECIPES = [
 
 
 @pytest.mark.parametrize("text", RECIPES)
-def test_the_repr_rebuilds_the_recipe(text):
+def test_repr_rebuilds_each_recipe(text):
     made = eval(text, NAMES)
     assert repr(made) == text
     assert eval(repr(made), NAMES) == made
@@ -81,7 +81,7 @@ def test_recipes_with_functions_show_them():
     assert repr(EventTimeSessionWindows(gap)).startswith("EventTimeSessionWindows(<function")
 
 
-def test_a_plan_without_pages_is_refused():
+def test_plan_without_pages_is_refused():
     with pytest.raises(InvalidWindowError):
         RowPlan(WindowSpec(TumblingEventTimeWindows(1)), ReduceRows(max), pages=0)
 
@@ -96,7 +96,7 @@ def test_a_plan_without_pages_is_refused():
         (lambda: EventTimeSessionWindows("30 minutes"), "EventTimeSessionWindows.with_gap('30 minutes')"),
     ],
 )
-def test_a_constructor_given_a_duration_says_what_to_write(make, write):
+def test_constructor_with_a_duration_suggests_the_factory_method(make, write):
     with pytest.raises(InvalidWindowError) as error:
         make()
     assert str(error.value).endswith(f"write {write}")

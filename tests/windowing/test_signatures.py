@@ -1,4 +1,4 @@
-"""Functions of the user's own that cannot be called as they will be are refused when the query is built."""
+"""User functions with a wrong signature are refused when the query is built."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def decorated_for_all(function):
 
 
 class Rows:
-    """What makes it is called, as a function is."""
+    """A class whose constructor is called, as a function is."""
 
     def __init__(self, key, window, rows):
         self.rows = rows
@@ -121,9 +121,9 @@ class CalledAsync:
         np.maximum,
         print,
     ],
-    ids=stable_repr,  # no addresses: parallel workers must name a test alike
+    ids=stable_repr,  # no addresses, since parallel workers must give tests the same names
 )
-def test_what_takes_three_arguments_passes(function):
+def test_function_with_three_arguments_is_accepted(function):
     check_function(function, APPLY)
     assert applied(function).function is function
 
@@ -152,16 +152,16 @@ def test_what_takes_three_arguments_passes(function):
         (None, "apply wants a WindowFunction, or a function of key, window and rows, got None"),
         ("rows", "got 'rows'"),
     ],
-    ids=stable_repr,  # no addresses: parallel workers must name a test alike
+    ids=stable_repr,  # no addresses, since parallel workers must give tests the same names
 )
-def test_what_does_not_is_refused(function, says):
+def test_function_that_does_not_take_three_arguments_is_refused(function, says):
     with pytest.raises(InvalidPlanError) as error:
         applied(function)
     assert str(error.value).startswith("apply")
     assert says in str(error.value)
 
 
-def test_what_a_function_is_given_is_listed():
+def test_error_lists_the_arguments_of_each_kind_of_function():
     for shape, words in (
         (APPLY, "key, window and rows"),
         (REDUCE, "a and b"),
@@ -173,14 +173,14 @@ def test_what_a_function_is_given_is_listed():
         assert str(error.value) == f"{shape.user} wants a function of {words}, got None; write it like {shape.example}"
 
 
-def test_a_class_is_no_function_where_an_object_of_it_would_do():
+def test_function_class_instead_of_an_object_is_refused():
     check_function(Rows, APPLY)
     with pytest.raises(InvalidPlanError, match=r"apply wants an object, not the class itself: Called\(\)"):
         check_function(Called, APPLY)
 
 
-def test_the_signature_of_most_functions_is_not_even_looked_at(monkeypatch):
-    """That takes a hundred times as long."""
+def test_signatures_of_common_functions_are_not_inspected(monkeypatch):
+    """Reading a signature would take a hundred times as long."""
 
     def refused(function, **options):
         raise AssertionError(function)
@@ -190,7 +190,7 @@ def test_the_signature_of_most_functions_is_not_even_looked_at(monkeypatch):
         check_function(function, APPLY)
 
 
-def test_a_class_is_looked_at_once(monkeypatch):
+def test_methods_of_a_class_are_inspected_once(monkeypatch):
     class Mine(Average):
         pass
 
@@ -201,7 +201,7 @@ def test_a_class_is_looked_at_once(monkeypatch):
     assert looked_at == []
 
 
-def test_private_methods_are_nobodys_business():
+def test_private_methods_are_not_checked():
     class Base:
         def _own(self, one):
             return one
@@ -222,7 +222,7 @@ def test_private_methods_are_nobodys_business():
         check_methods(Wrong(), Base)
 
 
-def test_what_a_function_returns_is_not_in_its_signature():
+def test_signature_in_an_error_omits_annotations():
     def annotated(rows: list[int]) -> list[int]:
         return rows
 
@@ -233,9 +233,9 @@ def test_what_a_function_returns_is_not_in_its_signature():
 @pytest.mark.parametrize(
     "shape", [getattr(signatures, name) for name in signatures.__all__ if name.isupper()], ids=lambda s: s.user
 )
-def test_each_shape_shows_an_example_that_it_takes(shape):
+def test_example_of_each_shape_is_accepted(shape):
     assert shape.example.startswith("lambda")
-    # The text is this file's and the package's own.
+    # The text comes from this file and the package.
     check_function(eval(shape.example), shape)
     wrong = (lambda: None) if shape.given else (lambda a: None)
     with pytest.raises(InvalidPlanError, match="write it like"):
@@ -369,13 +369,13 @@ class Hours(WindowAssigner):
         (lambda: ReducingStateDescriptor("a", lambda a: a), "ReducingStateDescriptor: the function"),
     ],
 )
-def test_methods_are_checked_against_the_class_that_they_belong_to(build, says):
+def test_methods_are_checked_against_their_base_class(build, says):
     with pytest.raises(InvalidPlanError) as error:
         build()
     assert says in str(error.value)
 
 
-def test_right_classes_pass():
+def test_correct_classes_are_accepted():
     RowPlan(WindowSpec(TEN, trigger=Never()), Average())
     RowPlan(
         WindowSpec(TEN, trigger=PurgingTrigger.of(CountTrigger.of(3)), evictor=DeltaEvictor.of(1, lambda a, b: 0)),
@@ -396,7 +396,7 @@ def test_right_classes_pass():
         (lambda: ProcessingTimeoutTrigger.of(3, "1 second"), "ProcessingTimeoutTrigger wants a trigger"),
     ],
 )
-def test_functions_inside_windows(build, says):
+def test_wrong_functions_inside_windows_are_refused(build, says):
     with pytest.raises(InvalidWindowError) as error:
         build()
     assert says in str(error.value)
@@ -421,7 +421,7 @@ class Unfinished(WatermarkGenerator):
     pass
 
 
-def test_generators():
+def test_watermark_generators_are_checked():
     for generator in (EndMarkers, lambda: Configured("end"), partial(Configured, "end")):
         assert WatermarkStrategy.for_generator(generator).generator is generator
     for generator, says in [
@@ -451,20 +451,20 @@ class Longest(agg.ColumnAggregate):
         return partial
 
 
-def test_aggregates_on_columns():
+def test_wrong_method_of_a_column_aggregate_is_refused():
     with pytest.raises(
         InvalidPlanError, match=r"Longest.partial takes \(values, group\), and will be given \(values, group, groups\)"
     ):
         agg.user(Longest(), "url")
 
 
-def test_sinks():
+def test_wrong_function_of_a_sink_is_refused():
     with pytest.raises(SinkError, match=r"ForeachBatchSink: the function .* takes \(df\), and will be given \(df, batch_id\)"):
         ForeachBatchSink(lambda df: None)
     ForeachBatchSink(lambda df, batch_id: None)
 
 
-def test_shapes_are_told_apart():
+def test_errors_name_the_method_that_takes_the_function():
     with pytest.raises(InvalidPlanError, match=r"^process: .*context"):
         check_function(two, PROCESS)
     with pytest.raises(InvalidPlanError, match=r"^apply_arrow: .*table"):

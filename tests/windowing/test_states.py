@@ -1,4 +1,4 @@
-"""States of triggers and functions: what they hold, and that what is empty leaves nothing."""
+"""The states of triggers and functions. Empty state leaves no entry."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Mean(AggregateFunction):
         return accumulator[0] / accumulator[1]
 
 
-def test_a_value_is_there_until_it_is_none():
+def test_value_state_is_deleted_by_none():
     values = {}
     state = ValueStateDescriptor("v").bind(values)
     state.update(0)
@@ -33,7 +33,7 @@ def test_a_value_is_there_until_it_is_none():
     assert (state.value(), values) == (None, {})
 
 
-def test_reduced_and_aggregated():
+def test_reducing_and_aggregating_states_combine_values():
     values = {}
     largest, mean = ReducingStateDescriptor("r", max).bind(values), AggregatingStateDescriptor("a", Mean()).bind(values)
     assert (largest.get(), mean.get()) == (None, None)
@@ -47,7 +47,7 @@ def test_reduced_and_aggregated():
     assert (mean.get(), values) == (None, {})
 
 
-def test_a_list():
+def test_list_state_appends_and_clears():
     values = {}
     state = ListStateDescriptor("l").bind(values)
     assert state.get() == []
@@ -63,7 +63,7 @@ def test_a_list():
     assert values == {}
 
 
-def test_a_map():
+def test_map_state_puts_and_removes_entries():
     values = {}
     state = MapStateDescriptor("m").bind(values)
     assert (state.is_empty(), state.get("a"), state.get("a", 7), state.contains("a")) == (True, None, 7, False)
@@ -82,7 +82,7 @@ def test_a_map():
     assert values == {}
 
 
-def test_a_store_has_one_of_each_name():
+def test_state_store_shares_state_by_name():
     values = {}
     store = KeyedStateStore(values)
     store.get_state(ValueStateDescriptor("v")).update(1)

@@ -1,4 +1,4 @@
-"""Strategies of watermarks: what they hold, how they are written, what is refused; and what a generator of the user's own emits."""
+"""Watermark strategies: their values, repr and refusals. Also the output of user-defined generators."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from panestream.windowing.watermarks import _SHOWN as SHOWN
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 
 
-def test_the_largest_watermark_remains():
+def test_watermark_output_keeps_the_maximum():
     output = WatermarkOutput()
     assert output.watermark is None
     seen = []
@@ -54,19 +54,19 @@ GENERATED = WatermarkStrategy.for_generator(Markers)
         ),
     ],
 )
-def test_how_they_are_written(strategy, written):
+def test_repr_rebuilds_a_watermark_strategy(strategy, written):
     assert repr(strategy) == f"WatermarkStrategy.{written}"
     assert eval(repr(strategy)) == strategy
 
 
-def test_of_many_expected_partitions_some_are_written():
+def test_repr_shortens_many_expected_partitions():
     few, many = ([f"{number:02}" for number in range(count)] for count in (SHOWN, SHOWN + 1))
     assert repr(BOUNDED.per_partition("p", few)).endswith(f"'{SHOWN - 1:02}'])")
     assert repr(BOUNDED.per_partition("p", many)).endswith(f"'{SHOWN - 1:02}', ...])")
     assert repr(WatermarkStrategy.for_generator(Markers)) == "WatermarkStrategy.for_generator(Markers)"
 
 
-def test_what_they_hold():
+def test_watermark_strategies_hold_their_settings():
     assert WatermarkStrategy.for_monotonous_timestamps() == WatermarkStrategy(0)
     assert WatermarkStrategy.for_bounded_out_of_orderness("0 seconds") == WatermarkStrategy(0)
     assert WatermarkStrategy.no_watermarks() == WatermarkStrategy(None)
@@ -101,13 +101,13 @@ def test_what_they_hold():
         ),
     ],
 )
-def test_what_makes_no_sense_is_refused(build, said):
+def test_invalid_watermark_strategies_are_refused(build, said):
     with pytest.raises(InvalidPlanError, match=said):
         build()
 
 
 @pytest.mark.parametrize("given", [("5 minutes",), (None, None, "5 minutes"), (5.0,), (0, None, None, None, "1 hour")])
-def test_constructor_refuses_what_is_no_whole_number_of_microseconds(given):
+def test_constructor_refuses_durations(given):
     with pytest.raises(InvalidWindowError, match=r"write WatermarkStrategy\.for_bounded_out_of_orderness\('5 minutes'\)"):
         WatermarkStrategy(*given)
 
@@ -122,7 +122,7 @@ def test_duration_in_place_of_a_strategy_bounds_the_disorder():
         WatermarkStrategy.given_as("soon")
 
 
-def test_two_streams_are_one():
+def test_strategies_of_two_sides_are_combined():
     left = BOUNDED.per_partition("p", ["0", "1"]).max_ahead("1 hour", of="rows")
     right = WatermarkStrategy.for_bounded_out_of_orderness("9 seconds")
     both = WatermarkStrategy.of_sides({"left": left, "right": right}, "s")
@@ -148,5 +148,5 @@ def test_two_streams_are_one():
         (WatermarkStrategy.of_sides({"a": BOUNDED, "b": BOUNDED}, "s"), False, False),
     ],
 )
-def test_who_needs_the_clock_and_who_limits_times(strategy, clock, ahead):
+def test_strategies_declare_use_of_clock_and_limits(strategy, clock, ahead):
     assert (strategy.uses_processing_time, strategy.limits_ahead) == (clock, ahead)

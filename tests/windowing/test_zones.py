@@ -1,4 +1,4 @@
-"""Tables of time zones: the changes of every zone, the wall clock on both sides of each kind of change, what is refused."""
+"""Tables of time zones: the changes of every zone, the wall clock on both sides of each kind of change, refusals."""
 
 import struct
 import sys
@@ -25,7 +25,7 @@ def at(text: str) -> int:
 
 
 def in_the_file(zone: str) -> list[tuple[int, int]]:
-    """The changes that the compiled file of a zone lists: second, and the offset from then on. (RFC 8536, version 2 and later.)"""
+    """Return the changes that the compiled file of a zone lists: second and new offset. (RFC 8536, version 2 and later.)"""
     paths = [Path(folder) / zone for folder in zoneinfo.TZPATH]
     known = next((path.read_bytes() for path in paths if path.is_file()), None)
     data = known or resources.files("tzdata").joinpath("zoneinfo", *zone.split("/")).read_bytes()
@@ -52,8 +52,8 @@ ZONES = [
 
 
 @pytest.mark.parametrize("zone", ZONES)
-def test_every_change_in_the_zones_file_is_found(zone):
-    rules = rules_of.__wrapped__(zone)  # anew, whoever asked for it before
+def test_table_has_every_change_in_the_file_of_the_zone(zone):
+    rules = rules_of.__wrapped__(zone)  # bypass the cache
     expected, before = [], rules.offsets[0] // SECOND
     for second, offset in in_the_file(zone):
         if offset != before:
@@ -64,7 +64,7 @@ def test_every_change_in_the_zones_file_is_found(zone):
     assert len(expected) > 3
 
 
-def test_the_zone_of_this_machine_does_not_matter(monkeypatch):
+def test_table_does_not_depend_on_the_zone_of_the_machine(monkeypatch):
     expected = rules_of.__wrapped__("America/New_York")
     with monkeypatch.context() as patch:
         patch.setenv("TZ", "Asia/Tokyo")
@@ -74,8 +74,8 @@ def test_the_zone_of_this_machine_does_not_matter(monkeypatch):
     assert (found.changes, found.offsets) == (expected.changes, expected.offsets)
 
 
-def test_what_a_clock_has_shown_never_goes_back():
-    """Put forward by three, back by two, and back by five soon after: there it has shown more already."""
+def test_shown_time_never_goes_back():
+    """The clock moves forward by three, back by two, and soon back by five, when it has already shown a later time."""
     rules = ZoneRules("Mars/Base", "1", (100, 200, 201), (10, 13, 11, 6))
     assert rules.shown == (110, 213, 213)
     shows = {99: 109, 100: 113, 199: 212, 200: 212, 201: 212, 206: 212, 207: 213}
@@ -86,26 +86,26 @@ def test_what_a_clock_has_shown_never_goes_back():
     ("zone", "instant", "wall"),
     [
         ("America/New_York", "2025-03-09T06:59:59.999999", "2025-03-09T01:59:59.999999"),
-        ("America/New_York", "2025-03-09T07:00", "2025-03-09T03:00"),  # put forward
+        ("America/New_York", "2025-03-09T07:00", "2025-03-09T03:00"),  # moves forward
         ("America/New_York", "2025-11-02T05:59:59.999999", "2025-11-02T01:59:59.999999"),
-        ("America/New_York", "2025-11-02T06:00", "2025-11-02T01:59:59.999999"),  # put back: it stands still
+        ("America/New_York", "2025-11-02T06:00", "2025-11-02T01:59:59.999999"),  # moves back, so the shown time stops
         ("America/New_York", "2025-11-02T06:59:59", "2025-11-02T01:59:59.999999"),
         ("America/New_York", "2025-11-02T07:00", "2025-11-02T02:00"),
         ("America/Sao_Paulo", "2018-11-04T02:59:59", "2018-11-03T23:59:59"),
         ("America/Sao_Paulo", "2018-11-04T03:00", "2018-11-04T01:00"),  # midnight is skipped
         ("America/Sao_Paulo", "2018-02-18T02:30", "2018-02-17T23:59:59.999999"),  # the last hour of the day comes twice
         ("America/St_Johns", "2010-11-07T02:30:30", "2010-11-07T00:00:30"),
-        ("America/St_Johns", "2010-11-07T02:31", "2010-11-07T00:00:59.999999"),  # from one past midnight back to the day before
+        ("America/St_Johns", "2010-11-07T02:31", "2010-11-07T00:00:59.999999"),  # moves back from 00:01 to the day before
         ("Australia/Lord_Howe", "2024-10-05T15:30", "2024-10-06T02:30"),  # by half an hour
         ("Pacific/Apia", "2011-12-30T09:59:59", "2011-12-29T23:59:59"),
         ("Pacific/Apia", "2011-12-30T10:00", "2011-12-31T00:00"),  # a whole day is skipped
-        ("America/New_York", "1883-11-18T16:59:59", "1883-11-18T12:03:57"),  # time by the sun
+        ("America/New_York", "1883-11-18T16:59:59", "1883-11-18T12:03:57"),  # local solar time
         ("America/New_York", "1750-01-01T12:00", "1750-01-01T07:03:58"),
         ("America/New_York", "2425-07-01T12:00", "2425-07-01T08:00"),
         ("America/New_York", "9000-07-01T12:00", "9000-07-01T08:00"),
     ],
 )
-def test_what_the_wall_clock_shows(zone, instant, wall):
+def test_wall_clock_at_an_instant(zone, instant, wall):
     assert rules_of(zone).wall(at(instant)) == at(wall)
 
 
@@ -125,7 +125,7 @@ def test_what_the_wall_clock_shows(zone, instant, wall):
         ("Europe/Berlin", "3000-07-01T00:00", "3000-06-30T22:00"),
     ],
 )
-def test_when_the_wall_clock_first_shows_a_time(zone, wall, instant):
+def test_instant_at_which_the_wall_clock_first_shows_a_time(zone, wall, instant):
     assert rules_of(zone).instant(at(wall)) == at(instant)
 
 
@@ -133,7 +133,7 @@ def test_when_the_wall_clock_first_shows_a_time(zone, wall, instant):
 @pytest.mark.parametrize(
     "begin", ["1844-12-30", "1883-11-18", "1939-09-01", "2011-12-29", "2040-10-19", "2499-12-30", "2899-03-01"]
 )
-def test_the_wall_clock_never_goes_back_and_both_ways_agree(zone, begin):
+def test_wall_clock_is_monotonic_and_agrees_with_instants(zone, begin):
     rules = rules_of(zone)
     instants = [at(begin) + step * HOUR // 2 - minus for step in range(200) for minus in (1, 0)]
     walls = [rules.wall(instant) for instant in instants]
@@ -144,14 +144,14 @@ def test_the_wall_clock_never_goes_back_and_both_ways_agree(zone, begin):
         assert rules.wall(first) >= wall > rules.wall(first - 1)
 
 
-def test_after_the_table_everything_repeats():
+def test_rules_repeat_after_the_end_of_the_table():
     rules = rules_of("Europe/Berlin")
     for instant in range(TABLE_END - 400 * DAY, TABLE_END + 400 * DAY, 11 * DAY + HOUR):
         assert rules.wall(instant + PERIOD) == rules.wall(instant) + PERIOD
         assert rules.instant(instant + 3 * PERIOD) == rules.instant(instant) + 3 * PERIOD
 
 
-def test_the_version_of_the_rules_is_known():
+def test_rules_have_a_version():
     assert rules_of("Europe/Berlin").version != "unknown"
     assert rules_of("Europe/Berlin").version[:2] == "20"
 
@@ -166,7 +166,7 @@ def test_the_version_of_the_rules_is_known():
         ({"Europe/Bern": "", "+VERSION": "2031y\n"}, tzdata.IANA_VERSION),
     ],
 )
-def test_the_version_is_that_of_the_folder_that_has_the_zone(tmp_path, files, version):
+def test_version_comes_from_the_folder_of_the_zone(tmp_path, files, version):
     (tmp_path / "Europe").mkdir()
     for name, text in files.items():
         (tmp_path / name).write_text(text)
@@ -178,7 +178,7 @@ def test_the_version_is_that_of_the_folder_that_has_the_zone(tmp_path, files, ve
         zoneinfo.reset_tzpath(before)
 
 
-def test_without_any_rules_there_is_no_version(monkeypatch, tmp_path):
+def test_version_is_unknown_without_zone_data(monkeypatch, tmp_path):
     before = zoneinfo.TZPATH
     monkeypatch.setitem(sys.modules, "tzdata", None)
     try:
@@ -189,7 +189,7 @@ def test_without_any_rules_there_is_no_version(monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("zone", ["Europe/Berln", "", "+08:00", "../../etc/passwd", 8])
-def test_what_is_no_zone_is_refused(zone):
+def test_unknown_zone_is_refused(zone):
     with pytest.raises(InvalidWindowError):
         rules_of(zone)
     with pytest.raises(InvalidWindowError, match="did you mean 'Europe/Berlin'"):
@@ -207,7 +207,7 @@ def test_what_is_no_zone_is_refused(zone):
         ("America/New York", "America/New_York"),
     ],
 )
-def test_refused_zone_suggests_the_one_that_was_meant(zone, meant):
+def test_error_for_an_unknown_zone_suggests_a_similar_one(zone, meant):
     with pytest.raises(InvalidWindowError) as error:
         rules_of(zone)
     assert (f"did you mean {meant!r}?" in str(error.value)) if meant else ("did you mean" not in str(error.value))

@@ -1,6 +1,6 @@
 """Clicks per user and ten seconds as a streaming table, the late ones in another, and a materialized view over the first.
 
-Run by `spark-pipelines run`; see the README beside.
+Run it with `spark-pipelines run`, as the README in this example describes.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ path = spark.conf.get("clicks.path")
 
 
 def per_user(clicks: DataFrame) -> pst.datastream.WindowedResult:
-    """The windows. Columns are named: a column of this DataFrame, `clicks.price`, would belong to no other."""
+    """Return the windows. Columns are strings, since a column of this DataFrame, `clicks.price`, would belong to it alone."""
     return (
         pst.stream(clicks)
         .assign_timestamps("ts", pst.WatermarkStrategy.for_bounded_out_of_orderness("5 seconds"))
@@ -29,30 +29,30 @@ def per_user(clicks: DataFrame) -> pst.datastream.WindowedResult:
     )
 
 
-# Here, not in the functions below: in these Spark refuses whatever looks at a DataFrame (its schema, whether it is a stream).
+# Windows are built here, because the functions below must not inspect a DataFrame (its schema, whether it is a stream).
 windows = pst.prepare(per_user, SCHEMA)
 
 
 def clicks() -> DataFrame:
-    """The input, from outside of the pipeline: it must be there when the pipeline is read."""
+    """Read the input from outside of the pipeline. It must exist when the pipeline is read."""
     return spark.readStream.schema(SCHEMA).json(path)
 
 
 @dp.table
 def clicks_per_user() -> DataFrame:
-    """A row for each user and window, once the watermark has passed its end."""
+    """Return a row for each user and window, once the watermark has passed its end."""
     return windows.main(clicks())
 
 
 @dp.table
 def late_clicks() -> DataFrame:
-    """A query of its own: it computes the windows once more, and keeps a state of its own."""
+    """A separate query, which computes the windows once more with its own state."""
     return windows.output("late", clicks())
 
 
 @dp.materialized_view
 def revenue_per_user() -> DataFrame:
-    """An ordinary view over the streaming table."""
+    """Return an ordinary view over the streaming table."""
     return (
         spark.read.table("clicks_per_user")
         .groupBy("user")

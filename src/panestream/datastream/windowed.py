@@ -64,8 +64,9 @@ Schema: TypeAlias = "str | StructType | pa.Schema"
 
 def _aliases(given: Mapping[str, Any]) -> str:
     """Return the correct call for aggregates that were passed by keyword."""
-    named = [f"{one!r}.alias({name!r})" for name, one in given.items() if isinstance(one, recipes.Aggregate)]
-    return f"write .aggregate({', '.join(named) or 'agg.count()'})"
+    named = [f"{value!r}.alias({name!r})" for name, value in given.items() if isinstance(value, recipes.Aggregate)]
+    shown = [*named[:3], "..."] if len(named) > 4 else named
+    return f"write .aggregate({', '.join(shown) or 'agg.count()'})"
 
 
 def _at_the_start(given: object) -> str:
@@ -215,6 +216,9 @@ class WindowedStream(WindowedEvents):
         split = None if self.split_distinct is None else split_of(self.split_distinct, declared, operator)
         collated = frozenset() if results is not None else collated
         return WindowedResult(self, operator, inputs, collated, split=split, asked=request)
+
+    if TYPE_CHECKING:
+        agg = aggregate  # PySpark's name for it, which windowing/foreign_names.py resolves at run time
 
     @advised(with_schema)
     def aggregate_with(

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import pyarrow as pa
 
+from panestream.engine.kernels.columns import Ints
 from panestream.engine.kernels.slicing import Int64s
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
 from panestream.engine.runtime.sides import Pairs, Sides
@@ -409,6 +410,13 @@ class OperatorSpec(ABC):
     @abstractmethod
     def pack(self, plan: WindowPlan, chunk: Chunk) -> Iterator[tuple[str, pa.Table]]:
         """Yield the tables, with their kind, that cross the exchange and arrive in ``GroupInput.parts``, in order."""
+
+    def pack_key_groups(self, plan: WindowPlan, chunk: Chunk, key_groups: Ints) -> list[tuple[int, str, pa.Table]] | None:
+        """Return the tables of :meth:`pack` of all key groups, each with the number of its key group, in one pass over the rows.
+
+        ``key_groups`` has the key group of each row. Return None if the rows must be split by key group first.
+        """
+        return None
 
     @abstractmethod
     def part_schema(self, plan: WindowPlan, kind: str) -> pa.Schema:

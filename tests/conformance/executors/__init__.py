@@ -1,4 +1,4 @@
-"""What can run a scenario: the engine alone, the stateful processor without Spark, and Spark."""
+"""The executors of scenarios: the engine alone, the stateful processor without Spark, and Spark."""
 
 from __future__ import annotations
 
@@ -21,6 +21,6 @@ def _spark(restore: bool) -> Executor:
 
 
 EXECUTORS: dict[str, Callable[[bool], Executor]] = {"harness": HarnessExecutor, "processor": _processor, "spark": _spark}
-"""By name: what makes an executor, given whether to restore from a snapshot after every step (or micro-batch)."""
+"""Factories of executors by name. The argument says whether to restore from a snapshot after every step or micro-batch."""
 
 __all__ = ["EXECUTORS", "Executor", "HarnessExecutor", "Observed"]

@@ -1,4 +1,4 @@
-"""What an executor of scenarios is, and what it reports."""
+"""The protocol of an executor of scenarios, and its report."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from tests.conformance.scenario_format import Scenario
 
 @dataclass(slots=True)
 class Observed:
-    """What an executor made of a scenario, in the words of the format; one list per step that it got through.
+    """The report of a scenario in the terms of the format, with one list per completed step.
 
     Attributes:
-        steps: per step, ``{"key", "start", "end", "value"}`` of everything that fired.
-        late: per step, the late elements.
-        late_dropped: how many were only counted.
+        steps: ``{"key", "start", "end", "value"}`` of every firing, per step.
+        late: the late elements per step.
+        late_dropped: the number of late elements that were only counted.
         error: the refusal, or None.
-        complaints: what must hold in every scenario and did not, in words.
-        cuts: where steps went through in micro-batches: how many steps each had. ``steps`` and ``late`` then have an entry
-            for each micro-batch, and where there was an error the micro-batch that failed has none.
+        complaints: violations of invariants that hold in every scenario.
+        cuts: the number of steps in each micro-batch, if steps ran in micro-batches. ``steps`` and ``late`` then have an entry
+            for each micro-batch. A micro-batch that failed has no entry.
     """
 
     steps: list[list[dict[str, Any]]] = field(default_factory=list)
@@ -34,4 +34,4 @@ class Executor(Protocol):
     """Runs scenarios."""
 
     def run(self, scenario: Scenario) -> Observed:
-        """What comes of it; refusals are caught and reported in ``error``."""
+        """Run a scenario. A refusal becomes the ``error`` of the report."""

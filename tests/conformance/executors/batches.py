@@ -17,12 +17,12 @@ from tests.conformance.scenario_format import Element, Scenario, Step, plan_of
 
 @dataclass(slots=True)
 class MicroBatch:
-    """Some steps that go through at once: first the clock, then elements, then the watermark.
+    """Steps that run together: first the clock, then elements, then the watermark.
 
     Attributes:
-        clock, watermark: in the units of the scenario; None: where they stand.
+        clock, watermark: in the units of the scenario, or None if unchanged.
         elements: in order.
-        steps: how many steps of the scenario these are.
+        steps: the number of steps of the scenario in this micro-batch.
     """
 
     clock: int | None = None
@@ -32,8 +32,8 @@ class MicroBatch:
 
 
 def micro_batches(scenario: Scenario, longest: int) -> list[MicroBatch]:
-    """The scenario's steps, cut at random (seeded by its name) into micro-batches of at most ``longest`` elements."""
-    # Chance only decides where to cut, the same in every run.
+    """Cut a scenario's steps at random into micro-batches of at most ``longest`` elements. The scenario's name is the seed."""
+    # Randomness only decides the cuts, which are the same in every run.
     rng = random.Random(scenario.name)
     batches = [MicroBatch()]
     room = rng.randint(1, longest)
@@ -63,7 +63,7 @@ def _add(batch: MicroBatch, step: Step) -> None:
 
 
 def json_plan_of(scenario: Scenario) -> RowPlan:
-    """The plan of a scenario, with a function whose results are JSON text, whatever their type."""
+    """Return the plan of a scenario with results as JSON text of any type."""
     plan = plan_of(scenario)
     return replace(plan, function=_as_json(plan.function), element_type=None)
 
@@ -76,7 +76,7 @@ def _as_json(function: ReduceRows | AggregateRows | KeepRows) -> ReduceRows | Ag
 
 @dataclass(frozen=True)
 class _Json(ProcessWindowFunction):
-    """What a function returns (None: the one result itself) as text, whatever its type."""
+    """Turn the results of a function, or the single result if it is None, into JSON text of any type."""
 
     inner: AnyWindowFunction | None
 
@@ -95,19 +95,19 @@ class _Json(ProcessWindowFunction):
 
 
 def fired_as_json(row: Mapping[str, Any]) -> dict[str, Any]:
-    """One row of the main output in the words of the format; ``window_start`` and ``window_end`` as integers or None."""
+    """Return a row of the main output in the terms of the format. ``window_start`` and ``window_end`` become integers or None."""
     value = None if row["value"] is None else json.loads(row["value"])
     return {"key": row["key"], "start": row["window_start"], "end": row["window_end"], "value": value}
 
 
 def late_as_json(row: Mapping[str, Any]) -> dict[str, Any]:
-    """One row of the late output in the words of the format."""
+    """Return a row of the late output in the terms of the format."""
     found = {"key": row["key"], "ts": row["ts"], "value": row["value"]}
     return found if row["gap"] is None else {**found, "gap": row["gap"]}
 
 
 class StepWatermarks(WatermarkGenerator):
-    """Punctuated: rows say in their column ``watermark`` what the watermark is after them."""
+    """Emit the watermark that a row has in its column ``watermark``."""
 
     def on_event(self, element: Any, timestamp: int, output: WatermarkOutput) -> None:
         if element.watermark is not None:

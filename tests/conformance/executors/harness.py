@@ -1,4 +1,4 @@
-"""Runs scenarios on the row operator, through the harness."""
+"""An executor that runs scenarios on the row operator, through the harness."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class HarnessExecutor:
     """Runs scenarios on the row operator.
 
     Attributes:
-        restore: take a snapshot after **every** step, and go on from it with a new operator.
-        wrap: changes each plan before it is run.
+        restore: take a snapshot after **every** step, and continue from it with a new operator.
+        wrap: changes each plan before it runs.
         make: makes the harness of each plan.
     """
 
@@ -44,7 +44,7 @@ class HarnessExecutor:
                 self._take(harness, step)
             except PanestreamError as error:
                 observed.error = f"{type(error).__name__}: {error}"
-                # Flink's recorder has a list for the step that failed, and one for the end.
+                # Flink's recorder has a list for the failed step and one for the end.
                 observed.steps += [[], []]
                 observed.late += [[], []]
                 return observed
@@ -70,17 +70,17 @@ class HarnessExecutor:
     @staticmethod
     def _record(harness: WindowTestHarness, observed: Observed) -> None:
         fired = harness.extract_output()
-        observed.steps.append([_as_json(one.key, one.window, one.value) for one in fired])
-        observed.late.append([_late_as_json(one.value) for one in harness.extract_late_elements()])
+        observed.steps.append([_as_json(each.key, each.window, each.value) for each in fired])
+        observed.late.append([_late_as_json(element.value) for element in harness.extract_late_elements()])
         observed.complaints += [
-            f"step {len(observed.steps) - 1}: a result of {one.window} carries the timestamp {one.timestamp}"
-            for one in fired
-            if one.timestamp != one.window.max_timestamp()
+            f"step {len(observed.steps) - 1}: a result of {each.window} carries the timestamp {each.timestamp}"
+            for each in fired
+            if each.timestamp != each.window.max_timestamp()
         ]
 
     @staticmethod
     def _check_that_nothing_is_left(harness: WindowTestHarness, window: WindowSpec, observed: Observed) -> None:
-        """After the final watermark event-time windows are gone, and all that was kept for them."""
+        """Check that the final watermark removed all event-time windows and their state."""
         if not window.assigner.is_event_time:
             return
         entries, timers = harness.num_state_entries(), harness.num_timers()

@@ -1,4 +1,4 @@
-"""Runs scenarios on the stateful processor that Spark runs, without Spark: real exchange, real payloads, a store in memory."""
+"""An executor that runs scenarios on Spark's stateful processor without Spark: real exchange, real payloads, a store in memory."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class ProcessorExecutor:
     """Runs scenarios in micro-batches on the stateful processor.
 
     Attributes:
-        restore: make a new processor on the saved state for every micro-batch (Spark does so after a restart).
+        restore: make a new processor on the saved state for every micro-batch, as Spark does after a restart.
     """
 
     restore: bool = False
@@ -118,7 +118,7 @@ def _plan_of(scenario: Scenario) -> WindowPlan:
 
 @dataclass(slots=True)
 class _Run:
-    """One scenario on its way through the micro-batches."""
+    """The run of one scenario through its micro-batches."""
 
     restore: bool
     plan: Any = None
@@ -127,7 +127,7 @@ class _Run:
     clock: int = 0
 
     def micro_batch(self, batch: MicroBatch, observed: Observed) -> None:
-        """As Spark does it: rows first, then the timers that have expired."""
+        """Process rows first and then expired timers, as Spark does."""
         if self.processor is None or self.restore:
             self.processor = WindowProcessor(self.plan)
             self.processor.init(self.handle)  # type: ignore[arg-type]
@@ -142,9 +142,9 @@ class _Run:
         self._record([(row.tag, row.body) for row in emitted], observed)
 
     def check_that_nothing_is_left(self, keeps_per_key: bool, observed: Observed) -> None:
-        """After the final watermark event-time windows are gone, and all that was kept for them."""
+        """Check that the final watermark removed all event-time windows and their state."""
         if self.handle.timers:
-            # The engine may have asked to be woken up for a window that went; it then has nothing to do, and asks no more.
+            # The engine may still have a timer for a removed window. It then does nothing and sets no further timer.
             idle = Observed()
             self.micro_batch(MicroBatch(clock=max(self.handle.timers)), idle)
             observed.complaints += [f"something fired after the end of input: {idle.steps}"] if any(idle.steps) else []
@@ -153,14 +153,14 @@ class _Run:
             observed.complaints.append(f"after the end of input {left} and the timers {self.handle.timers} are left")
 
     def _packed(self, batch: MicroBatch) -> list[Row]:
-        """What the exchange brings: packed rows, and a report with the watermark of the micro-batch."""
+        """Return the exchange's output: packed rows, and a report with the watermark of the micro-batch."""
         packed: list[dict[str, Any]] = []
         if batch.elements:
             rows = [element._asdict() for element in batch.elements]
             whole = pa.Table.from_pylist(rows, schema=_ROWS)
             arrays = [whole["ts"], whole["key"], whole.to_struct_array(), pa.array([self.clock] * len(rows), pa.int64())]
             table = pa.Table.from_arrays(
-                [pa.chunked_array([_array(one)]) for one in arrays], names=["time", "key", "row", "processing_time"]
+                [pa.chunked_array([_array(array)]) for array in arrays], names=["time", "key", "row", "processing_time"]
             )
             pack = Pack(self.plan, PackColumns((pa.string(),), (), row=2, processing_time=3))
             packed += [row for out in pack(table.to_batches()) for row in out.to_pylist()]
@@ -169,7 +169,7 @@ class _Run:
             report["watermarks"] = {"": batch.watermark}
             body = payload.encode(pa.table({}), {"kind": REPORT, **report})
             packed.append({"group": group_values(1)[0], "origin": 1, "sequence": 0, "parts_left": 0, "body": body})
-        # Spark brings the rows of a group in any order.
+        # Spark delivers the rows of a group in any order.
         return [Row(**row) for row in reversed(packed)]
 
     def _record(self, emitted: list[tuple[str, bytes]], observed: Observed) -> None:

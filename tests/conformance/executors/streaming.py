@@ -37,18 +37,18 @@ from tests.conformance.scenario_format import LATE_TAG, Scenario, ScenarioError
 
 _SCHEMA = pa.schema([(name, pa.int64()) for name in ("ts", "value", "gap", "watermark", "clock")] + [("key", pa.string())])
 _HEARTBEAT = "\N{SYMBOL FOR SYNCHRONOUS IDLE}"
-"""The key of rows that only carry the watermark and the clock; what their windows emit is left out."""
+"""The key of rows that only carry the watermark and the clock. The output of their windows is ignored."""
 _FAR_AWAY = 2**60
-"""Their event time: never late."""
+"""Their event time, which is never late."""
 
 
 @dataclass(frozen=True)
 class StreamingExecutor:
-    """Runs scenarios on Spark: every micro-batch is a file, the watermark and the clock come with its last row.
+    """Runs scenarios on Spark. Every micro-batch is a file, and its last row carries the watermark and the clock.
 
     Attributes:
         restore: end the query after every micro-batch and start it again from its checkpoint.
-        longest: at most so many elements in a micro-batch.
+        longest: the maximum number of elements in a micro-batch.
     """
 
     restore: bool = False
@@ -133,7 +133,7 @@ class _Run:
         beat = {"key": _HEARTBEAT, "ts": _FAR_AWAY, "value": 0, "gap": 1, "clock": clock, "watermark": batch.watermark}
         file = self.folder / "in" / f"{number:04}.parquet"
         pq.write_table(pa.Table.from_pylist([*rows, beat], schema=_SCHEMA), file)
-        os.utime(file, (1_700_000_000 + number,) * 2)  # Spark takes files in the order of their times
+        os.utime(file, (1_700_000_000 + number,) * 2)  # Spark reads files in the order of their times
 
     def _take_fired(self, df: DataFrame, batch_id: int) -> None:
         bounds = [F.unix_micros(name).alias(name) for name in ("window_start", "window_end")]

@@ -1,4 +1,4 @@
-"""What the kills strike of Delta: a table that is merged into and one that is appended to, by one query."""
+"""Delta targets of the kills: a table into which one query merges, and a table to which it appends."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ RESULT = "user BIGINT, window_start TIMESTAMP, window_end TIMESTAMP, clicks BIGI
 LATE = "user BIGINT, price BIGINT, ts TIMESTAMP"
 
 
-def known(spark, folder, name, columns):
-    """Makes a Delta table in the job's folder known to the session, whose catalog forgets."""
+def register_table(spark, folder, name, columns):
+    """Register a Delta table of the job's folder in the session, whose catalog forgets tables."""
     table = f"{name}_{folder.name}"
     spark.sql(f"CREATE TABLE IF NOT EXISTS {table} ({columns}) USING delta LOCATION '{folder / name}'")
     return table
 
 
 def sinks(spark, folder):
-    # Not a word of Delta to the sinks: that the tables are Delta's must be found out.
-    merge = pst.MergeSink(known(spark, folder, "merged", RESULT), ["user"])
-    return {"main": merge, "late": pst.TableSink(known(spark, folder, "appended", LATE))}
+    # The sinks do not mention Delta. They must detect the format of the tables.
+    merge = pst.MergeSink(register_table(spark, folder, "merged", RESULT), ["user"])
+    return {"main": merge, "late": pst.TableSink(register_table(spark, folder, "appended", LATE))}
 
 
 def read(spark, folder):
@@ -28,5 +28,5 @@ def read(spark, folder):
     ]
 
 
-# Sessions that a late row makes one: rows are inserted, updated and deleted. Rows that are too late are appended as they are.
+# A late row merges sessions, so rows are inserted, updated and deleted. Rows that are too late are appended unchanged.
 MERGE_AND_APPEND = Target(sinks, read, changes=True, sessions=True)

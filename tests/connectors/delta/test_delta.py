@@ -1,4 +1,4 @@
-"""Sinks on real Delta tables: what a table is, that a micro-batch that comes again is passed over, and what is refused."""
+"""Sinks detect real Delta tables, skip a micro-batch that the table already has, and refuse what Delta cannot do."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROWS = "user BIGINT, n BIGINT"
 
 @pytest.fixture
 def table(spark, request):
-    """A name of the test's own."""
+    """A table name for this test alone."""
     name = "t_" + "".join(letter if letter.isalnum() else "_" for letter in request.node.name)
     yield name
     spark.sql(f"DROP TABLE IF EXISTS `{name}`")
@@ -35,26 +35,26 @@ def rows(spark, *values):
     return spark.createDataFrame(list(values), ROWS)
 
 
-def found(spark, name):
+def rows_in(spark, name):
     return sorted(map(tuple, spark.table(name).collect()))
 
 
-def twice(spark, sink, *batches):
-    """Every micro-batch is written, and written again by the next run."""
+def write_twice(spark, sink, *batches):
+    """Write every micro-batch, and write it again in the next run."""
     for number, batch in enumerate(batches):
         for _ in range(2):
             sink.open(spark, RUN).write(rows(spark, *batch), number)
 
 
 def transactions(folder):
-    """Of a table the transactions in its log, one for each commit that has one."""
+    """Return the transactions in a table's log, one for each commit that has one."""
     log = sorted(Path(folder).glob("_delta_log/*.json"))
     actions = [json.loads(line) for path in log for line in path.read_text().splitlines()]
     return [(action["txn"]["appId"], action["txn"]["version"]) for action in actions if "txn" in action]
 
 
 @pytest.mark.parametrize("how", [pytest.param("said", marks=pytest.mark.smoke), "default", "there", "path", "schema", "catalog"])
-def test_whatever_is_a_delta_table_takes_a_micro_batch_once(spark, table, how, tmp_path):
+def test_delta_table_skips_a_repeated_micro_batch(spark, table, how, tmp_path):
     name, kind = table, None
     if how == "said":
         kind = "delta"
@@ -68,34 +68,34 @@ def test_whatever_is_a_delta_table_takes_a_micro_batch_once(spark, table, how, t
     try:
         sink = pst.TableSink(name, kind)
         assert sink.guarantee(spark) == "exactly once"
-        twice(spark, sink, [(1, 1)], [(1, 1), (2, 2)])
+        write_twice(spark, sink, [(1, 1)], [(1, 1), (2, 2)])
     finally:
         spark.conf.unset("spark.sql.sources.default")
-    assert found(spark, name) == [(1, 1), (1, 1), (2, 2)]
+    assert rows_in(spark, name) == [(1, 1), (1, 1), (2, 2)]
 
 
 @pytest.mark.iceberg
-def test_names_that_must_be_quoted(spark):
-    # Delta's own catalog takes no such names, others do.
+def test_sink_writes_to_table_whose_name_needs_quotes(spark):
+    # Delta's own catalog refuses such names. Other catalogs accept them.
     name = "ice.db.click-counts"
     for values in ([(1, 1)], [(1, 2), (2, 3)]):
         pst.MergeSink(name, ["user"], "iceberg").open(spark, RUN).write(rows(spark, *values), 0)
-    assert found(spark, "ice.db.`click-counts`") == [(1, 2), (2, 3)]
+    assert rows_in(spark, "ice.db.`click-counts`") == [(1, 2), (2, 3)]
     spark.sql("DROP TABLE ice.db.`click-counts`")
 
 
-def test_another_spelling_or_a_new_name_of_the_table_is_no_other_writer(spark, table):
+def test_renamed_table_still_skips_a_repeated_micro_batch(spark, table):
     sink = pst.TableSink(table, "delta")
     sink.open(spark, RUN).write(rows(spark, (1, 1)), 0)
     pst.TableSink(f"default.{table}").open(spark, RUN).write(rows(spark, (1, 1)), 0)
-    assert found(spark, table) == [(1, 1)]
-    # Another query, and a batch, are others.
+    assert rows_in(spark, table) == [(1, 1)]
+    # Another query and a batch count as other writers.
     pst.TableSink(table).open(spark, QueryRunInfo("another")).write(rows(spark, (1, 1)), 0)
     pst.TableSink(table).open(spark, QueryRunInfo()).write(rows(spark, (1, 1)), None)
-    assert found(spark, table) == 3 * [(1, 1)]
+    assert rows_in(spark, table) == 3 * [(1, 1)]
 
 
-def test_other_tables_and_views(spark, table):
+def test_parquet_table_is_not_merged_into_and_view_is_refused(spark, table):
     spark.sql(f"CREATE TABLE {table} ({ROWS}) USING parquet")
     assert pst.TableSink(table, "delta").guarantee(spark).startswith("at least once: a parquet table is appended to again")
     with pytest.raises(SinkError, match="does not know MERGE: a MergeSink needs a table of Delta"):
@@ -111,26 +111,26 @@ def test_other_tables_and_views(spark, table):
         spark.catalog.dropTempView("a_temporary_view")
 
 
-def test_a_merge_carries_the_micro_batch(spark, table):
+def test_merge_skips_a_repeated_micro_batch(spark, table):
     warehouse = Path(spark.conf.get("spark.sql.warehouse.dir").removeprefix("file:"))
     merge = pst.MergeSink(table, ["user"], "delta")
-    twice(spark, merge, [(1, 1), (None, 7)], [(1, 2), (2, 3)], [])
+    write_twice(spark, merge, [(1, 1), (None, 7)], [(1, 2), (2, 3)], [])
     assert sorted(map(tuple, spark.table(table).collect()), key=repr) == [(1, 2), (2, 3), (None, 7)]
     assert transactions(warehouse / table) == [("query/main", 0), ("query/main", 1), ("query/main", 2)]
-    # The session is as it was: what comes next has no transaction.
+    # The session's settings are restored, so the next write does not carry a transaction.
     spark.sql(f"DELETE FROM {table} WHERE user = 2")
     assert len(transactions(warehouse / table)) == 3
-    # Rows that another run would bring for a micro-batch that the table has do not come.
+    # The table already has this micro-batch, so other rows in a repeated run are not written.
     merge.open(spark, RUN).write(rows(spark, (1, 99)), 1)
     assert (1, 99) not in [tuple(row) for row in spark.table(table).collect()]
-    # A batch, which has no number, merges each time.
+    # A batch does not have a number, so it merges each time.
     for value in (4, 5):
         merge.open(spark, QueryRunInfo()).write(rows(spark, (1, value)), None)
     assert (1, 5) in [tuple(row) for row in spark.table(table).collect()]
 
 
-def test_a_result_called_op_is_the_users_where_there_is_no_changelog(spark, table, tmp_path):
-    """As changes of a database have it: none of these rows may be taken for a change of the results."""
+def test_user_column_op_is_not_read_as_a_change_without_changelog(spark, table, tmp_path):
+    """The column has the values of a database's change feed. Its rows must not be read as changes of the results."""
     words = ["insert", "delete", "update_before", None]
     at = datetime(2024, 1, 1)
     df = spark.createDataFrame([(user, word, at) for user, word in enumerate(words)], "user BIGINT, op STRING, at TIMESTAMP")
@@ -140,21 +140,21 @@ def test_a_result_called_op_is_the_users_where_there_is_no_changelog(spark, tabl
     assert [row.op for row in spark.table(table).orderBy("user").collect()] == words
 
 
-def test_two_rows_for_one_row_of_the_table_are_refused(spark, table):
+def test_merge_of_two_rows_into_one_row_is_refused(spark, table):
     merge = pst.MergeSink(table, ["user"], "delta")
     with pytest.raises(SinkError, match=rf"has 2 rows for one row of the table {table} \(user = 1\)"):
         merge.write(rows(spark, (1, 1), (1, 2), (2, 1)), 0)
-    assert found(spark, table) == []
+    assert rows_in(spark, table) == []
 
 
-def test_a_table_that_is_replaced_while_the_query_runs(spark, table):
+def test_query_continues_after_its_table_is_replaced(spark, table):
     sink = pst.TableSink(table, "delta").open(spark, RUN)
     sink.write(rows(spark, (1, 1)), 0)
-    # Emptied: it goes on. Micro-batches that the table had are known to it all the same.
+    # The query continues after the table was emptied. The table still skips the micro-batches that it had.
     spark.sql(f"CREATE OR REPLACE TABLE {table} ({ROWS}) USING delta")
     sink.write(rows(spark, (1, 1)), 0)
     sink.write(rows(spark, (2, 2)), 1)
-    assert found(spark, table) == [(2, 2)]
+    assert rows_in(spark, table) == [(2, 2)]
     spark.sql(f"CREATE OR REPLACE TABLE {table} (user BIGINT) USING delta")
     with pytest.raises(Exception, match=r"(?s)schema mismatch.*n: long"):
         sink.write(rows(spark, (2, 2)), 2)
@@ -166,17 +166,20 @@ def test_a_table_that_is_replaced_while_the_query_runs(spark, table):
         sink.write(rows(spark, (2, 2)), 2)
 
 
-def test_a_table_that_forgets_ids_takes_a_micro_batch_again(spark, table):
-    # The truth behind docs/how-to/delta.md. Zero: forgotten at once.
+def test_table_whose_transactions_expired_writes_a_repeated_micro_batch(spark, table):
+    # docs/how-to/delta.md describes this. With a retention of zero, ids expire at once.
     spark.sql(
         f"CREATE TABLE {table} ({ROWS}) USING delta TBLPROPERTIES ('delta.setTransactionRetentionDuration' = 'interval 0 seconds')"
     )
-    twice(spark, pst.TableSink(table), [(1, 1)])
-    assert found(spark, table) == [(1, 1), (1, 1)]
+    write_twice(spark, pst.TableSink(table), [(1, 1)])
+    assert rows_in(spark, table) == [(1, 1), (1, 1)]
 
 
-def test_queries_of_one_session_do_not_take_each_others_numbers(spark, tmp_path):
-    """Two queries at the same time, each with a MERGE and an append; what a MERGE carries is in settings of the session."""
+def test_concurrent_queries_of_one_session_keep_separate_transactions(spark, tmp_path):
+    """Two queries run at the same time, each with a MERGE and an append.
+
+    The transaction of a MERGE is in the session's settings.
+    """
     folders = [tmp_path / "one", tmp_path / "two"]
     for folder in folders:
         write_clicks(folder / "clicks", 3)

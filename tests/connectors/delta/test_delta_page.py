@@ -1,4 +1,4 @@
-"""What docs/how-to/delta.md shows is true: its Python runs, from top to bottom."""
+"""The Python code of docs/how-to/delta.md runs from top to bottom."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ pytestmark = [pytest.mark.connectors, pytest.mark.delta]
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "how-to" / "delta.md").read_text("utf-8")
 
 
-def test_the_page_names_the_release_that_is_tested():
+def test_delta_page_names_the_tested_release():
     assert components.DELTA["4.1"] in PAGE
 
 
-def test_the_python_of_the_page_runs(spark, tmp_path, monkeypatch, capsys):
+def test_python_of_the_delta_page_runs(spark, tmp_path, monkeypatch, capsys):
     blocks = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
     assert len(blocks) == 5
     monkeypatch.chdir(tmp_path)
@@ -31,13 +31,13 @@ def test_the_python_of_the_page_runs(spark, tmp_path, monkeypatch, capsys):
     pq.write_table(pa.table({"user_id": [n % 2 for n in range(400)], "price": [2] * 400, "ts": times}), "clicks/a.parquet")
     names = {}
     tables = ("hours", "clicks_by_hour", "days", "prices", "pairs")
-    # Paths in the session's own terms: Java's working folder is another.
+    # The session resolves relative paths itself, because Java's working directory is another folder.
     page = "\n".join(blocks).replace('"clicks")\ntimed', f'"{tmp_path}/clicks")\ntimed').replace('"out/', f'"{tmp_path}/out/')
     try:
-        # The session is there already: to ask for it again changes its settings, which are the test's own.
+        # The session exists already. Building it again would change the settings of the test session.
         exec(page.replace("pst.build_session(", "(lambda *_: session)("), {"session": spark, **names}, names)
         assert "main: table hours, exactly once" in capsys.readouterr().out
-        # 400 clicks every ten minutes are 66 hours that are over: six an hour, three of each user.
+        # 400 clicks, one every ten minutes, complete 66 hours. Each hour has six clicks, three of each user.
         assert {row.clicks for row in spark.table("hours").collect()} == {3}
         assert spark.table("hours").count() == spark.table("clicks_by_hour").count() == 2 * 66
         assert sorted(map(tuple, spark.table("days").select("user_id", "clicks").collect())) == [

@@ -1,4 +1,4 @@
-"""Delta tables as sources: versions are positions, a restart goes on, a batch of a version says the same."""
+"""Delta tables as sources: versions are positions, a restart continues after the last version, and a batch agrees."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def clicks(spark):
 
 
 def add(spark, minute):
-    """A version with three clicks of a minute."""
+    """Add a version with three clicks of a minute."""
     rows = [(second % 2, minute * 10 + second, START + timedelta(minutes=minute, seconds=second)) for second in range(3)]
     spark.createDataFrame(rows, SCHEMA).coalesce(1).write.format("delta").mode("append").saveAsTable("clicks")
 
@@ -45,8 +45,8 @@ def take_back_last_commit(checkpoint):
         (checkpoint / "commits" / name).unlink()
 
 
-def test_versions_are_positions(spark, clicks, tmp_path):
-    """From version 2 on; killed between the sink's commit and Spark's; the table grows meanwhile."""
+def test_killed_query_continues_at_the_next_delta_version(spark, clicks, tmp_path):
+    """Read from version 2 on. The query is killed between the sink's commit and Spark's, while the table grows."""
 
     def run():
         source = spark.readStream.option("startingVersion", "2").option("maxFilesPerTrigger", 1).table("clicks")
@@ -59,14 +59,14 @@ def test_versions_are_positions(spark, clicks, tmp_path):
     take_back_last_commit(tmp_path / "checkpoint")
     add(spark, 4)
     run()
-    # Version 1 has minute 0, and is not read; minute 4 is open yet.
+    # Version 1 holds minute 0 and is not read. Minute 4 is still open.
     batch = spark.read.option("versionAsOf", 5).table("clicks").where(f"ts >= TIMESTAMP'{START + timedelta(minutes=1)}'")
     expected = [row for row in found(minutes(batch).main) if row[1].minute < 4]
     assert len(expected) == 6
     assert found(spark.table("minutes")) == expected
 
 
-def test_the_change_feed_says_which_came_first(spark, clicks, tmp_path):
+def test_commit_version_of_the_change_feed_orders_rows(spark, clicks, tmp_path):
     for minute in range(4):
         add(spark, minute)
     spark.sql("OPTIMIZE clicks")
@@ -82,13 +82,13 @@ def test_the_change_feed_says_which_came_first(spark, clicks, tmp_path):
     stream.start(checkpoint=str(tmp_path / "checkpoint"), main=memory).await_termination()
     pick = ["user", "first", "last", "version"]
     streamed = sorted(tuple(row[name] for name in pick) for row in memory.rows)
-    # Of user 0 clicks 0, 2, 10, 12, 20, 22, 30, 32; of user 1 clicks 1, 11, 21, 31.
+    # User 0 has clicks 0, 2, 10, 12, 20, 22, 30, 32. User 1 has clicks 1, 11, 21, 31.
     assert streamed == [(0, 0, 2, 1), (0, 10, 12, 2), (0, 20, 22, 3), (0, 30, 32, 4), (1, 1, 11, 2), (1, 21, 31, 4)]
     assert found(pairs(spark.read.options(**options).table("clicks")).main.select(*pick)) == streamed
 
 
 @pytest.mark.parametrize("by", ["table", "path"])
-def test_job_files_read_and_write_delta(spark, clicks, tmp_path, by):
+def test_job_file_reads_and_writes_delta(spark, clicks, tmp_path, by):
     from panestream.jobs.loading import load_job
     from panestream.jobs.runner import build
 

@@ -1,4 +1,4 @@
-"""What the tests of Iceberg share."""
+"""Shared fixtures of the Iceberg tests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _few_partitions(spark):
 
 @pytest.fixture
 def table(spark):
-    """The name of a table that is not there yet."""
+    """The name of a table that does not exist yet."""
     name = f"ice.db.t_{uuid.uuid4().hex}"
     yield name
     spark.sql(f"DROP TABLE IF EXISTS {name}")

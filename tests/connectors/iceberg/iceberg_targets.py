@@ -1,4 +1,4 @@
-"""What the kills strike of Iceberg: a table that is merged into, and one that is appended to."""
+"""Iceberg targets of the kills: a table into which one query merges, and a table to which it appends."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ RESULT = "user BIGINT, window_start TIMESTAMP, window_end TIMESTAMP, clicks BIGI
 
 
 def catalog(spark, folder):
-    """A catalog whose tables lie in the job's folder, and whose name has the folder's in it: who compares two has both."""
+    """Configure a catalog whose tables are in the job's folder.
+
+    Its name contains the folder's, so that both jobs can be compared.
+    """
     name = f"kills_{folder.name}"
     spark.conf.set(f"spark.sql.catalog.{name}", "org.apache.iceberg.spark.SparkCatalog")
     spark.conf.set(f"spark.sql.catalog.{name}.type", "hadoop")
     spark.conf.set(f"spark.sql.catalog.{name}.warehouse", str(folder / "iceberg"))
-    # Who reads here saw the table before the query, which writes in a session of its own.
+    # This session saw the table before the query, which writes in another session.
     spark.conf.set(f"spark.sql.catalog.{name}.cache-enabled", "false")
     return name
 
@@ -24,7 +27,7 @@ def sinks(spark, folder):
     spark.sql(
         f"CREATE TABLE IF NOT EXISTS {tables}.merged ({RESULT}) USING iceberg TBLPROPERTIES ('write.merge.mode' = 'merge-on-read')"
     )
-    # The other is made by the sink, in a catalog that knows nothing but Iceberg: no format is named.
+    # The sink creates the other table. The catalog only supports Iceberg, so no format is given.
     return {"main": pst.MergeSink(f"{tables}.merged", ["user"]), "late": pst.TableSink(f"{tables}.appended")}
 
 
@@ -33,5 +36,5 @@ def read(spark, folder):
     return [(name, *row) for name in ("merged", "appended") for row in spark.table(f"{tables}.{name}").collect()]
 
 
-# Sessions that a late row makes one: rows are inserted, updated and deleted. Rows that are too late are appended as they are.
+# A late row merges sessions, so rows are inserted, updated and deleted. Rows that are too late are appended unchanged.
 MERGE_AND_APPEND = Target(sinks, read, changes=True, sessions=True)

@@ -1,4 +1,4 @@
-"""Real Iceberg tables: exactly once whatever comes between the sink's commit and Spark's."""
+"""Real Iceberg tables get each micro-batch exactly once, also if something happens between the sink's commit and Spark's."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def clicks(spark, tmp_path):
 
 
 class Clicks:
-    """A stream of four users' clicks, ten seconds a micro-batch, and its windows of as long."""
+    """A stream of four users' clicks, ten seconds per micro-batch, in windows of ten seconds."""
 
     def __init__(self, spark, folder):
         self.spark, self.checkpoint = spark, folder / "checkpoint"
@@ -55,7 +55,7 @@ class Clicks:
         self.windowed().start(checkpoint=str(self.checkpoint), main=sink).await_termination()
 
     def take_back(self, batch_id):
-        """As if Spark had been killed before it committed the micro-batch."""
+        """Undo Spark's commit of the micro-batch, as if it had been killed before."""
         for number in range(batch_id, 100):
             (self.checkpoint / "commits" / str(number)).unlink(missing_ok=True)
             (self.checkpoint / "commits" / f".{number}.crc").unlink(missing_ok=True)
@@ -65,12 +65,12 @@ class Clicks:
         return max(int(path.name) for path in (self.checkpoint / "commits").iterdir() if path.name.isdigit())
 
     def expected(self, upto=None):
-        """The windows that are over: all but the newest."""
+        """Return the closed windows: all but the newest."""
         return 4 * ((self.count if upto is None else upto) - 1)
 
 
 def seen_now(spark, table):
-    """Each session's catalog keeps tables as it saw them, for half a minute; the sinks commit in sessions of their own."""
+    """Refresh the table. Each session's catalog caches tables for half a minute, and sinks commit in other sessions."""
     spark.sql(f"REFRESH TABLE {table}")
 
 
@@ -92,10 +92,10 @@ def marks(spark, table):
 
 
 @pytest.mark.smoke
-def test_a_micro_batch_that_is_run_again_is_passed_over(spark, table, clicks):
+def test_iceberg_table_skips_a_repeated_micro_batch(spark, table, clicks):
     clicks.add(3)
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # a catalog of Iceberg's is known before the table is there
+        warnings.simplefilter("error")  # Iceberg's catalog is recognised before the table exists.
         clicks.run(pst.TableSink(table))
     assert rows_of(spark, table) == clicks.expected() == 8
     assert {row.operation for row in snapshots(spark, table)} == {"append"}
@@ -107,13 +107,13 @@ def test_a_micro_batch_that_is_run_again_is_passed_over(spark, table, clicks):
 
 
 class Copies:
-    """Runs of one query, each with a sink of its own on one table; without a stream."""
+    """Runs of one query without a stream, each with its own sink on one table."""
 
     def __init__(self, spark, table, **sink):
         self.spark, self.table, self.made = spark, table, sink
 
     def run(self, **kept):
-        """A new run: what it knows of the table it has to look up."""
+        """Start a new run, which must look up the state of the table."""
         return pst.TableSink(self.table, **self.made).open(self.spark, QueryRunInfo("q", "main", **kept))
 
     def rows(self, batch_id, count=3):
@@ -136,7 +136,7 @@ def copies(spark, table):
 
 
 class Planned(NamedTuple):
-    """The entry of a run, as far as a sink asks it."""
+    """The entry of a run, as far as a sink reads it."""
 
     milliseconds: int
     checkpoint: str = ""
@@ -145,7 +145,7 @@ class Planned(NamedTuple):
         return None
 
 
-def test_what_was_rolled_back_is_written_again(spark, table, copies):
+def test_micro_batch_after_a_rollback_is_written_again(spark, table, copies):
     copies.write(copies.run(), 0, 1)
     before = snapshots(spark, table)[0].snapshot_id
     spark.sql(f"CALL ice.system.rollback_to_snapshot('{table.removeprefix('ice.')}', {before})")
@@ -153,7 +153,7 @@ def test_what_was_rolled_back_is_written_again(spark, table, copies):
     assert copies.there == ([0, 1], 6)
 
 
-def test_compaction_does_not_hide_what_was_written(spark, table, copies):
+def test_compaction_does_not_hide_written_micro_batches(spark, table, copies):
     copies.write(copies.run(), 0, 1)
     short = table.removeprefix("ice.")
     done = spark.sql(f"CALL ice.system.rewrite_data_files(table => '{short}', options => map('rewrite-all', 'true'))").collect()
@@ -162,22 +162,22 @@ def test_compaction_does_not_hide_what_was_written(spark, table, copies):
     assert copies.there == ([0, 1, 2], 9)
 
 
-def test_expired_snapshots(spark, table, copies, monkeypatch):
+def test_micro_batch_is_refused_only_if_its_snapshot_may_have_expired(spark, table, copies, monkeypatch):
     copies.write(copies.run(), 0, 1)
     spark.range(7, 8).toDF("x").writeTo(table).append()
     short, now = table.removeprefix("ice."), int(time.time() * 1000)
     spark.sql(f"CALL ice.system.expire_snapshots(table => '{short}', older_than => now(), retain_last => 1)")
     assert len(snapshots(spark, table)) == 1
     monkeypatch.setattr("panestream.spark.sinks.base.planned_at", lambda spark, checkpoint, batch_id: planned)
-    # Planned before what is left was committed: the rows may have come with what is gone.
+    # This run was planned before the remaining snapshot was committed. An expired snapshot may have had its rows.
     planned = now - 600_000
     with pytest.raises(SinkError, match=r"whether micro-batch 1 is in the table .* cannot be told") as refused:
         copies.write(copies.run(epoch=Planned(0)), 1)
     (said,) = re.findall(r"(ALTER TABLE .*?\)) where they are,", str(refused.value))
-    # Planned long after it: they cannot have.
+    # This run was planned long after it, so no expired snapshot can have its rows.
     planned = now + 600_000
     copies.write(copies.run(epoch=Planned(0)), 2)
-    assert copies.there == ([0, 1, 2], 10)  # and somebody else's 7
+    assert copies.there == ([0, 1, 2], 10)  # plus the 7 of another writer
     planned = now - 600_000
     stranger = pst.TableSink(table).open(spark, QueryRunInfo("another", "main", epoch=Planned(0)))
     with pytest.raises(SinkError, match="cannot be told"):
@@ -188,8 +188,8 @@ def test_expired_snapshots(spark, table, copies, monkeypatch):
     assert copies.there == ([0, 1, 2, 6], 13)
 
 
-def test_two_copies_bring_a_micro_batch_once(spark, table, copies, monkeypatch):
-    """Another copy commits the same micro-batch when this one has looked, and has been told that it may."""
+def test_micro_batch_of_two_concurrent_copies_is_written_once(spark, table, copies, monkeypatch):
+    """The other copy commits the same micro-batch after this copy has checked the table and decided to write."""
     first, second = copies.run(), copies.run()
     copies.write(first, 0)
     onto, began = iceberg._onto, []
@@ -204,7 +204,7 @@ def test_two_copies_bring_a_micro_batch_once(spark, table, copies, monkeypatch):
     copies.write(first, 1)
     assert copies.there == ([0, 1], 6)
     assert marks(spark, table) == [0, 1]
-    # The same in a table that has no snapshot yet.
+    # The same for a table without a snapshot.
     spark.sql(f"CREATE OR REPLACE TABLE {table} (x BIGINT) USING iceberg")
     began.clear()
     second = copies.run()
@@ -212,7 +212,7 @@ def test_two_copies_bring_a_micro_batch_once(spark, table, copies, monkeypatch):
     assert copies.there == ([1], 3)
 
 
-def test_others_that_add_rows_in_between_hold_nobody_up(spark, table, copies, monkeypatch):
+def test_write_retries_after_concurrent_appends_of_others(spark, table, copies, monkeypatch):
     onto, tries = iceberg._onto, []
 
     def busy(writer, head):
@@ -226,19 +226,19 @@ def test_others_that_add_rows_in_between_hold_nobody_up(spark, table, copies, mo
     assert copies.there == ([0], 6)
 
 
-def test_branches(spark, table, copies):
+def test_branch_skips_its_own_repeated_micro_batches(spark, table, copies):
     copies.write(copies.run(), 0)
     spark.sql(f"ALTER TABLE {table} CREATE BRANCH audit")
     copies.write(copies.run(), 1)
     spark.catalog.setCurrentCatalog("ice")
     try:
         branch = Copies(spark, f"{table.removeprefix('ice.')}.branch_audit")
-        # The same writer: what is on the branch is looked for on the branch.
+        # The writer is the same, but the sink searches the branch for its micro-batches.
         branch.write(branch.run(), 0, 1)
     finally:
         spark.catalog.setCurrentCatalog("spark_catalog")
     assert spark.table(f"{table}.branch_audit").count() == 6
-    # Diverted by the session: into a branch that is not there yet.
+    # The session redirects writes into a branch that does not exist yet.
     spark.sql(f"ALTER TABLE {table} SET TBLPROPERTIES ('write.wap.enabled' = 'true')")
     spark.conf.set("spark.wap.branch", "wap")
     try:
@@ -255,7 +255,7 @@ def test_branches(spark, table, copies):
         spark.conf.unset("spark.wap.id")
 
 
-def test_partitions_and_columns_that_are_new(spark, table):
+def test_sink_writes_with_partitions_and_new_columns(spark, table):
     spark.sql(
         f"CREATE TABLE {table} (x BIGINT, ts TIMESTAMP) USING iceberg PARTITIONED BY (days(ts), bucket(4, x)) "
         "TBLPROPERTIES ('write.spark.accept-any-schema' = 'true', 'write.distribution-mode' = 'hash')"
@@ -274,7 +274,7 @@ def test_partitions_and_columns_that_are_new(spark, table):
         )
 
 
-def test_a_micro_batch_without_rows_leaves_no_snapshot(spark, table):
+def test_micro_batch_without_rows_adds_no_snapshot(spark, table):
     sink = pst.TableSink(table).open(spark, QueryRunInfo("q", "main"))
     sink.write(spark.range(0).toDF("x"), 0)
     assert spark.table(table).columns == ["x"]

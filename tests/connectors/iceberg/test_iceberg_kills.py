@@ -1,4 +1,4 @@
-"""Iceberg tables after ``kill -9``, between the table's commit and Spark's and at random moments: nothing lost, nothing twice."""
+"""Iceberg tables lose and repeat no row after ``kill -9``, between the table's commit and Spark's and at random moments."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ from tests.connectors.kills import compare
 pytestmark = [pytest.mark.connectors, pytest.mark.iceberg]
 
 
-def test_kills_of_merges_and_appends(spark, tmp_path):
+def test_killed_merges_and_appends_leave_undisturbed_iceberg_tables(spark, tmp_path):
     compare(spark, tmp_path, {"tests.connectors.iceberg.iceberg_targets:MERGE_AND_APPEND": ["main", "late"]})

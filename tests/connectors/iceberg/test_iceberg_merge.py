@@ -1,4 +1,4 @@
-"""MERGE into real Iceberg tables: results, changes with deletes, sessions that merge; done again it changes nothing."""
+"""MERGE into real Iceberg tables writes results, deletes and merged sessions, and changes nothing if it runs again."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
 @pytest.mark.parametrize("mode", ["copy-on-write", "merge-on-read"])
-def test_changes_are_merged_once(spark, table, mode):
+def test_repeated_merge_of_changes_leaves_the_iceberg_table_unchanged(spark, table, mode):
     spark.sql(
         f"CREATE TABLE {table} (user BIGINT, window_start TIMESTAMP, window_end TIMESTAMP, n BIGINT) USING iceberg "
         f"PARTITIONED BY (days(window_end)) TBLPROPERTIES ('write.merge.mode' = '{mode}')"
@@ -35,13 +35,13 @@ def test_changes_are_merged_once(spark, table, mode):
     ]
     for upto in (2, 4, 4):
         sink = pst.MergeSink(table, ["user"]).open(spark, QueryRunInfo("q", "main"))
-        for batch_id in range(max(0, upto - 2), upto):  # the last two twice: killed before Spark knew
+        for batch_id in range(max(0, upto - 2), upto):  # The last two run twice, as if Spark was killed before its commit.
             sink.write(batches[batch_id], batch_id)
     assert sorted(((row.user, row.n) for row in spark.table(table).collect()), key=repr) == [(1, 2), (None, 6)]
 
 
-def test_sessions_that_merge(spark, table, tmp_path):
-    """A late click makes two sessions one: the two go, and the one comes."""
+def test_merged_sessions_replace_their_rows_in_the_iceberg_table(spark, table, tmp_path):
+    """A late click merges two sessions, so two rows are replaced by one."""
     rows = MicroBatches(spark, tmp_path / "in", "user BIGINT, ts TIMESTAMP")
     for seconds in ([0, 30], [60], [15], [200]):
         rows.add([(1, START + timedelta(seconds=second)) for second in seconds])
@@ -61,5 +61,5 @@ def test_sessions_that_merge(spark, table, tmp_path):
         for log in (tmp_path / "checkpoint" / "commits").glob("*3*"):
             log.unlink()
     found = sorted((int((row.window_end - row.window_start).total_seconds()), row.n) for row in spark.table(table).collect())
-    # 0, 15 and 30 are one; 60 is one of its own. The newest is open.
+    # Rows 0, 15 and 30 form one session, and 60 another. The newest session is open.
     assert found == [(20, 1), (50, 3)]

@@ -1,4 +1,4 @@
-"""docs/how-to/iceberg.md does what it shows; what it says of reading is so; and the job files of examples/ run."""
+"""The code of docs/how-to/iceberg.md and the job files of examples/ run, and the page's claims about reading are true."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ START = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
 def clicks(spark, hours):
-    """Of two pages, one click every twenty minutes."""
+    """Make clicks of two pages, one every twenty minutes."""
     rows = [
         (page, START + timedelta(minutes=minute)) for page in ("/a", "/b") for minute in range(60 * hours[0], 60 * hours[1], 20)
     ]
@@ -29,12 +29,12 @@ def clicks(spark, hours):
 
 
 def run_job(spark, path):
-    """As ``panestream run`` does, in the session at hand."""
+    """Run a job file like ``panestream run``, in the existing session."""
     SessionRunner(load_job(path), spark).start(lambda progress: None).await_termination()
 
 
 def hours_of(spark, table):
-    spark.catalog.refreshTable(table)  # the query writes in a session of its own, whose catalog keeps tables of its own
+    spark.catalog.refreshTable(table)  # The query writes in another session, whose catalog has its own cache.
     return sorted(
         (row.page, row.window_start.hour, row.views)
         for row in spark.table(table).select("page", "window_start", "views").collect()
@@ -46,16 +46,16 @@ def closed(hours):
 
 
 @pytest.mark.iceberg
-def test_the_page(spark, tmp_path):
+def test_blocks_of_the_iceberg_page_run(spark, tmp_path):
     page = (ROOT / "docs" / "how-to" / "iceberg.md").read_text("utf-8")
-    lake = f"lake_{uuid.uuid4().hex}"  # a catalog of this test's own
+    lake = f"lake_{uuid.uuid4().hex}"  # a catalog for this test alone
 
     def here(text):
         return re.sub(r"\blake\b(?=[.\"])", lake, text).replace("/data/", f"{tmp_path}/")
 
     session, reading, *rest = [here(block) for block in re.findall(r"```python\n(.*?)```", page, re.DOTALL)]
     names = {}
-    exec(session, names)  # the page's own words
+    exec(session, names)  # the code of the page
     clicks(spark, (0, 3)).writeTo(f"{lake}.shop.clicks").create()
     exec(reading, names)
     for block in rest:
@@ -70,7 +70,7 @@ def test_the_page(spark, tmp_path):
 
 
 @pytest.mark.iceberg
-def test_a_table_is_read_on_after_a_restart_and_as_a_batch_of_then(spark, tmp_path):
+def test_iceberg_source_continues_after_restart_and_can_be_read_as_of_a_snapshot(spark, tmp_path):
     table, out = f"ice.db.c_{uuid.uuid4().hex}", f"ice.db.v_{uuid.uuid4().hex}"
 
     def views(rows):
@@ -98,7 +98,7 @@ def test_a_table_is_read_on_after_a_restart_and_as_a_batch_of_then(spark, tmp_pa
 
 
 @pytest.mark.parametrize("kind", [pytest.param(kind, marks=getattr(pytest.mark, kind)) for kind in ("iceberg", "delta")])
-def test_the_job_file_of_the_examples(spark, tmp_path, kind):
+def test_iceberg_job_file_of_the_examples_runs(spark, tmp_path, kind):
     text = (ROOT / "examples" / f"{kind}_views.toml").read_text("utf-8")
     schema = f"views_{uuid.uuid4().hex}"
     where = f"ice.{schema}" if kind == "iceberg" else schema
@@ -110,7 +110,7 @@ def test_the_job_file_of_the_examples(spark, tmp_path, kind):
     clicks(spark, (0, 3)).write.format(kind).saveAsTable(f"{where}.clicks")
     run_job(spark, path)
     assert hours_of(spark, f"{where}.views") == closed(2)
-    # A click of the first hour comes late: its row is made anew.
+    # A late click of the first hour replaces its row.
     late = spark.createDataFrame([("/a", START + timedelta(minutes=5))], "page STRING, clicked TIMESTAMP")
     late.write.format(kind).mode("append").saveAsTable(f"{where}.clicks")
     run_job(spark, path)

@@ -1,4 +1,4 @@
-"""A query from a savepoint goes on in the Iceberg tables of the old one."""
+"""A query that starts from a savepoint continues in the Iceberg tables of the old query."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ def tables(spark):
         spark.sql(f"DROP TABLE IF EXISTS {table} PURGE")
 
 
-def found(spark, table):
+def read_rows(spark, table):
     test_iceberg.seen_now(spark, table)
     return sorted(map(tuple, spark.table(table).collect()))
 
 
-def test_it_goes_on(spark, clicks, tmp_path):
+def test_query_from_savepoint_appends_to_the_iceberg_table_of_the_old_query(spark, clicks, tmp_path):
     clicks.add(3).run(pst.TableSink(TABLE, "iceberg"))
     clicks.run(pst.TableSink(TABLE, "iceberg"))
-    # A micro-batch that the table has and Spark has not committed: appended to, it would be there twice.
+    # The table has a micro-batch that Spark has not committed. Appending again would write it twice.
     clicks.take_back(2)
     old = clicks.checkpoint
     saved = pst.savepoint(spark, str(old), str(tmp_path / "saved"))
     assert saved.batch_id == 1
     with pytest.raises(SinkError, match=r"has micro-batch 2 of a query that this one succeeds"):
         clicks.windowed().start(checkpoint=str(tmp_path / "refused"), savepoint=saved.path, main=pst.TableSink(TABLE, "iceberg"))
-    # The way out that it names.
+    # The way out that the error names.
     clicks.run(pst.TableSink(TABLE, "iceberg"))
     last = pst.savepoint(spark, str(old), str(tmp_path / "last"))
     clicks.add(2)
@@ -45,10 +45,10 @@ def test_it_goes_on(spark, clicks, tmp_path):
     clicks.windowed().start(main=pst.TableSink(TABLE, "iceberg"), **how).await_termination()
     whole = pst.MemorySink()
     clicks.windowed().start(main=whole, checkpoint=str(tmp_path / "whole")).await_termination()
-    assert found(spark, TABLE) == sorted(map(tuple, whole.rows)) != []
+    assert read_rows(spark, TABLE) == sorted(map(tuple, whole.rows)) != []
 
 
-def test_a_merge_may_come_again(spark, clicks, tmp_path):
+def test_query_from_savepoint_may_repeat_a_merge_of_the_old_query(spark, clicks, tmp_path):
     sink = pst.MergeSink(MERGED, ["user"], format="iceberg")
     clicks.add(3).run(sink)
     clicks.take_back(2)
@@ -57,4 +57,4 @@ def test_a_merge_may_come_again(spark, clicks, tmp_path):
     clicks.windowed().start(main=sink, **how).await_termination()
     whole = pst.MemorySink()
     clicks.windowed().start(main=whole, checkpoint=str(tmp_path / "whole")).await_termination()
-    assert found(spark, MERGED) == sorted(map(tuple, whole.rows)) != []
+    assert read_rows(spark, MERGED) == sorted(map(tuple, whole.rows)) != []

@@ -1,4 +1,4 @@
-"""Where the jobs that are killed write in Kafka, and how that is read: by the rules of docs/how-to/kafka.md."""
+"""Kafka targets of the kills, and how to read them by the rules of docs/how-to/kafka.md."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tests.connectors.kafka.kafka_topics import Record, Topics
 from tests.connectors.kills import Target
 
 SERVERS = "PANESTREAM_TEST_KAFKA"
-"""The environment variable that tells the job that is killed where the broker is."""
+"""The environment variable with the broker's address, for the job that is killed."""
 
 
 COMPACTED = {"cleanup.policy": "compact", "min.cleanable.dirty.ratio": "0.01", "segment.ms": "1000"}
-"""So that the broker takes out what is not the last of its key while the job runs."""
+"""The broker then removes superseded records while the job runs."""
 
 
 def topic_of(folder: Path, name: str, settings: Mapping[str, str] | None = None) -> str:
-    """The topic of a job's folder, made where it is not there."""
+    """Return the topic of a job's folder. Create it if it does not exist."""
     topic = f"{name}-{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
     topics = Topics(os.environ[SERVERS])
     if topic not in topics.admin.list_topics(timeout=60).topics:
@@ -33,7 +33,7 @@ def records(folder: Path, name: str) -> list[Record]:
 
 
 def once(folder: Path, name: str) -> list[tuple[str]]:
-    """What a reader takes that follows the rule of the newest micro-batch."""
+    """Return the records that a reader takes who follows the rule of the newest micro-batch."""
     rule = pst.sinks.KafkaDeduplicator()
     return [
         (one.value.decode(),) for one in records(folder, name) if rule.takes(one.topic, one.partition, one.headers)
@@ -41,7 +41,7 @@ def once(folder: Path, name: str) -> list[tuple[str]]:
 
 
 def as_table(folder: Path, name: str) -> list[tuple[str]]:
-    """The last record of each key; without those that are gone."""
+    """Return the last record of each key, without deleted keys."""
     last = {one.key: one.value for one in records(folder, name)}
     return [(value.decode(),) for value in last.values() if value is not None]
 

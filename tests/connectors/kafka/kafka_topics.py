@@ -1,4 +1,4 @@
-"""A client of Kafka that is not ours: makes topics, writes records and reads them."""
+"""An independent Kafka client that creates topics, and writes and reads records."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from confluent_kafka.admin import AdminClient, NewPartitions, NewTopic
 
 @dataclass
 class Record:
-    """What a reader gets."""
+    """A record as a reader gets it."""
 
     topic: str
     partition: int
@@ -30,7 +30,7 @@ class Record:
 
 @dataclass
 class Topics:
-    """Topics of one broker."""
+    """The topics of one broker."""
 
     servers: str
     admin: AdminClient = field(init=False)
@@ -39,7 +39,7 @@ class Topics:
         self.admin = AdminClient({"bootstrap.servers": self.servers})
 
     def make(self, partitions: int = 1, name: str = "clicks", **settings: str) -> str:
-        """A new topic of its own name."""
+        """Create a new topic with a unique name."""
         topic = f"{name}-{uuid.uuid4().hex[:8]}"
         self.make_named(topic, partitions, **settings)
         return topic
@@ -53,7 +53,10 @@ class Topics:
             made.result(timeout=60)
 
     def write(self, topic: str, records: Iterable[dict[str, Any]]) -> None:
-        """Each with ``value`` (bytes, or what becomes JSON) and, if wanted, ``key``, ``partition``, ``timestamp``, ``headers``."""
+        """Write records.
+
+        Each has ``value`` (bytes, or an object to encode as JSON) and optional ``key``, ``partition``, ``timestamp``, ``headers``.
+        """
         producer = Producer({"bootstrap.servers": self.servers, "enable.idempotence": True, "linger.ms": 5})
         failed: list[str] = []
         for record in records:
@@ -70,7 +73,7 @@ class Topics:
         assert not failed, failed[:3]
 
     def read(self, topic: str) -> list[Record]:
-        """All that is in a topic now, partition by partition."""
+        """Return all records of a topic, partition by partition."""
         consumer = Consumer({"bootstrap.servers": self.servers, "group.id": uuid.uuid4().hex, "enable.auto.commit": False})
         try:
             partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions

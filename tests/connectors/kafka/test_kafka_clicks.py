@@ -1,4 +1,4 @@
-"""Real clicks through Kafka: four partitions, one of them an hour behind, then idle. The hot items are the known ones."""
+"""Real clicks through four Kafka partitions, one of them an hour late and then idle, give the known hot items."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HALF_HOUR, BEGIN = 1800, 1_511_658_000
 
 
 def page_views(event_data):
-    """By partition and half hour; the rows of the file go round the partitions."""
+    """Return page views by partition and half hour. The rows of the file go to the partitions in turn."""
     slices = {(partition, half): [] for partition in range(4) for half in range(5)}
     with gzip.open(event_data / "taobao_userbehavior_2h_sorted.csv.gz", "rt") as lines:
         for number, line in enumerate(lines):
@@ -36,12 +36,12 @@ def page_views(event_data):
 
 
 def side_by_side(parts):
-    """Rows of several partitions as they come at the same time: in every stretch some of each."""
+    """Interleave the rows of several partitions, so that every stretch has some of each."""
     placed = [(place / len(rows), number, row) for number, rows in enumerate(parts) for place, row in enumerate(rows)]
     return [row for _, _, row in sorted(placed, key=lambda one: one[:2])]
 
 
-def test_hot_items_with_a_partition_that_lags_and_stops(spark, topics, broker, event_data, tmp_path):
+def test_hot_items_are_right_with_a_kafka_partition_that_lags_and_stops(spark, topics, broker, event_data, tmp_path):
     slices, topic = page_views(event_data), topics.make(4)
     late, main = pst.MemorySink(), pst.MemorySink()
     clicks = pst.from_kafka(
@@ -69,7 +69,7 @@ def test_hot_items_with_a_partition_that_lags_and_stops(spark, topics, broker, e
         return sorted(found)
 
     try:
-        # The last partition has begun; then it is an hour behind the others.
+        # The last partition has started. From now on it is an hour late.
         begun, slices[3, 0] = slices[3, 0][:2], slices[3, 0][2:]
         spare = slices[0, 4][-60:]
         del slices[0, 4][-60:]
@@ -79,7 +79,7 @@ def test_hot_items_with_a_partition_that_lags_and_stops(spark, topics, broker, e
             )
             hours_done = feed(*rows, *begun[step : step + 1])
             assert hours_done == ([9] if step >= 4 else []), step
-        # Silent from now on: the hour that only it held open ends without it.
+        # It is silent from now on. The hour that only this partition kept open ends without it.
         deadline = time.monotonic() + 180
         while hours_done == [9] and spare and time.monotonic() < deadline:
             hours_done = feed(spare.pop(0))

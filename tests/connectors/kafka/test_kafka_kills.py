@@ -1,4 +1,4 @@
-"""Topics after ``kill -9`` of the job, between the sink's write and Spark's commit and in the midst, and of the broker: nothing lost, nothing twice."""
+"""Topics lose and repeat no record after ``kill -9`` of the job, at any moment, and of the broker."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TARGETS = "tests.connectors.kafka.kafka_targets"
 
 @pytest.fixture
 def broker_that_dies(broker, tmp_path, monkeypatch):
-    """Killed a random time after every second kill of the job, and started again; gives how often that was."""
+    """Kill the broker a random time after every second kill of the job, and restart it. Yields a list with an entry per kill."""
     monkeypatch.setenv("PANESTREAM_TEST_KAFKA", broker.servers)
     over, numbers, deaths, log = threading.Event(), random.Random(SEED), [], tmp_path / "killed" / "kills.log"
 
@@ -36,11 +36,11 @@ def broker_that_dies(broker, tmp_path, monkeypatch):
 
 
 @pytest.mark.filterwarnings("ignore::panestream.errors.PanestreamWarning")
-def test_kills_of_jobs_that_write_topics(spark, tmp_path, broker_that_dies):
+def test_killed_jobs_and_broker_leave_undisturbed_topics(spark, tmp_path, broker_that_dies):
     from tests.connectors.kafka import kafka_targets
 
     compare(spark, tmp_path, {f"{TARGETS}:LOG": ["main"], f"{TARGETS}:TABLE": ["main"]})
-    # It was not for nothing: there are records that a reader must pass over.
+    # The kills had an effect: a reader must skip some records.
     log = kafka_targets.records(tmp_path / "killed", "log")
     assert len(log) > len(kafka_targets.once(tmp_path / "killed", "log"))
     assert broker_that_dies

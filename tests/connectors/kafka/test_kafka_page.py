@@ -1,4 +1,4 @@
-"""The blocks of docs/how-to/kafka.md run, one after the other, against a real broker; and so does the job file it names."""
+"""The blocks of docs/how-to/kafka.md and its job file run against a real broker."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ def click(user, item, at, partition):
 
 @pytest.fixture
 def named(topics):
-    """The page's topics, each under a name of this test's own."""
+    """Replace the page's topic names by names for this test alone."""
     return {name: topics.make(partitions, name) for name, partitions in TOPICS.items()}
 
 
-def test_the_blocks_of_the_page_run(spark, topics, broker, named, tmp_path, monkeypatch):
+def test_blocks_of_the_kafka_page_run(spark, topics, broker, named, tmp_path, monkeypatch):
     topics.write(
         named["clicks"], [click("ann", 7, "00:10:00", 0), click("bob", 7, "00:20:00", 1), {"partition": 0, "value": b"?"}]
     )
@@ -73,7 +73,7 @@ def test_the_blocks_of_the_page_run(spark, topics, broker, named, tmp_path, monk
     assert spark.read.json(f"{tmp_path}/invalid").count() == 1
 
 
-def test_the_clicks_to_try_it_and_the_session_of_kafka_and_delta(spark, topics, broker, tmp_path):
+def test_sample_clicks_and_session_of_the_kafka_page_work(spark, topics, broker, tmp_path):
     writing, session = PARTS
     topic = topics.make(2)
     exec(writing.replace("localhost:9092", broker.servers).replace('"clicks"', f'"{topic}"'), {"spark": spark})
@@ -87,7 +87,7 @@ def test_the_clicks_to_try_it_and_the_session_of_kafka_and_delta(spark, topics, 
 
 
 def avro(user, item, at):
-    """A record as Avro has it: of a text its length before it; numbers zigzag, seven bits a byte."""
+    """Encode a record as Avro. A string has its length before it, and numbers are zigzag with seven bits a byte."""
 
     def long(number):
         number = number << 1 if number >= 0 else (-number << 1) - 1
@@ -101,7 +101,7 @@ def avro(user, item, at):
 
 
 @pytest.mark.skipif("avro" not in components.packages(), reason="no spark-avro for this Spark")
-def test_avro_of_a_schema_registry(spark, topics, broker, tmp_path):
+def test_avro_records_of_a_schema_registry_are_decoded(spark, topics, broker, tmp_path):
     topic, registry = topics.make(1), b"\x00\x00\x00\x00\x07"
     records = [
         registry + avro("ann", 7, 10),
@@ -130,7 +130,7 @@ def test_avro_of_a_schema_registry(spark, topics, broker, tmp_path):
     assert sorted(row.kafka_offset for row in invalid.rows) == [2, 3]
 
 
-def test_the_job_file_of_the_page_is_a_query(spark, topics, broker, named, tmp_path):
+def test_job_file_of_the_kafka_page_runs(spark, topics, broker, named, tmp_path):
     text = (ROOT / "examples" / "hot_items_kafka.toml").read_text("utf-8").replace("localhost:9092", broker.servers)
     text = text.replace('"clicks"', f'"{named["clicks"]}"').replace('"hot-items"', f'"{named["hot-items"]}"')
     (tmp_path / "job.toml").write_text(text)

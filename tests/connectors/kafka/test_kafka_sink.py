@@ -1,4 +1,4 @@
-"""Outputs as records of a real Kafka, and the rules by which a reader sees each once."""
+"""Outputs as records of a real Kafka, and the rules by which a reader sees each record once."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ def few_partitions(spark):
     spark.conf.unset("spark.sql.shuffle.partitions")
 
 
-def taken(records):
-    """What a reader takes that follows the rule, partition by partition."""
+def deduplicated_records(records):
+    """Return the records that a reader accepts who follows the rule, partition by partition."""
     once = pst.sinks.KafkaDeduplicator()
     for record in records:
-        # Started again after every record, with what it remembers.
+        # The deduplicator restarts after every record, from its saved state.
         once = pst.sinks.KafkaDeduplicator.from_json(once.to_json())
         if once.takes(record.topic, record.partition, record.headers):
             yield record
@@ -47,25 +47,25 @@ def of_hour(user, hour, n, *more):
     return (user, datetime(2024, 1, 1, hour), datetime(2024, 1, 1, hour + 1), n, *more)
 
 
-def opened(spark, broker, topic, output="main", query="q", **given):
+def open_sink(spark, broker, topic, output="main", query="q", **given):
     sink = pst.KafkaSink(broker.servers, topic, **{"keys": ["user"], **given})
     return sink.open(spark, QueryRunInfo(query=query, output=output))
 
 
 def table(records):
-    """The last record of each key; without those that are gone."""
+    """Return the last record of each key, without deleted keys."""
     last = {record.key: record.json for record in records}
     return {key: value for key, value in last.items() if value is not None}
 
 
-def test_a_micro_batch_that_is_run_again_writes_the_same_records(spark, topics, broker):
+def test_repeated_micro_batch_writes_the_same_records(spark, topics, broker):
     topic = topics.make(3)
     rows = [of_hour("ann", 1, 1), of_hour("ann", 1, 2), of_hour("ann", 1, 2), of_hour("bob", 1, 5), of_hour("ann", 2, 7)]
-    main = opened(spark, broker, topic)
+    main = open_sink(spark, broker, topic)
     main.write(results(spark, rows), 0)
     main.write(results(spark, [of_hour("ann", 3, 9)]), 1)
     first = topics.read(topic)
-    # Broken off after the sink, and the session has another time zone now; rows come in another number of partitions.
+    # The run was interrupted after the sink. The session now has another time zone, and rows arrive in more or fewer partitions.
     zone = spark.conf.get("spark.sql.session.timeZone")
     again = results(spark, [of_hour("ann", 3, 9)])
     spark.conf.set("spark.sql.session.timeZone", "Asia/Tokyo")
@@ -75,32 +75,32 @@ def test_a_micro_batch_that_is_run_again_writes_the_same_records(spark, topics, 
         spark.conf.set("spark.sql.session.timeZone", zone)
     every = topics.read(topic)
     assert len(every) == 7
-    assert [(one.partition, one.offset) for one in taken(every)] == [(one.partition, one.offset) for one in first]
+    assert [(one.partition, one.offset) for one in deduplicated_records(every)] == [(one.partition, one.offset) for one in first]
     doubled = [one for one in every if one.json["n"] == 9]
     assert len({(one.partition, one.key, one.value, tuple(one.headers)) for one in doubled}) == 1
     assert (
         doubled[0].key
         == b'{"user":"ann","window_start":"2024-01-01T03:00:00.000000Z","window_end":"2024-01-01T04:00:00.000000Z"}'
     )
-    # Rows of one key and window: all there, each with an id of its own, in the order in which they came.
+    # All rows of one key and window are written in their order, and each has a different id.
     ann = [one.json["n"] for one in first if one.json["user"] == "ann" and one.json["window_start"].startswith("2024-01-01T01")]
     assert ann == [1, 2, 2]
     assert len({dict(one.headers)["panestream-id"] for one in first}) == 6
     assert {dict(one.headers)["panestream-writer"] for one in first} == {b"q/main"}
 
 
-def test_an_id_is_of_the_query_the_output_the_key_and_the_firing(spark, topics, broker):
+def test_record_id_depends_on_query_output_key_and_firing(spark, topics, broker):
     columns = "user STRING, window_start TIMESTAMP, window_end TIMESTAMP, n BIGINT, firing STRING, firing_number BIGINT, is_last BOOLEAN"
     topic = topics.make(1)
 
     def ids(rows, batch, schema=columns, **given):
         before = len(topics.read(topic))
-        opened(spark, broker, topic, **given).write(results(spark, rows, schema), batch)
+        open_sink(spark, broker, topic, **given).write(results(spark, rows, schema), batch)
         return [dict(one.headers)["panestream-id"] for one in topics.read(topic)[before:]]
 
     first, second = of_hour("ann", 1, 1, "early", 0, False), of_hour("ann", 1, 2, "on_time", 1, False)
     one = ids([first, second], 4)
-    # A checkpoint that was restored fires them in other micro-batches: the same firings are the same records.
+    # After a restored checkpoint, other micro-batches emit the same firings. Their records keep the same ids.
     assert one == [*ids([first], 5), *ids([second], 6)]
     others = [
         *ids([first], 4, query="r"),
@@ -112,11 +112,14 @@ def test_an_id_is_of_the_query_the_output_the_key_and_the_firing(spark, topics, 
     assert len({*one, *others}) == 2 + 5
 
 
-def test_outputs_without_keys_or_windows(spark, topics, broker):
-    """Equal rows are as many records; again, they are in the same partitions; of the global window the key has nulls."""
+def test_outputs_without_keys_or_windows_are_written_and_repeated(spark, topics, broker):
+    """Equal rows become separate records, and a repeated run writes them to the same partitions.
+
+    The key of the global window has nulls.
+    """
     topic = topics.make(4)
     rows = [("ann", n % 3) for n in range(12)]
-    late = opened(spark, broker, topic, output="late", keys=[])
+    late = open_sink(spark, broker, topic, output="late", keys=[])
     late.write(results(spark, rows, "user STRING, at INT"), 0)
     first = topics.read(topic)
     assert Counter(one.json["at"] for one in first) == {0: 4, 1: 4, 2: 4}
@@ -124,19 +127,19 @@ def test_outputs_without_keys_or_windows(spark, topics, broker):
     late.write(spark.createDataFrame(rows[::-1], "user STRING, at INT").repartition(3), 0)
     every = topics.read(topic)
     assert len(every) == 24
-    assert sorted(one.value for one in taken(every)) == sorted(one.value for one in first)
+    assert sorted(one.value for one in deduplicated_records(every)) == sorted(one.value for one in first)
     everything = topics.make(2)
-    opened(spark, broker, everything, keys=[]).write(
+    open_sink(spark, broker, everything, keys=[]).write(
         results(spark, [(None, None, 3)], "window_start TIMESTAMP, window_end TIMESTAMP, n INT"), 0
     )
     (record,) = topics.read(everything)
     assert (record.key, record.json["n"]) == (b'{"window_start":null,"window_end":null}', 3)
 
 
-def test_a_compacted_topic_is_a_table(spark, topics, broker):
+def test_compacted_topic_holds_the_last_results(spark, topics, broker):
     topic = topics.make(2, **{"cleanup.policy": "compact"})
     schema = "user STRING, window_start TIMESTAMP, window_end TIMESTAMP, n BIGINT, op STRING"
-    main = opened(spark, broker, topic, compacted=True)
+    main = open_sink(spark, broker, topic, compacted=True)
     changes = [of_hour("ann", 1, 1, "insert"), of_hour("bob", 1, 1, "insert"), of_hour("cid", 1, 4, "insert")]
     main.write(results(spark, changes, schema), 0)
     changes = [
@@ -155,11 +158,11 @@ def test_a_compacted_topic_is_a_table(spark, topics, broker):
     assert len({dict(one.headers)["panestream-id"] for one in again}) == 5
 
 
-def test_what_cannot_be_written_is_said_at_the_start(spark, topics, broker):
+def test_unwritable_topic_is_refused_at_start(spark, topics, broker):
     with pytest.raises(SinkError, match=r"topic nowhere: there is no such topic at 127\.0\.0\.1"):
-        opened(spark, broker, "nowhere")
+        open_sink(spark, broker, "nowhere")
     with pytest.raises(SinkError, match="has no window: compacted=True needs keys"):
-        opened(spark, broker, "nowhere", output="late", keys=[], compacted=True)
+        open_sink(spark, broker, "nowhere", output="late", keys=[], compacted=True)
     with pytest.raises(SinkError, match="servers must be"):
         pst.KafkaSink("localhost", "hot")
     with pytest.raises(SinkError, match="has an argument of its own"):
@@ -168,19 +171,22 @@ def test_what_cannot_be_written_is_said_at_the_start(spark, topics, broker):
         pst.KafkaSink(broker.servers, "hot", ["usr"]).check_columns(["user", "n"])
 
 
-def test_large_records_want_a_larger_producer(spark, topics, broker):
+def test_record_larger_than_the_producer_limit_is_an_error(spark, topics, broker):
     topic = topics.make(1, **{"max.message.bytes": "4194304"})
     large = spark.sql("SELECT 'ann' AS user, repeat('x', 2000000) AS text")
     with pytest.raises(SinkError, match=r"a record is larger .*'kafka\.max\.request\.size'"):
-        opened(spark, broker, topic).write(large, 0)
-    opened(spark, broker, topic, options={"kafka.max.request.size": "4194304"}).write(large, 1)
+        open_sink(spark, broker, topic).write(large, 0)
+    open_sink(spark, broker, topic, options={"kafka.max.request.size": "4194304"}).write(large, 1)
     (record,) = topics.read(topic)
     assert len(record.json["text"]) == 2_000_000
 
 
 @pytest.mark.smoke
-def test_a_query_from_topic_to_topic(spark, topics, broker, tmp_path):
-    """Early and late firings, numbered; main and late in a topic each; started again; and it says what it promises."""
+def test_query_from_topic_to_topic_is_read_once_after_restart(spark, topics, broker, tmp_path):
+    """Main has early and late firings with numbers, and late rows have another topic.
+
+    The query restarts and reports its guarantee.
+    """
     from tests.connectors import through_connect
 
     source, main, late = topics.make(2), topics.make(3, "main"), topics.make(1, "late")
@@ -200,13 +206,13 @@ def test_a_query_from_topic_to_topic(spark, topics, broker, tmp_path):
     run(("ann", 20), ("ann", 4 * 3600), ("ann", 4 * 3600 + 1))
     run(("ann", 21), ("ann", 8 * 3600), ("ann", 8 * 3600 + 1))
     before = topics.read(main)
-    # As if it had been killed between the sink's writing and Spark's commit: records come again, and a reader passes them over.
+    # As if it was killed between the sink's write and Spark's commit, records repeat, and a reader skips them.
     through_connect.forget_last_commit(tmp_path / "checkpoint")
     failed = through_connect.failed_after_the_commit(run)
     assert failed or pyspark.__version__ != "4.1.1"
     every = topics.read(main)
     assert len(every) > len(before)
-    assert sorted(one.value for one in taken(every)) == sorted(one.value for one in before)
+    assert sorted(one.value for one in deduplicated_records(every)) == sorted(one.value for one in before)
     fired = [(one.json["user"], one.json["n"], one.json["firing"], one.json["firing_number"]) for one in before]
     hours = [
         ("ann", 1, "on_time", 0),
@@ -216,4 +222,4 @@ def test_a_query_from_topic_to_topic(spark, topics, broker, tmp_path):
         ("bob", 1, "on_time", 0),
     ]
     assert sorted(fired) == hours
-    assert [one.json["at"] for one in taken(topics.read(late))] == [21]
+    assert [one.json["at"] for one in deduplicated_records(topics.read(late))] == [21]

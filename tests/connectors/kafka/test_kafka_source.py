@@ -1,4 +1,4 @@
-"""Rows from a real Kafka: what is in the records, what cannot be read, and a watermark for each partition."""
+"""Rows from a real Kafka: columns of a record, malformed records, and a watermark for each partition."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ HOUR = 3600
 
 
 def events(topic_records):
-    """Records of (partition, user, seconds)."""
+    """Make records of (partition, user, seconds)."""
     return [{"key": user, "partition": partition, "value": {"user": user, "at": at}} for partition, user, at in topic_records]
 
 
-def counted(clicks, strategy=STRICT):
-    """Events by user and hour; with the outputs for late and for invalid rows."""
+def count_by_hour(clicks, strategy=STRICT):
+    """Count events by user and hour, with outputs for late and invalid rows."""
     timed = clicks.assign_timestamps("at", strategy, unit="seconds").side_output_invalid("invalid")
     hours = timed.key_by("user").window(pst.TumblingEventTimeWindows.of("1 hour")).side_output_late_data("late")
     return hours.options(key_groups=2).aggregate(agg.count().alias("n"), agg.min("at").alias("first"))
 
 
 def run(result, checkpoint, **sinks):
-    """All that is there; an output without a sink is kept in memory."""
+    """Run until the input ends. An output without a sink is collected in memory."""
     others = {tag: pst.MemorySink() for tag in result.plan.tags}
     query = result.start(checkpoint=str(checkpoint), **{**others, **sinks})
     query.await_termination()
     return query
 
 
-def test_records_are_columns(spark, topics, broker):
+def test_kafka_records_become_columns(spark, topics, broker):
     topic = topics.make(2)
     at = int(datetime(2024, 1, 1, tzinfo=timezone.utc).timestamp() * 1000)
     written = {"key": "ann", "partition": 1, "value": {"user": "ann", "at": 7}, "timestamp": at, "headers": [("trace", b"abc")]}
@@ -72,13 +72,13 @@ def test_records_are_columns(spark, topics, broker):
 BAD = [b"{", b"", None, b'{"user": "ann", "at": "x"}', b"[]", b"7", b"\xff"]
 
 
-def test_what_cannot_be_read_goes_to_the_invalid_output_with_its_bytes(spark, topics, broker, tmp_path):
+def test_malformed_record_goes_to_the_invalid_output_with_its_bytes(spark, topics, broker, tmp_path):
     topic = topics.make(1)
     good = events([(0, "ann", 10), (0, "ann", 20)])
     topics.write(topic, [*good, *({"key": "k", "value": one} for one in BAD), *events([(0, "bob", 2 * HOUR)])])
     clicks = pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA, malformed="side_output")
     main, invalid = pst.MemorySink(), pst.MemorySink()
-    query = run(counted(clicks), tmp_path / "checkpoint", main=main, invalid=invalid)
+    query = run(count_by_hour(clicks), tmp_path / "checkpoint", main=main, invalid=invalid)
     assert [(row.user, row.n) for row in main.rows] == [("ann", 2)]
     invalid = sorted(invalid.rows, key=lambda row: row.kafka_offset)
     assert [row.kafka_offset for row in invalid] == [2, 3, 4, 5, 6, 7, 8]
@@ -89,13 +89,13 @@ def test_what_cannot_be_read_goes_to_the_invalid_output_with_its_bytes(spark, to
     assert query.recent_progress[0].invalid_rows == len(BAD)
 
 
-def test_what_cannot_be_read_fails_and_is_named(spark, topics, broker, tmp_path):
+def test_malformed_record_fails_the_query_and_is_named(spark, topics, broker, tmp_path):
     topic = topics.make(1)
     topics.write(topic, [*events([(0, "ann", 10)]), {"value": b'{"user": "ann", "at": "x"}'}])
     clicks = pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA)
     with pytest.raises(MalformedRecordError, match=rf"record at offset 1 of {topic}-0: its value is no JSON of .*at\W+x"):
-        run(counted(clicks), tmp_path / "checkpoint", main=pst.MemorySink())
-    # Also where nothing that the record holds is asked for but its topic's clock.
+        run(count_by_hour(clicks), tmp_path / "checkpoint", main=pst.MemorySink())
+    # This also holds if the query only uses the topic's own timestamps.
     everything = pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA, batch=True)
     timed = everything.assign_timestamps("kafka_timestamp", STRICT)
     with pytest.raises(MalformedRecordError, match="offset 1"):
@@ -104,7 +104,7 @@ def test_what_cannot_be_read_fails_and_is_named(spark, topics, broker, tmp_path)
     assert text.df.where("kafka_value IS NOT NULL").count() == 2
 
 
-def test_malformed_records_need_an_output(spark, broker):
+def test_malformed_records_need_an_invalid_output(spark, broker):
     clicks = pst.from_kafka(spark, broker.servers, "clicks", schema=SCHEMA, malformed="side_output")
     with pytest.raises(InvalidPlanError, match="side_output_invalid"):
         clicks.key_by("user")
@@ -112,15 +112,15 @@ def test_malformed_records_need_an_output(spark, broker):
         clicks.window_all(pst.TumblingProcessingTimeWindows.of("1 second"))
 
 
-def test_a_partition_that_lags_holds_the_watermark_back(spark, topics, broker, tmp_path):
-    """One partition is an hour behind: nothing of it is late; once it has come up, all windows fire."""
+def test_lagging_partition_holds_the_watermark_back(spark, topics, broker, tmp_path):
+    """One partition is an hour late, and none of its rows is late for its windows. All windows fire once it has caught up."""
     topic, other = topics.make(2), topics.make(1)
     clicks = pst.from_kafka(spark, broker.servers, [topic, other], schema=SCHEMA)
-    result, sinks = counted(clicks), {"main": pst.MemorySink(), "late": pst.MemorySink()}
+    result, sinks = count_by_hour(clicks), {"main": pst.MemorySink(), "late": pst.MemorySink()}
     topics.write(topic, events([(0, "ann", 2 * HOUR), (1, "bob", 10)]))
     topics.write(other, events([(0, "cid", 3 * HOUR)]))
     run(result, tmp_path / "checkpoint", **sinks)
-    # The other topic's partition 0 is another partition than this one's.
+    # Partition 0 of the other topic has its own watermark.
     topics.write(topic, events([(1, "bob", 20), (0, "ann", 2 * HOUR + 1)]))
     topics.write(other, events([(0, "cid", 3 * HOUR + 1)]))
     run(result, tmp_path / "checkpoint", **sinks)
@@ -132,8 +132,8 @@ def test_a_partition_that_lags_holds_the_watermark_back(spark, topics, broker, t
 
 
 @pytest.mark.parametrize("pieces", [1, 6])
-def test_offsets_are_the_order_in_which_rows_arrive(spark, topics, broker, tmp_path, pieces):
-    """Also where Spark reads a partition in several tasks; the watermark is that of the partition, not of a task."""
+def test_rows_arrive_in_the_order_of_their_offsets(spark, topics, broker, tmp_path, pieces):
+    """This also holds if several tasks read a partition. The watermark belongs to the partition, not to a task."""
     topic = topics.make(1)
     topics.write(topic, events([*((0, "ann", 60) for _ in range(59)), (0, "ann", 10)]))
     clicks = pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA, options={"minPartitions": str(pieces)})
@@ -141,18 +141,16 @@ def test_offsets_are_the_order_in_which_rows_arrive(spark, topics, broker, tmp_p
     counts = timed.key_by("user").count_window(60)
     main = pst.MemorySink()
     query = run(counts.aggregate(agg.collect_list("kafka_offset").alias("offsets")), tmp_path / "checkpoint", main=main)
-    # A list is in the order of event time, and of arrival where that is equal.
+    # A list has the order of event time, and for equal times the order of arrival.
     assert [row.offsets for row in main.rows] == [[59, *range(59)]]
     assert query.recent_progress[0].watermark == 60_000_000 - 1
 
 
 @pytest.mark.parametrize("partitions", [None, 2])
-def test_a_partition_without_records_holds_the_watermark_only_where_somebody_says_that_it_is_there(
-    spark, topics, broker, tmp_path, partitions
-):
-    """Flink knows all splits, and waits for each. Nobody tells Spark's queries of partitions before their first record."""
+def test_partition_without_records_holds_the_watermark_only_if_declared(spark, topics, broker, tmp_path, partitions):
+    """Flink sees all splits and waits for each. Spark does not report partitions before their first record."""
     topic, sinks = topics.make(2), {"main": pst.MemorySink(), "late": pst.MemorySink()}
-    result = counted(pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA, partitions=partitions))
+    result = count_by_hour(pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA, partitions=partitions))
     for rows in ([(0, "ann", 10), (0, "ann", 2 * HOUR)], [(1, "bob", 20), (0, "ann", 2 * HOUR)], [(1, "bob", 2 * HOUR)]):
         topics.write(topic, events(rows))
         run(result, tmp_path / "checkpoint", **sinks)
@@ -160,13 +158,16 @@ def test_a_partition_without_records_holds_the_watermark_only_where_somebody_say
     assert (fired, late) == (([("ann", 1)], ["bob"]) if partitions is None else ([("ann", 1), ("bob", 1)], []))
 
 
-def test_what_where_leaves_out_moves_no_watermark(spark, topics, broker, tmp_path):
-    """As in Flink a ``filter`` before the watermark's strategy: a partition of which all is left out is as if it were silent."""
+def test_rows_removed_by_where_do_not_move_the_watermark(spark, topics, broker, tmp_path):
+    """Flink behaves the same with ``filter`` before the watermark strategy.
+
+    A partition without remaining rows counts as silent.
+    """
     topic, main = topics.make(2), pst.MemorySink()
-    result = counted(pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA, where="user <> 'bot'"))
+    result = count_by_hour(pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA, where="user <> 'bot'"))
     for rows in (
         [(0, "ann", 10), (1, "bob", 20)],
-        # Nobody's clock but the bot's goes on in partition 1: it holds the hour open.
+        # In partition 1 only the bot has newer times, and its rows are removed. So this partition keeps the hour open.
         [(0, "ann", 2 * HOUR), (1, "bot", 2 * HOUR)],
     ):
         topics.write(topic, events(rows))
@@ -178,10 +179,10 @@ def test_what_where_leaves_out_moves_no_watermark(spark, topics, broker, tmp_pat
     assert sorted((row.user, row.n) for row in main.rows) == [("ann", 1), ("bob", 1)]
 
 
-def test_partitions_stop_and_come_back_and_grow_and_the_broker_dies(spark, topics, broker, tmp_path):
+def test_watermark_follows_partitions_that_stop_resume_and_are_added(spark, topics, broker, tmp_path):
     topic, sinks = topics.make(2), {"main": pst.MemorySink(), "late": pst.MemorySink()}
     clicks = pst.from_kafka(spark, broker.servers, topic, schema=SCHEMA, idle_after="2 seconds")
-    query = counted(clicks).start(checkpoint=str(tmp_path / "checkpoint"), trigger="10 milliseconds", **sinks)
+    query = count_by_hour(clicks).start(checkpoint=str(tmp_path / "checkpoint"), trigger="10 milliseconds", **sinks)
 
     def feed(*rows):
         topics.write(topic, events(rows))
@@ -193,7 +194,7 @@ def test_partitions_stop_and_come_back_and_grow_and_the_broker_dies(spark, topic
 
     try:
         assert not feed((0, "ann", 10), (1, "bob", 20))
-        # It falls silent: no micro-batch makes it idle at once, some do.
+        # The partition falls silent. It becomes idle after some micro-batches, not at once.
         fired, silent = feed((0, "ann", 2 * HOUR)), 1
         assert not fired
         deadline = time.monotonic() + 120
@@ -201,14 +202,14 @@ def test_partitions_stop_and_come_back_and_grow_and_the_broker_dies(spark, topic
             fired, silent = feed((0, "ann", 2 * HOUR + silent)), silent + 1
         assert fired == {0: [("ann", 1), ("bob", 1)]}
         assert silent >= 3
-        # Back with what is late by now; from then on it counts again.
+        # It resumes with rows that are late by now. From then on it counts again.
         feed((1, "bob", 30))
         assert [row.at for row in sinks["late"].rows] == [30]
         feed((1, "bob", 3 * HOUR))
         fired = feed((0, "ann", 5 * HOUR), (1, "bob", 3 * HOUR))
         assert fired[2] == [("ann", silent)]
         assert 3 not in fired
-        # A new partition: what is older than the watermark is late, but then it holds the others back.
+        # A new partition: its rows older than the watermark are late, but from then on it holds the watermark back.
         topics.grow(topic, 3)
         feed((2, "cid", 40))
         assert [row.at for row in sinks["late"].rows] == [30, 40]
@@ -224,7 +225,7 @@ def test_partitions_stop_and_come_back_and_grow_and_the_broker_dies(spark, topic
         query.stop()
 
 
-def test_what_is_wrong_is_said_before_anything_runs(spark, broker):
+def test_wrong_kafka_source_is_refused_before_the_query_runs(spark, broker):
     def read(**given):
         return pst.from_kafka(spark, **{"servers": broker.servers, "topics": "clicks", "schema": SCHEMA, **given})
 

@@ -1,4 +1,6 @@
-"""What the aggregates mean, row by row in plain Python: rows → windows → values. Slow, obvious, and the judge of the kernels."""
+"""The definition of the aggregates in plain Python: rows → windows → values. Slow and obvious; the tests compare the kernels
+with it.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,19 @@ class Row:
 
 
 def plain_key(key):
-    """Keys as SQL groups them: one NaN, one zero."""
+    """Return a key as SQL groups it: there is one NaN and one zero."""
     return tuple("NaN" if isinstance(k, float) and math.isnan(k) else k + 0.0 if isinstance(k, float) else k for k in key)
 
 
 def order(value):
-    """NaN is larger than any other number."""
+    """Return a sort key that puts NaN above every other number."""
     return (1, 0.0) if isinstance(value, float) and math.isnan(value) else (0, value)
 
 
 def aggregate(recipe, rows, types):  # noqa: C901 - one case per aggregate
-    """The value of one aggregate over the rows of one key and window, in the order of arrival."""
-    given = [row.values[recipe.inputs[0]] for row in rows] if recipe.inputs else []
-    present = [v for v in given if v is not None]
+    """Return the value of one aggregate over the rows of one key and window, in the order of arrival."""
+    values = [row.values[recipe.inputs[0]] for row in rows] if recipe.inputs else []
+    present = [v for v in values if v is not None]
     match recipe:
         case agg.Complete():
             return True
@@ -70,7 +72,7 @@ def aggregate(recipe, rows, types):  # noqa: C901 - one case per aggregate
         case agg.TopK():
             by = recipe.by or recipe.expr
             allowed = [r for r in sorted(rows, key=when) if r.values[by] is not None and r.values[recipe.expr] is not None]
-            allowed.sort(key=lambda r: order(r.values[by]), reverse=True)  # reverse keeps the order of equals
+            allowed.sort(key=lambda r: order(r.values[by]), reverse=True)  # reverse=True keeps the order of equal values
             return [r.values[recipe.expr] for r in allowed[: recipe.k]]
         case agg.ArgMin() | agg.ArgMax():
             allowed = sorted((r for r in rows if r.values[recipe.by] is not None), key=lambda r: (r.time, r.pane, r.arrival))
@@ -87,7 +89,7 @@ def aggregate(recipe, rows, types):  # noqa: C901 - one case per aggregate
             return sum(v * w for v, w in both) / weight if weight else None
         case agg.Histogram():
             return histogram(present, recipe.edges)
-        case agg.ApproxCountDistinct():  # of few values it is exact
+        case agg.ApproxCountDistinct():  # exact for few values
             return len({plain_key((v,)) for v in present})
         case agg.ApproxQuantile():
             return quantile(present, recipe.probability) if present else None
@@ -147,7 +149,7 @@ def spread(values, root):
     exact = [Fraction(v) for v in values]
     middle = sum(exact) / len(exact)
     squares = sum((v - middle) ** 2 for v in exact)
-    # What is beyond all floats is infinite.
+    # A variance that no float can hold is infinite.
     variance = math.inf if squares > Fraction(sys.float_info.max) else float(squares / (len(values) - 1))
     return math.sqrt(variance) if root else variance
 
@@ -157,20 +159,20 @@ def tidy(value):
 
 
 def windows(recipes, rows, types, first_pane, end_pane):
-    """{(window, key): [results]} for all windows and keys that have a row."""
-    found = {}
+    """Return {(window, key): [results]} for all windows and keys that have a row."""
+    results = {}
     for window, (first, end) in enumerate(zip(first_pane, end_pane, strict=True)):
         inside = {}
         for row in rows:
             if first <= row.pane < end:
                 inside.setdefault(plain_key(row.key), []).append(row)
         for key, members in inside.items():
-            found[window, key] = [aggregate(recipe, members, types) for recipe in recipes]
-    return found
+            results[window, key] = [aggregate(recipe, members, types) for recipe in recipes]
+    return results
 
 
 def same(actual, expected, scale=1.0):
-    """Whether two results are equal: floats nearly, everything else exactly."""
+    """Return whether two results are equal. Floats may differ a little, everything else must be identical."""
     if isinstance(expected, float) and isinstance(actual, float):
         if math.isnan(expected) or math.isnan(actual):
             return math.isnan(expected) and math.isnan(actual)

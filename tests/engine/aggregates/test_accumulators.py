@@ -1,4 +1,4 @@
-"""What is kept of rows for an aggregate that is computed row by row: as little as it needs, not the rows."""
+"""Accumulators of aggregates that are computed row by row: they keep what the aggregate needs, and rows only if they must."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ BOUNDED = (
     agg.stddev("v"), agg.first("t"), agg.last("v"), agg.min_by("t", "v"), agg.max_by("v", "x"), agg.arg_min("v", "t", "x"),
     agg.arg_max("x", "v"), agg.top_k("v", 3), agg.weighted_mean("v", "x"), agg.histogram("x", [0, 2, 5]),
 )  # fmt: skip
-"""Of these the accumulator does not grow with the rows."""
-OF_VALUES = (agg.count_distinct("t"), agg.collect_list("v"))
-"""Of these it keeps values."""
-OF_ROWS = (agg.approx_count_distinct("t"), agg.approx_quantile("x", 0.5), agg.approx_quantiles("v", [0.1, 0.9]))
+"""Aggregates whose accumulator does not grow with the rows."""
+KEEPING_VALUES = (agg.count_distinct("t"), agg.collect_list("v"))
+"""Aggregates whose accumulator keeps values."""
+KEEPING_ROWS = (agg.approx_count_distinct("t"), agg.approx_quantile("x", 0.5), agg.approx_quantiles("v", [0.1, 0.9]))
 
 
-def after(recipe, rows):
+def size_after(recipe, rows):
     function = DeclaredFunction([recipe], TYPES)
     accumulator = function.create_accumulator()
     inputs = list(dict.fromkeys(recipe.inputs))
@@ -34,11 +34,11 @@ def after(recipe, rows):
 
 
 @pytest.mark.parametrize("recipe", BOUNDED, ids=repr)
-def test_what_is_kept_does_not_grow_with_the_rows(recipe):
-    assert after(recipe, 1_000) <= after(recipe, 50) + 20
+def test_accumulator_does_not_grow_with_the_number_of_rows(recipe):
+    assert size_after(recipe, 1_000) <= size_after(recipe, 50) + 20
 
 
-@pytest.mark.parametrize("recipe", [*BOUNDED, *OF_VALUES, *OF_ROWS], ids=repr)
-def test_rows_are_kept_only_of_what_has_no_form_row_by_row(recipe):
-    (one,) = DeclaredFunction([recipe], TYPES)._parts
-    assert isinstance(one, KeptRows) is (recipe in OF_ROWS)
+@pytest.mark.parametrize("recipe", [*BOUNDED, *KEEPING_VALUES, *KEEPING_ROWS], ids=repr)
+def test_accumulator_keeps_rows_only_if_the_aggregate_has_no_incremental_form(recipe):
+    (part,) = DeclaredFunction([recipe], TYPES)._parts
+    assert isinstance(part, KeptRows) is (recipe in KEEPING_ROWS)

@@ -1,4 +1,4 @@
-"""Random rows, chunks, merges and windows: the kernels agree with the naive definition."""
+"""The kernels agree with the naive definition on random rows, chunks, merges and windows."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ VALUES = {
     "float": st.floats(-100, 100, width=32),
     "double": st.floats(-1e6, 1e6),
     "odd": st.sampled_from([0.0, -0.0, 1.5, -2.5, math.nan, math.inf, -math.inf]),
-    "huge": st.sampled_from([0.0, 2.5, 1e-300, 1e155, 1e200, 1e306, -1e306]),  # squares of these are beyond all floats
+    "huge": st.sampled_from([0.0, 2.5, 1e-300, 1e155, 1e200, 1e306, -1e306]),  # their squares exceed the largest float
     "short_dec": st.decimals(-99999, 99999, places=2),
     "dec": st.decimals(-(10**14), 10**14, places=3),
     "wide_dec": st.decimals(-(10**22), 10**22, places=5),
@@ -73,7 +73,9 @@ KEYS = {
 
 
 class Story(agg.ColumnAggregate):
-    """Texts in order, nulls as they are, with the sum of an integer: shows what a user's functions are given, and in which order."""
+    """Texts in order, with nulls, and the sum of an integer. Its result shows which values a user aggregate gets, and in which
+    order.
+    """
 
     partial_type = pa.struct([("texts", pa.list_(pa.string())), ("sum", pa.int64())])
     result_type = pa.string()
@@ -133,13 +135,13 @@ def recipes():
 
 @st.composite
 def cases(draw):
-    chosen = draw(st.lists(recipes(), min_size=1, max_size=5, unique_by=lambda r: r.name))
+    recipes_ = draw(st.lists(recipes(), min_size=1, max_size=5, unique_by=lambda r: r.name))
     if draw(st.booleans()):
-        chosen.insert(draw(st.integers(0, len(chosen))), agg.complete(draw(st.sampled_from(chosen)).name))
-    columns = sorted({expr for recipe in chosen for expr in recipe.inputs})
+        recipes_.insert(draw(st.integers(0, len(recipes_))), agg.complete(draw(st.sampled_from(recipes_)).name))
+    columns = sorted({expr for recipe in recipes_ for expr in recipe.inputs})
     key_types, key_values = KEYS[draw(st.sampled_from(list(KEYS)))]
     nullable = {c: draw(st.booleans()) for c in columns}
-    far = draw(st.sampled_from([1, 1, 1, 10**12]))  # far apart: no matrix of panes
+    far = draw(st.sampled_from([1, 1, 1, 10**12]))  # panes that are too far apart for a matrix
     event_time = draw(st.integers(0, 3)) > 0
     count = draw(st.integers(0, 40))
     rows = []
@@ -151,13 +153,13 @@ def cases(draw):
     cuts = sorted(draw(st.lists(st.integers(0, count), max_size=4)))
     merges = draw(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 4)), max_size=3))
     first, end = draw(window_bounds())
-    return chosen, key_types, rows, cuts, merges, [p * far for p in first], [p * far for p in end]
+    return recipes_, key_types, rows, cuts, merges, [p * far for p in first], [p * far for p in end]
 
 
 @st.composite
 def window_bounds(draw):
     kind = draw(st.sampled_from(["sliding", "cumulating", "any"]))
-    if kind == "sliding":  # tumbling, overlapping, with gaps
+    if kind == "sliding":  # tumbling, overlapping, or with gaps
         size, slide, begin = draw(st.integers(1, 14)), draw(st.integers(1, 6)), draw(st.integers(-20, 3))
         first = list(range(begin, draw(st.integers(begin, 10)), slide))
         return first, [p + size for p in first]
@@ -170,10 +172,10 @@ def window_bounds(draw):
     return first, end
 
 
-def run(chosen, key_types, rows, cuts, merges, first, end, layout):
-    """The kernels' answer, in the shape of the naive one; and the output's order."""
+def run(recipes_, key_types, rows, cuts, merges, first, end, layout):
+    """Return the kernels' answer in the shape of the naive one, and the order of the output."""
     schema = pa.schema([pa.field(f"k{i}", t) for i, t in enumerate(key_types)])
-    aggregation = Aggregation.build(chosen, TYPES, schema)
+    aggregation = Aggregation.build(recipes_, TYPES, schema)
     tables = []
     for begin, until in zip([0, *cuts], [*cuts, len(rows)], strict=True):
         chunk = rows[begin:until]
@@ -183,7 +185,7 @@ def run(chosen, key_types, rows, cuts, merges, first, end, layout):
         table = aggregation.partials(keys, panes, values, times)
         check(aggregation, table, len(chunk))
         tables.append(table)
-    for place, many in merges:  # neighbours only: tables are merged in the order of arrival
+    for place, many in merges:  # only neighbours, because tables are merged in the order of arrival
         at = place % len(tables)
         merged = aggregation.merge(tables[at : at + many])
         check(aggregation, merged, sum(sum(t["rows"].to_pylist()) for t in tables[at : at + many]))
@@ -196,13 +198,13 @@ def run(chosen, key_types, rows, cuts, merges, first, end, layout):
     again = aggregation.windows(pa.concat_tables(tables), np.array(first, np.int64), np.array(end, np.int64), layout)[1]
     assert repr(again.to_pylist()) == repr(output.to_pylist())
     columns = [column.to_pylist() for column in output.columns]
-    found = {}
+    results = {}
     for i, window in enumerate(windows.tolist()):
         cells = [column[i] for column in columns]
         pair = window, naive.plain_key(tuple(cells[: len(key_types)]))
-        assert pair not in found
-        found[pair] = cells[len(key_types) :]
-    return found
+        assert pair not in results
+        results[pair] = cells[len(key_types) :]
+    return results
 
 
 def check(aggregation, table, rows):
@@ -216,8 +218,8 @@ def check(aggregation, table, rows):
 @pytest.mark.parametrize(("ranked", "sketched"), [(False, False), (True, True), (False, True)])
 @settings(max_examples=random_cases(60), deadline=None, print_blob=True, suppress_health_check=list(HealthCheck))
 @given(case=cases())
-def test_windows_equal_the_naive_definition(layout, ranked, sketched, case):
-    chosen, _, rows, _, _, first, end = case
+def test_results_of_windows_equal_the_naive_definition(layout, ranked, sketched, case):
+    recipes_, _, rows, _, _, first, end = case
     if layout == "dense" and any(abs(r.pane) > 100 for r in rows):
         layout = "auto"  # a matrix with 10**12 rows does not exist
     with pytest.MonkeyPatch.context() as patch:
@@ -227,17 +229,17 @@ def test_windows_equal_the_naive_definition(layout, ranked, sketched, case):
         patch.setattr(quantiles, "_MOST_VALUES", 5)
         patch.setattr(sketches, "_CHUNK", 3)
         if sketched:
-            # Sketches of few values are still exact; so the path through the library has the same judge.
+            # Sketches of few values are still exact, so the naive definition also checks the code that calls the sketch library.
             patch.setattr(approx_distinct.PartialHll, "limit", 2)
             patch.setattr(quantiles.PartialQuantiles, "limit", 2)
         if ranked:
             patch.setattr(grouping, "DENSE_CELLS", 0)
             patch.setattr(grouping, "DENSE_FACTOR", 0)
         found = run(*case, layout)
-    expected = naive.windows(chosen, rows, TYPES, first, end)
+    expected = naive.windows(recipes_, rows, TYPES, first, end)
     assert found.keys() == expected.keys()
     for pair, results in expected.items():
-        for recipe, value, actual in zip(chosen, results, found[pair], strict=True):
+        for recipe, value, actual in zip(recipes_, results, found[pair], strict=True):
             numbers = (
                 [abs(float(r.values[recipe.inputs[0]] or 0)) for r in rows]
                 if recipe.inputs and recipe.inputs[0] in NUMERIC

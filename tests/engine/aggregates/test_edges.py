@@ -1,4 +1,4 @@
-"""The edges of the kernels: overflow, half-up means, missing values, odd keys, empty tables, many windows."""
+"""Edge cases of the kernels: overflow, half-up means, missing values, odd keys, empty tables, many windows."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ints(*values):
 
 
 def one_key(recipes, type_, panes, values):
-    """An aggregation without keys over one expression, and the partials of the rows, each row in a chunk of its own."""
+    """Build an aggregation over one expression without keys. Return it and the partials of the rows, one chunk per row."""
     aggregation = Aggregation.build(recipes, {"x": type_}, pa.schema([]))
     tables = [
         aggregation.partials([], ints(pane), [pa.array([value], type_)] * len(aggregation.inputs), ints(pane))
@@ -44,7 +44,7 @@ def results(aggregation, table, first, end, layout="auto"):
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("sign", [1, -1])
-def test_a_sum_that_only_passes_through_overflow_is_exact(layout, sign):
+def test_sum_that_overflows_only_in_between_is_exact(layout, sign):
     values = [sign * v for v in (BIG, BIG, 5, -BIG, -4)]
     aggregation, tables = one_key([agg.sum("x"), agg.mean("x")], pa.int64(), [0, 0, 1, 2, 2], values)
     merged = aggregation.merge([aggregation.merge(tables[:3]), *tables[3:]])
@@ -60,7 +60,7 @@ def test_a_sum_that_only_passes_through_overflow_is_exact(layout, sign):
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_window_overflows_though_no_pane_does(layout):
+def test_window_may_overflow_though_none_of_its_panes_does(layout):
     aggregation, tables = one_key([agg.sum("x")], pa.int64(), [0, 1, 2], [BIG, 1, -1])
     table = pa.concat_tables(tables)
     assert results(aggregation, table, [0, 0], [1, 3], layout) == [{"sum(x)": BIG}] * 2
@@ -70,7 +70,7 @@ def test_a_window_overflows_though_no_pane_does(layout):
         results(aggregation, table, [0], [2])
 
 
-def test_overflow_within_one_chunk_of_rows():
+def test_overflow_within_one_chunk_of_rows_is_noticed():
     aggregation = Aggregation.build([agg.sum("x")], {"x": pa.int64()}, pa.schema([]))
 
     def total(*values):
@@ -83,14 +83,14 @@ def test_overflow_within_one_chunk_of_rows():
     with pytest.raises(AggregateOverflowError):
         total(-BIG, -2)
     with pytest.raises(AggregateOverflowError):
-        total(*[BIG] * 2, 2)  # wraps to 0
+        total(*[BIG] * 2, 2)  # wraps around to 0
     with pytest.raises(AggregateOverflowError):
         total(BIG, BIG, BIG, BIG, 4)
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("sign", [1, -1])
-def test_decimal_sums_at_the_edge(layout, sign):
+def test_decimal_sum_beyond_38_digits_is_an_error(layout, sign):
     most, least = Decimal(sign * (10**38 - 1)), Decimal(sign * (1 - 10**38))
     type_ = pa.decimal128(38, 0)
     aggregation, tables = one_key([agg.sum("x")], type_, [0, 0, 0, 1], [most, most, least, Decimal(sign)])
@@ -103,8 +103,8 @@ def test_decimal_sums_at_the_edge(layout, sign):
 
 @pytest.mark.parametrize("digits", [18, 19, 38])
 @pytest.mark.parametrize("total", ["0.00", "0.04", "-0.04"])
-def test_decimals_that_cancel_leave_nothing_or_a_little(digits, total):
-    """Of up to 18 digits a sum is one word and its sign, of more it is several words: zero has no sign."""
+def test_decimals_that_cancel_out_leave_the_exact_rest(digits, total):
+    """Decimals of up to 18 digits are summed in one word with a sign, longer ones in several words. Zero is unsigned."""
     values = [Decimal("1.50"), Decimal("-1.50"), Decimal(total), Decimal("0.00")]
     aggregation, tables = one_key([agg.sum("x"), agg.mean("x")], pa.decimal128(digits, 2), [0, 0, 1, 1], values)
     expected = {"sum(x)": Decimal(total), "mean(x)": Decimal(total) / 4}
@@ -117,8 +117,8 @@ def test_decimals_that_cancel_leave_nothing_or_a_little(digits, total):
     [[0], [1], [-1], [1, -1], [BIG], [BIG, 1], [-BIG - 1], [-BIG - 1, -1], [BIG] * 5, [-BIG] * 5, [2**32, -(2**32) - 1], []],
     ids=str,
 )
-def test_halves_that_spark_has_summed_are_the_whole_sum(values):
-    """What ``sql`` asks for, in Python: the upper half of each number with its sign, and the lower without."""
+def test_sum_is_restored_from_the_sums_of_halves_that_spark_computes(values):
+    """Spark computes the sums as in ``sql``: the upper half of each number with its sign, and the lower half without."""
     halves = [[sum(value >> 32 for value in values)], [sum(value & 0xFFFFFFFF for value in values)]]
     if not values:
         halves = [[None], [None]]
@@ -129,7 +129,7 @@ def test_halves_that_spark_has_summed_are_the_whole_sum(values):
 
 @settings(max_examples=random_cases(60), deadline=None, print_blob=True)
 @given(st.lists(st.integers(-(10**38) + 1, 10**38 - 1), min_size=1, max_size=30))
-def test_wide_sums_are_exact(values):
+def test_sums_of_wide_decimals_are_exact(values):
     aggregation, tables = one_key([agg.sum("x")], pa.decimal128(38, 0), [0] * len(values), list(map(Decimal, values)))
     table = aggregation.merge(tables)
     if abs(sum(values)) < 10**38:
@@ -153,7 +153,7 @@ def test_integer_sums_are_exact(values):
 
 @pytest.mark.parametrize(("whole_digits", "fits"), [(24, True), (25, False)])
 def test_mean_of_wide_decimals_has_fewer_digits_before_the_point_than_their_sum(whole_digits, fits):
-    """Of decimal(38, 10) the mean is decimal(38, 14), since a decimal has at most 38 digits."""
+    """The mean of decimal(38, 10) is decimal(38, 14), since a decimal has at most 38 digits."""
     value = Decimal(10**whole_digits - 1)
     sums, tables = one_key([agg.sum("x")], pa.decimal128(38, 10), [0, 0], [value, value])
     assert results(sums, sums.merge(tables), [0], [1]) == [{"sum(x)": 2 * value}]
@@ -165,7 +165,7 @@ def test_mean_of_wide_decimals_has_fewer_digits_before_the_point_than_their_sum(
         results(means, means.merge(tables), [0], [1])
 
 
-def test_the_mean_of_decimals_rounds_half_up_away_from_zero():
+def test_mean_of_decimals_rounds_half_up_away_from_zero():
     for sign in (1, -1):
         values = [sign * Decimal("0.01")] + [Decimal("0.00")] * 7  # 0.00125
         aggregation, tables = one_key([agg.mean("x")], pa.decimal128(4, 2), [0] * 8, values)
@@ -179,25 +179,25 @@ def test_the_mean_of_decimals_rounds_half_up_away_from_zero():
     )
 
 
-def test_a_mean_that_does_not_fit_is_an_error():
+def test_mean_that_does_not_fit_its_decimal_type_is_an_error():
     aggregation, tables = one_key([agg.mean("x")], pa.decimal128(38, 0), [0], [Decimal(10**38 - 1)])
     with pytest.raises(AggregateOverflowError, match="mean"):
         results(aggregation, tables[0], [0], [1])
 
 
-def test_variance_does_not_cancel():
+def test_variance_of_large_close_values_does_not_lose_precision():
     aggregation, tables = one_key([agg.var("x")], pa.float64(), [0, 1, 2], [1e9 + 4, 1e9 + 7, 1e9 + 13])
     for layout in LAYOUTS:
         assert results(aggregation, pa.concat_tables(tables), [0, 0], [3, 3], layout) == [{"var(x)": pytest.approx(21.0)}] * 2
 
 
-def test_rows_long_gone_leave_no_trace_in_a_float_sum():
+def test_float_sum_of_a_window_is_not_affected_by_earlier_panes():
     aggregation, tables = one_key([agg.sum("x")], pa.float64(), [0, 1, 2], [1e300, 1.0, 2.0])
     for layout in LAYOUTS:
         assert results(aggregation, pa.concat_tables(tables), [0, 1], [2, 3], layout)[1] == {"sum(x)": 3.0}
 
 
-def test_keys_named_like_our_columns():
+def test_key_columns_may_be_named_like_internal_columns():
     schema = pa.schema([("pane", pa.int64()), ("rows", pa.string())])
     aggregation = Aggregation.build([agg.count()], {}, schema)
     table = aggregation.partials([pa.array([7, 7]), pa.array(["a", "a"])], ints(3, 3), [], None)
@@ -206,22 +206,22 @@ def test_keys_named_like_our_columns():
     assert results(aggregation, table, [3], [4]) == [{"pane": 7, "rows": "a", "count": 2}]
 
 
-def test_structs_and_dictionaries_are_keys():
+def test_structs_and_dictionaries_can_be_keys():
     struct = pa.struct([("a", pa.int64()), ("b", pa.string())])
     schema = pa.schema([("s", struct), ("d", pa.dictionary(pa.int32(), pa.string()))])
     aggregation = Aggregation.build([agg.count()], {}, schema)
     keys = pa.array([{"a": 1, "b": "x"}, None, {"a": None, "b": None}, {"a": 1, "b": "x"}, None], struct)
     words = pa.array(["u", "u", "v", "u", "u"]).dictionary_encode()
     table = aggregation.merge([aggregation.partials([keys, words], np.zeros(5, np.int64), [], None)] * 2)
-    found = {(str(r["s"]), r["d"]): r["count"] for r in results(aggregation, table, [0], [1])}
-    assert found == {("{'a': 1, 'b': 'x'}", "u"): 4, ("None", "u"): 4, ("{'a': None, 'b': None}", "v"): 2}
+    counts = {(str(r["s"]), r["d"]): r["count"] for r in results(aggregation, table, [0], [1])}
+    assert counts == {("{'a': 1, 'b': 'x'}", "u"): 4, ("None", "u"): 4, ("{'a': None, 'b': None}", "v"): 2}
 
 
 @pytest.mark.parametrize("keys", [pa.schema([]), pa.schema([("k", pa.string())])])
-def test_empty_tables(keys):
+def test_empty_tables_give_no_results(keys):
     recipes = [agg.count(), agg.sum("x"), agg.min("x"), agg.first("x"), agg.var("x"), agg.count_distinct("x"), agg.top_k("x", 2)]
-    for chosen in (recipes, recipes[:5]):
-        aggregation = Aggregation.build(chosen, {"x": pa.int64()}, keys)
+    for aggregates in (recipes, recipes[:5]):
+        aggregation = Aggregation.build(aggregates, {"x": pa.int64()}, keys)
         empty = aggregation.partials([pa.array([], f.type) for f in keys], ints(), [pa.array([], pa.int64())], ints())
         assert aggregation.merge([]).schema == aggregation.partial_schema
         assert len(aggregation.merge([empty, empty])) == 0
@@ -239,7 +239,7 @@ def test_empty_tables(keys):
                 assert output.schema == pa.schema([*keys, *aggregation.output_schema])
 
 
-def test_a_column_without_values():
+def test_column_of_nulls_has_no_values():
     recipes = [agg.count("x"), agg.sum("x"), agg.max("x"), agg.mean("x"), agg.stddev("x"), agg.last("x"), agg.collect_list("x")]
     aggregation, tables = one_key(recipes, pa.int64(), [0, 1], [None, None])
     expected = {"count(x)": 0, "collect_list(x)": [], **dict.fromkeys(["sum(x)", "max(x)", "mean(x)", "stddev(x)", "last(x)"])}
@@ -247,13 +247,13 @@ def test_a_column_without_values():
         assert results(aggregation, pa.concat_tables(tables), first, end) == [expected] * len(first)
 
 
-def test_timestamps_must_be_given_where_they_are_needed():
+def test_missing_timestamps_are_an_error_if_an_aggregate_needs_them():
     aggregation = Aggregation.build([agg.first("x")], {"x": pa.int64()}, pa.schema([]))
     with pytest.raises(ValueError, match="timestamps"):
         aggregation.partials([], ints(0), [pa.array([1])], None)
 
 
-def test_sliced_and_chunked_columns():
+def test_sliced_and_chunked_columns_are_aggregated():
     aggregation = Aggregation.build(
         [agg.sum("x"), agg.max("d"), agg.max("s")],
         {"x": pa.int64(), "d": pa.decimal128(9, 2), "s": pa.string()},
@@ -267,14 +267,14 @@ def test_sliced_and_chunked_columns():
     assert results(aggregation, table, [0], [1]) == [{"k": 1, "sum(x)": 5, "max(d)": Decimal("3.00"), "max(s)": "b"}]
 
 
-def test_an_aggregation_travels_by_pickle():
+def test_aggregation_can_be_pickled():
     aggregation = Aggregation.build(
         [agg.top_k("x", 2), agg.mean("x")], {"x": pa.decimal128(20, 3)}, pa.schema([("k", pa.int64())])
     )
     assert pickle.loads(pickle.dumps(aggregation)) == aggregation
 
 
-def test_windows_and_panes_at_the_ends_of_time():
+def test_windows_and_panes_at_the_smallest_and_largest_time():
     least, most = -(2**63), 2**63 - 1
     aggregation, tables = one_key([agg.count()], pa.int64(), [least, 0, most], [1, 1, 1])
     table = aggregation.merge(tables)
@@ -282,7 +282,7 @@ def test_windows_and_panes_at_the_ends_of_time():
     assert list(zip(windows.tolist(), output["count"].to_pylist(), strict=True)) == [(0, 1), (1, 2), (2, 1)]
 
 
-def test_many_windows_are_worked_on_some_at_a_time(monkeypatch):
+def test_many_windows_are_computed_in_portions(monkeypatch):
     monkeypatch.setattr(ranges, "MOST_PAIRS", 50)
     random = np.random.default_rng(5)
     aggregation = Aggregation.build(
@@ -293,32 +293,34 @@ def test_many_windows_are_worked_on_some_at_a_time(monkeypatch):
     first = np.arange(-10, 30)
     windows, output = aggregation.windows(table, first, first + 11)
     assert output["k"].num_chunks > 1
-    found = {(w, r["k"]): (r["count"], r["count_distinct(x)"]) for w, r in zip(windows.tolist(), output.to_pylist(), strict=True)}
+    actual = {
+        (w, r["k"]): (r["count"], r["count_distinct(x)"]) for w, r in zip(windows.tolist(), output.to_pylist(), strict=True)
+    }
     expected = {}
     for w, f in enumerate(first.tolist()):
         for k in range(9):
             inside = values[(keys == k) & (panes >= f) & (panes < f + 11)]
             if len(inside):
                 expected[w, k] = len(inside), len(set(inside.tolist()))
-    assert found == expected
+    assert actual == expected
 
 
 @settings(max_examples=random_cases(150), deadline=None, print_blob=True)
 @given(st.data())
-def test_stable_order(data):
+def test_stable_order_equals_lexsort(data):
     count = data.draw(st.integers(0, 30))
     spans = st.sampled_from([0, 1, 5, 2**20, 2**40, 2**62, 2**63 - 1])
     given_columns = []
     for _ in range(data.draw(st.integers(1, 4))):
         span = data.draw(spans)
-        some = data.draw(st.lists(st.integers(-span, span), min_size=1, max_size=6))
-        given_columns.append(ints(*(data.draw(st.sampled_from(some)) for _ in range(count))))
+        values = data.draw(st.lists(st.integers(-span, span), min_size=1, max_size=6))
+        given_columns.append(ints(*(data.draw(st.sampled_from(values)) for _ in range(count))))
     assert stable_order(*given_columns).tolist() == np.lexsort((np.arange(count), *given_columns[::-1])).tolist()
 
 
 @settings(max_examples=random_cases(80), deadline=None, print_blob=True)
 @given(st.sampled_from([3, 10_000, 2**40, 2**63 - 1]), st.integers(1, 400), st.booleans(), st.integers(0, 2**32 - 1))
-def test_integer_keys_of_any_spread(span, count, with_nulls, seed):
+def test_integer_keys_of_any_spread_are_encoded(span, count, with_nulls, seed):
     random = np.random.default_rng(seed)
     values = random.integers(-span - 1, span, count, endpoint=True)
     for type_ in (pa.int64(), pa.timestamp("us", "UTC")):
@@ -331,7 +333,7 @@ def test_integer_keys_of_any_spread(span, count, with_nulls, seed):
 
 
 @pytest.mark.parametrize("k", [1, 2, 3, 7, 32, 33, 100])
-def test_top_k_over_many_panes(k):
+def test_top_k_merges_many_panes(k):
     random = np.random.default_rng(k)
     aggregation = Aggregation.build([agg.top_k("x", k)], {"x": pa.int64()}, pa.schema([]))
     panes, values = random.integers(0, 12, 200), random.integers(0, 50, 200)
@@ -357,8 +359,8 @@ SPREADS = {
 
 @pytest.mark.parametrize(("values", "variance"), SPREADS.values(), ids=SPREADS)
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_finite_values_have_a_variance_however_large(layout, values, variance):
-    """On every way: in one pane, panes merged, overlapping windows, sessions and the row operator."""
+def test_variance_of_finite_values_is_defined_however_large_they_are(layout, values, variance):
+    """In all code paths: one pane, merged panes, overlapping windows, sessions, and the row operator."""
     recipes = [agg.var("x"), agg.stddev("x")]
     expected = [pytest.approx(variance, rel=1e-12, nan_ok=True), pytest.approx(np.sqrt(variance), rel=1e-12, nan_ok=True)]
     count = len(values)
@@ -382,7 +384,7 @@ def test_finite_values_have_a_variance_however_large(layout, values, variance):
 
 
 def halves(values):
-    """What Spark's own aggregation gives: the sums of the upper and of the lower half of each number; null of none."""
+    """Return the two sums that Spark computes, for the upper and lower halves of the numbers, or None if there are no numbers."""
     upper, lower = sum(value >> 32 for value in values), sum(value & 0xFFFFFFFF for value in values)
     return [upper if values else None, lower if values else None]
 
@@ -399,7 +401,7 @@ def halves(values):
         ([2**32 - 1, 2**32 - 1, 2**33 + 5], 2**34 + 3, 0),
         ([BIG], BIG, 0),
         ([-BIG - 1], -BIG - 1, 0),
-        # What is more than a word goes on: 2**63 is one of 2**64, less 2**63.
+        # A sum that exceeds one word carries over: 2**63 is 1 * 2**64 - 2**63.
         ([BIG, 1], -BIG - 1, 1),
         ([BIG, BIG, 2], 0, 1),
         ([BIG] * 5, BIG - 4, 2),
@@ -409,29 +411,29 @@ def halves(values):
     ],
     ids=str,
 )
-def test_sums_by_spark_are_words_as_ours_are(values, low, high):
+def test_sums_computed_by_spark_are_stored_in_the_same_words(values, low, high):
     assert high * 2**64 + low == sum(values)
     upper, lower = halves(values)
-    # Among others, so that each row has its own.
+    # The sum stands between two others, which shows that each row keeps its own result.
     columns = [pa.array([3, upper, None], pa.int64()), pa.array([5, lower, None], pa.int64())]
     aggregation, tables = one_key([agg.sum("x")], pa.int64(), [0] * len(values), values)
     (total, _) = aggregation.partial_aggregates
-    found = total.from_sql(columns)
-    assert [column.type for column in found] == [pa.int64(), pa.int32()]
-    assert [column.to_pylist() for column in found] == [[3 * 2**32 + 5, low, 0], [0, high, 0]]
+    words = total.from_sql(columns)
+    assert [column.type for column in words] == [pa.int64(), pa.int32()]
+    assert [column.to_pylist() for column in words] == [[3 * 2**32 + 5, low, 0], [0, high, 0]]
     if values:
         merged = aggregation.merge(tables)
         assert [merged.column(2).to_pylist(), merged.column(3).to_pylist()] == [[low], [high]]
 
 
-def test_what_spark_is_asked_for_sums():
-    """A decimal as the whole number of its last digits; both halves, whose sums do not overflow."""
-    asked = {}
+def test_sql_that_spark_runs_for_a_sum():
+    """A decimal is summed as the whole number of its digits. The sums of the two halves cannot overflow."""
+    sql = {}
     for type_ in (pa.int64(), pa.decimal128(18, 0), pa.decimal128(18, 3)):
         (total, _) = Aggregation.build([agg.sum("x")], {"x": type_}, pa.schema([])).partial_aggregates
-        asked[str(type_)] = total.sql(["`x 1`"])
+        sql[str(type_)] = total.sql(["`x 1`"])
     whole = "cast(`x 1` AS bigint)"
-    assert asked == {
+    assert sql == {
         "int64": (f"sum(shiftright({whole}, 32))", f"sum({whole} & 4294967295L)"),
         "decimal128(18, 0)": (f"sum(shiftright({whole}, 32))", f"sum({whole} & 4294967295L)"),
         "decimal128(18, 3)": (
@@ -443,7 +445,7 @@ def test_what_spark_is_asked_for_sums():
 
 @pytest.mark.parametrize("layout", LAYOUTS)
 @pytest.mark.parametrize("order", [[0, 1, 2], [2, 1, 0], [1, 2, 0]])
-def test_of_equals_the_one_of_the_earliest_pane_counts_however_partials_are_ordered(layout, order):
+def test_earliest_pane_wins_among_equal_times_in_any_order_of_partials(layout, order):
     recipes = [agg.first("x").alias("first"), agg.last("x").alias("last"), agg.max_by("x", "by").alias("most")]
     aggregation = Aggregation.build(
         [*recipes, agg.arg_min("by", "x").alias("least")], {"x": pa.int64(), "by": pa.int64()}, pa.schema([])
@@ -451,22 +453,22 @@ def test_of_equals_the_one_of_the_earliest_pane_counts_however_partials_are_orde
     named = {"x": lambda pane: 10 + pane, "by": lambda pane: 5}
 
     def partial(pane):
-        # All rows are of one instant, as rows of processing time may be that came in several micro-batches.
+        # All rows have the same time. This happens with processing time if several micro-batches share a clock reading.
         values = [pa.array([named[name](pane)], pa.int64()) for name in aggregation.inputs]
         return aggregation.partials([], ints(pane), values, ints(7))
 
     table = pa.concat_tables([partial(pane) for pane in order])
     expected = [{"first": 10 + low, "last": 9 + end, "most": 10 + low, "least": {"x": 10 + low}} for low, end in ((0, 3), (1, 3))]
     assert results(aggregation, table, [0, 1], [3, 3], layout) == expected
-    # Of windows that do not overlap partials are merged by another way.
+    # Partials of windows that do not overlap are merged by other code.
     assert [results(aggregation, table, [low], [3])[0] for low in (0, 1)] == expected
 
 
 @pytest.mark.parametrize("sign", [1, -1])
 @pytest.mark.parametrize("count", [7, 8, 16, 1000])
 @pytest.mark.parametrize("in_one", [True, False])
-def test_many_values_that_fit_may_leave_the_range_together(sign, count, in_one):
-    """Of a chunk of rows, or of partials that are merged: none of them is near the end of the range."""
+def test_sum_of_many_small_values_may_overflow(sign, count, in_one):
+    """The values fit easily, alone and in their chunk. Only the sum of a chunk, or of merged partials, exceeds the range."""
     aggregation = Aggregation.build([agg.sum("x"), agg.mean("x")], {"x": pa.int64()}, pa.schema([]))
     only_mean = Aggregation.build([agg.mean("x")], {"x": pa.int64()}, pa.schema([]))
     value = sign << 60

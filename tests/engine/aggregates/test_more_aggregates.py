@@ -1,4 +1,4 @@
-"""Histograms, rows by their largest value, weighted means, and aggregates that users write: their edges and their errors."""
+"""Histograms, arg_min and arg_max, weighted means, and user aggregates: edge cases and errors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ LEAST, MOST = -(2**63), 2**63 - 1
 
 
 def result_of(recipe, types, *columns, panes=None, times=None):
-    """The result of all rows as one window; and the same through overlapping windows. Times: those of arrival, or ``times``."""
+    """Return the result over all rows as one window. Check that overlapping windows give the same. Times default to the order
+    of arrival.
+    """
     aggregation = Aggregation.build([recipe], types, pa.schema([]))
     values = dict(zip(types, columns, strict=True))
     rows = len(columns[0])
@@ -30,9 +32,9 @@ def result_of(recipe, types, *columns, panes=None, times=None):
     at = np.arange(rows) if times is None else np.array(times, np.int64)
     table = aggregation.partials([], panes, [pa.array(values[e], types[e]) for e in aggregation.inputs], at)
     first, end = np.array([-100, -99]), np.array([100, 101])
-    one, two = (aggregation.windows(table, f, e)[1].column(0).to_pylist() for f, e in ((first[:1], end[:1]), (first, end)))
-    assert repr(two) == repr(one * 2)
-    return one[0]
+    single, two = (aggregation.windows(table, f, e)[1].column(0).to_pylist() for f, e in ((first[:1], end[:1]), (first, end)))
+    assert repr(two) == repr(single * 2)
+    return single[0]
 
 
 @settings(max_examples=random_cases(100), deadline=None)
@@ -45,37 +47,37 @@ def result_of(recipe, types, *columns, panes=None, times=None):
         unique=True,
     ),
 )
-def test_integers_are_binned_exactly(values, edges):
+def test_histogram_bins_integers_exactly(values, edges):
     edges.sort()
     expected = np.bincount([sum(Fraction(str(e)) <= v for e in edges) for v in values], minlength=len(edges) + 1)
     assert result_of(agg.histogram("x", edges), {"x": pa.int64()}, values) == expected.tolist()
 
 
-def test_a_tenth_is_a_tenth():
+def test_histogram_edge_of_a_tenth_is_exact_for_floats_and_decimals():
     values = [Decimal("0.09"), Decimal("0.10"), Decimal("0.30"), None]
     assert result_of(agg.histogram("x", [0.1, 0.3]), {"x": pa.decimal128(10, 2)}, values) == [1, 1, 1]
     assert result_of(agg.histogram("x", [0.1, 0.3]), {"x": pa.float64()}, [0.09, 0.1, 0.3, None]) == [1, 1, 1]
 
 
-def test_every_value_is_counted_once():
+def test_histogram_counts_every_value_once():
     values = [-math.inf, -1.0, -0.0, 0.0, 9.9, 10.0, math.inf, math.nan, None]
     assert result_of(agg.histogram("x", [0, 10]), {"x": pa.float64()}, values, panes=range(9)) == [2, 3, 3]
     assert result_of(agg.histogram("x", [0, 10]), {"x": pa.float64()}, [None, None]) == [0, 0, 0]
 
 
 @pytest.mark.parametrize("edges", [[], [1, 1], [2, 1], [math.nan], [0, math.inf], [True], ["1"], [Decimal("NaN")]])
-def test_edges_ascend(edges):
+def test_histogram_refuses_edges_that_do_not_ascend(edges):
     with pytest.raises(InvalidPlanError, match=r"edges must be finite numbers.*agg.histogram\('x', \[0, 10, 100\]\)"):
         agg.histogram("x", edges)
 
 
-def test_numbers_of_numpy_make_the_same_plan():
+def test_numpy_arguments_become_python_numbers():
     assert repr(agg.histogram("x", np.array([0, 5]))) == "agg.histogram('x', (0, 5))"
     assert repr(agg.histogram("x", np.array([0, 0.5]))) == "agg.histogram('x', (0.0, 0.5))"
     assert repr(agg.approx_quantiles("x", np.array([0.5]))) == "agg.approx_quantiles('x', (0.5,))"
 
 
-def test_a_row_by_its_largest_value():
+def test_arg_max_returns_the_row_with_the_largest_value():
     types = {"by": pa.float64(), "a": pa.string(), "b": pa.list_(pa.int64())}
     by, a, b = [1.0, 3.0, None, 3.0], ["p", "q", "r", None], [[1], None, [2], [3]]
     assert result_of(agg.arg_max("by", "a", "b"), types, by, a, b) == {"a": "q", "b": None}
@@ -90,20 +92,20 @@ def test_a_row_by_its_largest_value():
     assert result_of(agg.arg_max("by", "a"), {"by": pa.float64(), "a": pa.string()}, [1.0], [None]) == {"a": None}
 
 
-def test_a_row_keeps_something_and_each_thing_once():
+def test_arg_max_refuses_no_columns_and_a_column_twice():
     with pytest.raises(InvalidPlanError, match="nothing to keep"):
         agg.arg_max("ts")
     with pytest.raises(InvalidPlanError, match="twice"):
         agg.arg_min("ts", "page", "page")
 
 
-def test_a_row_shares_its_partial_with_max_by():
+def test_arg_max_shares_its_partial_with_max_by():
     types = {"x": pa.int64(), "y": pa.int64()}
     plan = Aggregation.build([agg.max_by("x", "y"), agg.arg_max("y", "x")], types, pa.schema([]))
     assert len(plan.partial_aggregates) == 1
 
 
-def test_weights():
+def test_weighted_mean_skips_nulls_and_is_null_if_the_weights_add_up_to_zero():
     types = {"x": pa.decimal128(10, 2), "w": pa.int32()}
     mean = agg.weighted_mean("x", "w")
     assert result_of(mean, types, [Decimal(1), Decimal(4), None, Decimal(9)], [2, 1, 5, None]) == 2.0
@@ -131,7 +133,7 @@ def test_weights():
         (lambda: agg.user(Untyped(), "x"), "Untyped.result_type must be an Arrow type"),
     ],
 )
-def test_arguments_are_checked_where_they_are_written(wrong, message):
+def test_wrong_arguments_are_refused_when_the_aggregate_is_written(wrong, message):
     with pytest.raises(InvalidPlanError, match=message):
         wrong()
 
@@ -147,14 +149,14 @@ def test_arguments_are_checked_where_they_are_written(wrong, message):
         (agg.approx_quantile("x", 0.5), pa.date32()),
     ],
 )
-def test_a_type_that_cannot_be_taken_is_named(recipe, type_):
+def test_error_names_the_type_that_an_aggregate_cannot_take(recipe, type_):
     with pytest.raises(InvalidPlanError) as raised:
         Aggregation.build([recipe], {"x": type_}, pa.schema([]))
     assert all(part in str(raised.value) for part in (repr(recipe), "'x'", str(type_)))
 
 
 class Range(agg.ColumnAggregate):
-    """The smallest and the largest integer, and how far they are apart (plus something), with numpy alone."""
+    """The difference between the largest and the smallest integer, plus a constant, computed with numpy only."""
 
     partial_type = pa.struct([("least", pa.int64()), ("most", pa.int64())])
     result_type = pa.int64()
@@ -182,7 +184,7 @@ class Untyped(Range):
 
 @settings(max_examples=random_cases(50), deadline=None)
 @given(st.data())
-def test_own_aggregates_over_windows_of_many_panes(data):
+def test_user_aggregate_over_windows_of_many_panes(data):
     rows, panes = data.draw(st.integers(1, 200)), data.draw(st.integers(1, 60))
     generator = np.random.default_rng(data.draw(st.integers(0, 1000)))
     key, pane, value = (generator.integers(0, most, rows) for most in (3, panes, 1000))
@@ -191,12 +193,12 @@ def test_own_aggregates_over_windows_of_many_panes(data):
     first = np.arange(-5, panes)
     size = data.draw(st.integers(1, 50))
     which, output = aggregation.windows(table, first, first + size)
-    for window, k, found in zip(which, output["k"].to_pylist(), output[1].to_pylist(), strict=True):
+    for window, k, result in zip(which, output["k"].to_pylist(), output[1].to_pylist(), strict=True):
         inside = value[(key == k) & (pane >= first[window]) & (pane < first[window] + size)]
-        assert found == inside.max() - inside.min() + 7
+        assert result == inside.max() - inside.min() + 7
 
 
-def test_own_aggregates_are_equal_when_their_attributes_are():
+def test_user_aggregates_are_equal_if_their_attributes_are():
     assert agg.user(Range(1), "x") == agg.user(Range(1), "x") != agg.user(Range(2), "x")
     assert repr(agg.user(Range(1), "x", "y").alias("r")) == "agg.user(Range(plus=1), 'x', 'y').alias('r')"
     assert agg.user(Range(1), "x", "y").name == "Range(x, y)"
@@ -220,7 +222,7 @@ def test_own_aggregates_are_equal_when_their_attributes_are():
         ("final", pa.array([1, 2]), "final returned 2 rows, not 1"),
     ],
 )
-def test_what_an_own_aggregate_returns_is_checked(method, returned, message):
+def test_wrong_return_value_of_a_user_aggregate_is_refused(method, returned, message):
     bad = type("Bad", (Range,), {"__init__": lambda self: None, "plus": 0, method: lambda *_: returned})
     aggregation = Aggregation.build([agg.user(bad(), "x")], {"x": pa.int64()}, pa.schema([]))
 
@@ -232,7 +234,7 @@ def test_what_an_own_aggregate_returns_is_checked(method, returned, message):
         run()
 
 
-def test_result_types_are_types_of_spark():
+def test_result_types_exist_in_spark():
     from panestream.spark.types import spark_schema
 
     types = {"x": pa.int64(), "s": pa.string(), "rows": pa.list_(pa.struct([("a", pa.int64())]))}

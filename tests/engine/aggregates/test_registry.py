@@ -1,4 +1,4 @@
-"""An aggregate takes two files: those of a toy, built in or of somebody else's package, are found, planned, explained and run."""
+"""An aggregate takes two files. A toy aggregate is registered, planned, explained and run, built in or as a separate package."""
 
 from __future__ import annotations
 
@@ -40,9 +40,9 @@ WINDOWS = {
 
 
 @pytest.fixture(scope="module")
-def theirs(tmp_path_factory):
-    """Somebody else's package, imported."""
-    folder = tmp_path_factory.mktemp("theirs")
+def toy_package(tmp_path_factory):
+    """Import a separate package with the toy aggregate."""
+    folder = tmp_path_factory.mktemp("toy_package")
     toy.package(folder, PACKAGE)
     sys.path.insert(0, str(folder))
     try:
@@ -51,8 +51,8 @@ def theirs(tmp_path_factory):
         sys.path.remove(str(folder))
 
 
-def query(theirs, windowing):
-    return harness.Query(windowing, (theirs.spread("v").alias("r"), agg.max("v").alias("high"), agg.min("v").alias("low")))
+def query(toy_package, windowing):
+    return harness.Query(windowing, (toy_package.spread("v").alias("r"), agg.max("v").alias("high"), agg.min("v").alias("low")))
 
 
 def streams(seed):
@@ -61,8 +61,8 @@ def streams(seed):
 
 
 def check_results(emitted):
-    """Against the definition, by aggregates that are computed otherwise."""
-    values = [values for one in emitted for _, values in one.fired]
+    """Compare the results with max and min, which other code computes. Return the number of results."""
+    values = [values for output in emitted for _, values in output.fired]
     for spread, high, low in values:
         assert spread == (None if high is None else float(high - low))
     return len(values)
@@ -70,29 +70,29 @@ def check_results(emitted):
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", WINDOWS)
-def test_an_aggregate_of_another_package_runs_on_columns_and_row_by_row(theirs, name):
+def test_aggregate_of_another_package_runs_on_columns_and_row_by_row(toy_package, name):
     assigner, kind = WINDOWS[name]
-    asked = query(theirs, WindowSpec(assigner, allowed_lateness=15))
-    assert isinstance(asked.columnar().operator, kind)
+    toy_query = query(toy_package, WindowSpec(assigner, allowed_lateness=15))
+    assert isinstance(toy_query.columnar().operator, kind)
     rows = 0
     for seed in range(12):
         batches = streams(seed)
-        rows += check_results(harness.run(asked.columnar(), batches))
-        check_results(harness.run(asked.row(), batches))
+        rows += check_results(harness.run(toy_query.columnar(), batches))
+        check_results(harness.run(toy_query.row(), batches))
         if kind is PaneSpec:
-            harness.compare(asked, batches, seed)
-            harness.compare_batch(asked, batches, seed)
+            harness.compare(toy_query, batches, seed)
+            harness.compare_batch(toy_query, batches, seed)
     assert rows > 50
 
 
-def test_an_aggregate_of_another_package_runs_in_count_windows(theirs):
-    asked = query(theirs, WindowSpec(*CountWindows(2).parts))
-    assert isinstance(asked.columnar().operator, CountSpec)
-    assert sum(check_results(harness.run(asked.columnar(), streams(seed))) for seed in range(12)) > 100
+def test_aggregate_of_another_package_runs_in_count_windows(toy_package):
+    toy_query = query(toy_package, WindowSpec(*CountWindows(2).parts))
+    assert isinstance(toy_query.columnar().operator, CountSpec)
+    assert sum(check_results(harness.run(toy_query.columnar(), streams(seed))) for seed in range(12)) > 100
 
 
-def test_it_is_explained(theirs):
-    plan = query(theirs, WindowSpec(TumblingEventTimeWindows(20))).columnar()
+def test_explain_shows_an_aggregate_of_another_package(toy_package):
+    plan = query(toy_package, WindowSpec(TumblingEventTimeWindows(20))).columnar()
     explained = explain_plan(plan, streaming=True, chosen=None)
     assert "agg.spread('v').alias('r')" in explained
     assert "the largest less the smallest of the panes' values" in explained
@@ -104,8 +104,8 @@ def fresh_python(code, *paths, **more):
 
 
 @pytest.mark.parametrize("way", ["columnar", "row"])
-def test_a_pickled_plan_imports_the_package_by_itself(theirs, tmp_path, way):
-    plan = getattr(query(theirs, WindowSpec(SlidingEventTimeWindows(30, 10))), way)()
+def test_unpickling_a_plan_imports_the_package_of_its_aggregate(toy_package, tmp_path, way):
+    plan = getattr(query(toy_package, WindowSpec(SlidingEventTimeWindows(30, 10))), way)()
     (tmp_path / "plan").write_bytes(pickle.dumps((plan, streams(1))))
     code = (
         "import pickle, sys\n"
@@ -113,12 +113,12 @@ def test_a_pickled_plan_imports_the_package_by_itself(theirs, tmp_path, way):
         "from tests.comparison import harness\n"
         "print([one.fired for one in harness.run(plan, batches)])\n"
     )
-    paths = (Path(theirs.__path__[0]).parent, toy.ROOT / "src", toy.ROOT)
-    there = fresh_python(code, *paths, input=str(tmp_path / "plan")).stdout.strip()
-    assert there == str([one.fired for one in harness.run(plan, streams(1))])
+    paths = (Path(toy_package.__path__[0]).parent, toy.ROOT / "src", toy.ROOT)
+    printed = fresh_python(code, *paths, input=str(tmp_path / "plan")).stdout.strip()
+    assert printed == str([output.fired for output in harness.run(plan, streams(1))])
 
 
-def test_two_files_make_it_built_in_and_a_zip_of_them_does_too(tmp_path):
+def test_two_more_files_make_an_aggregate_built_in_also_in_a_zip(tmp_path):
     toy.built_in(tmp_path)
     archive = tmp_path / "panestream.zip"
     with zipfile.ZipFile(archive, "w") as target:
@@ -139,8 +139,12 @@ def test_two_files_make_it_built_in_and_a_zip_of_them_does_too(tmp_path):
     assert fresh_python(code, archive).stdout.splitlines() == ["['spread(v)']", "(7.0,) ['column']"]
 
 
-def test_every_recipe_has_one_engine_file_called_as_its_own():
-    recipes = [one for name in agg.__all__ if inspect.isclass(one := getattr(agg, name)) and issubclass(one, agg.Aggregate)]
+def test_every_aggregate_has_an_engine_file_of_the_same_name():
+    recipes = [
+        aggregate
+        for name in agg.__all__
+        if inspect.isclass(aggregate := getattr(agg, name)) and issubclass(aggregate, agg.Aggregate)
+    ]
     assert len(recipes) > 20
     for recipe in recipes:
         if recipe is agg.Aggregate:
@@ -154,12 +158,12 @@ class Lonely(OfOne):
     function = "lonely"
 
 
-def test_a_recipe_that_nothing_computes_says_so():
+def test_aggregate_without_an_implementation_is_an_error():
     with pytest.raises(InvalidPlanError, match=r"nothing computes agg.lonely\('v'\).*@implements\(Lonely\)"):
         Aggregation.build([Lonely("v")], {"v": pa.int64()}, pa.schema([]))
 
 
-def test_a_recipe_has_one_implementation():
+def test_second_implementation_of_an_aggregate_is_refused():
     with pytest.raises(InvalidPlanError, match=r"Mine cannot implement .*\.Sum, which .*SumImplementation does already"):
 
         @implements(agg.Sum)

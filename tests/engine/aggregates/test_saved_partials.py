@@ -1,4 +1,4 @@
-"""Saved partials under another list of aggregates: those that stay know all rows, those that are new the rows from now on."""
+"""Saved partials read with another list of aggregates: old aggregates include all rows, new ones only the rows from now on."""
 
 from __future__ import annotations
 
@@ -23,12 +23,14 @@ KEYS = pa.schema([("key", pa.int64())])
 
 @st.composite
 def cases(draw):
-    """Two lists of aggregates, rows that came before the change, and rows after it."""
-    known = draw(st.lists(recipes(), min_size=1, max_size=4, unique_by=lambda r: r.name))
-    kept = draw(st.permutations(known))[: draw(st.integers(0, len(known)))]
+    """Draw two lists of aggregates, rows that came before the change, and rows after it."""
+    before = draw(st.lists(recipes(), min_size=1, max_size=4, unique_by=lambda r: r.name))
+    remaining = draw(st.permutations(before))[: draw(st.integers(0, len(before)))]
     added = draw(st.lists(recipes(), max_size=2, unique_by=lambda r: r.name))
-    after = [one.alias(f"r{place}") for place, one in enumerate(draw(st.permutations([*kept, *added])))] or [agg.count()]
-    columns = sorted({expr for recipe in [*known, *after] for expr in recipe.inputs})
+    after = [each_recipe.alias(f"r{place}") for place, each_recipe in enumerate(draw(st.permutations([*remaining, *added])))] or [
+        agg.count()
+    ]
+    columns = sorted({expr for recipe in [*before, *after] for expr in recipe.inputs})
     nullable = {column: draw(st.booleans()) for column in columns}
     parts = []
     for begin in (0, 100):
@@ -38,7 +40,7 @@ def cases(draw):
             pane = draw(st.integers(0, 2))
             rows.append(Row((draw(st.integers(0, 1)),), pane, 3 * pane + draw(st.integers(0, 2)), begin + arrival, values))
         parts.append(rows)
-    return known, after, *parts
+    return before, after, *parts
 
 
 def table_of(aggregation, rows):
@@ -55,25 +57,25 @@ def partials_of(recipe):
 
 @settings(max_examples=random_cases(150), deadline=None, suppress_health_check=list(HealthCheck))
 @given(case=cases())
-def test_aggregates_that_stay_know_all_rows_and_others_those_from_now_on(case):
-    known, after, early, late = case
-    before, now = Aggregation.build(known, TYPES, KEYS), Aggregation.build(after, TYPES, KEYS)
+def test_old_aggregates_include_all_rows_and_new_ones_only_later_rows(case):
+    old, after, early, late = case
+    before, now = Aggregation.build(old, TYPES, KEYS), Aggregation.build(after, TYPES, KEYS)
     saved = storable(table_of(before, early))
-    assert not any(pa.types.is_decimal256(type_) for type_ in saved.schema.types)  # Spark has none
-    there = {of for recipe in known for of in partials_of(recipe)}
-    if early and any(isinstance(one, agg.User) and not partials_of(one) <= there for one in after):
+    assert not any(pa.types.is_decimal256(type_) for type_ in saved.schema.types)  # Spark does not have this type
+    saved_names = {of for recipe in old for of in partials_of(recipe)}
+    if early and any(isinstance(new_recipe, agg.User) and not partials_of(new_recipe) <= saved_names for new_recipe in after):
         with pytest.raises(InvalidPlanError, match="cannot be added to windows that are open"):
             partials_found(saved, {"partials": partials_saved(before)}, now)
         return
     columns = [*saved.columns[:3], *partials_found(saved, {"partials": partials_saved(before)}, now)]
     restored = pa.Table.from_arrays(columns, schema=now.partial_schema)
     restored.validate(full=True)
-    windows, found = now.windows(pa.concat_tables([restored, table_of(now, late)]), np.arange(3), np.arange(1, 4))
-    places = list(zip(windows.tolist(), found["key"].to_pylist(), strict=True))
+    windows, results = now.windows(pa.concat_tables([restored, table_of(now, late)]), np.arange(3), np.arange(1, 4))
+    places = list(zip(windows.tolist(), results["key"].to_pylist(), strict=True))
     assert sorted(places) == sorted({(row.pane, row.key[0]) for row in [*early, *late]})
     for recipe in after:
-        rows = [*early, *late] if partials_of(recipe) <= there else late
-        for (pane, key), value in zip(places, found[recipe.name].to_pylist(), strict=True):
+        rows = [*early, *late] if partials_of(recipe) <= saved_names else late
+        for (pane, key), value in zip(places, results[recipe.name].to_pylist(), strict=True):
             own = [row for row in rows if (row.pane, row.key[0]) == (pane, key)]
             expected = naive.aggregate(recipe, own, TYPES) if own or not isinstance(recipe, agg.User) else None
             scale = 1e12 if recipe.inputs and recipe.inputs[0] in NUMERIC else 1.0
@@ -81,7 +83,7 @@ def test_aggregates_that_stay_know_all_rows_and_others_those_from_now_on(case):
 
 
 @pytest.mark.parametrize(("early", "late"), [([4, 8], []), ([4, None, 8], [5, 9])])
-def test_a_sum_or_mean_that_is_added_beside_a_count_of_its_values_knows_none_of_those_before(early, late):
+def test_added_sum_or_mean_ignores_earlier_values_though_they_were_counted(early, late):
     types = {"v": pa.int64()}
     before = Aggregation.build([agg.count("v")], types, KEYS)
     now = Aggregation.build([agg.count("v").alias("n"), agg.sum("v").alias("sum"), agg.mean("v").alias("mean")], types, KEYS)
@@ -93,17 +95,17 @@ def test_a_sum_or_mean_that_is_added_beside_a_count_of_its_values_knows_none_of_
     saved = table(before, early)
     columns = [*saved.columns[:3], *partials_found(saved, {"partials": partials_saved(before)}, now)]
     restored = pa.Table.from_arrays(columns, schema=now.partial_schema)
-    _, found = now.windows(pa.concat_tables([restored, table(now, late)]), np.arange(1), np.arange(1, 2))
-    known = 2 + len(late)
-    expected = {"n": known, "sum": sum(late) if late else None, "mean": sum(late) / len(late) if late else None}
-    assert found.select([*expected]).to_pylist() == [expected]
+    _, results = now.windows(pa.concat_tables([restored, table(now, late)]), np.arange(1), np.arange(1, 2))
+    count = 2 + len(late)
+    expected = {"n": count, "sum": sum(late) if late else None, "mean": sum(late) / len(late) if late else None}
+    assert results.select([*expected]).to_pylist() == [expected]
 
 
-def test_a_partial_is_called_alike_whatever_stands_beside_it():
+def test_saved_name_of_a_partial_does_not_depend_on_other_aggregates():
     alone, among = ([agg.max_by("v", "u")], [agg.sum("u"), agg.count("x"), agg.max_by("v", "u")])
     types = dict.fromkeys("vux", pa.int64())
     (first,) = partials_saved(Aggregation.build(alone, types, KEYS))
-    assert first["of"] in [one["of"] for one in partials_saved(Aggregation.build(among, types, KEYS))]
+    assert first["of"] in [partial["of"] for partial in partials_saved(Aggregation.build(among, types, KEYS))]
     assert first["of"] != partials_saved(Aggregation.build([agg.max_by("u", "v")], types, KEYS))[0]["of"]
 
 
@@ -119,14 +121,14 @@ class Shorter(Story):
         return "story"
 
 
-def test_a_users_aggregate_that_keeps_something_else_is_refused():
+def test_user_aggregate_with_another_partial_type_is_refused():
     types = {"text": pa.string(), "int": pa.int64()}
-    before, now = (Aggregation.build([agg.user(one, "text", "int")], types, KEYS) for one in (Shorter(), Longer()))
+    before, now = (Aggregation.build([agg.user(aggregate, "text", "int")], types, KEYS) for aggregate in (Shorter(), Longer()))
     with pytest.raises(PlanMismatchError, match="has other ones now"):
         partials_found(before.partial_schema.empty_table(), {"partials": partials_saved(before)}, now)
 
 
-def test_a_column_that_is_missing_is_named():
+def test_error_names_the_missing_column():
     aggregation = Aggregation.build([agg.sum("v")], {"v": pa.int64()}, KEYS)
     table = aggregation.partial_schema.empty_table().drop_columns(["#0.high"])
     with pytest.raises(StateFormatError, match=r"lacks the column .#0\.high."):

@@ -1,4 +1,6 @@
-"""Sketches: hashes are the library's, errors stay within bounds, and neither order nor batches change a count of distinct values."""
+"""Sketches: hashes equal the hashes of the library, errors stay within bounds, and order and batches do not change a distinct
+count.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ from tests.costs import random_cases
 KEYS = pa.schema([("key", pa.int64())])
 
 
-def built(*recipes, **types):
+def aggregation_of(*recipes, **types):
     return Aggregation.build(recipes, types or {"x": pa.int64()}, KEYS)
 
 
@@ -39,7 +41,7 @@ def windows(aggregation, table, first, end, layout="auto"):
 
 
 def coupons_of_the_library(values):
-    """What a sketch of DataSketches keeps of values that were counted one by one."""
+    """Return the coupons in a DataSketches sketch that was updated with one value at a time."""
     sketch = datasketches.hll_sketch(21, datasketches.HLL_8)
     for value in values:
         sketch.update(value)
@@ -52,18 +54,18 @@ def coupons_of_the_library(values):
     [
         st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1),
         st.lists(st.floats(), min_size=1),
-        st.lists(st.text(min_size=1), min_size=1),  # the library leaves out empty strings
+        st.lists(st.text(min_size=1), min_size=1),  # the library ignores empty strings
         st.lists(st.integers(1, 70).map(lambda n: "xé" * n), min_size=1),
     ],
 )
 @settings(max_examples=random_cases(100), deadline=None)
 @given(data=st.data())
-def test_hashes_are_those_of_the_library(values, data):
+def test_hashes_equal_those_of_datasketches(values, data):
     drawn = data.draw(values)
     assert set(hashing.coupons(pa.array(drawn)).tolist()) == coupons_of_the_library(drawn)
 
 
-def test_hashes_see_values_not_their_layout():
+def test_hashes_do_not_depend_on_the_layout_of_the_column():
     texts = ["b", "a", "", "a" * 16, "a" * 17, "b" * 33]
     expected = hashing.coupons(pa.array(texts)).tolist()
     for array in (
@@ -79,14 +81,14 @@ def test_hashes_see_values_not_their_layout():
 
 
 @pytest.mark.parametrize("relative_sd", [0.005, 0.02, 0.1])
-def test_counts_of_distinct_values_err_as_little_as_promised(relative_sd):
-    aggregation, generator, groups = built(agg.approx_count_distinct("x", relative_sd)), np.random.default_rng(1), 40
+def test_error_of_approx_count_distinct_stays_within_relative_sd(relative_sd):
+    aggregation, generator, groups = aggregation_of(agg.approx_count_distinct("x", relative_sd)), np.random.default_rng(1), 40
     distinct = np.linspace(2_000, 30_000, groups).astype(np.int64)
     values = np.concatenate([generator.choice(10**9, n, replace=False) for n in distinct])
     keys = np.repeat(np.arange(groups), distinct)
     table = aggregation.merge([partials(aggregation, keys[i::3], np.arange(len(keys))[i::3] % 5, values[i::3]) for i in range(3)])
-    found = windows(aggregation, table, [0], [5])
-    errors = np.array([found[0, key] / distinct[key] - 1 for key in range(groups)])
+    estimates = windows(aggregation, table, [0], [5])
+    errors = np.array([estimates[0, key] / distinct[key] - 1 for key in range(groups)])
     assert np.sqrt((errors**2).mean()) < 1.2 * relative_sd
     assert abs(errors).max() < 4 * relative_sd
     assert abs(errors.mean()) < 4 * relative_sd / math.sqrt(groups)
@@ -94,9 +96,11 @@ def test_counts_of_distinct_values_err_as_little_as_promised(relative_sd):
 
 @settings(max_examples=random_cases(30), deadline=None)
 @given(st.integers(0, 2**32), st.integers(1, 6_000), st.lists(st.integers(0, 6_000), max_size=3), st.integers(0, 3))
-def test_a_count_depends_on_the_values_alone(seed, count, cuts, spread):
-    """However rows are cut, ordered and repeated: the same bytes in state, the same results in every kind of window."""
-    aggregation, generator = built(agg.approx_count_distinct("x")), np.random.default_rng(seed)
+def test_distinct_count_depends_only_on_the_set_of_values(seed, count, cuts, spread):
+    """Cutting, ordering and repeating rows differently gives the same bytes in state and the same results in every kind of
+    window.
+    """
+    aggregation, generator = aggregation_of(agg.approx_count_distinct("x")), np.random.default_rng(seed)
     values = generator.integers(0, 5_000, count)
     panes = generator.integers(0, spread + 1, count)
     keys = np.zeros(count, np.int64)
@@ -108,8 +112,8 @@ def test_a_count_depends_on_the_values_alone(seed, count, cuts, spread):
     assert merged.drop_columns(["rows"]).equals(whole.drop_columns(["rows"]))
     for first, end in [(0, 1), (0, 2), (1, 3), (0, 4)]:
         inside = len(set(values[(panes >= first) & (panes < end)].tolist()))
-        found = windows(aggregation, whole, [first], [end])
-        assert all(abs(value - inside) <= (0.1 * inside if inside > 1024 else 0) for value in found.values())
+        counts = windows(aggregation, whole, [first], [end])
+        assert all(abs(value - inside) <= (0.1 * inside if inside > 1024 else 0) for value in counts.values())
     sliding = {
         (window, key): value
         for window, (first, end) in enumerate([(0, 2), (1, 3), (2, 4)])
@@ -118,8 +122,8 @@ def test_a_count_depends_on_the_values_alone(seed, count, cuts, spread):
     assert windows(aggregation, pa.concat_tables(parts), [0, 1, 2], [2, 3, 4]) == sliding
 
 
-def test_a_sketch_in_state_is_one_that_datasketches_reads():
-    aggregation = built(agg.approx_count_distinct("x"))
+def test_datasketches_can_read_a_sketch_from_state():
+    aggregation = aggregation_of(agg.approx_count_distinct("x"))
     table = partials(aggregation, np.zeros(50_000, np.int64), np.zeros(50_000, np.int64), np.arange(50_000))
     sketch = datasketches.hll_sketch.deserialize(table["#0.hll"][0].as_py())
     assert sketch.lg_config_k == 12
@@ -132,8 +136,8 @@ def test_a_sketch_in_state_is_one_that_datasketches_reads():
 
 
 @pytest.mark.parametrize(("relative_sd", "lg_k"), [(0.5, 7), (0.02, 12), (0.0163, 12), (0.01, 14), (0.0025, 18)])
-def test_a_standard_deviation_asks_for_registers(relative_sd, lg_k):
-    (partial,) = built(agg.approx_count_distinct("x", relative_sd)).partial_aggregates
+def test_number_of_registers_follows_from_relative_sd(relative_sd, lg_k):
+    (partial,) = aggregation_of(agg.approx_count_distinct("x", relative_sd)).partial_aggregates
     assert isinstance(partial, PartialHll)
     assert partial.lg_k == lg_k
     assert 1.04 / math.sqrt(2**lg_k) <= max(relative_sd, 0.092)
@@ -149,38 +153,42 @@ DISTRIBUTIONS = {
 SHARES = [0.001, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999]
 
 
-def rank_errors(values, found):
-    """How far each quantile is from where it should be, as a share of the values; ties count as a range."""
+def rank_errors(values, quantiles):
+    """Return the rank error of each quantile as a share of the values. Ties count as a range of ranks."""
     ordered = np.sort(values)
-    low, high = (np.searchsorted(ordered, found, side) / len(ordered) for side in ("left", "right"))
-    wanted = np.array(SHARES)
-    return np.maximum(np.maximum(low - wanted, wanted - high), 0)
+    low, high = (np.searchsorted(ordered, quantiles, side) / len(ordered) for side in ("left", "right"))
+    shares = np.array(SHARES)
+    return np.maximum(np.maximum(low - shares, shares - high), 0)
 
 
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
-def test_quantiles_err_little_in_rank(distribution):
-    aggregation, generator, groups = built(agg.approx_quantiles("x", SHARES), x=pa.float64()), np.random.default_rng(2), 20
+def test_rank_error_of_quantiles_is_small(distribution):
+    aggregation, generator, groups = (
+        aggregation_of(agg.approx_quantiles("x", SHARES), x=pa.float64()),
+        np.random.default_rng(2),
+        20,
+    )
     counts = np.linspace(300, 20_000, groups).astype(np.int64)
     values = np.concatenate([DISTRIBUTIONS[distribution](generator, n) for n in counts])
     keys, panes = np.repeat(np.arange(groups), counts), generator.integers(0, 6, counts.sum())
     tables = [partials(aggregation, keys[i::4], panes[i::4], values[i::4]) for i in range(4)]
     merged = aggregation.merge([aggregation.merge(tables[:2]), *tables[2:]])
     sliding = windows(aggregation, merged, [0, 1, 2], [4, 5, 6])
-    for (window, key), found in sliding.items():
+    for (window, key), quantiles in sliding.items():
         inside = values[(keys == key) & (panes >= window) & (panes < window + 4)]
-        errors = rank_errors(inside, found)
+        errors = rank_errors(inside, quantiles)
         assert errors.max() < 0.008, (window, key)
         assert errors[[0, 1, -2, -1]].max() < 0.003 + 1 / len(inside)
-        assert found == sorted(found)
+        assert quantiles == sorted(quantiles)
     assert windows(aggregation, merged, [0, 1, 2], [4, 5, 6]) == sliding
     at_once = windows(aggregation, aggregation.partials([pa.array(keys)], panes, [pa.array(values)], None), [1], [5])
-    for (_, key), found in at_once.items():
+    for (_, key), quantiles in at_once.items():
         inside = values[(keys == key) & (panes >= 1) & (panes < 5)]
-        assert rank_errors(inside, found).max() < 0.008
+        assert rank_errors(inside, quantiles).max() < 0.008
 
 
-def test_the_same_batches_give_the_same_bytes():
-    aggregation, generator = built(agg.approx_quantile("x", 0.5), x=pa.float64()), np.random.default_rng(3)
+def test_same_batches_give_the_same_bytes_of_quantile_sketches():
+    aggregation, generator = aggregation_of(agg.approx_quantile("x", 0.5), x=pa.float64()), np.random.default_rng(3)
     values, panes = generator.normal(size=30_000), generator.integers(0, 3, 30_000)
 
     def state():
@@ -190,46 +198,46 @@ def test_the_same_batches_give_the_same_bytes():
     assert state() == state()
 
 
-def test_a_larger_k_errs_less():
+def test_larger_k_gives_smaller_rank_errors():
     generator = np.random.default_rng(4)
     values, mean_error = generator.normal(size=100_000), {}
     for k in (50, 200, 1000):
-        aggregation = built(agg.approx_quantiles("x", SHARES, k=k), x=pa.float64())
-        found = windows(
+        aggregation = aggregation_of(agg.approx_quantiles("x", SHARES, k=k), x=pa.float64())
+        quantiles = windows(
             aggregation, partials(aggregation, np.zeros(100_000, np.int64), np.zeros(100_000, np.int64), values), [0], [1]
         )
-        mean_error[k] = rank_errors(values, next(iter(found.values()))).mean()
+        mean_error[k] = rank_errors(values, next(iter(quantiles.values()))).mean()
     assert mean_error[1000] < mean_error[200] < mean_error[50] < 0.005
 
 
 @pytest.mark.parametrize("many", [100, 1000])
-def test_values_beyond_all_numbers_have_their_place(many):
-    aggregation = built(agg.approx_quantiles("x", [0, 0.1, 0.5, 0.85, 1]), x=pa.float64())
+def test_quantiles_order_infinities_and_nan(many):
+    aggregation = aggregation_of(agg.approx_quantiles("x", [0, 0.1, 0.5, 0.85, 1]), x=pa.float64())
     values = [-math.inf] * many * 2 + list(range(many * 4)) + [math.inf] * many * 2 + [math.nan] * many * 2
-    found = windows(aggregation, partials(aggregation, [0] * len(values), [0] * len(values), values), [0], [1])[0, 0]
-    assert found[:2] == [-math.inf, -math.inf]
-    assert found[2] == pytest.approx(many * 3, rel=0.02)
-    assert math.isnan(found[3])
-    assert math.isnan(found[4])
+    quantiles = windows(aggregation, partials(aggregation, [0] * len(values), [0] * len(values), values), [0], [1])[0, 0]
+    assert quantiles[:2] == [-math.inf, -math.inf]
+    assert quantiles[2] == pytest.approx(many * 3, rel=0.02)
+    assert math.isnan(quantiles[3])
+    assert math.isnan(quantiles[4])
     without = windows(aggregation, partials(aggregation, [0] * many * 8, [0] * many * 8, values[: many * 8]), [0], [1])[0, 0]
     assert without[3:] == [math.inf, math.inf]
 
 
-def test_a_payload_brings_sketches_back():
-    aggregation = built(agg.approx_count_distinct("x"), agg.approx_quantiles("x", [0.5]))
+def test_sketches_survive_a_payload():
+    aggregation = aggregation_of(agg.approx_count_distinct("x"), agg.approx_quantiles("x", [0.5]))
     generator = np.random.default_rng(5)
-    keys = np.concatenate([np.zeros(9_000, np.int64), np.arange(1, 50)])  # one key has sketches, the others lists
+    keys = np.concatenate([np.zeros(9_000, np.int64), np.arange(1, 50)])  # one key has a sketch, the others have lists
     table = partials(aggregation, keys, keys * 0, generator.integers(0, 10**6, len(keys)))
     assert 0 < table["#0.hll"].null_count < len(table)
     back, _ = payload.decode(payload.encode(table), aggregation.partial_schema)
     assert back.equals(table)
-    for some in (table.slice(1, 20), table.slice(0, 0)):  # no sketch at all
-        back, _ = payload.decode(payload.encode(some), aggregation.partial_schema)
-        assert back.combine_chunks().equals(some.combine_chunks())
+    for part in (table.slice(1, 20), table.slice(0, 0)):  # without any sketch
+        back, _ = payload.decode(payload.encode(part), aggregation.partial_schema)
+        assert back.combine_chunks().equals(part.combine_chunks())
 
 
 @pytest.mark.parametrize("recipe", [agg.approx_count_distinct("x"), agg.approx_quantile("x", 0.5)], ids=repr)
-def test_without_the_library_the_extra_is_named(recipe, monkeypatch):
+def test_missing_datasketches_error_names_the_extra_to_install(recipe, monkeypatch):
     real = builtins.__import__
 
     def without(name, *rest, **more):
@@ -239,12 +247,12 @@ def test_without_the_library_the_extra_is_named(recipe, monkeypatch):
 
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(EnvironmentNotReadyError, match=r"panestream\[sketches\]"):
-        built(recipe)
+        aggregation_of(recipe)
 
 
 @pytest.mark.parametrize("relative_sd", [0.05, 0.02])
-def test_up_to_the_limit_a_count_is_exact_and_above_it_an_estimate(relative_sd):
-    aggregation = built(agg.approx_count_distinct("x", relative_sd))
+def test_distinct_count_is_exact_up_to_the_limit_and_estimated_above(relative_sd):
+    aggregation = aggregation_of(agg.approx_count_distinct("x", relative_sd))
     (partial,) = aggregation.partial_aggregates
     limit = partial.limit
     for number in (limit - 1, limit):

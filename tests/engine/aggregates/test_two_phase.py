@@ -1,4 +1,4 @@
-"""Users' functions in two phases: accumulators as columns, what is refused, what errors and explain() say, what crosses."""
+"""User functions in two phases: accumulators as columns, refusals, errors, explain(), and the rows that cross the shuffle."""
 
 from collections import Counter, defaultdict, namedtuple
 from decimal import Decimal
@@ -27,8 +27,8 @@ from tests.comparison import harness
 Pair = namedtuple("Pair", ["total", "n"])  # noqa: PYI024 - as users write them
 LONG, DOUBLE, TEXTS, COUNTS = pa.int64(), pa.float64(), pa.list_(pa.string()), pa.map_(pa.string(), pa.int64())
 POINT = pa.struct([("x", LONG), ("y", LONG)])
-filled = defaultdict(int)
-filled["a"] = 3
+counts_of_words = defaultdict(int)
+counts_of_words["a"] = 3
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ filled["a"] = 3
         ([LONG, TEXTS], (0, set()), [(1, {"a"}), (2, set())]),
         ([COUNTS], {}, [{"a": 1}, {}]),
         ([COUNTS], Counter(), [Counter(a=2), Counter()]),
-        ([COUNTS], defaultdict(int), [filled]),
+        ([COUNTS], defaultdict(int), [counts_of_words]),
         ([POINT], (0, 0), [(1, 2)]),
         ([POINT, LONG], ((0, 0), 0), [((1, 2), 3)]),
         ([POINT], [0, 0], [[1, 2], [None, 3]]),
@@ -60,13 +60,13 @@ filled["a"] = 3
         ([pa.list_(POINT)], [], [[{"x": 1, "y": 2}]]),
     ],
 )
-def test_accumulators_come_back_as_they_were(types, empty, accumulators):
+def test_accumulators_survive_columns_unchanged(types, empty, accumulators):
     columns = AccumulatorColumns(pa.schema([(f"c{place}", type_) for place, type_ in enumerate(types)]), empty)
     encoded = columns.encode(accumulators)
     assert [column.type for column in encoded] == types
     back = columns.decode(encoded)
     assert back == accumulators
-    assert [type(one) for one in back] == [type(one) for one in accumulators]
+    assert [type(accumulator) for accumulator in back] == [type(accumulator) for accumulator in accumulators]
     assert columns.decode(encoded)[-1] is not back[-1] or not isinstance(empty, (dict, set, list))
 
 
@@ -78,12 +78,12 @@ def test_accumulators_come_back_as_they_were(types, empty, accumulators):
         ("tn", 0, "declare one column for all of it"),
     ],
 )
-def test_columns_that_are_not_the_accumulators_are_refused(names, empty, message):
+def test_accumulator_type_that_does_not_match_the_empty_accumulator_is_refused(names, empty, message):
     with pytest.raises(InvalidPlanError, match=message):
         AccumulatorColumns(pa.schema([(name, LONG) for name in names]), empty)
 
 
-def test_an_accumulator_that_does_not_fit_is_named():
+def test_error_names_the_accumulator_value_that_does_not_fit():
     columns = AccumulatorColumns(pa.schema([("t", LONG), ("n", LONG)]), (0, 0))
     with pytest.raises(InvalidPlanError, match=r"the value 1.5 does not fit the column 't of the accumulator'"):
         columns.encode([(1.5, 2)])
@@ -115,14 +115,14 @@ def test_accumulator_with_fraction_is_refused_for_whole_numbers(type_, empty, ho
         columns.encode([empty, holding(half)])
 
 
-def test_reduce_in_two_phases_refuses_a_fraction_that_its_column_would_cut_off():
+def test_two_phase_reduce_refuses_fraction_in_integer_column():
     halves = ReduceRows(lambda a, b: a.replace(v=a.v + b.v + Decimal("0.5")))
     with pytest.raises(InvalidPlanError, match=r"the value Decimal\('2.5'\) does not fit the column 'v' of type int64"):
-        packed(operator(SLIDING, halves, harness.ROWS, harness.ROWS.remove(0)), rows_of_one_key(2))
+        pack_rows(operator(SLIDING, halves, harness.ROWS, harness.ROWS.remove(0)), rows_of_one_key(2))
 
 
 class Halves(AggregateFunction):
-    """A total that counts half of each value, exactly."""
+    """An exact total of half of each value."""
 
     def create_accumulator(self):
         return 0
@@ -138,8 +138,8 @@ class Halves(AggregateFunction):
 
 
 @pytest.mark.parametrize("batches", [1, 3])
-def test_inexact_accumulators_are_refused_in_one_micro_batch_and_in_several(batches):
-    """They must not give one total in a batch and another in a stream."""
+def test_inexact_accumulators_are_refused_in_one_and_in_several_micro_batches(batches):
+    """Otherwise a batch and a stream could give different totals."""
     rows = [("a", time, 1, None, time) for time in range(3)]
     parts = [rows] if batches == 1 else [[row] for row in rows]
     total = pa.schema([("total", LONG)])
@@ -189,7 +189,7 @@ def operator(window=SLIDING, function=None, accumulators=ACCUMULATOR, results=RE
         (SLIDING, AggregateRows(Unmerged()), r"Unmerged needs merge\(a, b\)"),
     ],
 )
-def test_what_needs_every_row_is_refused(window, function, message):
+def test_two_phases_are_refused_if_every_row_is_needed(window, function, message):
     with pytest.raises(InvalidPlanError, match=message):
         operator(window, function)
 
@@ -199,52 +199,54 @@ def rows_of_one_key(rows, value=1):
     return table.cast(harness.ROWS).combine_chunks()
 
 
-def packed(spec, table):
+def pack_rows(spec, table):
     plan = harness.plan_for(spec, SLIDING)
     inputs = [table[text].chunk(0) for text in spec.inputs]
     rows = table if plan.carries_rows else None
     return list(spec.pack(plan, Chunk(np.asarray(table["ts"]), [table["key"].chunk(0)], inputs, rows)))
 
 
-def test_one_key_crosses_as_an_accumulator_for_each_pane():
-    ((_, before),) = packed(operator(accumulators=None), rows_of_one_key(600))
-    ((_, after),) = packed(operator(), rows_of_one_key(600))
+def test_one_accumulator_per_key_and_pane_crosses_the_shuffle():
+    ((_, before),) = pack_rows(operator(accumulators=None), rows_of_one_key(600))
+    ((_, after),) = pack_rows(operator(), rows_of_one_key(600))
     assert (before.num_rows, after.num_rows) == (600, 60)
     assert sum(after["rows"].to_pylist()) == 600
 
 
-def test_an_error_names_the_row():
+def test_error_of_a_two_phase_function_names_the_row():
     with pytest.raises(WindowFunctionError, match=r"Mean.add raised TypeError: .*\(at the row Row\(key='a', ts=0, v=None"):
-        packed(operator(), rows_of_one_key(3, None))
+        pack_rows(operator(), rows_of_one_key(3, None))
 
 
-def explained(spec, **more):
+def explain_spec(spec, **more):
     return explain_plan(harness.plan_for(spec, SLIDING, **more), streaming=True, chosen=None)
 
 
 def test_explain_says_what_is_reduced_before_the_shuffle():
-    assert "accumulator_type of aggregate would have them added before it" in explained(operator(accumulators=None))
+    assert "accumulator_type of aggregate would have them added before it" in explain_spec(operator(accumulators=None))
     combined = ReduceRows(lambda a, b: a)
-    assert "two_phase=True of reduce would combine them before it" in explained(operator(SLIDING, combined, None, harness.ROWS))
+    assert "two_phase=True of reduce would combine them before it" in explain_spec(
+        operator(SLIDING, combined, None, harness.ROWS)
+    )
     alone = operator(WindowSpec(SLIDING.assigner, evictor=CountEvictor(3)), accumulators=None)
-    assert "before it" not in explained(alone)
-    own = explained(operator())
+    assert "before it" not in explain_spec(alone)
+    own = explain_spec(operator())
     assert "pre-aggregated per (key, pane) before the shuffle" in own
     assert "rows are added before the shuffle, accumulators merged" in own
     grows = plan_aggregates(SLIDING, [agg.count_distinct("u"), agg.collect_list("v"), agg.sum("x")], harness.TYPES, harness.KEYS)
-    assert "every distinct value of u crosses it all the same" in explained(grows)
-    assert "every value of v crosses it all the same" in explained(grows)
-    assert "of x crosses" not in explained(grows)
+    assert "every distinct value of u crosses it all the same" in explain_spec(grows)
+    assert "every value of v crosses it all the same" in explain_spec(grows)
+    assert "of x crosses" not in explain_spec(grows)
     for window in (WindowSpec(EventTimeSessionWindows(5)), WindowSpec(TumblingEventTimeWindows(5))):
         lists = plan_aggregates(window, [agg.collect_list("v")], harness.TYPES, harness.KEYS)
-        assert "every value of v crosses it all the same" in explained(lists)
-        ordered = explained(lists, arrival=pa.schema([("u", LONG)]))
+        assert "every value of v crosses it all the same" in explain_spec(lists)
+        ordered = explain_spec(lists, arrival=pa.schema([("u", LONG)]))
         assert "before the shuffle" not in ordered
         assert "rows cross unreduced, and are put in order in their key group" in ordered
 
 
 class Total(AggregateFunction):
-    """A sum and how many there were."""
+    """A sum and the number of values. The sum starts at 7."""
 
     def create_accumulator(self):
         return 7, 0
@@ -259,14 +261,14 @@ class Total(AggregateFunction):
         return a[0] + b[0], a[1] + b[1]
 
 
-def test_accumulators_of_no_rows_are_those_that_a_function_begins_with():
-    kept, results = pa.schema([("total", LONG), ("n", LONG)]), pa.schema([("total", LONG)])
-    partial = PartialAccumulator(0, Total(), (0,), pa.schema([("v", LONG)]), kept, results)
+def test_accumulator_without_rows_is_the_initial_one():
+    columns, results = pa.schema([("total", LONG), ("n", LONG)]), pa.schema([("total", LONG)])
+    partial = PartialAccumulator(0, Total(), (0,), pa.schema([("v", LONG)]), columns, results)
     assert [column.to_pylist() for column in partial.nothing(2)] == [[7, 7], [0, 0]]
     assert [(column.type, len(column)) for column in partial.nothing(0)] == [(LONG, 0), (LONG, 0)]
 
 
-def test_a_reduce_function_makes_nothing_of_no_rows():
+def test_two_phase_reduce_has_no_accumulator_without_rows():
     rows = pa.schema([("v", LONG), ("x", DOUBLE)])
     partial = PartialAccumulator(0, max, (0, 1), rows, rows, rows)
     assert [(column.type, len(column)) for column in partial.nothing(0)] == [(LONG, 0), (DOUBLE, 0)]

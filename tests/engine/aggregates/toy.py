@@ -1,6 +1,6 @@
-"""A toy aggregate, the range of values (largest less smallest), as the two files that a new aggregate takes.
+"""A toy aggregate, the range of values (largest minus smallest), as the two files that a new aggregate needs.
 
-:func:`built_in` writes them into a copy of the package, :func:`package` into a package of its own.
+:func:`built_in` writes them into a copy of panestream, :func:`package` into a separate package.
 """
 
 from __future__ import annotations
@@ -129,7 +129,7 @@ class SpreadAccumulator(Accumulator):
 
 
 def built_in(folder: Path) -> Path:
-    """The folder of a copy of panestream that has the toy built in: two files more, and nothing else changed."""
+    """Copy panestream into a folder and add the toy: two more files, no other changes."""
     shutil.copytree(ROOT / "src" / "panestream", folder / "panestream", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "panestream" / "windowing" / "aggregates" / "spreads.py").write_text(RECIPE)
     engine = ENGINE.format(recipe="panestream.windowing.aggregates.spreads")
@@ -138,7 +138,7 @@ def built_in(folder: Path) -> Path:
 
 
 def package(folder: Path, name: str) -> Path:
-    """A package of somebody else's that holds the toy: importing it is all that it takes."""
+    """Write a separate package with the toy. Importing it registers the aggregate."""
     home = folder / name
     home.mkdir()
     (home / "__init__.py").write_text(f"from {name} import engine\nfrom {name}.recipe import *\n")

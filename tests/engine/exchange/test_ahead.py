@@ -1,4 +1,4 @@
-"""Event times too far ahead; and what ``pack`` does with such rows. Without Spark: it is a plain function."""
+"""Event times too far ahead, and how ``pack`` treats such rows. ``pack`` is a plain function, so no Spark is needed."""
 
 import random
 from dataclasses import replace
@@ -25,23 +25,23 @@ def naive(times, most):
     return [time > ordered[last] for time in times] if times else []
 
 
-def test_of_the_other_rows_as_it_is_defined():
+def test_rows_ahead_of_the_others_equal_the_naive_definition():
     for seed in range(300):
         rng = random.Random(seed)
         times = [rng.choice([rng.randint(0, 100), rng.randint(0, 20), 10**6]) for _ in range(rng.randint(0, 12))]
-        for since in (0, -60, -(10**9)):  # before 1970, and on both sides of it
+        for since in (0, -60, -(10**9)):  # before 1970, and from before to after 1970
             moved = [since + time for time in times]
             assert ahead_of_rows(np.asarray(moved, np.int64), 9).tolist() == naive(moved, 9)
 
 
-def test_rows_that_go_on_for_years_are_all_valid_and_so_is_one_alone():
+def test_steady_rows_over_years_and_a_single_row_are_never_too_far_ahead():
     years = np.arange(0, 3650 * DAY, DAY)
     assert not ahead_of_rows(years, DAY).any()
     assert ahead_of_rows(np.append(years, YEAR_9999), DAY).sum() == 1
     assert not ahead_of_rows(np.asarray([YEAR_9999]), DAY).any()
 
 
-def packed(strategy, times, clock=None, tag="invalid"):
+def pack_times(strategy, times, clock=None, tag="invalid"):
     recipe = replace(plan(), watermark=strategy, invalid_tag=tag)
     row = pa.table([pa.array(range(len(times))), pa.array(range(len(times)))], schema=ROWS)
     columns = {"time": pa.array(times, pa.int64()), "key": row["key"], "row": row.to_struct_array()}
@@ -56,17 +56,17 @@ BOUNDED = WatermarkStrategy.for_bounded_out_of_orderness("5 seconds")
 
 
 @pytest.mark.parametrize("of", ["clock", "rows"])
-def test_a_row_too_far_ahead_is_invalid_and_does_not_move_the_watermark(of):
+def test_row_too_far_ahead_is_invalid_and_does_not_move_the_watermark(of):
     times = [HOUR, YEAR_9999, None, 2 * HOUR]
-    batch = packed(BOUNDED.max_ahead("1 hour", of=of), times, HOUR if of == "clock" else None)
+    batch = pack_times(BOUNDED.max_ahead("1 hour", of=of), times, HOUR if of == "clock" else None)
     assert batch.seen == {"": 2 * HOUR}
     assert (batch.input_rows, batch.invalid_rows) == (4, 2)
     assert sorted(pa.concat_tables(batch.invalid)["value"].to_pylist()) == [1, 2]
-    assert packed(BOUNDED, times).seen == {"": YEAR_9999}
+    assert pack_times(BOUNDED, times).seen == {"": YEAR_9999}
 
 
 @pytest.mark.parametrize(
-    ("strategy", "times", "told"),
+    ("strategy", "times", "message"),
     [
         (
             BOUNDED.max_ahead("1 hour"),
@@ -78,19 +78,19 @@ def test_a_row_too_far_ahead_is_invalid_and_does_not_move_the_watermark(of):
         (BOUNDED, [2**62, 1], f"1 of 2 rows .* no usable event time in 'ts' .*: the first has {2**62} microseconds"),
     ],
 )
-def test_without_an_output_the_error_shows_one(strategy, times, told):
-    with pytest.raises(InvalidEventTimeError, match=told + r".*side_output_invalid"):
-        packed(strategy, times, 5, tag=None)
+def test_row_too_far_ahead_is_an_error_without_a_side_output(strategy, times, message):
+    with pytest.raises(InvalidEventTimeError, match=message + r".*side_output_invalid"):
+        pack_times(strategy, times, 5, tag=None)
 
 
-def test_the_words_of_the_way_out_are_the_plans():
+def test_error_ends_with_the_way_out_of_the_plan():
     recipe = replace(plan(), way_out="Say event_time.invalid = 'side_output'")
     table = pa.table({"time": pa.array([None], pa.int64()), "key": pa.array([1])})
     with pytest.raises(InvalidEventTimeError, match=r"event_time.invalid = 'side_output'$"):
         list(pack(recipe, PackColumns((pa.int64(),), ()), table.to_batches()))
 
 
-def test_what_max_ahead_takes():
+def test_max_ahead_refuses_unknown_references_and_negative_times():
     assert repr(BOUNDED.max_ahead("1 day", of="rows")).endswith(".max_ahead('1 day', of='rows')")
     with pytest.raises(InvalidPlanError, match="'clock' or of 'rows'"):
         BOUNDED.max_ahead("1 day", of="row")

@@ -1,4 +1,4 @@
-"""Which event times can be used, what an error says of others, and what is known of those that were seen."""
+"""Usable event times, the error about other ones, and the record of times that were seen."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ NEAR = did_you_mean("Europe/Berlim", zoneinfo.available_timezones())
         ([None, LARGEST_TIME, 7], [False, False, True]),
     ],
 )
-def test_times_that_are_there_and_within_bounds_can_be_used(times, usable):
-    found = usable_times(pa.array(times, pa.int64()))
-    assert (found if found is None else found.to_pylist()) == usable
+def test_null_times_and_times_out_of_bounds_are_unusable(times, usable):
+    actual = usable_times(pa.array(times, pa.int64()))
+    assert (actual if actual is None else actual.to_pylist()) == usable
 
 
 @pytest.mark.parametrize(
-    ("written", "hint"),
+    ("event_time", "hint"),
     [
         ("ts", ""),
         (None, ""),
@@ -45,64 +45,64 @@ def test_times_that_are_there_and_within_bounds_can_be_used(times, usable):
         ("if(a, f(t, 'Europe/Berlin'), f(t, 'Europe/Berlim', 'Asia/None'))", f" There is no time zone 'Europe/Berlim'; {NEAR}"),
     ],
 )
-def test_a_complaint_says_what_is_there_and_which_time_zone_is_none(written, hint):
-    recipe = replace(plan(), event_time=written, way_out="Do this.")
+def test_error_shows_the_event_time_and_suggests_a_time_zone(event_time, hint):
+    recipe = replace(plan(), event_time=event_time, way_out="Do this.")
     assert complaint(recipe, "2 of 3 rows have", "the first has null") == (
-        f"2 of 3 rows have no usable event time in {written!r} (null, not readable as a time, or beyond the year 140,000): "
+        f"2 of 3 rows have no usable event time in {event_time!r} (null, not readable as a time, or beyond the year 140,000): "
         f"the first has null.{hint} Do this."
     )
 
 
 @pytest.mark.parametrize(
-    ("micros", "told"),
+    ("micros", "text"),
     [
         (0, "1970-01-01T00:00:00Z"),
         (-1, "1969-12-31T23:59:59.999999Z"),
         (1_500_000, "1970-01-01T00:00:01.500000Z"),
     ],
 )
-def test_an_instant_in_words(micros, told):
-    assert instant(micros) == told
+def test_instant_is_written_in_iso_format(micros, text):
+    assert instant(micros) == text
 
 
-def chunked(values, kind):
+def in_two_chunks(values, kind):
     return pa.chunked_array([pa.array(values[:1], kind), pa.array(values[1:], kind)])
 
 
-def seen(found, times, partitions=None, names=None):
-    """Takes note of rows of such times; of them a generator sees the names."""
-    column = None if partitions is None else chunked(partitions, pa.string())
-    given = names or ["row"] * len(times)
-    found.add(chunked(times, pa.int64()), column, lambda: pa.table({"name": given, "n": list(range(len(times)))}))
-    return found
+def add_rows(times_seen, times, partitions=None, names=None):
+    """Record rows with these times. A generator sees the names."""
+    column = None if partitions is None else in_two_chunks(partitions, pa.string())
+    names_ = names or ["row"] * len(times)
+    times_seen.add(in_two_chunks(times, pa.int64()), column, lambda: pa.table({"name": names_, "n": list(range(len(times)))}))
+    return times_seen
 
 
-def test_the_largest_time_of_all_rows_is_known():
-    found = seen(TimesSeen(None), [5, 9, 7])
-    assert found.largest == {"": 9}
-    assert seen(found, [8, 3]).largest == {"": 9}
-    assert seen(found, [-3, 10]).largest == {"": 10}
-    assert found.watermarks() == {}
+def test_largest_time_of_all_rows():
+    times_seen = add_rows(TimesSeen(None), [5, 9, 7])
+    assert times_seen.largest == {"": 9}
+    assert add_rows(times_seen, [8, 3]).largest == {"": 9}
+    assert add_rows(times_seen, [-3, 10]).largest == {"": 10}
+    assert times_seen.watermarks() == {}
 
 
-def test_the_largest_time_of_each_partition_is_known():
-    """A partition that has no name is one, too."""
-    found = seen(TimesSeen(None), [5, 9, 7, 1, 2], ["p", "q", "p", None, None])
-    assert found.largest == {"p": 7, "q": 9, "": 2}
-    assert seen(found, [6, 12, 3], ["p", "q", "r"]).largest == {"p": 7, "q": 12, "r": 3, "": 2}
+def test_largest_time_of_each_partition():
+    """Rows without a partition name form a partition too."""
+    times_seen = add_rows(TimesSeen(None), [5, 9, 7, 1, 2], ["p", "q", "p", None, None])
+    assert times_seen.largest == {"p": 7, "q": 9, "": 2}
+    assert add_rows(times_seen, [6, 12, 3], ["p", "q", "r"]).largest == {"p": 7, "q": 12, "r": 3, "": 2}
 
 
-def test_rows_are_only_made_whole_for_a_generator():
+def test_whole_rows_are_built_only_for_a_generator():
     def none():
         raise AssertionError("nobody needs them")
 
-    found = TimesSeen(None)
-    found.add(chunked([1, 2], pa.int64()), None, none)
-    assert found.largest == {"": 2}
+    times_seen = TimesSeen(None)
+    times_seen.add(in_two_chunks([1, 2], pa.int64()), None, none)
+    assert times_seen.largest == {"": 2}
 
 
 class Marked(WatermarkGenerator):
-    """A watermark at every row that is a marker; at the end what it was shown, as one number."""
+    """Emits a watermark for each marker row. At the end it emits the rows it has seen, as one number."""
 
     made = 0
 
@@ -120,19 +120,19 @@ class Marked(WatermarkGenerator):
             output.emit_watermark(1000 + len(self.shown))
 
 
-def test_a_generator_sees_every_row_with_its_time():
-    found = seen(TimesSeen(Marked), [5, 9, 7], names=["row", "row", "marker"])
-    assert found.watermarks() == {"": 7}
-    found = seen(TimesSeen(Marked), [5, 9, 7], names=["row", "row", "row"])
-    assert found.watermarks() == {}
-    seen(found, [8, 90], names=["row", "last"])
-    assert found.watermarks() == {"": 1005}
+def test_generator_sees_every_row_with_its_time():
+    times_seen = add_rows(TimesSeen(Marked), [5, 9, 7], names=["row", "row", "marker"])
+    assert times_seen.watermarks() == {"": 7}
+    times_seen = add_rows(TimesSeen(Marked), [5, 9, 7], names=["row", "row", "row"])
+    assert times_seen.watermarks() == {}
+    add_rows(times_seen, [8, 90], names=["row", "last"])
+    assert times_seen.watermarks() == {"": 1005}
 
 
-def test_each_partition_has_a_generator_of_its_own_for_as_long_as_the_micro_batch_is():
+def test_each_partition_has_one_generator_per_micro_batch():
     Marked.made = 0
     names = ["marker", "marker", "row", "last", "marker"]
-    found = seen(TimesSeen(Marked), [5, 9, 30, 90, 4], ["p", "q", "r", "r", None], names)
-    seen(found, [6, 3], ["p", "r"], ["marker", "row"])
-    assert found.watermarks() == {"p": 6, "q": 9, "r": 1003, "": 4}
+    times_seen = add_rows(TimesSeen(Marked), [5, 9, 30, 90, 4], ["p", "q", "r", "r", None], names)
+    add_rows(times_seen, [6, 3], ["p", "r"], ["marker", "row"])
+    assert times_seen.watermarks() == {"p": 6, "q": 9, "r": 1003, "": 4}
     assert Marked.made == 4

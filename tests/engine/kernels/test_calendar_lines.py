@@ -1,4 +1,4 @@
-"""Lines of a calendar: how long units are at most."""
+"""The longest time that units of a calendar can take."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ WORKDAYS = [days for count in (1, 2, 3, 5, 6, 7) for days in combinations(range(
 
 
 @pytest.mark.parametrize("holidays", [0, 1, 4, 9])
-def test_business_days_last_no_longer_than_is_said_however_many_holidays_lie_between(holidays):
+def test_span_bounds_the_length_of_business_days_with_many_holidays(holidays):
     for workdays in WORKDAYS:
-        # One after another, which makes the longest gap; all lie on workdays.
+        # Consecutive holidays on workdays make the longest gap.
         off = [day for day in range(100) if (day + 3) % 7 in workdays][:holidays]
         line = BusinessLine(workdays, tuple(off), 0)
         points = np.arange(-40, 40)
@@ -24,7 +24,7 @@ def test_business_days_last_no_longer_than_is_said_however_many_holidays_lie_bet
             assert longest <= line.span(count) <= longest + 10 * DAY, (workdays, count)
 
 
-def test_even_units_and_months_last_no_longer_than_is_said():
+def test_span_bounds_the_length_of_even_units_and_months():
     assert EvenLine(10, 3).span(4) == 40
     line, points = MonthLine(2, 1, 0), np.arange(-40, 40)
     assert line.span(3) == 6 * 31 * DAY >= int((line.at(points + 3) - line.at(points)).max())

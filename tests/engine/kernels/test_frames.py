@@ -1,4 +1,6 @@
-"""Frames: which instants of a key lie near each, against looking at all of them; also where the line is too short for every time."""
+"""Finding the instants near each instant of a key, compared with a search over all of them. One case has too many time units
+to number.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from panestream.engine.kernels.frames import KeyedTimeline
 
 @pytest.mark.parametrize("fits", [2**63, 1], ids=["every unit of time", "only the times that there are"])
 @pytest.mark.parametrize("seed", range(40))
-def test_what_lies_near(seed, fits, monkeypatch):
+def test_near_finds_the_instants_of_the_same_key_in_the_range(seed, fits, monkeypatch):
     monkeypatch.setattr(frames, "_FITS", fits)
     rng = np.random.default_rng(seed)
     rows = int(rng.integers(0, 40))
@@ -29,7 +31,7 @@ def test_what_lies_near(seed, fits, monkeypatch):
             assert list(range(begin[place], end[place])) == near
 
 
-def test_many_keys_over_a_long_time_do_not_wrap_around():
+def test_many_keys_over_a_long_time_do_not_overflow():
     codes, times = np.array([0, 2**21, 2**21]), np.array([-(2**61), 0, 2**61])
     instants, _, _ = KeyedTimeline.of(codes, times)
     assert instants.known is not None
@@ -37,8 +39,10 @@ def test_many_keys_over_a_long_time_do_not_wrap_around():
     assert (begin.tolist(), end.tolist()) == ([0, 1, 1], [1, 2, 3])
 
 
-def test_near_times_that_are_as_far_apart_as_they_can_be():
-    """All of a key lie on a line that counts every unit of time; what is near the last reaches beyond 64 bits from the first."""
+def test_near_does_not_overflow_for_times_as_far_apart_as_possible():
+    """All times of the key are numbered on one line. The end of the range around the last time does not fit in 64 bits,
+    counted from the first.
+    """
     times = np.array([-(2**62) + 1, -1, 2**62 - 9, 2**62 - 2])
     instants, _, _ = KeyedTimeline.of(np.zeros(4, np.int64), times)
     assert instants.known is None

@@ -1,4 +1,4 @@
-"""Groups of key and pane: the same whatever way they were found."""
+"""Grouping rows by pane and key gives the same groups by every algorithm."""
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +9,7 @@ from panestream.engine.kernels.grouping import DENSE_CELLS, encode_keys, group
 
 @pytest.mark.parametrize("step", [1, 7, 10 * DENSE_CELLS], ids=["dense", "ranked", "far apart"])
 @pytest.mark.parametrize("shuffled", [False, True])
-def test_groups_are_by_pane_then_key(step, shuffled):
+def test_groups_are_ordered_by_pane_then_key(step, shuffled):
     rng = np.random.default_rng(step)
     panes, names = np.sort(rng.integers(-40, 40, 300)) * step, rng.integers(0, 5, 300)
     if shuffled:
@@ -20,5 +20,5 @@ def test_groups_are_by_pane_then_key(step, shuffled):
     rows = [(int(pane), int(code)) for pane, code in zip(panes, keys.codes, strict=True)]
     expected = sorted(set(rows))
     assert list(zip(groups.panes.tolist(), groups.codes.tolist(), strict=True)) == expected
-    assert groups.counts.tolist() == [rows.count(one) for one in expected]
+    assert groups.counts.tolist() == [rows.count(row) for row in expected]
     assert [expected[place] for place in groups.ids.tolist()] == rows

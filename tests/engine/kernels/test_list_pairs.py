@@ -1,4 +1,4 @@
-"""Pairs of the items of two lists, all rows at once, against two loops."""
+"""Pairs of the items of two lists, computed for all rows at once and compared with two nested loops."""
 
 import random
 
@@ -10,29 +10,29 @@ from panestream.engine.kernels.list_pairs import ListPairs
 
 def one_by_one(left, right):
     return [
-        (row, one, other)
-        for row, (ours, theirs) in enumerate(zip(left, right, strict=True))
-        for one in ours or [None]
-        for other in theirs or [None]
+        (row, item, right_item)
+        for row, (left_items, right_items) in enumerate(zip(left, right, strict=True))
+        for item in left_items or [None]
+        for right_item in right_items or [None]
     ]
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_against_two_loops(seed):
+def test_pairs_of_two_lists_equal_two_nested_loops(seed):
     rng = random.Random(seed)
     rows = rng.randint(0, 12)
     left, right = ([[rng.randint(0, 99) for _ in range(rng.choice([0, 1, 2, 7]))] for _ in range(rows)] for _ in range(2))
     columns = [pa.chunked_array([pa.array([[5], *lists], pa.list_(pa.int64())).slice(1)]) for lists in (left, right)]
     pairs, most = ListPairs.of(*columns), rng.choice([1, 2, 5, 1000])
-    found = []
-    for of, one, other in pairs.portions(most):
+    actual = []
+    for of, left_items, right_items in pairs.portions(most):
         assert 0 < len(of) <= most
-        found += zip(of.tolist(), one.to_pylist(), other.to_pylist(), strict=True)
-    assert found == one_by_one(left, right)
-    assert pairs.counts.sum() == len(found)
+        actual += zip(of.tolist(), left_items.to_pylist(), right_items.to_pylist(), strict=True)
+    assert actual == one_by_one(left, right)
+    assert pairs.counts.sum() == len(actual)
 
 
-def test_each_item_of_one_list():
+def test_pairs_of_the_left_list_alone_have_null_on_the_right():
     pairs = ListPairs.of_left(pa.array([[1, 2], [], [3]]))
-    ((of, one, other),) = pairs.portions(100)
-    assert (of.tolist(), one.to_pylist(), other.to_pylist()) == ([0, 0, 1, 2], [1, 2, None, 3], [None] * 4)
+    ((of, left_items, right_items),) = pairs.portions(100)
+    assert (of.tolist(), left_items.to_pylist(), right_items.to_pylist()) == ([0, 0, 1, 2], [1, 2, None, 3], [None] * 4)

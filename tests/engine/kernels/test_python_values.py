@@ -1,4 +1,4 @@
-"""Rows as users' functions see them, and what they return."""
+"""Rows as user functions see them, and the results that user functions return."""
 
 from __future__ import annotations
 
@@ -39,14 +39,14 @@ def table():
     )
 
 
-def test_rows_hold_plain_python_and_come_back_as_they_were():
+def test_rows_hold_plain_python_values_and_convert_back_unchanged():
     row_type = RowType(SCHEMA)
     rows = row_type.rows(table())
     assert [tuple(row) for row in rows] == ROWS
     assert pa.Table.from_arrays(row_type.columns(rows), schema=SCHEMA).equals(table())
 
 
-def test_values_have_names():
+def test_row_values_are_accessible_by_name():
     row = RowType(SCHEMA).rows(table())[0]
     assert (row.user, row["unit price"], row[1], row.asDict()["at"]) == ("ann", 3, 3, NOON)
     assert row.replace(user="bob").user == "bob"
@@ -57,14 +57,14 @@ def test_values_have_names():
         _ = row.usr
 
 
-def test_a_row_is_copied_and_pickled_as_the_tuple_of_its_values():
-    """Its class is made of a schema, and no module has it."""
+def test_row_is_copied_and_pickled_as_a_tuple():
+    """A row class is generated from a schema, so no module contains it for pickle to import."""
     row = RowType(SCHEMA).rows(table())[0]
-    for made in (pickle.loads(pickle.dumps(row)), copy.copy(row), copy.deepcopy(row)):
-        assert (type(made), made) == (tuple, ROWS[0])
+    for copied in (pickle.loads(pickle.dumps(row)), copy.copy(row), copy.deepcopy(row)):
+        assert (type(copied), copied) == (tuple, ROWS[0])
 
 
-def test_a_timestamp_that_python_cannot_hold_is_an_error():
+def test_timestamp_beyond_the_range_of_python_is_an_error():
     far = pa.table({"at": pa.array([2**60], pa.timestamp("us", tz="UTC"))})
     with pytest.raises(InvalidEventTimeError, match="unix_micros"):
         RowType(far.schema).rows(far)
@@ -73,7 +73,7 @@ def test_a_timestamp_that_python_cannot_hold_is_an_error():
 RESULTS = pa.schema([("n", pa.int64()), ("label", pa.string())])
 
 
-def test_results_are_tuples_dicts_rows_or_nothing():
+def test_results_may_be_tuples_lists_dicts_or_none():
     columns = result_columns([(1, "a"), [2, "b"], {"label": "c"}, None], RESULTS)
     assert [column.to_pylist() for column in columns] == [[1, 2, None, None], ["a", "b", "c", None]]
     assert result_columns([1, (2,), None], pa.schema([("n", pa.int64())]))[0].to_pylist() == [1, 2, None]
@@ -91,7 +91,7 @@ def test_results_are_tuples_dicts_rows_or_nothing():
         ((float("nan"), "a"), "'n'"),
     ],
 )
-def test_other_results_are_refused_by_name(result, named):
+def test_error_names_the_columns_that_a_wrong_result_misses(result, named):
     with pytest.raises(InvalidPlanError, match=named):
         result_columns([(1, "a"), result], RESULTS)
 
@@ -165,13 +165,13 @@ SINCE_1970 = "would take it for a time since 1970"
         (pa.list_(pa.float64()), np.array([1], np.longdouble) / 3, "would round it"),
     ],
 )
-def test_value_that_would_lose_something_is_refused(type_, value, reason):
+def test_value_that_would_lose_information_is_refused(type_, value, reason):
     with pytest.raises(InvalidPlanError, match=rf"does not fit the column 'v' of type .*, which {reason}: "):
         result_columns([None, (value,)], pa.schema([("v", type_)]))
 
 
 @pytest.mark.parametrize("unit", ["timestamp", "zoned", "duration"])
-def test_nanoseconds_of_pandas_are_refused(unit):
+def test_pandas_time_with_nanoseconds_is_refused(unit):
     pd = pytest.importorskip("pandas")
     value = pd.Timedelta(1, "ns") if unit == "duration" else pd.Timestamp(1, tz="UTC" if unit == "zoned" else None)
     types = {"timestamp": pa.timestamp("us"), "zoned": pa.timestamp("us", "UTC"), "duration": pa.duration("us")}
@@ -179,16 +179,16 @@ def test_nanoseconds_of_pandas_are_refused(unit):
         result_columns([(value,)], pa.schema([("v", types[unit])]))
 
 
-@pytest.mark.parametrize(("labels", "said"), [([1, 0], "by their labels: return value.tolist"), ([5, 6], r"\(Series\)")])
-def test_series_of_pandas_is_a_list_only_if_its_labels_are_its_places(labels, said):
+@pytest.mark.parametrize(("labels", "message"), [([1, 0], "by their labels: return value.tolist"), ([5, 6], r"\(Series\)")])
+def test_pandas_series_is_a_list_only_with_the_default_index(labels, message):
     pd = pytest.importorskip("pandas")
     schema = pa.schema([("n", pa.int64()), ("v", pa.list_(pa.int64()))])
     assert result_columns([(1, pd.Series([7, 8]))], schema)[1].to_pylist() == [[7, 8]]
-    with pytest.raises(InvalidPlanError, match=said):
+    with pytest.raises(InvalidPlanError, match=message):
         result_columns([(1, pd.Series([7, 8], index=labels))], schema)
 
 
-def test_missing_time_of_pandas_is_no_date():
+def test_pandas_nat_is_refused_as_a_date():
     pd = pytest.importorskip("pandas")
     with pytest.raises(InvalidPlanError, match="'v'"):
         result_columns([(pd.NaT,)], pa.schema([("v", pa.date32())]))
@@ -212,7 +212,7 @@ def test_missing_time_of_pandas_is_no_date():
         (pa.string(), b"ab", "ab"),
     ],
 )
-def test_value_of_another_type_that_loses_nothing_fits(type_, value, expected):
+def test_value_of_another_type_is_accepted_if_no_information_is_lost(type_, value, expected):
     assert result_columns([(value,)], pa.schema([("v", type_)]))[0].to_pylist() == [expected]
 
 

@@ -1,4 +1,4 @@
-"""Ranges: which partial rows make up each (key, window), and their combination, against a loop over everything."""
+"""Ranges of partial rows of each (key, window), and their combination, compared with a loop over everything."""
 
 from __future__ import annotations
 
@@ -16,28 +16,28 @@ BIG = 2**40
 
 
 def groups_of(keys, panes):
-    """The groups of partial rows, one for each (key, pane), in their order."""
+    """Return the groups of partial rows in order, one for each (key, pane)."""
     return group(encode_keys([pa.array(keys)], len(keys)), np.array(panes, np.int64))
 
 
-def of_the_drawing():
-    """The rows and windows that the module's docstring draws."""
+def groups_of_the_drawing():
+    """Return the rows and windows that the docstring of the module draws."""
     groups = groups_of(list("aaaabb"), [1, 2, 4, 7, 2, 3])
     first, end = np.array([0, 2, 4]), np.array([3, 5, 8])
-    (found,) = kernel.sparse_ranges(groups, np.ones(6, np.int64), first, end)
-    return groups, found
+    (ranges,) = kernel.sparse_ranges(groups, np.ones(6, np.int64), first, end)
+    return groups, ranges
 
 
-def test_the_drawing_is_true():
-    groups, found = of_the_drawing()
-    in_order = np.argsort(found.by_window, kind="stable")  # pairs by key and window
-    pairs = list(zip(found.start[in_order].tolist(), found.end[in_order].tolist(), strict=True))
+def test_ranges_match_the_drawing_in_the_docstring():
+    groups, ranges = groups_of_the_drawing()
+    in_order = np.argsort(ranges.by_window, kind="stable")  # sort the pairs by key and window
+    pairs = list(zip(ranges.start[in_order].tolist(), ranges.end[in_order].tolist(), strict=True))
     assert pairs == [(0, 2), (1, 3), (2, 4), (4, 5), (4, 6)]
-    assert found.windows[in_order].tolist() == [0, 1, 2, 0, 1]
-    assert groups.panes[found.order].tolist() == [1, 2, 4, 7, 2, 3]
-    assert found.from_window.tolist() == [0, 0, 1, 2, 0, 1]
-    assert found.until_window.tolist() == [1, 2, 3, 3, 2, 2]
-    assert found.rows[in_order].tolist() == [2, 2, 2, 1, 2]
+    assert ranges.windows[in_order].tolist() == [0, 1, 2, 0, 1]
+    assert groups.panes[ranges.order].tolist() == [1, 2, 4, 7, 2, 3]
+    assert ranges.from_window.tolist() == [0, 0, 1, 2, 0, 1]
+    assert ranges.until_window.tolist() == [1, 2, 3, 3, 2, 2]
+    assert ranges.rows[in_order].tolist() == [2, 2, 2, 1, 2]
 
 
 @st.composite
@@ -63,21 +63,21 @@ def test_each_key_and_window_combines_its_rows_in_order(dense, case, most, slab)
             parts = [kernel.dense_ranges(groups, counts, *bounds, int(groups.codes.max()) + 1)]
         else:
             parts = list(kernel.sparse_ranges(groups, counts, *bounds))
-        found = {}
+        actual = {}
         for part in parts:
-            # Digits in a row are text: combined in another order they are another number.
-            (digits, length) = part.fold((1 + np.arange(groups.size), np.ones(groups.size, np.int64)), (0, 0), joined)
+            # The fold concatenates hexadecimal digits, so another order gives another number.
+            (digits, length) = part.fold((1 + np.arange(groups.size), np.ones(groups.size, np.int64)), (0, 0), concatenate_digits)
             (least,) = part.fold((groups.panes + BIG,), (2 * BIG,), smaller, idempotent=True)
             sums = part.sums(groups.panes)
             columns = (part.windows, part.codes, part.rows, digits, length, least - BIG, sums)
             pairs = list(zip(*(column.tolist() for column in columns), strict=True))
             assert pairs == sorted(pairs, key=lambda pair: pair[:2]), "by window, then key"
             assert part.longest >= max([0, *length.tolist()])
-            found.update({pair[:2]: pair[2:] for pair in pairs})
-    assert found == naive(groups, counts, first, end)
+            actual.update({pair[:2]: pair[2:] for pair in pairs})
+    assert actual == naive(groups, counts, first, end)
 
 
-def joined(a, b):
+def concatenate_digits(a, b):
     return a[0] * 16 ** b[1] + b[0], a[1] + b[1]
 
 

@@ -1,4 +1,4 @@
-"""Structs, maps and lists that users' functions return: a value fits a column whichever values stand next to it."""
+"""Structs, maps and lists that user functions return: whether a value fits does not depend on the values next to it."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ def test_value_is_the_same_alone_and_next_to_values_of_other_shapes(kind):
     type_, values = SHAPES[kind]
     alone = [column([value], type_)[0] for value in values]
     assert alone == [alone[0]] * (len(values) - 1) + [None]
-    for some in permutations(values, 3):
-        assert column(some, type_) == [None if value is None else alone[0] for value in some]
+    for chosen_values in permutations(values, 3):
+        assert column(chosen_values, type_) == [None if value is None else alone[0] for value in chosen_values]
 
 
 def test_values_of_one_shape_are_not_copied():
@@ -85,7 +85,7 @@ def test_values_of_one_shape_are_not_copied():
         (pa.struct([("t", TIMES)]), {"t": np.array([1], "M8[ns]")}, "would cut its nanoseconds off"),
     ],
 )
-def test_value_of_no_such_shape_is_refused_by_column_and_value(type_, value, reason):
+def test_error_about_a_wrong_shape_names_column_value_and_place(type_, value, reason):
     message = rf"^the value .* does not fit the column 'v' of type .*, which {reason}.* \(place 1\): "
     with pytest.raises(InvalidPlanError, match=message):
         arrow_column([None, value], pa.field("v", type_), lambda at: f" (place {at})")
@@ -93,7 +93,7 @@ def test_value_of_no_such_shape_is_refused_by_column_and_value(type_, value, rea
 
 @pytest.mark.parametrize("unit", ["D", "s", "ms", "us", "ns"])
 def test_times_of_an_array_keep_their_unit(unit):
-    """Arrow takes the numbers of an array that is in a list for microseconds, whatever its unit."""
+    """Arrow would read the numbers of an array inside a list as microseconds, whatever their unit."""
     midnight = dt.datetime(2026, 1, 1)
     assert column([np.array([midnight, None], f"M8[{unit}]")], TIMES) == [[midnight, None]]
     if unit != "D":

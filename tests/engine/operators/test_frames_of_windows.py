@@ -1,4 +1,6 @@
-"""What functions over tables are given, and what becomes of what they return: the same whether windows are served one by one."""
+"""The arguments and results of functions over tables. It must not matter whether windows are handled one by one
+or together.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ OUT = pa.schema([("n", pa.int64()), ("label", pa.string())])
 
 
 def windows_of(table: pa.Table, sizes: list[int]) -> WindowedRows:
-    """Windows of so many rows each, over all rows in turn."""
+    """Return windows with these numbers of rows, which repeat the rows of the table."""
     begins = np.append(0, np.cumsum(sizes)).astype(np.int64)
     order = np.arange(begins[-1], dtype=np.int64) % max(table.num_rows, 1)
     number = np.arange(len(sizes), dtype=np.int64)
@@ -53,7 +55,7 @@ def windows_of(table: pa.Table, sizes: list[int]) -> WindowedRows:
 
 
 def row(draw: Any) -> tuple[Any, ...]:
-    """Values of which any may be null."""
+    """Return a row in which any value may be null."""
     return (draw % 7 or None, None if draw % 5 == 0 else draw / 2, None if draw % 3 == 0 else draw % 2 == 0, None if draw % 4 == 0 else f"t{draw}", None if draw % 6 == 0 else draw * 1_000_000, None if draw % 8 == 0 else draw)  # fmt: skip
 
 
@@ -61,21 +63,21 @@ def row(draw: Any) -> tuple[Any, ...]:
 @given(
     st.lists(st.integers(1, 200), min_size=1, max_size=60), st.lists(st.integers(1, 9), min_size=1, max_size=12), st.booleans()
 )
-def test_a_window_s_frame_is_that_of_its_rows_alone(numbers: list[int], sizes: list[int], nested: bool) -> None:
+def test_frame_of_a_window_depends_only_on_its_rows(numbers: list[int], sizes: list[int], nested: bool) -> None:
     columns = [list(column) for column in zip(*map(row, numbers), strict=True)]
     arrays = [pa.array(column, field.type) for column, field in zip(columns, SCHEMA, strict=True)]
     if nested:
         arrays.append(pa.array([[None if number % 11 == 0 else number] for number in numbers], pa.list_(pa.int64())))
     table = pa.Table.from_arrays(arrays, schema=NESTED if nested else SCHEMA)
-    windows, seen = windows_of(table, sizes), []
+    windows, frames = windows_of(table, sizes), []
 
     def look(key: Any, window: Any, frame: Any) -> None:
-        seen.append(frame.copy())
-        frame.iloc[:, 0] = -1  # a frame of its own: nobody else sees this
+        frames.append(frame.copy())
+        frame.iloc[:, 0] = -1  # the frame is a copy, so other windows do not see this
 
     TablePerWindow(look, "pandas").results(windows, OUT, Now(0, 0))
-    assert len(seen) == len(sizes)
-    for frame, (begin, end) in zip(seen, windows.pieces(), strict=True):
+    assert len(frames) == len(sizes)
+    for frame, (begin, end) in zip(frames, windows.pieces(), strict=True):
         alone = frame_of(table.take(pa.array(windows.order[begin:end])))
         pd.testing.assert_frame_equal(frame, alone, check_index_type="exact")
 
@@ -83,28 +85,28 @@ def test_a_window_s_frame_is_that_of_its_rows_alone(numbers: list[int], sizes: l
 @pytest.mark.parametrize(
     ("column", "alone"),
     [
-        # A null within a list makes Python's numbers of the whole numbers of all lists that are converted with it.
+        # A null within a list turns the whole numbers of all lists in the same conversion into Python numbers.
         (pa.array([[1, 2], [None, 3]], pa.list_(pa.int64())), [[["int64"]], [["object"]]]),
         (pa.array(["a", "b"]).dictionary_encode(), [[["a", "b"]], [["a", "b"]]]),
     ],
     ids=["lists", "categories"],
 )
-def test_values_within_a_window_are_as_if_no_other_were_there(column: pa.Array, alone: list) -> None:
-    seen: list[Any] = []
+def test_values_in_a_frame_do_not_depend_on_other_windows(column: pa.Array, alone: list) -> None:
+    frames: list[Any] = []
     windows = windows_of(pa.table({"v": column}), [1, 1])
-    TablePerWindow(lambda key, window, frame: seen.append(frame), "pandas").results(windows, OUT, Now(0, 0))
+    TablePerWindow(lambda key, window, frame: frames.append(frame), "pandas").results(windows, OUT, Now(0, 0))
 
-    def told(frame: Any) -> list:
+    def element_types(frame: Any) -> list:
         categories = getattr(frame["v"].dtype, "categories", None)
-        return [[str(one.dtype)] for one in frame["v"]] if categories is None else [list(categories)]
+        return [[str(value.dtype)] for value in frame["v"]] if categories is None else [list(categories)]
 
-    assert [told(frame) for frame in seen] == alone
+    assert [element_types(frame) for frame in frames] == alone
 
 
 OF_CODES = pa.StructArray.from_arrays([pa.array([1.005]).dictionary_encode()], ["x"])
 OF_DOUBLES = pa.map_(pa.string(), pa.float64())
 ID = 2**53 + 1
-"""No double holds it."""
+"""A number that no double can represent."""
 IDS = pa.table(
     {
         "id": pa.array([ID, None]),
@@ -115,7 +117,7 @@ IDS = pa.table(
 )
 
 
-def _same(key: Any, window: Any, frame: Any) -> Any:
+def _unchanged(key: Any, window: Any, frame: Any) -> Any:
     return frame
 
 
@@ -128,41 +130,44 @@ EXACT = (ID, [ID, None], {"id": ID}, {"a": ID, "b": None})
 
 @pytest.mark.parametrize("sizes", [[2], [2, 2]], ids=str)
 def test_whole_numbers_above_2_to_the_53_next_to_null_are_exact_in_frames(sizes):
-    seen: list[Any] = []
+    values_seen: list[Any] = []
 
     def look(key: Any, window: Any, frame: Any) -> Any:
-        seen.append(_ids(frame))
+        values_seen.append(_ids(frame))
         return frame[["id", "several", "inner"]]
 
     out = IDS.schema.remove(3)
     results = TablePerWindow(look, "pandas").results(windows_of(IDS, sizes), out, Now(0, 0))
-    assert seen == [EXACT] * len(sizes)
+    assert values_seen == [EXACT] * len(sizes)
     assert results.rows.to_pylist() == IDS.select(out.names).to_pylist() * len(sizes)
 
 
-def test_frames_of_row_operator_and_of_two_streams_are_exact_too():
-    seen: list[Any] = []
+def test_frames_of_the_row_operator_and_of_two_streams_are_exact():
+    frames_seen: list[Any] = []
     rows = [tuple(row.values()) for row in IDS.to_pylist()]
-    of_rows = TablePerWindow(lambda key, window, frame: seen.append(frame), "pandas")
+    of_rows = TablePerWindow(lambda key, window, frame: frames_seen.append(frame), "pandas")
     TableOfRows(of_rows, IDS.schema, OUT).apply(1, None, rows)
     side = pa.StructArray.from_arrays([column.chunk(0) for column in IDS.columns], fields=list(IDS.schema))
     both = pa.table({"left": side, "right": side})
-    of_two = OfTables(lambda key, window, *frames: seen.extend(frames), Sides(IDS.schema, IDS.schema, ((), ())), pandas=True)
+    of_two = OfTables(
+        lambda key, window, *frames: frames_seen.extend(frames), Sides(IDS.schema, IDS.schema, ((), ())), pandas=True
+    )
     of_two(1, None, both)
-    assert list(map(_ids, seen)) == [EXACT] * 3
+    assert list(map(_ids, frames_seen)) == [EXACT] * 3
 
 
 @pytest.mark.parametrize(
     ("kind", "dtype"),
     [(pa.int8(), "Int8"), (pa.int16(), "Int16"), (pa.int32(), "Int32"), (pa.int64(), "Int64"), (pa.uint8(), "UInt8")],
 )
-def test_whole_numbers_with_null_have_a_nullable_type_of_their_width(kind, dtype):
+def test_integers_with_null_have_a_nullable_pandas_type_of_their_width(kind, dtype):
     assert [
-        str(found) for found in frame_of(pa.table({"with": pa.array([1, None], kind), "without": pa.array([1, 2], kind)})).dtypes
+        str(dtype_)
+        for dtype_ in frame_of(pa.table({"with": pa.array([1, None], kind), "without": pa.array([1, 2], kind)})).dtypes
     ] == [dtype, dtype.lower()]
 
 
-def test_many_windows_that_are_more_than_is_held_at_once() -> None:
+def test_windows_beyond_the_conversion_limit_are_converted_in_portions() -> None:
     table = pa.table({"whole": np.arange(30_000)})
     sizes = [1, 9_000, 3, 10_000, 1, 1, 9_994, 1_000]
     total = TablePerWindow(lambda key, window, frame: pd.DataFrame({"n": [frame.whole.sum()], "label": ["x"]}), "pandas")
@@ -181,32 +186,32 @@ SHAPES = {
     "frame, columns turned, one too many": lambda rows: pd.DataFrame(rows, columns=["n", "label"]).assign(x=1)[
         ["x", "label", "n"]
     ],
-    "table": lambda rows: pa.Table.from_pylist([dict(zip(OUT.names, one, strict=True)) for one in rows], OUT),
+    "table": lambda rows: pa.Table.from_pylist([dict(zip(OUT.names, row, strict=True)) for row in rows], OUT),
     "table with other types": lambda rows: pa.table(
-        {"n": pa.array([one[0] for one in rows], pa.int8()), "label": [one[1] for one in rows]}
+        {"n": pa.array([row[0] for row in rows], pa.int8()), "label": [row[1] for row in rows]}
     ),
-    "batch": lambda rows: pa.record_batch([[one[0] for one in rows], pa.array([one[1] for one in rows], "string")], OUT.names),
+    "batch": lambda rows: pa.record_batch([[row[0] for row in rows], pa.array([row[1] for row in rows], "string")], OUT.names),
     "list": lambda rows: rows,
-    "generator": lambda rows: (one for one in rows),
-    "list of dicts": lambda rows: [dict(zip(OUT.names, one, strict=True)) for one in rows],
+    "generator": lambda rows: (row for row in rows),
+    "list of dicts": lambda rows: [dict(zip(OUT.names, row, strict=True)) for row in rows],
     "none": lambda rows: None,
 }
 
 
 @settings(max_examples=random_cases(120), deadline=None)
 @given(st.lists(st.tuples(st.sampled_from(sorted(SHAPES)), st.integers(0, 3)), max_size=20))
-def test_results_of_any_shape_come_out_in_the_order_of_their_windows(returned: list[tuple[str, int]]) -> None:
+def test_results_of_any_shape_keep_the_order_of_their_windows(returned: list[tuple[str, int]]) -> None:
     collected, expected, counts = Collected(OUT), [], []
     for number, (shape, size) in enumerate(returned):
         rows = [(number + at, None if at == 2 else f"{number} {at}") for at in range(size)]
-        made = SHAPES[shape](rows)
-        collected.add(list(made) if shape == "generator" else made)
-        found = [] if shape == "none" else rows
-        expected += found
-        counts.append(len(found))
-    table, told = collected.table()
-    assert [tuple(one.values()) for one in table.to_pylist()] == expected
-    assert told == counts
+        result = SHAPES[shape](rows)
+        collected.add(list(result) if shape == "generator" else result)
+        new_rows = [] if shape == "none" else rows
+        expected += new_rows
+        counts.append(len(new_rows))
+    table, element_types = collected.table()
+    assert [tuple(row.values()) for row in table.to_pylist()] == expected
+    assert element_types == counts
     assert table.schema.equals(OUT)
 
 
@@ -219,13 +224,13 @@ NAN = float("nan")
     [
         ([[NAN, 1.5], [2.5]], [None, 1.5, 2.5]),
         ([[1.5], [NAN]], [1.5, None]),
-        ([[1.5], [2, 3]], [1.5, 2.0, 3.0]),  # of another type, and so one by one
+        ([[1.5], [2, 3]], [1.5, 2.0, 3.0]),  # of another type, so the frames are converted one by one
         ([[NAN], [2, 3], []], [None, 2.0, 3.0]),
         ([[], [], [NAN]], [None]),
         ([[], []], []),
     ],
 )
-def test_what_is_no_number_in_a_frame_is_null_however_many_frames_there_are(returned, expected):
+def test_nan_in_returned_frames_becomes_null(returned, expected):
     collected = Collected(FLOATS)
     for values in returned:
         collected.add(pd.DataFrame({"x": values}))
@@ -255,8 +260,8 @@ ITEMS = {
 
 
 @pytest.mark.parametrize("item", ITEMS, ids=str)
-def test_maps_of_a_frame_that_comes_back_unchanged_are_exact(item: pa.DataType) -> None:
-    """pandas has them as lists of pairs, of which Arrow does not guess a map."""
+def test_maps_in_a_frame_returned_unchanged_are_exact(item: pa.DataType) -> None:
+    """pandas holds maps as lists of pairs, and Arrow does not recognise them as maps."""
     value = ITEMS[item]
     pairs = [[("a", value), ("b", None)], None, []]
     columns = {
@@ -264,7 +269,7 @@ def test_maps_of_a_frame_that_comes_back_unchanged_are_exact(item: pa.DataType) 
         "list": pa.array([pairs, None, []], pa.list_(pa.map_(pa.string(), item))),
         "struct": pa.array([{"m": maps} for maps in pairs], pa.struct([("m", pa.map_(pa.string(), item))])),
     }
-    if not pa.types.is_map(item):  # Spark has no maps as keys
+    if not pa.types.is_map(item):  # Spark does not allow maps as keys
         columns["key"] = pa.array([[(value, 1)], None, []], pa.map_(item, pa.int64()))
     table = pa.table(columns)
     collected = Collected(table.schema)
@@ -273,8 +278,8 @@ def test_maps_of_a_frame_that_comes_back_unchanged_are_exact(item: pa.DataType) 
     assert collected.table()[0].equals(pa.concat_tables([table, table.slice(1), table]))
 
 
-def test_results_that_fit_one_by_one_fit_together() -> None:
-    """Joined, Arrow finds no type for both columns. The row operator never joins them."""
+def test_frames_without_a_common_type_are_converted_separately() -> None:
+    """Arrow finds no common type for the two columns. The row operator never joins them."""
     schema = pa.schema([("v", pa.decimal128(10, 2))])
     frames = [pd.DataFrame({"v": pd.Series(values, dtype=object)}) for values in ([Decimal("1.50")], [0.5])]
     collected = Collected(schema)
@@ -285,13 +290,13 @@ def test_results_that_fit_one_by_one_fit_together() -> None:
 
 def _table_of(returned: list[Any]) -> pa.Table:
     collected = Collected(OUT)
-    for one in returned:
-        collected.add(one)
+    for result in returned:
+        collected.add(result)
     return collected.table()[0]
 
 
 @pytest.mark.parametrize(
-    ("returned", "said"),
+    ("returned", "message"),
     [
         ([pd.DataFrame({"n": [1]})], "no column 'label', but n: it must return each of n, label once"),
         ([pd.DataFrame([[1, 2, "a"]], columns=["n", "n", "label"])], "2 columns 'n', but n, n, label"),
@@ -306,8 +311,8 @@ def _table_of(returned: list[Any]) -> pa.Table:
         ([((1, "a"),)], "a value of type tuple, which does not fit"),
     ],
 )
-def test_what_does_not_fit_is_named(returned: list[Any], said: str) -> None:
-    with pytest.raises(InvalidPlanError, match=said):
+def test_error_names_the_returned_column_that_does_not_fit(returned: list[Any], message: str) -> None:
+    with pytest.raises(InvalidPlanError, match=message):
         _table_of(returned)
 
 
@@ -338,7 +343,7 @@ def test_what_does_not_fit_is_named(returned: list[Any], said: str) -> None:
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("kind", ["arrow", "pandas"])
-def test_returned_column_that_would_lose_something_is_refused_with_key_and_window(returned, type_, reason, kind):
+def test_error_about_a_lossy_returned_column_names_key_and_window(returned, type_, reason, kind):
     table = pa.table({"v": returned})
     if kind == "pandas":
         table = table.to_pandas(types_mapper={pa.timestamp("us"): pd.ArrowDtype(pa.timestamp("us"))}.get)
@@ -354,7 +359,7 @@ def test_returned_column_that_would_lose_something_is_refused_with_key_and_windo
 
 
 @pytest.mark.parametrize("rows", [[(1, "a", 2)], [(2.5, "a")], [(1, 7)]])
-def test_returned_rows_that_do_not_fit_are_refused_with_key_and_window(rows):
+def test_error_about_returned_rows_names_key_and_window(rows):
     windows = windows_of(pa.table({"whole": [1, 2]}), [1, 1])
     for function in (
         TablePerWindow(lambda key, window, table: None if key == 0 else rows),
@@ -364,7 +369,7 @@ def test_returned_rows_that_do_not_fit_are_refused_with_key_and_window(rows):
             function.results(windows, OUT, Now(0, 0))
 
 
-def test_what_a_generator_raises_is_told_with_its_window() -> None:
+def test_error_raised_by_a_generator_is_a_window_function_error() -> None:
     def failing(key: Any, window: Any, frame: Any) -> Any:
         yield (1, "a")
         raise ValueError("no more")

@@ -1,8 +1,8 @@
-"""Input with pauses, as Spark hands it to the key groups of a query; and what must come of it, from first principles.
+"""Input with pauses, as Spark hands it to the key groups of a query, and the expected output by definition.
 
-Micro-batches come at times of the clock. Rows go to their key groups, reports of them to all. A micro-batch without rows calls
-the key groups whose timer is due, as Spark does. Runs of the query end, and the next begins later; a micro-batch may be broken
-off and run again by the next run, at the time that it had.
+Micro-batches have times of the clock. Rows go to their key groups, reports to all of them. A micro-batch without rows calls
+the key groups whose timer is due, as in Spark. A query may run several times, with pauses between the runs. If a micro-batch
+is interrupted, the next run repeats it with its original time.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ class Step:
 
     Attributes:
         clock: its time.
-        run: of the query.
-        rows: that it has; none: the source was asked in vain.
-        broken: whether it is broken off after it ran, and run again by the next run.
-        end: whether it says that nothing more is available.
+        run: the run of the query.
+        rows: its rows. An empty tuple means that the source was read and lacked data.
+        broken: whether it is interrupted at its end, so that the next run repeats it.
+        end: whether it reports the end of the available input.
     """
 
     clock: int
@@ -53,9 +53,9 @@ class Query:
 
     Attributes:
         assigner: tumbling or sliding windows.
-        watermark: the strategy.
-        lateness: allowed.
-        exact: whether the row operator runs it.
+        watermark: the watermark strategy.
+        lateness: the allowed lateness.
+        exact: whether the row operator runs the query.
         groups: the number of key groups.
     """
 
@@ -66,7 +66,7 @@ class Query:
     groups: int = 2
 
     def plan(self) -> WindowPlan:
-        """What the engine runs."""
+        """Return the plan that the engine runs."""
         windowing = WindowSpec(self.assigner, allowed_lateness=self.lateness, every_firing=self.exact)
         counted = [agg.count().alias("n"), agg.sum("v").alias("s")]
         return WindowPlan(
@@ -86,7 +86,7 @@ class Query:
 
 @dataclass
 class Emitted:
-    """What a micro-batch gave: windows that fired, late rows, and the watermark after it (None: no key group was called)."""
+    """The output of a micro-batch: fired windows, late rows, and the watermark after it, or None if no key group was called."""
 
     fired: list[tuple] = field(default_factory=list)
     late: list[Row] = field(default_factory=list)
@@ -94,21 +94,21 @@ class Emitted:
 
 
 def group_of(key: str, groups: int) -> int:
-    """Any placement will do."""
+    """Return a key group for a key. Any placement works."""
     return ord(key[0]) % groups
 
 
 def run(query: Query, steps: Sequence[Step]) -> list[Emitted]:
-    """The engine: key groups with states and timers of their own, all that they know is in the state's bytes."""
+    """Run the engine. Each key group has its own state and timer, and remembers only the bytes of its state."""
     plan, states, timers = query.plan(), [MemoryState() for _ in range(query.groups)], [None] * query.groups
     emitted = []
     for number, step in enumerate(steps):
-        # Its time is of the run that planned it.
+        # The time belongs to the run that planned the micro-batch.
         planned_in = steps[number - 1].run if number > 0 and steps[number - 1].broken else step.run
-        given = [MemoryState(dict(one.values)) for one in states]
+        copies = [MemoryState(dict(state_.values)) for state_ in states]
         out, due = Emitted(), list(timers)
-        for group, state in enumerate(given):
-            # Spark calls a key group that has rows of the exchange, or whose timer is not after its clock.
+        for group, state in enumerate(copies):
+            # Spark calls a key group that has rows, or whose timer is not later than the clock.
             if not (step.rows or step.end) and (due[group] is None or due[group] > step.clock):
                 continue
             output = plan.operator.for_group(plan, state, group).process(_input(plan, step, group, planned_in))
@@ -123,31 +123,31 @@ def run(query: Query, steps: Sequence[Step]) -> list[Emitted]:
                 else:
                     out.late += [tuple(row.values()) for row in table.to_pylist()]
         if not step.broken:
-            states, timers = given, due
+            states, timers = copies, due
         emitted.append(out)
     return emitted
 
 
 def _input(plan: WindowPlan, step: Step, group: int, planned_in: str) -> GroupInput:
-    given = GroupInput(batch_time=step.clock, run=step.run, planned_in=planned_in, end_of_available=step.end)
-    given.input_rows = len(step.rows)
-    given.seen = _largest(plan.watermark, step.rows)
+    group_input = GroupInput(batch_time=step.clock, run=step.run, planned_in=planned_in, end_of_available=step.end)
+    group_input.input_rows = len(step.rows)
+    group_input.seen = _largest(plan.watermark, step.rows)
     mine = [row for row in step.rows if group_of(row[0], plan.groups) == group]
     if mine:
         table = pa.Table.from_pylist([dict(zip(ROWS.names, row, strict=True)) for row in mine], schema=ROWS).combine_chunks()
         inputs = [table[text].chunk(0) for text in plan.operator.inputs]
         chunk = Chunk(table["ts"].to_numpy(), [table["key"].chunk(0)], inputs, table)
         for kind, part in plan.operator.pack(plan, chunk):
-            given.parts.setdefault(kind, []).append(part)
-    return given
+            group_input.parts.setdefault(kind, []).append(part)
+    return group_input
 
 
 def _largest(watermark: WatermarkStrategy, rows: Sequence[Row]) -> dict[str, int]:
-    found: dict[str, int] = {}
+    largest: dict[str, int] = {}
     for _, time, _, partition in rows:
         name = "" if watermark.partition_column is None else partition
-        found[name] = max(time, found.get(name, time))
-    return found
+        largest[name] = max(time, largest.get(name, time))
+    return largest
 
 
 # -- the definition --------------------------------------------------------------------------------------------------------
@@ -155,14 +155,13 @@ def _largest(watermark: WatermarkStrategy, rows: Sequence[Row]) -> dict[str, int
 
 @dataclass
 class Definition:
-    """The same from first principles: everything is reckoned anew from all that has happened, nothing is kept but that.
+    """The expected output by definition. It is computed again from the whole history, which is all that is stored.
 
     Attributes:
-        query: what runs.
-        looks: the micro-batches in which the source was asked, as far as it counts: with rows, and those without at which it was
-            to be known whether all is silent.
-        mark: how far the watermark is.
-        rows: that windows took.
+        query: the query.
+        looks: the micro-batches that count as a look at the source, because they have rows or were due.
+        mark: the current watermark.
+        rows: the rows that windows took.
     """
 
     query: Query
@@ -171,16 +170,16 @@ class Definition:
     rows: list[Row] = field(default_factory=list)
 
     def up(self, number: int) -> int:
-        """For how long the query had been asking at the look with a number."""
-        asked, total = self.looks[0].clock, 0
+        """Return how long the query had been observing the source at the look with this number."""
+        newest, total = self.looks[0].clock, 0
         for before, look in zip(self.looks[:number], self.looks[1 : number + 1], strict=True):
             if look.run == before.run:
-                total += max(look.clock - asked, 0)
-            asked = max(asked, look.clock)
+                total += max(look.clock - newest, 0)
+            newest = max(newest, look.clock)
         return total
 
     def silent(self, partition: str | None = None) -> int | None:
-        """For how long there were no rows (of a partition) at the last look; None: there never were any."""
+        """Return how long the input, or a partition, had been silent at the last look, or None if it never had rows."""
         with_rows = [
             number
             for number, look in enumerate(self.looks)
@@ -189,7 +188,7 @@ class Definition:
         return self.up(len(self.looks) - 1) - self.up(with_rows[-1]) if with_rows else None
 
     def due(self) -> int | None:
-        """The clock of the next look without rows; None: there is none."""
+        """Return the clock of the next look without rows, or None if no look is planned."""
         if not self.looks:
             return None
         after, silent = self.query.watermark.closes_after, self.silent() or 0
@@ -204,13 +203,13 @@ class Definition:
         return clock + (min(pause, after - silent) if silent < after else pause)
 
     def _reached(self, partition: str) -> int:
-        """How far the rows of a partition bring event time."""
+        """Return the watermark that the rows of a partition allow."""
         times = [_largest(self.query.watermark, look.rows).get(partition, MIN_TIMESTAMP) for look in self.looks]
         return max(times) - self.query.watermark.delay - 1
 
     def watermark(self) -> int:
-        """As the last look leaves it."""
-        names = sorted({name for one in self.looks for name in _largest(self.query.watermark, one.rows)})
+        """Return the watermark after the last look."""
+        names = sorted({name for look in self.looks for name in _largest(self.query.watermark, look.rows)})
         if not names:
             return self.mark
         if self.looks[-1].rows:
@@ -220,15 +219,15 @@ class Definition:
         return max(self.mark, min(self._reached(name) + self.silent(name) for name in names))
 
     def at_end(self) -> int:
-        """The watermark where nothing more is available."""
+        """Return the watermark at the end of the available input."""
         times = [row[1] for look in self.looks for row in look.rows]
         if not times:
             return self.mark
-        ends = [one.max_timestamp() for one in self.query.assigner.assign_windows(None, max(times), 0)]
+        ends = [window.max_timestamp() for window in self.query.assigner.assign_windows(None, max(times), 0)]
         return max([self.mark, *(ends or [max(times)])])
 
     def take(self, step: Step, planned_in: str) -> Emitted:
-        """What a micro-batch gives, and how far the watermark is."""
+        """Return the output of a micro-batch, and advance the watermark."""
         due, before = self.due(), self.mark
         if step.end and not step.rows:
             self.mark = self.at_end()
@@ -242,11 +241,11 @@ class Definition:
         late = []
         fresh = set()
         for row in step.rows:
-            open_ = [one for one in self._windows(row) if one[2] - 1 > before - self.query.lateness]
+            open_ = [window_ for window_ in self._windows(row) if window_[2] - 1 > before - self.query.lateness]
             if open_:
                 self.rows.append(row)
                 fresh |= set(open_)
-            elif row[1] <= before - self.query.lateness:  # else it lies between two windows
+            elif row[1] <= before - self.query.lateness:  # otherwise the row is between two windows
                 late.append(row)
         for row in self.rows:
             for window in self._windows(row):
@@ -259,4 +258,4 @@ class Definition:
         return Emitted(fired, late, None if after == MIN_TIMESTAMP else after)
 
     def _windows(self, row: Row) -> list[tuple[str, int, int]]:
-        return [(row[0], one.start, one.end) for one in self.query.assigner.assign_windows(None, row[1], 0)]
+        return [(row[0], window.start, window.end) for window in self.query.assigner.assign_windows(None, row[1], 0)]

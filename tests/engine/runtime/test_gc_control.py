@@ -1,4 +1,4 @@
-"""What is done to Python's search for garbage cycles."""
+"""Control of Python's garbage collector."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import gc
 from panestream.engine.runtime import group_operator as gc_control
 
 
-def test_the_modules_of_a_process_are_frozen_once(monkeypatch):
+def test_modules_are_frozen_once_per_process(monkeypatch):
     calls = []
     monkeypatch.setattr(gc_control, "_frozen", False)
     monkeypatch.setattr(gc, "collect", lambda: calls.append("collect"))
@@ -17,7 +17,7 @@ def test_the_modules_of_a_process_are_frozen_once(monkeypatch):
     assert calls == ["collect", "freeze"]
 
 
-def test_the_collector_is_as_it_was_afterwards():
+def test_collector_is_paused_until_the_outermost_block_ends():
     assert gc.isenabled()
     with gc_control.collector_paused():
         assert not gc.isenabled()

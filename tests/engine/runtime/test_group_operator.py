@@ -1,4 +1,4 @@
-"""What is the same in every operator: what a micro-batch is told of."""
+"""Behaviour that all operators share: metrics, invalid and late rows, closing, and saved state."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from tests.comparison import harness
 from tests.engine.operators.sessions.test_operator import batch, query
 
 
-def test_a_micro_batch_without_rows_was_called_by_the_clock():
+def test_micro_batch_without_rows_counts_as_woken_by_the_clock():
     emitted = harness.run(query().columnar(), [batch(("a", 0, None)), batch(), batch(("a", 5, None)), batch(end=True)])
-    assert [one.metrics.woken for one in emitted] == [False, True, False, True]
+    assert [output.metrics.woken for output in emitted] == [False, True, False, True]
 
 
-def test_rows_of_which_none_is_usable_are_rows_and_so_are_those_that_only_move_time():
+def test_micro_batch_with_invalid_rows_or_event_times_is_not_woken():
     plan = query().columnar()
     operator = plan.operator.for_group(plan, MemoryState(), 0)
-    came = [GroupInput(input_rows=3, invalid_rows=3), GroupInput(seen={"": 5}), GroupInput()]
-    assert [operator.process(one).metrics.woken for one in came] == [False, False, True]
+    inputs = [GroupInput(input_rows=3, invalid_rows=3), GroupInput(seen={"": 5}), GroupInput()]
+    assert [operator.process(group_input).metrics.woken for group_input in inputs] == [False, False, True]
 
 
-def test_rows_without_a_usable_time_leave_as_they_came():
+def test_invalid_rows_are_emitted_unchanged():
     rows = pa.table([[None], [None], [3], [None], [1]], schema=harness.ROWS)
     plan = query(more={"invalid_tag": "invalid"}).columnar()
     operator = plan.operator.for_group(plan, MemoryState(), 0)
@@ -44,17 +44,17 @@ def test_rows_without_a_usable_time_leave_as_they_came():
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_late_rows_are_counted_and_leave_where_there_is_an_output_for_them(late):
+def test_late_rows_are_counted_and_emitted_if_there_is_a_late_output(late):
     emitted = harness.run(query(late=late).columnar(), [batch(("a", 50, 1)), batch(("a", 5, 2), ("b", 5, 3), ("b", 60, 4))])
-    assert [one.metrics.late_rows for one in emitted] == [0, 2]
-    assert [one.metrics.outputs.get(harness.LATE) for one in emitted] == [None, 2 if late else None]
-    assert [len(one.late) for one in emitted] == [0, 2 if late else 0]
+    assert [output.metrics.late_rows for output in emitted] == [0, 2]
+    assert [output.metrics.outputs.get(harness.LATE) for output in emitted] == [None, 2 if late else None]
+    assert [len(output.late) for output in emitted] == [0, 2 if late else 0]
 
 
 @pytest.mark.parametrize("assigner", [TumblingProcessingTimeWindows(10), ProcessingTimeSessionWindows(10)])
 @pytest.mark.parametrize("clock", [10, 15, 17, 18, 19])
-def test_a_window_by_the_clock_that_is_open_is_taken_over_until_its_last_instant(assigner, clock):
-    """A row came at ten: the window is over at twenty, and its key group is woken when the clock is past nineteen."""
+def test_open_processing_time_window_is_restored_until_its_last_instant(assigner, clock):
+    """The row comes at 10, so the window is over at 20. Its key group is woken once the clock has passed 19."""
     plan, state, taken_over = query(assigner).columnar(), MemoryState(), MemoryState()
     *_, before = harness.run(plan, [harness.MicroBatch([[("a", 0, 1, None, 1)]], 10), harness.MicroBatch([], clock)], state)
     saved = plan.operator.for_group(plan, state, 0).tables()
@@ -66,17 +66,17 @@ def test_a_window_by_the_clock_that_is_open_is_taken_over_until_its_last_instant
     assert (after.fired, after.wake_up) == ([(("a", 10, 20), (1,))], None)
 
 
-def process(plan, state, given, group=0):
-    return plan.operator.for_group(plan, state, group).process(given)
+def process(plan, state, group_input, group=0):
+    return plan.operator.for_group(plan, state, group).process(group_input)
 
 
-def test_all_that_happened_in_a_micro_batch_is_told():
+def test_metrics_of_a_micro_batch_are_complete():
     plan, state = query(lateness=5, late=True, more={"invalid_tag": "bad"}).columnar(), MemoryState()
     first = process(plan, state, GroupInput(seen={"": 50}, input_rows=3, invalid_rows=1, history_rows=2)).metrics.to_json()
-    written = sum(map(len, state.values.values()))
-    alike = {"outside_rows": 0, "fired_windows": [], "open_windows": None, "key_group": 0, "operator_us": 0}
-    alike |= {"partition_count": 1, "idle_partitions": 0}
-    assert first == alike | {
+    bytes_written = sum(map(len, state.values.values()))
+    common_metrics = {"outside_rows": 0, "fired_windows": [], "open_windows": None, "key_group": 0, "operator_us": 0}
+    common_metrics |= {"partition_count": 1, "idle_partitions": 0}
+    assert first == common_metrics | {
         "input_rows": 3,
         "invalid_rows": 1,
         "history_rows": 2,
@@ -96,13 +96,13 @@ def test_all_that_happened_in_a_micro_batch_is_told():
         "state_bytes": 0,
         "state_calls": 4,
         "bytes_read": 0,
-        "bytes_written": written,
+        "bytes_written": bytes_written,
     }
-    given = harness.group_input(plan, batch(("a", 51), ("b", 20), ("a", 200)))
-    second = process(plan, state, given, 0).metrics.to_json()
-    # A page without its seal: that is a head of eight bytes, its place in 21, and the name of its space in five.
+    group_input = harness.group_input(plan, batch(("a", 51), ("b", 20), ("a", 200)))
+    second = process(plan, state, group_input, 0).metrics.to_json()
+    # The size of the page without its seal: a head of 8 bytes, its place (21), and the name of its space.
     page = len(state.values["pages", 0]) - 8 - 21 - len("pages")
-    assert second == alike | {
+    assert second == common_metrics | {
         "input_rows": 3,
         "invalid_rows": 0,
         "history_rows": 0,
@@ -121,21 +121,23 @@ def test_all_that_happened_in_a_micro_batch_is_told():
         "state_of": 0,
         "state_bytes": page,
         "state_calls": 5,
-        "bytes_read": written,
+        "bytes_read": bytes_written,
         "bytes_written": sum(map(len, state.values.values())),
     }
 
 
-def test_only_the_first_key_group_tells_of_source_partitions_which_all_know():
+def test_only_the_first_key_group_reports_source_partitions():
     plan = query().columnar()
-    told = [process(plan, MemoryState(), GroupInput(seen={"": 50}, input_rows=1), group).metrics for group in (0, 1, 7)]
-    assert [one.key_group for one in told] == [0, 1, 7]
-    assert [one.partitions for one in told] == [[("", 50, 49, False)], None, None]
-    assert [one.partition_count for one in told] == [1, 1, 1]
+    metrics_of_groups = [
+        process(plan, MemoryState(), GroupInput(seen={"": 50}, input_rows=1), group).metrics for group in (0, 1, 7)
+    ]
+    assert [metrics.key_group for metrics in metrics_of_groups] == [0, 1, 7]
+    assert [metrics.partitions for metrics in metrics_of_groups] == [[("", 50, 49, False)], None, None]
+    assert [metrics.partition_count for metrics in metrics_of_groups] == [1, 1, 1]
 
 
 @pytest.mark.parametrize(
-    ("given", "watermark"),
+    ("group_input", "watermark"),
     [
         (GroupInput(end_of_available=True), 209),
         (GroupInput(end_of_available=True, input_rows=1, invalid_rows=1), 199),
@@ -144,42 +146,42 @@ def test_only_the_first_key_group_tells_of_source_partitions_which_all_know():
     ],
     ids=["nothing came", "an invalid row", "a row", "more may be there"],
 )
-def test_where_nothing_more_is_available_and_nothing_came_all_windows_close(given, watermark):
-    """The newest row is of 200, its session ends at 210."""
+def test_all_windows_close_if_no_more_input_is_available(group_input, watermark):
+    """The newest row has the time 200, so its session ends at 210."""
     plan, state = query().columnar(), MemoryState()
     process(plan, state, harness.group_input(plan, batch(("a", 200))))
-    output = process(plan, state, given)
+    output = process(plan, state, group_input)
     assert (output.metrics.watermark, output.metrics.fired_rows) == (watermark, int(watermark == 209))
 
 
-def test_of_nothing_at_all_nothing_closes():
+def test_end_of_available_input_without_any_rows_sets_no_watermark():
     plan, state = query().columnar(), MemoryState()
     assert process(plan, state, GroupInput(end_of_available=True)).metrics.watermark is None
 
 
-def test_the_clock_of_windows_never_goes_back():
+def test_clock_of_processing_time_windows_never_goes_back():
     plan, state = query(ProcessingTimeSessionWindows(10)).columnar(), MemoryState()
     batches = [harness.MicroBatch([[("a", 0, 1, None, 1)]], clock) for clock in (100, 95, 105)]
-    assert [one.wake_up for one in harness.run(plan, batches, state)] == [109, 109, 114]
-    (one,) = harness.run(plan, [harness.MicroBatch([], 200)], state)
-    assert one.fired == [(("a", 100, 115), (3,))]
+    assert [output.wake_up for output in harness.run(plan, batches, state)] == [109, 109, 114]
+    (output,) = harness.run(plan, [harness.MicroBatch([], 200)], state)
+    assert output.fired == [(("a", 100, 115), (3,))]
 
 
-def test_a_key_group_wakes_for_its_windows_or_for_silence_whichever_comes_first():
+def test_key_group_wakes_for_windows_or_silence_whichever_is_first():
     plan = query(ProcessingTimeSessionWindows(10)).columnar()
     plan = replace(plan, ticks=1)
-    given = harness.group_input(plan, harness.MicroBatch([[("a", 0, 1, None, 1)]], 100))
-    given.seen = {"": 5}
+    group_input = harness.group_input(plan, harness.MicroBatch([[("a", 0, 1, None, 1)]], 100))
+    group_input.seen = {"": 5}
     for after, due in ((50, 104), (300, 109)):
         closing = replace(plan, watermark=WatermarkStrategy(0, closes_after=after))
-        assert process(closing, MemoryState(), given).wake_up == due
-        assert process(closing, MemoryState(), replace(given, end_of_input=True)).wake_up is None
+        assert process(closing, MemoryState(), group_input).wake_up == due
+        assert process(closing, MemoryState(), replace(group_input, end_of_input=True)).wake_up is None
 
 
-def test_nothing_is_kept_at_the_end_of_the_input():
+def test_state_is_empty_at_the_end_of_input():
     state = MemoryState()
-    (one,) = harness.run(query().columnar(), [batch(("a", 0), end=True)], state)
-    assert (len(one.fired), state.values) == (1, {})
+    (output,) = harness.run(query().columnar(), [batch(("a", 0), end=True)], state)
+    assert (len(output.fired), state.values) == (1, {})
 
 
 # -- saved state ---------------------------------------------------------------------------------------------------------------
@@ -191,11 +193,11 @@ def saved_of(plan, *batches):
     return plan.operator.for_group(plan, state, 0).tables(), state
 
 
-def test_the_header_says_whose_state_it_is_and_how_far_time_is():
+def test_header_of_saved_state_has_identity_and_progress_of_time():
     plan = query(lateness=5).columnar()
     header = saved_of(plan, batch(("a", 50)))[0].header
-    known = ("format", "operator", "identity", "clock", "closed", "counters")
-    assert {name: header[name] for name in known} == {
+    names = ("format", "operator", "identity", "clock", "closed", "counters")
+    assert {name: header[name] for name in names} == {
         "format": 1,
         "operator": "sessions",
         "identity": dict(plan.identity()),
@@ -207,24 +209,24 @@ def test_the_header_says_whose_state_it_is_and_how_far_time_is():
     assert "incomplete" not in header
 
 
-def test_saved_state_is_put_where_none_is():
+def test_saved_state_is_not_restored_over_existing_state():
     plan = query().columnar()
     saved, state = saved_of(plan, batch(("a", 50)))
     with pytest.raises(PlanMismatchError, match="the key group has state already: saved state is put into new checkpoints only"):
         plan.operator.for_group(plan, state, 0).restore(saved)
 
 
-@pytest.mark.parametrize("found", [0, 2, None])
-def test_saved_state_of_another_format_is_refused(found):
+@pytest.mark.parametrize("version", [0, 2, None])
+def test_saved_state_of_another_format_is_refused(version):
     plan = query().columnar()
     saved, _ = saved_of(plan, batch(("a", 50)))
-    other = replace(saved, header={**saved.header, "format": found})
-    with pytest.raises(StateFormatError, match=f"the saved state has format {found}, this version of panestream reads 1"):
+    other = replace(saved, header={**saved.header, "format": version})
+    with pytest.raises(StateFormatError, match=f"the saved state has format {version}, this version of panestream reads 1"):
         plan.operator.for_group(plan, MemoryState(), 0).restore(other)
 
 
-def test_what_was_closed_stays_closed_where_state_is_taken_over():
-    """Rows of before are late, whatever the lateness."""
+def test_restore_with_a_longer_lateness_does_not_reopen_windows():
+    """Earlier rows are late, whatever the new lateness."""
     saved, _ = saved_of(query().columnar(), batch(("a", 50)))
     later, state = query(lateness=1000).columnar(), MemoryState()
     assert later.operator.for_group(later, state, 0).restore(saved) is None
@@ -238,16 +240,16 @@ def test_saved_state_of_other_windows_is_refused():
         other.operator.for_group(other, MemoryState(), 0).restore(saved)
 
 
-def test_what_was_added_and_may_lack_rows_is_remembered():
+def test_header_marks_added_aggregates_as_incomplete():
     saved, _ = saved_of(query().columnar(), batch(("a", 50)))
     more, state = query(aggregates=(agg.count().alias("n"), agg.sum("v").alias("total"))).columnar(), MemoryState()
     more.operator.for_group(more, state, 0).restore(saved)
     harness.run(more, [batch(("a", 51, 3))], state)
     header = more.operator.for_group(more, state, 0).header()
-    assert header["incomplete"] == sorted(one["of"] for one in header["partials"])
+    assert header["incomplete"] == sorted(partial["of"] for partial in header["partials"])
 
 
-def test_windows_of_the_clock_know_no_lateness():
+def test_processing_time_windows_ignore_allowed_lateness():
     plan = query(TumblingProcessingTimeWindows(10), lateness=100).columnar()
     batches = [harness.MicroBatch([[("a", 0, 1, None, 1)]], 15), harness.MicroBatch([], 20)]
     state = MemoryState()
@@ -258,28 +260,28 @@ def test_windows_of_the_clock_know_no_lateness():
 
 
 @pytest.mark.parametrize("clock", [19, 20, 21])
-def test_sliding_windows_of_the_clock_are_taken_over_with_the_panes_that_they_need(clock):
+def test_sliding_processing_time_windows_are_restored_with_their_panes(clock):
     plan, state, taken_over = query(SlidingProcessingTimeWindows(20, 10)).columnar(), MemoryState(), MemoryState()
     harness.run(plan, [harness.MicroBatch([[("a", 0, 1, None, 1)] * 3], 12), harness.MicroBatch([], clock)], state)
     plan.operator.for_group(plan, taken_over, 0).restore(plan.operator.for_group(plan, state, 0).tables())
-    came = harness.MicroBatch([[("a", 0, 1, None, 1)]], 25)
-    told = harness.run(plan, [came, harness.MicroBatch([], 30), harness.MicroBatch([], 40)], taken_over)
-    assert [one.fired for one in told[1:]] == [[(("a", 10, 30), (4,))], [(("a", 20, 40), (1,))]]
+    more_rows = harness.MicroBatch([[("a", 0, 1, None, 1)]], 25)
+    emitted = harness.run(plan, [more_rows, harness.MicroBatch([], 30), harness.MicroBatch([], 40)], taken_over)
+    assert [output.fired for output in emitted[1:]] == [[(("a", 10, 30), (4,))], [(("a", 20, 40), (1,))]]
 
 
-def test_state_of_another_plan_is_refused_as_soon_as_a_key_group_is_opened():
+def test_state_of_another_plan_is_refused_when_a_key_group_opens():
     _, state = saved_of(query().columnar(), batch(("a", 50)))
     other = query(EventTimeSessionWindows(11)).columnar()
     with pytest.raises(PlanMismatchError, match="the checkpoint belongs to another plan"):
         other.operator.for_group(other, state, 0)
 
 
-def test_how_far_event_time_is_goes_with_state_that_is_taken_over():
+def test_watermark_is_restored_with_saved_state():
     plan, state = query().columnar(), MemoryState()
     saved, before = saved_of(plan, batch(("a", 50)), batch(("b", 70)))
     plan.operator.for_group(plan, state, 0).restore(saved)
     header = plan.operator.for_group(plan, state, 0).header()
     assert header == plan.operator.for_group(plan, before, 0).header()
     assert (header["watermarks"]["watermark"], header["closed"]) == (69, 69)
-    # A row behind it is late at once.
+    # A row below the restored watermark is late.
     assert harness.run(plan, [batch(("a", 40))], state)[0].metrics.late_rows == 1

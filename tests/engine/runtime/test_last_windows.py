@@ -1,4 +1,4 @@
-"""When the last windows of rows end, and of which windows that is known beforehand."""
+"""The last instant of all windows of a row, and the windows for which it is known in advance."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ END = MAX_TIMESTAMP
         (SeveralWindows.of({"a": TumblingEventTimeWindows(7), "b": TumblingEventTimeWindows(60)}), 130, 179),
     ],
 )
-def test_the_last_instant_of_all_windows_of_rows(assigner, newest, last):
+def test_last_instant_of_all_windows_of_the_newest_row(assigner, newest, last):
     assert last_instant(assigner, newest) == last
 
 
@@ -65,12 +65,12 @@ def test_the_last_instant_of_all_windows_of_rows(assigner, newest, last):
         SeveralWindows.of({"a": TumblingEventTimeWindows(7), "b": TumblingEventTimeWindows(60)}),
     ],
 )
-def test_windows_whose_end_follows_from_a_row_can_be_closed(assigner):
+def test_windows_whose_end_follows_from_a_row_can_close_on_silence(assigner):
     check_closable(assigner)
 
 
 @pytest.mark.parametrize(
-    ("assigner", "said"),
+    ("assigner", "message"),
     [
         (EventTimeSessionWindows.with_gap_column("wait", "seconds"), "their rows alone say"),
         (ProcessingTimeSessionWindows(5), "sessions of one gap"),
@@ -81,7 +81,7 @@ def test_windows_whose_end_follows_from_a_row_can_be_closed(assigner):
         (SeveralWindows.of({"a": PredicateWindows("s", gap=5), "b": CalendarDays.of(1, zone="UTC")}), "not CalendarDays"),
     ],
 )
-def test_others_cannot(assigner, said):
+def test_windows_whose_end_does_not_follow_from_a_row_cannot_close_on_silence(assigner, message):
     with pytest.raises(InvalidPlanError) as error:
         check_closable(assigner)
-    assert said in str(error.value)
+    assert message in str(error.value)

@@ -1,4 +1,4 @@
-"""Rows of the main output: their columns, whole."""
+"""The columns of rows of the main output and of side outputs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ def plan_of(assigner, trigger=None, **more):
     return harness.Query(WindowSpec(assigner, trigger), COUNT, more=more).columnar()
 
 
-def told(table):
-    """The rows, window bounds as integers."""
+def rows_of(table):
+    """Return the rows with window bounds as integers."""
     table.validate(full=True)
     columns = [column.cast(pa.int64()) if pa.types.is_timestamp(column.type) else column for column in table.columns]
     return [tuple(row.values()) for row in pa.table(columns, names=table.column_names).to_pylist()]
@@ -40,59 +40,59 @@ def ints(*values):
     return pa.array(values, pa.int64())
 
 
-def test_keys_bounds_and_results():
+def test_main_rows_have_keys_bounds_and_results():
     bounds = np.array([0, 10]), ints(10, 20)
     table = window_rows(plan_of(TEN), [pa.array(["a", None])], bounds, [ints(3, 4)])
-    assert told(table) == [("a", 0, 10, 3), (None, 10, 20, 4)]
+    assert rows_of(table) == [("a", 0, 10, 3), (None, 10, 20, 4)]
 
 
 @pytest.mark.parametrize(("kind", "label"), [(0, "short"), (1, "long")])
-def test_each_row_of_several_kinds_of_windows_has_their_label(kind, label):
+def test_rows_of_several_windows_have_the_label_of_their_window(kind, label):
     bounds = np.array([0, 20]), np.array([20, 40])
     table = window_rows(plan_of(SEVERAL), [pa.array(["a", "b"])], bounds, [ints(3, 4)], kind=kind)
-    assert told(table) == [("a", label, 0, 20, 3), ("b", label, 20, 40, 4)]
+    assert rows_of(table) == [("a", label, 0, 20, 3), ("b", label, 20, 40, 4)]
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2])
-def test_the_window_without_end_has_no_bounds(rows):
+def test_global_window_has_no_bounds(rows):
     plan = plan_of(GlobalWindows(), PurgingTrigger(CountTrigger(3)))
     table = window_rows(plan, [pa.array(["a"] * rows)], (None, None), [ints(*range(rows))])
-    assert told(table) == [("a", None, None, number) for number in range(rows)]
+    assert rows_of(table) == [("a", None, None, number) for number in range(rows)]
 
 
 @pytest.mark.parametrize("rows", [0, 1, 2])
-def test_what_a_function_returns_may_have_no_columns_and_rows_no_keys(rows):
+def test_main_rows_may_lack_keys_and_result_columns(rows):
     windowing, nothing = WindowSpec(TEN), pa.schema([])
     operator = plan_functions(
         windowing, KeepRows(applied(lambda key, window, rows: [()])), nothing, harness.ROWS, "f", harness.KEYS
     )
     plan = replace(harness.plan_for(operator, windowing), keys=(), key_schema=nothing)
     table = window_rows(plan, [], (ints(*range(rows)), ints(*range(10, 10 + rows))), [])
-    assert told(table) == [(number, number + 10) for number in range(rows)]
+    assert rows_of(table) == [(number, number + 10) for number in range(rows)]
 
 
 def test_rows_of_a_side_output_have_its_columns():
     plan = plan_of(TEN, side_outputs={"seen": pa.schema([("x", pa.int64()), ("y", pa.int64())])})
     table = window_rows(plan, [pa.array(["a"])], (ints(0), ints(10)), [ints(3), ints(4)], tag="seen")
-    assert (table.schema.names, told(table)) == (["key", "window_start", "window_end", "x", "y"], [("a", 0, 10, 3, 4)])
+    assert (table.schema.names, rows_of(table)) == (["key", "window_start", "window_end", "x", "y"], [("a", 0, 10, 3, 4)])
     assert side_schema(plan, "seen") is plan.side_outputs["seen"]
 
 
 @pytest.mark.parametrize(
     ("declared", "hint"), [({}, "none is declared"), ({"seen": pa.schema([])}, "did you mean 'seen'?")], ids=["none", "another"]
 )
-def test_a_side_output_is_declared(declared, hint):
+def test_undeclared_side_output_is_refused(declared, hint):
     with pytest.raises(InvalidPlanError) as error:
         side_schema(plan_of(TEN, side_outputs=declared), "sen")
-    said = "the window function sent to the output 'sen': declare it, .side_output('sen', schema)"
-    assert str(error.value) == f"{said}; {hint}"
+    message = "the window function sent to the output 'sen': declare it, .side_output('sen', schema)"
+    assert str(error.value) == f"{message}; {hint}"
 
 
 @pytest.mark.parametrize("changelog", [False, True])
 @pytest.mark.parametrize("with_firing", [False, True])
-def test_which_firing_and_which_change_where_the_plan_asks(with_firing, changelog):
+def test_firing_and_changelog_columns_follow_the_plan(with_firing, changelog):
     plan = plan_of(TEN, with_firing=with_firing, changelog=changelog)
     every = np.arange(3), np.array([0, 7, 9]), np.array([False, False, True])
-    found = [column.to_pylist() for column in firing_columns(plan, *every, np.array([0, 2, 3]))]
+    columns = [column.to_pylist() for column in firing_columns(plan, *every, np.array([0, 2, 3]))]
     firing = [["early", "on_time", "late"], [0, 7, 9], [False, False, True]]
-    assert found == [*(firing if with_firing else []), *([["insert", "update_after", "delete"]] if changelog else [])]
+    assert columns == [*(firing if with_firing else []), *([["insert", "update_after", "delete"]] if changelog else [])]

@@ -1,4 +1,4 @@
-"""Two streams in one: rows apart, watermarks of both sides, and a plan of them that is saved and read."""
+"""Two streams in one query: separating their rows, joins, the watermarks of both sides, and saving the plan."""
 
 import json
 import random
@@ -24,7 +24,7 @@ NAMES = pa.schema([("name", pa.string())])
 NUMBERS = pa.schema([("n", pa.int64())])
 
 
-def test_the_rows_of_each_side_have_its_own_columns():
+def test_rows_of_each_side_are_separated_with_their_columns():
     rows = pa.table(
         {
             "left": pa.array([{"name": "a"}, None, {"name": None}], pa.struct(list(NAMES))),
@@ -39,7 +39,7 @@ def test_the_rows_of_each_side_have_its_own_columns():
 @pytest.mark.parametrize(
     ("how", "names"), [("full", ["key", "end", "name", "n", "firing"]), ("left_semi", ["key", "end", "name", "firing"])]
 )
-def test_columns_around_the_lists_stay(how, names):
+def test_opening_pairs_keeps_the_other_columns(how, names):
     emitted = pa.table(
         {
             "key": ["k", "m"],
@@ -50,16 +50,16 @@ def test_columns_around_the_lists_stay(how, names):
         }
     )
     pairs = Pairs(how, NAMES, NUMBERS, keys=1)
-    kept = pairs.kept(emitted)
-    (opened,) = pairs.opened(kept)
+    kept_lists = pairs.kept(emitted)
+    (opened,) = pairs.opened(kept_lists)
     assert opened.schema == pairs.schema_of(emitted.schema)
     assert opened.schema.names == names
-    assert opened.num_rows == pairs.count(kept) == (3 if how == "full" else 2)
+    assert opened.num_rows == pairs.count(kept_lists) == (3 if how == "full" else 2)
     assert opened.column("firing").to_pylist() == ["on_time", "on_time", "late"][: opened.num_rows]
 
 
 @pytest.mark.parametrize(
-    ("how", "called"),
+    ("how", "names_of_join"),
     [
         ("inner", ["inner", "INNER"]),
         ("left", ["left", "left_outer", "leftouter", "LEFT OUTER"]),
@@ -70,17 +70,17 @@ def test_columns_around_the_lists_stay(how, names):
         (None, ["cross", "", "left right", "in_er"]),
     ],
 )
-def test_joins_are_called_as_in_spark_and_flink(how, called):
-    assert [join_called(name) for name in called] == [how] * len(called)
+def test_join_types_accept_the_names_of_spark_and_flink(how, names_of_join):
+    assert [join_called(name) for name in names_of_join] == [how] * len(names_of_join)
 
 
 @pytest.mark.parametrize("how", HOWS)
-def test_results_have_the_columns_of_the_sides_that_they_are_of(how):
+def test_semi_and_anti_joins_have_only_the_columns_of_the_left(how):
     assert Pairs(how, NAMES, NUMBERS, keys=1).names == (("name",) if how in ("left_semi", "left_anti") else ("name", "n"))
 
 
 @pytest.mark.parametrize(("how", "pairs"), [("inner", 4), ("left", 5), ("right", 4), ("left_semi", 2), ("left_anti", 1)])
-def test_outputs_are_counted_as_pairs_and_firings_as_windows(how, pairs):
+def test_metrics_count_join_outputs_as_pairs_and_firings_as_windows(how, pairs):
     plan = joins.Join(WindowSpec(TumblingEventTimeWindows(10)), how, (0, 0)).plan()
     rows = [joins.Row(side, key, time, time) for side, key, time in (("left", "a", 1), ("left", "a", 2), ("right", "a", 3))]
     rows += [joins.Row("right", "a", 4, 4), joins.Row("left", "b", 5, 5)]
@@ -101,7 +101,7 @@ def test_outputs_are_counted_as_pairs_and_firings_as_windows(how, pairs):
         ("left_anti", [("a",)]),
     ],
 )
-def test_a_null_in_the_key_equals_nothing(how, expected):
+def test_null_in_the_key_matches_nothing(how, expected):
     lists = pa.list_(pa.struct(list(NAMES))), pa.list_(pa.struct(list(NUMBERS)))
     emitted = pa.table(
         {
@@ -121,8 +121,9 @@ POINT = pa.struct([pa.field("x", pa.int64(), nullable=False)])
 POINTS = pa.schema([("at", POINT)])
 
 
-def test_a_struct_whose_fields_are_never_null_may_be_null_itself():
-    # As those that struct(...) makes, or the _metadata of files: no type that a row without a partner could be cast to.
+def test_struct_with_non_nullable_fields_may_itself_be_null():
+    # For example structs from struct(...), or the _metadata column of files. A row without a partner could not be cast to such a
+    # type.
     lists = pa.list_(pa.struct(list(POINTS)))
     emitted = pa.table(
         {
@@ -152,7 +153,7 @@ def tracker_of(left, right, saved=None):
     return WatermarkTracker(strategy) if saved is None else WatermarkTracker.from_json(strategy, saved)
 
 
-def test_the_smaller_watermark_counts_and_there_is_none_before_both_have_rows():
+def test_watermark_is_the_smaller_one_once_both_sides_have_rows():
     tracker = tracker_of(WatermarkStrategy(5), WatermarkStrategy(20))
     assert tracker.advance({"left": 100}, 0) == MIN_TIMESTAMP
     tracker = tracker_of(WatermarkStrategy(5), WatermarkStrategy(20), tracker.to_json())
@@ -161,38 +162,39 @@ def test_the_smaller_watermark_counts_and_there_is_none_before_both_have_rows():
     assert tracker.by_partition() == [("left", 100, 94, False), ("right", 200, 179, False)]
 
 
-def test_each_side_is_idle_by_its_own_timeout():
+def test_each_side_becomes_idle_after_its_own_timeout():
     tracker = tracker_of(WatermarkStrategy(0), WatermarkStrategy(0).with_idleness("10 us"))
     tracker.advance({"left": 10, "right": 10}, 0, run="r")
-    # Silent from the first micro-batch without rows on: for 5 at 6, for 10 at 12, as a step counts for half the timeout at most.
-    found = [tracker.advance({"left": time}, clock, run="r") for time, clock in [(20, 1), (30, 6), (40, 12), (50, 13)]]
-    assert found == [9, 9, 39, 49]
-    # The other has no timeout, and holds it for ever.
+    # The side is silent from the first micro-batch without its rows: for 5 at 6, for 10 at 12. A step counts for at most half the
+    # timeout.
+    watermarks = [tracker.advance({"left": time}, clock, run="r") for time, clock in [(20, 1), (30, 6), (40, 12), (50, 13)]]
+    assert watermarks == [9, 9, 39, 49]
+    # The other side lacks a timeout, so it holds the watermark back without end.
     tracker = tracker_of(WatermarkStrategy(0), WatermarkStrategy(0).with_idleness("10 us"))
     tracker.advance({"left": 10, "right": 10}, 0, run="r")
     for clock in range(1, 100, 5):
         assert tracker.advance({"right": 1000 + clock}, clock, run="r") == 9
 
 
-def test_partitions_of_a_side():
+def test_watermark_waits_for_expected_partitions_of_each_side():
     left = WatermarkStrategy(0).per_partition("p", ["0", "1"])
     tracker = tracker_of(left, WatermarkStrategy(0).per_partition("q"))
     assert tracker.advance({"left/0": 50, "right/7": 40}, 0) == MIN_TIMESTAMP
     assert tracker.advance({"left/1": 30}, 0) == 29
-    # A side whose partitions nobody named is waited for all the same, and then has no more partitions than those that came.
+    # A side without expected partitions is also waited for. Its partitions are those that have had rows.
     tracker = tracker_of(left, WatermarkStrategy(0).per_partition("q"), tracker_of(left, WatermarkStrategy(0)).to_json())
     assert tracker.advance({"left/0": 50, "left/1": 60}, 0) == MIN_TIMESTAMP
     assert tracker.advance({"right/7": 55}, 0) == 49
     assert sorted(tracker.partitions) == ["left/0", "left/1", "right/7"]
 
 
-def test_a_side_without_watermarks_makes_none():
+def test_side_without_watermarks_disables_the_watermark():
     tracker = tracker_of(WatermarkStrategy(0), WatermarkStrategy.no_watermarks())
     assert tracker.advance({"left": 50, "right": 50}, 0) == MIN_TIMESTAMP
     assert tracker.strategy.delay is None
 
 
-def test_both_sides_close_on_silence_or_neither():
+def test_closing_after_is_refused_for_only_one_side():
     plain = WatermarkStrategy(0)
     both = WatermarkStrategy.of_sides({"left": plain.closing_after("1 s"), "right": plain.closing_after("3 s")}, "side")
     assert both.closes_after == 3_000_000
@@ -210,7 +212,7 @@ class Nothing(WatermarkGenerator):
 # -- rows that are too far ahead -----------------------------------------------------------------------------------------------
 
 
-def test_how_far_ahead_a_row_may_be_is_of_its_side():
+def test_max_ahead_applies_only_to_its_side():
     strategies = {"left": WatermarkStrategy(0).max_ahead("10 us", of="rows"), "right": WatermarkStrategy(0)}
     plan = joins.Join(joins.random_join(random.Random(1))[0].windowing, "inner", (0, 0)).plan()
     plan = replace(
@@ -247,17 +249,17 @@ def test_how_far_ahead_a_row_may_be_is_of_its_side():
 # -- the plan ------------------------------------------------------------------------------------------------------------------
 
 
-def test_a_plan_of_two_streams_comes_back_equal():
+def test_plan_of_two_streams_survives_json():
     for seed in range(20):
         join, _ = joins.random_join(random.Random(seed))
         plan = join.plan()
-        found = plan_of(json.loads(json.dumps(plan_json(plan))))
-        assert (found.sides, found.pairs, found.watermark) == (plan.sides, plan.pairs, plan.watermark)
-        assert found.tags == plan.tags
-        assert found.output_schema("main") == plan.output_schema("main")
+        read_plan = plan_of(json.loads(json.dumps(plan_json(plan))))
+        assert (read_plan.sides, read_plan.pairs, read_plan.watermark) == (plan.sides, plan.pairs, plan.watermark)
+        assert read_plan.tags == plan.tags
+        assert read_plan.output_schema("main") == plan.output_schema("main")
 
 
-def test_a_plan_of_one_stream_says_nothing_of_two():
+def test_json_of_a_plan_of_one_stream_has_no_sides():
     join, _ = joins.random_join(random.Random(3))
     saved = plan_json(replace(join.plan(), sides=None, pairs=None))
     assert not {"sides", "pairs"} & saved.keys()

@@ -1,6 +1,6 @@
-"""Windows that close on silence, against a definition from first principles, on random input with pauses, restarts and late rows.
+"""Windows that close on silence, compared with a definition on random input with pauses, restarts and late rows.
 
-``PANESTREAM_CASES=10000 pytest tests/engine/runtime/test_silence_random.py`` runs more; ``PANESTREAM_SEED`` others.
+``PANESTREAM_CASES=10000 pytest tests/engine/runtime/test_silence_random.py`` runs more cases, ``PANESTREAM_SEED`` others.
 """
 
 import random
@@ -26,7 +26,7 @@ def random_query(rng: random.Random) -> Query:
 
 
 def random_steps(rng: random.Random, query: Query) -> list[Step]:
-    """Live data, more or less: event time is the clock less some lag, or it is of the past; now and then a row is far behind."""
+    """Return steps of live or old data: event time is the clock minus a lag, or far in the past. Some rows are far behind."""
     clock, steps, run_ = rng.choice([0, 1000]), [], 0
     shift, lag = rng.choice([0, 0, -5000, 700]), rng.choice([0, 3, 10])
     paces = [rng.choice([0.05, 0.3, 0.6]), rng.choice([0.05, 0.95])]
@@ -55,23 +55,25 @@ def random_steps(rng: random.Random, query: Query) -> list[Step]:
 def case(rng: random.Random, seed: int) -> None:
     query = random_query(rng)
     steps = random_steps(rng, query)
-    found, definition, last = run(query, steps), Definition(query), MIN_TIMESTAMP
-    for number, (step, ours) in enumerate(zip(steps, found, strict=True)):
-        told = f"seed {seed}, micro-batch {number}: {query}\n" + "\n".join(map(str, steps[: number + 1]))
+    outputs, definition, last = run(query, steps), Definition(query), MIN_TIMESTAMP
+    for number, (step, actual) in enumerate(zip(steps, outputs, strict=True)):
+        description = f"seed {seed}, micro-batch {number}: {query}\n" + "\n".join(map(str, steps[: number + 1]))
         if step.broken:
-            # What it gave is looked at when it comes again, and must be the same.
-            again = found[number + 1]
-            assert (again.fired, again.late, again.watermark) == (ours.fired, ours.late, ours.watermark), told
+            # The output of an interrupted micro-batch is checked when it is repeated, and must be the same.
+            again = outputs[number + 1]
+            assert (again.fired, again.late, again.watermark) == (actual.fired, actual.late, actual.watermark), description
             continue
-        theirs = definition.take(step, steps[number - 1].run if number > 0 and steps[number - 1].broken else step.run)
-        assert sorted(ours.late) == sorted(theirs.late), told
-        assert {one[:3]: one[3:] for one in ours.fired} == {one[:3]: one[3:] for one in theirs.fired}, told
-        if theirs.watermark is not None or ours.watermark is not None:
-            assert ours.watermark == theirs.watermark, told
-            assert ours.watermark >= last, told
-            last = ours.watermark
+        expected = definition.take(step, steps[number - 1].run if number > 0 and steps[number - 1].broken else step.run)
+        assert sorted(actual.late) == sorted(expected.late), description
+        assert {window[:3]: window[3:] for window in actual.fired} == {window[:3]: window[3:] for window in expected.fired}, (
+            description
+        )
+        if expected.watermark is not None or actual.watermark is not None:
+            assert actual.watermark == expected.watermark, description
+            assert actual.watermark >= last, description
+            last = actual.watermark
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_silence_against_the_definition(chunk):
+def test_closing_on_silence_equals_the_definition(chunk):
     run_cases(60, chunk, CHUNKS, case)

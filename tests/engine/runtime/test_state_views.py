@@ -1,4 +1,4 @@
-"""The views of state: their columns, and what is null where an operator does not know it."""
+"""The columns of the views of state, and nulls if an operator does not know a value."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def ints(*values):
     return np.array(values, np.int64)
 
 
-def given(**more):
+def window_rows(**more):
     return WindowRows(KEYS, 2, starts=pa.array([0, 10]), ends=pa.array([10, 20]), **more)
 
 
@@ -47,18 +47,18 @@ BOUNDS = [
 ]
 
 
-def test_what_is_unknown_is_null():
+def test_unknown_values_of_windows_are_null():
     schemas = schemas_of()
-    shown = schemas.windows_of(given())
-    assert shown.schema == schemas.windows
-    assert shown.to_pylist() == [NOTHING | bounds for bounds in BOUNDS]
+    windows_view = schemas.windows_of(window_rows())
+    assert windows_view.schema == schemas.windows
+    assert windows_view.to_pylist() == [NOTHING | bounds for bounds in BOUNDS]
     (row,) = schemas.windows_of(WindowRows([pa.array(["a"])], 1)).to_pylist()
     assert (row["window_start"], row["window_end"]) == (None, None), "the global window"
 
 
-def test_what_is_known_of_windows():
-    shown = schemas_of().windows_of(
-        given(
+def test_known_values_of_windows_are_shown():
+    windows_view = schemas_of().windows_of(
+        window_rows(
             results=[pa.array([4, 5])],
             contents=pa.array(["x", None]),
             rows=ints(4, 5),
@@ -71,22 +71,22 @@ def test_what_is_known_of_windows():
     )
     first = {"results": {"n": 4}, "contents": "x", "rows": 4, "firings": 0, "last_firing": None, "due": at(9), "closes": None}
     second = {"results": {"n": 5}, "contents": None, "rows": 5, "firings": 2, "last_firing": "early", "due": None}
-    assert shown.to_pylist() == [
+    assert windows_view.to_pylist() == [
         NOTHING | BOUNDS[0] | first | {"bytes": 70},
         NOTHING | BOUNDS[1] | second | {"closes": at(19), "bytes": 80},
     ]
 
 
 @pytest.mark.parametrize(("assigner", "labels"), [(SEVERAL, ["long", "short"]), (TEN, [None, None])])
-def test_windows_of_several_kinds_have_their_label(assigner, labels):
-    shown = schemas_of(assigner).windows_of(given(kinds=ints(1, 0)))
-    assert shown["window"].to_pylist() == labels
+def test_windows_view_has_the_labels_of_several_windows(assigner, labels):
+    windows_view = schemas_of(assigner).windows_of(window_rows(kinds=ints(1, 0)))
+    assert windows_view["window"].to_pylist() == labels
 
 
-def test_without_keys_there_is_no_column_of_them():
+def test_views_without_keys_have_no_key_column():
     schemas = schemas_of()
     schemas = replace(schemas, plan=replace(schemas.plan, keys=(), key_schema=pa.schema([])))
-    views = schemas.with_windows(schemas.windows_of(replace(given(due=ints(9, 19)), keys=[])))
+    views = schemas.with_windows(schemas.windows_of(replace(window_rows(due=ints(9, 19)), keys=[])))
     for table in (views.windows, views.elements, views.user_state, views.timers):
         assert "key" not in table.column_names
     assert schemas.key([]) is None
@@ -96,17 +96,17 @@ def test_without_keys_there_is_no_column_of_them():
 @pytest.mark.parametrize(
     ("assigner", "kind"), [(TEN, "event"), (TumblingProcessingTimeWindows(10), "processing")], ids=["event", "processing"]
 )
-def test_what_is_due_has_a_timer(assigner, kind):
+def test_each_due_window_has_a_timer(assigner, kind):
     schemas = schemas_of(assigner)
-    views = schemas.with_windows(schemas.windows_of(given(due=ints(MAX_TIMESTAMP, 19))))
+    views = schemas.with_windows(schemas.windows_of(window_rows(due=ints(MAX_TIMESTAMP, 19))))
     bounds = {"key": {"key": None}, "window_start": at(10), "window_end": at(20)}
     assert views.timers.to_pylist() == [bounds | {"kind": kind, "time": at(19), "key_group": 3}]
     assert (views.elements.num_rows, views.user_state.num_rows) == (0, 0)
 
 
-def test_others_are_shown_as_they_are_given():
+def test_views_of_elements_user_state_and_timers_are_passed_through():
     schemas = schemas_of(rows=harness.KEYS)
-    windows = schemas.windows_of(given(due=ints(9, 19)))
+    windows = schemas.windows_of(window_rows(due=ints(9, 19)))
     timers = schemas.timers_of(KEYS, 2, {"kind": pa.array(["event", "event"]), "time": pa.array([7, 8])})
     states = schemas.user_state_of(KEYS, 2, {"of": pa.array(["key", "window"]), "name": pa.array(["x", "y"])})
     columns = {"place": pa.array([0, 1]), "time": pa.array([4, 5])}
@@ -129,20 +129,20 @@ def test_others_are_shown_as_they_are_given():
 
 
 @pytest.mark.parametrize("rows", [None, pa.schema([])], ids=["no rows", "rows without columns"])
-def test_where_no_rows_are_kept_elements_have_none(rows):
+def test_elements_view_has_no_rows_if_none_are_kept(rows):
     schemas = schemas_of(rows=rows)
     assert "element" not in schemas.elements.names
-    shown = schemas.elements_of(KEYS, 2, {"value": pa.array(["x", "y"])}, [])
-    assert (shown["value"].to_pylist(), shown["key_group"].to_pylist()) == (["x", "y"], [3, 3])
+    windows_view = schemas.elements_of(KEYS, 2, {"value": pa.array(["x", "y"])}, [])
+    assert (windows_view["value"].to_pylist(), windows_view["key_group"].to_pylist()) == (["x", "y"], [3, 3])
 
 
-def test_the_end_of_time_is_none():
+def test_instant_at_the_end_of_time_is_null():
     assert instants(None) is None
     assert instants(ints(5, MAX_TIMESTAMP)).to_pylist() == [at(5), None]
     assert instants(pa.array([5, None])).to_pylist() == [at(5), None]
 
 
-def test_how_far_the_time_of_windows_had_come():
+def test_reached_time_is_the_watermark_or_the_clock():
     saved = StateTables({"clock": 100, "watermarks": {"watermark": 7}}, {})
     assert reached_by(saved, by_processing_time=False) == 7
     assert reached_by(saved, by_processing_time=True) == 99
@@ -152,5 +152,5 @@ def test_how_far_the_time_of_windows_had_come():
     ("size", "parts", "shares"),
     [(10, (1, 1, 2), [2, 2, 4]), (11, (1,), [11]), (3, (2, 2), [0, 0]), (5, (0, 0), [0, 0]), (5, (), []), (0, (1, 2), [0, 0])],
 )
-def test_windows_share_the_bytes_of_state_by_its_rows(size, parts, shares):
+def test_bytes_of_state_are_shared_among_windows_by_rows(size, parts, shares):
     assert share(size, ints(*parts)).tolist() == shares

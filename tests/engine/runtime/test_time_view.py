@@ -1,4 +1,4 @@
-"""What is shown of a key group's time."""
+"""The view of a key group's watermark and source partitions."""
 
 import datetime as dt
 from dataclasses import replace
@@ -19,38 +19,38 @@ def at(micros):
     return None if micros is None else dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(microseconds=micros)
 
 
-def shown(strategy, tracker, closed=MIN_TIMESTAMP, clock=0):
+def rows_shown(strategy, tracker, closed=MIN_TIMESTAMP, clock=0):
     plan = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), (agg.count(),)).columnar()
     header = {"watermarks": tracker.to_json(), "closed": closed, "clock": clock}
     table = watermarks_of(replace(plan, watermark=strategy), header, 3)
     return table.to_pylist()
 
 
-def test_source_partitions_by_how_far_they_are():
+def test_source_partitions_are_shown_in_order_of_their_watermarks():
     strategy = WatermarkStrategy(delay=5).per_partition("p", ["0", "1"]).with_idleness("10 seconds")
     tracker = WatermarkTracker(strategy)
-    # Partition 1 is expected and has no rows, for 15 seconds while the source is asked; more than that nobody counts.
+    # Partition 1 is expected and stays empty for 15 seconds while the source is read. Only this time counts as silence.
     for second in (1000, 1005, 1010, 1015):
         tracker.advance({"0": second, "2": second + 7}, second * SECOND, run="first")
-    rows = shown(strategy, tracker, closed=900, clock=1015 * SECOND)
-    alike = {"key_group": 3, "watermark": at(1009), "closed": at(900), "processing_time": at(1015 * SECOND)}
+    rows = rows_shown(strategy, tracker, closed=900, clock=1015 * SECOND)
+    common = {"key_group": 3, "watermark": at(1009), "closed": at(900), "processing_time": at(1015 * SECOND)}
     silent = dt.timedelta(seconds=15)
-    found = {"partition_watermark": at(1009), "max_event_time": at(1015), "idle": False, "silent": None}
+    partition = {"partition_watermark": at(1009), "max_event_time": at(1015), "idle": False, "silent": None}
     assert rows == [
-        {**alike, "source_partition": "1", "partition_watermark": None, "max_event_time": None, "idle": True, "silent": silent},
-        {**alike, "source_partition": "0", **found},
-        {**alike, "source_partition": "2", **found, "partition_watermark": at(1016), "max_event_time": at(1022)},
+        {**common, "source_partition": "1", "partition_watermark": None, "max_event_time": None, "idle": True, "silent": silent},
+        {**common, "source_partition": "0", **partition},
+        {**common, "source_partition": "2", **partition, "partition_watermark": at(1016), "max_event_time": at(1022)},
     ]
 
 
-def test_a_key_group_that_has_seen_nothing_has_one_row():
+def test_key_group_without_input_has_one_row():
     strategy = WatermarkStrategy(delay=5)
-    (row,) = shown(strategy, WatermarkTracker(strategy))
+    (row,) = rows_shown(strategy, WatermarkTracker(strategy))
     assert {name for name, value in row.items() if value is not None} == {"key_group"}
 
 
-def test_all_source_partitions_are_shown():
+def test_all_of_1001_source_partitions_are_shown():
     strategy = WatermarkStrategy(delay=0).per_partition("p")
     tracker = WatermarkTracker(strategy)
     tracker.advance({str(number): number for number in range(1001)}, 0)
-    assert [row["max_event_time"] for row in shown(strategy, tracker)] == [at(number) for number in range(1001)]
+    assert [row["max_event_time"] for row in rows_shown(strategy, tracker)] == [at(number) for number in range(1001)]

@@ -1,4 +1,4 @@
-"""Stand-ins for code that is not at hand: each use of one says which function is missing."""
+"""Placeholders for user code that cannot be imported: calling one raises an error that names the missing function."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ COLUMNS = AbsentColumnAggregate("Mine", pa.int64(), pa.string())
         lambda: AbsentOverRows("Mine").results(None, None, None),
     ],
 )
-def test_whoever_calls_one_learns_what_is_missing(call):
+def test_calling_a_placeholder_names_the_missing_code(call):
     with pytest.raises(InvalidPlanError, match="has no code of Mine: state can be looked at, not run"):
         call()
 
@@ -56,12 +56,12 @@ def test_whoever_calls_one_learns_what_is_missing(call):
         (lambda: AbsentGenerator().on_event(1, 2, None), "the watermark generator"),
     ],
 )
-def test_what_has_no_name_is_called_by_what_it_is(call, name):
+def test_placeholder_without_a_name_is_named_by_its_role(call, name):
     with pytest.raises(InvalidPlanError, match=f"has no code of {name}: state can be looked at, not run"):
         call()
 
 
-def test_they_are_described_and_know_their_time():
+def test_placeholders_have_a_repr_and_keep_their_kind_of_time():
     assert [repr(each) for each in (TRIGGER, AbsentAssigner("Mine", event_time=True), AbsentEvictor("Mine"))] == ["Mine"] * 3
     assert (TRIGGER.uses_processing_time, TRIGGER.can_merge(), AbsentAssigner("Mine", event_time=False).is_event_time) == (
         True,

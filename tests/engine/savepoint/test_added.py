@@ -1,4 +1,4 @@
-"""Aggregates that saved state does not have: which of them lack rows with nothing that says so."""
+"""Aggregates that saved state lacks: they miss earlier rows, and an ``agg.complete`` column must show it."""
 
 import pytest
 
@@ -22,12 +22,12 @@ def plan(*aggregates, by_row=False):
 
 
 def header(*aggregates, by_row=False):
-    made = plan(*aggregates, by_row=by_row)
-    return made.operator.for_group(made, MemoryState(), 0).tables().header
+    new_plan = plan(*aggregates, by_row=by_row)
+    return new_plan.operator.for_group(new_plan, MemoryState(), 0).tables().header
 
 
 @pytest.mark.parametrize("by_row", [False, True])
-def test_an_added_aggregate_is_refused_unless_the_results_say_so_or_the_user_does(by_row):
+def test_added_aggregate_is_refused_without_a_complete_column_or_permission(by_row):
     saved, now = header(agg.count(), by_row=by_row), plan(agg.count(), TOTAL, by_row=by_row)
     with pytest.raises(PlanMismatchError) as refused:
         check_added(saved, now)
@@ -40,17 +40,17 @@ def test_an_added_aggregate_is_refused_unless_the_results_say_so_or_the_user_doe
     check_added(header(TOTAL, by_row=by_row), plan(TOTAL.alias("sum"), by_row=by_row))
 
 
-def test_all_that_are_untold_are_named():
+def test_error_names_all_added_aggregates_without_a_complete_column():
     with pytest.raises(PlanMismatchError, match=r"'total', 'most' are new.*and so on for each"):
         check_added(header(agg.count()), plan(TOTAL, agg.max("u").alias("most"), agg.min("u"), agg.complete("min(u)")))
 
 
-def test_an_aggregate_of_what_is_kept_already_lacks_nothing_on_columns():
+def test_added_aggregate_of_existing_partials_is_complete():
     saved = header(agg.mean("v"))
     assert untold_results(saved, plan(agg.mean("v"), agg.sum("v"), agg.count())) == []
 
 
-def test_where_no_aggregates_are_declared_none_is_new():
+def test_plan_without_declared_aggregates_adds_none():
     windowing = WindowSpec(TumblingEventTimeWindows(10))
     function = KeepRows(applied(lambda key, window, rows: []))
     operator = plan_functions(windowing, function, harness.KEYS, harness.ROWS, function, harness.KEYS)
@@ -65,21 +65,21 @@ def test_where_no_aggregates_are_declared_none_is_new():
         ((agg.complete("complete(total)").alias("a"), agg.complete("total"), TOTAL), "tells of another result itself"),
     ],
 )
-def test_what_it_cannot_tell_of(aggregates, words, by_row):
+def test_complete_refuses_unknown_results(aggregates, words, by_row):
     with pytest.raises(InvalidPlanError) as refused:
         plan(*aggregates, by_row=by_row)
     assert words in str(refused.value)
 
 
 @pytest.mark.parametrize(
-    ("made", "words"),
+    ("make", "words"),
     [
         (lambda: agg.complete(""), "must be the name of another result"),
         (lambda: agg.complete(3), "must be the name of another result"),
         (lambda: agg.complete("total").alias("total"), "is called 'total' itself"),
     ],
 )
-def test_what_is_no_name_of_another(made, words):
+def test_complete_refuses_invalid_names(make, words):
     with pytest.raises(InvalidPlanError) as refused:
-        made()
+        make()
     assert words in str(refused.value)

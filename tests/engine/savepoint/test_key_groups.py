@@ -1,4 +1,6 @@
-"""Headers of several key groups made one, and rows dealt out: what may not be is refused, and says why."""
+"""Changing the number of key groups: headers are combined, rows are distributed, and invalid changes are refused with the
+reason.
+"""
 
 from dataclasses import replace
 
@@ -43,7 +45,7 @@ def saved_after(plan, *batches, groups=3):
     return query.tables()
 
 
-def started(plan, saved):
+def restart(plan, saved):
     query = Query(plan, len(saved))
     query.restore(saved)
     return query
@@ -52,15 +54,15 @@ def started(plan, saved):
 TUMBLING = WindowSpec(TumblingEventTimeWindows(10))
 
 
-def test_another_watermark_in_one_key_group_is_no_consistent_cut():
+def test_key_groups_with_different_watermarks_are_refused():
     plan = plan_of(TUMBLING)
-    one, two = saved_after(plan, rows(3)), saved_after(plan, rows(4))
+    first, second = saved_after(plan, rows(3)), saved_after(plan, rows(4))
     with pytest.raises(StateDamagedError, match="do not belong together: key group 2 says of its watermarks") as raised:
-        rescaled([*one[:2], two[2]], plan, placement, 2)
+        rescaled([*first[:2], second[2]], plan, placement, 2)
     assert raised.value.group == 2
 
 
-def test_the_latest_clock_counts_and_totals_are_counted_once():
+def test_combined_header_has_the_latest_clock_and_the_sums_of_totals():
     headers = [
         {
             "clock": clock,
@@ -75,29 +77,29 @@ def test_the_latest_clock_counts_and_totals_are_counted_once():
     assert [header_for(header, group)["counters"]["total"]["dropped"] for group in range(3)] == [6, 0, 0]
 
 
-def test_what_all_key_groups_say_alike_is_said_once_and_of_one_all_is_kept():
-    alike = ("format", "operator", "identity", "watermarks", "partials", "labels", "accumulators", "incomplete")
+def test_combined_header_keeps_common_entries_and_refuses_different_offsets():
+    common_names = ("format", "operator", "identity", "watermarks", "partials", "labels", "accumulators", "incomplete")
     counters = {"equal": {"offset": 7, "other": 0}, "total": {"dropped": 2}}
-    one = {**{name: name for name in alike}, "clock": 3, "closed": 2, "counters": counters}
-    assert header_of_all([one]) == one
-    assert header_of_all([one] * 3) == {**one, "counters": {**counters, "total": {"dropped": 6}}}
+    header = {**{name: name for name in common_names}, "clock": 3, "closed": 2, "counters": counters}
+    assert header_of_all([header]) == header
+    assert header_of_all([header] * 3) == {**header, "counters": {**counters, "total": {"dropped": 6}}}
     for place in range(3):
-        several = [one] * 3
-        several[place] = {**one, "counters": {"equal": {"offset": 8, "other": 0}}}
+        several = [header] * 3
+        several[place] = {**header, "counters": {"equal": {"offset": 8, "other": 0}}}
         with pytest.raises(PlanMismatchError, match="the number of key groups must stay as it is"):
             header_of_all(several)
 
 
-def test_staggered_windows_keep_their_key_groups():
+def test_number_of_key_groups_cannot_change_with_staggered_windows():
     plan = plan_of(WindowSpec(TumblingEventTimeWindows(1000, 0, WindowStagger.RANDOM)))
     saved = saved_after(plan, rows(3, 500))
     with pytest.raises(PlanMismatchError, match="staggered windows are shifted"):
         rescaled(saved, plan, placement, 2)
-    again = started(plan, rescaled(saved, plan, placement, 3))
+    again = restart(plan, rescaled(saved, plan, placement, 3))
     assert again.run(MicroBatch([rows(5000)])).fired
 
 
-def test_a_split_key_with_more_parts_than_key_groups_keeps_them():
+def test_fewer_key_groups_than_parts_of_a_split_key_are_refused():
     from panestream.engine.split import split_of
 
     plan = plan_of(TUMBLING, agg.count_distinct("v"))
@@ -109,11 +111,11 @@ def test_a_split_key_with_more_parts_than_key_groups_keeps_them():
 
 
 def by_number(keys, groups):
-    """Stands in for a hash: keys are numbers as text."""
+    """A replacement for the hash of keys. Keys are numbers as text."""
     return np.array([int(key) for key in keys[0].to_pylist()]) % groups
 
 
-def test_a_part_of_a_key_lies_as_far_behind_the_keys_own_key_group_as_it_did():
+def test_part_of_a_key_keeps_its_distance_from_the_key_group_of_the_key():
     from panestream.engine.split import split_of
 
     plan = plan_of(TUMBLING, agg.count_distinct("v"))
@@ -121,13 +123,13 @@ def test_a_part_of_a_key_lies_as_far_behind_the_keys_own_key_group_as_it_did():
     table = pa.table({"key 0": ["10", "11", "12", "13", "14", "15"]})
     own = [0, 1, 2, 3, 4, 0]
     assert new_groups(table, plan, by_number, 5, 2, 3).tolist() == own
-    # Of three, their own were 1, 2, 0, 1, 2, 0: in key group 2 lay what is this many behind.
+    # With three key groups, their own groups were 1, 2, 0, 1, 2, 0. Key group 2 held the parts at this distance from them.
     assert new_groups(table, split, by_number, 5, 2, 3).tolist() == [0 + 1, 1 + 0, 2 + 2, 3 + 1, 4 + 0, 0 + 2]
     assert new_groups(table, split, by_number, 5, 0, 3).tolist() == [0 + 2, 1 + 1, 2 + 0, 3 + 2 - 5, 4 + 1 - 5, 0 + 0]
     assert new_groups(table.slice(0, 0), split, by_number, 5, 2, 3).tolist() == []
 
 
-def test_without_a_key_all_is_of_the_first_key_group_and_parts_lie_behind_it():
+def test_state_without_a_key_goes_to_the_first_key_group_and_parts_after_it():
     from panestream.engine.split import split_of
 
     plan = replace(plan_of(TUMBLING, agg.count_distinct("v")), key_schema=pa.schema([]))
@@ -137,131 +139,133 @@ def test_without_a_key_all_is_of_the_first_key_group_and_parts_lie_behind_it():
     assert [new_groups(table, split, by_number, 2, came_from, 3).tolist() for came_from in range(3)] == [[0, 0], [1, 1], [0, 0]]
 
 
-def test_rows_are_dealt_out_in_their_order():
+def test_distributed_rows_keep_their_order():
     table = pa.table({"n": [1, 2, 3, 4, 5]})
     assert [part["n"].to_pylist() for part in dealt(table, np.array([2, 0, 2, 0, 2]), 4)] == [[2, 4], [], [1, 3, 5], []]
 
 
-def test_state_is_put_into_new_key_groups_only():
+def test_restore_into_key_groups_with_state_is_refused():
     plan = plan_of(TUMBLING)
     saved = saved_after(plan, rows(3))
-    query = started(plan, saved)
+    query = restart(plan, saved)
     with pytest.raises(PlanMismatchError, match="has state already"):
         query.restore(saved)
 
 
 @pytest.mark.parametrize("exact", [False, True])
-def test_what_may_not_change_is_named_with_what_may(exact):
+def test_error_names_the_changed_windows_and_the_allowed_changes(exact):
     saved = saved_after(plan_of(TUMBLING, exact=exact), rows(3))
     other = plan_of(WindowSpec(EventTimeSessionWindows(10)), exact=exact)
     with pytest.raises(PlanMismatchError, match=r"(?s)windows: .*->.*What may change, .*savepoints") as raised:
-        started(other, saved)
+        restart(other, saved)
     assert "windows" in raised.value.changed
 
 
-def test_what_is_kept_of_emitted_rows_may_not_change():
+def test_adding_a_changelog_to_saved_state_is_refused():
     saved = saved_after(plan_of(TUMBLING), rows(3))
     with pytest.raises(PlanMismatchError, match=r"emitted: \(absent\)  ->  values"):
-        started(plan_of(TUMBLING, changelog=True), saved)
+        restart(plan_of(TUMBLING, changelog=True), saved)
 
 
-def test_a_newer_format_and_a_missing_table_are_refused_in_words():
+def test_newer_format_and_missing_table_are_refused():
     plan = plan_of(TUMBLING)
     (saved,) = saved_after(plan, rows(3), groups=1)
     with pytest.raises(StateFormatError, match="has format 99"):
-        started(plan, [StateTables({**saved.header, "format": 99}, saved.tables)])
+        restart(plan, [StateTables({**saved.header, "format": 99}, saved.tables)])
     with pytest.raises(StateFormatError, match="no table 'panes'"):
-        started(plan, [StateTables(saved.header, {})])
+        restart(plan, [StateTables(saved.header, {})])
 
 
 # -- other aggregates, other windows ----------------------------------------------------------------------------------------
 
 
-def fired(told):
-    return {(key, *place): values for key, firings in told.fired.items() for place, values in firings}
+def fired_results(output):
+    return {(key, *place): values for key, firings in output.fired.items() for place, values in firings}
 
 
 @pytest.mark.parametrize("exact", [False, True], ids=["panes", "rows"])
-def test_aggregates_are_added_left_out_renamed_and_put_in_another_order(exact):
+def test_aggregates_may_be_added_removed_renamed_and_reordered(exact):
     before = plan_of(TUMBLING, agg.sum("v").alias("total"), agg.max("u"), agg.mean("x"), agg.count(), exact=exact)
     after = plan_of(TUMBLING, agg.count(), agg.max("u").alias("largest"), agg.min("u"), agg.sum("v"), exact=exact)
-    query = started(after, rescaled(saved_after(before, rows(3, 4, value=5)), before, placement, 2))
-    found = fired(query.run(MicroBatch([rows(8, 25, value=2)])))
-    # min(u) is new: it knows the row at 8 only.
-    assert found == {(key, 0, 10): (3, 8, 8, 12) for key in "abcd"}
+    query = restart(after, rescaled(saved_after(before, rows(3, 4, value=5)), before, placement, 2))
+    results = fired_results(query.run(MicroBatch([rows(8, 25, value=2)])))
+    # min(u) is new, so it includes only the row at 8.
+    assert results == {(key, 0, 10): (3, 8, 8, 12) for key in "abcd"}
 
 
-def test_a_users_function_and_declared_aggregates_do_not_take_over_each_others_accumulators():
+def test_user_function_and_declared_aggregates_cannot_replace_each_other():
     operator = plan_functions(
         replace(TUMBLING, every_firing=True), AggregateRows(Totals()), Totals.results, harness.ROWS, Totals(), harness.KEYS
     )
     own = harness.plan_for(operator, TUMBLING)
     declared = plan_of(TUMBLING, exact=True)
     with pytest.raises(PlanMismatchError, match="a function of the user's own, now aggregates are declared"):
-        started(declared, saved_after(own, rows(3)))
+        restart(declared, saved_after(own, rows(3)))
     with pytest.raises(PlanMismatchError, match=r"function: agg\.sum.*->  aggregate with Totals"):
-        started(own, saved_after(declared, rows(3)))
+        restart(own, saved_after(declared, rows(3)))
 
 
-def test_sessions_take_other_aggregates_too():
+def test_aggregates_of_sessions_may_change():
     windowing = WindowSpec(EventTimeSessionWindows(10))
-    query = started(
+    query = restart(
         plan_of(windowing, agg.count_distinct("u"), agg.sum("v")), saved_after(plan_of(windowing, agg.sum("v")), rows(3, 4))
     )
-    assert fired(query.run(MicroBatch([rows(8, 40)]))) == {(key, 3, 18): (1, 3) for key in "abcd"}
+    assert fired_results(query.run(MicroBatch([rows(8, 40)]))) == {(key, 3, 18): (1, 3) for key in "abcd"}
 
 
-def test_a_changelog_takes_back_null_where_a_result_is_new():
+def test_changelog_takes_back_null_for_a_new_aggregate():
     windowing = WindowSpec(TumblingEventTimeWindows(10), allowed_lateness=100)
     saved = saved_after(plan_of(windowing, agg.sum("v"), changelog=True), rows(3), rows(15))
-    query = started(plan_of(windowing, agg.min("u"), agg.sum("v"), changelog=True), saved)
+    query = restart(plan_of(windowing, agg.min("u"), agg.sum("v"), changelog=True), saved)
     changes = [values for _, values in query.run(MicroBatch([rows(5)])).fired["a"]]
     assert changes == [(None, 1, "update_before"), (5, 2, "update_after")]
 
 
-def test_windows_may_become_fewer_and_shorter_where_panes_allow_it():
+def test_windows_may_become_fewer_and_shorter_if_their_panes_match():
     def sliding(size, slide):
         return plan_of(WindowSpec(SlidingEventTimeWindows(size, slide)))
 
     early, late = rows(*range(1, 58, 4)), rows(*range(61, 160, 4))
     saved = saved_after(sliding(60, 10), early)
     never_stopped = {}
-    for one in (Query(sliding(60, 20), 3), Query(sliding(20, 20), 3)):
-        found = {**fired(one.run(MicroBatch([early]))), **fired(one.run(MicroBatch([late])))}
-        never_stopped[one.plan.operator.grid] = found
+    for query in (Query(sliding(60, 20), 3), Query(sliding(20, 20), 3)):
+        results = {**fired_results(query.run(MicroBatch([early]))), **fired_results(query.run(MicroBatch([late])))}
+        never_stopped[query.plan.operator.grid] = results
     for plan in (sliding(60, 20), sliding(20, 20)):
-        found = fired(started(plan, saved).run(MicroBatch([late])))
+        results = fired_results(restart(plan, saved).run(MicroBatch([late])))
         ended_before = {place for place in never_stopped[plan.operator.grid] if place[2] <= 57}
-        assert found == {
+        assert results == {
             place: values for place, values in never_stopped[plan.operator.grid].items() if place not in ended_before
         }
     with pytest.raises(PlanMismatchError, match="begin or end within"):
-        started(sliding(60, 5), saved)
+        restart(sliding(60, 5), saved)
 
 
 def of_rows(windowing):
-    operator = plan_table_function(windowing, TablePerWindow(counted), pa.schema([("n", pa.int64())]), harness.ROWS, harness.KEYS)
+    operator = plan_table_function(
+        windowing, TablePerWindow(count_rows), pa.schema([("n", pa.int64())]), harness.ROWS, harness.KEYS
+    )
     return harness.plan_for(operator, windowing)
 
 
-def counted(key, window, table):
+def count_rows(key, window, table):
     return pa.table({"n": [table.num_rows]})
 
 
 @pytest.mark.parametrize("planned", [plan_of, of_rows], ids=["aggregates", "rows"])
-def test_windows_that_would_lack_rows_are_refused(planned):
-    """Time is 34: windows of ten have kept what came from 30 on."""
+def test_windows_that_begin_before_the_kept_rows_are_refused(planned):
+    """The watermark is 34. Windows of ten have kept the rows from 30 on."""
     saved = saved_after(planned(TUMBLING), rows(3), rows(35))
     for size, lacking in ((40, 30), (20, 10)):
         with pytest.raises(PlanMismatchError, match=f"begin {lacking} microseconds before the first row that the saved state"):
-            started(planned(WindowSpec(TumblingEventTimeWindows(size))), saved)
-    # A window that begins where rows do has all.
-    query = started(planned(WindowSpec(TumblingEventTimeWindows(15))), saved)
-    assert fired(query.run(MicroBatch([rows(44, 60)]))) == {(key, 30, 45): (2,) for key in "abcd"}
+            restart(planned(WindowSpec(TumblingEventTimeWindows(size))), saved)
+    # A window that begins with the kept rows has all its rows.
+    query = restart(planned(WindowSpec(TumblingEventTimeWindows(15))), saved)
+    assert fired_results(query.run(MicroBatch([rows(44, 60)]))) == {(key, 30, 45): (2,) for key in "abcd"}
 
 
-def test_rows_are_dealt_out_in_their_order_and_every_key_group_gets_its_own_even_if_none():
+def test_each_key_group_gets_its_rows_in_order_or_an_empty_table():
     table = pa.table({"n": [10, 11, 12, 13]})
     tables = dealt(table, np.array([2, 0, 2, 1]), 5)
-    assert [one.column("n").to_pylist() for one in tables] == [[11], [13], [10, 12], [], []]
-    assert [one.num_rows for one in dealt(table.slice(0, 0), np.array([], np.int64), 3)] == [0, 0, 0]
+    assert [part.column("n").to_pylist() for part in tables] == [[11], [13], [10, 12], [], []]
+    assert [part.num_rows for part in dealt(table.slice(0, 0), np.array([], np.int64), 3)] == [0, 0, 0]

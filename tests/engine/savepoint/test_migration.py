@@ -1,4 +1,4 @@
-"""Accumulators and states of users' own functions, made into others when a query starts from saved state."""
+"""Migrating accumulators and states of user functions when a query starts from saved state."""
 
 import random
 from collections import Counter
@@ -22,8 +22,8 @@ from tests.comparison.savepoints import GROUPS, Query, placement, rescaled, shuf
 RESULTS = pa.schema([("n", pa.int64()), ("total", pa.int64())])
 
 
-class Counted(AggregateFunction):
-    """What ran until now: the sum and the number."""
+class SumAndCount(AggregateFunction):
+    """The old function: sum and number of values."""
 
     def create_accumulator(self):
         return 0, 0
@@ -38,8 +38,8 @@ class Counted(AggregateFunction):
         return accumulator[1], accumulator[0]
 
 
-class CountedByName(AggregateFunction):
-    """What runs from now on: the same under names."""
+class SumAndCountByName(AggregateFunction):
+    """The new function: the same accumulator with names."""
 
     def create_accumulator(self):
         return {"total": 0, "n": 0}
@@ -63,86 +63,87 @@ def by_name(old):
 
 
 def plan_of(windowing, function, accumulators=None):
-    shown = function.function if isinstance(function, AggregateRows) else function
-    operator = plan_functions(windowing, function, RESULTS, harness.ROWS, shown, harness.KEYS, accumulators)
+    described = function.function if isinstance(function, AggregateRows) else function
+    operator = plan_functions(windowing, function, RESULTS, harness.ROWS, described, harness.KEYS, accumulators)
     return harness.plan_for(operator, windowing, 3)
 
 
-def started(rng, old, new, migrate, batches):
-    """What the new query says from a random micro-batch on, and what it would have said had it run from the start."""
+def outputs_after_restart(rng, old, new, migrate, batches):
+    """Yield the output of the new query from a random micro-batch on, and the output that it would have had from the start."""
     at = rng.randint(1, len(batches))
     query, whole = Query(old, rng.choice(GROUPS)), Query(new, 2)
     for batch in batches[:at]:
         query.run(batch)
         whole.run(batch)
     groups = rng.choice(GROUPS)
-    saved = [shuffled(one, rng) for one in rescaled(query.tables(), query.plan, placement, groups)]
+    saved = [shuffled(tables, rng) for tables in rescaled(query.tables(), query.plan, placement, groups)]
     query = Query(new, groups)
-    query.restore([migrated(one, migrate, query.plan) for one in saved])
+    query.restore([migrated(tables, migrate, query.plan) for tables in saved])
     for batch in [*batches[at:], harness.MicroBatch([], end=True)]:
         yield query.run(batch).fired, whole.run(batch).fired
 
 
 @pytest.mark.parametrize("seed", range(40))
 @pytest.mark.parametrize("in_two_phases", [False, True])
-def test_another_accumulator_of_another_function(seed, in_two_phases):
+def test_migrated_accumulators_equal_those_of_a_query_from_the_start(seed, in_two_phases):
     rng = random.Random(seed)
     windows = rng.choice([TumblingEventTimeWindows(7), SlidingEventTimeWindows(12, 3), EventTimeSessionWindows(5)])
     windowing = WindowSpec(windows, allowed_lateness=rng.choice([0, 4]))
-    old = plan_of(windowing, AggregateRows(Counted()), OLD if in_two_phases else None)
-    new = plan_of(windowing, AggregateRows(CountedByName()), NEW if in_two_phases else None)
+    old = plan_of(windowing, AggregateRows(SumAndCount()), OLD if in_two_phases else None)
+    new = plan_of(windowing, AggregateRows(SumAndCountByName()), NEW if in_two_phases else None)
     migrate = {"accumulator": by_name}
     check_migrations(migrate, new)
     batches = [batch for batch in harness.random_stream(rng, 10) if not batch.end]
-    for found, expected in started(rng, old, new, migrate, batches):
-        assert found == expected
+    for actual, expected in outputs_after_restart(rng, old, new, migrate, batches):
+        assert actual == expected
 
 
-class Remembering(ProcessWindowFunction):
-    """Counts what it has seen of a key, as ``begin`` makes it."""
+class CountingByKey(ProcessWindowFunction):
+    """Counts the rows of a key in state. ``begin``, ``add`` and ``count_of`` define the form of the count."""
 
-    begin, add, told = 0, staticmethod(lambda seen, n: seen + n), staticmethod(lambda seen: seen)
+    begin, add, count_of = 0, staticmethod(lambda seen, n: seen + n), staticmethod(lambda seen: seen)
 
     def process(self, key, context, elements):
         state = context.global_state().get_state(ValueStateDescriptor("seen"))
         seen = self.add(state.value() if state.value() is not None else self.begin, len(elements))
         state.update(seen)
-        yield len(elements), self.told(seen)
+        yield len(elements), self.count_of(seen)
 
 
-class RememberingByName(Remembering):
+class CountingByKeyWithCounter(CountingByKey):
     begin = Counter()  # noqa: RUF012 (never changed)
-    add, told = staticmethod(lambda seen, n: seen + Counter(rows=n)), staticmethod(lambda seen: seen["rows"])
+    add, count_of = staticmethod(lambda seen, n: seen + Counter(rows=n)), staticmethod(lambda seen: seen["rows"])
 
 
 @pytest.mark.parametrize("seed", range(10))
-def test_another_state_of_a_function(seed):
+def test_migrated_state_equals_that_of_a_query_from_the_start(seed):
     rng = random.Random(seed)
     windowing = WindowSpec(TumblingEventTimeWindows(7))
-    old, new = (plan_of(windowing, KeepRows(one())) for one in (Remembering, RememberingByName))
+    old, new = (plan_of(windowing, KeepRows(function())) for function in (CountingByKey, CountingByKeyWithCounter))
     batches = [batch for batch in harness.random_stream(rng, 10) if not batch.end]
     migrate = {"state:seen": lambda old: Counter(rows=old)}
     check_migrations(migrate, new)
-    for found, expected in started(rng, old, new, migrate, batches):
-        assert found == expected
+    for actual, expected in outputs_after_restart(rng, old, new, migrate, batches):
+        assert actual == expected
 
 
-def test_without_a_function_another_accumulator_is_refused():
+def test_other_accumulators_are_refused_without_a_migration():
     windowing, rng = WindowSpec(TumblingEventTimeWindows(100)), random.Random(1)
     batches = [harness.MicroBatch([[("a", 1, 2, 0.5, 3)]])] * 2
     for accumulators in ((None, None), (OLD, NEW)):
         plans = [
-            plan_of(windowing, AggregateRows(one()), of) for one, of in zip((Counted, CountedByName), accumulators, strict=True)
+            plan_of(windowing, AggregateRows(function()), of)
+            for function, of in zip((SumAndCount, SumAndCountByName), accumulators, strict=True)
         ]
         if accumulators[0] is None:
-            with pytest.raises(PlanMismatchError, match="CountedByName"):
-                list(started(rng, *plans, {}, batches))
-    same_name = type("Counted", (CountedByName,), {"__qualname__": "Counted"})
+            with pytest.raises(PlanMismatchError, match="SumAndCountByName"):
+                list(outputs_after_restart(rng, *plans, {}, batches))
+    same_name = type("SumAndCount", (SumAndCountByName,), {"__qualname__": "SumAndCount"})
     with pytest.raises(PlanMismatchError, match="accumulators of a function that has other ones now"):
         list(
-            started(
+            outputs_after_restart(
                 rng,
-                plan_of(windowing, AggregateRows(Counted()), OLD),
+                plan_of(windowing, AggregateRows(SumAndCount()), OLD),
                 plan_of(windowing, AggregateRows(same_name()), NEW),
                 {},
                 batches,
@@ -151,25 +152,29 @@ def test_without_a_function_another_accumulator_is_refused():
 
 
 @pytest.mark.parametrize("migrate", [{}, {"state:seen": by_name}])
-def test_what_no_function_is_for_stays_as_it_is(migrate):
-    plan = plan_of(WindowSpec(TumblingEventTimeWindows(100), every_firing=True), AggregateRows(Counted()))
+def test_state_without_a_migration_is_unchanged(migrate):
+    plan = plan_of(WindowSpec(TumblingEventTimeWindows(100), every_firing=True), AggregateRows(SumAndCount()))
     query = Query(plan, 1)
     query.run(harness.MicroBatch([[("a", 1, 2, 0.5, 3)]]))
     (saved,) = query.tables()
-    found = migrated(saved, migrate, query.plan)
-    assert found.header == saved.header
-    assert {name: table.to_pylist() for name, table in found.tables.items()} == {
+    new_tables = migrated(saved, migrate, query.plan)
+    assert new_tables.header == saved.header
+    assert {name: table.to_pylist() for name, table in new_tables.tables.items()} == {
         name: table.to_pylist() for name, table in saved.tables.items()
     }
 
 
-def test_a_function_that_fails_is_named_with_the_value():
+def test_error_of_a_migration_shows_the_old_value():
     windowing = WindowSpec(TumblingEventTimeWindows(100))
-    old, new = plan_of(windowing, AggregateRows(Counted())), plan_of(windowing, AggregateRows(CountedByName()))
+    old, new = plan_of(windowing, AggregateRows(SumAndCount())), plan_of(windowing, AggregateRows(SumAndCountByName()))
     with pytest.raises(WindowFunctionError, match=r"migrate\['accumulator'\] raised KeyError.*old value \(2, 1\)"):
         list(
-            started(
-                random.Random(1), old, new, {"accumulator": lambda one: {}[one]}, [harness.MicroBatch([[("a", 1, 2, 0.5, 3)]])]
+            outputs_after_restart(
+                random.Random(1),
+                old,
+                new,
+                {"accumulator": lambda old_value: {}[old_value]},
+                [harness.MicroBatch([[("a", 1, 2, 0.5, 3)]])],
             )
         )
 
@@ -183,34 +188,34 @@ def test_a_function_that_fails_is_named_with_the_value():
         ([by_name], "wants functions by what they change"),
     ],
 )
-def test_what_cannot_be_migrated(migrate, words):
+def test_migration_of_unknown_state_is_refused(migrate, words):
     windowing = WindowSpec(TumblingEventTimeWindows(7))
     with pytest.raises(InvalidPlanError) as refused:
-        check_migrations(migrate, plan_of(windowing, AggregateRows(Counted())))
+        check_migrations(migrate, plan_of(windowing, AggregateRows(SumAndCount())))
     assert words in str(refused.value)
     with pytest.raises(InvalidPlanError, match="keeps no accumulators"):
-        check_migrations({"accumulator": by_name}, plan_of(windowing, KeepRows(Remembering())))
+        check_migrations({"accumulator": by_name}, plan_of(windowing, KeepRows(CountingByKey())))
     with pytest.raises(InvalidPlanError, match="keep no states"):
-        check_migrations({"state:seen": by_name}, plan_of(windowing, AggregateRows(Counted()), OLD))
+        check_migrations({"state:seen": by_name}, plan_of(windowing, AggregateRows(SumAndCount()), OLD))
     check_migrations({"accumulator": by_name}, plan_of(windowing, ReduceRows(lambda a, b: a)))
 
 
-def test_one_function_takes_the_place_of_another_and_of_nothing_else():
+def test_migration_replaces_only_an_aggregate_function_by_another():
     windowing, migrate = WindowSpec(TumblingEventTimeWindows(7)), {"accumulator": by_name}
-    plan = plan_of(windowing, AggregateRows(CountedByName()))
-    assert plan.identity()["function"] == "aggregate with CountedByName"
-    saved = {"function": "aggregate with Counted", "windows": "others"}
-    assert migrated_identity(saved, migrate, plan) == {"function": "aggregate with CountedByName", "windows": "others"}
+    plan = plan_of(windowing, AggregateRows(SumAndCountByName()))
+    assert plan.identity()["function"] == "aggregate with SumAndCountByName"
+    saved = {"function": "aggregate with SumAndCount", "windows": "others"}
+    assert migrated_identity(saved, migrate, plan) == {"function": "aggregate with SumAndCountByName", "windows": "others"}
     assert migrated_identity(saved, {"state:seen": by_name}, plan) == saved
-    # What declared aggregates keep, or nothing, is made into no accumulator of a function.
+    # Accumulators of declared aggregates, or missing ones, are not migrated to an accumulator of a function.
     for other in ({"function": "agg.sum('v')", "windows": "others"}, {"windows": "others"}):
         assert migrated_identity(other, migrate, plan) == other
-    # Nor is that of a function made into what reduce keeps.
+    # An accumulator of a function is not migrated to the row of a reduce function either.
     assert migrated_identity(saved, migrate, plan_of(windowing, ReduceRows(lambda a, b: a))) == saved
 
 
-class Total(Counted):
-    """Keeps the sum alone."""
+class Total(SumAndCount):
+    """Keeps only the sum."""
 
     def create_accumulator(self):
         return 0
@@ -225,23 +230,23 @@ class Total(Counted):
         return 0, accumulator
 
 
-def test_an_accumulator_of_one_column_is_handed_to_the_function_as_it_is():
-    windowing, kept = WindowSpec(TumblingEventTimeWindows(100)), pa.schema([("total", pa.int64())])
-    old, new = plan_of(windowing, AggregateRows(Total()), kept), plan_of(windowing, AggregateRows(CountedByName()), NEW)
-    query, again, seen = Query(old, 1), Query(new, 1), []
+def test_migration_gets_a_one_column_accumulator_as_a_plain_value():
+    windowing, schema = WindowSpec(TumblingEventTimeWindows(100)), pa.schema([("total", pa.int64())])
+    old, new = plan_of(windowing, AggregateRows(Total()), schema), plan_of(windowing, AggregateRows(SumAndCountByName()), NEW)
+    query, again, old_values = Query(old, 1), Query(new, 1), []
     query.run(harness.MicroBatch([[("a", 1, 2, None, 1), ("a", 2, 5, None, 2), ("b", 3, 4, None, 3)]]))
     again.restore(
         [
-            migrated(one, {"accumulator": lambda total: seen.append(total) or {"total": total, "n": 9}}, new)
-            for one in query.tables()
+            migrated(tables, {"accumulator": lambda total: old_values.append(total) or {"total": total, "n": 9}}, new)
+            for tables in query.tables()
         ]
     )
-    assert sorted(seen) == [4, 7]
+    assert sorted(old_values) == [4, 7]
     fired = again.run(harness.MicroBatch([[("a", 5, 1, None, 4)]], end=True)).fired
     assert fired == {"a": [((0, 100), (10, 8))], "b": [((0, 100), (9, 4))]}
 
 
-def test_where_an_evictor_looks_at_rows_a_reduce_function_keeps_no_accumulator():
+def test_reduce_with_an_evictor_has_no_accumulator_to_migrate():
     windowing = WindowSpec(TumblingEventTimeWindows(7), evictor=CountEvictor.of(3))
     plan = plan_of(windowing, ReduceRows(lambda a, b: a))
     assert plan.operator.row_plan.keeps_elements

@@ -1,4 +1,4 @@
-"""Plans as JSON: what is the library's comes back equal, what is the user's comes back by name."""
+"""Plans as JSON: parts of the library are read back equal, user code is read back by name."""
 
 import json
 from dataclasses import fields, replace
@@ -55,18 +55,18 @@ from tests.costs import random_cases
 from tests.engine.aggregates.test_against_naive import Story, recipes
 
 
-def there_and_back(value):
+def roundtrip(value):
     return recipe_of(json.loads(json.dumps(recipe_json(value))))
 
 
 @settings(max_examples=random_cases(200), deadline=None)
 @given(recipe=recipes())
-def test_declared_aggregates_come_back_equal(recipe):
-    found = there_and_back(recipe)
+def test_declared_aggregates_survive_json(recipe):
+    actual = roundtrip(recipe)
     if isinstance(recipe, agg.User):
-        assert (repr(found.written).split(" at ")[0], found.exprs) == (repr(recipe.written).split(" at ")[0], recipe.exprs)
+        assert (repr(actual.written).split(" at ")[0], actual.exprs) == (repr(recipe.written).split(" at ")[0], recipe.exprs)
     else:
-        assert found == recipe
+        assert actual == recipe
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_declared_aggregates_come_back_equal(recipe):
     ],
     ids=repr,
 )
-def test_what_is_the_librarys_comes_back_equal(recipe):
-    assert there_and_back(recipe) == recipe
+def test_assigners_triggers_and_evictors_survive_json(recipe):
+    assert roundtrip(recipe) == recipe
 
 
 class Whole(WindowAssigner):
@@ -130,8 +130,8 @@ def plan(windowing, function, results=Totals.results, **more):
     return replace(harness.plan_for(operator, windowing), **more)
 
 
-def read(written):
-    return plan_of(json.loads(json.dumps(plan_json(written))))
+def roundtrip_plan(plan_):
+    return plan_of(json.loads(json.dumps(plan_json(plan_))))
 
 
 AGGREGATES = (agg.count().alias("n"), agg.sum("v").alias("total"))
@@ -144,7 +144,7 @@ def on_columns(assigner, trigger=None, lateness=0, **more):
 
 
 @pytest.mark.parametrize(
-    "written",
+    "original",
     [
         on_columns(TumblingEventTimeWindows(10), lateness=5, with_firing=True, changelog=True),
         on_columns(TumblingEventTimeWindows(10), ContinuousEventTimeTrigger(3)),
@@ -161,72 +161,77 @@ def on_columns(assigner, trigger=None, lateness=0, **more):
     ],
     ids=lambda plan: type(plan.operator).__name__,
 )
-def test_a_plan_on_columns_comes_back_equal(written):
-    """All of it: what it computes, over which windows, and what must be known beside."""
-    found = read(written)
-    assert {field.name: getattr(found, field.name) for field in fields(written)} == {
-        field.name: getattr(written, field.name) for field in fields(written)
+def test_columnar_plan_survives_json(original):
+    """All of it: the computation, the windows and the outputs."""
+    read_plan = roundtrip_plan(original)
+    assert {field.name: getattr(read_plan, field.name) for field in fields(original)} == {
+        field.name: getattr(original, field.name) for field in fields(original)
     }
-    assert found.identity() == written.identity()
+    assert read_plan.identity() == original.identity()
 
 
-def test_a_plan_over_tables_comes_back_with_its_function_by_name():
+def test_plan_over_tables_is_read_with_its_function_by_name():
     windowing, result = WindowSpec(TumblingEventTimeWindows(10)), pa.schema([("n", pa.int64())])
     function = TablePerWindow(lambda key, window, table: table)
-    written = harness.plan_for(plan_table_function(windowing, function, result, harness.ROWS, harness.KEYS), windowing)
-    found, was = read(written).operator, written.operator
-    assert (found.grid, found.result, found.rows, found.evictor) == (was.grid, was.result, was.rows, was.evictor)
-    assert found.function == AbsentOverRows(stable_repr(was.function))
+    original = harness.plan_for(plan_table_function(windowing, function, result, harness.ROWS, harness.KEYS), windowing)
+    read_plan, before = roundtrip_plan(original).operator, original.operator
+    assert (read_plan.grid, read_plan.result, read_plan.rows, read_plan.evictor) == (
+        before.grid,
+        before.result,
+        before.rows,
+        before.evictor,
+    )
+    assert read_plan.function == AbsentOverRows(stable_repr(before.function))
 
 
 @pytest.mark.parametrize("pickled", [False, True])
-def test_a_plan_of_rows_comes_back_with_what_its_state_is_read_by(pickled):
+def test_plan_of_the_row_operator_is_read_with_its_window_and_schemas(pickled):
     windowing = WindowSpec(SlidingProcessingTimeWindows(20, 5), CountTrigger.of(2), CountEvictor(3), pickled_state=pickled)
-    written = plan(windowing, KeepRows(applied(lambda key, window, rows: [])), harness.KEYS)
-    found, was = read(written).operator, written.operator
-    # It was allowed when the state was written: who looks at it allows it anew.
-    assert found.row_plan.window == replace(was.row_plan.window, pickled_state=False)
-    saved = json.loads(json.dumps(plan_json(written)))
-    assert plan_of(saved, pickles=True).operator.row_plan.window == was.row_plan.window
+    original = plan(windowing, KeepRows(applied(lambda key, window, rows: [])), harness.KEYS)
+    read_plan, before = roundtrip_plan(original).operator, original.operator
+    # Pickles were allowed when the state was written. A reader must allow them again.
+    assert read_plan.row_plan.window == replace(before.row_plan.window, pickled_state=False)
+    saved = json.loads(json.dumps(plan_json(original)))
+    assert plan_of(saved, pickles=True).operator.row_plan.window == before.row_plan.window
     names = ("result", "element_schema", "input_texts", "returned", "by_processing_time")
-    assert [getattr(found, name) for name in names] == [getattr(was, name) for name in names]
-    assert found.row_plan.pages == was.row_plan.pages
+    assert [getattr(read_plan, name) for name in names] == [getattr(before, name) for name in names]
+    assert read_plan.row_plan.pages == before.row_plan.pages
 
 
-def test_declared_aggregates_of_rows_come_back_with_what_they_are_found_by():
-    written = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), AGGREGATES).row()
-    found, was = read(written).operator.declared, written.operator.declared
-    assert (found.aggregates, found.described) == (was.aggregates, was.described)
+def test_declared_aggregates_of_the_row_operator_survive_json():
+    original = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), AGGREGATES).row()
+    read_plan, before = roundtrip_plan(original).operator.declared, original.operator.declared
+    assert (read_plan.aggregates, read_plan.described) == (before.aggregates, before.described)
 
 
 @pytest.mark.parametrize(
-    ("written", "told"),
+    ("original", "words"),
     [
         (look_backs.plan_of(LookBackWindows(10), AGGREGATES), "of look-backs"),
         (predicates.plan_of(PredicateWindows("v > 0", None), AGGREGATES), "of windows by predicates"),
     ],
 )
-def test_a_plan_whose_windows_are_not_those_of_its_operator_is_refused(written, told):
-    saved = json.loads(json.dumps(plan_json(written)))
+def test_plan_whose_windows_do_not_fit_its_operator_is_refused(original, words):
+    saved = json.loads(json.dumps(plan_json(original)))
     other = recipe_json(TumblingEventTimeWindows(10))
     with pytest.raises(StateFormatError) as refused:
         plan_of({**saved, "assigner": other})
-    assert str(refused.value) == f"the saved plan is {told}, and its windows are {TumblingEventTimeWindows(10)!r}"
+    assert str(refused.value) == f"the saved plan is {words}, and its windows are {TumblingEventTimeWindows(10)!r}"
 
 
-def test_code_of_the_users_comes_back_by_name_and_does_not_run():
+def test_user_code_is_read_by_name_and_does_not_run():
     windowing = WindowSpec(Whole(), Quiet(), Odd())
-    found = read(plan(windowing, AggregateRows(Totals()), watermark=WatermarkStrategy.for_generator(Silent)))
-    window = found.operator.row_plan.window
+    read_plan = roundtrip_plan(plan(windowing, AggregateRows(Totals()), watermark=WatermarkStrategy.for_generator(Silent)))
+    window = read_plan.operator.row_plan.window
     assert (repr(window.assigner).split(".")[-1], window.assigner.is_event_time) == ("Whole object>", True)
     assert window.trigger.uses_processing_time
-    assert found.watermark.generator is not None
+    assert read_plan.watermark.generator is not None
     for call in (
         lambda: window.assigner.assign_windows(None, 0, 0),
         lambda: window.trigger.on_element(None, 0, None, None),
         lambda: window.evictor.evict_before([], 0, None, None),
-        lambda: found.operator.row_plan.function.function.add(1, 2),
-        lambda: found.watermark.generator().on_event(None, 0, None),
+        lambda: read_plan.operator.row_plan.function.function.add(1, 2),
+        lambda: read_plan.watermark.generator().on_event(None, 0, None),
     ):
         with pytest.raises(InvalidPlanError, match="has no code of"):
             call()
@@ -237,25 +242,25 @@ def test_code_of_the_users_comes_back_by_name_and_does_not_run():
     [KeepRows(applied(lambda key, window, rows: [])), AggregateRows(Totals()), ReduceRows(lambda a, b: a)],
     ids=["e", "a", "r"],
 )
-def test_a_plan_says_the_same_of_itself_whatever_code_is_missing(function):
-    written = plan(WindowSpec(Whole(), DeltaTrigger.of(1.0, lambda a, b: 0.0)), function, harness.ROWS)
-    assert read(written).identity() == written.identity()
+def test_identity_of_a_plan_does_not_depend_on_missing_code(function):
+    original = plan(WindowSpec(Whole(), DeltaTrigger.of(1.0, lambda a, b: 0.0)), function, harness.ROWS)
+    assert roundtrip_plan(original).identity() == original.identity()
 
 
 @pytest.mark.parametrize("function", [AggregateRows(Totals()), ReduceRows(lambda a, b: a)], ids=["a", "r"])
-def test_whether_a_function_sees_what_was_aggregated_is_known(function):
+def test_json_shows_whether_a_function_follows_the_aggregation(function):
     windowing = WindowSpec(Whole(), DeltaTrigger.of(1.0, lambda a, b: 0.0))
-    assert read(plan(windowing, function, harness.ROWS)).operator.row_plan.function.then is None
+    assert roundtrip_plan(plan(windowing, function, harness.ROWS)).operator.row_plan.function.then is None
     then = replace(function, then=applied(lambda key, window, rows: []))
-    assert read(plan(windowing, then, harness.ROWS)).operator.row_plan.function.then is not None
+    assert roundtrip_plan(plan(windowing, then, harness.ROWS)).operator.row_plan.function.then is not None
 
 
-def test_a_newer_format_and_what_is_not_known_are_refused_in_words():
-    written = plan_json(plan(WindowSpec(TumblingEventTimeWindows(10)), AggregateRows(Totals())))
+def test_newer_format_and_unknown_names_are_refused():
+    original = plan_json(plan(WindowSpec(TumblingEventTimeWindows(10)), AggregateRows(Totals())))
     with pytest.raises(StateFormatError, match=r"format 99.*a newer one"):
-        plan_of({**written, "format": 99})
+        plan_of({**original, "format": 99})
     with pytest.raises(StateFormatError, match="operator 'MatchSpec'"):
-        plan_of({**written, "operator": {"is": "MatchSpec"}})
+        plan_of({**original, "operator": {"is": "MatchSpec"}})
     with pytest.raises(StateFormatError, match="names 'MoonWindows'"):
         recipe_of({"is": "MoonWindows", "size": 3})
     with pytest.raises(StateFormatError, match="CountTrigger with the fields"):
@@ -265,32 +270,32 @@ def test_a_newer_format_and_what_is_not_known_are_refused_in_words():
 
 
 @pytest.mark.parametrize("broken", [{"operator": {}}, {"identity": 3}], ids=["something is missing", "it is of another type"])
-def test_a_plan_that_was_changed_is_refused_in_words_and_says_what_python_found(broken):
-    written = plan_json(plan(WindowSpec(TumblingEventTimeWindows(10)), AggregateRows(Totals())))
+def test_changed_plan_is_refused_with_the_cause(broken):
+    original = plan_json(plan(WindowSpec(TumblingEventTimeWindows(10)), AggregateRows(Totals())))
     with pytest.raises(
         StateFormatError, match=r"none that this version of panestream writes \((Key|Type|Value|Attribute)Error: "
     ) as caught:
-        plan_of({**written, **broken})
+        plan_of({**original, **broken})
     assert caught.value.__cause__ is not None
 
 
-def test_every_operator_can_be_read_without_its_code():
-    # No rule chooses these two: the one runs all else, the other what has no windows.
+def test_plans_of_every_operator_can_be_read():
+    # These two are not chosen by a rule: the row operator runs everything else, and interval joins do not have windows.
     operators = {rule.__module__.split(".")[-2] for rule in (*COLUMNS_ONLY, *RULES)} | {"row", "intervals"}
     assert {kind.__module__.split(".")[-2] for kind in plans.SPECS} == operators
 
 
-def test_an_aggregate_of_another_package_must_be_imported():
+def test_plan_with_an_aggregate_of_an_unknown_package_is_refused():
     class Product(agg.Sum):
         pass
 
     with pytest.raises(StateFormatError, match="of another package"):
-        there_and_back(Product("v"))
+        roundtrip(Product("v"))
 
 
-def test_a_users_aggregate_over_columns_keeps_its_types():
+def test_user_aggregate_keeps_its_partial_types():
     types = {"text": pa.string(), "int": pa.int64()}
     windowing = WindowSpec(TumblingEventTimeWindows(10))
     operator = plan_aggregates(windowing, [agg.user(Story(), "text", "int")], types, harness.KEYS)
-    written = harness.plan_for(operator, windowing)
-    assert read(written).operator.aggregation.partial_schema == operator.aggregation.partial_schema
+    original = harness.plan_for(operator, windowing)
+    assert roundtrip_plan(original).operator.aggregation.partial_schema == operator.aggregation.partial_schema

@@ -1,4 +1,4 @@
-"""What is shown of users' functions: their accumulators, elements, states and timers; and none of their code is called for it."""
+"""Views of user functions: their accumulators, elements, states and timers, without any call of user code."""
 
 import datetime as dt
 from dataclasses import replace
@@ -38,7 +38,7 @@ def views_of(plan, *batches, groups=1):
     for clock, rows in enumerate(batches, start=100):
         query.run(harness.MicroBatch([rows], clock=clock))
     saved = query.tables()
-    return [plan.operator.views(query.plan, one, number) for number, one in enumerate(saved)]
+    return [plan.operator.views(query.plan, tables, number) for number, tables in enumerate(saved)]
 
 
 def row(key, time, value):
@@ -50,16 +50,16 @@ def plan_of(windowing, function):
     return harness.plan_for(operator, windowing, 100)
 
 
-class Remembers(ProcessWindowFunction):
+class StateOfAllKinds(ProcessWindowFunction):
     def process(self, key, context, elements):
         context.window_state().get_state(ValueStateDescriptor("times")).update((len(elements), {"a"}))
         context.global_state().get_map_state(MapStateDescriptor("seen")).put(elements[0].v, None)
         yield len(elements)
 
 
-def test_states_are_shown_by_descriptor_key_and_window():
+def test_views_show_states_by_descriptor_key_and_window():
     windowing = WindowSpec(TumblingEventTimeWindows(10), CountTrigger.of(2))
-    (view,) = views_of(plan_of(windowing, KeepRows(Remembers())), [row("a", 1, 7), row("a", 2, 8), row("a", 3, 9)])
+    (view,) = views_of(plan_of(windowing, KeepRows(StateOfAllKinds())), [row("a", 1, 7), row("a", 2, 8), row("a", 3, 9)])
     bounds = {"window_start": micros(0), "window_end": micros(10), "key_group": 0, "key": {"key": "a"}}
     nowhere = {**bounds, "window_start": None, "window_end": None}
     assert view.user_state.to_pylist() == [
@@ -69,28 +69,28 @@ def test_states_are_shown_by_descriptor_key_and_window():
     ]
 
 
-def test_elements_are_shown_once_with_the_windows_that_hold_them():
+def test_views_show_elements_once_with_their_windows():
     windowing = WindowSpec(TumblingEventTimeWindows(10), CountTrigger.of(5), CountEvictor(3))
-    (view,) = views_of(plan_of(windowing, KeepRows(Remembers())), [row("a", 1, 7), row("a", 12, 8)])
-    assert [(one["element"]["v"], one["time"], one["place"], one["value"]) for one in view.elements.to_pylist()] == [
+    (view,) = views_of(plan_of(windowing, KeepRows(StateOfAllKinds())), [row("a", 1, 7), row("a", 12, 8)])
+    assert [(row_["element"]["v"], row_["time"], row_["place"], row_["value"]) for row_ in view.elements.to_pylist()] == [
         (7, micros(1), 0, None),
         (8, micros(12), 1, None),
     ]
-    assert [[held["start"] for held in one["windows"]] for one in view.elements.to_pylist()] == [[micros(0)], [micros(10)]]
-    assert [one["rows"] for one in view.windows.to_pylist()] == [1, 1]
+    assert [[window["start"] for window in row_["windows"]] for row_ in view.elements.to_pylist()] == [[micros(0)], [micros(10)]]
+    assert [row_["rows"] for row_ in view.windows.to_pylist()] == [1, 1]
 
 
-def test_timers_of_both_kinds_are_shown_and_the_first_is_due():
+def test_views_show_timers_and_the_first_as_due():
     trigger = ProcessingTimeoutTrigger(CountTrigger.of(9), 4, False, True)
-    (view,) = views_of(plan_of(WindowSpec(GlobalWindows.create(), trigger), KeepRows(Remembers())), [row("a", 1, 7)])
+    (view,) = views_of(plan_of(WindowSpec(GlobalWindows.create(), trigger), KeepRows(StateOfAllKinds())), [row("a", 1, 7)])
     (timer,) = view.timers.to_pylist()
     assert (timer["kind"], timer["time"], timer["window_start"]) == ("processing", micros(104), None)
     (window,) = view.windows.to_pylist()
     assert (window["due"], window["closes"], window["window_end"]) == (micros(104), None, None)
 
 
-class Refusing(AggregateFunction):
-    """Its code works while rows come; then it is gone."""
+class FailingOnceGone(AggregateFunction):
+    """A function whose code fails once ``gone`` is set."""
 
     gone = False
 
@@ -101,25 +101,27 @@ class Refusing(AggregateFunction):
         return accumulator[0] + 1, (*accumulator[1], value.v)
 
     def get_result(self, accumulator):
-        assert not Refusing.gone
+        assert not FailingOnceGone.gone
         return accumulator[0]
 
     def merge(self, a, b):
-        assert not Refusing.gone
+        assert not FailingOnceGone.gone
         return a[0] + b[0], a[1] + b[1]
 
 
-def test_no_code_of_the_users_is_called_where_state_is_looked_at(monkeypatch):
+def test_views_do_not_call_user_code(monkeypatch):
     accumulators = pa.schema([("n", pa.int64()), ("values", pa.list_(pa.int64()))])
     windowing = WindowSpec(TumblingEventTimeWindows(10))
     for phases in (None, accumulators):
-        operator = plan_functions(windowing, AggregateRows(Refusing()), RESULT, harness.ROWS, Refusing(), harness.KEYS, phases)
+        operator = plan_functions(
+            windowing, AggregateRows(FailingOnceGone()), RESULT, harness.ROWS, FailingOnceGone(), harness.KEYS, phases
+        )
         plan = harness.plan_for(operator, windowing)
         query = Query(plan, 1)
         for value in (7, 8):
             query.run(harness.MicroBatch([[row("a", 1, value)]]))
         with monkeypatch.context() as patch:
-            patch.setattr(Refusing, "gone", True)
+            patch.setattr(FailingOnceGone, "gone", True)
             (saved,) = query.tables()
             view = plan.operator.views(query.plan, saved, 0)
         (window,) = view.windows.to_pylist()
@@ -131,17 +133,17 @@ def test_no_code_of_the_users_is_called_where_state_is_looked_at(monkeypatch):
         assert again.run(harness.MicroBatch([[row("a", 30, 1)]])).fired == {"a": [((0, 10), (2,))]}
 
 
-def test_a_reduced_row_is_contents():
+def test_views_show_a_reduced_row_as_contents():
     windowing = WindowSpec(TumblingEventTimeWindows(10))
     rest = pa.schema([field for field in harness.ROWS if field.name != "key"])
     function = ReduceRows(lambda a, b: a if a.v > b.v else b)
     operator = plan_functions(replace(windowing, every_firing=True), function, rest, harness.ROWS, function, harness.KEYS)
     (view,) = views_of(harness.plan_for(operator, windowing), [row("a", 1, 7), row("a", 2, 5)])
-    assert [one["contents"] for one in view.windows.to_pylist()] == ['{"$row": ["a", 1, 7, null, 7]}']
+    assert [window["contents"] for window in view.windows.to_pylist()] == ['{"$row": ["a", 1, 7, null, 7]}']
 
 
-def test_how_often_a_window_fired_and_how_it_did_last():
-    """The first word is a word, too: a window that never fired has none."""
+def test_views_show_the_number_of_firings_and_the_last_one():
+    """A window that never fired has a null as its last firing, which differs from "early", the first kind of firing."""
     early = ContinuousEventTimeTrigger(10)
     query = harness.Query(
         WindowSpec(TumblingEventTimeWindows(40), early, allowed_lateness=100),
@@ -149,17 +151,22 @@ def test_how_often_a_window_fired_and_how_it_did_last():
         more={"with_firing": True},
     )
     batches = [row("a", 1, 7)], [row("a", 12, 8)], [row("a", 27, 9)], [row("b", 45, 1)], [row("a", 3, 1)]
-    told = []
+    windows_seen = []
     for number in range(1, len(batches) + 1):
         (view,) = views_of(query.columnar(), *batches[:number])
-        told.append(
+        windows_seen.append(
             {
-                (one["key"]["key"], one["window_start"]): (one["rows"], one["firings"], one["last_firing"], one["results"]["n"])
-                for one in view.windows.to_pylist()
+                (window["key"]["key"], window["window_start"]): (
+                    window["rows"],
+                    window["firings"],
+                    window["last_firing"],
+                    window["results"]["n"],
+                )
+                for window in view.windows.to_pylist()
             }
         )
     a, b = ("a", micros(0)), ("b", micros(40))
-    assert told == [
+    assert windows_seen == [
         {a: (1, 0, None, 1)},
         {a: (2, 1, "early", 2)},
         {a: (3, 2, "early", 3)},
@@ -177,13 +184,13 @@ def in_micros(time):
 
 
 @pytest.mark.parametrize(
-    ("windowing", "clock", "rows", "shown", "timers"),
+    ("windowing", "clock", "rows", "expected", "timers"),
     [
         (
             WindowSpec(TEN, allowed_lateness=5),
             100,
             [row("a", 1, 7), row("a", 2, 1), row("a", 12, 8)],
-            # The first has fired, and waits for nothing but its end.
+            # The first window has fired and waits only for its end.
             {FIRST: ((2, 8), 1, None, 14), SECOND: ((1, 8), 0, 19, 24)},
             [(0, "event", 14), (10, "event", 19), (10, "event", 24)],
         ),
@@ -194,7 +201,7 @@ def in_micros(time):
             {FIRST: ((0, None), 1, None, 14), SECOND: ((1, 8), 0, 19, 24)},
             [(0, "event", 14), (10, "event", 19), (10, "event", 24)],
         ),
-        # Only rows make it fire, so that nothing is due.
+        # Only rows make the window fire, so it is never due.
         (WindowSpec(TEN, CountTrigger.of(3)), 100, [row("a", 1, 7)], {FIRST: ((1, 7), 0, None, 9)}, [(0, "event", 9)]),
         (WindowSpec(TEN), 100, [row("a", 1, 7)], {FIRST: ((1, 7), 0, 9, 9)}, [(0, "event", 9)]),
         (
@@ -214,36 +221,39 @@ def in_micros(time):
     ],
     ids=["lateness", "purged", "only rows", "event time", "the clock", "without end"],
 )
-def test_windows_row_by_row_with_what_they_come_to_and_when(windowing, clock, rows, shown, timers):
+def test_views_of_the_row_operator_show_results_firings_and_timers(windowing, clock, rows, expected, timers):
     plan = harness.Query(windowing, SUMS, more={"with_firing": True}).row()
     query = Query(plan, 1)
     query.run(harness.MicroBatch([rows], clock=clock))
     (saved,) = query.tables()
     view = plan.operator.views(query.plan, saved, 0)
     windows = view.windows.to_pylist()
-    found = {
-        (one["key"]["key"], in_micros(one["window_start"])): (
-            tuple(one["results"].values()),
-            one["firings"],
-            in_micros(one["due"]),
-            in_micros(one["closes"]),
+    actual = {
+        (view_row["key"]["key"], in_micros(view_row["window_start"])): (
+            tuple(view_row["results"].values()),
+            view_row["firings"],
+            in_micros(view_row["due"]),
+            in_micros(view_row["closes"]),
         )
-        for one in windows
+        for view_row in windows
     }
-    assert found == shown
-    told = [(in_micros(one["window_start"]), one["kind"], in_micros(one["time"])) for one in view.timers.to_pylist()]
-    assert told == timers
+    assert actual == expected
+    timers_shown = [
+        (in_micros(view_row["window_start"]), view_row["kind"], in_micros(view_row["time"]))
+        for view_row in view.timers.to_pylist()
+    ]
+    assert timers_shown == timers
     size = sum(table.nbytes for table in saved.tables.values())
-    assert [one["bytes"] for one in windows] == [size // len(windows)] * len(windows)
+    assert [view_row["bytes"] for view_row in windows] == [size // len(windows)] * len(windows)
 
 
-def test_windows_that_do_not_number_their_firings_do_not_tell_of_them():
+def test_views_show_no_firings_if_they_are_not_numbered():
     (view,) = views_of(harness.Query(WindowSpec(TEN), SUMS).row(), [row("a", 1, 7)])
     (window,) = view.windows.to_pylist()
     assert (window["firings"], window["results"]) == (None, {"n": 1, "total": 7})
 
 
-def test_of_a_function_behind_the_aggregates_no_results_are_shown():
+def test_views_show_no_results_of_a_function_after_aggregates():
     windowing = WindowSpec(TEN, every_firing=True)
     operator = plan_aggregates(windowing, SUMS, harness.TYPES, harness.KEYS, applied(lambda key, window, rows: rows), RESULT)
     (view,) = views_of(harness.plan_for(operator, windowing), [row("a", 1, 7)])
@@ -251,13 +261,16 @@ def test_of_a_function_behind_the_aggregates_no_results_are_shown():
     assert (window["results"], window["contents"]) == (None, '{"$tuple": [1, {"$tuple": [7, 1]}]}')
 
 
-def test_windows_with_elements_take_bytes_by_how_many_these_are_and_one_for_themselves():
+def test_bytes_of_windows_follow_their_number_of_elements_plus_one():
     windowing = WindowSpec(TEN, CountTrigger.of(9))
-    query = Query(plan_of(windowing, KeepRows(Remembers())), 1)
+    query = Query(plan_of(windowing, KeepRows(StateOfAllKinds())), 1)
     query.run(harness.MicroBatch([[row("a", 1, 7), row("a", 2, 8), row("a", 12, 8)]]))
     (saved,) = query.tables()
-    each = sum(table.nbytes for table in saved.tables.values()) // 5
-    assert [one["bytes"] for one in query.plan.operator.views(query.plan, saved, 0).windows.to_pylist()] == [3 * each, 2 * each]
+    bytes_each = sum(table.nbytes for table in saved.tables.values()) // 5
+    assert [window["bytes"] for window in query.plan.operator.views(query.plan, saved, 0).windows.to_pylist()] == [
+        3 * bytes_each,
+        2 * bytes_each,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -271,5 +284,5 @@ def test_windows_with_elements_take_bytes_by_how_many_these_are_and_one_for_them
         (100, [], []),
     ],
 )
-def test_bytes_are_shared_among_windows_by_what_they_are_made_of(size, parts, shares):
+def test_bytes_are_shared_among_windows_by_their_parts(size, parts, shares):
     assert share(size, np.array(parts, np.int64)).tolist() == shares

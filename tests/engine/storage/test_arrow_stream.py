@@ -1,4 +1,4 @@
-"""Streams of Arrow's that say of themselves what is not so, or what is never written here: by hand, one lie at a time."""
+"""Arrow streams with false or unexpected metadata. Each test plants one fault by hand."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ def stream_of(*tables, **options):
     return sink.getvalue().to_pybytes()
 
 
-def coded(*words):
+def dictionary_table(*words):
     return pa.table({"w": pa.array(words).dictionary_encode()})
 
 
 @pytest.mark.parametrize("tables", [[TABLE], [TABLE, TABLE.slice(1)], [TABLE.slice(0, 0)], [pa.table({})]])
-def test_what_is_written_here_passes(tables):
+def test_streams_that_panestream_writes_are_accepted(tables):
     check_stream(stream_of(*tables))
 
 
-def test_dictionaries_pass_where_they_may_be():
-    check_stream(stream_of(coded("a", "b")), dictionaries=True)
+def test_dictionaries_are_accepted_only_if_allowed():
+    check_stream(stream_of(dictionary_table("a", "b")), dictionaries=True)
     with pytest.raises(ValueError, match="a message is of the kind 2, which is never written here"):
-        check_stream(stream_of(coded("a", "b")))
+        check_stream(stream_of(dictionary_table("a", "b")))
 
 
-def test_compressed_values_are_refused():
+def test_compressed_buffers_are_refused():
     with pytest.raises(ValueError, match="its values are compressed, which they never are here"):
         check_stream(stream_of(pa.table({"n": range(1000)}), compression="zstd"))
 
 
-def test_a_stream_may_end_only_where_it_says_so():
+def test_truncated_stream_is_refused():
     whole = stream_of(TABLE)
     assert whole.endswith(END)
     for length in range(len(whole)):
         with pytest.raises(ValueError, match=r"it is cut off, or what it says of itself cannot be read|no stream of Arrow's"):
             check_stream(whole[:length])
-    # What is behind the end nobody reads.
+    # Bytes after the end are ignored.
     check_stream(whole + b"more")
 
 
 @pytest.mark.parametrize("place", [0, 1])
-def test_each_message_has_its_mark(place):
+def test_message_without_its_marker_is_refused(place):
     whole = stream_of(TABLE)
     second = whole.index(b"\xff\xff\xff\xff", 4)
     at = [0, second][place]
@@ -59,12 +59,12 @@ def test_each_message_has_its_mark(place):
         check_stream(whole[:at] + b"\xfe" + whole[at + 1 :])
 
 
-def test_a_stream_without_a_schema_is_none():
+def test_stream_without_a_schema_is_refused():
     with pytest.raises(ValueError, match="it is no stream of Arrow's"):
         check_stream(END)
 
 
-def test_a_schema_alone_is_a_stream_and_a_second_one_is_not():
+def test_stream_with_only_a_schema_is_accepted_and_a_second_schema_refused():
     whole = stream_of(TABLE)
     schema = whole[: whole.index(b"\xff\xff\xff\xff", 4)]
     check_stream(schema + END)
@@ -74,49 +74,51 @@ def test_a_schema_alone_is_a_stream_and_a_second_one_is_not():
         check_stream(schema + schema + END, dictionaries=True)
 
 
-@pytest.mark.parametrize(("rows", "told"), [(2**31 - 1, None), (2**31, "2,147,483,648"), (2**62, ""), (-1, "-1")])
-def test_more_rows_than_there_can_be_are_refused(rows, told):
-    known = 1_234_567
-    whole = stream_of(pa.table({"n": pa.nulls(known)}))
-    number = known.to_bytes(8, "little")
-    # Once for the batch, and once for its column.
+@pytest.mark.parametrize(("rows", "error_number"), [(2**31 - 1, None), (2**31, "2,147,483,648"), (2**62, ""), (-1, "-1")])
+def test_impossible_number_of_rows_is_refused(rows, error_number):
+    number_of_rows = 1_234_567
+    whole = stream_of(pa.table({"n": pa.nulls(number_of_rows)}))
+    number = number_of_rows.to_bytes(8, "little")
+    # The number occurs twice: for the batch and for its column.
     at = whole.index(number)
-    found = []
+    errors = []
     for place in {at, whole.rindex(number)}:
-        changed = whole[:place] + rows.to_bytes(8, "little", signed=True) + whole[place + 8 :]
+        changed_stream = whole[:place] + rows.to_bytes(8, "little", signed=True) + whole[place + 8 :]
         try:
-            check_stream(changed)
+            check_stream(changed_stream)
         except ValueError as error:
-            found.append(str(error))
-    assert len(found) == (told is not None)
-    assert all(f"it says that it has {rows:,} rows" == each for each in found)
+            errors.append(str(error))
+    assert len(errors) == (error_number is not None)
+    assert all(f"it says that it has {rows:,} rows" == error_text for error_text in errors)
 
 
-def test_a_body_is_not_shorter_than_nothing():
-    """Whoever follows it would go back, and read the same message for ever."""
+def test_negative_length_of_a_body_is_refused():
+    """A reader that follows such a length would go back and read the same message forever."""
     whole = stream_of(pa.table({"n": range(12_345)}))
     length = (12_345 * 8).to_bytes(8, "little")
-    found = []
-    # Once of the message's body, and once of the buffer in it.
+    errors = []
+    # The number occurs twice: for the body of the message and for its buffer.
     for place in {whole.index(length), whole.rindex(length)}:
         try:
             check_stream(whole[:place] + (-1).to_bytes(8, "little", signed=True) + whole[place + 8 :])
         except ValueError as error:
-            found.append(str(error))
-    assert found == ["a message says that its body is shorter than nothing"]
+            errors.append(str(error))
+    assert errors == ["a message says that its body is shorter than nothing"]
 
 
 def with_offsets(type_, count, *, values=None, content=None):
-    """Lists or texts, and their offsets, which may be written over: Arrow looks at them when it makes arrays and tables."""
+    """Return a list or text column and its offsets, which a test may overwrite. Arrow checks them only when it builds arrays
+    and tables.
+    """
     wide = pa.types.is_large_list(type_) or pa.types.is_large_string(type_) or pa.types.is_large_binary(type_)
     offsets = np.zeros(count + 1, np.int64 if wide else np.int32)
     buffers = [None, pa.py_buffer(offsets), *([] if content is None else [pa.py_buffer(content)])]
     return pa.Array.from_buffers(type_, count, buffers, children=[] if values is None else [values]), offsets
 
 
-def check_written(column, offsets, lie, *, fits):
+def check_with_offsets(column, offsets, new_offsets, *, fits):
     table = pa.table({"column": column})
-    offsets[:] = lie
+    offsets[:] = new_offsets
     if fits:
         check_columns(table)
     else:
@@ -124,7 +126,7 @@ def check_written(column, offsets, lie, *, fits):
             check_columns(table)
 
 
-LIES = [
+OFFSETS = [
     ([0, 1, 4, 4], True),
     ([1, 1, 1, 1], True),
     ([-1, 1, 4, 4], False),
@@ -146,34 +148,34 @@ WRAPS = {
 }
 
 
-@pytest.mark.parametrize(("offsets", "fits"), LIES)
+@pytest.mark.parametrize(("offsets", "fits"), OFFSETS)
 @pytest.mark.parametrize("type_", [pa.list_(pa.int64()), pa.large_list(pa.int64())], ids=str)
 @pytest.mark.parametrize("wrap", WRAPS)
-def test_offsets_of_lists_lead_to_values_that_are_there(offsets, fits, type_, wrap):
+def test_offsets_of_lists_beyond_their_values_are_refused(offsets, fits, type_, wrap):
     column, memory = with_offsets(type_, 3, values=pa.array([1, 2, 3, 4]))
-    check_written(WRAPS[wrap](column), memory, offsets, fits=fits)
+    check_with_offsets(WRAPS[wrap](column), memory, offsets, fits=fits)
 
 
-@pytest.mark.parametrize(("offsets", "fits"), LIES)
+@pytest.mark.parametrize(("offsets", "fits"), OFFSETS)
 @pytest.mark.parametrize("type_", [pa.string(), pa.binary(), pa.large_string(), pa.large_binary()], ids=str)
 @pytest.mark.parametrize("wrap", ["plain", "struct"])
-def test_offsets_of_texts_lead_to_bytes_that_are_there(offsets, fits, type_, wrap):
+def test_offsets_of_texts_beyond_their_bytes_are_refused(offsets, fits, type_, wrap):
     column, memory = with_offsets(type_, 3, content=b"abcd")
-    check_written(WRAPS[wrap](column), memory, offsets, fits=fits)
+    check_with_offsets(WRAPS[wrap](column), memory, offsets, fits=fits)
 
 
 @pytest.mark.parametrize(("offsets", "fits"), [([0, 1, 2], True), ([0, 2, 1], False), ([0, 9, 2], False)])
-def test_offsets_of_maps_lead_to_entries_that_are_there(offsets, fits):
+def test_offsets_of_maps_beyond_their_entries_are_refused(offsets, fits):
     memory = np.zeros(3, np.int32)
     entries = pa.StructArray.from_arrays(
         [pa.array(["a", "b"]), pa.array([1, 2])],
         fields=[pa.field("key", pa.string(), nullable=False), pa.field("value", pa.int64())],
     )
     column = pa.Array.from_buffers(pa.map_(pa.string(), pa.int64()), 2, [None, pa.py_buffer(memory)], children=[entries])
-    check_written(column, memory, offsets, fits=fits)
+    check_with_offsets(column, memory, offsets, fits=fits)
 
 
-def test_whether_texts_are_utf_8_is_not_asked():
+def test_texts_are_not_checked_for_utf_8():
     broken = pa.Array.from_buffers(
         pa.string(), 1, [None, pa.py_buffer(np.array([0, 2], np.int32).tobytes()), pa.py_buffer(b"\xff\xfe")]
     )
@@ -183,9 +185,9 @@ def test_whether_texts_are_utf_8_is_not_asked():
 def union(codes, offsets):
     parts = [pa.array([1, 2]), pa.array(["a"])]
     types = pa.array(codes, pa.int8())
-    made = pa.UnionArray.from_dense(pa.array([0] * len(codes), pa.int8()), pa.array([0] * len(codes), pa.int32()), parts)
+    template = pa.UnionArray.from_dense(pa.array([0] * len(codes), pa.int8()), pa.array([0] * len(codes), pa.int32()), parts)
     buffers = [None, types.buffers()[1], pa.array(offsets, pa.int32()).buffers()[1]]
-    return pa.Array.from_buffers(made.type, len(codes), buffers, children=parts)
+    return pa.Array.from_buffers(template.type, len(codes), buffers, children=parts)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +202,7 @@ def union(codes, offsets):
         ([0, -1], [0, 0], False),
     ],
 )
-def test_each_value_of_a_union_is_in_one_of_its_parts(codes, offsets, fits):
+def test_union_values_outside_of_their_part_are_refused(codes, offsets, fits):
     table = pa.table({"u": union(codes, offsets)})
     if fits:
         check_columns(table)
@@ -210,7 +212,7 @@ def test_each_value_of_a_union_is_in_one_of_its_parts(codes, offsets, fits):
 
 
 @pytest.mark.parametrize(("code", "fits"), [(0, True), (1, True), (2, False), (-1, False)])
-def test_codes_of_a_dictionary_are_of_words_that_are_there(code, fits):
+def test_dictionary_codes_beyond_the_dictionary_are_refused(code, fits):
     column = pa.DictionaryArray.from_arrays(pa.array([0, code], pa.int8()), pa.array(["a", "b"]), safe=False)
     for dictionaries in (False, True):
         if fits:

@@ -1,4 +1,4 @@
-"""Blocks of panes beside a list of rows: what is read, what is merged, what goes."""
+"""Blocks of panes compared with a list of rows: reading, merging and deleting."""
 
 from __future__ import annotations
 
@@ -31,113 +31,113 @@ def store(**more):
 
 
 def by_pane(rows):
-    found = {}
+    rows_by_pane = {}
     for pane, number in rows:
-        found.setdefault(pane, []).append(number)
-    return found
+        rows_by_pane.setdefault(pane, []).append(number)
+    return rows_by_pane
 
 
 @pytest.mark.parametrize("most_rows", [None, 12])
 @pytest.mark.parametrize("hole", [1 << 40, 5])
-def test_what_is_read_is_what_was_put_in(monkeypatch, most_rows, hole):
+def test_blocks_return_the_rows_that_were_appended(monkeypatch, most_rows, hole):
     monkeypatch.setattr(blocks, "_BLOCK_ROWS", 4)
     for seed in range(6):
         rng = random.Random(seed)
-        kept, here, number, live = store(most_rows=most_rows, hole=hole), [], 0, 0
+        blocks_, model, number, live = store(most_rows=most_rows, hole=hole), [], 0, 0
         for _ in range(40):
             rows = [(live + rng.choice([0, 1, 2, 9, 30]), number + place) for place in range(rng.choice([0, 1, 3, 11]))]
             number += len(rows)
-            here += rows
-            kept.append(sorted_by_pane(rows))
+            model += rows
+            blocks_.append(sorted_by_pane(rows))
             if rng.random() < 0.3:
                 live += rng.randint(0, 3)
-                kept.drop_before(live)
-            kept.compact(live)
-            here = [row for row in here if row[0] >= live]
+                blocks_.drop_before(live)
+            blocks_.compact(live)
+            model = [row for row in model if row[0] >= live]
             begin = live + rng.randint(0, 10)
             end = begin + rng.randint(0, 12)
-            meant = [row for row in here if begin <= row[0] < end]
-            assert by_pane(as_rows(kept.read(begin, end))) == by_pane(meant), "in the order of arrival"
+            expected = [row for row in model if begin <= row[0] < end]
+            assert by_pane(as_rows(blocks_.read(begin, end))) == by_pane(expected), "in the order of arrival"
             low = np.asarray([begin, begin + 20], np.int64)
-            meant = [row for row in here if begin <= row[0] < begin + 3 or begin + 20 <= row[0] < begin + 21]
-            assert by_pane(as_rows(kept.read_spans(low, low + np.asarray([3, 1])))) == by_pane(meant)
-            assert all(block.high >= live for block in kept.index)
-            assert set(kept._loaded) <= {block.key for block in kept.index}, "what is gone is not in memory either"
-        assert {block.key for block in kept.index} == {key for _, key in stored(kept)}
+            expected = [row for row in model if begin <= row[0] < begin + 3 or begin + 20 <= row[0] < begin + 21]
+            assert by_pane(as_rows(blocks_.read_spans(low, low + np.asarray([3, 1])))) == by_pane(expected)
+            assert all(block.high >= live for block in blocks_.index)
+            assert set(blocks_._loaded) <= {block.key for block in blocks_.index}, "what is gone is not in memory either"
+        assert {block.key for block in blocks_.index} == {key for _, key in block_keys(blocks_)}
 
 
-def test_what_passes_by_is_not_kept_in_memory_unless_it_was_there():
-    kept = store()
+def test_scanned_blocks_are_not_cached():
+    blocks_ = store()
     for number in range(3):
-        kept.append(sorted_by_pane([(number, number), (5, 10 + number)]))
-    kept._loaded.clear()  # as after a restart
-    kept.read(1, 2)
-    there = set(kept._loaded)
-    assert [block.key for block in kept.index if block.key in there] == [0, 1]
+        blocks_.append(sorted_by_pane([(number, number), (5, 10 + number)]))
+    blocks_._loaded.clear()  # as after a restart
+    blocks_.read(1, 2)
+    cached = set(blocks_._loaded)
+    assert [block.key for block in blocks_.index if block.key in cached] == [0, 1]
     low = np.asarray([1, 5], np.int64)
-    assert as_rows(kept.scan(1, 6)) == [(5, 10), (1, 1), (5, 11), (2, 2), (5, 12)]
-    assert as_rows(kept.scan_spans(low, low + 1)) == [(5, 10), (1, 1), (5, 11), (5, 12)]
-    assert set(kept._loaded) == there
-    kept.replace(sorted_by_pane([(7, 1)]))
-    assert set(kept._loaded) == {3}
-    assert as_rows(kept.read(0, 9)) == [(7, 1)]
+    assert as_rows(blocks_.scan(1, 6)) == [(5, 10), (1, 1), (5, 11), (2, 2), (5, 12)]
+    assert as_rows(blocks_.scan_spans(low, low + 1)) == [(5, 10), (1, 1), (5, 11), (5, 12)]
+    assert set(blocks_._loaded) == cached
+    blocks_.replace(sorted_by_pane([(7, 1)]))
+    assert set(blocks_._loaded) == {3}
+    assert as_rows(blocks_.read(0, 9)) == [(7, 1)]
 
 
-def stored(kept):
-    return [(space, key) for space, key in kept.state.values if space == "panes"]
+def block_keys(blocks_):
+    return [(space, key) for space, key in blocks_.state.values if space == "panes"]
 
 
-def levels(kept):
-    return [block.level for block in kept.index]
+def levels(blocks_):
+    return [block.level for block in blocks_.index]
 
 
-def test_eight_runs_of_a_level_become_one_of_the_next():
-    kept, seen = store(), []
+def test_eight_runs_of_a_level_are_merged_into_one_of_the_next():
+    blocks_, history = store(), []
     for number in range(73):
-        kept.append(sorted_by_pane([(number % 3, number)]))
-        kept.compact(0)
-        seen.append(levels(kept))
-    assert [len(each) for each in seen[:9]] == [1, 2, 3, 4, 5, 6, 7, 1, 2]
-    assert seen[7] == [1]
-    assert seen[62] == [1] * 7 + [0] * 7
-    assert seen[63] == [2]
-    assert seen[72] == [2, 1, 0]
-    assert [block.rows for block in kept.index] == [64, 8, 1]
+        blocks_.append(sorted_by_pane([(number % 3, number)]))
+        blocks_.compact(0)
+        history.append(levels(blocks_))
+    assert [len(each) for each in history[:9]] == [1, 2, 3, 4, 5, 6, 7, 1, 2]
+    assert history[7] == [1]
+    assert history[62] == [1] * 7 + [0] * 7
+    assert history[63] == [2]
+    assert history[72] == [2, 1, 0]
+    assert [block.rows for block in blocks_.index] == [64, 8, 1]
 
 
-def test_runs_with_too_many_rows_are_left_as_they_are():
-    kept = store(most_rows=15)
+def test_runs_with_too_many_rows_are_not_merged():
+    blocks_ = store(most_rows=15)
     for number in range(16):
-        kept.append(sorted_by_pane([(0, 2 * number), (1, 2 * number + 1)]))
-        kept.compact(0)
-    assert levels(kept) == [blocks._NO_LEVEL] * 16
-    assert as_rows(kept.read(0, 1)) == [(0, 2 * number) for number in range(16)]
+        blocks_.append(sorted_by_pane([(0, 2 * number), (1, 2 * number + 1)]))
+        blocks_.compact(0)
+    assert levels(blocks_) == [blocks._NO_LEVEL] * 16
+    assert as_rows(blocks_.read(0, 1)) == [(0, 2 * number) for number in range(16)]
 
 
-def test_panes_that_are_over_go_when_their_run_is_merged():
-    kept = store()
+def test_expired_panes_are_deleted_when_their_run_is_merged():
+    blocks_ = store()
     for number in range(8):
-        kept.append(sorted_by_pane([(number // 4, number), (9, number)]))
-    kept.compact(1)
-    assert [(block.low, block.high, block.rows) for block in kept.index] == [(1, 9, 12)]
+        blocks_.append(sorted_by_pane([(number // 4, number), (9, number)]))
+    blocks_.compact(1)
+    assert [(block.low, block.high, block.rows) for block in blocks_.index] == [(1, 9, 12)]
     for number in range(7):
-        kept.append(sorted_by_pane([(9, number)]))
-    kept.compact(10)
-    assert levels(kept) == [1] + [0] * 7, "only eight are merged"
+        blocks_.append(sorted_by_pane([(9, number)]))
+    blocks_.compact(10)
+    assert levels(blocks_) == [1] + [0] * 7, "only eight are merged"
 
 
-def test_a_block_has_no_hole_and_not_too_many_rows(monkeypatch):
+def test_blocks_are_cut_at_gaps_and_by_number_of_rows(monkeypatch):
     monkeypatch.setattr(blocks, "_BLOCK_ROWS", 4)
     panes = np.asarray([0, 0, 1, 1, 2, 8, 14, 14, 14, 14, 14, 15], np.int64)
     assert [panes[start:end].tolist() for start, end in blocks._cuts(panes, 6)] == [[0, 0, 1, 1], [2, 8], [14] * 5, [15]]
     assert [panes[start:end].tolist() for start, end in blocks._cuts(panes, 5)] == [[0, 0, 1, 1], [2], [8], [14] * 5, [15]]
 
 
-def test_a_block_that_the_state_has_lost_is_named():
-    kept = store()
-    kept.append(sorted_by_pane([(1, 1), (2, 2)]))
-    (block,) = kept.index
-    kept.state.remove("panes", block.key)
-    kept._loaded.clear()  # as after a restart
+def test_error_names_a_block_missing_from_state():
+    blocks_ = store()
+    blocks_.append(sorted_by_pane([(1, 1), (2, 2)]))
+    (block,) = blocks_.index
+    blocks_.state.remove("panes", block.key)
+    blocks_._loaded.clear()  # as after a restart
     with pytest.raises(StateDamagedError, match=f"block {block.key} of the index is missing from the state"):
-        kept.read(0, 5)
+        blocks_.read(0, 5)

@@ -1,9 +1,9 @@
-"""State that was damaged at rest: every operator gives the right answer all the same, or the one error; never another answer.
+"""Damaged state: every operator returns the right output or raises StateDamagedError, and never returns wrong output.
 
-``PANESTREAM_CASES=20000 pytest tests/engine/storage/test_damage.py`` runs more; ``PANESTREAM_SEED`` others.
+``PANESTREAM_CASES=20000 pytest tests/engine/storage/test_damage.py`` runs more cases, ``PANESTREAM_SEED`` others.
 
-A case: some micro-batches, then faults in what rests, then a restart and the rest of the micro-batches, the last of which closes
-every window. Faults in what is not read any more change nothing.
+A case runs some micro-batches, damages the state, restarts, and runs the other micro-batches, the last of which closes every
+window. Damage to values that are not read again changes nothing.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ RESULTS = pa.schema([("n", pa.int64()), ("vs", pa.list_(pa.int64()))])
 SUMS = (agg.count().alias("n"), agg.sum("v").alias("s"), agg.max_by("x", "u").alias("m"), agg.collect_list("v").alias("l"))
 
 
-def listed(key, window, rows):
+def list_rows(key, window, rows):
     return [(len(rows), [row.v for row in rows])]
 
 
 class Counting(ProcessWindowFunction):
-    """Keeps something per window and something per key."""
+    """Has a state per window and one per key."""
 
     def process(self, key, context, elements):
         firings = context.window_state().get_state(ValueStateDescriptor("firings"))
@@ -71,13 +71,13 @@ class Counting(ProcessWindowFunction):
         context.window_state().get_state(ValueStateDescriptor("firings")).clear()
 
 
-def declared(windowing: WindowSpec, *, row: bool = False, **more) -> WindowPlan:
+def plan_declared(windowing: WindowSpec, *, row: bool = False, **more) -> WindowPlan:
     query = harness.Query(windowing, SUMS, 3, more=more)
     return query.row() if row else query.columnar()
 
 
-def function(windowing: WindowSpec, called=None) -> WindowPlan:
-    operator = plan_functions(windowing, KeepRows(called or applied(listed)), RESULTS, harness.ROWS, listed, harness.KEYS)
+def plan_function(windowing: WindowSpec, called=None) -> WindowPlan:
+    operator = plan_functions(windowing, KeepRows(called or applied(list_rows)), RESULTS, harness.ROWS, list_rows, harness.KEYS)
     return harness.plan_for(operator, windowing, 3)
 
 
@@ -92,31 +92,31 @@ def windows(assigner, trigger=None, evictor=None, *, exact: bool = False, latene
 
 SLIDING, TUMBLING, SESSIONS = SlidingEventTimeWindows(20, 5), TumblingEventTimeWindows(20), EventTimeSessionWindows(6)
 PLANS: dict[str, Callable[[], WindowPlan]] = {
-    "panes": lambda: declared(windows(SlidingEventTimeWindows(100, 1), lateness=0)),
-    "panes, late firings": lambda: declared(windows(SLIDING), with_firing=True, changelog=True),
-    "panes, purging": lambda: declared(windows(TUMBLING, PurgingTrigger.of(ContinuousEventTimeTrigger(7)), lateness=0)),
-    "panes by the clock": lambda: declared(windows(TumblingProcessingTimeWindows(20), lateness=0)),
-    "accumulating panes": lambda: function(windows(SLIDING)),
-    "sessions": lambda: declared(windows(SESSIONS)),
-    "sessions by the clock": lambda: declared(windows(ProcessingTimeSessionWindows(15), lateness=0)),
+    "panes": lambda: plan_declared(windows(SlidingEventTimeWindows(100, 1), lateness=0)),
+    "panes, late firings": lambda: plan_declared(windows(SLIDING), with_firing=True, changelog=True),
+    "panes, purging": lambda: plan_declared(windows(TUMBLING, PurgingTrigger.of(ContinuousEventTimeTrigger(7)), lateness=0)),
+    "panes by the clock": lambda: plan_declared(windows(TumblingProcessingTimeWindows(20), lateness=0)),
+    "accumulating panes": lambda: plan_function(windows(SLIDING)),
+    "sessions": lambda: plan_declared(windows(SESSIONS)),
+    "sessions by the clock": lambda: plan_declared(windows(ProcessingTimeSessionWindows(15), lateness=0)),
     "interval join": interval,
-    "counts": lambda: declared(windows(*CountWindows(7, 3).parts, lateness=0)),
+    "counts": lambda: plan_declared(windows(*CountWindows(7, 3).parts, lateness=0)),
     "look-backs": lambda: look_backs.plan_of(LookBackWindows(20), SUMS, ("u", "v"), 3),
     "look-backs with slices": lambda: look_backs.plan_of(LookBackWindows(20), SUMS[:3], ("u", "v"), 3),
     "predicates": lambda: predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1", 9), SUMS, 3),
-    "row, declared": lambda: declared(windows(SLIDING), row=True),
-    "row, sessions": lambda: declared(windows(SESSIONS), row=True),
-    "row, elements": lambda: function(windows(TUMBLING, exact=True)),
-    "row, state of triggers": lambda: function(windows(TUMBLING, CountTrigger.of(3))),
-    "row, state of functions": lambda: function(windows(TUMBLING, CountTrigger.of(2)), Counting()),
-    "row, evictor": lambda: function(windows(GlobalWindows.create(), CountTrigger.of(2), CountEvictor.of(5), lateness=0)),
+    "row, declared": lambda: plan_declared(windows(SLIDING), row=True),
+    "row, sessions": lambda: plan_declared(windows(SESSIONS), row=True),
+    "row, elements": lambda: plan_function(windows(TUMBLING, exact=True)),
+    "row, state of triggers": lambda: plan_function(windows(TUMBLING, CountTrigger.of(3))),
+    "row, state of functions": lambda: plan_function(windows(TUMBLING, CountTrigger.of(2)), Counting()),
+    "row, evictor": lambda: plan_function(windows(GlobalWindows.create(), CountTrigger.of(2), CountEvictor.of(5), lateness=0)),
 }
 BATCHES = 9
 
 
 def stream(seed: int) -> list[harness.MicroBatch]:
-    """Rows of many keys, some of which rest for long; at the end one that closes all windows of event time."""
-    rng, time, number, made = random.Random(seed), 0, 0, []
+    """Return micro-batches of many keys, some of which pause for a long time. The last batches close all event-time windows."""
+    rng, time, number, micro_batches = random.Random(seed), 0, 0, []
     for place in range(BATCHES):
         rows = []
         for _ in range(14):
@@ -124,42 +124,42 @@ def stream(seed: int) -> list[harness.MicroBatch]:
             number += 1
             key = f"k{rng.randint(0, 4) + 5 * (place % 4)}"
             rows.append((key, time - rng.randint(0, 12), rng.randint(-9, 9), number / 8, number * 7919 % 65_537))
-        made.append(harness.MicroBatch([rows], 10 * place + 1))
-    made.append(harness.MicroBatch([[("k0", time + 1000, 1, 1.0, 1)]], 1000))
-    return [*made, harness.MicroBatch([[("k0", time + 9000, 1, 1.0, 1)]], 9000)]
+        micro_batches.append(harness.MicroBatch([rows], 10 * place + 1))
+    micro_batches.append(harness.MicroBatch([[("k0", time + 1000, 1, 1.0, 1)]], 1000))
+    return [*micro_batches, harness.MicroBatch([[("k0", time + 9000, 1, 1.0, 1)]], 9000)]
 
 
 def step(plan: WindowPlan, state: MemoryState, batch: harness.MicroBatch, group: int):
-    """All that comes out of one micro-batch, of a new operator on what rests."""
+    """Return all output of one micro-batch, processed by a new operator on the stored state."""
     output = plan.operator.for_group(plan, state, group).process(harness.group_input(plan, batch))
     return [(tag, table.to_pylist()) for tag, table in output.tables], output.metrics.late_rows, output.wake_up
 
 
 @dataclass(frozen=True)
 class Run:
-    """What a plan did without faults: what came out of each micro-batch, and what rested after it, in two key groups."""
+    """A run of a plan without faults in two key groups: the output of each micro-batch, and the state after it."""
 
     plan: WindowPlan
     batches: list[harness.MicroBatch]
     outputs: list
-    rested: list[Values]
+    state_after: list[Values]
     elsewhere: list[Values]
 
 
 @cache
 def run_of(name: str, seed: int) -> Run:
-    plan, rested, outputs = PLANS[name](), [[], []], []
+    plan, state_after, outputs = PLANS[name](), [[], []], []
     for group in (0, 1):
         state = MemoryState()
         for batch in stream(seed + 1000 * group):
             outputs.append(step(plan, state, batch, group))
-            rested[group].append(dict(state.values))
-    return Run(plan, stream(seed), outputs[: BATCHES + 2], *rested)
+            state_after[group].append(dict(state.values))
+    return Run(plan, stream(seed), outputs[: BATCHES + 2], *state_after)
 
 
 @pytest.fixture(autouse=True)
 def small_pages(monkeypatch):
-    """A few keys a page, so that there are pages to confuse."""
+    """Put few keys on a page, so that there are several pages to mix up."""
     monkeypatch.setattr(keyed_pages, "MOST_ROWS", 8)
     monkeypatch.setattr(row_index, "PAGE_BYTES", 700)
     monkeypatch.setattr(row_index, "FEWEST_KEYS", 2)
@@ -191,9 +191,12 @@ def longer(rng, values, place, run, at):
 
 
 def stale(rng, values, place, run, at):
-    """What rested there after an earlier micro-batch."""
+    """Restore the value that a place had after an earlier micro-batch."""
     older = [
-        (one, rested[one]) for one in sorted(values) for rested in run.rested[:at] if rested.get(one, values[one]) != values[one]
+        (place_, older_state[place_])
+        for place_ in sorted(values)
+        for older_state in run.state_after[:at]
+        if older_state.get(place_, values[place_]) != values[place_]
     ]
     if older:
         place, value = rng.choice(older)
@@ -205,7 +208,7 @@ def dropped(rng, values, place, run, at):
 
 
 def swapped(rng, values, place, run, at):
-    """Two values of the key group change places."""
+    """Exchange two values of the key group."""
     other = rng.choice(sorted(values))
     values[place], values[other] = values[other], values[place]
 
@@ -216,11 +219,11 @@ def from_another_group(rng, values, place, run, at):
 
 
 def several_stale(rng, values, place, run, at):
-    """Any number of values as they were after one earlier micro-batch, but not the meta record and its witness."""
-    older = run.rested[rng.randrange(at)] if at else {}
-    kept = rng.choice([("meta", 0), ("meta", 1)])
+    """Restore any number of values as they were after one earlier micro-batch, but keep the meta record or its witness."""
+    older = run.state_after[rng.randrange(at)] if at else {}
+    kept_place = rng.choice([("meta", 0), ("meta", 1)])
     for other in sorted(values):
-        if other != kept and rng.random() < 0.7:
+        if other != kept_place and rng.random() < 0.7:
             values[other] = older.get(other, values[other])
 
 
@@ -228,29 +231,29 @@ FAULTS = (flipped_bits, other_bytes, cut, longer, stale, dropped, swapped, from_
 
 
 def outcome(rng: random.Random, seed: int) -> tuple[str, str]:
-    """What comes of one random fault: the fault, and "nothing to change", "right" or "error"; anything else fails."""
+    """Run one random fault. Return the fault and "nothing to change", "right" or "error". Other outcomes fail."""
     name, fault = rng.choice(sorted(PLANS)), rng.choice(FAULTS)
     run, at = run_of(name, rng.randrange(3)), rng.randrange(BATCHES)
     what = f"seed {seed}: {name}, {fault.__name__} after micro-batch {at}"
-    values = dict(run.rested[at])
+    values = dict(run.state_after[at])
     place = rng.choice(sorted(values))
     fault(rng, values, place, run, at)
-    if values == run.rested[at]:
+    if values == run.state_after[at]:
         return fault.__name__, "nothing to change"
     state = MemoryState(values)
     for number in range(at + 1, len(run.batches)):
         damaged = None
         try:
-            found = step(run.plan, state, run.batches[number], 0)
+            actual = step(run.plan, state, run.batches[number], 0)
         except StateDamagedError as error:
             damaged = error
         except Exception as error:
             raise AssertionError(f"{what} at {place}: {type(error).__name__}: {error}") from error
         if damaged is not None:
             assert f"key group 0 ({run.plan.operator.name}) is damaged" in str(damaged), what
-            assert (damaged.space, damaged.key) in run.rested[at], f"{what}: {damaged}"
+            assert (damaged.space, damaged.key) in run.state_after[at], f"{what}: {damaged}"
             return fault.__name__, "error"
-        assert found == run.outputs[number], f"{what} at {place}: another answer in micro-batch {number}"
+        assert actual == run.outputs[number], f"{what} at {place}: another answer in micro-batch {number}"
     return fault.__name__, "right"
 
 
@@ -258,44 +261,49 @@ def outcome(rng: random.Random, seed: int) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_damage_is_an_error_or_changes_nothing(chunk):
-    found: Counter = Counter()
+def test_random_damage_is_an_error_or_changes_nothing(chunk):
+    outcomes: Counter = Counter()
 
     def case(rng, seed):
-        found[outcome(rng, seed)] += 1
+        outcomes[outcome(rng, seed)] += 1
 
     harness.run_cases(160, chunk, CHUNKS, case)
-    for fault, what in sorted(found):
-        print(f"{fault:20} {what:20} {found[fault, what]:6}")
-    cases = Counter(fault for (fault, what), count in found.items() for _ in range(count) if what != "nothing to change")
-    assert all(found[fault, "error"] for fault, count in cases.items() if count >= 10), "the faults find something to damage"
+    for fault, what in sorted(outcomes):
+        print(f"{fault:20} {what:20} {outcomes[fault, what]:6}")
+    cases = Counter(fault for (fault, what), count in outcomes.items() for _ in range(count) if what != "nothing to change")
+    assert all(outcomes[fault, "error"] for fault, count in cases.items() if count >= 10), "the faults find something to damage"
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_a_run_without_faults_is_right_from_any_restart(name):
+def test_restart_without_faults_gives_the_same_output(name):
     run = run_of(name, 0)
     assert any(tables for tables, _, _ in run.outputs), "it fires"
-    assert len({space for rested in run.rested for space, _ in rested}) > 1, "it keeps more than its meta record"
-    state = MemoryState(dict(run.rested[4]))
+    assert len({space for values in run.state_after for space, _ in values}) > 1, "it keeps more than its meta record"
+    state = MemoryState(dict(run.state_after[4]))
     assert [step(run.plan, state, batch, 0) for batch in run.batches[5:]] == run.outputs[5:]
 
 
 @pytest.mark.parametrize("name", [name for name in PLANS if "clock" not in name])
 @pytest.mark.parametrize("back", [2, 4])
-def test_a_key_group_that_is_older_as_a_whole_is_found_beside_the_others(name, back):
+def test_outdated_key_group_is_found_by_comparing_the_groups(name, back):
     """Also after micro-batches that bring nothing for a group: all groups write their state in all of them."""
-    plan, states, rested = PLANS[name](), [MemoryState(), MemoryState()], []
+    plan, states, states_of_group_1 = PLANS[name](), [MemoryState(), MemoryState()], []
     for number, batch in enumerate(stream(5)[:5]):
         metrics = []
         for group, state in enumerate(states):
-            given = harness.group_input(plan, batch if group == 0 or number < 2 else harness.MicroBatch([]))
-            metrics.append(plan.operator.for_group(plan, state, group).process(given).metrics.to_json())
-        assert [(one["key_group"], one["state_of"]) for one in metrics] == [(0, number - 1), (1, number - 1)]
+            group_input = harness.group_input(plan, batch if group == 0 or number < 2 else harness.MicroBatch([]))
+            metrics.append(plan.operator.for_group(plan, state, group).process(group_input).metrics.to_json())
+        assert [(group_metrics["key_group"], group_metrics["state_of"]) for group_metrics in metrics] == [
+            (0, number - 1),
+            (1, number - 1),
+        ]
         seal.check_that_groups_agree(metrics)
-        rested.append(dict(states[1].values))
-    states[1].values = rested[-1 - back] if back < 4 else {}
-    given = harness.group_input(plan, stream(5)[5])
-    metrics = [plan.operator.for_group(plan, state, group).process(given).metrics.to_json() for group, state in enumerate(states)]
+        states_of_group_1.append(dict(states[1].values))
+    states[1].values = states_of_group_1[-1 - back] if back < 4 else {}
+    group_input = harness.group_input(plan, stream(5)[5])
+    metrics = [
+        plan.operator.for_group(plan, state, group).process(group_input).metrics.to_json() for group, state in enumerate(states)
+    ]
     what = "is that of micro-batch 2" if back < 4 else "is gone"
     with pytest.raises(
         StateDamagedError, match=f"key group 1 is damaged: all of it {what}, where that of key group 0 is of micro"
@@ -305,10 +313,12 @@ def test_a_key_group_that_is_older_as_a_whole_is_found_beside_the_others(name, b
 
 @pytest.mark.full
 @pytest.mark.parametrize("fault", [stale, swapped])
-def test_these_cases_would_be_wrong_without_the_checks(fault, monkeypatch):
-    """Else there is nothing that the test above could find. (Of flipped bits Arrow can die, and the tests with it.)"""
+def test_damage_gives_wrong_output_without_the_checks(fault, monkeypatch):
+    """Otherwise the test above could not find anything. Flipped bits are left out, because they can crash Arrow and the test
+    process.
+    """
 
-    def unchecked(self, space, key):
+    def get_unchecked(self, space, key):
         value = self.counted.get(space, key)
         if value is None:
             return None
@@ -320,8 +330,8 @@ def test_these_cases_would_be_wrong_without_the_checks(fault, monkeypatch):
 
     for name in PLANS:
         for seed in range(3):
-            run_of(name, seed)  # kept for all tests: not one that was made without the checks
-    monkeypatch.setattr(seal.SealedState, "get", unchecked)
+            run_of(name, seed)  # cached for all tests, so these runs must be made with the checks
+    monkeypatch.setattr(seal.SealedState, "get", get_unchecked)
     monkeypatch.setitem(globals(), "FAULTS", (fault,))
     wrong = 0
     for seed in range(150):
@@ -333,7 +343,7 @@ def test_these_cases_would_be_wrong_without_the_checks(fault, monkeypatch):
 
 
 class Groups:
-    """Two key groups, in micro-batches of which some have no rows, and a run that may end after each."""
+    """Two key groups with micro-batches, some of them without rows. The run may end after each micro-batch."""
 
     def __init__(self, name, seed):
         self.plan, self.rng = PLANS[name](), random.Random(seed)
@@ -343,7 +353,9 @@ class Groups:
         self.age, self.has_gap, self.known = StateAge(is_woken=self.is_woken), False, None
 
     def restart(self):
-        """What the checkpoint says then: the last micro-batch, or that before the first one without rows of the last run."""
+        """Restart. The checkpoint names the last micro-batch, or the last one before the micro-batches without rows of the
+        last run.
+        """
         last = self.number - 1
         if self.known is None or not self.has_gap:
             self.known = last
@@ -354,9 +366,9 @@ class Groups:
         rows = self.rng.random() < 0.7
         metrics = []
         for group, state in enumerate(self.states) if rows else ():
-            given = harness.group_input(self.plan, self.batches[self.number % len(self.batches)])
+            group_input = harness.group_input(self.plan, self.batches[self.number % len(self.batches)])
             metrics.append(
-                self.plan.operator.for_group(self.plan, AtBatch(state, self.number), group).process(given).metrics.to_json()
+                self.plan.operator.for_group(self.plan, AtBatch(state, self.number), group).process(group_input).metrics.to_json()
             )
         self.age.check(metrics, self.number)
         before = self.age.state_of if self.number == self.age.after + 1 else None
@@ -377,7 +389,7 @@ class Groups:
 
 
 class AtBatch(MemoryState):
-    """A store that knows its micro-batch, as Spark's does."""
+    """A store that knows its micro-batch, like Spark's."""
 
     def __init__(self, state, number):
         self.values, self.number = state.values, number
@@ -388,21 +400,21 @@ class AtBatch(MemoryState):
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_state_of_runs_with_empty_micro_batches_and_restarts_is_never_taken_for_damaged(name):
+def test_restarts_and_empty_micro_batches_are_not_reported_as_damage(name):
     Groups(name, 0).go_on()
 
 
 def exchanged_groups(groups):
     if (groups.age.state_of or -1) < 0:
-        return False  # for all that the checkpoint says, there is no state yet
-    # In the folder of one group Spark finds nothing under the key of the other.
+        return False  # the checkpoint knows of no state yet
+    # Spark finds no value of one key group in the folder of the other.
     groups.states[0].values, groups.states[1].values = {}, {}
     return True
 
 
 def all_put_back(groups):
     if groups.age.state_of != groups.number - 1 or groups.number < 2:
-        return False  # a micro-batch without rows: the state may be as old as that
+        return False  # after a micro-batch without rows, the state may be that old
     for state, values in zip(groups.states, groups.versions[groups.number - 1], strict=True):
         state.values = dict(values)
     return True
@@ -419,10 +431,10 @@ def all_are_newer(groups):
 @pytest.mark.parametrize("name", PLANS)
 @pytest.mark.parametrize("damage", [exchanged_groups, all_put_back, all_are_newer])
 @pytest.mark.parametrize("has_ended", [pytest.param(False, marks=pytest.mark.full), True])
-def test_key_groups_that_are_wrong_all_together_are_found_with_the_next_rows(name, damage, has_ended):
-    found = 0
-    for seed in range(20):  # in most the last micro-batches have rows, so the damage can be seen
-        if found == random_cases(3):
+def test_damage_to_all_key_groups_is_found_with_the_next_rows(name, damage, has_ended):
+    cases_found = 0
+    for seed in range(20):  # in most runs the last micro-batches have rows, which shows the damage
+        if cases_found == random_cases(3):
             break
         groups = Groups(name, seed)
         for _ in range(3 + seed % 3):
@@ -431,7 +443,7 @@ def test_key_groups_that_are_wrong_all_together_are_found_with_the_next_rows(nam
             groups.restart()
         if not damage(groups):
             continue
-        found += 1
+        cases_found += 1
         with pytest.raises(StateDamagedError, match=r"key group 0 is damaged: all of it is .*, where .*micro-batch"):
             groups.go_on(until_rows=True)
-    assert found or (damage is all_are_newer and "clock" in name)
+    assert cases_found or (damage is all_are_newer and "clock" in name)

@@ -1,4 +1,4 @@
-"""A state store that fails: its own error comes out, whoever asked it; and the micro-batch, run again, gives what it would have."""
+"""A failing state store: its own error is raised, and repeating the micro-batch gives the same output as without the failure."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ __all__ = ["small_pages"]
 
 
 class StoreError(Exception):
-    """What a store raises, as Spark's raises errors of its own."""
+    """An error of the store, like Spark's own."""
 
 
 class FailingAt(MemoryState):
-    """A store whose n-th call fails, before or after it has done what it was asked to."""
+    """A store whose n-th call fails, before or after its effect."""
 
     def __init__(self, values, fails_at: int, done: bool) -> None:
         super().__init__(values)
@@ -43,30 +43,30 @@ class FailingAt(MemoryState):
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_each_call_may_fail(name):
+def test_store_error_is_raised_and_the_micro_batch_can_be_repeated(name):
     run, failed = run_of(name, 0), 0
     for at in (0, 6, len(run.batches) - 2):
-        before = run.rested[at - 1] if at else {}
+        before = run.state_after[at - 1] if at else {}
         for fails_at in range(1, MOST_CALLS):
             store = FailingAt(dict(before), fails_at, done=bool(fails_at % 2))
             try:
                 step(run.plan, store, run.batches[at], 0)
-            except StoreError:  # no other: whatever else comes out fails the test
+            except StoreError:  # any other exception fails the test
                 failed += 1
             else:
                 break
             state = MemoryState(dict(before))
             assert step(run.plan, state, run.batches[at], 0) == run.outputs[at]
-            assert state.values == run.rested[at]
+            assert state.values == run.state_after[at]
     assert failed > 10
 
 
 @pytest.mark.parametrize("name", PLANS)
-def test_the_state_of_any_other_operator_is_refused_as_that(name):
-    """Also where its meta record has a form that this operator cannot read."""
+def test_state_of_every_other_operator_is_refused(name):
+    """Even if this operator cannot read the form of its meta record."""
     plan = PLANS[name]()
     for other in PLANS:
         run = run_of(other, 0)
         if run.plan.identity() != plan.identity():
             with pytest.raises(PlanMismatchError, match="belongs to another plan"):
-                plan.operator.for_group(plan, MemoryState(dict(run.rested[4])), 0)
+                plan.operator.for_group(plan, MemoryState(dict(run.state_after[4])), 0)

@@ -1,4 +1,4 @@
-"""What is encoded comes back, narrow on the way; what is foreign is refused."""
+"""Tables are read back from payloads unchanged and with narrow integers on the way. Foreign payloads are refused."""
 
 import json
 
@@ -17,7 +17,7 @@ int64s = st.one_of(
 
 
 @given(st.lists(st.tuples(st.one_of(st.none(), int64s), st.one_of(st.none(), st.text(max_size=5)), st.lists(int64s, max_size=3))))
-def test_a_table_comes_back_whole(rows):
+def test_table_survives_a_payload(rows):
     schema = pa.schema([("n", pa.int64()), ("s", pa.string()), ("l", pa.list_(pa.int64()))])
     table = pa.table([pa.array([row[i] for row in rows], schema.field(i).type) for i in range(3)], schema=schema)
     encoded = payload.encode(table, {"kind": "x", "seen": {"": 7}})
@@ -27,25 +27,25 @@ def test_a_table_comes_back_whole(rows):
     assert payload.encode(table, {"kind": "x", "seen": {"": 7}}) == encoded
 
 
-def test_sliced_and_chunked_tables_and_doubled_names():
+def test_sliced_and_chunked_tables_with_duplicate_names_survive():
     table = pa.table([pa.chunked_array([[1, 2], [1 << 40, (1 << 40) + 3]]), pa.chunked_array([[1, 2], [3, 4]])], names=["a", "a"])
     decoded, _ = payload.decode(payload.encode(table.slice(1, 3)), table.schema)
     assert decoded.column(0).to_pylist() == [2, 1 << 40, (1 << 40) + 3]
     assert decoded.column(1).to_pylist() == [2, 3, 4]
 
 
-def test_integers_travel_narrow():
+def test_integers_take_few_bytes_in_a_payload():
     wide = pa.table({"n": pa.array(range(10**15, 10**15 + 1000), pa.int64())})
     assert len(payload.encode(wide)) < 1000 * 2 + 600
 
 
-def test_a_table_without_columns():
+def test_table_without_columns_survives_with_its_header():
     table, header = payload.decode(payload.encode(pa.table({}), {"rows": 3}))
     assert table.num_columns == 0
     assert header["rows"] == 3
 
 
-def test_another_format_is_refused():
+def test_payload_of_another_format_is_refused():
     table = pa.table({"n": [1]}).replace_schema_metadata({b"panestream": json.dumps({"format": 99})})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
@@ -54,7 +54,7 @@ def test_another_format_is_refused():
         payload.decode(sink.getvalue().to_pybytes())
 
 
-def test_other_columns_are_refused():
+def test_payload_with_other_columns_is_refused():
     with pytest.raises(StateFormatError, match="expected were"):
         payload.decode(payload.encode(pa.table({"n": [1]})), pa.schema([("m", pa.int64())]))
 
@@ -67,7 +67,7 @@ instants = st.one_of(
 
 
 @given(st.lists(instants), st.lists(st.integers(-(2**31), 2**31 - 1)), st.lists(st.none()), st.integers(-(2**63), 2**63 - 1))
-def test_columns_of_other_types_come_back_too(times, ints, nones, constant):
+def test_columns_of_other_types_survive_a_payload(times, ints, nones, constant):
     size = max(len(times), len(ints), len(nones))
     fill = lambda values: (values * size)[:size] if values else [0] * size  # noqa: E731
     schema = pa.schema(
@@ -79,18 +79,18 @@ def test_columns_of_other_types_come_back_too(times, ints, nones, constant):
     assert payload.decode(payload.encode(table.slice(size // 2)), schema)[0].equals(table.slice(size // 2))
 
 
-def test_constants_and_columns_without_values_cost_nothing():
+def test_constant_and_null_columns_take_no_bytes():
     table = pa.table({"one": pa.array([7] * 10_000, pa.int64()), "none": pa.nulls(10_000, pa.int64())})
     assert len(payload.encode(table)) < 1200
 
 
-def test_bounds_of_windows_take_a_byte():
+def test_window_bounds_take_one_byte_each():
     seconds = np.repeat(np.arange(100), 100) * 1_000_000 + 10**15
     table = pa.table({"end": pa.array(seconds).view(pa.timestamp("us", tz="UTC"))})
     assert len(payload.encode(table)) < 10_000 + 1200
 
 
-def test_types_come_back_without_a_schema_too():
+def test_types_are_restored_without_an_expected_schema():
     fields = [
         ("t", pa.timestamp("us", tz="UTC")),
         ("i", pa.int32()),
@@ -106,28 +106,28 @@ def test_types_come_back_without_a_schema_too():
 
 
 @pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
-def test_a_struct_may_be_null_whose_fields_never_are(zone):
-    """Arrow refuses to cast such a column to the type that it has."""
-    there = pa.struct([pa.field("n", pa.int64(), nullable=False), pa.field("at", pa.timestamp("us", zone), nullable=False)])
-    wanted = pa.struct([there[0], pa.field("at", pa.timestamp("us", "UTC"), nullable=False)])
+def test_null_struct_with_non_nullable_fields_can_be_cast(zone):
+    """Arrow refuses to cast such a column even to its own type."""
+    stored_type = pa.struct([pa.field("n", pa.int64(), nullable=False), pa.field("at", pa.timestamp("us", zone), nullable=False)])
+    expected_type = pa.struct([stored_type[0], pa.field("at", pa.timestamp("us", "UTC"), nullable=False)])
     fields = [pa.array([1, 2]), pa.array([3, 4], pa.timestamp("us", zone))]
-    column = pa.StructArray.from_arrays(fields, fields=list(there), mask=pa.array([False, True]))
-    found = payload.as_schema(pa.table({"pair": column}), pa.schema([("pair", wanted)]))
-    assert found.schema.field("pair").type == wanted
-    assert found.column("pair").is_valid().to_pylist() == [True, False]
-    assert found.column("pair")[0].as_py()["n"] == 1
+    column = pa.StructArray.from_arrays(fields, fields=list(stored_type), mask=pa.array([False, True]))
+    table = payload.as_schema(pa.table({"pair": column}), pa.schema([("pair", expected_type)]))
+    assert table.schema.field("pair").type == expected_type
+    assert table.column("pair").is_valid().to_pylist() == [True, False]
+    assert table.column("pair")[0].as_py()["n"] == 1
 
 
 def meta_of(table):
-    """What the payload says of itself, beside what its reader asked for."""
+    """Return the metadata of the payload without an expected schema."""
     with pa.ipc.open_stream(payload.encode(table)) as reader:
         return json.loads(reader.schema.metadata[b"panestream"])
 
 
-def test_types_travel_only_where_a_reader_could_not_tell_them():
-    """Integers that became narrow are wide again for every reader, and floats are as they were: the schema would be paid for nothing."""
-    known = pa.table({"n": pa.array([10**15, 10**15 + 3], pa.int64()), "x": [0.5, 1.5]})
-    assert list(meta_of(known)) == ["format", "packed"]
+def test_payload_has_a_schema_only_if_types_are_ambiguous():
+    """Narrow integers become int64 for every reader and floats stay as they are, so a schema would be a waste."""
+    clear_types = pa.table({"n": pa.array([10**15, 10**15 + 3], pa.int64()), "x": [0.5, 1.5]})
+    assert list(meta_of(clear_types)) == ["format", "packed"]
     for column in (pa.array([None, None], pa.int64()), pa.array([1, 2], pa.int32()), pa.array([5, 6], pa.timestamp("us", "UTC"))):
         assert "schema" in meta_of(pa.table({"n": column}))
 
@@ -136,7 +136,7 @@ def test_types_travel_only_where_a_reader_could_not_tell_them():
     ("version", "age"),
     [(payload.FORMAT_VERSION - 1, "an older"), (payload.FORMAT_VERSION + 1, "a newer"), (None, "an older"), ("3", "an older")],
 )
-def test_whether_a_newer_or_an_older_one_wrote_it(version, age):
+def test_format_error_says_whether_a_newer_or_older_version_wrote_it(version, age):
     assert str(payload.wrong_format("it", version)) == (
         f"it has format {version!r}, this version of panestream reads {payload.FORMAT_VERSION}: it was written by {age} panestream; "
         "start with the version that wrote it, or on a new checkpoint"
@@ -144,7 +144,7 @@ def test_whether_a_newer_or_an_older_one_wrote_it(version, age):
 
 
 def travels_as(column):
-    """The type of a column on its way; and the smallest value and the step that were taken off."""
+    """Return the type of a column in the payload, and the smallest value and step that were subtracted."""
     encoded = payload.encode(pa.table({"n": column}))
     assert payload.decode(encoded)[0]["n"].combine_chunks().equals(column)
     with pa.ipc.open_stream(encoded) as reader:
@@ -166,12 +166,12 @@ def travels_as(column):
         (2**63 - 1, pa.int64()),
     ],
 )
-def test_integers_travel_as_narrow_as_their_span_allows(low, span, type_):
-    packed = [low, 0] if not span else [low, 1] if span < 2**31 else None
-    assert travels_as(pa.array([low + span, low, low + span], pa.int64())) == (type_, packed)
+def test_integers_are_stored_as_narrow_as_their_span_allows(low, span, type_):
+    expected = [low, 0] if not span else [low, 1] if span < 2**31 else None
+    assert travels_as(pa.array([low + span, low, low + span], pa.int64())) == (type_, expected)
 
 
-def test_integers_whose_span_is_none_of_theirs_travel_as_they_are():
+def test_integers_whose_span_overflows_are_stored_unchanged():
     for column in ([-(2**63), 2**63 - 1], [-1, 2**63 - 1], [2**62, -(2**62) - 1]):
         assert travels_as(pa.array(column, pa.int64())) == (pa.int64(), None)
         assert travels_as(pa.array(column, pa.timestamp("us"))) == (pa.timestamp("us"), None)
@@ -179,7 +179,7 @@ def test_integers_whose_span_is_none_of_theirs_travel_as_they_are():
 
 @pytest.mark.parametrize("low", [0, -1, 10**15 + 7])
 @pytest.mark.parametrize("step", [1, 1_000, 1_000_000])
-def test_instants_travel_in_the_largest_step_that_all_of_them_have(low, step):
+def test_instants_are_stored_in_their_largest_common_step(low, step):
     def instants(*steps):
         return pa.array([low + step * number for number in steps], pa.timestamp("us", "UTC"))
 
@@ -187,11 +187,11 @@ def test_instants_travel_in_the_largest_step_that_all_of_them_have(low, step):
     assert travels_as(instants(128, 0, 1)) == (pa.int16(), [low, step])
     assert travels_as(instants(2**31 - 1, 0)) == (pa.int32(), [low, step])
     assert travels_as(instants(2**31, 0, 1)) == (pa.timestamp("us", "UTC"), None)
-    # One that comes behind all that are looked at first.
+    # This value comes after those that are inspected first.
     assert travels_as(pa.array([*range(0, 10**8, 10**6), 10**8 + 1000], pa.timestamp("us"))) == (pa.int32(), [0, 1000])
 
 
-def test_what_has_no_values_or_some_only_does_not_become_narrow():
+def test_columns_with_nulls_or_without_values_are_not_narrowed():
     assert travels_as(pa.array([], pa.int64())) == (pa.int64(), None)
     assert travels_as(pa.nulls(3, pa.int64())) == (pa.null(), None)
     assert travels_as(pa.array([1, None], pa.int64())) == (pa.int64(), None)

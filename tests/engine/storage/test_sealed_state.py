@@ -1,4 +1,4 @@
-"""Seals: what each kind of damage is called, whose it is, and which formats are told apart."""
+"""Seals of stored values: the error for each kind of damage, the place that it names, and the formats that are distinguished."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from panestream.engine.storage.state import MemoryState
 from panestream.errors import StateDamagedError, StateFormatError
 
 
-class Numbered(MemoryState):
-    """A store that numbers its micro-batches itself, as Spark does."""
+class NumberingStore(MemoryState):
+    """A store that numbers its micro-batches, like Spark's."""
 
     number = 0
 
@@ -25,83 +25,83 @@ class Numbered(MemoryState):
         return self.number
 
 
-def sealed(store: MemoryState, group: int = 3) -> SealedState:
+def open_sealed(store: MemoryState, group: int = 3) -> SealedState:
     return SealedState(store, group, "sessions")
 
 
-def written(batches: int = 2) -> tuple[Numbered, list[dict]]:
-    """A store after micro-batches 10, 12, 14 …, and what was in it after each."""
-    store, rested = Numbered(), []
+def store_after(batches: int = 2) -> tuple[NumberingStore, list[dict]]:
+    """Return a store after micro-batches 10, 12, 14 …, and its contents after each."""
+    store, contents_after = NumberingStore(), []
     for number in range(batches):
         store.number = 10 + 2 * number
-        state = sealed(store)
+        state = open_sealed(store)
         state.get("meta", 0)
         state.put("pages", 7, b"page %d" % number)
         state.put("pages", 8, b"other %d" % number)
         state.put("elements", number, b"elements %d" % number)
         state.put("meta", 0, b"record %d" % number)
-        rested.append(dict(store.values))
+        contents_after.append(dict(store.values))
     store.number += 2
-    return store, rested
+    return store, contents_after
 
 
-def message(store: MemoryState, *reads: tuple[str, int]) -> str:
-    state = sealed(store)
+def error_message(store: MemoryState, *reads: tuple[str, int]) -> str:
+    state = open_sealed(store)
     with pytest.raises(StateDamagedError) as caught:
         [state.get(space, key) for space, key in [("meta", 0), *reads]]
     return str(caught.value)
 
 
-def test_what_was_written_is_read_and_what_was_not_is_none():
-    store, _ = written()
-    state = sealed(store)
+def test_sealed_values_are_read_back_and_missing_ones_are_none():
+    store, _ = store_after()
+    state = open_sealed(store)
     assert state.get("meta", 0) == b"record 1"
     assert (state.get("pages", 7), state.get("pages", 8), state.get("elements", 0)) == (b"page 1", b"other 1", b"elements 0")
-    assert sealed(MemoryState()).get("meta", 0) is None
+    assert open_sealed(MemoryState()).get("meta", 0) is None
 
 
-def test_an_operator_reads_what_it_has_just_written_and_goes_on():
+def test_sealed_state_reads_its_own_writes_before_and_after_a_commit():
     store = MemoryState()
-    state = sealed(store)
+    state = open_sealed(store)
     for number in range(3):
         state.put("pages", 1, b"%d" % number)
         assert state.get("pages", 1) == b"%d" % number
         state.put("meta", 0, b"x")
     state.remove("pages", 1)
     state.put("meta", 0, b"y")
-    assert sealed(store).get("meta", 0) == b"y"
+    assert open_sealed(store).get("meta", 0) == b"y"
 
 
-def test_equal_writes_give_equal_bytes():
+def test_equal_values_give_equal_bytes_in_any_order_of_writes():
     store, other = MemoryState(), MemoryState()
     for target, keys in ((store, (1, 2, 300)), (other, (300, 2, 1))):
-        state = sealed(target)
+        state = open_sealed(target)
         for key in keys:
             state.put("pages", key, b"same")
         state.put("meta", 0, b"record")
     assert store.values == other.values
 
 
-def test_a_stale_page_is_named_with_both_micro_batches():
-    store, rested = written()
-    store.values["pages", 7] = rested[0]["pages", 7]
-    assert message(store, ("pages", 8), ("pages", 7)) == (
+def test_error_names_a_stale_page_and_both_micro_batches():
+    store, contents_after = store_after()
+    store.values["pages", 7] = contents_after[0]["pages", 7]
+    assert error_message(store, ("pages", 8), ("pages", 7)) == (
         "the state of key group 3 (sessions) is damaged: value 7 of 'pages' is stale: it was written in micro-batch 10, where that "
         "of micro-batch 12 is expected; stop the query, and put back a copy of its checkpoint from before the damage, or start on "
         "a new checkpoint"
     )
 
 
-def test_without_the_stores_numbers_micro_batches_are_counted():
-    store, rested = MemoryState(), []
+def test_micro_batches_are_counted_if_the_store_does_not_number_them():
+    store, contents_after = MemoryState(), []
     for number in range(3):
-        state = sealed(store)
+        state = open_sealed(store)
         state.get("meta", 0)
         state.put("pages", 7, b"%d" % number)
         state.put("meta", 0, b"record")
-        rested.append(dict(store.values))
-    store.values["pages", 7] = rested[0]["pages", 7]
-    assert "written in micro-batch 0, where that of micro-batch 2 is expected" in message(store, ("pages", 7))
+        contents_after.append(dict(store.values))
+    store.values["pages", 7] = contents_after[0]["pages", 7]
+    assert "written in micro-batch 0, where that of micro-batch 2 is expected" in error_message(store, ("pages", 7))
 
 
 @pytest.mark.parametrize(
@@ -111,80 +111,80 @@ def test_without_the_stores_numbers_micro_batches_are_counted():
         (("meta", 1), "value 1 of 'meta' is stale: it was written in micro-batch 10, where that of micro-batch 12"),
     ],
 )
-def test_neither_the_record_nor_its_witness_can_be_older_alone(place, words):
-    store, rested = written()
-    store.values[place] = rested[0][place]
-    assert words in message(store)
+def test_stale_meta_record_or_witness_is_an_error(place, words):
+    store, contents_after = store_after()
+    store.values[place] = contents_after[0][place]
+    assert words in error_message(store)
 
 
 @pytest.mark.parametrize("place", [("meta", 0), ("meta", 1), ("pages", 8), ("elements", 1)])
-def test_what_is_missing_is_named(place):
-    store, _ = written()
+def test_missing_value_is_an_error(place):
+    store, _ = store_after()
     del store.values[place]
-    assert "is missing; stop the query" in message(store, place)
+    assert "is missing; stop the query" in error_message(store, place)
 
 
-def test_what_is_to_be_removed_and_missing_is_named():
-    store, _ = written()
+def test_removing_a_missing_value_is_an_error():
+    store, _ = store_after()
     del store.values["elements", 1]
     with pytest.raises(StateDamagedError, match="value 1 of 'elements' is missing"):
-        sealed(store).remove("elements", 1)
+        open_sealed(store).remove("elements", 1)
 
 
-def test_a_value_of_another_place_is_named_with_its_own():
-    store, _ = written()
+def test_error_names_the_original_place_of_a_moved_value():
+    store, _ = store_after()
     store.values["pages", 7] = store.values["pages", 8]
-    assert "value 7 of 'pages' is another one: value 8 of 'pages' of key group 3" in message(store, ("pages", 7))
+    assert "value 7 of 'pages' is another one: value 8 of 'pages' of key group 3" in error_message(store, ("pages", 7))
     other = MemoryState()
-    sealed(other, group=4).put("elements", 1, b"elements 1")
+    open_sealed(other, group=4).put("elements", 1, b"elements 1")
     store.values["elements", 1] = other.values["elements", 1]
-    assert "value 1 of 'elements' of key group 4" in message(store, ("elements", 1))
+    assert "value 1 of 'elements' of key group 4" in error_message(store, ("elements", 1))
 
 
 @pytest.mark.parametrize("place", [("meta", 0), ("meta", 1), ("pages", 7), ("elements", 1)])
-def test_every_single_bit_counts(place):
-    store, _ = written()
+def test_every_flipped_bit_and_every_truncation_is_found(place):
+    store, _ = store_after()
     whole = store.values[place]
     for bit in range(8 * len(whole)):
         damaged = bytearray(whole)
         damaged[bit // 8] ^= 1 << bit % 8
         store.values[place] = bytes(damaged)
-        assert "checksum" in message(store, place) or "nothing that panestream writes" in message(store, place)
+        assert "checksum" in error_message(store, place) or "nothing that panestream writes" in error_message(store, place)
     for length in range(len(whole)):
         store.values[place] = whole[:length]
-        message(store, place)
+        error_message(store, place)
 
 
 def of_version(value: bytes, version: int) -> bytes:
-    """The value as another version of the format writes it, whatever follows the first bytes."""
+    """Return the value as another version of the format writes it. Only the first bytes matter."""
     head = value[:3] + bytes([version])
     return head + struct.pack("<I", crc32(value[8:], crc32(head))) + value[8:]
 
 
-def test_a_newer_format_is_told_from_damage():
-    store, _ = written()
+def test_other_format_is_not_reported_as_damage():
+    store, _ = store_after()
     store.values["meta", 0] = of_version(store.values["meta", 0], payload.FORMAT_VERSION + 1)
     with pytest.raises(StateFormatError, match=r"state of key group 3 .*format 3.*written by a newer panestream"):
-        sealed(store).get("meta", 0)
+        open_sealed(store).get("meta", 0)
     store.values["meta", 0] = of_version(store.values["meta", 0], 1)
     with pytest.raises(StateFormatError, match="written by an older panestream"):
-        sealed(store).get("meta", 0)
+        open_sealed(store).get("meta", 0)
 
 
-def test_the_first_format_had_no_seals():
+def test_state_of_the_first_format_without_seals_is_refused():
     table = pa.table({"n": [1]}).replace_schema_metadata({b"panestream": b'{"format":1,"identity":{}}'})
     sink = pa.BufferOutputStream()
     with pa.ipc.new_stream(sink, table.schema) as writer:
         writer.write_table(table)
     store = MemoryState({("meta", 0): sink.getvalue().to_pybytes()})
     with pytest.raises(StateFormatError, match="format 1, this version of panestream reads 2: it was written by an older"):
-        sealed(store).get("meta", 0)
+        open_sealed(store).get("meta", 0)
 
 
-def test_the_error_knows_its_place_and_survives_a_journey():
-    store, _ = written()
+def test_damage_error_keeps_its_place_when_pickled():
+    store, _ = store_after()
     del store.values["pages", 7]
-    state = sealed(store)
+    state = open_sealed(store)
     state.get("meta", 0)
     with pytest.raises(StateDamagedError) as caught:
         state.get("pages", 7)
@@ -192,9 +192,9 @@ def test_the_error_knows_its_place_and_survives_a_journey():
     assert (back.group, back.space, back.key, str(back)) == (3, "pages", 7, str(caught.value))
 
 
-def test_counters_count_what_the_store_sees():
-    store, _ = written()
-    state = sealed(store)
+def test_counters_count_calls_and_bytes_of_the_store():
+    store, _ = store_after()
+    state = open_sealed(store)
     state.get("meta", 0)
     state.put("pages", 7, b"x")
     state.put("meta", 0, b"y")

@@ -1,4 +1,4 @@
-"""Answers as of an instant, by hand: which rows they are of, in which order, and what is refused."""
+"""Answers as of an instant: the rows that they include, the order of rows, and errors."""
 
 from __future__ import annotations
 
@@ -18,41 +18,41 @@ from tests.engine.aggregates.test_against_naive import Story
 KEYS = pa.schema([("key", pa.string())])
 TYPES = {"text": pa.string(), "int": pa.int64()}
 COUNT = Aggregation.build([agg.count().alias("n")], TYPES, KEYS)
-IN_ORDER = Aggregation.build([agg.count().alias("n"), agg.user(Story(), "text", "int").alias("told")], TYPES, KEYS)
+IN_ORDER = Aggregation.build([agg.count().alias("n"), agg.user(Story(), "text", "int").alias("story")], TYPES, KEYS)
 SLICES = pane_grid(TumblingEventTimeWindows(10))
 
 A = [("a", time) for time in range(100)]
 B = [("b", time) for time in (7, 8, 30, 59, 60, 61, 70)]
 UNTIL = 60
-"""Of what came later there are no tiles."""
+"""Later rows are not in tiles."""
 
 
-def rows_of(aggregation, came):
-    keys, times = [key for key, _ in came], [time for _, time in came]
+def rows_of(aggregation, all_rows):
+    keys, times = [key for key, _ in all_rows], [time for _, time in all_rows]
     values = [pa.array(times if text == "int" else list(map(str, times)), TYPES[text]) for text in aggregation.inputs]
     return AsOfRows([pa.array(keys, pa.string())], np.array(times, np.int64), values)
 
 
-def tiles_of(aggregation, came):
-    rows = rows_of(aggregation, came)
+def tiles_of(aggregation, all_rows):
+    rows = rows_of(aggregation, all_rows)
     merged = aggregation.merge([aggregation.partials(rows.keys, SLICES.panes_of(rows.times), rows.values, rows.times)])
     keys, panes, *partials = (column.combine_chunks() for column in merged.columns)
     starts = SLICES.starts_of(panes.to_numpy())
     return Tiles([keys], starts, starts + 10, partials)
 
 
-def answers(questions, length, aggregation=IN_ORDER, *, came=(*A, *B), alone=False, exact_start=True):
-    """What is found: rows that are in no slice where a window begins or ends are in tiles only."""
-    asked = AsOfRequest([pa.array([key for key, _ in questions], pa.string())], np.array([at for _, at in questions], np.int64))
+def answers(questions, length, aggregation=IN_ORDER, *, all_rows=(*A, *B), alone=False, exact_start=True):
+    """Return the answers. Rows in slices without a window bound are only in tiles."""
+    request = AsOfRequest([pa.array([key for key, _ in questions], pa.string())], np.array([at for _, at in questions], np.int64))
     cut = {at // 10 for _, at in questions} | {(at - length) // 10 for _, at in questions}
-    beside = [(key, time) for key, time in came if time >= UNTIL or time // 10 in cut]
-    tiles = tiles_of(aggregation, [(key, time) for key, time in came if alone or time < UNTIL])
+    exact_rows = [(key, time) for key, time in all_rows if time >= UNTIL or time // 10 in cut]
+    tiles = tiles_of(aggregation, [(key, time) for key, time in all_rows if alone or time < UNTIL])
     as_of = AsOf(aggregation, SLICES, (length,), UNTIL, exact_start)
-    (table,) = as_of.answers(asked, tiles, None if alone else rows_of(aggregation, beside))
+    (table,) = as_of.answers(request, tiles, None if alone else rows_of(aggregation, exact_rows))
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def told(times):
+def answer_of(times):
     times = list(times)
     return (len(times), repr((list(map(str, times)), sum(times)))) if times else (0, None)
 
@@ -64,48 +64,48 @@ def told(times):
         (40, 30, 10),
         (45, 35, 10),
         (40, 35, 5),
-        (47, 10, 37),  # it begins in one slice, and ends in the next
-        (44, 3, 41),  # within a slice
+        (47, 10, 37),  # the window begins in one slice and ends in the next
+        (44, 3, 41),  # the window is within a slice
         (44, 4, 40),
         (59, 58, 1),
-        (70, 10, 60),  # a slice that has no tile yet
+        (70, 10, 60),  # the slice lacks a tile
         (95, 94, 1),
         (99, 69, 30),
     ],
 )
-def test_a_window_ends_before_its_instant_and_begins_to_the_microsecond(at, length, start):
-    """Rows are told in the order of time, of whatever pieces a window is made."""
-    found = answers([("b", at), ("a", at), ("z", at)], length)
-    assert found == [told(time for _, time in B if start <= time < at), told(range(start, at)), (0, None)]
+def test_window_begins_exactly_and_ends_before_its_instant(at, length, start):
+    """A user function sees rows in time order, whatever the window is assembled from."""
+    actual = answers([("b", at), ("a", at), ("z", at)], length)
+    assert actual == [answer_of(time for _, time in B if start <= time < at), answer_of(range(start, at)), (0, None)]
     assert answers([("a", at)], length, COUNT) == [(at - start,)]
 
 
 @pytest.mark.parametrize(("at", "length", "start"), [(45, 30, 10), (40, 30, 10), (44, 3, 40), (42, 3, 30), (95, 94, 0)])
-def test_without_an_exact_start_the_slice_in_which_a_window_begins_is_whole(at, length, start):
-    assert answers([("a", at)], length, exact_start=False) == [told(range(start, at))]
+def test_window_without_an_exact_start_includes_its_whole_first_slice(at, length, start):
+    assert answers([("a", at)], length, exact_start=False) == [answer_of(range(start, at))]
 
 
 @pytest.mark.parametrize(("at", "length", "start", "end"), [(45, 30, 10, 40), (40, 30, 10, 40), (99, 90, 0, 90), (9, 10, -10, 0)])
-def test_by_tiles_alone_a_window_ends_where_the_slice_of_its_instant_begins(at, length, start, end):
+def test_window_of_tiles_alone_ends_at_the_start_of_the_last_slice(at, length, start, end):
     inside = range(max(start, 0), end)
     assert answers([("a", at), ("z", at)], length, COUNT, alone=True) == [(len(inside),), (0,)]
-    assert answers([("a", at)], length, alone=True) == [told(inside)]
+    assert answers([("a", at)], length, alone=True) == [answer_of(inside)]
 
 
 @pytest.mark.parametrize("alone", [False, True])
-def test_questions_are_answered_in_their_order_and_the_same_ones_alike(alone):
+def test_questions_are_answered_in_order_and_may_repeat(alone):
     questions = [("b", 70), ("a", 30), ("b", 10), ("a", 30), ("a", 10), ("z", 10), ("b", 20)]
-    came = [*A[:5], *B]
-    assert answers(questions, 20, COUNT, came=came, alone=alone) == [(3,), (0,), (2,), (0,), (5,), (0,), (2,)]
+    all_rows = [*A[:5], *B]
+    assert answers(questions, 20, COUNT, all_rows=all_rows, alone=alone) == [(3,), (0,), (2,), (0,), (5,), (0,), (2,)]
 
 
 @pytest.mark.parametrize("rows", [None, rows_of(COUNT, A)])
 @pytest.mark.parametrize(("start", "end"), [(13, 20), (10, 21), (10, 30)])
-def test_the_first_tile_of_other_slices_is_named(rows, start, end):
+def test_error_names_the_first_tile_that_is_not_a_slice(rows, start, end):
     tiles = Tiles([pa.array(["a"] * 3)], np.array([0, start, 31]), np.array([10, end, 40]), [pa.array([1, 1, 1], pa.int64())])
-    asked = AsOfRequest([pa.array(["a"])], np.array([50], np.int64))
+    request = AsOfRequest([pa.array(["a"])], np.array([50], np.int64))
     with pytest.raises(InvalidPlanError) as refused:
-        AsOf(COUNT, SLICES, (20,)).answers(asked, tiles, rows)
+        AsOf(COUNT, SLICES, (20,)).answers(request, tiles, rows)
     assert str(refused.value) == (
         f"a tile goes from 1970-01-01 00:00:00.0000{start}+00:00 to 1970-01-01 00:00:00.0000{end}+00:00, "
         "which is no slice of those that its column 'tile' names"

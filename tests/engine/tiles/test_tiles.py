@@ -1,4 +1,4 @@
-"""Tiles as they are stored: which of several counts, and what is refused."""
+"""Reading stored tiles: choosing one of several tiles for a slice, and errors."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from panestream.windowing.assigners import SlidingEventTimeWindows, TumblingEven
 
 KEYS = pa.schema([("key", pa.string())])
 AGGREGATION = Aggregation.build([agg.count("v").alias("n"), agg.max("v").alias("top")], {"v": pa.int64()}, KEYS)
-COUNTED, LARGEST = pa.struct([("n", pa.int64())]), pa.struct([("max", pa.int64())])
+COUNT_PARTIAL, MAX_PARTIAL = pa.struct([("n", pa.int64())]), pa.struct([("max", pa.int64())])
 
 
 def tiles_of(*stored):
-    """Tiles of slices of ten, each with its key, start, rows, and what it has of the two aggregates (None: it lacks it)."""
+    """Return tiles of slices of ten. Each has a key, start, rows, and two partials, either of which may be None."""
     keys, starts, rows, counted, largest = zip(*stored, strict=True)
     columns = [pa.array(starts), pa.array([start + 10 for start in starts]), pa.array(rows)]
-    columns.append(pa.array([None if n is None else {"n": n} for n in counted], COUNTED))
-    columns.append(pa.array([None if top is None else {"max": top} for top in largest], LARGEST))
+    columns.append(pa.array([None if n is None else {"n": n} for n in counted], COUNT_PARTIAL))
+    columns.append(pa.array([None if top is None else {"max": top} for top in largest], MAX_PARTIAL))
     return Tiles.of([pa.array(keys, pa.string())], columns, AGGREGATION)
 
 
@@ -32,16 +32,16 @@ def as_rows(tiles):
     return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
 
-def test_of_one_key_and_slice_the_tile_of_the_most_rows_counts():
-    found = tiles_of(
+def test_tile_with_the_most_rows_of_a_key_and_slice_is_used():
+    tiles = tiles_of(
         ("a", 0, 3, 3, 9), ("a", 10, 1, 1, 4), ("b", 0, 5, 5, 5), ("a", 0, 4, 3, 8), ("a", 0, 2, 2, 9), (None, 0, 1, 0, 0)
     )
-    assert as_rows(found) == [("a", 10, 20, 1, 1, 4), ("b", 0, 10, 5, 5, 5), ("a", 0, 10, 4, 3, 8), (None, 0, 10, 1, 0, 0)]
+    assert as_rows(tiles) == [("a", 10, 20, 1, 1, 4), ("b", 0, 10, 5, 5, 5), ("a", 0, 10, 4, 3, 8), (None, 0, 10, 1, 0, 0)]
     alone = tiles_of(("b", 10, 2, 2, 1), ("a", 0, 1, 1, 3))
     assert as_rows(alone) == [("b", 10, 20, 2, 2, 1), ("a", 0, 10, 1, 1, 3)]
 
 
-def test_tiles_from_before_an_aggregate_are_counted_and_refused():
+def test_tiles_without_a_needed_partial_are_counted_and_refused():
     counted, largest = partial_columns(AGGREGATION)
     for stored, many, name in (
         ([("a", 0, 1, 1, None), ("b", 0, 1, 1, None), ("a", 10, 1, 1, 3)], 2, largest),
@@ -53,7 +53,7 @@ def test_tiles_from_before_an_aggregate_are_counted_and_refused():
             f"{many} tiles lack the column {name!r}: they were made before there was an aggregate that needs it. Read later tiles "
             "only (.where('window_start >= ...')), or make the older ones again from their rows"
         )
-    # An older one of a slice that was made again is not asked.
+    # An older tile of the same slice is ignored.
     assert as_rows(tiles_of(("a", 0, 1, 1, None), ("a", 0, 2, 2, 7))) == [("a", 0, 10, 2, 2, 7)]
 
 
@@ -61,8 +61,8 @@ def columns_of(*aggregates, **types):
     return partial_columns(Aggregation.build(aggregates, types, KEYS))
 
 
-def test_columns_of_tiles_are_called_by_what_they_are_of():
-    """By these names older tiles are found: they stay as they are."""
+def test_names_of_tile_columns_do_not_change():
+    """Stored tiles are found by these names, so the names must not change."""
     assert columns_of(agg.count()) == []
     assert columns_of(agg.complete("n"), agg.count().alias("n"), agg.count("v"), v=pa.int64()) == ["count_v_b6fdb5bd"]
     assert columns_of(agg.mean("Price * 2"), **{"Price * 2": pa.float64()}) == [
@@ -74,8 +74,8 @@ def test_columns_of_tiles_are_called_by_what_they_are_of():
     assert columns_of(agg.max(long), **{long: pa.int64()}) == [f"extreme_{'a' * 40}_4a5b376a"]
 
 
-def test_two_partials_of_one_name_are_refused():
-    """The digests of the two, and their first forty letters, are the same."""
+def test_two_partials_with_the_same_name_are_refused():
+    """The digests and the first forty letters of both are equal."""
     texts = [f"{'width * ' * 6}height + {number}" for number in (10960, 43903)]
     with pytest.raises(
         InvalidPlanError, match=r"two partials have one name in tiles \(extreme_width_.*_968332a0, extreme_width_"
@@ -90,15 +90,15 @@ def windows(assigner, tiles):
     return [tuple(row.values()) for row in table.to_pylist()]
 
 
-def test_windows_have_bounds_that_are_never_null():
+def test_windows_of_tiles_have_non_nullable_bounds():
     instant = pa.timestamp("us", "UTC")
     expected = [*KEYS, ("window_start", instant, False), ("window_end", instant, False), ("n", pa.int64()), ("top", pa.int64())]
     expected = [field if isinstance(field, pa.Field) else pa.field(*field) for field in expected]
-    found = windows_of_tiles(AGGREGATION, pane_grid(TumblingEventTimeWindows(20)), tiles_of(("a", 0, 1, 1, 3))).schema
-    assert list(found) == expected == list(schema_of_windows(AGGREGATION))
+    schema = windows_of_tiles(AGGREGATION, pane_grid(TumblingEventTimeWindows(20)), tiles_of(("a", 0, 1, 1, 3))).schema
+    assert list(schema) == expected == list(schema_of_windows(AGGREGATION))
 
 
-def test_windows_are_those_that_tiles_lie_in_and_no_others():
+def test_windows_of_tiles_are_those_that_contain_a_tile():
     tiles = tiles_of(("a", 0, 1, 1, 3), ("b", 10, 2, 1, 9), ("a", 50, 4, 4, 2))
     assert windows(TumblingEventTimeWindows(20), tiles) == [
         ("a", 0, 20, 1, 3),
@@ -115,7 +115,7 @@ def test_windows_are_those_that_tiles_lie_in_and_no_others():
     ]
 
 
-def test_a_tile_over_the_edge_of_a_window_is_told_with_its_slice():
+def test_error_names_the_slice_that_a_window_cuts():
     with pytest.raises(InvalidPlanError) as error:
         windows(TumblingEventTimeWindows(15), tiles_of(("a", 0, 1, 1, 3), ("a", 10, 1, 1, 3)))
     assert str(error.value) == (

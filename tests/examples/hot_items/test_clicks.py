@@ -1,4 +1,4 @@
-"""Made-up clicks: the same for the same seed, shaped like real ones, with exactly the faults that are promised."""
+"""Made-up clicks are the same for the same seed, look like real ones, and have exactly the promised faults."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ def clicks():
     return make_clicks(Shape(rows=100_000, seed=3))
 
 
-def test_the_seed_decides(clicks):
+def test_clicks_depend_on_the_seed_only(clicks):
     same, other = make_clicks(Shape(rows=100_000, seed=3)), make_clicks(Shape(rows=100_000, seed=4))
     assert list(same.lines()) == list(clicks.lines())
     assert list(other.lines()) != list(clicks.lines())
 
 
 @pytest.mark.parametrize("files", [1, 7, 24])
-def test_the_rows_are_the_same_in_any_number_of_files(clicks, tmp_path, files):
+def test_rows_do_not_depend_on_the_number_of_files(clicks, tmp_path, files):
     paths = write_clicks(clicks, tmp_path, files)
     assert len(paths) == files
     assert "".join(path.read_text() for path in paths).splitlines() == list(clicks.lines())
 
 
-def test_files_carry_the_order_of_arrival_in_their_modification_times(clicks, tmp_path):
+def test_modification_times_of_files_have_the_order_of_arrival(clicks, tmp_path):
     paths = write_clicks(clicks, tmp_path, 5)
     times = [path.stat().st_mtime for path in paths]
     assert times == sorted(set(times))
 
 
-def test_behaviors_come_in_the_promised_shares(clicks):
+def test_behaviors_have_the_promised_shares(clicks):
     shares = np.bincount(clicks.behaviors, minlength=len(BEHAVIORS)) / len(clicks)
     assert shares == pytest.approx(SHARES, abs=0.004)
 
@@ -59,7 +59,7 @@ def test_some_items_and_users_are_much_busier_than_others(clicks):
         assert counts[:10].mean() > at_least * np.median(counts)
 
 
-def test_an_item_keeps_its_category(clicks):
+def test_each_item_has_one_category(clicks):
     pairs = np.unique(np.stack([clicks.items, clicks.categories]), axis=1)
     assert pairs.shape[1] == len(np.unique(clicks.items))
 
@@ -70,7 +70,7 @@ def test_the_evening_is_busier_than_the_afternoon_and_the_end(clicks):
     assert hours[4] > 1.4 * hours[7]
 
 
-def test_faults_come_in_the_promised_numbers(clicks):
+def test_clicks_have_the_promised_number_of_faults(clicks):
     assert clicks.count(LATE) == 150
     assert clicks.count(EMPTY_TIME) == 40
     assert clicks.count(BROKEN) == 60
@@ -84,14 +84,14 @@ def test_good_rows_are_out_of_order_but_never_beyond_the_bound(clicks):
     assert (good > 0).mean() > 0.1
 
 
-def test_late_rows_are_hours_late_when_they_arrive(clicks):
+def test_late_rows_arrive_hours_late(clicks):
     before = np.maximum.accumulate(clicks.timestamps)
     late = (before - clicks.timestamps)[clicks.kinds == LATE]
     assert late.min() >= LATE_SECONDS[0] - MAX_DISORDER_SECONDS
     assert late.max() <= LATE_SECONDS[1]
 
 
-def test_broken_lines_cannot_be_read_and_all_others_can(clicks):
+def test_only_broken_lines_cannot_be_parsed(clicks):
     ways = set()
     for line, kind in zip(clicks.lines(), clicks.kinds.tolist(), strict=True):
         fields = line.split(",")
@@ -105,7 +105,7 @@ def test_broken_lines_cannot_be_read_and_all_others_can(clicks):
     assert ways == {(True, False), (False, False), (False, True)}
 
 
-def test_few_rows_have_every_fault_too():
+def test_even_few_rows_have_every_kind_of_fault():
     clicks = make_clicks(Shape(rows=1_000))
     assert [clicks.count(kind) > 0 for kind in (LATE, EMPTY_TIME, BROKEN)] == [True] * 3
 
@@ -116,7 +116,7 @@ def test_too_short_a_span_is_refused():
 
 
 @pytest.mark.parametrize("packed", [False, True])
-def test_a_file_is_cut_in_order(clicks, tmp_path, packed):
+def test_file_is_split_in_order(clicks, tmp_path, packed):
     text = "".join(f"{line}\n" for line in clicks.lines(0, 100)).encode()
     source = tmp_path / ("in.csv.gz" if packed else "in.csv")
     source.write_bytes(gzip.compress(text) if packed else text)
@@ -129,7 +129,7 @@ def test_a_file_is_cut_in_order(clicks, tmp_path, packed):
 
 
 @pytest.mark.parametrize("text", ["", "a,b,c,d,e\n", "1,2,3,pv\n", "user_id,item_id,category_id,behavior,timestamp\n"])
-def test_a_file_of_something_else_is_refused(tmp_path, text):
+def test_file_with_other_columns_is_refused(tmp_path, text):
     (tmp_path / "in.csv").write_text(text)
     with pytest.raises(JobError, match="not a UserBehavior file: lines are user_id,item_id"):
         split_file(tmp_path / "in.csv", tmp_path / "cut", 3)

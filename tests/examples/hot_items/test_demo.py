@@ -1,4 +1,4 @@
-"""The demo without Spark: its folder, its job file, its ranking."""
+"""The folder, job file and ranking of the demo, without Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from panestream.jobs.loading import load_job
 
 
 @pytest.fixture
-def made(tmp_path):
+def prepare_demo(tmp_path):
     def make(**settings):
         settings = {"rows": 1_000, "files": 4, "output": tmp_path / "out", **settings}
         return prepare(Demo(**settings), Console(file=StringIO()))
@@ -25,62 +25,62 @@ def made(tmp_path):
     return make
 
 
-def test_it_writes_clicks_and_a_job_file_that_anybody_can_run(made, tmp_path):
-    prepared = made()
+def test_demo_writes_clicks_and_a_valid_job_file(prepare_demo, tmp_path):
+    prepared = prepare_demo()
     assert len(list((tmp_path / "out" / "clicks").iterdir())) == 4
     assert prepared.job_file == tmp_path / "out" / JOB_FILE
     assert load_job(prepared.job_file).job.sinks.main.path == str(tmp_path / "out" / "main")
     assert set(prepared.expected) == {"invalid"}
-    assert set(made(files=24).expected) == {"late", "invalid"}
+    assert set(prepare_demo(files=24).expected) == {"late", "invalid"}
     assert f"panestream run {tmp_path / 'out' / JOB_FILE}" in (tmp_path / "out" / JOB_FILE).read_text()
 
 
-def test_running_it_again_begins_anew_and_leaves_other_files_alone(made, tmp_path):
-    made()
+def test_second_run_of_the_demo_starts_fresh_and_leaves_other_files(prepare_demo, tmp_path):
+    prepare_demo()
     (tmp_path / "out" / "checkpoint").mkdir()
     (tmp_path / "out" / "mine.txt").write_text("mine")
-    made(rows=2_000, files=3)
+    prepare_demo(rows=2_000, files=3)
     assert not (tmp_path / "out" / "checkpoint").exists()
     assert len(list((tmp_path / "out" / "clicks").iterdir())) == 3
     assert (tmp_path / "out" / "mine.txt").read_text() == "mine"
 
 
-def test_keep_goes_on_with_what_is_there(made, tmp_path):
-    first = made()
+def test_keep_option_resumes_an_earlier_demo(prepare_demo, tmp_path):
+    first = prepare_demo()
     (tmp_path / "out" / "checkpoint").mkdir()
-    assert made(keep=True).expected == first.expected
+    assert prepare_demo(keep=True).expected == first.expected
     assert (tmp_path / "out" / "checkpoint").exists()
     with pytest.raises(JobError, match=r"--keep: .* was made with other settings"):
-        made(keep=True, rows=5_000)
+        prepare_demo(keep=True, rows=5_000)
 
 
-def test_keep_begins_anew_where_nothing_was_finished(made, tmp_path):
-    made(keep=True)
+def test_keep_option_starts_fresh_after_an_unfinished_preparation(prepare_demo, tmp_path):
+    prepare_demo(keep=True)
     (tmp_path / "out" / MARKER).write_text(json.dumps({"finished": False}))
     (tmp_path / "out" / JOB_FILE).unlink()
-    made(keep=True)
+    prepare_demo(keep=True)
     assert (tmp_path / "out" / JOB_FILE).exists()
 
 
-def test_a_folder_with_other_peoples_work_is_refused(made, tmp_path):
+def test_demo_refuses_a_folder_with_foreign_files(prepare_demo, tmp_path):
     (tmp_path / "out" / "main").mkdir(parents=True)
     with pytest.raises(JobError, match="holds something that no demo made"):
-        made()
+        prepare_demo()
     assert (tmp_path / "out" / "main").exists()
     (tmp_path / "file").write_text("x")
     with pytest.raises(JobError, match="is a file"):
-        made(output=tmp_path / "file")
+        prepare_demo(output=tmp_path / "file")
 
 
-def test_it_takes_somebody_elses_clicks(made, tmp_path):
+def test_demo_accepts_a_file_of_clicks(prepare_demo, tmp_path):
     (tmp_path / "in.csv").write_text("".join(f"1,{item},3,pv,{1_511_658_000 + item}\n" for item in range(10)))
-    prepared = made(input=tmp_path / "in.csv")
+    prepared = prepare_demo(input=tmp_path / "in.csv")
     assert prepared.expected == {}
     assert len(list((tmp_path / "out" / "clicks").iterdir())) == 4
 
 
-def test_the_ranking_has_a_line_for_each_window_that_fired(made, tmp_path):
-    prepared = made()
+def test_ranking_has_a_line_for_each_fired_window(prepare_demo, tmp_path):
+    prepared = prepare_demo()
     folder = tmp_path / "out" / "main" / "batch_id=5"
     folder.mkdir(parents=True)
     ends = [1_762_851_600, 1_762_851_600, 1_762_851_900]

@@ -1,14 +1,15 @@
-"""Hundreds of real kills: every kind, at every operator and every sink, by one command with a seed.
+"""Kill queries hundreds of times, with every kind of kill, at every operator and sink, from one command with a seed.
 
     make crash ARGS="--kills 300 --seed 1"
-    make crash ARGS="--kills 300 --seed 1 --only driver/panes/delta"     # one cell again, with the kills that it had
+    make crash ARGS="--kills 300 --seed 1 --only driver/panes/delta"     # one cell again, with the same kills
 
-Each cell of the table is one query, of one operator into one sink, struck by one kind of kills until it has ended. The kinds take
-turns, a few cells each time, those of other operators before another sink of the same: a run that is broken off has struck all of
-them about as often. Its rows are then
-compared with those of an undisturbed run, firing numbers and all, and with the answer of the batch. The result is written to
-benchmarks/results/crashes.md and .json (``--results`` elsewhere). A cell that differs, or a query that cannot go on, makes the
-command end with 1 and says how to repeat it.
+Each cell of the table is one query: one operator that writes to one sink, struck by one kind of kill until the query ends. The
+kinds take turns, a few cells at a time. All operators come first, then the next sink for each. So an interrupted run has struck
+all of them about equally often.
+
+The rows of each query, with their firing numbers, are compared with those of an undisturbed run, and with the answer of a batch.
+The result is written to benchmarks/results/crashes.md and .json, or to the folder of ``--results``. If a cell differs or a query
+cannot resume, the command exits with status 1 and prints how to repeat that cell.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ from tests.recovery.kill_loop import ROOT
 
 SESSION_SECONDS = 2400
 TOGETHER = {DRIVER: 1, **dict.fromkeys(KINDS, 6)}
-"""Cells of one turn: with more a run that is broken off has seen less of other kinds."""
+"""How many cells run in one turn. With larger numbers, an interrupted run covers fewer kinds."""
 _TASKS = {"spark.task.maxFailures": "8", "spark.stage.maxConsecutiveAttempts": "20"}
 
 
@@ -49,15 +50,15 @@ class Campaign:
     """One run of the command.
 
     Attributes:
-        folder: of everything that it writes meanwhile.
-        seed: draws the clicks and the moments of kills.
-        cells: of every kind.
-        skipped: kinds that cannot be run here, with the reason.
-        expected: by operator the rows that there should be.
-        jars: of the connectors, once they were found.
-        broker: of Kafka, for all kinds that leave it alone.
-        deadline: after that nothing is struck, and no cell is begun.
-        save: writes what is known so far, after each cell.
+        folder: The folder of all files that the run writes.
+        seed: Decides the clicks and the moments of kills.
+        cells: The cells of every kind.
+        skipped: The kinds that cannot run on this machine, each with the reason.
+        expected: The expected rows by operator.
+        jars: The jars of the connectors, after the first lookup.
+        broker: The Kafka broker of all kinds that do not strike it.
+        deadline: After this time no kill strikes and no cell starts.
+        save: Writes the results so far. Called after each cell.
     """
 
     folder: Path
@@ -79,20 +80,20 @@ class Campaign:
         return clicks(FILES, self.seed)
 
     def session(self, cells: Sequence[dict[str, Any]], master: str, connectors: bool = True, **settings: str) -> dict[str, Any]:
-        """A plan for a victim."""
+        """Return a plan for a victim process."""
         return {"master": master, "connectors": connectors, "jars": self.jars, "settings": settings, "cells": list(cells)}
 
     def find_what_is_expected(self) -> None:
-        """Runs every query undisturbed into files, and as a batch.
+        """Run every query undisturbed into files, and as a batch.
 
         Raises:
-            AssertionError: the two differ.
+            AssertionError: The stream and the batch differ.
         """
         work = self.folder / "undisturbed"
         struck = {cell.operator for cell in self.cells}
         told = [Cell("undisturbed", operator, "files", 0) for operator in QUERIES if operator in struck]
         done = work / f"seed-{self.seed}-{'-'.join(cell.operator for cell in told)}"
-        # Also where they are there: Spark takes files by their age, which a copy of the folder would have lost.
+        # Write them even if they exist: Spark orders files by age, and a copied folder has lost their ages.
         write_clicks(self.clicks, self.rows)
         if not done.exists():
             work.mkdir(exist_ok=True)
@@ -110,14 +111,14 @@ class Campaign:
         self.jars = (work / "jars").read_text()
 
     def start_broker(self) -> None:
-        """Where a cell writes to Kafka: one broker for those whose kind strikes it, and another for the rest."""
+        """Start the broker of the cells whose kind does not strike brokers. The others get a broker each session."""
         from scripts.kafka_broker import Broker
 
         self.broker = Broker(self.folder / "kafka")
         self.broker.start()
 
     def strike(self, cells: Sequence[Cell]) -> None:
-        """Some cells of one kind."""
+        """Strike some cells of one kind."""
         kind = cells[0].kind
         if time.monotonic() > self.deadline or kind in self.skipped:
             return
@@ -130,7 +131,7 @@ class Campaign:
             self.skipped[kind] = str(error)
         except Exception:  # noqa: BLE001 - the other kinds go on
             traceback.print_exc()
-            # Of those after it nothing is known.
+            # The cells after this one were not compared.
             broken = next((cell for cell in cells if cell.difference is None), cells[-1])
             broken.difference = "the query did not come to its end"
 
@@ -143,7 +144,7 @@ class Campaign:
             prepare_topics(cell, work, self.broker.servers, self.rows)
             plan = self.session([cell.plan(work, self.clicks, self.broker.servers)], "local[2,4]", cell.sink != "files")
             try:
-                # Where the last operator that wrote to this sink has left off, so that each sink meets all aims.
+                # Continue with the aims after those of the last operator on this sink, so that each sink meets every aim.
                 turn = DRIVER_EACH * (list(QUERIES).index(cell.operator) // len(SINKS))
                 kill_drivers(cell, work, plan, turn, cell.chance(self.seed), self.deadline)
             except RuntimeError as error:
@@ -198,7 +199,7 @@ class Campaign:
                     victim.kill()
 
     def _strike_one(self, kind: Kind, cell: Cell, scene: Scene) -> None:
-        """The kills of one cell, until it has ended."""
+        """Strike one cell until its query has ended."""
         wait_until(lambda: scene.over or scene.victim.current == cell.name, SESSION_SECONDS, 0.02)
         while len(cell.struck) < cell.wanted and time.monotonic() < self.deadline and scene.wait_for_work():
             struck = kind.strike(scene)
@@ -216,7 +217,7 @@ class Campaign:
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
-    """The command line."""
+    """Parse the command line."""
     parser = argparse.ArgumentParser(prog="make crash", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=300, help="of all kinds together (default: %(default)s)")
     parser.add_argument("--seed", type=int, default=1, help="draws the rows and the moments (default: %(default)s)")
@@ -252,7 +253,7 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def planned(options: argparse.Namespace) -> list[Cell]:
-    """The cells of a command line, each with its number of kills."""
+    """Return the cells of a command line, each with its number of kills."""
     deals: dict[str, tuple[float, int, tuple[str, ...]]]
     deals = {DRIVER: (DRIVER_SHARE, DRIVER_EACH, ()), **{name: (one.share, one.each, one.sinks) for name, one in KINDS.items()}}
     whole = sum(share for share, _, _ in deals.values())
@@ -268,7 +269,7 @@ def planned(options: argparse.Namespace) -> list[Cell]:
 
 
 def run(options: argparse.Namespace, folder: Path, began: float) -> Campaign:
-    """All cells of a command line."""
+    """Run all cells of a command line."""
     campaign = Campaign(folder, options.seed, planned(options), deadline=time.monotonic() + 60 * options.minutes)
     campaign.save = lambda: save(options, campaign.cells, campaign.skipped, began, ended=False)
     campaign.find_what_is_expected()
@@ -283,17 +284,17 @@ def run(options: argparse.Namespace, folder: Path, began: float) -> Campaign:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Runs it, prints and writes the table."""
+    """Run the campaign, then print and write the table."""
     options = parse(arguments)
     began = time.time()
     with ExitStack() as stack:
-        # Below this folder there are tmpfs mounts until the end.
+        # Until the run ends, this folder contains tmpfs mounts.
         given = partial(tempfile.TemporaryDirectory, prefix="panestream-crashes-", ignore_cleanup_errors=True)
         folder = options.keep or Path(stack.enter_context(given()))
         folder.mkdir(parents=True, exist_ok=True)
         campaign = run(options, folder, began)
     failed = write_report(options, campaign.cells, campaign.skipped, began)
-    # Kills that struck nothing show nothing.
+    # If no kill struck, the run proves nothing.
     sys.exit(1 if failed or not any(cell.struck for cell in campaign.cells) else 0)
 
 

@@ -1,4 +1,4 @@
-"""The cells of the table: a query of one operator into one sink, that one kind of kills strikes; what it needs, and what it gave."""
+"""The cells of the table: a query of one operator into one sink, struck by one kind of kill, with its needs and its result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.recovery.crashes.places import SINKS, Place, make_topics
 from tests.recovery.crashes.queries import QUERIES, Row, ordered, settled
 
 FILES = 6
-"""Micro-batches of a query."""
+"""Micro-batches of each query."""
 
 
 @dataclass
@@ -22,12 +22,12 @@ class Cell:
     """One query that is struck.
 
     Attributes:
-        kind: of the kills.
-        operator: which runs it.
-        sink: where it writes.
-        wanted: how many kills it shall get; 0: it is not run.
-        struck: what each kill struck.
-        difference: None until it has ended and was compared; empty: the output is what it is undisturbed, and the batch's answer.
+        kind: The kind of kill.
+        operator: The operator that runs the query.
+        sink: The sink of the query.
+        wanted: How many kills the query gets. A cell with 0 does not run.
+        struck: A description of each kill that struck.
+        difference: None until the query was compared. Empty if its output equals the undisturbed run and the batch.
     """
 
     kind: str
@@ -39,27 +39,27 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """For folders, topics and catalogs."""
+        """A name for folders, topics and catalogs."""
         kind = self.kind.replace("-", "_")
         return f"{kind}_{self.operator}_{self.sink}"
 
     @property
     def title(self) -> str:
-        """What ``--only`` takes."""
+        """The cell as ``--only`` takes it."""
         return f"{self.kind}/{self.operator}/{self.sink}"
 
     def chance(self, seed: int) -> random.Random:
-        """Of this cell alone: it strikes alike whatever else runs."""
+        """Return a random generator for this cell. Its kills do not depend on other cells."""
         return random.Random(f"{seed}/{self.title}")
 
     def plan(self, folder: Path, clicks: Path, servers: str) -> dict[str, Any]:
-        """What the victim is told."""
+        """Return the victim's instructions."""
         work = folder / self.name
         where = {"folder": str(work / "sink"), "checkpoint": str(work / "checkpoint"), "clicks": str(clicks)}
         return {"name": self.name, "operator": self.operator, "sink": self.sink, "servers": servers, **where}
 
     def compare(self, found: dict[str, list[Row]], expected: dict[str, list[Row]]) -> None:
-        """Finds whether the rows of each output are what they should be."""
+        """Compare the rows of each output with the expected rows."""
         query, place = QUERIES[self.operator], Place(self.sink, self.name, Path())
         wrong = []
         for output in query.outputs:
@@ -88,23 +88,24 @@ def _text(row: Row) -> str:
 
 
 def cells_of(kind: str, kills: int, each: int, sinks: Sequence[str] = (), operators: Sequence[str] = ()) -> list[Cell]:
-    """Every operator with every sink that the kind makes sense for, in the order in which they are struck; the kills dealt out.
+    """Return a cell for every operator with every sink that suits the kind, in the order of striking, with their kills.
 
-    The first cells are one of each operator, with the sinks in turns; then one of each operator with the next sink, and so on:
-    whatever is cut short has seen all of both.
+    The first cells have each operator once, with the sinks in turn. The next cells have each operator with the next sink, and so
+    on.
+    An interrupted run has therefore seen all operators and all sinks.
 
     Args:
-        kind: of the kills.
-        kills: how many.
-        each: so many for a cell; where that is not enough for a cell of each operator and of each sink, fewer.
-        sinks: none: all.
-        operators: none: all.
+        kind: The kind of kill.
+        kills: How many kills to distribute.
+        each: Kills for one cell. A cell gets fewer if each operator and each sink would otherwise not get a cell.
+        sinks: The sinks to strike, or all if empty.
+        operators: The operators to strike, or all if empty.
     """
     sinks, operators = sinks or SINKS, operators or tuple(QUERIES)
     pairs = [
         (operator, sinks[(place + turn) % len(sinks)]) for turn in range(len(sinks)) for place, operator in enumerate(operators)
     ]
-    # So many of the first pairs have every operator, and every sink.
+    # The first pairs, up to this number, cover every operator and every sink.
     fewest = max(len(operators), next(n for n in range(len(pairs) + 1) if {sink for _, sink in pairs[:n]} == set(sinks)))
     struck = min(max(kills // each, fewest), kills, len(pairs))
     cells = [Cell(kind, operator, sink, 0) for operator, sink in pairs]
@@ -114,11 +115,11 @@ def cells_of(kind: str, kills: int, each: int, sinks: Sequence[str] = (), operat
 
 
 def in_turns(cells: Sequence[Cell], together: Mapping[str, int]) -> list[list[Cell]]:
-    """Cells of one kind each that are run together, breadth first: the first cells of every kind come before the next of any.
+    """Group cells of one kind that run together, breadth first: the first cells of every kind precede the next cells of any kind.
 
     Args:
-        cells: those of each kind in the order in which they are to be struck; those without kills are left out.
-        together: of each kind, so many at most. They share what takes long to start.
+        cells: The cells of each kind in the order of striking. Cells without kills are left out.
+        together: The largest group of each kind. A group shares what is slow to start.
     """
     of_kind: dict[str, list[Cell]] = {}
     for cell in cells:
@@ -133,6 +134,6 @@ def in_turns(cells: Sequence[Cell], together: Mapping[str, int]) -> list[list[Ce
 
 
 def prepare_topics(cell: Cell, folder: Path, servers: str, rows: list[list[tuple[Any, ...]]]) -> None:
-    """The topics of a cell that writes to Kafka."""
+    """Create the topics of a cell that writes to Kafka."""
     if cell.sink == "kafka":
         make_topics(servers, Place("kafka", cell.name, folder, servers), QUERIES[cell.operator], rows)

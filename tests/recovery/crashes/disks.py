@@ -1,7 +1,7 @@
-"""Small disks that can be filled up, or made to refuse every write, while a query writes to them: tmpfs.
+"""Small tmpfs disks that can be filled up, or made read-only, while a query writes to them.
 
-To mount one wants root, which need not be the machine's own: ``unshare --user --map-root-user --mount`` gives a process a root of its
-own namespace (:func:`as_root`).
+Mounting needs root. A process becomes root of a new namespace with ``unshare --user --map-root-user --mount``
+(:func:`as_root`).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ OWN_NAMESPACE = ("unshare", "--user", "--map-root-user", "--mount")
 
 
 class NoDiskError(RuntimeError):
-    """No disk of our own can be mounted here; the message says why."""
+    """This machine does not allow mounting a disk. The message gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Disk:
         return self.folder / ".filler"
 
     def fill(self) -> None:
-        """Writes until nothing more goes on it."""
+        """Write until the disk is full."""
         with self._filler.open("ab", buffering=0) as file:
             for size in (1 << 20, 1 << 12, 1):
                 try:
@@ -47,7 +47,7 @@ class Disk:
                         raise
 
     def refuse(self) -> bool:
-        """Makes it read-only; False: somebody had a file open for writing all the time."""
+        """Make the disk read-only, or return False if a file stayed open for writing all the time."""
         deadline = time.monotonic() + 2
         while time.monotonic() < deadline:
             if _mount("-o", "remount,ro", str(self.folder)) is None:
@@ -56,23 +56,23 @@ class Disk:
         return False
 
     def mend(self) -> None:
-        """As it was before."""
+        """Make the disk writable and free again."""
         _mount("-o", "remount,rw", str(self.folder))
         self._filler.unlink(missing_ok=True)
 
 
 def _mount(*arguments: str) -> str | None:
-    """What ``mount`` has against it; None: nothing."""
+    """Run ``mount`` and return its error message, or None if it succeeded."""
     done = subprocess.run(["mount", *arguments], capture_output=True, text=True, check=False)
     return None if done.returncode == 0 else (done.stderr.strip() or f"mount ended with {done.returncode}")
 
 
 @contextmanager
 def mounted(folders: Sequence[Path]) -> Iterator[list[Disk]]:
-    """A disk at each of these folders.
+    """Mount a disk at each of these folders.
 
     Raises:
-        NoDiskError: that cannot be done here.
+        NoDiskError: Mounting is not possible here.
     """
     disks: list[Disk] = []
     try:
@@ -90,7 +90,7 @@ def mounted(folders: Sequence[Path]) -> Iterator[list[Disk]]:
 
 
 def as_root(module: str) -> None:
-    """Starts this program anew as root of a namespace of its own, where it is not root and that is possible."""
+    """Restart this program as root of a new namespace, if it is not root and namespaces are allowed."""
     if os.geteuid() == 0 or "PANESTREAM_NAMESPACE" in os.environ or shutil.which("unshare") is None:
         return
     if subprocess.run([*OWN_NAMESPACE, "true"], capture_output=True, check=False).returncode == 0:

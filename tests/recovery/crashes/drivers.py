@@ -1,4 +1,4 @@
-"""Kills of the driver: each life of a query is a process, struck at a place that is drawn, or that is one of those which matter."""
+"""Kills of the driver: each life of a query is a process, killed at a random moment or at a chosen critical step."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ AIMS = (
     "after the rename",
 )
 OF_FILES = 2
-"""So many of them, the last, only for files."""
+"""How many of the aims, at the end of the list, apply only to file sinks."""
 LIFE_SECONDS = 400
 LONGEST_WRITE_SECONDS = 1.5
 
 
 def kill_drivers(cell: Cell, folder: Path, plan: Mapping[str, Any], turn: int, chance: random.Random, deadline: float) -> None:
-    """Runs a cell to its end, with its kills in between; what it wrote is then in the folder.
+    """Run a cell to its end with kills in between. Its output is then in the folder.
 
     Args:
-        cell: its ``struck`` is filled.
-        folder: of the processes.
-        plan: of a session; ``cells`` holds this one.
-        turn: at which of the aims to begin.
-        chance: draws the moments.
-        deadline: after that nothing is killed any more.
+        cell: The cell whose ``struck`` is filled.
+        folder: The folder of the processes.
+        plan: The plan of a session. Its ``cells`` holds this cell.
+        turn: The number of the first aim.
+        chance: Decides the moments of kills.
+        deadline: After this time nothing is killed.
 
     Raises:
-        RuntimeError: the job failed by itself, or did not end in time.
+        RuntimeError: The job failed by itself, or did not end in time.
     """
     aims = AIMS if cell.sink == "files" else AIMS[:-OF_FILES]
     told, tries = dict(plan["cells"][0]), 0
@@ -60,14 +60,14 @@ def kill_drivers(cell: Cell, folder: Path, plan: Mapping[str, Any], turn: int, c
 
 
 def _one_life(folder: Path, plan: Mapping[str, Any], told: Mapping[str, Any], aim: str, chance: random.Random) -> str | None:
-    """Where the kill struck; empty: it did not; None: the query has ended."""
+    """Return where the kill struck, an empty string if it did not strike, or None if the query ended."""
     checkpoint = Path(told["checkpoint"])
     begun = Progress.of(checkpoint)
     victim = Victim.start(folder, {**plan, "cells": [{**told, **_from_within(aim, begun, str(told["name"]), chance)}]})
     try:
         deadline = time.monotonic() + LIFE_SECONDS
         if aim == "any moment":
-            # Let a life get on, or a query killed often enough would never end.
+            # Let each life make progress. Otherwise a query that is killed often would never end.
             wanted = begun.planned + chance.choice([1, 2, 2])
             wait_until(lambda: not victim.running or Progress.of(checkpoint).planned >= wanted, LIFE_SECONDS, 0.005)
             time.sleep(chance.uniform(0, 2.5))
@@ -90,7 +90,7 @@ def _one_life(folder: Path, plan: Mapping[str, Any], told: Mapping[str, Any], ai
 
 
 def _from_within(aim: str, begun: Progress, name: str, chance: random.Random) -> dict[str, Any]:
-    """What the victim does to itself, in the first or second micro-batch of its life."""
+    """Return how the victim kills itself in the first or second micro-batch of its life."""
     kill = {"target": name, "output": "main", "batch": begun.committed + chance.choice([1, 2]), "number": begun.planned}
     if aim == "published, not committed":
         return {"kill": {**kill, "seconds": None}}
@@ -100,7 +100,7 @@ def _from_within(aim: str, begun: Progress, name: str, chance: random.Random) ->
 
 
 def _wait_for_half_a_commit(victim: Victim, checkpoint: Path, deadline: float) -> None:
-    """Until the first partition of the state has a version that the others have not."""
+    """Wait until the first partition of the state has a version that the others do not have."""
     while victim.running and time.monotonic() < deadline:
         versions = set(state_files(checkpoint).values())
         if len(versions) > 1:

@@ -1,4 +1,4 @@
-"""Where the queries that are killed write: each kind of sink, and how it is read by the rule of its page."""
+"""The places where the struck queries write: each kind of sink, and how its page says to read it."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SINKS = ("files", "delta", "iceberg", "kafka")
 
 @dataclass(frozen=True)
 class Place:
-    """Where one query writes.
+    """The place where one query writes.
 
     Attributes:
-        kind: one of :data:`SINKS`.
-        name: of the run, unlike any other: of topics and of a catalog.
-        folder: of what it writes, where that is files.
-        servers: of Kafka.
+        kind: One of :data:`SINKS`.
+        name: A name that no other run uses, for topics and a catalog.
+        folder: The folder of file sinks.
+        servers: The Kafka servers.
     """
 
     kind: str
@@ -36,11 +36,11 @@ class Place:
     servers: str = ""
 
     def merges(self, query: Query) -> bool:
-        """Changes are merged into a table, where there are tables: it holds what they come to."""
+        """Return whether changes are merged into a table, which then holds the final results."""
         return query.changes and self.kind in ("delta", "iceberg")
 
     def sinks(self, spark: SparkSession, query: Query) -> dict[str, Sink]:
-        """By output; late rows are appended."""
+        """Return the sink of each output. Late rows are appended."""
         return {output: self._sink(spark, query, output) for output in query.outputs}
 
     def _sink(self, spark: SparkSession, query: Query, output: str) -> Sink:
@@ -69,7 +69,7 @@ class Place:
         return f"{self.name}-{output}"
 
     def read(self, spark: SparkSession, query: Query) -> dict[str, list[Row]]:
-        """All rows of each output."""
+        """Return all rows of each output."""
         return {output: self._read(spark, output) for output in query.outputs}
 
     def _read(self, spark: SparkSession, output: str) -> list[Row]:
@@ -80,7 +80,7 @@ class Place:
         return collected(df)
 
     def _once(self, topic: str) -> list[Row]:
-        """What a reader takes that follows the rule of the newest micro-batch."""
+        """Return the records that a reader takes who follows the rule of the newest micro-batch."""
         from tests.connectors.kafka.kafka_topics import Topics
 
         rule = pst.sinks.KafkaDeduplicator()
@@ -88,7 +88,7 @@ class Place:
         return [_from_json(one.json) for one in records if rule.takes(one.topic, one.partition, one.headers)]
 
     def source(self, spark: SparkSession, clicks: Path, rows: int) -> DataFrame:
-        """The clicks as a stream, the same rows in each micro-batch: a topic of them, or files."""
+        """Read the clicks as a stream from a topic or from files, with the same rows in each micro-batch."""
         if self.kind != "kafka":
             return spark.readStream.schema(SCHEMA).option("maxFilesPerTrigger", 1).parquet(str(clicks))
         options = {"kafka.bootstrap.servers": self.servers, "subscribe": self.topic("clicks"), "startingOffsets": "earliest"}
@@ -97,7 +97,7 @@ class Place:
 
 
 def _from_json(value: Mapping[str, Any]) -> Row:
-    """A record's value with times as microseconds."""
+    """Parse a record's value, with times as microseconds."""
     return {
         name: _micros(one) if name in ("ts", "at", "window_start", "window_end") and isinstance(one, str) else one
         for name, one in value.items()
@@ -110,7 +110,7 @@ def _micros(text: str) -> int:
 
 
 def make_topics(servers: str, place: Place, query: Query, rows: list[list[tuple[Any, ...]]]) -> None:
-    """The topics of a query: its clicks, in one partition so that they have an order, and its outputs."""
+    """Create the topics of a query: its clicks in one partition, which keeps their order, and its outputs."""
     from tests.connectors.kafka.kafka_topics import Topics
 
     topics = Topics(servers)

@@ -1,10 +1,12 @@
-"""What is killed: one query of each operator over the same clicks, and what it must give.
+"""The queries that are killed, one of each operator over the same clicks, and their expected results.
 
-Every query is fed micro-batches of the same rows in the same order, so that its rows are the same to the last firing number however
-often it was killed. What is more, they agree with the answer of the batch (:func:`settled`): rows are up to two minutes late, within
-the allowed lateness, or within the delay of the watermark where no window can fire again; those of the user :data:`TARDY` are too
-late for any window and go to ``late``; and a last file moves the watermark past every window. Two streams are the same clicks,
-parted: they have one source, and so every micro-batch the same rows of both.
+Every query gets the same rows in the same order and micro-batches. Kills must therefore not change any row or firing number.
+The rows also agree with the answer of the batch (:func:`settled`). Most rows are at most two minutes late, which is within the
+allowed lateness, or within the delay of the watermark if no window can fire again. The rows of the user :data:`TARDY` are too
+late
+for every window and are written to ``late``. The last file moves the watermark past every window. Queries of two streams split
+the
+same clicks into two. They have one source, so every micro-batch has the same rows of both.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ if TYPE_CHECKING:
 
 SCHEMA = "user BIGINT, n BIGINT, price BIGINT, ts TIMESTAMP"
 ROWS = 40
-"""Of a file, and so of a micro-batch."""
+"""Rows of a file, and therefore of a micro-batch."""
 USERS = 5
 TARDY = 99
 BEGIN = datetime(2026, 1, 1, tzinfo=timezone.utc)
@@ -43,14 +45,14 @@ class Query:
     """One query.
 
     Attributes:
-        build: of the rows.
-        operator: as ``explain()`` calls it.
-        results: the columns beside key and window that do not depend on how often a window fired; none: all there are.
-        changes: whether its rows are changes (``.changelog()``), as sessions need that merge.
-        late: its outputs of late rows; count windows know no late ones.
-        last: the column that grows with each firing of a window; None: each of its rows stands for itself.
-        open_end: whether the rows of the last file, which move the watermark on, are in no result of their own.
-        closing: whether its windows are closed when all has been read (``fire_at_end``), in a micro-batch of their own.
+        build: Makes the query from the rows.
+        operator: The operator's name in ``explain()``.
+        results: The columns apart from key and window that do not depend on the number of firings, or all columns if empty.
+        changes: True if its rows are changes (``.changelog()``), which merging sessions need.
+        late: Its outputs of late rows. Count windows do not have late rows.
+        last: The column that grows with each firing of a window, or None if each row counts by itself.
+        open_end: True if no separate result contains the rows of the last file, which only move the watermark.
+        closing: True if its windows close at the end of the input (``fire_at_end``), in a separate micro-batch.
     """
 
     build: Callable[[DataFrame], pst.datastream.WindowedResult]
@@ -68,7 +70,7 @@ class Query:
 
 
 def clicks(files: int, seed: int) -> list[list[tuple[int, int, int, datetime]]]:
-    """The rows of each file, a minute after the other, in the order of arrival; the last file moves the watermark on."""
+    """Return the rows of each file, one minute per file, in order of arrival. The last file moves the watermark on."""
     numbers = random.Random(seed)
     made = []
     for file in range(files - 1):
@@ -85,14 +87,14 @@ def clicks(files: int, seed: int) -> list[list[tuple[int, int, int, datetime]]]:
 
 
 def write_clicks(folder: Path, rows: Iterable[list[tuple[int, int, int, datetime]]]) -> None:
-    """A file of Parquet for each micro-batch."""
+    """Write a Parquet file for each micro-batch."""
     folder.mkdir(parents=True, exist_ok=True)
     types = {"user": pa.int64(), "n": pa.int64(), "price": pa.int64(), "ts": pa.timestamp("us", tz="UTC")}
     for number, of_file in enumerate(rows):
         columns = zip(*of_file, strict=True)
         path = folder / f"{number:03}.parquet"
         pq.write_table(pa.table({name: pa.array(c, types[name]) for name, c in zip(types, columns, strict=True)}), path)
-        # Spark takes files by their age.
+        # Spark orders files by age.
         os.utime(path, (1_700_000_000 + number,) * 2)
 
 
@@ -102,7 +104,10 @@ def _keyed(df: DataFrame, delay: str = "10 seconds", time: str = "ts", number: s
 
 
 def _parted(df: DataFrame, delay: str = "10 seconds") -> tuple[pst.datastream.KeyedStream, pst.datastream.KeyedStream]:
-    """A third of the clicks, and the others under other names; rows that are too late, and of the last file, are in both."""
+    """Split the clicks into a third and the rest, which gets other names.
+
+    Both contain rows that are too late, and rows of the last file.
+    """
     offers = df.where("n % 3 <> 0").selectExpr("user", "n AS m", "price AS offer", "ts AS at")
     return _keyed(df.where("n % 3 = 0"), delay), _keyed(offers, delay, "at", "m")
 
@@ -126,22 +131,22 @@ def _totals(windowed: pst.datastream.WindowedStream) -> pst.datastream.WindowedR
     return windowed.aggregate(*_AGGREGATES)
 
 
-def summed_up(key: Any, window: Any, rows: pa.Table) -> pa.Table:
-    """A function over the rows of a window, as columns."""
+def sum_up(key: Any, window: Any, rows: pa.Table) -> pa.Table:
+    """Sum up the rows of a window from a table."""
     newest = rows["price"][pc.index(rows["n"], pc.max(rows["n"])).as_py()].as_py()
     return pa.table({"clicks": [len(rows)], "revenue": [pc.sum(rows["price"]).as_py()], "newest": [newest]})
 
 
-def remembered(key: Any, context: Any, rows: Any) -> list[tuple[int, int, int, int]]:
-    """A process function, which counts in the window's state how often it was called for it."""
+def count_calls(key: Any, context: Any, rows: Any) -> list[tuple[int, int, int, int]]:
+    """Count in the window's state how often this function was called for it."""
     calls = context.window_state().get_state(pst.state.ValueStateDescriptor("calls"))
     calls.update((calls.value() or 0) + 1)
     newest = max(rows, key=lambda row: row.n)
     return [(len(rows), sum(row.price for row in rows), newest.price, calls.value())]
 
 
-def met(key: Any, window: Any, left: list[Any], right: list[Any]) -> list[tuple[int, int, int, int]]:
-    """A function over the rows of two streams."""
+def match(key: Any, window: Any, left: list[Any], right: list[Any]) -> list[tuple[int, int, int, int]]:
+    """Match the rows of two streams."""
     return [(len(left), len(right), sum(row.price for row in left), sum(row.offer for row in right))]
 
 
@@ -155,9 +160,7 @@ _LOOK_BACKS = pst.LookBackWindows.of("40 seconds")
 _PREDICATES = pst.PredicateWindows.of(start="price >= 60", end="price < 20", gap="30 seconds")
 QUERIES = {
     "panes": Query(lambda df: _totals(_windowed(df, _SLIDING)).with_firing(), "aligned panes"),
-    "accumulating": Query(
-        lambda df: _windowed(df, _MINUTE).apply_arrow(summed_up, _RESULTS), "accumulating panes", last="clicks"
-    ),
+    "accumulating": Query(lambda df: _windowed(df, _MINUTE).apply_arrow(sum_up, _RESULTS), "accumulating panes", last="clicks"),
     "sessions": Query(lambda df: _totals(_windowed(df, _SESSIONS)).changelog(), "sessions", changes=True),
     "counts": Query(
         lambda df: _totals(_keyed(df).count_window(7, 3).options(key_groups=2)), "counts", late=(), last=None, open_end=False
@@ -166,7 +169,7 @@ QUERIES = {
         lambda df: (
             _windowed(df, _SLIDING)
             .evictor(pst.evictors.CountEvictor.of(6))
-            .process(remembered, _RESULTS + ", calls bigint")
+            .process(count_calls, _RESULTS + ", calls bigint")
             .with_firing()
         ),
         "row operator",
@@ -191,7 +194,7 @@ QUERIES = {
         last=None,
     ),
     "co_group": Query(
-        lambda df: _in_both(df).options(every_firing=True).apply(met, _MET).with_firing(),
+        lambda df: _in_both(df).options(every_firing=True).apply(match, _MET).with_firing(),
         "row operator",
         results=("lefts", "rights", "revenue", "offered"),
         late=_BOTH,
@@ -199,11 +202,11 @@ QUERIES = {
     "tiles": Query(lambda df: _windowed(df, _MINUTE).panes(*_AGGREGATES), "aligned panes", results=(), last="rows"),
     "closed": Query(lambda df: _totals(_windowed(df, _SLIDING)).with_firing(), "aligned panes", open_end=False, closing=True),
 }
-"""By name: of the operator that runs it, or of what makes it another one's query."""
+"""The queries by the name of their operator, or by what distinguishes them from another query of that operator."""
 
 
 def in_batch(spark: SparkSession, query: Query, folder: Path) -> list[Row]:
-    """The answer of the batch, by the columns that it shares with the stream."""
+    """Return the answer of the batch, in the columns that it shares with the stream."""
     files = sorted(str(file) for file in folder.glob("*.parquet"))
     df = spark.read.schema(SCHEMA).parquet(*(files[:-1] if query.open_end else files))
     result = query.build(df.where(f"user <> {TARDY}") if query.late else df)
@@ -211,7 +214,7 @@ def in_batch(spark: SparkSession, query: Query, folder: Path) -> list[Row]:
 
 
 def collected(df: DataFrame) -> list[Row]:
-    """The rows, with times as microseconds."""
+    """Collect the rows, with times as microseconds."""
     from pyspark.sql import functions as F
 
     times = {field.name: F.unix_micros(field.name) for field in df.schema if field.dataType.typeName() == "timestamp"}
@@ -219,13 +222,13 @@ def collected(df: DataFrame) -> list[Row]:
 
 
 def shared(query: Query, rows: Iterable[Row]) -> list[Row]:
-    """Of rows what batch and stream have in common."""
+    """Return the rows with only the columns that batch and stream share."""
     names = ("user", "window_start", "window_end", *query.results)
     return ordered({name: row[name] for name in (names if query.results else row) if name in row} for row in rows)
 
 
 def settled(query: Query, rows: Iterable[Row]) -> list[Row]:
-    """What the rows of a stream come to: the last firing of each window; of changes, what is left of them."""
+    """Return the final rows of a stream: the last firing of each window, or the rows that remain after all changes."""
     rows = list(rows)
     if query.changes:
         left: Counter[str] = Counter()
@@ -239,12 +242,12 @@ def settled(query: Query, rows: Iterable[Row]) -> list[Row]:
     windows: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
         windows.setdefault((row["user"], row["window_start"], row["window_end"]), []).append(row)
-    # Of a join a firing has several rows.
+    # One firing of a join has several rows.
     newest = {window: max(row[query.last] for row in of_window) for window, of_window in windows.items()}
     left = [row for window, of_window in windows.items() for row in of_window if row[query.last] == newest[window]]
     return shared(query, left)
 
 
 def ordered(rows: Iterable[Row]) -> list[Row]:
-    """Rows in an order of their own, each with its columns in order: two equal lists hold the same rows as often."""
+    """Sort rows and their columns, so that equal lists hold the same rows equally often."""
     return sorted(({name: row[name] for name in sorted(row)} for row in rows), key=json.dumps)

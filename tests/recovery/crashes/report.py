@@ -1,4 +1,4 @@
-"""What a campaign found: a table on the screen, and the same with machine, versions, seed and date in files."""
+"""The result of a campaign: a table on the screen, and files that add machine, versions, seed and date."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.recovery.kill_loop import ROOT
 
 
 def write_report(options: argparse.Namespace, cells: Sequence[Cell], skipped: Mapping[str, str], began: float) -> list[Cell]:
-    """Prints and writes the result; returns the cells that failed, with how to repeat each."""
+    """Print and write the result. Return the cells that failed, with how to repeat each."""
     failed = save(options, cells, skipped, began, ended=True)
     print("\n".join([*_table(cells, skipped), "", *_places(cells)]))
     for cell in failed:
@@ -34,8 +34,8 @@ def write_report(options: argparse.Namespace, cells: Sequence[Cell], skipped: Ma
 def save(
     options: argparse.Namespace, cells: Sequence[Cell], skipped: Mapping[str, str], began: float, *, ended: bool
 ) -> list[Cell]:
-    """Writes what is known so far, so that a run which is broken off leaves it, and says so. Returns the cells that failed."""
-    # Those that are under way were not compared: nothing is said of them, and their kills are not counted.
+    """Write the results so far, marked as incomplete if the run is interrupted. Return the cells that failed."""
+    # Unfinished cells were not compared. The result omits them, and their kills do not count.
     cells = [cell if ended or cell.difference is not None else replace(cell, struck=[]) for cell in cells]
     failed = [cell for cell in cells if cell.difference]
     lines = [*_table(cells, skipped), "", *_places(cells)]
@@ -57,12 +57,12 @@ def _struck(cells: Sequence[Cell]) -> int:
 
 
 def identical(cells: Sequence[Cell]) -> int:
-    """How many have the output that they should have."""
+    """Return how many cells have the expected output."""
     return sum(cell.difference == "" for cell in cells)
 
 
 def tried(cells: Sequence[Cell]) -> int:
-    """How many were run: not those of a kind that was skipped, or for which there was no time."""
+    """Return how many cells ran, without the kinds that were skipped or for which time ran out."""
     return sum(cell.difference is not None for cell in cells)
 
 
@@ -71,7 +71,7 @@ def _again(options: argparse.Namespace, cell: Cell) -> str:
 
 
 def _dealt(options: argparse.Namespace) -> str:
-    """What says how many kills each cell gets."""
+    """Return the options that set how many kills each cell gets."""
     chosen = "" if len(options.operators) == len(QUERIES) else f" --operators {' '.join(options.operators)}"
     return f"--kills {options.kills} --seed {options.seed}{chosen}"
 

@@ -1,7 +1,7 @@
-"""The kinds of kills: how each strikes a query that is under way, and how it is seen that it struck.
+"""The kinds of kills: how each strikes a running query, and how to see that it struck.
 
-A kill counts only where it hit something: a driver that was running its query; a Python worker or an executor that a task or the
-session lost by it, as Spark's log says; a disk or a broker that the query met in that state.
+A kill counts only if it hit something. A driver must have been running its query. Spark's log must report that a task or the
+session lost the killed Python worker or executor. A query must have met the broken disk or broker.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ DISK_WORDS = ("No space left on device", "Read-only file system", "mkdir of file
 
 @dataclass
 class Scene:
-    """A query that runs, and what there is to strike at.
+    """A running query, and what a kill can strike.
 
     Attributes:
-        victim: the process.
-        name: of the query.
-        checkpoint: of it.
-        chance: draws moments and what is struck.
-        disks: where it writes, by what lies there.
-        broker: of its topics.
-        workers: the processes of a cluster's workers.
-        hurry: how long the longest pause is, after a micro-batch was seen to be under way.
+        victim: The process.
+        name: The name of the query.
+        checkpoint: The checkpoint of the query.
+        chance: Decides the moments and targets.
+        disks: The disks of the query, by their use.
+        broker: The broker of its topics.
+        workers: The processes of a cluster's workers.
+        hurry: The longest pause after the start of a micro-batch was noticed.
     """
 
     victim: Victim
@@ -54,14 +54,14 @@ class Scene:
         return not self.victim.running or self.victim.has_rows(self.name)
 
     def wait_for_work(self) -> bool:
-        """Until a micro-batch is under way, and a random time more; False: the query has ended."""
+        """Wait for a running micro-batch and then a random time. Return False if the query has ended."""
         wait_until(lambda: self.over or Progress.of(self.checkpoint).under_way, 300, 0.005)
         time.sleep(self.chance.uniform(0, self.hurry))
         return not self.over
 
 
 def strike_worker(scene: Scene) -> str | None:
-    """Kills one Python worker, now and then all of them."""
+    """Kill one Python worker, sometimes all of them."""
     workers = scene.victim.workers()
     if not workers:
         return None
@@ -74,7 +74,7 @@ def strike_worker(scene: Scene) -> str | None:
 
 
 def strike_executor(scene: Scene) -> str | None:
-    """Kills one of the two executors; the cluster starts another."""
+    """Kill one of the two executors. The cluster starts another."""
     running = [one for pid in scene.workers for one in executors(pid)]
     if not running:
         return None
@@ -83,13 +83,13 @@ def strike_executor(scene: Scene) -> str | None:
         return None
     if not wait_until(lambda: scene.victim.said(*LOST_EXECUTOR) > lost, 15, 0.1):
         return None
-    # The other one goes on meanwhile; the next kill waits until there are two again.
+    # The other executor continues meanwhile. The next kill waits until two run again.
     wait_until(lambda: scene.over or sum(len(executors(pid)) for pid in scene.workers) > 1, 60, 0.2)
     return "with a task" if scene.victim.said(*LOST_TASK) > tasks else "between tasks"
 
 
 def strike_disk(scene: Scene) -> str | None:
-    """Fills a disk, or makes it read-only, until the query has failed; sometimes it is started once more before that is mended."""
+    """Fill a disk or make it read-only until the query fails. Sometimes the query restarts once before the disk is mended."""
     where = scene.chance.choice(sorted(scene.disks))
     disk, how = scene.disks[where], scene.chance.choice(["full", "read-only"])
     hold = scene.victim.folder / "hold"
@@ -121,7 +121,7 @@ def strike_disk(scene: Scene) -> str | None:
 
 
 def strike_broker(scene: Scene) -> str | None:
-    """Kills the broker, and starts it again."""
+    """Kill the broker, and start it again."""
     if scene.broker is None:
         raise RuntimeError("there is no broker to strike at")
     before = scene.victim.said(*LOST_BROKER)
@@ -133,16 +133,16 @@ def strike_broker(scene: Scene) -> str | None:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of kills that leaves the driver alive, so that one session runs all queries.
+    """A kind of kill that leaves the driver alive, so that one session runs all queries.
 
     Attributes:
-        strike: strikes; returns what was struck, None where nothing was.
-        share: of all kills.
-        each: how many a cell gets, where there are enough. What costs little beside the query that it strikes gets more.
-        master: of the session; None: a cluster of two workers.
-        sinks: those that it makes sense for; none: all.
-        disks: whether the query writes to disks of its own.
-        says: what it is.
+        strike: Strikes once and returns a description, or None if nothing was struck.
+        share: Its share of all kills.
+        each: How many kills a cell gets if there are enough. Cheap kills get more.
+        master: The master of the session, or None for a cluster of two workers.
+        sinks: The sinks that the kind suits, or all if empty.
+        disks: True if the query writes to separate disks.
+        says: A description for the report.
     """
 
     strike: Callable[[Scene], str | None]
@@ -172,6 +172,6 @@ KINDS = {
     ),
     "worker": Kind(strike_worker, 0.45, each=6, says="`kill -9` of Python workers; Spark tries the task again"),
 }
-"""In the order of their turns, those that are few first."""
+"""The kinds in the order of their turns, the rarest first."""
 DRIVER, DRIVER_SHARE, DRIVER_EACH = "driver", 0.12, 3
 DRIVER_SAYS = "`kill -9` of the driver and of everything that it started; a new process goes on"

@@ -1,4 +1,4 @@
-"""The command of the kills: it finds a row that is missing or there twice, deals out what it was asked for, and kills."""
+"""The crash campaign detects missing and repeated rows, distributes the requested kills, and kills."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ def difference(sink, operator="panes", **found):
     return cell.difference
 
 
-def test_the_same_rows_are_identical_in_any_order():
+def test_comparison_ignores_the_order_of_rows():
     assert difference("files", main=FIRINGS[::-1]) == ""
 
 
 @pytest.mark.parametrize("sink", ["files", "kafka"])
-def test_a_row_that_is_missing_twice_or_another_is_found(sink):
+def test_comparison_reports_missing_repeated_and_changed_rows(sink):
     assert "1 rows missing, 0 too many" in difference(sink, main=FIRINGS[:1])
     assert "0 rows missing, 1 too many" in difference(sink, main=[*FIRINGS, FIRINGS[1]])
     assert "late: 1 rows missing" in difference(sink, late=[])
@@ -36,26 +36,26 @@ def test_a_row_that_is_missing_twice_or_another_is_found(sink):
     assert "main: 1 rows missing, 1 too many" in difference(sink, main=another_number)
 
 
-def test_a_merged_table_is_what_the_batch_gives():
+def test_merged_table_is_compared_with_the_batch():
     assert difference("delta", "sessions", main=[ROW]) == ""
     assert "1 too many" in difference("delta", "sessions", main=[ROW, ROW])
     assert "1 too many" in difference("iceberg", "sessions", main=[ROW, {**ROW, "window_end": 90}])
 
 
-def test_a_changelog_comes_to_what_is_left_of_it():
+def test_settled_changelog_has_only_the_remaining_rows():
     changes = [{**ROW, "op": "insert", "clicks": 1}, {**ROW, "op": "update_before", "clicks": 1}, {**ROW, "op": "update_after"}]
     assert settled(QUERIES["sessions"], changes) == [dict(sorted(ROW.items()))]
     with pytest.raises(AssertionError, match="taken back more often"):
         settled(QUERIES["sessions"], [{**ROW, "op": "delete"}])
 
 
-def test_of_a_join_all_rows_of_the_newest_firing_count():
+def test_settled_join_has_all_rows_of_the_newest_firing():
     pair = {"user": 1, "window_start": 0, "window_end": 60, "n": 1, "price": 2, "ts": 3, "m": 4, "offer": 5, "at": 6}
     first, again = [{**pair, "firing_number": 0}], [{**pair, "m": m, "firing_number": 1} for m in (4, 7)]
     assert settled(QUERIES["join"], first + again) == [dict(sorted({**pair, "m": m}.items())) for m in (4, 7)]
 
 
-def test_both_streams_have_rows_that_are_too_late_and_a_last_one():
+def test_both_streams_of_split_clicks_have_tardy_rows_and_last_rows():
     rows = clicks(6, seed=1)
     for of_left in (True, False):
         assert any(user == TARDY and (n % 3 == 0) == of_left for of_file in rows for user, n, *_ in of_file)
@@ -64,8 +64,7 @@ def test_both_streams_have_rows_that_are_too_late_and_a_last_one():
 
 @pytest.mark.parametrize("operators", [1, 2, 4, 5, 8, 11, 12])
 @pytest.mark.parametrize("sinks", [1, 2, 3, 4])
-def test_whatever_is_cut_short_has_seen_every_operator_and_sink(operators, sinks):
-    """However many there are of both."""
+def test_interrupted_campaign_has_struck_every_operator_and_sink(operators, sinks):
     operators, sinks = [f"o{one}" for one in range(operators)], tuple("abcd"[:sinks])
     cells = cells_of("worker", 100, 100, sinks, operators)
     pairs = [(cell.operator, cell.sink) for cell in cells]
@@ -79,7 +78,7 @@ def test_whatever_is_cut_short_has_seen_every_operator_and_sink(operators, sinks
     assert max(cell.wanted for cell in struck) - min(cell.wanted for cell in struck) <= 1
 
 
-def test_kills_are_dealt_out_so_many_to_a_cell():
+def test_each_cell_gets_the_requested_kills_until_none_are_left():
     operators = ["a", "b", "c"]
     assert [cell.wanted for cell in cells_of("disk", 12, 2, ("x", "y"), operators)] == [2] * 6
     assert [cell.wanted for cell in cells_of("disk", 12, 3, ("x", "y"), operators)] == [3] * 4 + [0] * 2
@@ -88,7 +87,7 @@ def test_kills_are_dealt_out_so_many_to_a_cell():
     assert not any(cell.wanted for cell in cells_of("disk", 0, 2, ("x", "y"), operators))
 
 
-def test_the_kinds_take_turns_breadth_first():
+def test_kinds_of_kills_take_turns_breadth_first():
     cells = [*cells_of("driver", 3, 1, ("x",), "abc"), *cells_of("disk", 10, 1, ("x", "y"), "abcde"), Cell("disk", "f", "x", 0)]
     turns = in_turns(cells, {"driver": 1, "disk": 4})
     assert [(turn[0].kind, "".join(cell.operator for cell in turn)) for turn in turns] == [
@@ -102,7 +101,7 @@ def test_the_kinds_take_turns_breadth_first():
     assert in_turns([], {}) == []
 
 
-def test_the_clicks_have_late_rows_and_tardy_ones_and_a_last_file(tmp_path):
+def test_clicks_have_late_rows_tardy_rows_and_a_last_file(tmp_path):
     rows = clicks(6, seed=1)
     assert rows == clicks(6, seed=1) != clicks(6, seed=2)
     assert any(user == TARDY for of_file in rows for user, *_ in of_file)
@@ -112,7 +111,7 @@ def test_the_clicks_have_late_rows_and_tardy_ones_and_a_last_file(tmp_path):
     assert len(list((tmp_path / "clicks").iterdir())) == 6
 
 
-def test_the_command_deals_out_its_kills_and_takes_one_cell():
+def test_command_distributes_its_kills_and_can_run_one_cell():
     pytest.importorskip("pyspark")
     from tests.recovery.crashes.campaign import parse, planned
     from tests.recovery.crashes.places import SINKS
@@ -135,7 +134,7 @@ def test_the_command_deals_out_its_kills_and_takes_one_cell():
 
 
 @pytest.mark.spark
-def test_each_query_is_run_by_its_operator(spark, tmp_path):
+def test_each_query_runs_on_the_operator_that_it_names(spark, tmp_path):
     from tests.recovery.crashes.queries import SCHEMA
 
     for name, query in QUERIES.items():
@@ -144,7 +143,7 @@ def test_each_query_is_run_by_its_operator(spark, tmp_path):
 
 
 @pytest.mark.spark
-def test_kills_of_one_cell(tmp_path):
+def test_query_with_killed_workers_has_identical_output(tmp_path):
     pytest.importorskip("confluent_kafka")
     from tests.recovery.crashes.campaign import main
 

@@ -1,8 +1,8 @@
-"""The process that is killed: it runs the queries of ``FOLDER/plan.json``, one after the other, each until it has ended.
+"""The process that is killed. It runs the queries of ``FOLDER/plan.json`` one after the other, each until it has ended.
 
-A query that fails is started again in the same session, as an orchestrator would. What happens is noted in the folder, where
-whoever kills looks: ``current`` (which query runs), ``failures.log``, and ``rows-NAME.json``, what the sinks of a query hold when it
-has ended. A file ``hold`` bids wait before the next start.
+A failed query starts again in the same session, as an orchestrator would do. The process reports to its folder. ``current`` names
+the running query, ``failures.log`` lists failures, and ``rows-NAME.json`` has the rows in a query's sinks after its end. While a
+file ``hold`` exists, the process does not start the next query.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.connectors import components
-from tests.connectors.kills import Kill, Struck, strike
+from tests.connectors.kills import Kill, KillingSink, strike
 from tests.recovery.crashes.places import Place
 from tests.recovery.crashes.queries import QUERIES, ROWS, in_batch
 
@@ -27,31 +27,31 @@ if TYPE_CHECKING:
 
 LONGEST_HOLD_SECONDS = 120
 MOST_FAILURES = 40
-"""Of one query: whoever strikes strikes less often."""
+"""Failures of one query before the process stops. Strikes are fewer."""
 
 
 def session(plan: dict[str, Any], folder: Path) -> SparkSession:
-    """A session with the components that the plan needs."""
+    """Create a session with the components that the plan needs."""
     from panestream.spark.session import build_session
 
     settings = {"spark.ui.enabled": "false", "spark.sql.warehouse.dir": str(folder / "warehouse")}
     if plan["connectors"]:
         settings = components.session_settings(folder / "warehouse")
         if plan["jars"]:
-            # Found already: to look for them anew takes seconds a start.
+            # The jars are already resolved. Resolving them takes seconds at each start.
             del settings["spark.jars.packages"]
             settings["spark.jars"] = plan["jars"]
     settings |= {"spark.driver.memory": "1500m", **plan["settings"]}
     spark = build_session("panestream crashes", settings, master=plan["master"])
     spark.sparkContext.setLogLevel("WARN")
-    # Of every task that is lost there is a line then, by which whoever kills sees that a kill struck.
+    # Spark then logs a line for every lost task, which shows the campaign that a kill struck.
     level = spark._jvm.org.apache.logging.log4j.Level.INFO
     spark._jvm.org.apache.logging.log4j.core.config.Configurator.setLevel("org.apache.spark.scheduler.TaskSetManager", level)
     return spark
 
 
 def run(folder: Path) -> None:
-    """All queries of the plan that have no rows yet."""
+    """Run all queries of the plan that do not have rows yet."""
     warnings.simplefilter("ignore")
     plan = json.loads((folder / "plan.json").read_text())
     spark = session(plan, folder)
@@ -63,7 +63,7 @@ def run(folder: Path) -> None:
 
 
 def run_one(spark: SparkSession, folder: Path, cell: dict[str, Any]) -> None:
-    """One query to its end, and what its sinks hold."""
+    """Run one query to its end, and write the content of its sinks."""
     query = QUERIES[cell["operator"]]
     place = Place(cell["sink"], cell["name"], Path(cell["folder"]), cell["servers"])
     _put(folder / "current", cell["name"])
@@ -73,7 +73,7 @@ def run_one(spark: SparkSession, folder: Path, cell: dict[str, Any]) -> None:
             sinks = place.sinks(spark, query)
             if cell.get("kill"):
                 kill = Kill(**cell["kill"])
-                sinks = {output: Struck(sink, kill.target, output, folder, (kill,)) for output, sink in sinks.items()}
+                sinks = {output: KillingSink(sink, kill.target, output, folder, (kill,)) for output, sink in sinks.items()}
             if cell.get("rename"):
                 strike_at_rename(folder, cell["rename"])
             result.start(checkpoint=cell["checkpoint"], fire_at_end=query.closing, **sinks).await_termination()
@@ -90,10 +90,10 @@ def run_one(spark: SparkSession, folder: Path, cell: dict[str, Any]) -> None:
 
 
 def strike_at_rename(folder: Path, when: str) -> None:
-    """From now on the first rename that publishes a micro-batch of files is the last thing that this process does.
+    """Kill this process at the first rename that publishes a micro-batch of files.
 
     Args:
-        folder: of the log.
+        folder: The folder of the log.
         when: ``before`` or ``after`` the rename.
     """
     from panestream.spark.sinks import publication
@@ -135,7 +135,7 @@ def _hold(folder: Path) -> None:
 
 
 def _put(file: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Write a whole file or nothing."""
     part = file.with_suffix(".part")
     part.write_text(text)
     part.replace(file)
@@ -145,7 +145,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description="the process that is killed")
     parser.add_argument("folder", type=Path)
     given = parser.parse_args().folder
-    # In a process group of its own: kills from within strike the whole group.
+    # The process leads its own process group, so that a kill from within strikes the whole group.
     if os.getpgid(0) != os.getpid():
         os.setpgid(0, 0)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)

@@ -1,4 +1,4 @@
-"""A victim, seen from outside: its processes, what it says, how far it is, and what its checkpoint tells after a kill."""
+"""A victim seen from outside: its processes, its log, its progress, and its checkpoint after a kill."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ DAEMON, EXECUTOR = "pyspark.daemon", "CoarseGrainedExecutorBackend"
 
 @dataclass
 class Victim:
-    """A process with everything that it started."""
+    """A process and all its child processes."""
 
     folder: Path
     process: subprocess.Popen[bytes]
 
     @classmethod
     def start(cls, folder: Path, plan: Mapping[str, Any]) -> Victim:
-        """Starts the plan in a process group of its own."""
+        """Start the plan in its own process group."""
         (folder / "plan.json").write_text(json.dumps(plan))
         (folder / "current").unlink(missing_ok=True)
         mapped = f" -XX:SharedArchiveFile={ARCHIVE} -Xlog:disable" if ARCHIVE.is_file() else ""
@@ -63,27 +63,27 @@ class Victim:
         return file.read_text() if file.exists() else None
 
     def has_rows(self, name: str) -> bool:
-        """Whether that query has ended, and was read."""
+        """Return whether that query has ended and its output was read."""
         return (self.folder / f"rows-{name}.json").exists()
 
     def said(self, *words: str) -> int:
-        """How many lines of its log have one of these words."""
+        """Return how many lines of its log contain one of these words."""
         log = self.folder / "job.log"
         with log.open(errors="replace") as lines:
             return sum(any(word in line for word in words) for line in lines)
 
     def failures(self, name: str) -> list[str]:
-        """What a query ended with, each time."""
+        """Return the error of each failure of a query."""
         log = self.folder / "failures.log"
         entries = [json.loads(line) for line in log.read_text().splitlines()] if log.exists() else []
         return [entry["error"] for entry in entries if entry["name"] == name]
 
     def workers(self) -> list[psutil.Process]:
-        """The Python processes that tasks run in: children of Spark's daemon, which has forked them."""
+        """Return the Python processes that run tasks: children that Spark's daemon forked."""
         return [one for one in self._below() if _is(one, DAEMON) and _parent_is(one, DAEMON)]
 
     def kill(self) -> None:
-        """``kill -9`` of the process and everything that it started."""
+        """Kill the process and all its children with ``kill -9``."""
         try:
             everyone = [*psutil.Process(self.process.pid).children(recursive=True), psutil.Process(self.process.pid)]
         except psutil.NoSuchProcess:
@@ -103,7 +103,7 @@ class Victim:
 
 
 def executors(pid: int) -> list[psutil.Process]:
-    """The executors below a worker of a standalone cluster: the Java processes, not the scripts that start them."""
+    """Return the executors of a standalone cluster's worker: the Java processes, not the scripts that start them."""
     below = psutil.Process(pid).children(recursive=True)
     return [one for one in below if _is(one, EXECUTOR) and "java" in _name(one)]
 
@@ -117,7 +117,7 @@ def _kill(one: psutil.Process) -> bool:
 
 
 def killed(one: psutil.Process) -> bool:
-    """``kill -9``; False: it was gone already."""
+    """Kill a process with ``kill -9``. Return False if it had already ended."""
     return _kill(one)
 
 
@@ -144,7 +144,7 @@ def _parent_is(one: psutil.Process, word: str) -> bool:
 
 
 def wait_until(true: Callable[[], bool], seconds: float, every: float = 0.02) -> bool:
-    """Whether it became true in time."""
+    """Wait until a condition holds. Return whether it held in time."""
     deadline = time.monotonic() + seconds
     while not true():
         if time.monotonic() > deadline:
@@ -155,11 +155,11 @@ def wait_until(true: Callable[[], bool], seconds: float, every: float = 0.02) ->
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a checkpoint is.
+    """The progress of a checkpoint.
 
     Attributes:
-        planned: the last micro-batch that Spark has planned; -1: none.
-        committed: the last that it has committed.
+        planned: The last micro-batch that Spark planned, or -1.
+        committed: The last micro-batch that Spark committed, or -1.
     """
 
     planned: int
@@ -175,7 +175,7 @@ class Progress:
 
 
 def state_files(checkpoint: Path) -> dict[str, int]:
-    """Of each partition of the state the newest version that is there."""
+    """Return the newest version of each partition of the state."""
     found = {}
     for partition in (checkpoint / "state" / "0").glob("[0-9]*"):
         try:
@@ -189,11 +189,11 @@ def state_files(checkpoint: Path) -> dict[str, int]:
 
 
 def where_struck(checkpoint: Path, published: Callable[[int], bool | None]) -> str:
-    """Where in a micro-batch the driver was, by what it left.
+    """Return at which step of a micro-batch the driver died, judged by the files that it left.
 
     Args:
-        checkpoint: of the query.
-        published: whether the sink has a micro-batch of that number; None: it cannot be told.
+        checkpoint: The checkpoint of the query.
+        published: Returns whether the sink has a micro-batch of that number, or None if that is unknown.
     """
     progress = Progress.of(checkpoint)
     if progress.planned < 0:

@@ -1,4 +1,4 @@
-"""The runs that close the windows of a query that ends: without Spark."""
+"""The final runs that close the windows of a query at the end of its input. Without Spark."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def closing_of(**more):
 
 
 @pytest.mark.parametrize("progress", [[], [batch()], [batch(3)], [batch(0, 2)]])
-def test_after_the_first_run_the_word_is_given_whatever_it_did(sent, progress):
+def test_end_signal_is_sent_after_the_first_run(sent, progress):
     one, run = closing_of()
     assert one.after(progress) is run
     assert (one.tries, one.before, one.over) == (1, progress, False)
     assert sent == [("the session", "/c", control_messages.END_WORD)]
 
 
-def test_it_is_over_when_the_first_micro_batch_of_a_run_had_no_rows(sent):
+def test_closing_ends_when_the_first_micro_batch_of_a_run_has_no_rows(sent):
     one, run = closing_of()
     first, second = [batch(5), batch(7)], [batch(), batch(3)]
     assert one.after(first) is run
@@ -47,14 +47,14 @@ def test_it_is_over_when_the_first_micro_batch_of_a_run_had_no_rows(sent):
 
 
 @pytest.mark.parametrize("second", [[batch(1)], [batch(0, 1)], []])
-def test_rows_that_came_meanwhile_are_no_end_and_the_word_is_given_once_more(sent, second):
+def test_end_signal_is_sent_again_if_rows_came_meanwhile(sent, second):
     one, run = closing_of()
     assert one.after([batch(5)]) is run
     assert one.after(second) is run
     assert (one.over, one.tries, len(one.before), len(sent)) == (False, 2, 1 + len(second), 2)
 
 
-def test_input_that_never_stops_is_left_open_with_a_warning(sent):
+def test_endless_input_leaves_windows_open_with_a_warning(sent):
     one, run = closing_of()
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -69,7 +69,7 @@ def test_input_that_never_stops_is_left_open_with_a_warning(sent):
     assert one.after([batch(1)]) is None
 
 
-def test_another_copy_that_was_started_later_has_the_word(sent):
+def test_fenced_run_sends_no_end_signal(sent):
     def refuse():
         raise FencedError("another copy")
 

@@ -1,4 +1,4 @@
-"""Which run holds a checkpoint, and what the next one finds there: told from the files in it, without Spark."""
+"""The run that holds a checkpoint, and the facts that the next run finds there, from its files alone. Without Spark."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def entry(checkpoint, number, name="ab", **told):
 
 
 def logs(checkpoint, planned, committed):
-    """Spark's own: micro-batches up to these."""
+    """Write Spark's logs: micro-batches up to these."""
     for log, last in (("offsets", planned), ("commits", committed)):
         (checkpoint / log).mkdir(parents=True, exist_ok=True)
         for number in range(last + 1):
@@ -44,7 +44,7 @@ def logs(checkpoint, planned, committed):
         (checkpoint / log / "tmp.5").write_text("of a crash")
 
 
-def test_the_largest_number_holds_it_and_of_equals_the_largest_name(tmp_path):
+def test_entry_with_the_largest_number_and_then_name_holds_the_checkpoint(tmp_path):
     for number, name in ((1, "ab"), (2, "aa"), (2, "ab")):
         entry(tmp_path, number, name)
     Epoch(str(tmp_path), 2, "ab").check(SPARK)
@@ -53,24 +53,24 @@ def test_the_largest_number_holds_it_and_of_equals_the_largest_name(tmp_path):
             Epoch(str(tmp_path), number, name).check(SPARK)
 
 
-def test_of_a_run_that_is_not_there_the_checkpoint_was_deleted_or_replaced(tmp_path):
+def test_missing_entry_of_a_run_means_a_replaced_checkpoint(tmp_path):
     entry(tmp_path, 1)
     for there in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(SinkError, match=r"deleted or replaced while the query ran \(the entry of run 2 is gone\)"):
             Epoch(str(there), 2, "ab").check(SPARK)
-    # That of a later run is looked for, too, where this one's is gone.
+    # A later run's entry is found even if this run's entry is missing.
     with pytest.raises(FencedError, match="run 1, this is run 0"):
         Epoch(str(tmp_path), 0, "ab").check(SPARK)
 
 
-def test_a_run_whose_places_another_query_took_over_says_which(tmp_path):
+def test_fenced_run_names_the_query_that_took_over_its_outputs(tmp_path):
     entry(tmp_path, 1)
     entry(tmp_path, 2, successor="/new")
     with pytest.raises(FencedError, match=rf"goes on from a savepoint, with the checkpoint /new, .*says so in {tmp_path}\)"):
         Epoch(str(tmp_path), 1, "ab").check(SPARK)
 
 
-def test_a_start_that_was_broken_off_holds_nothing(tmp_path):
+def test_interrupted_start_does_not_hold_the_checkpoint(tmp_path):
     entry(tmp_path, 1)
     (tmp_path / "panestream/runs/0000000002-ab").mkdir()
     (tmp_path / "panestream/runs/odd").mkdir()
@@ -80,19 +80,19 @@ def test_a_start_that_was_broken_off_holds_nothing(tmp_path):
     assert [epoch.registered(SPARK, rank) for rank in ((1, "ab"), (2, "ab"), (1, "aa"))] == [True, False, False]
 
 
-def test_entries_of_runs_long_past_are_forgotten(tmp_path):
+def test_entries_of_old_runs_are_deleted(tmp_path):
     for number in range(1, 31):
         entry(tmp_path, number)
     (tmp_path / "panestream/runs/odd").mkdir()
     Epoch(str(tmp_path), 30, "ab").forget_old()
     left = sorted(path.name for path in (tmp_path / "panestream/runs").iterdir())
     assert left == [*(f"{number:010d}-ab" for number in range(10, 31)), "odd"]
-    # Who does not see its own entry does not see the files that Spark sees.
+    # A process that does not see its own entry does not see the files that Spark sees.
     Epoch(str(tmp_path), 60, "ab").forget_old()
     assert len(list((tmp_path / "panestream/runs").iterdir())) == 22
 
 
-def test_checkpoint_that_lost_the_plan_of_a_committed_micro_batch_is_refused_before_anything_runs(tmp_path):
+def test_checkpoint_without_the_plan_of_a_committed_micro_batch_is_refused(tmp_path):
     entry(tmp_path, 1)
     logs(tmp_path, 3, 3)
     assert read_lease(SPARK, PLAN, str(tmp_path)).last == 3
@@ -105,7 +105,7 @@ def test_checkpoint_that_lost_the_plan_of_a_committed_micro_batch_is_refused_bef
     )
 
 
-def test_state_is_of_the_last_committed_micro_batch_unless_its_run_noted_one_without_rows(tmp_path):
+def test_state_is_as_old_as_the_last_commit_unless_a_gap_is_recorded(tmp_path):
     logs(tmp_path, 5, 5)
     entry(tmp_path, 1)
     assert read_lease(SPARK, PLAN, str(tmp_path)).state_of is None  # an earlier panestream committed it
@@ -117,7 +117,7 @@ def test_state_is_of_the_last_committed_micro_batch_unless_its_run_noted_one_wit
     assert read_lease(SPARK, PLAN, str(tmp_path)).state_of == 5
     Epoch(str(tmp_path), 2, "ab").write_gap(SPARK, 3)
     assert read_lease(SPARK, PLAN, str(tmp_path)).state_of == 3
-    Epoch(str(tmp_path), 2, "ab").write_gap(SPARK, 8)  # it was noted before the commit, which never came
+    Epoch(str(tmp_path), 2, "ab").write_gap(SPARK, 8)  # recorded before the commit, which never happened
     assert read_lease(SPARK, PLAN, str(tmp_path)).state_of == 5
     for mark in (Epoch.write_end, lambda epoch, spark: epoch.write_first(spark, 3)):
         mark(Epoch(str(tmp_path), 2, "ab"), SPARK)
@@ -126,23 +126,26 @@ def test_state_is_of_the_last_committed_micro_batch_unless_its_run_noted_one_wit
     assert [list((tmp_path / "panestream" / kind).iterdir()) for kind in ("gaps", "firsts", "ends")] == [[], [], []]
 
 
-def test_micro_batches_that_no_run_of_start_committed_tell_nothing_of_the_state(tmp_path):
-    """``.main.writeStream`` leaves no entry and no gap: there may be micro-batches without rows."""
+def test_age_of_state_is_unknown_after_commits_without_start(tmp_path):
+    """``.main.writeStream`` leaves neither entries nor gaps, so there may be micro-batches without rows."""
     logs(tmp_path, 2, 2)
     claim = ensure_identity(SPARK, PLAN, str(tmp_path))
     assert (claim.last, claim.state_of, claim.committer) == (2, None, {})
 
 
-def test_state_of_an_unknown_micro_batch_stays_unknown_in_the_next_run(tmp_path):
-    """E.g. a run through Connect, which counts, then one whose only micro-batch has no rows: the state is still as counted."""
+def test_unknown_age_of_state_stays_unknown_in_the_next_run(tmp_path):
+    """For example a run through Connect, which counts, and then a run whose only micro-batch is empty.
+
+    The state is still as counted.
+    """
     logs(tmp_path, 6, 6)
     entry(tmp_path, 1, after=5, tells_gaps=True)
     Epoch(str(tmp_path), 1, "ab").write_gap(SPARK, epoch.UNKNOWN)
     assert read_lease(SPARK, PLAN, str(tmp_path)).state_of is None
 
 
-def test_run_without_a_micro_batch_is_not_taken_for_who_committed_those_of_the_run_before(tmp_path):
-    """The run before commits one after the second run looked for the last time: it was checked before, and is killed then."""
+def test_commits_of_the_run_before_are_not_attributed_to_a_run_without_micro_batches(tmp_path):
+    """The run before passes its check, the second run starts and looks, and then the run before commits and is killed."""
     logs(tmp_path, 5, 5)
     entry(tmp_path, 1, tells_gaps=True, tells_firsts=True)
     before = Epoch(str(tmp_path), 1, "ab")
@@ -161,8 +164,8 @@ def test_run_without_a_micro_batch_is_not_taken_for_who_committed_those_of_the_r
 
 
 @pytest.mark.parametrize("gap", [None, 2])
-def test_state_after_the_end_of_a_run_may_be_as_old_as_that_end(tmp_path, gap):
-    """Whoever committed more, Spark's own writer say, may have had micro-batches without rows only."""
+def test_age_of_state_is_unknown_for_commits_after_the_end_of_a_run(tmp_path, gap):
+    """Another writer, for example Spark's own, may have committed only micro-batches without rows."""
     logs(tmp_path, 4, 4)
     entry(tmp_path, 1, tells_gaps=True, tells_firsts=True)
     run = Epoch(str(tmp_path), 1, "ab")
@@ -182,20 +185,20 @@ def test_state_after_the_end_of_a_run_may_be_as_old_as_that_end(tmp_path, gap):
     assert read_lease(SPARK, PLAN, str(tmp_path)).state_of == 8
 
 
-def test_marks_are_left_without_spark_if_this_process_sees_the_checkpoint(tmp_path, monkeypatch):
+def test_marks_are_written_without_spark_if_this_process_sees_the_checkpoint(tmp_path, monkeypatch):
     entry(tmp_path, 1)
     written = []
     monkeypatch.setattr(records, "write_marker", lambda spark, path, marker: written.append((path, marker)))
     Epoch(str(tmp_path), 1, "ab").write_first(SPARK, 3)
     (mark,) = read_markers(SPARK, f"{tmp_path}/panestream/firsts/*/part-*", "").values()
     assert (mark["batch_id"], written) == (3, [])
-    Epoch(str(tmp_path), 1, "ab").write_first(SPARK, 3)  # one is there: Spark writes it in its place
-    Epoch(str(tmp_path), 2, "ab").write_first(SPARK, 3)  # of no entry that is seen here
+    Epoch(str(tmp_path), 1, "ab").write_first(SPARK, 3)  # a mark exists, and Spark overwrites it
+    Epoch(str(tmp_path), 2, "ab").write_first(SPARK, 3)  # for an entry that this process does not see
     places = [f"{tmp_path}/panestream/firsts/000000000{number}-ab" for number in (1, 2)]
     assert written == [(place, {"batch_id": 3}) for place in places]
 
 
-def test_whether_it_is_of_this_machine(tmp_path):
+def test_checkpoint_is_local_if_this_process_sees_its_entry(tmp_path):
     entry(tmp_path, 1)
     assert [Epoch(place, 1, "ab").is_local for place in (str(tmp_path), f"file:{tmp_path}", "hdfs://host/x")] == [
         True,
@@ -205,7 +208,7 @@ def test_whether_it_is_of_this_machine(tmp_path):
     assert not Epoch(str(tmp_path), 2, "ab").is_local
 
 
-def test_what_spark_planned_and_committed(tmp_path):
+def test_planned_and_committed_micro_batches_are_read_from_spark_logs(tmp_path):
     logs(tmp_path, planned=4, committed=3)
     assert logged(SPARK, str(tmp_path), "offsets") == {0, 1, 2, 3, 4}
     assert last_committed(SPARK, str(tmp_path)) == 3
@@ -215,25 +218,25 @@ def test_what_spark_planned_and_committed(tmp_path):
     assert planned_at(SPARK, str(tmp_path), 2) is None
 
 
-def test_the_entry_of_the_run_that_committed_a_micro_batch(tmp_path):
+def test_entry_of_the_run_that_committed_a_micro_batch_is_found(tmp_path):
     assert [newest_entry(SPARK, str(tmp_path), batch) for batch in (None, 3)] == [None, None]
     for number, after in ((4, 2), (5, 2), (6, 7)):
         entry(tmp_path, number, after=after)
         (tmp_path / "panestream/runs" / f"{number:010d}-ab" / "_SUCCESS").touch()
 
     assert newest_entry(SPARK, str(tmp_path))["after"] == 7
-    # The oldest stands in for those that were forgotten.
+    # The oldest entry replaces those that were deleted.
     assert [newest_entry(SPARK, str(tmp_path), batch)["after"] for batch in (0, 2, 3, 7, 8)] == [2, 2, 2, 2, 7]
 
 
 @pytest.mark.parametrize(
     ("number", "planner"), [(0, (1, "a")), (3, (1, "a")), (4, (3, "c")), (5, (3, "c")), (9, (4, "d")), (-1, None)]
 )
-def test_a_micro_batch_was_planned_by_the_last_run_that_did_not_find_it(number, planner):
+def test_micro_batch_was_planned_by_the_last_run_that_did_not_find_it(number, planner):
     assert planner_of({(1, "a"): -1, (2, "b"): 3, (3, "c"): 3, (4, "d"): 8}, number) == planner
 
 
-def test_a_new_checkpoint(tmp_path):
+def test_lease_of_a_new_checkpoint(tmp_path):
     claim = read_lease(SPARK, PLAN, str(tmp_path))
     assert (claim.epoch.number, claim.last, claim.new, claim.restored_from, claim.first) == (1, -1, True, None, 0)
     assert (claim.queries, claim.written, claim.mode) == ({claim.query}, frozenset(), CheckpointMode())
@@ -241,14 +244,14 @@ def test_a_new_checkpoint(tmp_path):
     assert read_lease(SPARK, PLAN, str(tmp_path)).query != claim.query
 
 
-def test_what_the_next_run_finds(tmp_path):
+def test_lease_of_the_next_run_has_last_commit_and_written_places(tmp_path):
     entry(tmp_path, 1, query="p", places=["a"])
     entry(tmp_path, 2, places=["b", "c"], after=1, planned=2)
     entry(tmp_path, 3, places=["d"], after=3, planned=3)
     logs(tmp_path, planned=4, committed=3)
     claim = read_lease(SPARK, PLAN, str(tmp_path))
     assert (claim.epoch.number, claim.query, claim.queries) == (4, "q", {"p", "q"})
-    # Run 3 committed nothing, and perhaps wrote nothing to its place.
+    # Run 3 committed nothing, and perhaps wrote nothing to its folder.
     assert (claim.last, claim.written, claim.new, claim.data_frames) == (3, {"a", "b", "c"}, False, False)
     assert claim.restart_info == RestartInfo(claim.epoch.entry, 4, "0000000003-ab")
 
@@ -261,7 +264,7 @@ def test_another_plan_is_refused_once_a_micro_batch_was_planned(tmp_path):
         read_lease(SPARK, PLAN, str(tmp_path))
 
 
-def test_a_query_that_another_one_succeeded_is_not_started(tmp_path):
+def test_query_with_a_successor_that_committed_is_refused(tmp_path):
     old, new = tmp_path / "old", tmp_path / "new"
     entry(old, 1)
     entry(old, 2, successor=str(new))
@@ -272,7 +275,7 @@ def test_a_query_that_another_one_succeeded_is_not_started(tmp_path):
         read_lease(SPARK, PLAN, str(old))
 
 
-def test_a_new_checkpoint_is_told_its_identity_before_anything_is_opened(tmp_path):
+def test_new_checkpoint_gets_an_identity_before_sinks_open(tmp_path):
     claim = ensure_identity(SPARK, PLAN, str(tmp_path))
     (path,) = (tmp_path / "panestream/runs").iterdir()
     assert path.name.startswith("0000000000-")
@@ -281,7 +284,7 @@ def test_a_new_checkpoint_is_told_its_identity_before_anything_is_opened(tmp_pat
     assert len(list((tmp_path / "panestream/runs").iterdir())) == 1
 
 
-def test_what_a_run_leaves(tmp_path):
+def test_entry_of_a_run_has_query_places_and_plan(tmp_path):
     claim = Lease(
         Epoch(str(tmp_path), 3, "ab"),
         "q",
@@ -313,14 +316,14 @@ def test_what_a_run_leaves(tmp_path):
         register(SPARK, claim, [])
 
 
-def test_a_run_deletes_what_is_long_past_when_it_enters(tmp_path):
+def test_starting_run_deletes_old_entries(tmp_path):
     entry(tmp_path, 1)
     register(SPARK, Lease(Epoch(str(tmp_path), 22, "ab"), "q", frozenset(), PLAN, -1, frozenset()), [])
     assert [path.name for path in (tmp_path / "panestream/runs").iterdir()] == ["0000000022-ab"]
 
 
 class Succeeding:
-    """A query whose savepoint was taken after micro-batch 5, and one that is to start from it."""
+    """A query whose savepoint was taken after micro-batch 5, and a query that starts from it."""
 
     def __init__(self, folder, places=("file:/a", "file:/b")):
         self.old, self.new = folder / "old", folder / "new"
@@ -332,7 +335,7 @@ class Succeeding:
         return read_lease(SPARK, PLAN, str(self.new.with_name(name)), self.restored_from)
 
 
-def test_who_starts_from_a_savepoint_goes_on_where_it_was_taken(tmp_path):
+def test_lease_of_a_query_from_savepoint_continues_its_numbers(tmp_path):
     them = Succeeding(tmp_path)
     assert them.restored_from.succession == Lineage(("q",), 6, ("file:/a", "file:/b"), str(them.old), 5)
     claim = them.claim()
@@ -340,7 +343,7 @@ def test_who_starts_from_a_savepoint_goes_on_where_it_was_taken(tmp_path):
     assert (claim.query.startswith("q+"), claim.queries) == (True, {"q", claim.query})
 
 
-def test_the_old_query_is_told_where_a_place_is_shared(tmp_path):
+def test_old_query_is_fenced_if_its_successor_shares_a_folder(tmp_path):
     them = Succeeding(tmp_path)
     claim = them.claim()
     assert succeed(SPARK, claim, ["file:/c"]) is None
@@ -350,7 +353,7 @@ def test_the_old_query_is_told_where_a_place_is_shared(tmp_path):
     assert (found["successor"], found["after"], found["places"], found["query"]) == (str(them.new), 5, [], "q")
     with pytest.raises(FencedError, match=re.escape(f"with the checkpoint {them.new},")):
         Epoch(str(them.old), 1, "ab").check(SPARK)
-    # The same one is started once more; another one may be, until the first has committed something.
+    # The same query may start once more. Another query may start until the first has committed something.
     assert succeed(SPARK, claim, ["file:/b"]).number == 3
     assert succeed(SPARK, them.claim("newer"), ["file:/b"]).number == 4
     register(SPARK, claim, ["file:/b"])
@@ -359,14 +362,14 @@ def test_the_old_query_is_told_where_a_place_is_shared(tmp_path):
         succeed(SPARK, them.claim("newer"), ["file:/b"])
 
 
-def test_an_old_query_that_went_on_after_its_savepoint_is_not_succeeded(tmp_path):
+def test_savepoint_of_an_old_query_that_continued_is_refused(tmp_path):
     them = Succeeding(tmp_path)
     logs(them.old, planned=6, committed=6)
     with pytest.raises(CheckpointError, match=r"of micro-batch 5, but the query went on .* up to micro-batch 6"):
         succeed(SPARK, them.claim(), ["file:/a"])
 
 
-def test_of_an_old_query_that_is_gone_the_savepoint_says_who_goes_on(tmp_path):
+def test_successor_is_recorded_in_the_savepoint_if_the_old_checkpoint_is_missing(tmp_path):
     them = Succeeding(tmp_path)
     claim = them.claim()
     (them.old / "panestream").rename(tmp_path / "gone")
@@ -376,7 +379,7 @@ def test_of_an_old_query_that_is_gone_the_savepoint_says_who_goes_on(tmp_path):
     assert (found["successor"], found["after"], found["query"]) == (str(them.new), -1, "q")
 
 
-def test_one_that_has_committed_something_succeeds_nobody_any_more(tmp_path):
+def test_query_that_has_committed_no_longer_succeeds_the_old_query(tmp_path):
     them = Succeeding(tmp_path)
     register(SPARK, them.claim(), ["file:/a"])
     logs(them.new, planned=0, committed=0)
@@ -384,7 +387,7 @@ def test_one_that_has_committed_something_succeeds_nobody_any_more(tmp_path):
     assert (claim.begins_with, claim.restored_from, succeed(SPARK, claim, ["file:/a"])) == (None, them.restored_from, None)
 
 
-def test_one_that_commits_something_while_another_takes_its_place_is_found_out(tmp_path, monkeypatch):
+def test_commit_of_a_rival_successor_during_the_start_is_detected(tmp_path, monkeypatch):
     them = Succeeding(tmp_path)
     succeed(SPARK, them.claim(), ["file:/b"])
     register(SPARK, them.claim(), ["file:/b"])

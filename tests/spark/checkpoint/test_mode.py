@@ -1,4 +1,4 @@
-"""How a query runs, as far as its checkpoint is tied to it."""
+"""The modes of a query that its checkpoint is tied to."""
 
 import warnings
 from types import SimpleNamespace
@@ -14,16 +14,16 @@ EVENT_TIME = SimpleNamespace(operator=SimpleNamespace(capabilities=Capabilities(
 CLOCK = SimpleNamespace(operator=SimpleNamespace(capabilities=Capabilities(uses_processing_time=True)), processing_time=None)
 
 
-def test_what_a_checkpoint_was_begun_with_stays():
+def test_mode_of_a_checkpoint_stays_as_it_started():
     begun = {"clock": True, "signals": True}
     assert CheckpointMode().on(begun, EVENT_TIME, "here") == CheckpointMode(clock=True, signals=True)
     assert CheckpointMode(clock=True, signals=True).on(begun, EVENT_TIME, "here") == CheckpointMode(clock=True, signals=True)
     assert CheckpointMode().as_json() == {"clock": False, "signals": False}
 
 
-def test_of_an_earlier_version_the_plan_says_whether_there_is_a_clock():
+def test_mode_of_an_old_checkpoint_follows_from_its_plan():
     assert CheckpointMode(clock=True).on({}, CLOCK, "here") == CheckpointMode(clock=True)
-    # Closing on silence given to it: it has a clock, and no signals.
+    # Closing on silence is added to a query that has a clock but no signals.
     assert CheckpointMode(clock=True, signals=True).on({}, CLOCK, "here") == CheckpointMode(clock=True)
     with pytest.raises(CheckpointError, match="no clock wakes"):
         CheckpointMode(clock=True, signals=True).on({}, EVENT_TIME, "here")
@@ -38,12 +38,12 @@ def test_of_an_earlier_version_the_plan_says_whether_there_is_a_clock():
     ],
     ids=["no clock", "no end", "no signals"],
 )
-def test_what_spark_would_refuse_is_refused_with_a_way_out(mode, begun, said):
+def test_mode_that_spark_would_refuse_is_refused_with_a_way_out(mode, begun, said):
     with pytest.raises(CheckpointError, match=rf"the checkpoint here was begun .*{said}.*from a savepoint of this one"):
         mode.on(begun, EVENT_TIME, "here")
 
 
-def test_nobody_is_warned_of_a_row_where_silence_moved_the_watermark():
+def test_watermark_jump_by_silence_is_not_warned_of():
     plan = SimpleNamespace(watermark=SimpleNamespace(limits_ahead=False))
     week = SimpleNamespace(batch_id=3, rows=0, history_rows=0, watermark_before=0, watermark=7 * 86_400_000_000)
     with warnings.catch_warnings():
@@ -54,7 +54,7 @@ def test_nobody_is_warned_of_a_row_where_silence_moved_the_watermark():
         Jumps(plan).look(week)
 
 
-def test_a_start_warns_once_of_late_rows_and_of_a_jump():
+def test_start_warns_once_of_late_rows_and_of_a_jump():
     plan = SimpleNamespace(watermark=SimpleNamespace(limits_ahead=False), late_tags=())
     week = SimpleNamespace(batch_id=3, rows=5, history_rows=0, late_rows=2, watermark_before=0, watermark=7 * 86_400_000_000)
     notices = Notices.of(plan, kept=False)

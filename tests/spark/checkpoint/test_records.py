@@ -1,4 +1,4 @@
-"""What a marker must be to be believed, and what is said of one that is not: without Spark's JVM."""
+"""Valid and invalid markers, and the errors about invalid ones. Without Spark's JVM."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ DO = "put back a copy"
 
 
 def text_of(marker, checksum=None):
-    """As a marker is written: in the order of names, its checksum over all else."""
+    """Return a marker as written: names in order, with a checksum of everything else."""
     told = json.dumps(marker, sort_keys=True).encode()
     return json.dumps({**marker, "crc32": crc32(told) if checksum is None else checksum}, sort_keys=True).encode()
 
 
 @pytest.mark.parametrize("marker", [{"format": 1}, {"format": 1, "b": [1, {"x": None}], "a": "é"}, {"format": 0, "a": 1}])
-def test_a_marker_is_read_as_it_was_written(marker):
+def test_marker_is_read_as_written(marker):
     assert _decoded(text_of(marker), "/c/m", DO) == marker
 
 
@@ -56,14 +56,14 @@ def test_a_marker_is_read_as_it_was_written(marker):
         (b'{"format": 1, "a": 1}', StateDamagedError, "the marker /c/m was changed, its checksum is another: put back a copy"),
     ],
 )
-def test_what_is_no_whole_marker_is_refused(content, kind, said):
+def test_incomplete_marker_is_refused(content, kind, said):
     with pytest.raises(kind) as error:
         _decoded(content, "/c/m", DO)
     assert str(error.value) == said
     assert type(error.value) is kind
 
 
-def test_what_was_written_is_read_by_its_address_and_written_over(tmp_path, monkeypatch):
+def test_marker_is_read_by_its_address_and_overwritten(tmp_path, monkeypatch):
     spark = PlainSpark(monkeypatch)
     folder = tmp_path / "of us"
     pattern = f"{folder}/*/part-*"
@@ -79,7 +79,7 @@ def test_what_was_written_is_read_by_its_address_and_written_over(tmp_path, monk
         read_markers(spark, pattern, DO)
 
 
-def test_a_marker_is_one_line_with_its_names_in_order_and_a_checksum_of_all_else(tmp_path, monkeypatch):
+def test_marker_is_one_line_with_sorted_names_and_a_checksum(tmp_path, monkeypatch):
     spark, made = PlainSpark(monkeypatch), []
     plain_range = spark.range
 
@@ -102,7 +102,7 @@ def test_a_marker_is_one_line_with_its_names_in_order_and_a_checksum_of_all_else
 
 
 def reader_that_fails(monkeypatch, error):
-    """A session that finds a marker, and cannot read what is in it."""
+    """A session that finds a marker but cannot read its content."""
 
     class Session:
         read = property(lambda self: self)
@@ -133,7 +133,7 @@ def reader_that_fails(monkeypatch, error):
     return Session()
 
 
-def test_what_spark_cannot_read_is_damaged_and_says_so_in_a_sentence(monkeypatch):
+def test_marker_that_spark_cannot_read_counts_as_damaged(monkeypatch):
     error = PySparkException("[FAILED_READ_FILE] Checksum error: file:/c/m/part-0 at 0.\nat org.apache...\nat java...")
     with pytest.raises(StateDamagedError) as damaged:
         read_markers(reader_that_fails(monkeypatch, error), "/c/m/part-*", DO)
@@ -150,7 +150,7 @@ def test_what_spark_cannot_read_is_damaged_and_says_so_in_a_sentence(monkeypatch
     [OSError("full"), KeyboardInterrupt(), ValueError("x"), PySparkException("SparkContext was shut down")],
     ids=["of files", "of the user", "of values", "of Spark that has ended"],
 )
-def test_errors_that_say_nothing_of_the_marker_are_handed_on(monkeypatch, error):
+def test_unrelated_error_while_reading_a_marker_is_raised(monkeypatch, error):
     with pytest.raises(type(error)) as raised:
         read_markers(reader_that_fails(monkeypatch, error), "/c/m/part-*", DO)
     assert raised.value is error
@@ -173,7 +173,7 @@ class Refusing:
         raise self.error
 
 
-def test_nothing_is_there_where_spark_finds_no_path_and_all_else_is_an_error():
+def test_missing_path_means_no_files_and_other_errors_are_raised():
     missing, other = AnalysisException("[PATH_NOT_FOUND] /c/*"), AnalysisException("[OTHER] no")
     assert list_files(Refusing(missing), "/c/*") == []
     assert (_is_missing(missing), _is_missing(other)) == (True, False)
@@ -184,7 +184,7 @@ def test_nothing_is_there_where_spark_finds_no_path_and_all_else_is_an_error():
 
 
 @pytest.mark.parametrize("recursive", [False, True])
-def test_folders_below_are_looked_into_where_that_is_wanted(recursive):
+def test_files_in_subfolders_are_listed_if_recursive(recursive):
     asked = {}
 
     class Session:
@@ -207,7 +207,7 @@ def test_folders_below_are_looked_into_where_that_is_wanted(recursive):
     assert asked == told
 
 
-def test_two_spellings_of_an_address_are_one_by_folder_and_file():
+def test_two_spellings_of_an_address_have_one_folder_and_file():
     assert _tail("file:/c/x/a/part-0") == _tail("file:///c/x/a/part-0") == "a/part-0"
 
 
@@ -236,7 +236,7 @@ def test_marker_that_cannot_be_written_is_refused_in_one_line(said, why, monkeyp
     assert refused.value.spark_error is error
 
 
-def test_what_ends_a_marker_without_sparks_doing_is_raised_as_it_is(monkeypatch):
+def test_error_outside_of_spark_while_writing_a_marker_is_raised(monkeypatch):
     spark = PlainSpark(monkeypatch)
     for error in (ValueError("mine"), PySparkException("SparkContext was shut down")):
         with monkeypatch.context() as patched:
@@ -246,8 +246,8 @@ def test_what_ends_a_marker_without_sparks_doing_is_raised_as_it_is(monkeypatch)
         assert raised.value is error
 
 
-def test_server_of_connect_is_asked_for_files_by_a_run_first(monkeypatch):
-    """It logs the stack of a question that fails, not of a run."""
+def test_connect_server_gets_a_query_before_a_failing_question_about_files(monkeypatch):
+    """The server logs the stack of a question that fails, but not of a query."""
     asked = []
 
     def collect():

@@ -1,4 +1,4 @@
-"""What the next run takes up from a checkpoint: how its state is kept, how it runs, whom it succeeds. Without Spark."""
+"""The facts that the next run takes from a checkpoint: form of state, mode and lineage. Without Spark."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def checkpoint(tmp_path):
 
 
 def log(checkpoint: str, **batches: int) -> None:
-    """Spark's logs: the last micro-batch that was planned (``offsets``), and that was committed (``commits``)."""
+    """Write Spark's logs: the last planned micro-batch (``offsets``), and the last committed one (``commits``)."""
     for name, last in batches.items():
         folder = Path(checkpoint, name)
         folder.mkdir(parents=True, exist_ok=True)
@@ -38,7 +38,7 @@ def log(checkpoint: str, **batches: int) -> None:
 
 
 def started(spark, checkpoint, places=(), plan=PLAN, **more):
-    """A run that was started there."""
+    """Start a run."""
     claim = ensure_identity(spark, plan, checkpoint, **more)
     register(spark, claim, places)
     return claim
@@ -48,7 +48,7 @@ def entries(checkpoint: str) -> list[int]:
     return sorted(int(path.name.split("-")[0]) for path in Path(checkpoint, "panestream", "runs").iterdir())
 
 
-def test_a_run_finds_what_was_planned_and_committed_and_where(spark, checkpoint):
+def test_lease_has_last_planned_and_committed_micro_batch_and_written_folders(spark, checkpoint):
     first = started(spark, checkpoint, ["file:/a"])
     log(checkpoint, offsets=0)
     assert read_lease(spark, PLAN, checkpoint).written == set()
@@ -56,19 +56,19 @@ def test_a_run_finds_what_was_planned_and_committed_and_where(spark, checkpoint)
     (Path(checkpoint) / "commits" / "7.compact").touch()
     second = started(spark, checkpoint, ["file:/b"])
     assert (second.last, second.written, second.query) == (2, {"file:/a"}, first.query)
-    # Micro-batch 3 was planned by the first, and is run again.
+    # Micro-batch 3 was planned by the first run, and runs again.
     assert second.restart_info == RestartInfo(second.epoch.entry, 3, first.epoch.entry)
     assert read_lease(spark, PLAN, checkpoint).written == {"file:/a"}
     log(checkpoint, offsets=5, commits=3)
     third = read_lease(spark, PLAN, checkpoint)
     assert third.written == {"file:/a", "file:/b"}
     assert third.restart_info == RestartInfo(third.epoch.entry, 5, second.epoch.entry)
-    # Of micro-batches: who committed them.
+    # The runs that committed the micro-batches.
     places = [newest_entry(spark, checkpoint, batch)["places"] for batch in (-1, 0, 2, 3, 9)]
     assert places == [[], ["file:/a"], ["file:/a"], ["file:/b"], ["file:/b"]]
 
 
-def test_where_this_process_does_not_see_the_entries_the_next_number_is_asked_for(spark, checkpoint, monkeypatch):
+def test_later_run_is_detected_through_spark_if_entries_are_not_visible(spark, checkpoint, monkeypatch):
     runs = [started(spark, checkpoint).epoch for _ in range(2)]
     monkeypatch.setattr(Epoch, "_seen_here", lambda self: None)
     runs[1].check(spark)
@@ -80,7 +80,7 @@ def test_where_this_process_does_not_see_the_entries_the_next_number_is_asked_fo
     assert entries(checkpoint) == [0, 1, 2]
 
 
-def test_data_frames_stay_what_they_are(spark, checkpoint, monkeypatch):
+def test_checkpoint_with_data_frames_keeps_data_frames(spark, checkpoint, monkeypatch):
     claim = ensure_identity(spark, PLAN, checkpoint)
     register(spark, replace(claim, data_frames=True), [])
     monkeypatch.setattr("panestream.spark.checkpoint.lease.check_data_frames", lambda session: None)
@@ -89,7 +89,7 @@ def test_data_frames_stay_what_they_are(spark, checkpoint, monkeypatch):
     assert read_lease(spark, PLAN, checkpoint).data_frames
 
 
-def test_rows_cannot_go_on_with_an_older_spark(spark, checkpoint, monkeypatch):
+def test_checkpoint_with_rows_is_refused_on_an_older_spark(spark, checkpoint, monkeypatch):
     started(spark, checkpoint)
     log(checkpoint, offsets=0)
     monkeypatch.setattr("panestream.spark.checkpoint.lease.check_data_frames", lambda session: None)
@@ -97,7 +97,7 @@ def test_rows_cannot_go_on_with_an_older_spark(spark, checkpoint, monkeypatch):
         read_lease(PlainSpark(monkeypatch, "4.0.1"), PLAN, checkpoint)
 
 
-def test_how_a_query_runs_is_kept_once_something_was_planned(spark, checkpoint):
+def test_mode_of_a_query_is_fixed_once_a_micro_batch_was_planned(spark, checkpoint):
     started(spark, checkpoint, mode=CheckpointMode(clock=False, signals=True))
     assert read_lease(spark, PLAN, checkpoint).mode == CheckpointMode()
     log(checkpoint, offsets=0)
@@ -107,7 +107,7 @@ def test_how_a_query_runs_is_kept_once_something_was_planned(spark, checkpoint):
 
 
 class Old:
-    """A query that ran up to micro-batch 5, of which a savepoint was taken, and one that goes on from there."""
+    """A query that ran up to micro-batch 5, whose savepoint was taken, and a query that starts from it."""
 
     def __init__(self, spark, tmp_path) -> None:
         self.checkpoint, self.new, self.savepoint = (str(tmp_path / name) for name in ("old", "new", "savepoint"))
@@ -121,7 +121,7 @@ def old(spark, tmp_path):
     return Old(spark, tmp_path)
 
 
-def test_of_two_that_start_from_a_savepoint_one_goes_on(spark, old):
+def test_one_of_two_queries_from_a_savepoint_continues(spark, old):
     first, second = (ensure_identity(spark, PLAN, f"{old.new}-{number}", old.restored_from) for number in (1, 2))
     for claim in (first, second):
         assert succeed(spark, claim, ["file:/out"]).checkpoint == old.checkpoint
@@ -129,11 +129,11 @@ def test_of_two_that_start_from_a_savepoint_one_goes_on(spark, old):
     log(f"{old.new}-1", offsets=0, commits=0)
     with pytest.raises(CheckpointError, match=f"already, with the checkpoint {old.new}-1, and wrote to file:/out"):
         succeed(spark, second, ["file:/out"])
-    # Itself it is no other.
+    # The query is not its own rival.
     assert succeed(spark, first, ["file:/out"]).number == 4
 
 
-def test_where_the_old_checkpoint_is_gone_it_is_told_in_the_savepoint(spark, old, tmp_path):
+def test_successor_is_written_to_the_savepoint_if_the_old_checkpoint_was_moved(spark, old, tmp_path):
     claim = ensure_identity(spark, PLAN, old.new, old.restored_from)
     (tmp_path / "old").rename(tmp_path / "moved")
     told = succeed(spark, claim, ["file:/out"])
@@ -144,12 +144,12 @@ def test_where_the_old_checkpoint_is_gone_it_is_told_in_the_savepoint(spark, old
         "after": -1,
         SUCCESSOR: old.new,
     }
-    # Or it is of another query by now.
+    # The same holds if another query uses its folder by now.
     started(spark, old.checkpoint)
     assert succeed(spark, claim, ["file:/out"]).rank[0] == 2
 
 
-def test_a_relative_checkpoint_is_told_as_it_is_found_from_elsewhere(spark, old, tmp_path, monkeypatch):
+def test_relative_checkpoint_is_recorded_as_an_absolute_address(spark, old, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert lineage_of(spark, "old", 5).checkpoint == f"file://{old.checkpoint}"
     assert lineage_of(spark, "nothing", 5).checkpoint == "nothing"

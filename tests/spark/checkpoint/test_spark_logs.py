@@ -1,4 +1,4 @@
-"""Damage to the logs that Spark keeps in a checkpoint is named, file by file. Without Spark's JVM."""
+"""Errors name damaged files in the logs that Spark keeps in a checkpoint. Without Spark's JVM."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def checkpoint(tmp_path):
 
 def test_whole_logs_have_no_damage(spark, checkpoint):
     assert damage_of_logs(spark, str(checkpoint)) is None
-    (checkpoint / "commits/3").unlink()  # the last micro-batch was planned and not committed: an ordinary restart
+    (checkpoint / "commits/3").unlink()  # the last micro-batch was planned but not committed, as in an ordinary restart
     assert damage_of_logs(spark, str(checkpoint)) is None
     assert damage_of_logs(spark, str(checkpoint / "of nobody")) is None
 
@@ -48,7 +48,7 @@ def test_log_without_its_oldest_entries_has_no_damage(spark, checkpoint):
     assert damage_of_logs(spark, str(checkpoint)) is None
 
 
-def test_compacted_source_log_stands_for_earlier_entries(spark, checkpoint):
+def test_compacted_source_log_replaces_earlier_entries(spark, checkpoint):
     for number in (0, 1):
         (checkpoint / f"sources/0/{number}").unlink()
     assert damage_of_logs(spark, str(checkpoint)) == "sources/0/0 is gone"

@@ -1,4 +1,4 @@
-"""What a reader takes that asks ``KafkaDeduplicator``, of records as clients give them."""
+"""The records that a reader with ``KafkaDeduplicator`` accepts, for records in the forms of several clients."""
 
 import pytest
 
@@ -10,14 +10,14 @@ def record(batch, id_, writer=b"q/main", more=()):
     return [*more, ("panestream-writer", writer), ("panestream-batch", batch), ("panestream-id", id_)]
 
 
-def test_headers_of_others_need_not_be_text():
+def test_deduplicator_accepts_foreign_headers_that_are_not_text():
     once = pst.sinks.KafkaDeduplicator()
     trace = [("trace", b"\xff\xfe\x00"), ("empty", None)]
     assert [once.takes("hot", 0, record(b"1", id_, more=trace)) for id_ in (b"a", b"a", b"b")] == [True, False, True]
     assert [once.takes("hot", 0, headers) for headers in (trace, trace, None, [])] == [True] * 4
 
 
-def test_partitions_and_writers_are_apart_and_restarts_forget_nothing():
+def test_deduplicator_separates_partitions_and_writers_also_after_restart():
     once = pst.sinks.KafkaDeduplicator()
     asked = [("hot", 0, b"q/main"), ("hot", 1, b"q/main"), ("cold", 0, b"q/main"), ("hot", 0, b"q/late")]
     assert all(once.takes(topic, part, record(b"3", b"a", writer)) for topic, part, writer in asked)
@@ -28,13 +28,13 @@ def test_partitions_and_writers_are_apart_and_restarts_forget_nothing():
 
 
 @pytest.mark.parametrize("missing", ["panestream-writer", "panestream-batch", "panestream-id"])
-def test_a_record_with_some_of_the_headers_is_none_of_a_sinks(missing):
+def test_record_that_lacks_a_sink_header_is_always_accepted(missing):
     once, some = pst.sinks.KafkaDeduplicator(), [header for header in record(b"1", b"a") if header[0] != missing]
     assert [once.takes("hot", 0, some) for _ in range(2)] == [True, True]
     assert once.to_json() == "[]"
 
 
-def test_what_it_remembers_is_the_last_micro_batch_of_each_writer():
+def test_deduplicator_stores_the_last_micro_batch_of_each_writer():
     """A batch query writes micro-batch -1."""
     once = pst.sinks.KafkaDeduplicator()
     taken = [once.takes("hot", 0, record(batch, id_)) for batch, id_ in ((b"-1", b"b"), (b"-1", b"a"), (b"-1", b"b"))]
@@ -45,6 +45,6 @@ def test_what_it_remembers_is_the_last_micro_batch_of_each_writer():
 
 
 @pytest.mark.parametrize("text", ["", "5", "[[1]]", "{}x"])
-def test_what_it_did_not_write_is_refused(text):
+def test_deduplicator_refuses_state_that_it_did_not_write(text):
     with pytest.raises(StateFormatError, match=r"nothing that KafkaDeduplicator\.to_json gave"):
         pst.sinks.KafkaDeduplicator.from_json(text)

@@ -1,4 +1,4 @@
-"""Which topics are read, and how: what makes no sense is refused before Spark hears of it."""
+"""Topics of a Kafka source: wrong options are refused before Spark gets them."""
 
 from __future__ import annotations
 
@@ -27,18 +27,18 @@ from panestream.spark.kafka.source import Topics, asked, no_kafka
         ({"options": {"startingOffsets": "latest"}}, "the option 'startingOffsets' has an argument of its own"),
     ],
 )
-def test_what_makes_no_sense_is_refused(given, said):
+def test_wrong_topics_are_refused(given, said):
     with pytest.raises(InvalidPlanError, match=said):
         Topics(**{"servers": "host:9092", "topics": ["clicks"], **given})
 
 
-def test_what_makes_sense_is_taken():
+def test_valid_topics_are_accepted():
     assert not Topics("host:9092,other:9092", ["clicks"], records_per_batch=1).pattern
     assert Topics("host:9092", "click.*", starting='{"clicks": {"0": 5}}').pattern
     assert not Topics("host:9092", "clicks", starting="latest", options={"kafka.group.id": "q"}).pattern
 
 
-def test_which_partitions_are_there_from_the_start():
+def test_expected_partitions_follow_from_declared_numbers():
     topics = Topics("host:9092", ["clicks", "views"])
     assert topics.expected(None) == ()
     assert topics.expected(2) == ("clicks-0", "clicks-1", "views-0", "views-1")
@@ -52,7 +52,7 @@ def test_which_partitions_are_there_from_the_start():
 
 
 class Reader:
-    """Keeps what it is asked for."""
+    """Record the requested options."""
 
     def __init__(self, way):
         self.way, self.columns = way, []
@@ -101,7 +101,7 @@ SERVERS = {"kafka.bootstrap.servers": "host:9092"}
         (Topics("host:9092", "a", records_per_batch=7), True, {"startingOffsets": "earliest", "subscribe": "a"}),
     ],
 )
-def test_what_sparks_source_is_asked_for(topics, batch, given):
+def test_spark_source_gets_the_options_of_the_topics(topics, batch, given):
     reader = topics.frame(Session(), batch=batch)
     assert (reader.kind, reader.way, reader.given) == ("kafka", "batch" if batch else "stream", {**SERVERS, **given})
 
@@ -117,7 +117,7 @@ def test_what_sparks_source_is_asked_for(topics, batch, given):
         (ValueError("of ours"), ValueError, "^of ours$"),
     ],
 )
-def test_what_spark_refuses_is_said_in_few_words(error, ours, said):
+def test_errors_of_the_spark_source_become_short_errors(error, ours, said):
     def ask():
         raise error
 
@@ -125,5 +125,5 @@ def test_what_spark_refuses_is_said_in_few_words(error, ours, said):
         asked(ask)
 
 
-def test_where_there_is_no_kafka_the_package_of_this_spark_is_named():
+def test_missing_kafka_source_error_names_the_package_of_this_spark():
     assert f"'org.apache.spark:spark-sql-kafka-0-10_2.13:{pyspark.__version__}'" in no_kafka()

@@ -1,4 +1,4 @@
-"""What Spark 4.0 hands to a stateful operator, and takes of it, says the same as the rows of later versions."""
+"""The data frames of Spark 4.0's stateful operator give the same results as the rows of later versions."""
 
 import pickle
 
@@ -20,15 +20,15 @@ PARTS = [
 ]
 
 
-def test_data_frames_are_read_as_rows_are():
+def test_input_data_frames_give_the_same_parts_as_rows():
     frames = [pd.DataFrame(PARTS[:1]), pd.DataFrame(PARTS[1:]).astype({"origin": "int32", "sequence": "int32"})]
     found = DataFrameWindowProcessor(plan(groups=4)).parts_of(iter(frames))
     assert found == WindowProcessor(plan(groups=4)).parts_of(Row(**part) for part in PARTS)
-    # Payloads are sealed over these numbers: numpy's would be others' bytes.
+    # Payloads are sealed with these numbers, and numpy integers would have other bytes.
     assert {type(value) for part in found for value in part} == {int, bytes}
 
 
-def test_data_frames_say_what_rows_say():
+def test_output_data_frames_have_the_same_values_as_rows():
     output = [("main", b"\x00"), ("late", b"")]
     frames = list(DataFrameWindowProcessor(plan(groups=4)).rows_of(iter(output)))
     assert [tuple(frame.iloc[0]) for frame in frames] == output
@@ -36,13 +36,13 @@ def test_data_frames_say_what_rows_say():
     assert [tuple(row) for row in WindowProcessor(plan(groups=4)).rows_of(iter(output))] == output
 
 
-def test_a_processor_of_either_kind_can_be_sent():
+def test_processor_of_either_kind_can_be_pickled():
     for kind in (WindowProcessor, DataFrameWindowProcessor):
         assert type(pickle.loads(pickle.dumps(kind(plan(groups=2))))) is kind
 
 
 class Frame:
-    """As much of a DataFrame of Spark 4.0 as is asked."""
+    """The parts of a DataFrame of Spark 4.0 that the code uses."""
 
     def __init__(self, grouped, version="4.0.1"):
         self.grouped, self.sparkSession = grouped, self
@@ -67,12 +67,12 @@ def test_spark_4_0_gets_the_processor_with_data_frames():
     assert (given["outputMode"], given["timeMode"]) == ("append", "None")
 
 
-def test_connect_of_spark_4_0_has_no_streams():
+def test_stream_through_connect_of_spark_4_0_is_refused():
     with pytest.raises(EnvironmentNotReadyError, match=r"Spark Connect of Spark 4\.0 has no stateful operators"):
         dataflow.transform(Frame(object()), plan(groups=2), data_frames=True)
 
 
-def test_spark_4_0_needs_pandas(monkeypatch):
+def test_stream_on_spark_4_0_without_pandas_is_refused(monkeypatch):
     monkeypatch.setattr(compat, "find_spec", lambda name: None)
     with pytest.raises(EnvironmentNotReadyError, match=r"streams on Spark 4\.0, and checkpoints .* need pandas"):
         dataflow.transform(Frame(Grouped()), plan(groups=2), data_frames=True)
@@ -87,13 +87,13 @@ def test_spark_3_is_refused():
 @pytest.mark.parametrize(
     ("version", "setting", "wanted"), [("4.0.4", {}, True), ("4.1.0", {}, False), ("4.3.0", {compat.DATA_FRAMES: "true"}, True)]
 )
-def test_data_frames_are_for_spark_4_0_and_for_who_asks(version, setting, wanted):
+def test_data_frames_are_used_on_spark_4_0_and_by_setting(version, setting, wanted):
     frame = Frame(Grouped(), version)
     frame.conf = setting
     assert compat.wants_data_frames(frame) is wanted
 
 
-def test_spark_4_0_cannot_go_back_to_what_a_later_version_began():
+def test_checkpoint_of_a_later_spark_is_refused_on_spark_4_0():
     compat.check_rows(Frame(Grouped(), "4.1.0"), "ckpt")
     with pytest.raises(EnvironmentNotReadyError, match=r"the checkpoint ckpt was begun with Spark 4\.1 or later, Spark 4\.0\.1"):
         compat.check_rows(Frame(Grouped()), "ckpt")

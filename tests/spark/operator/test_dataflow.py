@@ -1,4 +1,4 @@
-"""Which columns rows are sent with, and where the other side finds them: asked of Spark's analysis alone, nothing runs."""
+"""The columns that rows are sent with, and where the key group finds them. Spark only analyses the plan."""
 
 from dataclasses import replace
 
@@ -26,7 +26,7 @@ def projected(spark, tmp_path, *, stream, groups=3, order=("part", "at"), values
 
 
 @pytest.mark.parametrize("groups", [1, 3])
-def test_a_stream_sends_the_columns_of_its_order_and_the_key_group_finds_them(spark, tmp_path, groups):
+def test_stream_sends_the_columns_of_its_arrival_order(spark, tmp_path, groups):
     df, found = projected(spark, tmp_path, stream=True, groups=groups)
     group = ["group"] if groups > 1 else []
     names = ["time", "key_0", "value_0", "value_1", *group, "row", "order_0", "order_1"]
@@ -37,7 +37,7 @@ def test_a_stream_sends_the_columns_of_its_order_and_the_key_group_finds_them(sp
     assert (found.arrival, found.groups, found.streaming) == ((), groups, True)
 
 
-def test_a_batch_is_put_in_order_before_it_is_sent_and_does_not_send_it(spark, tmp_path):
+def test_batch_is_sorted_first_and_does_not_send_its_arrival_order(spark, tmp_path):
     df, found = projected(spark, tmp_path, stream=False)
     assert found.rows_of(df).columns == ["time", "key_0", "value_0", "value_1", "group", "row"]
     assert found.pack == PackColumns((pa.int64(),), (pa.string(), pa.int64()), group=4, row=5)
@@ -45,14 +45,14 @@ def test_a_batch_is_put_in_order_before_it_is_sent_and_does_not_send_it(spark, t
 
 
 @pytest.mark.parametrize("stream", [False, True])
-def test_without_an_order_nothing_of_it_is_sent(spark, tmp_path, stream):
+def test_query_without_arrival_order_sends_no_order_columns(spark, tmp_path, stream):
     df, found = projected(spark, tmp_path, stream=stream, order=(), values=())
     assert found.rows_of(df).columns == ["time", "key_0", "group", "row"]
     assert found.pack == PackColumns((pa.int64(),), (), group=2, row=3)
 
 
 @pytest.mark.parametrize(("strategy", "sent"), [(WatermarkStrategy(0), False), (WatermarkStrategy(0).max_ahead("1 hour"), True)])
-def test_processing_time_is_sent_where_the_watermark_asks_for_it_though_no_window_does(spark, strategy, sent):
+def test_processing_time_is_sent_if_only_the_watermark_needs_it(spark, strategy, sent):
     df = spark.createDataFrame([], COLUMNS)
     recipe = replace(plan_of(1), watermark=strategy)
     assert not recipe.operator.capabilities.shows_processing_time

@@ -1,4 +1,4 @@
-"""What goes into the operator, and with which settings; and where PySpark is not to ask for pandas: without Spark."""
+"""The input and settings of the stateful operator, and how PySpark is kept from importing pandas. Without Spark."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.engine.exchange.test_exchange import plan as plan_of
 
 
 class Rows:
-    """Writes down what becomes of it."""
+    """Record the applied steps."""
 
     def __init__(self, *steps):
         self.steps = steps
@@ -64,19 +64,19 @@ def projection_of(*, streaming):
         ),
     ],
 )
-def test_a_stream_is_transformed_as_it_was_asked_for(transformed, how, expected):
+def test_stream_is_transformed_with_the_requested_settings(transformed, how, expected):
     plan = plan_of(3)
     assert operate("in", plan, projection_of(streaming=True), **how).steps == ("in", PACKED, "transformed")
     assert transformed == [(("in", PACKED), plan, expected)]
 
 
-def test_signals_go_the_same_way_and_key_groups_may_share_tasks(transformed):
+def test_signals_join_the_stream_and_key_groups_may_share_tasks(transformed):
     found = operate("in", plan_of(3), projection_of(streaming=True), also="signals", tasks=2)
     assert found.steps == ("in", PACKED, ("and", "signals"), "transformed", ("tasks", 2))
 
 
 @pytest.mark.parametrize("reduced", [False, True])
-def test_a_batch_is_grouped_and_may_be_reduced_by_spark_itself(transformed, monkeypatch, reduced):
+def test_batch_is_grouped_and_reduced_by_spark_if_possible(transformed, monkeypatch, reduced):
     monkeypatch.setattr(dataflow, "reducible", lambda plan: reduced)
     monkeypatch.setattr(dataflow, "reduce_rows", lambda rows, plan: Rows(*rows.steps, "reduced"))
     found = operate("in", plan_of(3), projection_of(streaming=False))
@@ -93,7 +93,7 @@ CHECK = "require_minimum_pandas_version"
 
 
 @pytest.mark.parametrize("there", [True, False])
-def test_pandas_is_asked_for_where_it_is_and_passed_over_where_it_is_not(monkeypatch, there):
+def test_pandas_check_of_pyspark_is_skipped_only_without_pandas(monkeypatch, there):
     check = lambda: None  # noqa: E731
     functions = SimpleNamespace(**{CHECK: check})
     monkeypatch.setattr(compat, "pandas_functions", functions)
@@ -106,7 +106,7 @@ def test_pandas_is_asked_for_where_it_is_and_passed_over_where_it_is_not(monkeyp
     assert getattr(functions, CHECK) is check
 
 
-def test_a_module_whose_package_is_not_there_is_not_installed(monkeypatch):
+def test_module_of_a_missing_package_counts_as_not_installed(monkeypatch):
     def missing(name):
         raise ModuleNotFoundError(name)
 

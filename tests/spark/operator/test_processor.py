@@ -1,4 +1,4 @@
-"""Spark starts a Python for the processor in every micro-batch: it must not load what it does not need."""
+"""Spark starts a Python process for the processor in every micro-batch, so the processor must load little."""
 
 import json
 import pickle
@@ -18,7 +18,7 @@ from tests.conformance.executors.processor import MemoryHandle
 from tests.engine.exchange.test_exchange import plan
 
 
-def test_the_processor_brings_in_nothing_heavy():
+def test_processor_module_imports_no_heavy_package():
     code = (
         "import sys; import pyspark.sql.streaming.transform_with_state_driver_worker; before = set(sys.modules)\n"
         "import panestream.spark.operator.processor\n"
@@ -31,23 +31,23 @@ def test_the_processor_brings_in_nothing_heavy():
     assert not brought & {"pyarrow", "numpy", "pandas"}
 
 
-def test_a_key_group_has_the_number_of_its_integer():
+def test_key_group_number_is_found_from_its_integer():
     for groups in (1, 4, 100):
         assert [group_number(groups, value) for value in group_values(groups)] == list(range(groups))
 
 
-def test_a_processor_opens_its_plan_once(monkeypatch):
+def test_processor_unpickles_its_plan_once(monkeypatch):
     opened = []
     monkeypatch.setattr(processor.pickle, "loads", lambda text: opened.append(text) or pickle_loads(text))
     several = WindowProcessor(plan(groups=3))
     several.init(MemoryHandle())
     for value in group_values(3):
         list(several.handleInputRows((value,), iter([]), TimerValues(0, -1)))
-        several.init(MemoryHandle())  # another key group, another state
+        several.init(MemoryHandle())  # another key group with another state
     assert len(opened) == 1
 
 
-def test_how_long_a_key_group_took_is_told(monkeypatch):
+def test_processor_reports_the_time_of_a_key_group(monkeypatch):
     seconds = iter([10.0, 10.25])
     monkeypatch.setattr(processor.time, "perf_counter", lambda: next(seconds))
     one = WindowProcessor(plan())
@@ -57,7 +57,7 @@ def test_how_long_a_key_group_took_is_told(monkeypatch):
     assert json.loads(row.body)["operator_us"] == 250_000
 
 
-def test_a_processor_that_was_not_given_its_state_says_so():
+def test_processor_without_init_raises():
     early = WindowProcessor(plan())
     for call in (
         lambda: list(early.handleInputRows((0,), iter([]), TimerValues(0, -1))),
@@ -68,7 +68,7 @@ def test_a_processor_that_was_not_given_its_state_says_so():
             call()
 
 
-def test_what_a_savepoint_has_becomes_entries_of_the_state_and_timers():
+def test_entries_of_a_savepoint_become_state_and_timers():
     several, handle = WindowProcessor(plan()), MemoryHandle()
     several.init(handle)
     for space, number, value in (("meta", 0, b"m"), ("panes", 3, b"p"), (None, 1700, b"")):
@@ -78,7 +78,7 @@ def test_what_a_savepoint_has_becomes_entries_of_the_state_and_timers():
 
 
 class Counting(MemoryHandle):
-    """Keeps what became of timers."""
+    """Record changes of timers."""
 
     def __init__(self, *timers):
         super().__init__(timers=set(timers))
@@ -104,7 +104,7 @@ class Counting(MemoryHandle):
         ((4, 5, 6), 5, [("deleted", 4), ("deleted", 6)]),
     ],
 )
-def test_a_key_group_has_one_timer_which_is_set_once(there, expiry, told):
+def test_key_group_has_one_timer_which_is_set_once(there, expiry, told):
     handle, one = Counting(*there), WindowProcessor(plan())
     one.init(handle)
     one._wake_up_at(expiry)
@@ -112,14 +112,14 @@ def test_a_key_group_has_one_timer_which_is_set_once(there, expiry, told):
     assert list(handle.listTimers()) == ([] if expiry is None else [expiry])
 
 
-def test_what_was_planned_before_the_run_began_is_of_the_run_before():
+def test_micro_batch_planned_before_the_run_belongs_to_the_run_before():
     found = RestartInfo("second", 7, "first")
     assert [found.planned_in(number) for number in (6, 7, 8)] == ["first", "first", "second"]
     assert RestartInfo("first").planned_in(0) == "first"
 
 
 @pytest.mark.parametrize(("number", "planned_in"), [("7", "first"), ("8", "second")])
-def test_the_number_of_the_micro_batch_says_which_run_planned_it(monkeypatch, number, planned_in):
+def test_number_of_the_micro_batch_decides_which_run_planned_it(monkeypatch, number, planned_in):
     monkeypatch.setattr(
         processor.TaskContext, "get", lambda: SimpleNamespace(getLocalProperty={"streaming.sql.batchId": number}.get)
     )
@@ -128,7 +128,7 @@ def test_the_number_of_the_micro_batch_says_which_run_planned_it(monkeypatch, nu
     assert known._which_run("this", TimerValues(0, -1)) == {"run": "this", "planned_in": planned_in}
 
 
-def test_where_nobody_looked_the_time_says_it_if_the_query_has_one():
+def test_processing_time_decides_which_run_planned_a_micro_batch_without_number():
     by_event_time, by_the_clock = WindowProcessor(plan(), RestartInfo("second", 7, "first")), WindowProcessor(plan())
     by_the_clock._wakes_up = True
     for one in (by_event_time, by_the_clock):
@@ -139,7 +139,7 @@ def test_where_nobody_looked_the_time_says_it_if_the_query_has_one():
     assert [by_event_time._which_run("this", time)["planned_in"] for time in times] == ["this", "this", "this"]
 
 
-def test_entries_of_the_state_are_read_written_and_removed_by_space_and_key():
+def test_state_entries_are_read_written_and_removed_by_space_and_key():
     handle = MemoryHandle()
     state = SparkState(handle)
     state.put("panes", 1, b"one")
@@ -148,7 +148,7 @@ def test_entries_of_the_state_are_read_written_and_removed_by_space_and_key():
     state.remove("panes", 2)
     assert handle.values == {("panes", 1): b"new"}
     assert (state.get("panes", 1), state.get("panes", 2), state.get("meta", 1)) == (b"new", None, None)
-    assert state.micro_batch is None  # nothing runs
+    assert state.micro_batch is None  # no task runs
 
 
 pickle_loads = pickle.loads

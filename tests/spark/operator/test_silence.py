@@ -1,4 +1,4 @@
-"""Silence and signals through the processor that Spark runs, on stores in memory: timers wake key groups as Spark's would."""
+"""Silence and signals through the processor that Spark runs, on stores in memory, with timers like Spark's."""
 
 import json
 from dataclasses import replace
@@ -29,7 +29,7 @@ def closing_windows(watermark=CLOSING, **more):
 
 
 class Query:
-    """The key groups of a query, and micro-batches as Spark runs them: rows first, then the timers that have expired."""
+    """The key groups of a query, and micro-batches as Spark runs them: rows first, then expired timers."""
 
     def __init__(self, query_plan, monkeypatch):
         self.plan, self.handles, self.number = query_plan, [MemoryHandle() for _ in range(GROUPS)], -1
@@ -37,11 +37,11 @@ class Query:
         self.run()
 
     def run(self, name="1", planned=-1, earlier=""):
-        """A run begins."""
+        """Start a run."""
         self.processor = WindowProcessor(self.plan, RestartInfo(name, planned, earlier))
 
     def micro_batch(self, clock, parts=()):
-        """What came to how many results, and where each key group then says the watermark is."""
+        """Run a micro-batch. Return how many results came, and the watermark of each key group."""
         self.number += 1
         fired, watermarks, now = 0, [], TimerValues(clock, -1)
         for value, handle in zip(group_values(GROUPS), self.handles, strict=True):
@@ -58,7 +58,7 @@ class Query:
         return fired, watermarks
 
     def rows(self, *times):
-        """Rows of keys 0, 1, …, each in the key group of its number, as the exchange has them."""
+        """Make rows of keys 0, 1, …, each in the key group of its number, like the exchange."""
         keys = pa.array(range(len(times)), pa.int64())
         row = pa.StructArray.from_arrays([keys, keys], ["key", "value"])
         groups = pa.array([key % GROUPS for key in range(len(times))], pa.int32())
@@ -66,7 +66,7 @@ class Query:
         return self._sent(Pack(self.plan, PackColumns((pa.int64(),), (), group=2, row=3))(table.to_batches()))
 
     def word(self, word):
-        """A signal, as the exchange has it."""
+        """Make a signal like the exchange."""
         return self._sent(PackSignals(self.plan)([pa.record_batch({"value": [word]})]))
 
     @staticmethod
@@ -74,11 +74,11 @@ class Query:
         return [Row(**row) for batch in batches for row in pa.Table.from_batches([batch]).to_pylist()]
 
 
-def test_all_key_groups_are_woken_and_agree(monkeypatch):
+def test_silence_wakes_all_key_groups_and_closes_their_windows(monkeypatch):
     query = Query(closing_windows(), monkeypatch)
-    # One key group has a row, the others hear of it.
+    # One key group has a row, and the others get its time.
     assert query.micro_batch(100_000, query.rows(100 * SECOND)) == (0, [100 * SECOND - 1] * GROUPS)
-    # They look every three seconds, and when the silence is long enough.
+    # They check every three seconds until the silence is long enough.
     assert query.micro_batch(102_999) == (0, [])
     assert query.micro_batch(103_000) == (0, [100 * SECOND - 1] * GROUPS)
     assert query.micro_batch(105_999) == (0, [])
@@ -87,18 +87,18 @@ def test_all_key_groups_are_woken_and_agree(monkeypatch):
     assert query.micro_batch(133_000) == (0, [133 * SECOND - 1] * GROUPS)
     assert query.micro_batch(135_999) == (0, [])
     assert query.micro_batch(136_400) == (0, [136_400_000 - 1] * GROUPS)
-    # What comes behind it is late, and the silence is over.
+    # Older rows that come now are late, and the silence has ended.
     assert query.micro_batch(136_500, query.rows(100 * SECOND, 137 * SECOND))[0] == 0
     assert query.micro_batch(166_000) == (0, [137 * SECOND - 1] * GROUPS)
     assert query.micro_batch(166_500) == (1, [167 * SECOND - 1] * GROUPS)
 
 
-def test_down_time_is_no_silence_and_a_micro_batch_that_is_run_again_gives_the_same(monkeypatch):
+def test_down_time_does_not_count_as_silence_and_repeated_micro_batch_agrees(monkeypatch):
     query = Query(closing_windows(), monkeypatch)
     query.micro_batch(100_000, query.rows(100 * SECOND))
     saved = [(dict(handle.values), set(handle.timers)) for handle in query.handles]
     assert query.micro_batch(130_000) == (1, [130 * SECOND - 1] * GROUPS)
-    # It was broken off, and is run again an hour later, with the time that it had.
+    # The micro-batch was interrupted. It runs again an hour later with its old processing time.
     for handle, (values, timers) in zip(query.handles, saved, strict=True):
         handle.values, handle.timers = dict(values), set(timers)
     query.number -= 1
@@ -108,27 +108,27 @@ def test_down_time_is_no_silence_and_a_micro_batch_that_is_run_again_gives_the_s
     assert query.micro_batch(3_733_000) == (0, [133 * SECOND - 1] * GROUPS)
 
 
-def test_a_query_that_ends_asks_for_no_timer(monkeypatch):
+def test_query_that_ends_sets_no_timer(monkeypatch):
     query = Query(closing_windows(ends=True), monkeypatch)
     query.micro_batch(100_000, query.rows(100 * SECOND))
     assert not any(handle.timers for handle in query.handles)
 
 
 @pytest.mark.parametrize("watermark", [CLOSING, WatermarkStrategy.for_monotonous_timestamps()], ids=["closing", "plain"])
-def test_the_end_of_what_is_available_closes_windows_in_a_micro_batch_without_rows(monkeypatch, watermark):
+def test_end_signal_closes_windows_in_a_micro_batch_without_rows(monkeypatch, watermark):
     query = Query(closing_windows(watermark, ends=True), monkeypatch)
     query.micro_batch(1, query.rows(10 * SECOND + 5))
     assert query.micro_batch(2, query.word("begin")) == (0, [])
-    # With rows beside it, it is no end.
+    # With rows in the same micro-batch, the signal is ignored.
     assert query.micro_batch(3, [*query.rows(11 * SECOND + 3), *query.word(END_WORD)]) == (1, [11 * SECOND + 2] * GROUPS)
     assert query.micro_batch(4, query.word(END_WORD)) == (1, [12 * SECOND - 1] * GROUPS)
     assert query.micro_batch(5, query.word(END_WORD)) == (0, [12 * SECOND - 1] * GROUPS)
-    # The next run goes on: one row is late, the other is not.
+    # The next run continues. One row is late, the other is not.
     query.run("2", planned=4, earlier="1")
     assert query.micro_batch(6, query.rows(11 * SECOND + 9, 12 * SECOND)) == (0, [12 * SECOND - 1] * GROUPS)
     assert query.micro_batch(7, query.word(END_WORD)) == (1, [13 * SECOND - 1] * GROUPS)
 
 
-def test_before_any_row_there_is_nothing_to_close(monkeypatch):
+def test_end_signal_before_any_row_closes_nothing(monkeypatch):
     query = Query(closing_windows(ends=True), monkeypatch)
     assert query.micro_batch(1, query.word(END_WORD)) == (0, [None] * GROUPS)

@@ -1,4 +1,7 @@
-"""Distinct values of a key split over key groups: the same results, batch and stream; two steps of users' own; what is refused."""
+"""Distinct values of a key split over key groups give the same results in batches and streams.
+
+Also the two user-written steps.
+"""
 
 import datetime as dt
 import re
@@ -45,7 +48,7 @@ def rows_of(df):
 
 
 @pytest.mark.spark
-def test_the_same_results(clicks):
+def test_split_distinct_values_give_the_same_batch_results(clicks):
     over = windows(clicks, "shop", assigner=pst.SlidingEventTimeWindows.of("1 hour", "20 minutes"))
     split = over.options(split_distinct=4).aggregate(*RESULTS)
     assert split.main.schema == over.aggregate(*RESULTS).main.schema
@@ -54,7 +57,7 @@ def test_the_same_results(clicks):
 
 
 @pytest.mark.spark
-def test_the_same_results_on_a_stream_without_a_key(spark, clicks, tmp_path):
+def test_split_distinct_values_give_the_same_results_on_a_keyless_stream(spark, clicks, tmp_path):
     clicks.orderBy("ts").coalesce(1).write.parquet(str(tmp_path / "in"))
     clicks.withColumn("ts", F.expr("ts + interval 1 day")).coalesce(1).write.mode("append").parquet(str(tmp_path / "in"))
     stream = spark.readStream.schema(clicks.schema).option("maxFilesPerTrigger", 1).parquet(str(tmp_path / "in"))
@@ -73,7 +76,7 @@ def test_the_same_results_on_a_stream_without_a_key(spark, clicks, tmp_path):
 
 
 @pytest.mark.spark
-def test_a_whole_that_does_not_fit_is_an_error(spark, clicks):
+def test_combined_sum_of_split_parts_that_overflows_fails(spark, clicks):
     plan = (
         windows(clicks)
         .options(split_distinct=8)
@@ -81,7 +84,7 @@ def test_a_whole_that_does_not_fit_is_an_error(spark, clicks):
         .plan
     )
     columns = "window_start timestamp, window_end timestamp, n bigint, total bigint"
-    # Each part fits, both together do not; of no values at all the sum is null.
+    # Each part fits, but their sum overflows. A sum without values is null.
     for parts, total in ([2**62, 2**62 - 1], 2**63 - 1), ([None, 5], 5), ([None, None], None):
         rows = spark.createDataFrame([(START, START, 1, part) for part in parts], columns)
         assert [tuple(row) for row in merge_split_results(rows, plan).collect()] == [(START, START, 2, total)]
@@ -91,7 +94,7 @@ def test_a_whole_that_does_not_fit_is_an_error(spark, clicks):
 
 
 @pytest.mark.spark
-def test_what_cannot_be_split_is_refused(clicks):
+def test_wrong_split_distinct_is_refused(clicks):
     split = windows(clicks, "shop").options(split_distinct=16)
     users = agg.count_distinct("user")
     for aggregates, message in [
@@ -113,7 +116,7 @@ def test_what_cannot_be_split_is_refused(clicks):
 
 
 @pytest.mark.spark
-def test_two_steps_of_docs_skew(clicks):
+def test_two_steps_of_the_skew_page_give_the_results_of_one(clicks):
     def busiest(key, window, rows):
         counts = {}
         for row in rows:
@@ -128,7 +131,7 @@ def test_two_steps_of_docs_skew(clicks):
 
 
 @pytest.mark.spark
-def test_the_block_of_docs_skew_on_a_stream(spark, tmp_path):
+def test_streaming_block_of_the_skew_page_runs(spark, tmp_path):
     block = re.findall(r"```python(?: fragment)?\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)[-1]
     assert "put_together" in block
     start = START.replace(tzinfo=dt.timezone.utc)
@@ -152,7 +155,7 @@ def test_the_block_of_docs_skew_on_a_stream(spark, tmp_path):
 
 
 @pytest.mark.spark
-def test_parts_of_any_type_are_put_together(spark):
+def test_split_parts_of_any_type_are_combined(spark):
     columns = "k string, n bigint, total double, half float, price decimal(10, 2), low int, high string"
     rows = [
         ("a", 1, 0.5, 0.25, Decimal("1.10"), 3, "x"),

@@ -1,4 +1,4 @@
-"""The operator's payloads as rows, as Spark's workers make them: in this process."""
+"""The operator's payloads become rows in Spark's workers. The test runs in this process."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def batch_of(*tables):
 
 @pytest.fixture
 def steps(monkeypatch):
-    """What a worker does besides, in order."""
+    """Record the other steps of a worker, in order."""
     done = []
     monkeypatch.setattr(task_functions, "cache_zip_imports", lambda: done.append("archives"))
     monkeypatch.setattr(task_functions, "freeze_modules_once", lambda: done.append("freeze"))
@@ -39,12 +39,12 @@ def test_payloads_become_rows_in_their_order(steps):
     assert steps == ["archives", "freeze"]
 
 
-def test_of_no_batches_there_are_no_rows(steps):
+def test_unpacking_no_batches_gives_no_rows(steps):
     assert list(Unpack(SCHEMA)([])) == []
     assert steps == ["archives", "freeze"]
 
 
-def test_pairs_are_opened_where_they_come(steps):
+def test_unpacking_expands_pairs_of_a_join(steps):
     pairs = SimpleNamespace(opened=lambda table: [table.slice(0, 1), table.slice(0, 0), table])
     found = list(Unpack(SCHEMA, pairs)([batch_of(rows_of(1, 2), rows_of(3))]))
     assert pa.Table.from_batches(found, SCHEMA).column("n").to_pylist() == [1, 1, 2, 3, 3]

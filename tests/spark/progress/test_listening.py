@@ -1,4 +1,4 @@
-"""Who listens to queries is told which run did what, and which one ended: from events as Spark gives them, without Spark."""
+"""A progress listener gets start, micro-batches and end of each run, from events in Spark's form. Without Spark."""
 
 import logging
 from types import SimpleNamespace
@@ -12,8 +12,8 @@ from tests.metrics.told import ID, RUN, counters, progress, started, terminated
 CLICKS = QueryRun(ID, RUN, "clicks")
 
 
-class Told(ProgressListener):
-    """Keeps what it was told, in order."""
+class RecordingListener(ProgressListener):
+    """Record calls in order."""
 
     def __init__(self):
         super().__init__()
@@ -29,8 +29,8 @@ class Told(ProgressListener):
         self.all.append(("ended", run, error))
 
 
-def test_a_run_is_the_same_from_its_start_to_its_end():
-    told = Told()
+def test_listener_gets_the_same_run_at_start_progress_and_end():
+    told = RecordingListener()
     event = progress(4)
     told.onQueryStarted(started())
     told.onQueryProgress(event)
@@ -45,19 +45,19 @@ def test_a_run_is_the_same_from_its_start_to_its_end():
     assert (batch.batch_id, batch.rows, CLICKS.label, told.errors) == (4, 10, "clicks", 0)
 
 
-def test_of_a_run_that_ends_before_its_first_micro_batch_the_name_is_known():
-    told = Told()
+def test_listener_has_the_name_of_a_run_without_micro_batches():
+    told = RecordingListener()
     told.onQueryStarted(started())
     told.onQueryTerminated(terminated())
     assert told.all == [("started", CLICKS), ("ended", CLICKS, None)]
 
 
-def test_the_name_of_a_run_that_began_before_anybody_listened_is_known_at_its_end():
-    told = Told()
+def test_listener_has_the_name_of_a_run_that_started_before_it():
+    told = RecordingListener()
     told.onQueryProgress(progress())
     told.onQueryProgress(progress(name="others", run="another"))
     told.onQueryTerminated(terminated())
-    # What is over is forgotten: of a run that nobody heard of, the event has no name.
+    # Ended runs are forgotten, and the end event of an unseen run has no name.
     told.onQueryTerminated(terminated())
     told.onQueryTerminated(terminated(run="another"))
     assert told.all[2:] == [
@@ -68,11 +68,11 @@ def test_the_name_of_a_run_that_began_before_anybody_listened_is_known_at_its_en
     assert QueryRun(ID, RUN, None).label == ID
 
 
-def test_of_several_operators_each_is_told_of_in_order_and_the_run_ends_as_a_whole():
+def test_listener_gets_each_operator_in_order_and_one_end():
     event = progress()
     observed = event.progress["observedMetrics"]
     observed |= {"panestream_2": Row(**counters(input_rows=4)), "panestream_of_mine": Row(rows=7), "panestream_": Row(rows=8)}
-    told = Told()
+    told = RecordingListener()
     told.onQueryProgress(event)
     told.onQueryTerminated(terminated())
     assert [(what, run.operator, run.label, each[0].rows) for what, run, *each in told.all[:-1]] == [
@@ -82,19 +82,19 @@ def test_of_several_operators_each_is_told_of_in_order_and_the_run_ends_as_a_who
     assert told.all[-1] == ("ended", CLICKS, None)
 
 
-def test_an_operator_of_which_nothing_is_known_yet_hides_no_other():
+def test_operator_without_counters_does_not_hide_another():
     event = progress()
     observed = event.progress["observedMetrics"]
     observed["panestream_2"] = observed.pop("panestream")
     observed["panestream"] = None
-    told = Told()
+    told = RecordingListener()
     assert BatchProgress.of_spark(event.progress, "panestream") is None
     told.onQueryProgress(event)
     assert [run.label for _, run, *_ in told.all] == ["clicks_2"]
 
 
-def test_an_error_in_it_is_logged_with_its_name_and_the_next_event_is_taken(caplog):
-    class Broken(Told):
+def test_error_of_a_listener_is_logged_and_the_next_event_is_handled(caplog):
+    class Broken(RecordingListener):
         def batch(self, run, progress, spark):
             super().batch(run, progress, spark)
             raise ValueError("of mine")

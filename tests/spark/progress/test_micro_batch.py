@@ -1,4 +1,4 @@
-"""What each micro-batch did, from what key groups tell: added up in Python, and by Spark beside the rows, to the same numbers."""
+"""Counters of a micro-batch, added up in Python from the key groups' reports, and by Spark's observation to the same numbers."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tests.engine.exchange.test_exchange import plan as plan_of
 from tests.metrics.told import HOUR, counters, progress
 
 PLAN = replace(plan_of(groups=5), late_tag="late")
-"""Of five key groups, and with an output for late rows."""
+"""Five key groups and an output for late rows."""
 WHOLE = {"input_rows": 23, "invalid_rows": 2, "history_rows": 4, "watermark_before": 50, "watermark": 100, "max_event_time": 150}
-"""What all key groups tell alike."""
+"""Counters that all key groups report equally."""
 FIRST = {
     **WHOLE,
     "key_group": 0,
@@ -113,7 +113,7 @@ WOKEN = {
     "bytes_written": 2,
     "operator_us": 60,
 }
-"""Key group 0 once more, since the clock woke it when its rows had been taken."""
+"""A second report of key group 0, which the clock woke after its rows."""
 AND_WOKEN = replace(
     TWO,
     watermark=120,
@@ -132,7 +132,7 @@ AND_WOKEN = replace(
     operator_us=160,
     most_us_group=0,
 )
-"""What it keeps is what it kept in the end; of the two that took equally long it is the first."""
+"""Its last report replaces the kept windows. The first of two equally slow key groups counts as the slowest."""
 KEEPS = {"key_group": 4, "kept_windows": 2, "state_bytes": 7, "windowed_rows": 1, "input_rows": 3, "operator_us": 1}
 """A key group whose windows have no numbers."""
 ALIKE = BatchProgress(
@@ -193,22 +193,22 @@ CASES = {
 
 
 def bodies_of(reports):
-    """What key groups tell, as it leaves them."""
+    """Return the reports in the form in which they leave key groups."""
     return [json.dumps(GroupMetrics(**report).to_json()) for report in reports]
 
 
 @pytest.mark.parametrize(("reports", "expected"), CASES.values(), ids=CASES)
-def test_added_up(reports, expected):
+def test_reports_of_key_groups_are_added_up(reports, expected):
     bodies = bodies_of(reports)
     assert BatchProgress.of(7, 0.5, metrics_of(bodies), PLAN, late_kept=False) == expected
-    # With a sink for them the late rows are late all the same, and not dropped.
+    # With a sink, late rows are still late but not dropped.
     assert BatchProgress.of(7, 0.5, metrics_of(bodies), PLAN, late_kept=True) == replace(expected, dropped_rows=0)
 
 
-def test_one_that_took_no_time_has_no_rate():
+def test_micro_batch_that_took_no_time_has_rate_zero():
     quick = BatchProgress.of(8, 0.0, metrics_of(bodies_of([FIRST])), PLAN, late_kept=False)
     assert (quick.batch_id, quick.rows, quick.duration_ms, quick.rows_per_second) == (8, 23, 0, 0.0)
-    # Milliseconds are whole ones, the nearest.
+    # Milliseconds are rounded.
     assert BatchProgress.of(8, 1.0006, [], PLAN, late_kept=False).duration_ms == 1001
 
 
@@ -216,9 +216,9 @@ def test_one_that_took_no_time_has_no_rate():
 @pytest.mark.parametrize(
     ("case", "late_kept"), [("one of them twice", False), ("two", True), ("unknown how many one keeps", False), ("none", False)]
 )
-def test_what_spark_observes_is_the_same(spark, case, late_kept):
+def test_observation_of_spark_gives_the_same_counters(spark, case, late_kept):
     reports, expected = CASES[case]
-    # Beside rows of outputs, which tell nothing.
+    # Rows of outputs do not count.
     rows = [("main", b"\x00\x01"), *((METRICS, body.encode()) for body in bodies_of(reports)), ("late", b"{}")]
     counters = Observation(OBSERVED)
     seen = observed(spark.createDataFrame(rows, OPERATED_SCHEMA), PLAN, counters, late_kept=late_kept)
@@ -235,7 +235,7 @@ def test_what_spark_observes_is_the_same(spark, case, late_kept):
     assert BatchProgress.of_spark(told) == same
 
 
-def test_of_an_entry_of_sparks():
+def test_progress_entry_of_spark_becomes_a_batch_progress():
     told = BatchProgress.of_spark(progress(5).progress)
     assert (told.batch_id, told.rows, told.duration_ms, told.stages["walCommit"]) == (5, 10, 1500, 100)
     assert told.rows_per_second == pytest.approx(10 / 1.5)
@@ -245,26 +245,26 @@ def test_of_an_entry_of_sparks():
         PartitionProgress("b", 2 * HOUR, 2 * HOUR - 1, True),
     )
     assert (told.spark_dropped_rows, told.watermark, told.watermark_before) == (3, HOUR, None)
-    # Of Spark Connect the values come beside their schema.
+    # Spark Connect gives the values and their schema separately.
     beside = progress(5).progress
     values, schema = list(counters().values()), {"fields": [{"name": name} for name in counters()]}
     beside["observedMetrics"] = {OBSERVED: Row(values=values, schema=schema)}
     assert BatchProgress.of_spark(beside) == told
 
 
-def test_of_an_entry_of_which_no_key_group_said_anything():
+def test_progress_entry_without_reports_has_zero_counters():
     told = BatchProgress.of_spark(progress(**dict.fromkeys(counters())).progress)
     nothing = replace(NOTHING, batch_id=0, duration_ms=1500, groups=0, output_rows={}, open_windows=None)
     assert told == replace(nothing, stages=told.stages, spark_dropped_rows=3)
 
 
-def test_of_an_entry_without_a_micro_batch_or_without_counters_there_is_nothing():
+def test_progress_entry_without_micro_batch_or_counters_gives_none():
     for without in ({"durationMs": {"triggerExecution": 1}}, {"observedMetrics": {}}, {"observedMetrics": None}):
         assert BatchProgress.of_spark({**progress().progress, **without}) is None
     assert BatchProgress.of_spark(progress().progress, "panestream_2") is None
 
 
 @pytest.mark.parametrize(("took", "rate"), [(0, 0.0), (1, 10_000.0)])
-def test_a_rate_of_an_entry_wants_some_time(took, rate):
+def test_progress_entry_that_took_no_time_has_rate_zero(took, rate):
     told = BatchProgress.of_spark({**progress().progress, "durationMs": {"addBatch": took}})
     assert (told.duration_ms, told.rows_per_second) == (took, rate)

@@ -1,4 +1,4 @@
-"""What a running query warns of, once for each start: of its micro-batches as they are told, without Spark."""
+"""The warnings of a running query about its micro-batches, once for each start. Without Spark."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def batch(batch_id=4, rows=10, **told):
     return BatchProgress(batch_id=batch_id, rows=rows, **{**known, **told})
 
 
-def said(notice, *batches):
-    """What it says of some micro-batches, and whether the line that it names is this file's."""
+def warnings_about(notice, *batches):
+    """Return the warnings about some micro-batches. Check that each names a line of this file."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         for each in batches:
@@ -36,19 +36,19 @@ def said(notice, *batches):
     return [str(each.message) for each in caught]
 
 
-def test_the_first_late_rows_that_nobody_keeps():
-    (found,) = said(LateRows(PLAN, False), batch(3), batch(4, late_rows=1), batch(5, late_rows=2))
+def test_first_late_rows_without_a_sink_are_warned_of():
+    (found,) = warnings_about(LateRows(PLAN, False), batch(3), batch(4, late_rows=1), batch(5, late_rows=2))
     assert found == (
         "micro-batch 4 dropped 1 late row, behind the watermark: keep them with .side_output_late_data('late') and "
         f"start(late=...), or wait longer for them: more delay of the watermark, .allowed_lateness(...). {SAID_ONCE}"
     )
     without_sink = LateRows(replace(PLAN, late_tag="behind"), False)
-    (found,) = said(without_sink, batch(7, late_rows=1234))
+    (found,) = warnings_about(without_sink, batch(7, late_rows=1234))
     assert found == (
         "micro-batch 7 dropped 1,234 late rows, behind the watermark: they have an output, 'behind', but no sink: "
         f"start(behind=...). {SAID_ONCE}"
     )
-    assert said(LateRows(PLAN, True), batch(late_rows=5)) == []
+    assert warnings_about(LateRows(PLAN, True), batch(late_rows=5)) == []
 
 
 @pytest.mark.parametrize(
@@ -57,7 +57,7 @@ def test_the_first_late_rows_that_nobody_keeps():
         ({"watermark_before": 5, "watermark": 6 + DAY}, "by 1 day, to 1970-01-02T00:00:00.000006Z"),
         ({"watermark_before": 5, "watermark": 5 + DAY}, None),
         ({"watermark_before": 5, "watermark": None}, None),
-        # Without rows it was silence that moved it; rows of history move it, too.
+        # Without rows, silence moved the watermark. History also moves it.
         ({"watermark_before": 5, "watermark": 6 + DAY, "rows": 0}, None),
         (
             {"watermark_before": 5, "watermark": 5 + 2 * DAY, "rows": 0, "history_rows": 1},
@@ -67,24 +67,24 @@ def test_the_first_late_rows_that_nobody_keeps():
         ({"watermark": 3_000_000 + DAY}, None),
     ],
 )
-def test_the_first_micro_batch_that_takes_the_watermark_more_than_a_day_ahead(told, moved):
+def test_first_watermark_jump_over_a_day_is_warned_of(told, moved):
     notice = Jumps(PLAN, clock=lambda: 3.7)
-    found = said(notice, batch(**told), batch(5, **told))
+    found = warnings_about(notice, batch(**told), batch(5, **told))
     assert len(found) == (moved is not None)
     assert moved is None or found[0].startswith(f"micro-batch 4 moved the watermark {moved}: if a row with a wrong event time")
-    assert said(Jumps(BOUNDED, clock=lambda: 3.7), batch(**told)) == []
+    assert warnings_about(Jumps(BOUNDED, clock=lambda: 3.7), batch(**told)) == []
 
 
-def test_the_first_rows_that_spark_itself_dropped():
+def test_first_rows_that_spark_drops_are_warned_of():
     notice = DroppedBySpark()
-    (one,) = said(notice, batch(1), batch(2, spark_dropped_rows=1), batch(3, spark_dropped_rows=2))
+    (one,) = warnings_about(notice, batch(1), batch(2, spark_dropped_rows=1), batch(3, spark_dropped_rows=2))
     assert one.startswith(
         "in micro-batch 2 Spark's own operators in this query (joins, dropDuplicates, groupBy) dropped 1 row behind"
     )
-    assert re.search("dropped 1,200 rows behind", *said(DroppedBySpark(), batch(spark_dropped_rows=1200)))
+    assert re.search("dropped 1,200 rows behind", *warnings_about(DroppedBySpark(), batch(spark_dropped_rows=1200)))
 
 
-def test_a_start_looks_for_both():
+def test_notices_of_a_start_cover_late_rows_and_jumps():
     told = batch(late_rows=2, watermark_before=0, watermark=9 * DAY)
 
     def all_said(kept):

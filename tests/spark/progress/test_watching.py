@@ -1,4 +1,4 @@
-"""``on_progress`` of a query elsewhere: each micro-batch once, in order, whatever became of the query. Without Spark."""
+"""``on_progress`` for a query on a server: each micro-batch once, in order, until the query ends. Without Spark."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.metrics.told import progress
 
 
 class Query:
-    """A query whose progress grows with every question: of each question the micro-batches that are done by then."""
+    """A query whose progress grows with every request. The arguments list the completed micro-batches at each request."""
 
     def __init__(self, *done, ends_with=None):
         self.done, self.ends_with, self.stopped, self.asked = list(done), ends_with, 0, 0
@@ -35,31 +35,31 @@ class Query:
 
 
 @pytest.mark.parametrize("ends_with", [None, StreamingQueryException("it failed")])
-def test_each_micro_batch_is_told_once_until_the_query_ends(ends_with):
+def test_watcher_reports_each_micro_batch_once_until_the_query_ends(ends_with):
     told = []
     query = Query([], [0], [0], [0, 1, 2], [2, 3], ends_with=ends_with)
     watcher = ProgressWatcher(query, lambda one: told.append((one.batch_id, threading.current_thread())), "panestream")
     watcher.finish()
     assert [number for number, _ in told] == [0, 1, 2, 3]
     (thread,) = {thread for _, thread in told}
-    # It keeps nobody's process from ending.
+    # The thread does not keep the process alive.
     assert (thread.daemon, thread.name, thread.is_alive(), query.stopped) == (True, "panestream on_progress", False, 0)
 
 
-def test_counters_of_another_name_are_not_its():
+def test_watcher_ignores_counters_of_another_operator():
     told = []
     ProgressWatcher(Query([0]), told.append, "panestream_2").finish()
     assert told == []
 
 
-def test_where_nobody_answers_any_more_it_ends():
+def test_watcher_ends_if_the_server_does_not_answer():
     told = []
     query = Query([0], ends_with=ConnectionError())
     ProgressWatcher(query, told.append, "panestream").finish()
     assert (told, query.asked) == ([], 1)
 
 
-def test_a_function_that_raises_stops_the_query_and_is_not_called_again():
+def test_callback_that_raises_stops_the_query_and_is_not_called_again():
     told = []
 
     def failing(one):
@@ -75,7 +75,7 @@ def test_a_function_that_raises_stops_the_query_and_is_not_called_again():
     assert (told, query.stopped, query.asked) == ([0], 1, 1)
 
 
-def test_the_function_itself_may_wait_for_its_query():
+def test_callback_may_wait_for_its_query():
     made, told = threading.Event(), []
 
     def waiting(one):

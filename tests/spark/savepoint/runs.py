@@ -1,4 +1,4 @@
-"""A query that is run to its end into memory: what the tests of savepoints compare."""
+"""Run a query to its end into memory, for comparisons in tests of savepoints."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import panestream as pst
 
 
 def texts(rows):
-    """Rows as they can be compared, in an order."""
+    """Return rows as sorted texts."""
     return sorted(map(str, rows))
 
 
 def ran(result, checkpoint, **how):
-    """The rows that a run gave, and the query, which has ended."""
+    """Run a query to its end. Return its rows and the query."""
     sink = pst.MemorySink()
     running = result.start(main=sink, checkpoint=str(checkpoint), **how)
     running.await_termination()
@@ -19,5 +19,5 @@ def ran(result, checkpoint, **how):
 
 
 def fired(result, checkpoint, **how):
-    """The rows that a run gave."""
+    """Run a query to its end. Return its rows."""
     return ran(result, checkpoint, **how)[0]

@@ -1,4 +1,4 @@
-"""Where the sources of a query must begin that starts from a savepoint, told from what Spark wrote down: without its JVM."""
+"""A query from a savepoint must start its sources at the savepoint's positions, judged by Spark's logs. Without its JVM."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def spark(monkeypatch):
 
 
 def begun(folder: Path, offsets: str = "v1\n{}\n-", **sources) -> str:
-    """A checkpoint of which the first micro-batch was planned."""
+    """Make a checkpoint whose first micro-batch is planned."""
     files = {"offsets/0": offsets, **{f"sources/{name[1:]}/0": text for name, text in sources.items()}}
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -39,17 +39,17 @@ def begun(folder: Path, offsets: str = "v1\n{}\n-", **sources) -> str:
     return str(folder)
 
 
-def test_they_are_of_the_birth():
+def test_sources_come_from_the_savepoint_of_the_checkpoint():
     restored_from = RestoredFrom("one", "/saved", None, as_saved([CLICKS, TABLE]), own_position=True)
     assert Sources.of(restored_from, "cp") == Sources((CLICKS, TABLE), "/saved", "cp", True)
     assert Sources.of(None, "cp") == Sources((), "", "cp", False)
 
 
-def test_kafka_begins_where_the_savepoint_ends(spark, tmp_path):
+def test_kafka_source_at_the_offsets_of_the_savepoint_is_accepted(spark, tmp_path):
     files = 'v1\n{"path":"file:/a","timestamp":1,"batchId":0}\n{"path":"file:/b","timestamp":1,"batchId":0}'
     there = begun(tmp_path, s0=files, s1='v1\n{"clicks":{"0":23,"1":4,"2":0},"views":{"0":0}}', s2="v1\nodd", s3='v1\n{"a":3}')
     Sources((CLICKS,), "/saved", there).check_begun(spark)
-    # Another source of the query may read the topic.
+    # Another source of the query may also read the topic.
     Sources((SourcePosition(0, "kafka", CLICKS.offset),), "/saved", there).check_begun(spark)
     Sources((), "/saved", str(tmp_path / "nowhere")).check_begun(spark)
 
@@ -74,7 +74,7 @@ def test_kafka_begins_where_the_savepoint_ends(spark, tmp_path):
         ("[1]", "which the query does not read"),
     ],
 )
-def test_kafka_that_begins_elsewhere_is_refused(spark, tmp_path, log, where):
+def test_kafka_source_at_other_offsets_is_refused(spark, tmp_path, log, where):
     there = begun(tmp_path, s1=f"v1\n{log}")
     with pytest.raises(CheckpointError, match=where) as caught:
         Sources((CLICKS,), "/saved", there).check_begun(spark)
@@ -87,14 +87,14 @@ def test_kafka_that_begins_elsewhere_is_refused(spark, tmp_path, log, where):
     Sources((CLICKS,), "/saved", there, own=True).check_begun(spark)
 
 
-def test_its_own_source_is_asked_first(spark, tmp_path):
+def test_source_with_the_same_number_is_checked_first(spark, tmp_path):
     there = begun(tmp_path, s0='{"clicks":{"0":1,"1":1}}', s1='{"clicks":{"0":23,"1":4}}')
     Sources((CLICKS,), "/saved", there).check_begun(spark)
     with pytest.raises(CheckpointError, match="begins at offset 1"):
         Sources((SourcePosition(0, "kafka", CLICKS.offset),), "/saved", there).check_begun(spark)
 
 
-def test_where_nothing_was_planned_kafka_is_not_read(spark, tmp_path):
+def test_kafka_topic_that_the_query_does_not_read_is_refused(spark, tmp_path):
     with pytest.raises(CheckpointError, match="which the query does not read"):
         Sources((CLICKS,), "/saved", str(tmp_path)).check_begun(spark)
 
@@ -113,7 +113,7 @@ def test_where_nothing_was_planned_kafka_is_not_read(spark, tmp_path):
         (("-", '{"logOffset":3}'), False),
     ],
 )
-def test_delta_begins_at_the_version_or_later(spark, tmp_path, lines, refused):
+def test_delta_source_before_the_version_of_the_savepoint_is_refused(spark, tmp_path, lines, refused):
     there = begun(tmp_path, "\n".join(["v1", "{}", *lines]))
     sources = Sources((TABLE,), "/saved", there)
     if refused:
@@ -125,7 +125,7 @@ def test_delta_begins_at_the_version_or_later(spark, tmp_path, lines, refused):
         sources.check_begun(spark)
 
 
-def test_of_delta_it_is_warned_before_the_start(spark):
+def test_delta_source_is_warned_of_before_the_start(spark):
     with pytest.warns(PanestreamWarning) as caught:
         Sources((CLICKS, TABLE), "/saved", "cp").check(None)
     (one,) = caught
@@ -138,7 +138,7 @@ def test_of_delta_it_is_warned_before_the_start(spark):
     Sources((odd,), "/saved", "cp", own=True).check(None)
 
 
-def test_deltas_setting_is_made_where_there_is_a_table(spark):
+def test_delta_setting_is_made_only_for_a_delta_source(spark):
     made = {}
     spark.conf.set = made.__setitem__
     Sources((CLICKS,), "/saved", "cp").prepare(spark)
@@ -147,7 +147,7 @@ def test_deltas_setting_is_made_where_there_is_a_table(spark):
     assert made == {"spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled": "true"}
 
 
-def test_without_files_that_were_read_a_stream_stays_as_it_is():
+def test_stream_is_unchanged_if_no_file_was_read():
     stream = object()
     none = SourcePosition(0, "files", '{"logOffset":0}', 0)
     some = SourcePosition(0, "files", '{"logOffset":0}', 3)
@@ -156,7 +156,7 @@ def test_without_files_that_were_read_a_stream_stays_as_it_is():
     assert Sources((some, CLICKS, none), "/saved", "cp")._of_files == [some]
 
 
-# -- what users write of history ---------------------------------------------------------------------------------------------
+# -- history for bootstrap ------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -168,18 +168,18 @@ def test_without_files_that_were_read_a_stream_stays_as_it_is():
         ("1970-01-01T00:00:00-02:30", 9_000_000_000),
     ],
 )
-def test_the_seam(until, micros):
+def test_until_of_bootstrap_is_parsed_as_a_time(until, micros):
     assert instant_of(until) == micros
 
 
 @pytest.mark.parametrize("until", [None, 3, "now", "", "1970-01-01TZ"])
-def test_what_is_no_time(until):
+def test_until_of_bootstrap_that_is_not_a_time_is_refused(until):
     with pytest.raises(InvalidPlanError) as caught:
         instant_of(until)
     assert str(caught.value).startswith(f"bootstrap: until must be a time, got {until!r}; write until='2026-11-01T00:00:00Z', or")
 
 
-def test_where_the_stream_goes_on():
+def test_position_of_bootstrap_becomes_source_positions():
     one, other = {"clicks": {"0": 23}}, {"views": {"0": 7}}
     assert [(each["number"], each["offset"]) for each in sources_of((one, other), streams=2)] == [
         (0, '{"clicks": {"0": 23}}'),
@@ -196,6 +196,6 @@ def test_where_the_stream_goes_on():
         sources_of((None, 3), streams=2)
 
 
-def test_history_is_a_data_frame():
+def test_history_that_is_not_a_data_frame_is_refused():
     with pytest.raises(InvalidPlanError, match="bootstrap wants history as a DataFrame, got list"):
         rows_like([], None)

@@ -1,4 +1,4 @@
-"""A query that starts from a savepoint with other aggregates, or with code that keeps something else."""
+"""A query starts from a savepoint with other aggregates, or with accumulators of another form."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def windowed(clicks):
     return timed.key_by("user").window(pst.TumblingEventTimeWindows.of("15 minutes")).options(key_groups=2)
 
 
-def test_added_aggregates_and_changed_accumulators(spark, tmp_path):
+def test_query_from_savepoint_adds_aggregates_and_migrates_accumulators(spark, tmp_path):
     parts = [MicroBatches(spark, tmp_path / name, "user string, n bigint, ts timestamp") for name in ("all", "old", "new")]
     for clicks, rows in zip(parts, (ROWS, ROWS[:20], ROWS[20:]), strict=True):
         clicks.add(rows)
@@ -58,7 +58,7 @@ def test_added_aggregates_and_changed_accumulators(spark, tmp_path):
     told = windowed(new).aggregate(*added, agg.complete("total").alias("whole"))
     sink = pst.MemorySink()
     told.start(main=sink, checkpoint=str(tmp_path / "new-1"), savepoint=saved, source_offsets="job").await_termination()
-    # The window that was open when the aggregate came lacks rows; the one after it does not.
+    # The window that was open when the aggregate was added lacks rows. The next window is complete.
     assert [whole for _, whole in sorted({(row.window_start, row.whole) for row in sink.rows})] == [False, True]
 
     expected = fired(windowed(whole).aggregate_with(MeanByName(), schema="mean double"), tmp_path / "whole")

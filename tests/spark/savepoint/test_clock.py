@@ -1,4 +1,4 @@
-"""Queries that wait for the clock start from a savepoint: they are woken up though no row comes."""
+"""Queries with processing-time timers start from a savepoint and wake up without rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def timing_out(clicks, groups=4):
     return windowed.trigger(timeout).apply(lambda key, window, rows: [(sum(row.n for row in rows),)], "total bigint")
 
 
-def test_what_is_due_fires_without_a_row(spark, tmp_path):
+def test_timer_from_a_savepoint_fires_without_a_row(spark, tmp_path):
     clicks = MicroBatches(spark, tmp_path / "in", "user string, n bigint, ts timestamp")
     clicks.add([("ann", 1, NOW), ("ann", 2, NOW), ("bob", 5, NOW)])
     first = pst.MemorySink()

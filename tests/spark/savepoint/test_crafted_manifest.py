@@ -1,4 +1,4 @@
-"""Manifests that somebody wrote, with the checksum that belongs to them: nothing outside is read, and the error is ours."""
+"""Crafted manifests with a valid checksum: nothing outside is read, and the error is panestream's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def counted(df):
 
 @pytest.fixture(scope="module")
 def saved(spark, tmp_path_factory):
-    """A savepoint. All paths as pathlib has them, which is how users write them."""
+    """A savepoint. All paths are pathlib objects, as users pass them."""
     folder = tmp_path_factory.mktemp("saved")
     clicks = MicroBatches(spark, folder / "clicks", "user string, n bigint, ts timestamp").add(ROWS)
     counted(clicks.stream()).start(checkpoint=folder / "checkpoint", main=pst.ParquetSink(folder / "out")).await_termination()
@@ -44,7 +44,7 @@ def saved(spark, tmp_path_factory):
 
 
 def crafted(saved: Path, to: Path, change) -> str:
-    """A copy whose manifest is changed, and has the checksum of what it says now."""
+    """Copy a savepoint and change its manifest, with the new checksum."""
     shutil.copytree(saved, to)
     (file,) = (to / "manifest").glob("part-*")
     told = json.loads(file.read_text())
@@ -57,7 +57,7 @@ def crafted(saved: Path, to: Path, change) -> str:
 
 
 @pytest.mark.parametrize("harm", ["a table outside", "sources outside", "no table"])
-def test_a_manifest_that_somebody_wrote_is_refused(spark, saved, tmp_path, harm):
+def test_crafted_manifest_is_refused(spark, saved, tmp_path, harm):
     clicks, whole = saved
     path = crafted(whole, tmp_path / "crafted", HARM[harm])
     with pytest.raises(PanestreamError, match=r"savepoint|saved plan"):
@@ -67,7 +67,7 @@ def test_a_manifest_that_somebody_wrote_is_refused(spark, saved, tmp_path, harm)
     assert sorted(each.name for each in tmp_path.iterdir()) == ["crafted"]
 
 
-def test_a_manifest_nested_too_deeply(spark, saved, tmp_path):
+def test_manifest_that_is_nested_too_deeply_is_refused(spark, saved, tmp_path):
     _, whole = saved
     shutil.copytree(whole, tmp_path / "crafted")
     (file,) = (tmp_path / "crafted/manifest").glob("part-*")
@@ -77,7 +77,7 @@ def test_a_manifest_nested_too_deeply(spark, saved, tmp_path):
         pst.state.read_savepoint(spark, tmp_path / "crafted")
 
 
-def test_the_copy_itself_starts(spark, saved, tmp_path):
+def test_unchanged_copy_of_a_savepoint_starts(spark, saved, tmp_path):
     clicks, whole = saved
     path = crafted(whole, tmp_path / "crafted", lambda told: None)
     sinks = {"main": pst.ParquetSink(tmp_path / "out")}
@@ -86,7 +86,7 @@ def test_the_copy_itself_starts(spark, saved, tmp_path):
 
 
 @pytest.mark.parametrize("path", [Path("s3://bucket/checkpoint"), "", " ", b"bytes", 3, "a\0b"], ids=repr)
-def test_what_is_no_place_is_refused(spark, saved, path):
+def test_savepoint_path_that_is_not_a_path_is_refused(spark, saved, path):
     clicks, _ = saved
     for ask in (
         lambda: counted(clicks.stream()).start(checkpoint=path, main=pst.MemorySink()),

@@ -1,4 +1,4 @@
-"""Files that were read are left out of a stream, and are not opened for it."""
+"""A stream from a savepoint leaves out the files that were read, without opening them."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def rows_of(df, checkpoint):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A folder whose name Spark's addresses spell otherwise than the system does, with files of one number each."""
+    """A folder with files of one number each. Spark's address of the folder has escapes that the system's path does not have."""
     folder = tmp_path_factory.mktemp("files") / "in [put]%20 'x'"
     folder.mkdir()
     for number in range(FILES):
@@ -39,7 +39,7 @@ def stream(spark, folder):
     return spark.readStream.schema("n int").option("maxFilesPerTrigger", 1).json(module.escaped(str(folder)))
 
 
-def test_of_each_micro_batch_also_where_the_log_is_compacted(spark, folder, tmp_path):
+def test_files_read_by_each_micro_batch_are_found_in_compacted_logs(spark, folder, tmp_path):
     settings = {
         "spark.sql.streaming.fileSource.log.compactInterval": "3",
         "spark.sql.streaming.fileSource.log.cleanupDelay": "0",
@@ -73,7 +73,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-def test_few_are_not_opened(spark, tmp_path, shape):
+def test_few_read_files_are_filtered_without_opening_them(spark, tmp_path, shape):
     spark.range(3).selectExpr("id AS n", "id").write.partitionBy("n").parquet(str(tmp_path / "in"))
     df = spark.read.parquet(str(tmp_path / "in"))
     old = df.where("n < 2").select(F.regexp_replace("_metadata.file_path", "^file:/+", "file:/").alias("path")).distinct()
@@ -83,7 +83,7 @@ def test_few_are_not_opened(spark, tmp_path, shape):
     assert rows_of(left_out(stream, old, 2), tmp_path / "checkpoint") == [2]
 
 
-def test_many_are_joined(spark, folder, tmp_path, monkeypatch):
+def test_many_read_files_are_filtered_by_a_join(spark, folder, tmp_path, monkeypatch):
     monkeypatch.setattr(module, "_LITERALS", 1)
     paths = spark.read.json(module.escaped(str(folder))).where("n < 5").select(F.col("_metadata.file_path").alias("path"))
     paths.distinct().write.parquet(str(tmp_path / "list"))
@@ -91,7 +91,7 @@ def test_many_are_joined(spark, folder, tmp_path, monkeypatch):
     assert rows_of(left_out(stream(spark, folder), listed, 5), tmp_path / "checkpoint") == [5, 6]
 
 
-def test_where_a_row_does_not_say_its_file(spark, folder):
+def test_stream_whose_rows_lack_their_file_is_refused(spark, folder):
     listed = spark.createDataFrame([("file:/nowhere",)], "path string")
     together = stream(spark, folder).union(stream(spark, folder))
     for df in (together, stream(spark, folder).mapInArrow(lambda batches: batches, "n int")):
@@ -105,7 +105,7 @@ def read_to_the_end(df, checkpoint):
     return max(int(path.name) for path in (checkpoint / "offsets").iterdir() if path.name.isdigit())
 
 
-def test_of_inputs_that_are_one_data_frame_the_log_is_that_of_the_one(spark, folder, tmp_path):
+def test_inputs_from_one_data_frame_share_their_log(spark, folder, tmp_path):
     other = tmp_path / "other"
     other.mkdir()
     (other / "x.json").write_text('{"n": 10}\n')
@@ -122,7 +122,7 @@ def test_of_inputs_that_are_one_data_frame_the_log_is_that_of_the_one(spark, fol
     assert [row.path.endswith("/x.json") for row in listed] == [True]
 
 
-def test_inputs_of_which_nobody_can_tell_which_are_one_are_refused(spark, folder, tmp_path):
+def test_inputs_whose_logs_are_ambiguous_are_refused(spark, folder, tmp_path):
     clicks, same = stream(spark, folder), stream(spark, folder)
     checkpoint = tmp_path / "checkpoint"
     last = read_to_the_end(clicks.where("n < 3").union(clicks.where("n >= 3")).union(same), checkpoint)

@@ -1,4 +1,4 @@
-"""A query from a savepoint goes on where the old one was: in its files, and in its places."""
+"""A query from a savepoint continues with the old query's unread files, and writes to the same folders."""
 
 import datetime as dt
 import os
@@ -41,11 +41,11 @@ def ran(result, out, checkpoint, **how):
 
 
 def rows(spark, out):
-    # Without the number of the micro-batch: files that were read make micro-batches of their own, in which nothing comes.
+    # Leave out the number of the micro-batch. Skipped files become separate micro-batches without rows.
     return sorted(map(tuple, spark.read.parquet(str(out)).drop("batch_id").collect()))
 
 
-def test_in_the_same_places(spark, tmp_path):
+def test_query_from_savepoint_continues_in_the_folders_of_the_old_query(spark, tmp_path):
     clicks = MicroBatches(spark, tmp_path / "clicks", COLUMNS)
     for batch in BATCHES[:2]:
         clicks.add(batch)
@@ -54,7 +54,7 @@ def test_in_the_same_places(spark, tmp_path):
     saved = pst.savepoint(spark, str(old), str(tmp_path / "saved"))
     assert [(each.kind, each.files) for each in saved.positions] == [("files", 2)]
     assert saved.source_options() == {}
-    # What a run that was killed leaves, of a micro-batch that was never committed.
+    # The folders of a killed run, for a micro-batch that was never committed.
     (out / "batch_id=2").mkdir()
     shutil.copy(next((out / "batch_id=1").glob("*.parquet")), out / "batch_id=2" / "part-0.parquet")
     shutil.copytree(out / "batch_id=2", out / "batch_id=9")
@@ -65,24 +65,24 @@ def test_in_the_same_places(spark, tmp_path):
     ran(counted(clicks, 2), whole, tmp_path / "undisturbed")
     assert rows(spark, out) == rows(spark, whole)
     assert len(rows(spark, out)) > 30
-    # Spark lists all four files, of which two were read. What sinks call its micro-batches goes on from the savepoint's; of what
-    # the killed run left, the first one is replaced, the last withdrawn.
+    # Spark lists all four files, two of which were read. Sinks continue the savepoint's numbers of micro-batches. The new run
+    # replaces the first folder of the killed run, and withdraws the last.
     assert sorted(folder.name for folder in out.glob("batch_id=*")) == [f"batch_id={number}" for number in (0, 1, 2, 4, 5)]
 
-    # The old one may go on no more, and would publish nothing if it still ran.
+    # The old query is refused, and would publish nothing if it still ran.
     with pytest.raises(CheckpointError, match=r"went on from a savepoint, with the checkpoint .*new.*same places"):
         ran(counted(clicks, 2), out, old)
     with pytest.raises(FencedError, match=r"goes on from a savepoint, with the checkpoint .*new"):
         Epoch(str(old), 1, "0").check(spark)
 
-    # Nor may another one go on from the same savepoint in the same places.
+    # A second query from the same savepoint with the same folders is refused.
     with pytest.raises(
         CheckpointError, match=r"another query went on from .*old already, with the checkpoint .*new, and wrote to"
     ):
         ran(counted(clicks, 3), out, tmp_path / "another", savepoint=saved.path)
     assert rows(spark, out) == rows(spark, whole)
 
-    # The savepoint is not needed any more, and what was read is left out still.
+    # The query does not need the savepoint, and still skips read files.
     shutil.rmtree(saved.path)
     clicks.add([("u1", 1, START + dt.timedelta(days=1))])
     ran(counted(clicks, 5), out, new)
@@ -90,8 +90,8 @@ def test_in_the_same_places(spark, tmp_path):
     assert rows(spark, out) == rows(spark, whole)
 
 
-def test_the_old_one_is_found_from_elsewhere(spark, tmp_path):
-    """A relative path is another one where the next query is started."""
+def test_relative_checkpoint_of_the_old_query_is_stored_as_absolute(spark, tmp_path):
+    """A relative path points elsewhere if the next query starts in another folder."""
     checkpoint = os.path.relpath(tmp_path / "an old one")
     entry = {"query": "q", "after": -1, "places": ["file:/out"]}
     write_marker(spark, f"{checkpoint}/panestream/runs/0000000001-abc", entry)
@@ -101,7 +101,7 @@ def test_the_old_one_is_found_from_elsewhere(spark, tmp_path):
     assert lineage_of(spark, found, 3).checkpoint == found
 
 
-def test_the_old_one_went_on(spark, tmp_path):
+def test_savepoint_is_refused_if_the_old_query_continued_in_the_same_folders(spark, tmp_path):
     clicks = MicroBatches(spark, tmp_path / "clicks", COLUMNS)
     clicks.add(BATCHES[0])
     clicks.add(BATCHES[1])
@@ -112,13 +112,13 @@ def test_the_old_one_went_on(spark, tmp_path):
         CheckpointError, match=r"of micro-batch 0, but the query went on .* up to micro-batch 1 and wrote to file:/"
     ):
         ran(counted(clicks, 2), out, tmp_path / "new", savepoint=saved.path)
-    # Elsewhere it may: nothing is there twice, and the old one goes on.
+    # With other folders it starts, since nothing is doubled, and the old query may continue.
     ran(counted(clicks, 2), tmp_path / "elsewhere", tmp_path / "newer", savepoint=saved.path)
     first = spark.read.parquet(str(out / "batch_id=0")).count()
     assert len(rows(spark, tmp_path / "elsewhere")) == len(rows(spark, out)) - first > 0
     clicks.add(BATCHES[2])
     ran(counted(clicks, 2), out, old)
-    # A new query that was given up leaves the old one as it is.
+    # A new query that was abandoned does not affect the old query.
     last = pst.savepoint(spark, str(old), str(tmp_path / "last"))
     clicks.add(BATCHES[3])
     ran(counted(clicks, 2), out, tmp_path / "given-up", savepoint=last.path)

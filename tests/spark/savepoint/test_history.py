@@ -1,4 +1,4 @@
-"""History first: the savepoint of a batch, from which a stream starts."""
+"""A stream starts from the savepoint of a batch over history."""
 
 from __future__ import annotations
 
@@ -46,9 +46,9 @@ def counted(rows, groups=2, late=False):
     )
 
 
-def test_history_and_the_stream_from_there_are_all_as_a_stream(spark, tmp_path):
+def test_history_and_stream_agree_with_one_stream(spark, tmp_path):
     whole, _ = ran(counted(clicks_in(spark, tmp_path / "all", ROWS).stream()), tmp_path / "whole")
-    # The history has more than it should, in other columns' order; the stream reads some of it again.
+    # The history has too many rows, and its columns in another order. The stream reads some of its rows again.
     history = spark.createDataFrame([*ROWS[:60]], SCHEMA).select("ts", F.lit(1).alias("other"), "n", "user")
     stream = clicks_in(spark, tmp_path / "rest", ROWS[30:])
     result = counted(stream.stream())
@@ -63,7 +63,7 @@ def test_history_and_the_stream_from_there_are_all_as_a_stream(spark, tmp_path):
     assert sum(one.late_rows for one in progress) == 0
 
 
-def test_the_seam_is_known_to_the_checkpoint_when_the_savepoint_is_not_given_any_more(spark, tmp_path):
+def test_checkpoint_keeps_until_after_restart_without_the_savepoint(spark, tmp_path):
     clicks = clicks_in(spark, tmp_path / "clicks", ROWS[:60])
     saved = counted(clicks.stream()).bootstrap(spark.createDataFrame(ROWS[:60], SCHEMA), str(tmp_path / "saved"), until=SEAM)
     new = tmp_path / "new"
@@ -74,7 +74,7 @@ def test_the_seam_is_known_to_the_checkpoint_when_the_savepoint_is_not_given_any
     assert not any("late to come" in row for row in rest)
 
 
-def test_the_outputs_of_history_and_of_the_stream_in_one_place(spark, tmp_path):
+def test_history_and_stream_write_to_one_folder(spark, tmp_path):
     whole, _ = ran(counted(clicks_in(spark, tmp_path / "all", ROWS).stream()), tmp_path / "whole")
     out = str(tmp_path / "out")
     result = counted(clicks_in(spark, tmp_path / "rest", ROWS[60:]).stream())
@@ -83,7 +83,7 @@ def test_the_outputs_of_history_and_of_the_stream_in_one_place(spark, tmp_path):
     assert texts(spark.read.parquet(out).drop("batch_id").collect()) == whole
 
 
-def test_a_second_query_from_the_same_history_does_not_take_the_places_of_the_first(spark, tmp_path):
+def test_second_query_from_the_same_history_may_not_write_to_the_same_folders(spark, tmp_path):
     out = str(tmp_path / "out")
     result = counted(clicks_in(spark, tmp_path / "rest", ROWS[60:]).stream())
     saved = result.bootstrap(spark.createDataFrame(ROWS[:60], SCHEMA), str(tmp_path / "saved"), main=pst.ParquetSink(out))
@@ -96,26 +96,26 @@ def test_a_second_query_from_the_same_history_does_not_take_the_places_of_the_fi
     with pytest.raises(CheckpointError, match=r"another query went on from .*saved already, with the checkpoint .*new"):
         start(tmp_path / "second", out)
     assert texts(spark.read.parquet(out).collect()) == there
-    # A trial elsewhere is nobody's rival, nor is the first one again.
+    # A trial in other folders is fine, and so is a restart of the first query.
     start(tmp_path / "trial", str(tmp_path / "elsewhere"))
     start(tmp_path / "new", out)
-    # The way back that the error tells.
+    # The way out that the error names.
     shutil.rmtree(tmp_path / "new")
     start(tmp_path / "second", out)
     assert texts(spark.read.parquet(out).collect()) == there
 
 
-def test_no_rows_of_history_are_a_savepoint_too(spark, tmp_path):
+def test_history_without_rows_gives_a_savepoint(spark, tmp_path):
     whole, _ = ran(counted(clicks_in(spark, tmp_path / "all", ROWS).stream()), tmp_path / "whole")
     result = counted(clicks_in(spark, tmp_path / "rest", ROWS).stream())
     saved = result.bootstrap(spark.createDataFrame([], SCHEMA), str(tmp_path / "saved"))
-    # Each new key group begins with something, though no row comes to it: what time it is.
+    # Each new key group starts with the reached time, although it gets no row.
     assert {row[0] for row in initial_state(saved, replace(saved.plan, groups=3)).collect()} == set(group_values(3))
     assert ran(result, tmp_path / "new", savepoint=saved.path)[0] == whole
 
 
 @pytest.mark.parametrize("sinks", [{}, {"main": pst.MemorySink()}])
-def test_history_that_cannot_be_computed_is_nothing_that_a_sink_or_the_savepoint_failed_in(spark, tmp_path, sinks):
+def test_error_in_history_does_not_blame_a_sink_or_the_savepoint(spark, tmp_path, sinks):
     result = counted(clicks_in(spark, tmp_path / "clicks", ROWS[:2]).stream())
     wrong = spark.createDataFrame(ROWS[:4], SCHEMA).withColumn("n", F.col("user").cast("bigint"))
     with pytest.raises(OperatorError, match=r"^the windows could not be computed: .*CAST_INVALID_INPUT"):
@@ -123,7 +123,7 @@ def test_history_that_cannot_be_computed_is_nothing_that_a_sink_or_the_savepoint
     assert not (tmp_path / "saved").exists()
 
 
-def test_what_is_no_history_of_the_stream_is_refused_in_words(spark, tmp_path):
+def test_wrong_history_is_refused(spark, tmp_path):
     stream = clicks_in(spark, tmp_path / "clicks", ROWS).stream()
     result, history = counted(stream), spark.createDataFrame(ROWS[:4], SCHEMA)
     wrong: list[tuple[Any, dict[str, Any], str]] = [

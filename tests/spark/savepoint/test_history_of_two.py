@@ -1,4 +1,4 @@
-"""History first, of two streams that are joined, and of tiles: history and the stream after it are together all as a stream."""
+"""History of two joined streams, and of tiles, followed by the streams, gives the same as streams alone."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ HALF = 30
 
 
 def streams_in(spark, folder, cuts, dropped=0):
-    """The two streams, one micro-batch for each cut; ``dropped``: from which row on."""
+    """Return the two streams, with one micro-batch for each cut, from the row ``dropped`` on."""
     made = []
     for name, schema, rows in zip(("views", "clicks"), (VIEWS, CLICKS), ROWS, strict=True):
         stream = MicroBatches(spark, folder / name, schema)
@@ -73,7 +73,7 @@ def history(spark, until=HALF):
 
 
 @pytest.mark.parametrize("build", [in_windows, near_in_time, over_both])
-def test_history_and_the_streams_from_there_are_all_as_streams(spark, tmp_path, build):
+def test_history_and_streams_of_a_join_agree_with_streams_alone(spark, tmp_path, build):
     whole, _ = ran(build(*streams_in(spark, tmp_path / "all", [HALF])), tmp_path / "whole")
     result = build(*streams_in(spark, tmp_path / "rest", [45], HALF))
     first = pst.MemorySink()
@@ -85,11 +85,11 @@ def test_history_and_the_streams_from_there_are_all_as_streams(spark, tmp_path, 
     assert sum(one.late_rows for one in running.recent_progress) == 0
 
 
-def test_streams_that_read_what_is_history_leave_it_out(spark, tmp_path):
+def test_joined_streams_skip_rows_of_history(spark, tmp_path):
     whole, _ = ran(near_in_time(*streams_in(spark, tmp_path / "all", [HALF])), tmp_path / "whole")
     result = near_in_time(*streams_in(spark, tmp_path / "rest", [HALF], 10))
     seam, first = START + dt.timedelta(minutes=50), pst.MemorySink()
-    # More columns, in another order.
+    # The history has more columns, in another order.
     views, clicks = history(spark, 40)
     saved = result.bootstrap(
         (views.select("ts", F.lit(1).alias("other"), "ad", "user"), clicks), str(tmp_path / "saved"), until=seam, main=first
@@ -100,18 +100,18 @@ def test_streams_that_read_what_is_history_leave_it_out(spark, tmp_path):
     assert sum(one.history_rows for one in running.recent_progress) == known
 
 
-def test_one_stream_may_have_no_history(spark, tmp_path):
+def test_one_stream_of_a_join_may_have_no_history(spark, tmp_path):
     views, _ = history(spark)
     result = in_windows(*streams_in(spark, tmp_path / "rest", [45], HALF))
     first = pst.MemorySink()
-    # The watermark is the smaller one, and of nothing there is none: nothing fires.
+    # The smaller watermark counts. A stream without rows does not have a watermark, so nothing fires.
     saved = result.bootstrap((views, spark.createDataFrame([], CLICKS)), str(tmp_path / "saved"), main=first)
     assert first.rows == []
     rest, _ = ran(result, tmp_path / "new", savepoint=saved.path)
     assert any("ad 3'" in row for row in rest)
 
 
-def test_what_is_no_history_of_two_streams_is_refused_in_words(spark, tmp_path):
+def test_wrong_history_of_a_join_is_refused(spark, tmp_path):
     result = in_windows(*streams_in(spark, tmp_path / "rest", [45]))
     views, clicks = history(spark)
     wrong = [
@@ -140,13 +140,13 @@ def test_what_is_no_history_of_two_streams_is_refused_in_words(spark, tmp_path):
         near.bootstrap((views, clicks), str(tmp_path / "saved"))
 
 
-def test_where_each_of_two_streams_goes_on_is_kept(spark, tmp_path):
+def test_savepoint_keeps_the_position_of_each_joined_stream(spark, tmp_path):
     result = in_windows(*streams_in(spark, tmp_path / "rest", [45]))
     saved = result.bootstrap(history(spark), str(tmp_path / "saved"), position=(None, {"clicks": {"0": 23}}))
     assert [(one.number, one.kind) for one in saved.positions] == [(1, "kafka")]
 
 
-def test_tiles_of_history_and_of_the_stream_are_those_of_all_rows(spark, tmp_path):
+def test_tiles_of_history_and_stream_equal_tiles_of_all_rows(spark, tmp_path):
     def tiles(rows):
         timed = (
             pst.stream(rows)

@@ -1,4 +1,4 @@
-"""Two joined streams of files go on from a savepoint: which files were read is left out where they are read, each side by its number."""
+"""Two joined streams of files continue from a savepoint, and each side skips its own read files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CUTS = {"views": [15, 30, 45], "clicks": [20, 40]}
 """The two sides have read different numbers of files."""
 
 
-def test_each_side_without_its_own_files(spark, tmp_path):
+def test_each_side_of_a_join_skips_its_own_read_files(spark, tmp_path):
     sides = {}
     for name, schema, rows in zip(("views", "clicks"), (two.VIEWS, two.CLICKS), two.ROWS, strict=True):
         stream, cuts = MicroBatches(spark, tmp_path / name, schema), [0, *CUTS[name], len(rows)]

@@ -1,4 +1,4 @@
-"""What a summary lists of a state, as what is known of windows and rows."""
+"""The windows and rows in a summary of state become the known state of ``why``."""
 
 from __future__ import annotations
 
@@ -47,20 +47,20 @@ def known_window(**more):
     return KnownWindow(**{**told, **more})
 
 
-def test_of_nothing_nothing_is_known():
+def test_empty_summary_gives_empty_known_state():
     assert known_of(PLAN, summary_of(), "the checkpoint") == KnownState(
         PLAN, "the checkpoint", (), (), 0, 0, MIN_TIMESTAMP, None, MIN_TIMESTAMP, None, None
     )
 
 
-def test_what_is_counted_is_handed_on():
+def test_known_state_has_the_counts_of_the_summary():
     summary = summary_of(windows=7, elements=9, watermark=5, clock=6, closed=4, late_dropped=8)
     assert known_of(PLAN, summary, "it") == KnownState(PLAN, "it", (), (), 7, 9, 5, 6, 4, None, 8)
     summary = summary_of(watermark=0, clock=0, closed=0, late_dropped=0)
     assert known_of(PLAN, summary, "it") == KnownState(PLAN, "it", (), (), 0, 0, 0, 0, 0, None, 0)
 
 
-def test_windows_are_known_with_their_bounds_and_times():
+def test_known_windows_have_bounds_and_times():
     listed = {
         "windows": [
             window_of(),
@@ -75,7 +75,7 @@ def test_windows_are_known_with_their_bounds_and_times():
     assert nobody == known_window(key=None, contents="{}", results=None, window=GlobalWindow())
 
 
-def test_the_key_is_as_it_was_given():
+def test_known_state_has_the_key_of_the_question():
     listed = {"windows": [window_of()], "elements": [element_of(0, value=1)]}
     known = known_of(PLAN, summary_of(listed=listed), "it", ("ann", 7))
     assert (known.windows[0].key, known.rows[0].key) == (("ann", 7), ("ann", 7))
@@ -83,7 +83,7 @@ def test_the_key_is_as_it_was_given():
     assert (known.windows[0].key, known.rows[0].key) == (None, None)
 
 
-def test_a_query_without_keys_has_none():
+def test_known_window_of_a_query_without_keys_has_no_key():
     without = {name: value for name, value in window_of().items() if name != "key"}
     assert known_of(PLAN, summary_of(listed={"windows": [without], "elements": ()}), "it").windows[0].key is None
     assert known_of(PLAN, summary_of(listed={"windows": [without], "elements": ()}), "it", 3).windows[0].key == 3
@@ -97,7 +97,7 @@ def test_a_query_without_keys_has_none():
         ({"element": "text"}, 11 * SECOND, "text"),
         ({"time": None, "value": 5}, None, 5),
         ({"element": {"at": "1970-01-01T00:00:12Z", "v": 4}}, 11 * SECOND, ("1970-01-01T00:00:12Z", 4)),
-        # Kept without its time, which is that of the row's own column.
+        # The row is stored without its time, which is in one of its columns.
         ({"time": None, "element": {"at": "1970-01-01T00:00:12.500Z", "v": 4}}, 12_500_000, ("1970-01-01T00:00:12.500Z", 4)),
         ({"time": None, "element": {"at": "1970-01-01T00:00:12", "v": 4}}, 12 * SECOND, ("1970-01-01T00:00:12", 4)),
         ({"time": None, "element": {"at": "soon", "v": 4}}, None, ("soon", 4)),
@@ -105,7 +105,7 @@ def test_a_query_without_keys_has_none():
         ({"time": None, "element": {"then": "1970-01-01T00:00:12Z"}}, None, ("1970-01-01T00:00:12Z",)),
     ],
 )
-def test_rows_are_known_with_their_time_and_what_they_are(more, time, value):
+def test_known_rows_have_time_and_values(more, time, value):
     known = known_of(PLAN, summary_of(listed={"windows": (), "elements": [element_of(0, **more)]}), "it")
     (row,) = known.rows
     told = tuple(row.value) if isinstance(value, tuple) else row.value
@@ -114,7 +114,7 @@ def test_rows_are_known_with_their_time_and_what_they_are(more, time, value):
         assert row.value._fields == tuple(more["element"])
 
 
-def test_rows_are_in_the_order_in_which_they_came_and_may_be_in_many_windows_or_in_none():
+def test_known_rows_keep_arrival_order_and_any_number_of_windows():
     everywhere = [{"start": None, "end": None}, {"start": "1970-01-01T00:00:00Z", "end": "1970-01-01T00:00:01Z"}]
     elements = [element_of(2, value="c", windows=[]), element_of(0, value="a", windows=everywhere), element_of(1, value="b")]
     rows = known_of(PLAN, summary_of(listed={"windows": (), "elements": elements}), "it").rows
@@ -137,5 +137,5 @@ def test_rows_are_in_the_order_in_which_they_came_and_may_be_in_many_windows_or_
         ((SourceTimes("", 5, 4, False), SourceTimes("p1", 9, 8, True)), 2, None),
     ],
 )
-def test_the_source_partition_that_is_furthest_behind_is_the_first_that_is_not_idle(sources, count, slowest):
+def test_slowest_source_partition_is_the_first_that_is_not_idle(sources, count, slowest):
     assert known_of(PLAN, summary_of(sources=sources, source_count=count), "it").slowest == slowest

@@ -1,4 +1,4 @@
-"""What a savepoint says of itself, and what a folder is that is none: without Spark's JVM."""
+"""Manifests of savepoints, and folders that are not savepoints. Without Spark's JVM."""
 
 from __future__ import annotations
 
@@ -64,19 +64,19 @@ def written(spark, folder):
 
 
 def change(part, **changed):
-    """Another manifest, with the checksum that belongs to it."""
+    """Change a manifest and update its checksum."""
     told = {**json.loads(part.read_text()), **changed}
     told.pop("crc32")
     part.write_text(json.dumps({**told, "crc32": crc32(json.dumps(told, sort_keys=True).encode())}, sort_keys=True))
 
 
-def test_it_is_read_as_it_was_written(spark, tmp_path):
+def test_manifest_is_read_as_written(spark, tmp_path):
     part = written(spark, tmp_path / "saved")
     found = read_manifest(spark, f"{tmp_path}/saved/")
     assert found == replace(MANIFEST, saved_plan=json.loads(json.dumps(MANIFEST.saved_plan)))
     assert (found.groups, found.plan.identity()) == (2, PLAN.identity())
     assert json.loads(part.read_text())["savepoint"] == 1
-    # What it says besides, of a later version, is passed over.
+    # Unknown fields of a later version are ignored.
     change(part, more=7)
     assert read_manifest(spark, str(tmp_path / "saved")) == found
     assert is_savepoint(spark, str(tmp_path / "saved"))
@@ -85,7 +85,7 @@ def test_it_is_read_as_it_was_written(spark, tmp_path):
     assert versions(spark)["spark"] == "4.1.0"
 
 
-def test_each_has_a_name_of_its_own():
+def test_each_savepoint_has_a_unique_name():
     first, second = (SavepointManifest({}, [], {}) for _ in range(2))
     assert first.name != second.name
 
@@ -98,13 +98,13 @@ def test_each_has_a_name_of_its_own():
         ("x", "has format 'x': this version of panestream does not read it"),
     ],
 )
-def test_of_another_format(spark, tmp_path, format_, why):
+def test_savepoint_of_another_format_is_refused(spark, tmp_path, format_, why):
     change(written(spark, tmp_path), savepoint=format_)
     with pytest.raises(StateFormatError, match=f"the savepoint {tmp_path} {why}"):
         read_manifest(spark, str(tmp_path))
 
 
-def test_what_a_folder_is_that_is_no_savepoint(spark, tmp_path):
+def test_folder_that_is_not_a_savepoint_is_refused_with_its_content(spark, tmp_path):
     def said(name):
         with pytest.raises(CheckpointError) as caught:
             read_savepoint(spark, tmp_path / name)
@@ -123,9 +123,9 @@ def test_what_a_folder_is_that_is_no_savepoint(spark, tmp_path):
         read_savepoint(spark, "")
 
 
-def test_a_savepoint_needs_a_folder_of_its_own(spark, tmp_path):
+def test_savepoint_into_a_used_folder_is_refused(spark, tmp_path):
     check_free(spark, str(tmp_path / "nothing"))
-    # What one left that was broken off is written over.
+    # An incomplete savepoint is overwritten.
     for path in ("broken/state/panes/part-0", "broken/sources/0/part-0", "other/state/panes/part-0", "other/state/panes/x"):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text("x")
@@ -160,7 +160,7 @@ ONE_BEFORE = {"queries": ["q"], "first": 0, "checkpoint": "", "batch_id": -1}
         ("name", ["a", "x" * 100]),
     ],
 )
-def test_fields_as_they_may_be(field, values):
+def test_manifest_with_valid_field_is_accepted(field, values):
     for value in values:
         check_manifest("saved", {**TOLD, field: value}, "do so")
 
@@ -209,7 +209,7 @@ def test_fields_as_they_may_be(field, values):
         ("name", [None, "", "x" * 101, "a/b", "ä"]),
     ],
 )
-def test_fields_as_no_savepoint_has_them(field, values):
+def test_manifest_with_invalid_field_is_refused(field, values):
     for value in values:
         with pytest.raises(
             StateDamagedError, match=f"the manifest of the savepoint saved has '{field}' as no savepoint has it .*: do"
@@ -217,14 +217,14 @@ def test_fields_as_no_savepoint_has_them(field, values):
             check_manifest("saved", {**TOLD, field: value}, "do so")
 
 
-def test_long_values_are_cut_where_they_are_told():
+def test_long_value_is_shortened_in_the_error():
     for length, shown in ((78, "'" + "/" * 78 + "'"), (79, "'" + "/" * 76 + "...")):
         with pytest.raises(StateDamagedError) as caught:
             check_manifest("saved", {**TOLD, "name": "/" * length}, "do so")
         assert str(caught.value).endswith(f"has 'name' as no savepoint has it ({shown}): do so")
 
 
-def test_fields_that_are_missing_and_tables_of_another_plan():
+def test_manifest_with_missing_field_or_wrong_tables_is_refused():
     for field in ("saved_plan", "headers", "tables"):
         with pytest.raises(StateDamagedError, match=f"^the manifest of the savepoint saved has no '{field}': do so$"):
             check_manifest("saved", {name: value for name, value in TOLD.items() if name != field}, "do so")
@@ -237,7 +237,7 @@ def test_fields_that_are_missing_and_tables_of_another_plan():
         check_manifest("saved", {**TOLD, "saved_plan": {"format": 1}}, "do so")
 
 
-def test_a_savepoint_tells_what_starts_from_it(spark, tmp_path):
+def test_savepoint_gives_positions_and_options_for_its_successor(spark, tmp_path):
     saved = Savepoint(str(tmp_path), MANIFEST, spark)
     assert (saved.batch_id, saved.plan.identity()) == (5, PLAN.identity())
     assert saved.restored_from == RestoredFrom("name", str(tmp_path), SUCCESSION, as_saved(SOURCES))
@@ -261,13 +261,13 @@ def test_a_savepoint_tells_what_starts_from_it(spark, tmp_path):
     ("sums", "tables", "has"),
     [({"panes": {}}, {"panes": 3}, True), ({}, {"panes": 3}, False), ({}, {"panes": 0}, True), ({}, {}, True)],
 )
-def test_whether_there_are_checksums(spark, sums, tables, has):
+def test_savepoint_reports_whether_it_has_checksums(spark, sums, tables, has):
     saved = Savepoint("there", replace(MANIFEST, checksums=sums, tables=tables), spark)
     assert saved.has_checksums is has
     assert (saved._parts()["checksums"] == "of each file") is has
 
 
-def test_how_a_savepoint_shows_itself(spark):
+def test_repr_of_a_savepoint(spark):
     saved = Savepoint("there", MANIFEST, spark)
     assert saved._parts() == {
         "savepoint": "there",
@@ -285,12 +285,12 @@ def test_how_a_savepoint_shows_itself(spark):
     assert history._parts()["checksums"] == "none: only its rows can be counted"
 
 
-# -- what a checkpoint was born of -------------------------------------------------------------------------------------------
+# -- the savepoint that a checkpoint started from --------------------------------------------------------------------------------
 
 ONE, ANOTHER = RestoredFrom("one", "/saved/one"), RestoredFrom("another", "/saved/another")
 
 
-def test_a_birth_rests_as_json():
+def test_birth_of_a_checkpoint_survives_json():
     born = RestoredFrom("one", "/saved", SUCCESSION, as_saved(SOURCES), own_position=True, until=7)
     assert RestoredFrom.of_json(json.loads(json.dumps(born.as_json()))) == born
     assert RestoredFrom.of_json(json.loads(json.dumps(ONE.as_json()))) == replace(ONE, sources=[])
@@ -310,7 +310,7 @@ def test_a_birth_rests_as_json():
         (ONE, ONE, True, True, ONE),
     ],
 )
-def test_of_the_next_run(born, asked, planned, committed, next_):
+def test_birth_of_the_next_run_follows_from_the_checkpoint(born, asked, planned, committed, next_):
     assert next_restored_from("cp", born, asked, planned=planned, committed=committed) == next_
 
 
@@ -323,16 +323,16 @@ def test_of_the_next_run(born, asked, planned, committed, next_):
         (ANOTHER, ONE, True, r"cp began with another savepoint \(/saved/another\): .*to start from /saved/one give"),
     ],
 )
-def test_a_checkpoint_that_was_born_otherwise(born, asked, planned, why):
+def test_checkpoint_with_another_birth_is_refused(born, asked, planned, why):
     with pytest.raises(CheckpointError, match=why):
         next_restored_from("cp", born, asked, planned=planned, committed=False)
 
 
-def test_it_is_public():
+def test_read_savepoint_is_public():
     assert pst.state.read_savepoint is read_savepoint
 
 
-def test_of_two_savepoints_written_to_a_folder_at_once_the_second_is_refused_when_it_is_to_be_finished(spark, tmp_path):
+def test_second_of_two_concurrent_savepoints_in_a_folder_is_refused(spark, tmp_path):
     path = str(tmp_path / "s")
     check_free(spark, path)
     write_manifest(spark, path, replace(MANIFEST, name="ab"))

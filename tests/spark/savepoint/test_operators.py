@@ -1,4 +1,4 @@
-"""Which of several operators of a query a plan is of: without Spark, by what their states say."""
+"""Which of several operators of a query a plan belongs to, by their stored identity. Without Spark."""
 
 from dataclasses import replace
 
@@ -25,7 +25,7 @@ STORED = StoredState(None, "there", 4, TENS, 1)
 
 @pytest.fixture
 def states(monkeypatch):
-    """The plans whose identity lies in the state of the operators, by number; None: no state yet."""
+    """Set the plans whose identity is in the state of the operators, by number. None means no state yet."""
 
     def lie(**plans):
         known = {int(name.removeprefix("of_")): plan and plan.identity() for name, plan in plans.items()}
@@ -40,7 +40,7 @@ def states(monkeypatch):
     return lie
 
 
-def test_the_operator_of_a_plan_is_found_with_as_many_key_groups_as_it_has_there(states):
+def test_operator_of_a_plan_is_found_with_its_stored_key_groups(states):
     there = states(of_0=plan_of(10, groups=3), of_1=plan_of(20, groups=5), of_2=THIRTIES)
     for plan, number, groups in ((TENS, 0, 3), (TWENTIES, 1, 5), (THIRTIES, 2, 1)):
         assert operator_of(STORED, there, plan.identity()) == number
@@ -49,27 +49,27 @@ def test_the_operator_of_a_plan_is_found_with_as_many_key_groups_as_it_has_there
         assert told.identity() == {**plan.identity(), KEY_GROUPS: str(groups)}
 
 
-def test_of_several_with_one_plan_the_last_of_the_query_is_meant_where_nobody_gave_the_plan(states):
+def test_last_of_several_equal_operators_is_chosen_without_a_given_plan(states):
     there = states(of_0=TENS, of_1=TWENTIES, of_2=plan_of(20, groups=2))
     assert operator_of(STORED, there, TWENTIES.identity()) == 1
     with pytest.raises(CheckpointError, match=r"^2 operators of the query in there run this plan: .* Leave plan= out"):
         operator_and_plan(STORED, there, TWENTIES)
 
 
-def test_a_plan_that_no_operator_has_is_of_the_one_without_state_if_there_is_one(states):
+def test_unknown_plan_belongs_to_the_operator_without_state(states):
     there = states(of_0=TENS, of_1=None, of_2=None)
     assert operator_of(STORED, there, TWENTIES.identity()) == 1
     number, told = operator_and_plan(STORED, there, replace(TWENTIES, groups=7))
     assert (number, told.groups, told.assigner) == (1, 7, TWENTIES.assigner)
 
 
-def test_a_plan_that_no_operator_has_is_refused_with_what_is_different_to_the_most_similar_one(states):
+def test_unknown_plan_is_refused_with_the_difference_to_the_most_similar_operator(states):
     other = replace(TENS, event_time="at")
     there = states(of_0=TWENTIES, of_1=plan_of(10, groups=4), of_2=THIRTIES)
     for find in (lambda: operator_of(STORED, there, other.identity()), lambda: operator_and_plan(STORED, there, other)):
         with pytest.raises(PlanMismatchError) as refused:
             find()
-        # How many key groups there are is nobody's difference.
+        # The number of key groups is not reported as a difference.
         assert refused.value.changed == {"event time": ("ts", "at")}
         assert str(refused.value).splitlines() == [
             "the state in the checkpoint there is of another plan (there -> given):",

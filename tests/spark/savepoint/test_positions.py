@@ -1,4 +1,4 @@
-"""How far a source was read, as a savepoint says it: parsed from what Spark and the sources write."""
+"""The positions of sources in a savepoint, parsed from the logs of Spark and the sources."""
 
 import json
 import re
@@ -42,11 +42,11 @@ OFFSETS = {
 
 
 @pytest.mark.parametrize(("offset", "kind"), OFFSETS.items())
-def test_the_source_is_told_by_its_offset(offset, kind):
+def test_kind_of_source_is_recognised_by_its_offset(offset, kind):
     assert kind_of(offset) == kind
 
 
-def test_options():
+def test_position_gives_the_options_of_its_source():
     kafka = SourcePosition(0, "kafka", '{"views": {"0": 0}, "clicks": {"1": 4, "0": 23}}')
     assert kafka.options() == {"startingOffsets": '{"clicks":{"0":23,"1":4},"views":{"0":0}}'}
     assert SourcePosition(0, "delta", delta()).options() == {"startingVersion": "3"}
@@ -59,17 +59,17 @@ def test_options():
     [
         (delta(index=0), r"up to the midst of version 3 \(file 0\).*trigger='availableNow'"),
         (delta(index=5, isStartingVersion=True), "up to the midst of the table as it was found"),
-        (delta(index=-20), "midst"),  # a change of the schema is at hand
+        (delta(index=-20), "midst"),  # a change of the schema is pending
         ('{"version":1,"snapshot_id":4,"position":2,"scan_all_files":false}', "Iceberg table.*stream-from-timestamp"),
         ("17", r"source 2 was read up to 17.*source_offsets='job'"),
     ],
 )
-def test_where_a_source_cannot_begin(offset, why):
+def test_position_at_which_a_source_cannot_start_is_refused(offset, why):
     with pytest.raises(CheckpointError, match=why):
         SourcePosition(2, kind_of(offset), offset).options()
 
 
-def test_saved():
+def test_positions_survive_json():
     positions = [SourcePosition(0, "files", '{"logOffset":7}', 8), SourcePosition(1, "nothing", "-")]
     assert of_saved(json.loads(json.dumps(as_saved(positions)))) == positions
 
@@ -78,12 +78,12 @@ def test_saved():
     ("value", "are"),
     [({"0": 5, "1": 6}, True), ({"0": 5, "one": 6}, False), ({"0": 5, "1": "6"}, False), ({}, False), (5, False)],
 )
-def test_partitions_all_have_a_number_and_an_offset(value, are):
+def test_kafka_offsets_need_a_number_and_an_offset_for_each_partition(value, are):
     assert positions._is_partitions(value) is are
 
 
 class Logs:
-    """A session that reads the logs of offsets of one checkpoint, by their names."""
+    """A session that reads the offset logs of one checkpoint, by name."""
 
     def __init__(self, **logs):
         self.logs = {f"cp/offsets/{name.removeprefix('of_')}": text for name, text in logs.items()}
@@ -99,7 +99,7 @@ def listed(monkeypatch):
     monkeypatch.setattr(positions, "list_files", lambda spark, path: [path] if path in spark.logs else [])
 
 
-def test_each_line_behind_sparks_own_is_a_source():
+def test_each_line_after_sparks_header_is_a_source():
     spark = Logs(of_3='v1\n{"batchTimestampMs":1}\n{"logOffset":7}\n-\n{"clicks":{"0":23}}', of_4="v1\n\n17\n", of_5="v1\n{}")
     assert read_positions(spark, "cp", 3) == [
         SourcePosition(0, "files", '{"logOffset":7}'),
@@ -111,11 +111,11 @@ def test_each_line_behind_sparks_own_is_a_source():
 
 
 @pytest.mark.parametrize(("batch_id", "why"), [(3, "begins with 'v2'"), (4, "is gone"), (5, "is gone")])
-def test_a_log_that_is_gone_or_of_another_form_is_refused(batch_id, why):
+def test_missing_or_unknown_offset_log_is_refused(batch_id, why):
     said = f"after micro-batch {batch_id} cannot be told: Spark's log, cp/offsets/{batch_id}, {why}; known is version v1"
     with pytest.raises(CheckpointError, match=re.escape(said)):
         read_positions(Logs(of_3='v2\n{}\n{"logOffset":7}', of_4=""), "cp", batch_id)
 
 
-def test_a_manifest_of_before_files_were_counted_has_none():
+def test_position_of_an_old_manifest_has_zero_files():
     assert of_saved([{"number": 1, "kind": "kafka", "offset": "{}"}]) == [SourcePosition(1, "kafka", "{}", 0, {})]

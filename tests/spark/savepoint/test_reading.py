@@ -1,4 +1,4 @@
-"""A checkpoint is read without the job's code: what it shows is what a count of the input says must be open."""
+"""A checkpoint is read without the job's code. Its open windows agree with a count of the input."""
 
 import datetime as dt
 import json
@@ -31,7 +31,7 @@ def sums(df):
 
 
 def expected_after(rows):
-    """The windows that are open, with rows and sum; and the watermark, less the microsecond that every watermark is short by."""
+    """Return the open windows with rows and sum, and the watermark, minus the microsecond by which every watermark lags."""
     watermark = max(ts for _, _, ts in rows) - dt.timedelta(minutes=5)
     found: dict = {}
     for user, n, ts in rows:
@@ -49,7 +49,7 @@ def shown(state):
     }
 
 
-def test_open_windows_are_those_of_the_input_after_every_micro_batch_also_while_the_query_runs(spark, tmp_path):
+def test_open_windows_agree_with_the_input_after_every_micro_batch_of_a_running_query(spark, tmp_path):
     clicks = MicroBatches(spark, tmp_path / "clicks", SCHEMA)
     for begin, end in ((0, 40), (40, 60), (60, 100)):
         clicks.add(ROWS[begin:end])
@@ -92,7 +92,7 @@ def check_times(found, watermark):
 
 
 def check_tables(found):
-    """What savepoints are made of."""
+    """Check the tables that savepoints are made of."""
     headers = {row.key_group: json.loads(row.header) for row in found.stored.headers().collect()}
     assert sorted(headers) == [0, 1]
     assert header_of_all([headers[0], headers[1]])["identity"] == found.plan.identity()
@@ -106,7 +106,7 @@ def check_tables(found):
     assert table.columns == ["key_group", *panes[0][1]]
 
 
-def test_what_spark_has_cleaned_is_refused_in_words(spark, tmp_path):
+def test_micro_batch_that_spark_has_cleaned_is_refused(spark, tmp_path):
     clicks = MicroBatches(spark, tmp_path / "clicks", SCHEMA)
     for number in range(5):
         clicks.add(ROWS[20 * number : 20 * number + 20])
@@ -125,8 +125,8 @@ def test_what_spark_has_cleaned_is_refused_in_words(spark, tmp_path):
         pst.state.read_checkpoint(spark, str(checkpoint), 2)
 
 
-def test_key_groups_that_share_a_partition_are_told_apart_and_long_values_are_put_together(spark, tmp_path):
-    """A query that start() did not begin: its checkpoint has no plan."""
+def test_key_groups_that_share_a_partition_are_read_separately(spark, tmp_path):
+    """The query was not started by start(), so its checkpoint lacks a plan."""
     rows = [(f"user {number} " + "x" * 40, number, START) for number in range(3000)]
     clicks = MicroBatches(spark, tmp_path / "clicks", SCHEMA).add(rows)
     result = sums(clicks.stream())

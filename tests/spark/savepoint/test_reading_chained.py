@@ -1,4 +1,4 @@
-"""Several stateful operators in one query: each plan's own state is read."""
+"""In a query with several stateful operators, the state of each plan is read."""
 
 import datetime as dt
 
@@ -24,10 +24,10 @@ def counts(df, size="10 seconds"):
     return keyed.window(pst.TumblingEventTimeWindows.of(size)).options(key_groups=2).aggregate(agg.count().alias("n"))
 
 
-def test_the_state_of_each_of_several_operators(spark, tmp_path):
+def test_state_of_each_chained_operator_is_read(spark, tmp_path):
     rows = MicroBatches(spark, tmp_path / "clicks", "item string, at timestamp")
     rows.add([("a", at(1)), ("b", at(2)), ("a", at(3)), ("a", at(3)), ("a", at(12)), ("b", at(14))]).add([("a", at(21))])
-    # An operator of Spark's own, too: every row once.
+    # The query also has an operator of Spark, which removes duplicates.
     stream = rows.stream().dropDuplicates(["item", "at"])
     first = counts(stream)
     ends = pst.stream(first.main.select("n", "window_end")).assign_timestamps("window_end - INTERVAL 1 MICROSECOND", MONOTONOUS)
@@ -38,7 +38,7 @@ def test_the_state_of_each_of_several_operators(spark, tmp_path):
     def shown(state):
         return sorted((*row.results, row.window_start.second) for row in state.windows.collect())
 
-    # start() was called of the second: windows that end at 10 and 20 have fired, two results each.
+    # start() was called on the second. Windows that end at 10 and 20 have fired, with two results each.
     assert shown(pst.state.read_checkpoint(spark, checkpoint)) == [(2, 4, 0)]
     assert shown(pst.state.read_checkpoint(spark, checkpoint, 0)) == [(2, 2, 0)]
     found = pst.state.read_checkpoint(spark, checkpoint, plan=first.plan)

@@ -1,4 +1,4 @@
-"""The state of every operator, read through Spark Connect by a process that has nothing of the jobs' code."""
+"""The state of every operator is read through Spark Connect by a process without the jobs' code."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ WATERMARK = 36 - 4 - 1e-6
 
 
 class Prices(pst.ProcessWindowFunction):
-    """Its code is not there where the state is read."""
+    """The process that reads the state does not have this code."""
 
     def process(self, key, context, elements):
         context.global_state().get_state(pst.state.ValueStateDescriptor("totals")).update(
@@ -36,7 +36,7 @@ class Prices(pst.ProcessWindowFunction):
 
 
 def queries():
-    """A query for each operator, and for what has a state of its own kind: several windows, parts of keys, the clock."""
+    """Return a query for each operator, and for each special kind of state: several windows, split keys, processing time."""
 
     def keyed(df):
         watermark = pst.WatermarkStrategy.for_bounded_out_of_orderness("4 seconds")
@@ -85,13 +85,13 @@ def found(spark, tmp_path_factory):
     for name, query in queries().items():
         checkpoint = str(folder / "checkpoints" / name)
         query(rows.stream()).start(main=pst.MemorySink(), checkpoint=checkpoint, trigger="once").await_termination()
-    # Without the tests on its path: not even by chance the job's code.
+    # Remove the tests from the path, so that the job's code cannot be found by chance.
     ran(SCRIPT, folder, "remote", **ANY_PORT, PYTHONPATH=str(ROOT / "src"))
     return json.loads((folder / "found.json").read_text())
 
 
 def expected(size, slide):
-    """The windows that are open, with their rows."""
+    """Return the open windows with their rows."""
     windows = defaultdict(list)
     for user, second, price in ROWS:
         for back in range(size // slide):
@@ -102,7 +102,7 @@ def expected(size, slide):
 
 
 def shown(rows, *columns):
-    """Of each window: key, bounds, and some of its results."""
+    """Return key, bounds, and some results of each window."""
     found = {}
     for row in rows:
         place = row["key"]["user"], row["window_start"], row["window_end"]
@@ -115,7 +115,7 @@ def counted(windows):
     return {place: (len(prices), sum(prices)) for place, prices in windows.items()}
 
 
-def test_several_windows(found):
+def test_state_of_several_windows_is_read(found):
     rows = found["several"]["windows"]
     for label, windows in {"ten": expected(10, 10), "slid": expected(20, 10)}.items():
         assert shown([row for row in rows if row["window"] == label], "n", "total") == counted(windows)
@@ -123,7 +123,7 @@ def test_several_windows(found):
     assert all(row["due"] == row["closes"] == row["window_end"] - 1e-6 for row in rows)
 
 
-def test_keys_in_parts_are_shown_as_wholes(found):
+def test_parts_of_split_keys_are_shown_combined(found):
     windows = {place: (len(set(prices)), len(prices), sum(prices)) for place, prices in expected(10, 10).items()}
     rows = found["parts"]["windows"]
     assert shown(rows, "prices", "n", "total") == windows
@@ -132,20 +132,20 @@ def test_keys_in_parts_are_shown_as_wholes(found):
     assert sorted((row["key"]["user"], row["time"]) for row in found["parts"]["timers"]) == [(user, 40 - 1e-6) for user in USERS]
 
 
-def test_sessions(found):
+def test_state_of_sessions_is_read(found):
     assert shown(found["sessions"]["windows"], "n", "total") == {
         (user, 34, 44): (2, 700 + 2 * place) for place, user in enumerate(USERS)
     }
 
 
-def test_counts(found):
+def test_state_of_count_windows_is_read(found):
     assert shown(found["counts"]["windows"], "n", "total") == {
         (user, None, None): (2, 700 + 2 * place) for place, user in enumerate(USERS)
     }
     assert found["counts"]["timers"] == []
 
 
-def test_kept_rows(found):
+def test_state_of_accumulated_rows_is_read(found):
     windows = expected(20, 10)
     rows = found["accumulating"]["windows"]
     assert {(row["key"]["user"], row["window_start"], row["window_end"]): row["rows"] for row in rows} == {
@@ -160,9 +160,9 @@ def test_kept_rows(found):
     assert {place: sorted(prices) for place, prices in elements.items()} == windows
 
 
-def test_rows_states_and_timers_of_functions(found):
+def test_rows_states_and_timers_of_functions_are_read(found):
     state = found["row"]
-    # Windows fire at every second row: of the one that is open two rows, 34 and 36, have come.
+    # Windows fire at every second row. The open window has two rows, 34 and 36.
     assert {(row["key"]["user"], row["window_start"]): row["rows"] for row in state["windows"]} == {
         (user, 30): 2 for user in USERS
     }
@@ -180,7 +180,7 @@ def test_rows_states_and_timers_of_functions(found):
     }
 
 
-def test_timers_of_the_clock(found):
+def test_processing_time_timers_are_read(found):
     state = found["clock"]
     assert shown(state["windows"], "n", "total") == {
         (user, None, None): (len(SECONDS), 10 * sum(SECONDS) + len(SECONDS) * place) for place, user in enumerate(USERS)
@@ -192,7 +192,7 @@ def test_timers_of_the_clock(found):
     }
 
 
-def test_watermarks(found):
+def test_watermarks_of_all_operators_are_read(found):
     for name in set(queries()) - {"clock"}:
         rows = found[name]["watermarks"]
         assert {(row["watermark"], row["max_event_time"], row["idle"]) for row in rows} == {(WATERMARK, 36, False)}, name

@@ -1,4 +1,4 @@
-"""What a checkpoint is refused for when it is looked into, and what is told of damage: without Spark's JVM."""
+"""Reasons to refuse a checkpoint when it is read, and errors about damage. Without Spark's JVM."""
 
 from __future__ import annotations
 
@@ -42,10 +42,10 @@ def files(folder: Path, *names: str, text: str = "v1\n{}") -> str:
     return str(folder)
 
 
-# -- looking into a checkpoint -----------------------------------------------------------------------------------------------
+# -- reading a checkpoint -----------------------------------------------------------------------------------------------------
 
 
-def test_where_no_micro_batch_was_committed(spark, tmp_path):
+def test_folder_without_a_committed_micro_batch_is_refused_with_its_content(spark, tmp_path):
     def said(name):
         with pytest.raises(CheckpointError) as caught:
             read_checkpoint(spark, tmp_path / name)
@@ -66,7 +66,7 @@ def test_where_no_micro_batch_was_committed(spark, tmp_path):
 
 @pytest.fixture
 def checkpoint(spark, tmp_path, monkeypatch):
-    """Of a query that committed micro-batches 0 to 3; what Spark says of its operators: one, with two partitions."""
+    """A query that committed micro-batches 0 to 3. Spark reports one operator with two partitions."""
     path = str(tmp_path / "cp")
     claim = ensure_identity(spark, PLAN, path)
     register(spark, claim, [])
@@ -77,7 +77,7 @@ def checkpoint(spark, tmp_path, monkeypatch):
     return SimpleNamespace(path=path, folder=tmp_path / "cp", operators=operators)
 
 
-def test_which_micro_batches_there_are(spark, checkpoint):
+def test_missing_micro_batch_is_refused_with_the_available_ones(spark, checkpoint):
     found = read_checkpoint(spark, checkpoint.path)
     assert (found.batch_id, found.path, found.plan.identity()) == (3, checkpoint.path, PLAN.identity())
     assert found.stored.operator_id == 0
@@ -100,7 +100,7 @@ def test_which_micro_batches_there_are(spark, checkpoint):
         read_checkpoint(spark, checkpoint.path, 0)
 
 
-def test_a_query_of_which_the_plan_is_not_known(spark, checkpoint, tmp_path):
+def test_checkpoint_without_a_stored_plan_is_refused(spark, checkpoint, tmp_path):
     for each in checkpoint.folder.glob("panestream/runs/*"):
         each.rename(tmp_path / each.name)
     with pytest.raises(
@@ -114,7 +114,7 @@ def test_a_query_of_which_the_plan_is_not_known(spark, checkpoint, tmp_path):
         read_checkpoint(spark, checkpoint.path)
 
 
-def test_a_checkpoint_without_panestreams_state(spark, checkpoint, tmp_path):
+def test_checkpoint_without_state_of_panestream_is_refused(spark, checkpoint, tmp_path):
     checkpoint.operators.clear()
     with pytest.raises(StateDamagedError, match=r"state in the checkpoint .*cp is gone \(state/\*/_metadata\): put back a copy"):
         read_checkpoint(spark, checkpoint.path)
@@ -123,7 +123,7 @@ def test_a_checkpoint_without_panestreams_state(spark, checkpoint, tmp_path):
         read_checkpoint(spark, checkpoint.path, plan=PLAN)
 
 
-def test_a_partition_that_is_gone(spark, checkpoint):
+def test_missing_partition_of_the_state_is_named(spark, checkpoint):
     check_last_partition(spark, checkpoint.path, 0, 2)
     for operator, partitions, gone in ((0, 3, "state/0/2"), (1, 1, "state/1/0")):
         with pytest.raises(StateDamagedError) as caught:
@@ -134,7 +134,7 @@ def test_a_partition_that_is_gone(spark, checkpoint):
         read_checkpoint(spark, checkpoint.path)
 
 
-def test_the_state_that_spark_still_has(spark, tmp_path):
+def test_micro_batches_with_state_are_listed_from_files(spark, tmp_path):
     path = files(tmp_path, "offsets/0", "offsets/1", "offsets/2", "commits/1", "commits/2", "commits/0")
     names = ("1.changelog", "2.zip", "3_4bd1f5c2-aa.changelog", "9.zip", "_schema", "x.zip", "5.tmp")
     files(tmp_path, *(f"state/7/0/{name}" for name in names), "state/7/1/1.zip", "state/6/0/1.zip")
@@ -147,7 +147,7 @@ def test_the_state_that_spark_still_has(spark, tmp_path):
 
 
 def of_metadata(rows=None, error=None):
-    """A session whose state-metadata source has these rows."""
+    """A session whose source of state metadata has these rows."""
 
     def collect():
         if error is not None:
@@ -160,7 +160,7 @@ def of_metadata(rows=None, error=None):
     return SimpleNamespace(read=SimpleNamespace(format=lambda name: reader))
 
 
-def test_the_operators_of_panestream(monkeypatch):
+def test_operators_of_panestream_are_found_in_state_metadata(monkeypatch):
     monkeypatch.setattr(addresses, "list_files", lambda spark, pattern: ["file:/cp/commits/0"])
     ours, other = (json.dumps({"stateVariables": [{"stateName": name}]}) for name in ("panestream", "count"))
     rows = [(2, 4, ours), (0, 4, ours), (1, 4, other), (3, 200, None), (4, 200, ""), (5, 1, "null")]
@@ -176,7 +176,7 @@ def test_the_operators_of_panestream(monkeypatch):
     ("address", "master"), [("hdfs://host/a%20b", "local[2]"), ("file:///a%20b", "spark://host:7077"), ("file:///a%20b", "local")]
 )
 def test_checkpoint_with_an_encoded_name_is_refused_unless_a_link_leads_there(address, master, monkeypatch):
-    """A link helps on one machine only, and if Spark sees it."""
+    """A link helps on one machine only, and only if Spark sees it."""
     monkeypatch.setattr(addresses, "list_files", lambda spark, path: [f"{address}/commits/0"] if path == "a b/commits" else [])
     session = SimpleNamespace(conf=SimpleNamespace(get=lambda name, default: master))
     with pytest.raises(
@@ -200,7 +200,7 @@ def test_checkpoint_with_an_encoded_name_is_read_through_a_link(spark, tmp_path)
 # -- damage ------------------------------------------------------------------------------------------------------------------
 
 
-def test_what_spark_cannot_load_is_told_in_words(spark, tmp_path):
+def test_state_that_spark_cannot_load_gives_a_readable_error(spark, tmp_path):
     stored = StoredState(spark, files(tmp_path, *(f"state/2/{part}/1.zip" for part in (0, 1, 3))), 4, PLAN, 2)
 
     def said(error):
@@ -213,7 +213,7 @@ def test_what_spark_cannot_load_is_told_in_words(spark, tmp_path):
     assert said(PySparkException("[CANNOT_LOAD_STATE_STORE] a file is odd\nat x")) == (
         f"{first}[CANNOT_LOAD_STATE_STORE] a file is odd. {WAY_OUT}"
     )
-    # Of a partition that is gone Spark says something else.
+    # For a missing partition Spark raises another error.
     assert said(PySparkException("assertion failed")) == f"{first}state/2/2 is gone. {WAY_OUT}"
     files(tmp_path, "state/2/2/1.zip")
     for error in (PySparkException("assertion failed"), ValueError("CANNOT_LOAD_STATE_STORE")):
@@ -226,7 +226,7 @@ def test_what_spark_cannot_load_is_told_in_words(spark, tmp_path):
         raise PySparkException("x\npanestream.errors.OperatorError: in a worker\n\nat y")
 
 
-def test_key_groups_of_which_nothing_is_told(spark):
+def test_missing_key_groups_are_counted_in_the_error(spark):
     stored = StoredState(spark, "cp", 4, PLAN)
     check_all_told(stored, 0)  # no row has come
     check_all_told(stored, 2)
@@ -237,7 +237,7 @@ def test_key_groups_of_which_nothing_is_told(spark):
     )
 
 
-def test_headers_are_in_the_order_of_key_groups():
+def test_headers_are_sorted_by_key_group():
     def of(**found):
         rows = [SimpleNamespace(key_group=int(name[1:]), header=json.dumps(header)) for name, header in found.items()]
         return _by_group(SimpleNamespace(collect=lambda: rows), PLAN)
@@ -248,7 +248,7 @@ def test_headers_are_in_the_order_of_key_groups():
         of(g0={})
 
 
-def test_a_savepoint_is_of_one_operator_with_state():
+def test_savepoint_of_a_query_with_two_stateful_operators_is_refused():
     def of(*found):
         rows = [SimpleNamespace(operatorName=name, operatorId=number) for name, number in found]
         frame = SimpleNamespace(distinct=lambda: SimpleNamespace(collect=lambda: rows))
@@ -262,7 +262,7 @@ def test_a_savepoint_is_of_one_operator_with_state():
         _check_alone(of(("transformWithStateExec", 0), ("dedupe", 1)), "/cp")
 
 
-def test_rows_that_are_not_those_that_were_written(monkeypatch):
+def test_changed_rows_of_a_savepoint_are_refused(monkeypatch):
     class Frame:
         def __init__(self, sums):
             self.sums = sums
@@ -318,17 +318,17 @@ def positions(*kinds):
     return [SourcePosition(number, kind, "{}") for number, kind in enumerate(kinds)]
 
 
-def test_the_folders_of_sources_logs(spark, tmp_path):
+def test_numbers_of_source_logs_follow_from_kinds_and_folders(spark, tmp_path):
     assert numbers_of_logs(spark, "nowhere", positions("kafka", "delta")) == {0: 0, 1: 1}
     path = files(tmp_path / "two", "sources/0/0", "sources/1/0", "sources/odd/0")
     assert numbers_of_logs(spark, f"{path}/", positions("files", "kafka")) == {0: 0, 1: 1}
-    # Of other sources nobody knows whether they keep a log.
+    # Other kinds of sources may or may not have a log.
     assert numbers_of_logs(spark, path, positions("files", "files", "delta")) == {0: 0, 1: 1, 2: 2}
     with pytest.raises(CheckpointError, match=rf"3 inputs of the query have 2 logs in {path}/sources: some of them are one Data"):
         numbers_of_logs(spark, path, positions("delta", "files", "files"))
 
 
-def test_inputs_that_are_one_have_one_log(spark, tmp_path):
+def test_inputs_from_one_data_frame_share_a_log_number(spark, tmp_path):
     path = files(tmp_path, "sources/0/0", "sources/1/0")
     for number, ends in enumerate((("a", "a", "b"), ("a", "c", "d"), ("a", "c"))):
         files(tmp_path, f"offsets/{number}", text="\n".join(["v1", "{}", *ends]))
@@ -342,7 +342,7 @@ def test_inputs_that_are_one_have_one_log(spark, tmp_path):
 # -- starting from a savepoint -----------------------------------------------------------------------------------------------
 
 
-def test_the_savepoint_that_a_checkpoint_began_with(spark, tmp_path):
+def test_savepoint_of_a_checkpoint_is_needed_until_its_first_commit(spark, tmp_path):
     saved, cp = tmp_path / "saved", str(tmp_path / "cp")
     history = replace(MANIFEST, succession=None, until=77)
     write_manifest(spark, str(saved), history)
@@ -352,11 +352,11 @@ def test_the_savepoint_that_a_checkpoint_began_with(spark, tmp_path):
     claim = ensure_identity(spark, PLAN, cp, restored_from)
     register(spark, claim, [])
     assert cutover_time(spark, None, cp) == 77
-    # Nothing was committed: its state is needed.
+    # Nothing was committed, so its state is needed.
     assert savepoint_for(spark, str(saved), cp).path == str(saved)
     files(tmp_path / "cp", "offsets/0", "commits/0")
     assert savepoint_for(spark, str(saved), cp) == restored_from
-    # Gone since, from that place or from where it was moved to; there may be another in its place.
+    # It has disappeared from its place, or from the place that it was moved to. Another savepoint may be in its place.
     saved.rename(tmp_path / "moved")
     assert savepoint_for(spark, str(saved), cp) == savepoint_for(spark, str(tmp_path / "moved"), cp) == restored_from
     with pytest.raises(CheckpointError, match="elsewhere is no savepoint"):

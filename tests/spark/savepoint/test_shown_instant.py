@@ -1,4 +1,4 @@
-"""Of which windows a state is asked for, where a row or a window is asked about: a time that all of them hold, or any."""
+"""The time filter of a question about a row or window: an instant that all relevant windows contain, or none."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ TEN = TumblingEventTimeWindows(10)
     [
         (TEN, AT, None, SEVEN),
         (TEN, AT, TimeWindow(3, 13), SEVEN),
-        # A row may join sessions that do not hold its time.
+        # A row may join sessions that do not contain its time.
         (EventTimeSessionWindows(10), AT, None, None),
         (EventTimeSessionWindows(10), None, TimeWindow(3, 13), 3),
-        # Windows of the clock do not follow the row's time.
+        # Processing-time windows do not depend on the row's time.
         (TumblingProcessingTimeWindows(10), AT, None, None),
         (TumblingProcessingTimeWindows(10), AT, TimeWindow(3, 13), None),
         (TumblingProcessingTimeWindows(10), None, TimeWindow(3, 13), 3),
@@ -42,6 +42,6 @@ TEN = TumblingEventTimeWindows(10)
         (GlobalWindows.create(), None, TimeWindow(3, 13), None),
     ],
 )
-def test_a_time_that_all_windows_hold_that_matter(assigner, at, window, wanted):
+def test_time_filter_is_an_instant_of_all_relevant_windows(assigner, at, window, wanted):
     state = SimpleNamespace(plan=SimpleNamespace(assigner=assigner))
     assert ShownState._instant_in(state, at, window) == wanted

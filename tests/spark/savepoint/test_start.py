@@ -1,4 +1,4 @@
-"""A query that starts from a savepoint: as if never stopped."""
+"""A query that starts from a savepoint gives the same results as a query that never stopped."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def counted(clicks, groups=None, *, key="user", windows=("30 minutes", "10 minut
 
 @pytest.fixture(scope="module")
 def old(spark, tmp_path_factory):
-    """A query that was stopped half way: what it gave, what it would have given, its savepoint, and the rows that it has not read."""
+    """A query that stopped half way: its rows, the expected rest, its savepoint, and the unread rows."""
     folder = tmp_path_factory.mktemp("old")
     whole = fired(counted(clicks_in(spark, folder / "all"), 2), folder / "whole")
     first = fired(counted(clicks_in(spark, folder / "first", ROWS[:2]), 2), folder / "checkpoint")
@@ -57,12 +57,12 @@ def old(spark, tmp_path_factory):
 
 
 @pytest.mark.parametrize("groups", [1, 5])
-def test_another_number_of_key_groups(old, groups, tmp_path):
+def test_query_from_savepoint_with_other_key_groups_agrees(old, groups, tmp_path):
     folder, whole, first, rest = old
     assert sorted(first + fired(counted(rest, groups), tmp_path / "new", savepoint=f"{folder}/saved")) == whole
 
 
-def test_restarts_around_the_first_micro_batch(spark, old, tmp_path):
+def test_restarts_around_the_first_micro_batch_from_savepoint_agree(spark, old, tmp_path):
     folder, whole, first, rest = old
     saved, new = tmp_path / "saved", tmp_path / "new"
     shutil.copytree(folder / "saved", saved)
@@ -73,7 +73,7 @@ def test_restarts_around_the_first_micro_batch(spark, old, tmp_path):
         counted(rest).start(main=sink, checkpoint=str(new), **how).await_termination()
         return sorted(first + list(map(str, sink.rows)))
 
-    # Its number of key groups is the savepoint's, where it was given none.
+    # Without a given number, it uses the savepoint's number of key groups.
     assert start(savepoint=str(saved)) == whole
     assert newest_entry(spark, str(new))["identity"]["key groups"] == "2"
     # A crash before the first micro-batch is committed.
@@ -87,7 +87,7 @@ def test_restarts_around_the_first_micro_batch(spark, old, tmp_path):
         start(savepoint=other)
     sink.rows.clear()
     assert start(savepoint=str(saved)) == whole
-    # From here on the savepoint is needed no more; but another one is as wrong as before.
+    # Now the query does not need the savepoint, but a different savepoint is still refused.
     shutil.rmtree(saved)
     assert start(savepoint=str(saved)) == start() == whole
     with pytest.raises(CheckpointError, match="began with another savepoint"):
@@ -96,7 +96,7 @@ def test_restarts_around_the_first_micro_batch(spark, old, tmp_path):
         counted(rest).start(main=sink, checkpoint=f"{folder}/whole", savepoint=other)
 
 
-def test_what_cannot_be_taken_over_is_refused_before_anything_starts(old, tmp_path):
+def test_incompatible_query_from_savepoint_is_refused_before_it_starts(old, tmp_path):
     folder, _, _, rest = old
     how = {"main": pst.ParquetSink(str(tmp_path / "out")), "checkpoint": str(tmp_path / "new"), "savepoint": f"{folder}/saved"}
     for wrong, said in (
@@ -109,8 +109,8 @@ def test_what_cannot_be_taken_over_is_refused_before_anything_starts(old, tmp_pa
     assert not list(tmp_path.iterdir())
 
 
-def test_aggregates_renamed_and_shorter_windows(old, tmp_path):
-    """What is renamed and put in another order; and windows of two panes of the three."""
+def test_query_from_savepoint_may_rename_aggregates_and_shorten_windows(old, tmp_path):
+    """Aggregates are renamed and reordered, and windows have two of the three panes."""
     folder, _, _, rest = old
     aggregates = (agg.sum("n").alias("sum_n"), agg.count().alias("clicks"))
     changed = counted(rest, 3, windows=("20 minutes", "10 minutes"), aggregates=aggregates)
@@ -130,7 +130,7 @@ def test_aggregates_renamed_and_shorter_windows(old, tmp_path):
         assert total == (sum(inside), len(inside)), (user, start)
 
 
-def test_folders_that_are_none(spark, old, tmp_path):
+def test_folder_without_a_savepoint_is_refused_at_start(spark, old, tmp_path):
     folder, _, _, rest = old
     checkpoint = f"{folder}/checkpoint"
     with pytest.raises(CheckpointError, match="holds a savepoint already"):
@@ -145,7 +145,7 @@ def test_folders_that_are_none(spark, old, tmp_path):
         pst.state.read_savepoint(spark, f"{folder}/nowhere")
     with pytest.raises(CheckpointError, match="is no checkpoint of a streaming query: there is nothing"):
         pst.state.read_checkpoint(spark, f"{folder}/nowhere")
-    # Killed before the manifest was written: none yet, and the next one may take its place.
+    # The first attempt was killed before the manifest was written, so the next savepoint may replace it.
     broken = tmp_path / "broken"
     shutil.copytree(folder / "saved", broken)
     shutil.rmtree(broken / "manifest")

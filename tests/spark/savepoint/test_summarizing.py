@@ -1,4 +1,4 @@
-"""What a summary asks Spark for: the key group of a key that was typed."""
+"""The key group of a key that a user typed, as a summary needs it from Spark."""
 
 import pytest
 from pyspark.sql import functions as F
@@ -11,7 +11,7 @@ from panestream.spark.savepoint.summarizing import groups_of_key
 pytestmark = pytest.mark.spark
 
 GROUPS = 1009
-"""So many that no wrong one is right by chance."""
+"""With this many key groups, a wrong one is never right by chance."""
 KEYS = {
     "string": ("a=b", "'a=b'"),
     "boolean": ("TRUE", "true"),
@@ -25,7 +25,7 @@ KEYS = {
 }
 
 
-def test_a_key_that_was_typed_lies_where_the_exchange_sends_it(spark):
+def test_typed_key_is_in_the_key_group_of_the_exchange(spark):
     spark.conf.set("spark.sql.session.timeZone", "America/New_York")
     try:
         for kind, (typed, literal) in KEYS.items():

@@ -1,4 +1,4 @@
-"""What a new key group begins with: header, rows and timer, of key groups that stay as they were and of others. Without Spark."""
+"""The start of a new key group from a savepoint (header, rows and timer), with the same and other numbers. Without Spark."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ CLOCKS = (3_500_000, 7_200_000)
 WINDOW = 10_000_000
 
 
-def taken(groups: int) -> tuple[RestorePlan, list[dict[str, pa.Table]]]:
-    """Of two key groups with a row each, of which the clock woke the second once more; and their tables."""
+def two_key_groups(groups: int) -> tuple[RestorePlan, list[dict[str, pa.Table]]]:
+    """Return the restore plan and tables of two key groups with a row each. The clock woke the second key group again."""
     windowing = WindowSpec(TumblingProcessingTimeWindows(WINDOW), every_firing=True)
     plan = replace(harness.Query(windowing, (agg.count().alias("n"),)).row(), groups=2, ticks=TICKS, event_time=None)
     headers, tables = [], []
@@ -38,8 +38,8 @@ def taken(groups: int) -> tuple[RestorePlan, list[dict[str, pa.Table]]]:
 
 
 @pytest.mark.parametrize("group", [0, 1])
-def test_where_their_number_stays_each_has_its_own_header_and_rows(group):
-    start, tables = taken(2)
+def test_same_number_of_key_groups_keeps_headers_and_rows(group):
+    start, tables = two_key_groups(2)
     state, wake_up = start.state_of(group, [tables[group]])
     again = start.plan.operator.for_group(start.plan, state, group).tables()
     assert again.header == start.headers[group]
@@ -47,13 +47,13 @@ def test_where_their_number_stays_each_has_its_own_header_and_rows(group):
     assert {name: table.to_pylist() for name, table in again.tables.items()} == {
         name: table.to_pylist() for name, table in tables[group].items()
     }
-    # The window ends at ten seconds; its last instant is a microsecond earlier, and Spark wakes once the clock is past it.
+    # The window ends at ten seconds, so its last instant is a microsecond earlier. Spark wakes once the clock is past that.
     assert wake_up == (WINDOW - 1) // TICKS + 1
 
 
 @pytest.mark.parametrize("groups", [1, 3])
-def test_where_it_changes_all_have_the_latest_clock(groups):
-    start, tables = taken(groups)
+def test_changed_number_of_key_groups_sets_the_latest_clock(groups):
+    start, tables = two_key_groups(groups)
     for group in range(groups):
         parts = tables if group == 0 else []
         state, wake_up = start.state_of(group, parts)
@@ -62,7 +62,7 @@ def test_where_it_changes_all_have_the_latest_clock(groups):
         assert (wake_up is None) == (not parts)
 
 
-def test_a_query_that_no_clock_wakes_has_no_timer():
-    start, tables = taken(2)
+def test_query_without_processing_time_timers_restores_no_timer():
+    start, tables = two_key_groups(2)
     asleep = replace(start, plan=replace(start.plan, processing_time="at"))
     assert asleep.state_of(0, [tables[0]])[1] is None

@@ -1,4 +1,4 @@
-"""The way of a key group's state through Spark, there and back: by the functions that Spark calls with Arrow's batches."""
+"""A key group's state through Spark and back, by the functions that Spark calls with Arrow batches."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ STORED = pa.schema(
 
 
 def state_of(group: int, keys: str) -> MemoryState:
-    """Of a key group to which a row of each of these keys has come, in second 3."""
+    """Return the state of a key group that has one row for each key, in second 3."""
     state = MemoryState()
     given = harness.group_input(PLAN, harness.MicroBatch([[(key, 3 * SECOND, 1, None, 1) for key in keys]]))
     PLAN.operator.for_group(PLAN, state, group).process(given)
@@ -57,7 +57,7 @@ def state_of(group: int, keys: str) -> MemoryState:
 
 
 def stored(states, most: int = 1 << 14) -> list[pa.RecordBatch]:
-    """As Spark's reader of the state has them, by its names of the key groups; a batch for every row."""
+    """Return the state in the form of Spark's reader, with its names of key groups and a batch for every row."""
     rows = []
     for group, state in states.items():
         for (space, number), value in state.values.items():
@@ -74,32 +74,32 @@ def table(batches, schema):
 
 
 @pytest.mark.parametrize("most", [1, 7, 1 << 14])
-def test_values_come_together_again_by_key_group(most):
+def test_state_values_are_grouped_by_key_group(most):
     states = {0: state_of(0, "ab"), 2: state_of(2, "c"), 1: state_of(1, "")}
     found = [(group, state.values) for group, state in groups_in(stored(states, most))]
     assert found == [(NAMES[group], state.values) for group, state in states.items()]
     assert list(groups_in([])) == []
 
 
-def test_a_key_group_in_two_places_is_refused():
+def test_key_group_in_two_places_is_refused():
     one, two = stored({0: state_of(0, "a")}), stored({1: state_of(1, "b")})
     with pytest.raises(CheckpointError, match=rf"has the values of a key group \({NAMES[0]}\) in two places"):
         list(groups_in([*one, *two, *one]))
 
 
-def test_what_is_made_of_a_key_group_knows_its_number():
+def test_results_of_key_groups_have_their_numbers():
     batches = stored({2: state_of(2, "c"), 0: state_of(0, "ab")})
     found = table(GroupByGroup(3, headers_of(PLAN))(batches), HEADERS)
     assert [row["key_group"] for row in found] == [2, 0]
     headers = [json.loads(row["header"]) for row in found]
     assert headers == [tables_of(PLAN, state_of(group, keys), group).header for group, keys in ((2, "c"), (0, "ab"))]
-    # Where the number of key groups is unknown, nobody is told one.
+    # If the number of key groups is unknown, no key group has a number.
     numbers = []
     list(GroupByGroup(None, lambda state, group: numbers.append(group) or [])(batches))
     assert numbers == [-1, -1]
 
 
-def test_tables_of_a_key_group_as_rows():
+def test_tables_of_a_key_group_become_rows():
     batches = stored({1: state_of(1, "ab"), 0: state_of(0, "")})
     found = table(GroupByGroup(3, parts_of(PLAN))(batches), TABLE_PARTS)
     assert [(row["key_group"], row["table"], row["part"], row["rows"]) for row in found] == [
@@ -113,7 +113,7 @@ def test_tables_of_a_key_group_as_rows():
     assert [(row["key_group"], row["key 0"], row["start"], row["rows"]) for row in shown] == [(1, "a", 0, 1), (1, "b", 0, 1)]
 
 
-def test_a_large_table_comes_in_several_parts(monkeypatch):
+def test_large_table_is_split_into_parts(monkeypatch):
     monkeypatch.setattr(values, "_BATCH_BYTES", 100)
     state = state_of(0, "abcdefgh")
     found = pa.concat_tables(parts_of(PLAN)(state, 0)).to_pylist()
@@ -124,14 +124,14 @@ def test_a_large_table_comes_in_several_parts(monkeypatch):
     assert whole.equals(tables_of(PLAN, state, 0).table("panes"))
 
 
-def test_rows_leave_some_mib_at_a_time():
+def test_batches_have_a_few_mib():
     big = pa.table({"text": ["x" * 1_000_000] * 9})
     assert [batch.num_rows for batch in in_batches(big)] == [4, 4, 1]
     assert [batch.num_rows for batch in in_batches(pa.table({"n": range(5)}))] == [5]
     assert [batch.num_rows for batch in in_batches(pa.table({"text": ["x" * (5 << 20)] * 2}))] == [1, 1]
 
 
-def test_views_and_times_of_a_key_group():
+def test_views_and_times_of_a_key_group_become_rows():
     state = state_of(1, "ab")
     (windows,) = view_of(PLAN, "windows")(state, 1)
     assert [(row["key_group"], row["key"], row["rows"]) for row in windows.to_pylist()] == [
@@ -144,7 +144,7 @@ def test_views_and_times_of_a_key_group():
     assert (row["watermark"].second, row["watermark"].microsecond) == (2, 999_999)
 
 
-def test_the_identity_is_in_the_meta_record():
+def test_identity_of_the_plan_is_in_the_meta_record():
     (found,) = identity_in(state_of(0, "a"), -1)
     assert json.loads(found["identity"][0].as_py()) == PLAN.identity()
     assert PLAN.identity()[KEY_GROUPS] == "3"
@@ -158,7 +158,7 @@ def placed(groups, names):
     return pa.RecordBatch.from_arrays(columns, names=["key_group", *names])
 
 
-def test_rows_become_pieces_by_key_group_and_rows_again():
+def test_rows_survive_the_way_through_pieces_by_key_group():
     found = list(pieces_of_rows("panes", ["n", "a.text"])([placed([2, 0, 2, 0, 0], ["c0", "c1"]), placed([1], ["c0", "c1"])]))
     assert all(batch.schema == PIECES for batch in found)
     rows = [batch.to_pylist()[0] for batch in found]
@@ -177,7 +177,7 @@ def test_rows_become_pieces_by_key_group_and_rows_again():
     assert list(pieces_of_rows("panes", ["n", "text"])([placed([], ["c0", "c1"])])) == []
 
 
-def test_pieces_have_some_kib(monkeypatch):
+def test_pieces_are_split_by_size(monkeypatch):
     columns = [pa.array([0] * 10 + [1] * 3, pa.int32()), pa.array(["x" * 1_000] * 13)]
     batch = pa.RecordBatch.from_arrays(columns, names=["key_group", "text"])
 
@@ -203,7 +203,7 @@ def saved() -> tuple[tuple[dict, ...], dict[int, pa.Table]]:
 
 
 def sorted_pieces(tables) -> list[pa.RecordBatch]:
-    """As they come to a task: every key group has a row without a table."""
+    """Return the pieces as a task gets them: every key group has a row without a table."""
     nothing = [pa.RecordBatch.from_pylist([{"key_group": group}], PIECES) for group in range(3)]
     rows = {group: [one.slice(at, 1) for at in range(one.num_rows)] for group, one in tables.items()}
     return [batch for group in range(3) for batch in (nothing[group], *(piece(group, "panes", row) for row in rows[group]))]
@@ -215,7 +215,7 @@ def restore() -> tuple[Restore, list[pa.RecordBatch]]:
 
 
 @pytest.mark.parametrize("batch_bytes", [1, 4 << 20])
-def test_the_state_of_a_new_query_is_the_saved_one(batch_bytes, monkeypatch):
+def test_restored_state_equals_the_saved_state(batch_bytes, monkeypatch):
     monkeypatch.setattr(initial_state, "_BATCH_BYTES", batch_bytes)
     made, given = restore()
     batches = list(made(given))
@@ -231,21 +231,21 @@ def test_the_state_of_a_new_query_is_the_saved_one(batch_bytes, monkeypatch):
     assert list(made.refusals(given)) == []
 
 
-def test_what_a_plan_cannot_take_over_is_told_as_rows():
+def test_reasons_against_restoring_into_a_plan_are_rows():
     made, given = restore()
     shifted = harness.Query(harness.WindowSpec(TumblingEventTimeWindows(7 * SECOND)), (agg.count().alias("n"),)).columnar()
     other = Restore(replace(made._taken, plan=replace(shifted, groups=3)))
     found = pa.Table.from_batches(other.refusals(given))["why"].to_pylist()
-    # The key group without rows has nothing to refuse.
+    # The key group without rows has no reason.
     assert len(found) == 2
     assert all("7 seconds" in why or "pane" in why for why in found)
 
 
-def test_saved_key_groups_are_summed_up_as_those_of_a_checkpoint():
+def test_summary_of_a_savepoint_equals_the_summary_of_a_checkpoint():
     headers, tables = saved()
     found = pa.Table.from_batches(SavedGroups(PLAN, headers, StateFilter())(sorted_pieces(tables)))["part"].to_pylist()
     assert len(found) == 3
     for group, keys in STATES.items():
         (one,) = reducer(PLAN, StateFilter())(state_of(group, keys), group)
-        # How many bytes it has depends on where its rows lie.
+        # The number of bytes depends on the layout of its rows.
         assert {**json.loads(found[group]), "bytes": 0} == {**json.loads(one["part"][0].as_py()), "bytes": 0}

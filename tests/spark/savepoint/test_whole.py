@@ -1,4 +1,4 @@
-"""Savepoints of which something is missing, or never was: refused, or as empty as they are."""
+"""Incomplete savepoints are refused, and empty ones are read as empty."""
 
 import datetime as dt
 import shutil
@@ -37,7 +37,7 @@ def counted(df, groups=None):
 
 @pytest.fixture(scope="module")
 def old(spark, tmp_path_factory):
-    """Rows that were read, the checkpoint, and its savepoint in a folder whose name Spark's readers take for a pattern."""
+    """The rows that were read, the checkpoint, and its savepoint in a folder whose name Spark's readers take for a pattern."""
     folder = tmp_path_factory.mktemp("old")
     clicks = MicroBatches(spark, folder / "clicks", COLUMNS).add(ROWS)
     assert fired(counted(clicks.stream(), 3), folder / "checkpoint")
@@ -69,7 +69,7 @@ def _cut(part, folder):
 
 
 def _change(part, folder):
-    """Other values in as many rows: what only a checksum finds."""
+    """Change values but not the number of rows, which only a checksum detects."""
     file = _largest(folder / part)
     (file.parent / f".{file.name}.crc").unlink()
     table = pq.read_table(file)
@@ -91,7 +91,7 @@ def _change(part, folder):
         (_change, r"was changed: the file part-\S+ was"),
     ],
 )
-def test_what_is_not_whole_is_refused(spark, old, part, harm, said, tmp_path):
+def test_incomplete_savepoint_is_refused(spark, old, part, harm, said, tmp_path):
     clicks, _, whole = old
     saved = tmp_path / "saved"
     shutil.copytree(whole, saved)
@@ -105,7 +105,7 @@ def test_what_is_not_whole_is_refused(spark, old, part, harm, said, tmp_path):
     assert not (tmp_path / "new").exists()
 
 
-def test_the_list_of_files_of_a_checkpoint_is_not_whole(old, tmp_path):
+def test_checkpoint_with_incomplete_list_of_files_is_refused(old, tmp_path):
     clicks, _, saved = old
     new = tmp_path / "new"
     assert fired(counted(clicks.stream()), new, savepoint=str(saved)) == []
@@ -114,7 +114,7 @@ def test_the_list_of_files_of_a_checkpoint_is_not_whole(old, tmp_path):
         fired(counted(clicks.stream()), new)
 
 
-def test_the_list_of_files_of_a_checkpoint_was_changed(old, tmp_path):
+def test_checkpoint_with_changed_list_of_files_is_refused(old, tmp_path):
     clicks, _, saved = old
     new = tmp_path / "new"
     assert fired(counted(clicks.stream()), new, savepoint=str(saved)) == []
@@ -123,7 +123,7 @@ def test_the_list_of_files_of_a_checkpoint_was_changed(old, tmp_path):
         fired(counted(clicks.stream()), new)
 
 
-def test_a_query_to_which_no_row_has_come(spark, tmp_path):
+def test_savepoint_of_a_query_without_rows_is_empty(spark, tmp_path):
     clicks = MicroBatches(spark, tmp_path / "clicks", COLUMNS).add([])
     assert fired(counted(clicks.stream(), 3), tmp_path / "old") == []
     assert pst.state.read_checkpoint(spark, f"{tmp_path}/old").summary().windows == 0
@@ -136,7 +136,7 @@ def test_a_query_to_which_no_row_has_come(spark, tmp_path):
     assert found
 
 
-def test_a_key_group_that_was_lost(spark, old, tmp_path):
+def test_savepoint_without_a_key_group_is_refused(spark, old, tmp_path):
     _, checkpoint, _ = old
     state = pst.state.read_checkpoint(spark, str(checkpoint))
     headers = state.stored.headers().where("key_group <> 1")
@@ -171,7 +171,7 @@ def _lose_files(checkpoint):
     ],
     ids=["files", "a partition", "the last partition", "the metadata"],
 )
-def test_a_state_that_lost_something(spark, old, harm, of_summary, of_savepoint, tmp_path):
+def test_damaged_state_is_refused_by_summary_and_savepoint(spark, old, harm, of_summary, of_savepoint, tmp_path):
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(old[1], checkpoint)
     harm(checkpoint)
@@ -181,8 +181,8 @@ def test_a_state_that_lost_something(spark, old, harm, of_summary, of_savepoint,
         pst.savepoint(spark, str(checkpoint), f"{tmp_path}/saved")
 
 
-def test_a_data_frame_misses_no_partition(spark, old, tmp_path):
-    """Spark's state reader alone would pass over the last one in silence."""
+def test_data_frame_of_state_fails_if_a_partition_is_missing(spark, old, tmp_path):
+    """Spark's state reader alone would silently skip the last partition."""
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(old[1], checkpoint)
     shutil.rmtree(checkpoint / "state/0/2")
@@ -190,7 +190,7 @@ def test_a_data_frame_misses_no_partition(spark, old, tmp_path):
         pst.state.read_checkpoint(spark, str(checkpoint)).windows.count()
 
 
-def test_a_log_that_was_lost(spark, old, tmp_path):
+def test_lost_source_log_is_refused(spark, old, tmp_path):
     checkpoint = tmp_path / "checkpoint"
     shutil.copytree(old[1], checkpoint)
     (checkpoint / "offsets/0").unlink()

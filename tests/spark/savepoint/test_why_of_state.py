@@ -24,7 +24,7 @@ class Count(pst.ProcessWindowFunction):
 
 
 def run(spark, folder, windows, computed):
-    """Twenty rows of two users, one a minute, and a watermark five minutes behind: 10:14."""
+    """Run twenty rows of two users, one a minute, with a watermark five minutes later: 10:14."""
     orders = MicroBatches(spark, folder / "orders", "user string, price bigint, ts timestamp")
     orders.add([("ann" if n % 2 else "bob", n, at(n)) for n in range(20)])
     strategy = pst.WatermarkStrategy.for_bounded_out_of_orderness("5 minutes")
@@ -46,7 +46,7 @@ def rows(spark, tmp_path_factory):
     return run(spark, tmp_path_factory.mktemp("rows"), windows, lambda s: s.process(Count(), "n bigint"))
 
 
-def test_an_open_window_and_a_closed_one(panes):
+def test_why_of_state_explains_an_open_and_a_closed_window(panes):
     told = str(pst.tools.why(panes, key="ann", at=at(12)))
     assert "The watermark is at 2026-01-01 10:13:59.999999." in told
     assert "5 rows went in; results as they stand: total=75." in told
@@ -57,7 +57,7 @@ def test_an_open_window_and_a_closed_one(panes):
     assert "Such a row is late, if it comes now" in told
 
 
-def test_all_keys_and_a_key_that_is_none(panes):
+def test_why_of_state_answers_for_all_keys_and_refuses_a_wrong_key(panes):
     (facts,) = pst.tools.why(panes, window=at(10)).facts
     assert {one.key: one.results for one in facts.known} == {"ann": {"total": 75}, "bob": {"total": 70}}
     with pytest.raises(CheckpointError, match="a tuple of one for each"):
@@ -66,7 +66,7 @@ def test_all_keys_and_a_key_that_is_none(panes):
         pst.tools.why(panes, row={"user": "ann"})
 
 
-def test_a_session_that_a_row_would_join_and_the_rows_that_are_kept(rows):
+def test_why_of_state_shows_the_session_that_a_row_would_join_and_stored_rows(rows):
     (facts,) = pst.tools.why(rows, key="bob", at=at(18)).facts
     assert [row.value.price for row in facts.kept] == [18]
     (now,) = facts.windows
@@ -75,7 +75,7 @@ def test_a_session_that_a_row_would_join_and_the_rows_that_are_kept(rows):
         pst.tools.why(rows, at=at(18))
 
 
-def test_what_is_open_is_drawn(panes, rows):
+def test_timeline_of_state_draws_open_windows(panes, rows):
     (layout,) = pst.tools.timeline(rows, key="bob").layouts
     assert [point.text for point in layout.points] == [""] * 10
     assert len(layout.bars) == 1
@@ -85,7 +85,7 @@ def test_what_is_open_is_drawn(panes, rows):
         panes.trace(most=1)
 
 
-def test_a_savepoint_says_the_same(spark, panes, tmp_path):
+def test_why_of_a_savepoint_equals_why_of_its_checkpoint(spark, panes, tmp_path):
     pst.savepoint(spark, panes.path, str(tmp_path / "saved"))
     saved = pst.state.read_savepoint(spark, str(tmp_path / "saved"))
     assert pst.tools.why(saved, key="ann", at=at(12)).facts == pst.tools.why(panes, key="ann", at=at(12)).facts

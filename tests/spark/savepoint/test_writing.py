@@ -1,4 +1,4 @@
-"""What is refused before a savepoint is written: without Spark, by the headers of the key groups."""
+"""Headers of key groups for which no savepoint is written. Without Spark."""
 
 import json
 from dataclasses import replace
@@ -20,7 +20,7 @@ PLAN = replace(harness.Query(WINDOWING, (agg.count().alias("n"),)).columnar(), g
 
 
 def header_after(group, seconds):
-    """The header of a key group to which a row of each of these times has come."""
+    """Return the header of a key group that has one row for each time."""
     state = MemoryState()
     for time in seconds:
         given = harness.group_input(PLAN, harness.MicroBatch([[("ann", time * 1_000_000, 1, None, 1)]]))
@@ -28,8 +28,8 @@ def header_after(group, seconds):
     return PLAN.operator.for_group(PLAN, state, group).tables().header
 
 
-def written(headers):
-    """What comes of it, where nobody answers for Spark."""
+def write_headers(headers):
+    """Try to write the headers, without Spark."""
     rows = [SimpleNamespace(key_group=group, header=json.dumps(header)) for group, header in headers.items()]
     told = []
     try:
@@ -46,18 +46,18 @@ def written(headers):
         assert told == ["reading the state"]
 
 
-def test_key_groups_of_several_micro_batches_are_refused():
+def test_savepoint_of_key_groups_at_several_micro_batches_is_refused():
     together = {group: header_after(group, [3, 15]) for group in (2, 0, 1)}
     with pytest.raises(AttributeError, match="NoneType"):
-        written(together)  # nothing is wrong with them: next is Spark's part
+        write_headers(together)  # the headers are fine, and Spark's part is next
     with pytest.raises(StateDamagedError, match="do not belong together: key group 2 says of its watermarks") as refused:
-        written({**together, 2: header_after(2, [3])})
+        write_headers({**together, 2: header_after(2, [3])})
     assert refused.value.group == 2
 
 
 @pytest.mark.parametrize("gone", [0, 1, 2])
-def test_a_key_group_without_a_header_is_gone(gone):
+def test_savepoint_with_a_missing_header_is_refused(gone):
     there = {group: header_after(group, [3]) for group in range(3) if group != gone}
     with pytest.raises(StateDamagedError, match=f"the state of key group {gone} is gone: there are 2 of 3") as refused:
-        written(there)
+        write_headers(there)
     assert refused.value.group == gone

@@ -1,4 +1,4 @@
-"""A place whose folders several micro-batches share, without Spark: what tests of publishing and of compacting have in common."""
+"""A folder shared by several micro-batches, without Spark, for tests of publication and compaction."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def cut(file: Path, rows: int, out: Path) -> None:
 
 
 class Place:
-    """A sink's folder, and the runs that write to it: rows are (micro-batch, version, number)."""
+    """A sink's folder and the runs that write to it. Rows are (micro-batch, version, number)."""
 
     def __init__(self, root: Path, size: int) -> None:
         self.root, self.size = root, size

@@ -1,4 +1,4 @@
-"""A sink is one file: it is given to a query, is opened and guarded like the others, and nothing lists it. See CONTRIBUTING."""
+"""A sink is one file. A query opens and guards it like the built-in ones, and nothing lists it. See CONTRIBUTING."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def lines_sink(tmp_path, monkeypatch):
 
 
 @pytest.mark.spark
-def test_a_new_sink_is_one_file(spark, tmp_path, lines_sink):
+def test_new_sink_in_one_file_works_and_is_guarded(spark, tmp_path, lines_sink):
     (tmp_path / "out").mkdir()
     rows = spark.sql("SELECT * FROM VALUES ('ann', TIMESTAMP '2025-01-01'), ('ann', TIMESTAMP '2025-01-01') AS t(user, ts)")
     stream = pst.stream(rows).assign_timestamps("ts", pst.WatermarkStrategy.for_monotonous_timestamps())
@@ -52,6 +52,6 @@ def test_a_new_sink_is_one_file(spark, tmp_path, lines_sink):
     sink = lines_sink(str(tmp_path / "out"))
     result.run(main=sink)
     assert (tmp_path / "out" / "None.txt").read_text() == "('ann', 2)"
-    # It is guarded like the others: two outputs cannot have one place.
+    # It is guarded like the others: two outputs cannot share a place.
     with pytest.raises(SinkError, match="'main' and 'late' have one place"):
         result.run(main=sink, late=sink)

@@ -1,4 +1,4 @@
-"""Who owns a sink's folder, where the owner goes on while another query still claims it."""
+"""The owner of a sink's folder, if the owner continues while another query still claims the folder."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from panestream.spark.sinks.base import QueryRunInfo
 from tests.spark.local_files import LocalFiles, leave_marker
 
 
-def test_a_query_whose_claim_the_owner_has_swept_does_not_replace_the_owners_marker(tmp_path, monkeypatch):
-    """The owner's first micro-batch deletes what lies among the attempts: the other finds no local claim of its own."""
+def test_query_whose_claim_was_swept_does_not_replace_the_owners_marker(tmp_path, monkeypatch):
+    """The owner's first micro-batch deletes leftover attempts, so the other query does not find its own local claim."""
     spark = LocalFiles()
 
     def overtaken(spark, path, marker):
@@ -30,7 +30,7 @@ def test_a_query_whose_claim_the_owner_has_swept_does_not_replace_the_owners_mar
 
 
 def vanished(kind):
-    """What Python, Spark, or panestream for Spark say of a file that is gone."""
+    """Return the errors of Python, Spark and panestream for a missing file."""
     if kind == "python":
         return FileNotFoundError(2, "No such file or directory", "part-0")
     error = EnvironmentNotReadyError("Spark cannot write out/_attempts/claim-ab")
@@ -40,12 +40,12 @@ def vanished(kind):
 
 @pytest.mark.parametrize("kind", ["python", "panestream"])
 @pytest.mark.parametrize("step", ["write_marker", "list_files", "read_markers"])
-def test_query_whose_claim_vanishes_in_any_step_is_told_whose_the_folder_is(tmp_path, monkeypatch, step, kind):
-    """The owner goes on meanwhile, and sweeps all claims."""
+def test_error_of_query_whose_claim_vanishes_names_the_owner(tmp_path, monkeypatch, step, kind):
+    """The owner continues meanwhile, and sweeps all claims."""
     spark, sink = LocalFiles(), pst.ParquetSink(str(tmp_path / "out"))
     monkeypatch.setattr(claims, "write_marker", leave_marker)
     local_folder = claims.local_folder
-    if step == "read_markers":  # this process does not see the folder, the owner's does
+    if step == "read_markers":  # the owner's process sees the folder, but this process does not
         monkeypatch.setattr(claims, "local_folder", lambda address: None)
     intact = getattr(claims, step)
 
@@ -75,7 +75,7 @@ def test_claim_that_vanishes_without_an_owner_is_an_error_of_the_sink(tmp_path, 
 
 
 def test_place_where_spark_cannot_write_stays_an_error_of_the_environment(tmp_path, monkeypatch):
-    """Java calls a file that it may not write "not found", too."""
+    """Java also reports a file without write permission as "not found"."""
 
     def fail(spark, path, marker):
         raise vanished("panestream")

@@ -1,4 +1,4 @@
-"""Processes that die at each step of compacting, publishing and going back: what a reader finds then, and who comes next."""
+"""Processes die at each step of compaction, publication and withdrawal. Readers and successors must find correct rows."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from panestream.spark.sinks import compaction, members, publication
 from tests.spark.sinks.shared import COLUMN, Place, merge
 
 
-class Died(BaseException):
-    """The process is gone: nobody catches this."""
+class DiedError(BaseException):
+    """The process has died. No code catches this."""
 
 
 class Steps:
-    """Counts what changes the file system, and dies before or after the one with a number."""
+    """Count the changes of the file system, and die before or after one of them."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count, self.at, self.after = 0, -1, False
-        # Steps of other threads and of pytest do not count: only below a folder of these.
+        # Only steps below a folder of these tests count, not steps of other threads and of pytest.
         self.below = "/nowhere"
         for module, name in (
             *((os, name) for name in ("rename", "link", "mkdir", "unlink", "rmdir", "fsync")),
@@ -38,24 +38,24 @@ class Steps:
                 return function(path, *arguments, **named)
             step, self.count = self.count, self.count + 1
             if step == self.at and not self.after:
-                raise Died
+                raise DiedError
             result = function(path, *arguments, **named)
             if step == self.at:
-                raise Died
+                raise DiedError
             return result
 
         return counted
 
     def dies(self, place: Place, number: int, after: bool, action) -> bool:
-        """Does it, and dies at that step; False: there are not so many."""
+        """Run the action, and die at that step. Return False if there are fewer steps."""
         self.count, self.at, self.after, self.below = 0, number, after, str(place.root)
         try:
             action()
-        except Died:
+        except DiedError:
             pass
         finally:
             self.at, self.below = -1, "/nowhere"
-        # A step that fails by itself (a folder without a parent) is no place to die after.
+        # A step that fails by itself (a folder without a parent) is not a place to die after.
         return self.count > number
 
 
@@ -64,7 +64,7 @@ def steps(monkeypatch):
     return Steps(monkeypatch)
 
 
-def made(root: Path, batches: int = 7) -> Place:
+def make_place(root: Path, batches: int = 7) -> Place:
     place = Place(root, 3)
     root.mkdir(parents=True)
     run = place.run(1)
@@ -74,22 +74,22 @@ def made(root: Path, batches: int = 7) -> Place:
     return place
 
 
-def copied(place: Place, root: Path) -> Place:
+def copy_place(place: Place, root: Path) -> Place:
     shutil.copytree(place.root, root)
     copy = Place(root, place.size)
     copy.expected, copy.written = dict(place.expected), place.written
     return copy
 
 
-def test_a_compaction_that_dies_before_any_step_changes_nothing_or_all(tmp_path, steps):
-    """(What it is after a step it is before the next one.)"""
-    original = made(tmp_path / "original")
+def test_compaction_that_dies_before_any_step_changes_nothing_or_everything(tmp_path, steps):
+    """(The state after a step is the state before the next step.)"""
+    original = make_place(tmp_path / "original")
     number = 0
     while True:
-        place = copied(original, tmp_path / str(number))
+        place = copy_place(original, tmp_path / str(number))
         died = steps.dies(place, number, False, place.compact)
         assert place.read() == place.wanted(), number
-        # The query goes on, one more compaction too; and it may go back into what was put together.
+        # The query continues, with another compaction. It may also withdraw part of the compacted rows.
         run = place.run(2)
         place.begin(run, 7)
         place.write(run, 7)
@@ -108,11 +108,11 @@ def test_a_compaction_that_dies_before_any_step_changes_nothing_or_all(tmp_path,
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("files", [1, 3])
-def test_a_run_that_dies_at_any_step_of_publishing_loses_and_doubles_nothing(tmp_path, steps, after, files):
-    original = made(tmp_path / "original")
+def test_run_that_dies_at_any_step_of_publication_loses_and_doubles_no_row(tmp_path, steps, after, files):
+    original = make_place(tmp_path / "original")
     number = 0
     while True:
-        place = copied(original, tmp_path / str(number))
+        place = copy_place(original, tmp_path / str(number))
         run, before = place.run(2), place.wanted()
         died = steps.dies(place, number, after, partial(place.write, run, 7, files=files))
         rows = place.read()
@@ -130,12 +130,12 @@ def test_a_run_that_dies_at_any_step_of_publishing_loses_and_doubles_nothing(tmp
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
-def test_a_run_that_dies_while_it_takes_a_future_away_is_followed_by_one_that_does(tmp_path, steps, after):
-    original = made(tmp_path / "original")
+def test_next_run_completes_a_withdrawal_that_died(tmp_path, steps, after):
+    original = make_place(tmp_path / "original")
     original.compact()
     number = 0
     while True:
-        place = copied(original, tmp_path / str(number))
+        place = copy_place(original, tmp_path / str(number))
         died = steps.dies(place, number, after, partial(place.run(2).begin, 2))
         assert not place.read() - place.wanted()
         assert {row for row in place.wanted() if row[0] < 2} <= set(place.read()), number
@@ -150,8 +150,8 @@ def test_a_run_that_dies_while_it_takes_a_future_away_is_followed_by_one_that_do
     assert number > 10
 
 
-def test_one_compaction_at_a_time(tmp_path):
-    place = made(tmp_path / "place")
+def test_second_concurrent_compaction_is_refused(tmp_path):
+    place = make_place(tmp_path / "place")
     with (
         members.alone(place.root / "_compactor", "another"),
         pytest.raises(SinkError, match=r"another compaction is at work in .* \(it holds .*_compactor\): let it end"),
@@ -160,8 +160,8 @@ def test_one_compaction_at_a_time(tmp_path):
     assert place.compact().folders == 2
 
 
-def test_what_was_replaced_stays_for_a_while_for_those_who_list_it(tmp_path, monkeypatch):
-    place, waited = made(tmp_path / "place"), []
+def test_replaced_files_stay_for_a_while_for_readers_that_listed_them(tmp_path, monkeypatch):
+    place, waited = make_place(tmp_path / "place"), []
     monkeypatch.setattr(
         compaction.time, "sleep", lambda seconds: waited.append((seconds, len(list(place.root.rglob("*.parquet")))))
     )
@@ -175,8 +175,8 @@ def test_what_was_replaced_stays_for_a_while_for_those_who_list_it(tmp_path, mon
     assert len(waited) == 1, "nothing was replaced, and nobody waits"
 
 
-def test_a_folder_that_changed_while_its_files_were_read_is_left_for_the_next_time(tmp_path):
-    place = made(tmp_path / "place")
+def test_folder_that_changed_during_compaction_is_left_unchanged(tmp_path):
+    place = make_place(tmp_path / "place")
 
     def merge_beside_a_run_that_goes_back(files, out):
         merge(files, out)
@@ -189,9 +189,9 @@ def test_a_folder_that_changed_while_its_files_were_read_is_left_for_the_next_ti
     assert (done.folders, done.left, place.read()) == (1, 1, place.wanted())
 
 
-def test_what_joins_a_folder_while_others_of_its_files_are_read_stays(tmp_path):
-    """A query that was started with fewer micro-batches a folder, and then with more again, comes back to an older folder."""
-    place = made(tmp_path / "place")
+def test_files_added_to_a_folder_during_compaction_stay(tmp_path):
+    """A query that restarts with fewer micro-batches per folder, and then with more again, returns to an older folder."""
+    place = make_place(tmp_path / "place")
 
     def merge_beside_one_that_joins(files, out):
         merge(files, out)
@@ -202,8 +202,8 @@ def test_what_joins_a_folder_while_others_of_its_files_are_read_stays(tmp_path):
     assert (done.folders, done.left, place.read()) == (2, 0, place.wanted())
 
 
-def test_rows_that_the_merge_lost_stop_it(tmp_path):
-    place = made(tmp_path / "place")
+def test_compaction_stops_if_the_merge_lost_rows(tmp_path):
+    place = make_place(tmp_path / "place")
 
     def losing(files, out):
         out.mkdir()
@@ -214,15 +214,15 @@ def test_rows_that_the_merge_lost_stop_it(tmp_path):
     assert place.read() == place.wanted()
 
 
-def test_where_folders_cannot_be_exchanged_nothing_changes(tmp_path, monkeypatch):
-    place = made(tmp_path / "place")
+def test_compaction_changes_nothing_if_folders_cannot_be_exchanged(tmp_path, monkeypatch):
+    place = make_place(tmp_path / "place")
     monkeypatch.setattr(publication, "_renameat2", lambda: None)
     with pytest.raises(SinkError, match="cannot be exchanged with another folder in one step"):
         place.compact()
     assert place.read() == place.wanted()
 
 
-def test_what_is_large_is_left_as_it_is(tmp_path):
+def test_compaction_leaves_large_files_unchanged(tmp_path):
     place = Place(tmp_path, 3)
     run = place.run(1)
     place.begin(run, 0)
@@ -230,18 +230,18 @@ def test_what_is_large_is_left_as_it_is(tmp_path):
         place.write(run, batch, rows=20_000 if batch == 1 else 2)
     large = next(tmp_path.glob("batch_id=0/batches-0000000001-*"))
     done = place.compact(file_bytes=2 * large.stat().st_size - 1)
-    # What lies behind the large one begins a file of its own: of one file none is made.
+    # The files after the large one would start another file. A single file is not rewritten.
     assert (done.folders, done.files_before, done.files_after, large.exists()) == (1, 3, 1, True)
     assert place.read() == place.wanted()
 
 
-def test_a_place_with_a_folder_for_each_micro_batch_is_refused(tmp_path):
+def test_compaction_of_a_folder_for_each_micro_batch_is_refused(tmp_path):
     with pytest.raises(SinkError, match=r"has a folder for each micro-batch.* batches_per_folder=1000"):
         compaction.compact_folders(tmp_path, COLUMN, merge, file_bytes=1, grace=0)
 
 
-def test_what_is_no_parquet_is_refused_and_left(tmp_path):
-    place = made(tmp_path / "place")
+def test_compaction_refuses_and_keeps_orc_files(tmp_path):
+    place = make_place(tmp_path / "place")
     for file in place.root.glob("batch_id=*/*.parquet"):
         file.rename(file.with_suffix(".orc"))
     there = sorted(place.root.glob("batch_id=*/*"))
@@ -253,8 +253,8 @@ def test_what_is_no_parquet_is_refused_and_left(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".json", ".parquet.gz"])
-def test_what_is_not_parquet_is_not_put_together(tmp_path, suffix):
-    place = made(tmp_path / "place")
+def test_compaction_refuses_files_with_another_suffix(tmp_path, suffix):
+    place = make_place(tmp_path / "place")
     for file in place.root.glob("batch_id=0/*.parquet"):
         file.rename(file.with_name(file.name.removesuffix(".parquet") + suffix))
     there = sorted(place.root.rglob("*"))
@@ -263,8 +263,8 @@ def test_what_is_not_parquet_is_not_put_together(tmp_path, suffix):
     assert set(there) <= set(place.root.rglob("*"))
 
 
-def test_what_was_put_together_is_put_together_again_with_what_is_beside_it(tmp_path):
-    """Of a file of several micro-batches it stays known whose its rows are."""
+def test_compacted_file_is_compacted_again_with_its_neighbours(tmp_path):
+    """A file of several micro-batches still records the owner of its rows."""
     place = Place(tmp_path, 10)
     run = place.run(1)
     place.begin(run, 0)
@@ -279,5 +279,5 @@ def test_what_was_put_together_is_put_together_again_with_what_is_beside_it(tmp_
     assert (member.first, member.last, members.read_counts(member)) == (0, 5, [(0, 1), (1, 2), (2, 3), (3, 4), (5, 7)])
     assert member.counts_before(3) == [(0, 1), (1, 2), (2, 3)]
     assert place.read() == place.wanted()
-    # Nothing is left to do.
+    # Nothing remains to compact.
     assert place.compact() == compaction.Compaction()

@@ -1,4 +1,4 @@
-"""Outputs under reruns, restored checkpoints, second copies of a query, and markers that are gone or broken."""
+"""Outputs under repeated micro-batches, restored checkpoints, concurrent copies of a query, and missing or broken markers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.engine.exchange.test_exchange import plan as plan_of
 
 pytestmark = pytest.mark.spark
 
-# Each file closes the windows of the one before it; the last row of each but the first is late.
+# Each file closes the windows of the file before. The last row of each file but the first is late.
 FILES = [[("ann", at(0), 1)], [("ann", at(20), 2), ("bob", at(21), 3)], [("ann", at(40), 4), ("ann", at(1), 5)]]
 
 
 def run(spark, folder: Path, files=FILES, delay="0 seconds", sinks=None, place=None):
-    """Runs what is there to its end; returns the rows of main and late by micro-batch, as a reader finds them."""
+    """Run until the input ends. Return the rows of main and late by micro-batch, as a reader finds them."""
     place = place or str(folder)
     for number, rows in enumerate(files):
         if not (folder / "in" / f"{number:04d}").exists():
@@ -43,16 +43,16 @@ def uncommit(checkpoint: Path, batch: int) -> None:
         (checkpoint / "commits" / name).unlink(missing_ok=True)
 
 
-def test_what_a_run_finds_of_its_future_goes(spark, tmp_path):
-    """An older copy of the checkpoint beside newer output; then a micro-batch that has rows no more when it is run again."""
+def test_run_from_a_restored_checkpoint_withdraws_later_output(spark, tmp_path):
+    """An older copy of the checkpoint has newer output. Then a repeated micro-batch is empty."""
     assert run(spark, tmp_path, FILES[:1]) == [[], []]
     shutil.copytree(tmp_path / "checkpoint", tmp_path / "older")
     all_rows = [[(1, "ann", 1), (2, "ann", 1), (2, "bob", 1)], [(2, "ann", 5)]]
     assert run(spark, tmp_path) == all_rows
-    # A crash between the sinks and Spark's commit; the delay is another now: nothing fires. (What was late is late.)
+    # A crash between the sinks and Spark's commit. With the new delay nothing fires. (Late rows stay late.)
     uncommit(tmp_path / "checkpoint", 2)
     assert run(spark, tmp_path, delay="1 hour") == [[(1, "ann", 1)], [(2, "ann", 5)]]
-    # The checkpoint of long ago: everything after micro-batch 0 comes again, and otherwise.
+    # With a much older checkpoint, everything after micro-batch 0 comes again with other content.
     shutil.rmtree(tmp_path / "checkpoint")
     shutil.move(tmp_path / "older", tmp_path / "checkpoint")
     (tmp_path / "main" / "_attempts" / "0000000001-ab-broken").mkdir(parents=True)
@@ -61,7 +61,7 @@ def test_what_a_run_finds_of_its_future_goes(spark, tmp_path):
 
 
 class Overtaken(pst.sinks.Sink):
-    """A sink before whose first write another copy of the query is started."""
+    """A sink that starts another copy of the query before its first write."""
 
     def __init__(self, result, checkpoint):
         self.result, self.checkpoint = result, checkpoint
@@ -72,7 +72,7 @@ class Overtaken(pst.sinks.Sink):
 
 
 @pytest.mark.parametrize("place", ["local", "elsewhere"])
-def test_a_copy_that_another_one_overtook_stops_and_publishes_nothing_more(spark, tmp_path, place, viewfs):
+def test_copy_that_was_overtaken_stops_and_publishes_nothing(spark, tmp_path, place, viewfs):
     folder = str(tmp_path) if place == "local" else viewfs
     source = write_files(spark, tmp_path / "in", FILES[:1])
     result = windowed(read_stream(spark, source), late="late")
@@ -82,12 +82,12 @@ def test_a_copy_that_another_one_overtook_stops_and_publishes_nothing_more(spark
     with pytest.raises(FencedError, match=r"another copy .* started later on the checkpoint .*\(run 2, this is run 1\)"):
         query.await_termination()
     assert [path.name for path in (tmp_path / "late").iterdir() if "=" in path.name] == []
-    # The other one goes on, with what this one had not committed.
+    # The other copy continues with the uncommitted micro-batches.
     assert run(spark, tmp_path, FILES[:2], place=folder) == [[(1, "ann", 1)], []]
 
 
 @pytest.mark.parametrize("place", ["local", "elsewhere"])
-def test_of_two_that_are_started_in_one_moment_one_holds_the_checkpoint(spark, tmp_path, place, viewfs):
+def test_one_of_two_simultaneous_starts_holds_the_checkpoint(spark, tmp_path, place, viewfs):
     checkpoint = f"{tmp_path if place == 'local' else viewfs}/checkpoint"
     plan = plan_of(groups=2)
     first, second = sorted((read_lease(spark, plan, checkpoint) for _ in range(2)), key=lambda claim: claim.epoch.rank)
@@ -97,17 +97,17 @@ def test_of_two_that_are_started_in_one_moment_one_holds_the_checkpoint(spark, t
         register(spark, first, ["file:/other"])
     second.epoch.check(spark)
     assert newest_entry(spark, checkpoint)["places"] == ["file:/out"]
-    # The next one knows both, and goes on with the name of the one that held it.
+    # The next run sees both entries, and continues under the name of the holder.
     third = read_lease(spark, plan, checkpoint)
     assert (third.epoch.number, third.query, third.queries) == (2, second.query, {first.query, second.query})
 
 
-def test_elsewhere_spark_itself_publishes_and_clears(spark, tmp_path, viewfs):
+def test_spark_publishes_and_clears_on_other_file_systems(spark, tmp_path, viewfs):
     all_rows = [[(1, "ann", 1), (2, "ann", 1), (2, "bob", 1)], [(2, "ann", 5)]]
     assert run(spark, tmp_path, place=viewfs) == all_rows
-    # Where nothing can be created exclusively, the claim of the folder stays for others that start at the same moment.
+    # Without exclusive creation of files, the claim of the folder stays for other simultaneous starts.
     assert [path.name[:6] for path in (tmp_path / "main" / "_attempts").iterdir()] == ["claim-"]
-    # Back to micro-batch 1: what is there of it is replaced, what is there of 2 is cleared.
+    # Back at micro-batch 1, its output is replaced, and the output of 2 is deleted.
     for number in (1, 2):
         uncommit(tmp_path / "checkpoint", number)
         if number == 2:
@@ -121,7 +121,7 @@ def test_elsewhere_spark_itself_publishes_and_clears(spark, tmp_path, viewfs):
         )
 
 
-def test_output_that_vanished_is_missed(spark, tmp_path):
+def test_missing_output_folder_is_an_error(spark, tmp_path):
     run(spark, tmp_path, FILES[:1])
     shutil.rmtree(tmp_path / "main")
     with pytest.raises(SinkError, match=r"main is gone, .*Put the directory back.*choose another directory.*new checkpoint"):
@@ -133,14 +133,14 @@ def test_output_that_vanished_is_missed(spark, tmp_path):
     assert (tmp_path / "moved" / "_panestream").is_dir()
 
 
-def test_a_first_start_that_was_broken_off_is_no_stranger_to_its_outputs(spark, tmp_path):
-    """``main`` knows the query's name already when ``late`` is refused; as after a kill in between."""
+def test_interrupted_first_start_still_owns_its_outputs(spark, tmp_path):
+    """``main`` already has the query's name when ``late`` is refused, as after a kill in between."""
     (tmp_path / "late").mkdir()
     (tmp_path / "late" / "of_another.txt").write_text("here")
     with pytest.raises(SinkError, match="late already holds files"):
         run(spark, tmp_path, FILES[:1])
     (tmp_path / "late" / "of_another.txt").unlink()
-    # Nothing was computed yet: the plan may be another, too.
+    # Nothing was computed yet, so even the plan may change.
     changed = windowed(read_stream(spark, str(tmp_path / "in")), pst.TumblingEventTimeWindows.of("20 seconds"), late="late")
     sinks = {tag: pst.ParquetSink(f"{tmp_path}/{tag}") for tag in ("main", "late")}
     changed.start(checkpoint=f"{tmp_path}/checkpoint", **sinks).await_termination()
@@ -148,7 +148,7 @@ def test_a_first_start_that_was_broken_off_is_no_stranger_to_its_outputs(spark, 
         run(spark, tmp_path, FILES[:2])
 
 
-def test_markers_that_cannot_be_read_are_named(spark, tmp_path):
+def test_broken_marker_is_named_in_the_error(spark, tmp_path):
     for name, text in (("empty", ""), ("cut", '{"format": 1, "que'), ("newer", '{"format": 7}')):
         (tmp_path / name).mkdir()
         (tmp_path / name / "part-0.txt").write_text(text)
@@ -170,7 +170,7 @@ def test_markers_that_cannot_be_read_are_named(spark, tmp_path):
         with pytest.raises(StateDamagedError, match=why) as caught:
             read_markers(spark, f"{tmp_path}/changed/part-*", "do so")
         assert len(str(caught.value).splitlines()) == 1
-        # Hadoop's checksum of the file finds it first; copying often loses that.
+        # Hadoop's checksum of the file finds the damage first, but copying often loses the checksum.
         for crc in part.parent.glob(".*.crc"):
             crc.unlink()
     odd = f"{tmp_path}/a[b]{{c}}"
@@ -179,7 +179,7 @@ def test_markers_that_cannot_be_read_are_named(spark, tmp_path):
     assert [marker["query"] for marker in read_markers(spark, f"{escaped(odd)}/part-*", "do so").values()] == ["x"]
 
 
-def test_a_broken_marker_stops_the_start(spark, tmp_path):
+def test_start_with_a_broken_marker_is_refused(spark, tmp_path):
     source = write_files(spark, tmp_path / "in", FILES[:1])
     result = windowed(read_stream(spark, source))
     checkpoint = str(tmp_path / "checkpoint")
@@ -193,7 +193,7 @@ def test_a_broken_marker_stops_the_start(spark, tmp_path):
         result.start(main=pst.ParquetSink(f"{tmp_path}/main"), checkpoint=checkpoint)
 
 
-def test_what_sinks_cannot_take_is_refused_before_anything_runs(spark, tmp_path):
+def test_columns_that_sinks_do_not_support_are_refused_at_start(spark, tmp_path):
     df = read_batch(spark, write_files(spark, tmp_path / "in", FILES[:1]))
     twice = {tag: pst.ParquetSink(f"{tmp_path}/out") for tag in ("main", "bad")}
     with pytest.raises(SinkError, match="'main' and 'bad' have one place"):

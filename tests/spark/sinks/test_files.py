@@ -1,4 +1,4 @@
-"""What a file sink leaves on a local file system, run by run; and what it refuses. The rows are words here, and no Spark runs."""
+"""The folders that a file sink leaves on a local file system, run by run, and its errors. Rows are words, without Spark."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def written_here(monkeypatch):
 
 
 class Words:
-    """Rows that are words: a file each, as Spark writes them."""
+    """Rows that are words, each written to a file like Spark does."""
 
     sparkSession = SPARK  # noqa: N815 - Spark's name
 
@@ -61,7 +61,7 @@ class Words:
 
 
 class Query:
-    """A query with a checkpoint, and its sink."""
+    """A query with a checkpoint and a sink."""
 
     def __init__(self, folder, **given):
         self.folder, self.checkpoint = folder / "out", folder / "checkpoint"
@@ -77,12 +77,12 @@ class Query:
         return sink
 
     def found(self):
-        """The words that readers find, by folder."""
+        """Return the words that readers find, by folder."""
         there = sorted(self.folder.glob("batch_id=*"), key=lambda path: int(path.name.split("=")[1]))
         return {path.name: sorted(file.read_text() for file in path.glob("[!_.]*")) for path in there}
 
 
-def test_a_folder_for_each_micro_batch_and_one_for_a_batch(tmp_path):
+def test_file_sink_writes_a_folder_for_each_micro_batch_and_one_for_a_batch(tmp_path):
     query = Query(tmp_path, compression="none")
     sink = query.opened(1)
     written = Words("a", "b")
@@ -105,7 +105,7 @@ def test_a_folder_for_each_micro_batch_and_one_for_a_batch(tmp_path):
     assert [path.read_text() for path in (tmp_path / "batch/batch_id=-1").glob("part-*")] == ["all"]
 
 
-def test_micro_batches_share_folders_and_what_a_crash_left_is_swept(tmp_path):
+def test_micro_batches_share_folders_and_leftovers_of_a_crash_are_swept(tmp_path):
     query = Query(tmp_path, batches_per_folder=3)
     sink = query.opened(1)
     for batch in range(5):
@@ -117,7 +117,7 @@ def test_micro_batches_share_folders_and_what_a_crash_left_is_swept(tmp_path):
     assert query.found() == {"batch_id=0": ["of 0", "of 1", "of 2"], "batch_id=3": ["again", "of 3"]}
     assert not broken.exists()
     assert (query.folder / "_lock").exists()
-    # Shared once, always shared: also where each is to have a folder of its own from now on.
+    # A shared place stays shared, also if the query later asks for a folder for each micro-batch.
     query.sink = pst.ParquetSink(str(query.folder))
     alone = query.opened(3, first=5)
     alone.write(Words("of 5"), 5)
@@ -126,19 +126,19 @@ def test_micro_batches_share_folders_and_what_a_crash_left_is_swept(tmp_path):
 
 
 @pytest.mark.parametrize("size", [1, 3])
-def test_what_a_run_withdrew_that_failed_comes_back_with_the_checkpoint_that_has_it(tmp_path, size):
+def test_output_withdrawn_by_a_failed_run_returns_with_the_repaired_checkpoint(tmp_path, size):
     query = Query(tmp_path, batches_per_folder=size)
     sink = query.opened(1)
     for batch in range(7):
         sink.write(Words(f"of {batch}"), batch)
     before = query.found()
     for number in (2, 3):
-        # The checkpoint lacks its newest micro-batches: a run does one again, and ends before it is committed.
+        # The checkpoint lacks its newest micro-batches. A run repeats one, and ends before its commit.
         query.opened(number, first=2).write(Words("of 2"), 2)
         assert sorted(word for words in query.found().values() for word in words) == ["of 0", "of 1", "of 2"]
     query.opened(4, first=1).write(Words("of 1"), 1)
     assert sorted(word for words in query.found().values() for word in words) == ["of 0", "of 1"]
-    # It is repaired.
+    # The checkpoint is repaired.
     repaired = query.opened(5, first=7)
     assert query.found() == before
     repaired.write(Words("of 7"), 7)
@@ -148,7 +148,7 @@ def test_what_a_run_withdrew_that_failed_comes_back_with_the_checkpoint_that_has
 
 @pytest.mark.parametrize("size", [1, 3])
 @pytest.mark.parametrize("runs", ["one", "one for each micro-batch"])
-def test_what_was_withdrawn_is_gone_when_the_micro_batch_that_was_done_again_is_committed(tmp_path, size, runs):
+def test_withdrawn_output_is_deleted_once_the_repeated_micro_batch_is_committed(tmp_path, size, runs):
     query = Query(tmp_path, batches_per_folder=size)
     sink = query.opened(1)
     for batch in range(7):
@@ -164,13 +164,13 @@ def test_what_was_withdrawn_is_gone_when_the_micro_batch_that_was_done_again_is_
         for batch in (3, 4):
             query.opened(batch, first=batch).write(Words("again"), batch)
         again = ["again"] * 3
-    # If micro-batches have no rows now, those of the other history do not come back.
+    # If later micro-batches lack rows now, the old output of those numbers does not return.
     query.opened(5, first=5).write(Words("of 5 again"), 5)
     assert sorted(word for words in query.found().values() for word in words) == [*again, "of 0", "of 1", "of 5 again"]
 
 
-class Restored:
-    """A query whose checkpoint is restored, damaged and repaired by chance; what is committed must be found, and nothing else."""
+class RandomlyRestored:
+    """A query whose checkpoint is randomly restored, damaged and repaired. Readers must find exactly the committed rows."""
 
     def __init__(self, folder, chance):
         self.query, self.chance = Query(folder, batches_per_folder=chance.choice([1, 1, 3, 5])), chance
@@ -184,7 +184,7 @@ class Restored:
         return self.query.opened(self.runs, first=first)
 
     def run(self):
-        """Goes on from what is committed, for some micro-batches; the last one may be broken off before its commit."""
+        """Continue after the last commit for some micro-batches. The last one may be interrupted before its commit."""
         sink, first = self.start(self.last + 1), self.last + 1
         for batch in range(first, first + self.chance.randint(1, 4)):
             words = [self.word(batch)] if batch == first or self.chance.random() < 0.7 else []
@@ -198,12 +198,12 @@ class Restored:
             self.committed[batch], self.last = words, batch
 
     def fail(self):
-        """A checkpoint that lacks micro-batches: one is done again as it was, and the run fails. Then the checkpoint is repaired."""
+        """Use a checkpoint without its last micro-batches. A run repeats one and fails. Then the checkpoint is repaired."""
         first = self.chance.randint(max(self.last - 6, 0), self.last)
         self.start(first).write(Words(*self.committed[first]), first)
 
     def restore(self):
-        """From a copy: what came after it comes again, with other rows."""
+        """Restore a copy. Later micro-batches come again with other rows."""
         self.last = self.chance.randint(max(self.last - 6, -1), self.last)
         self.committed = {batch: words for batch, words in self.committed.items() if batch <= self.last}
         self.version += 1
@@ -215,9 +215,9 @@ class Restored:
 
 
 @pytest.mark.parametrize("case", range(random_cases(40)))
-def test_checkpoints_that_are_damaged_repaired_and_restored_by_chance_lose_no_row_and_double_none(tmp_path, case):
+def test_randomly_damaged_and_restored_checkpoints_lose_and_double_no_row(tmp_path, case):
     chance = random.Random(case)
-    history = Restored(tmp_path, chance)
+    history = RandomlyRestored(tmp_path, chance)
     history.run()
     for _ in range(12):
         for _ in range(chance.choice([0, 0, 1, 2])):
@@ -226,7 +226,7 @@ def test_checkpoints_that_are_damaged_repaired_and_restored_by_chance_lose_no_ro
 
 
 @pytest.mark.parametrize("step", ["begin", "write"])
-def test_where_another_run_holds_the_place_shared_folders_stay(tmp_path, step):
+def test_overtaken_run_leaves_shared_folders_unchanged(tmp_path, step):
     query = Query(tmp_path, batches_per_folder=3)
     sink = query.opened(1)
     sink.write(Words("of 0"), 0)
@@ -236,7 +236,7 @@ def test_where_another_run_holds_the_place_shared_folders_stay(tmp_path, step):
     assert query.found() == {"batch_id=0": ["of 0"]}
 
 
-def test_who_does_not_see_shared_folders_does_not_write_to_them(tmp_path):
+def test_process_that_does_not_see_shared_folders_does_not_write(tmp_path):
     query = Query(tmp_path, batches_per_folder=3)
     sink = query.opened(1)
     next((query.folder / "_panestream").iterdir()).unlink()
@@ -246,7 +246,7 @@ def test_who_does_not_see_shared_folders_does_not_write_to_them(tmp_path):
         sink.write(Words("a"), 0)
 
 
-def test_a_place_that_is_not_the_querys_is_refused(tmp_path):
+def test_folder_of_another_query_is_refused(tmp_path):
     query = Query(tmp_path)
     query.opened(1)
     known = QueryRunInfo("new", queries=frozenset({"new", "q"}))
@@ -269,7 +269,7 @@ def test_output_that_is_older_than_the_checkpoint_is_warned_of(tmp_path, size):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         query.sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"}), written=True, began=6))
-    # One copy of the folder is older than the run that began with micro-batch 7.
+    # One copy of the folder is older than the run that started with micro-batch 7.
     with pytest.warns(PanestreamWarning, match=r"out ends with micro-batch 6, and the checkpoint committed micro-batch 7 to it"):
         query.sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"}), written=True, began=7))
 
@@ -298,7 +298,7 @@ def test_files_without_a_column_of_the_output_are_warned_of(tmp_path):
 
 
 def start_first(monkeypatch, sink, *queries):
-    """Other queries that open the sink after this one has looked whose the folder is, and before it says that it is its own."""
+    """Let other queries open the sink after this query has checked the folder's owner and before it writes its own marker."""
     waiting = list(queries)
 
     def leave(spark, folder, marker):
@@ -309,7 +309,7 @@ def start_first(monkeypatch, sink, *queries):
     monkeypatch.setattr(claims, "write_marker", leave)
 
 
-def test_of_two_queries_that_start_together_in_a_new_folder_the_second_is_refused(tmp_path, monkeypatch):
+def test_second_of_two_queries_that_start_in_a_new_folder_is_refused(tmp_path, monkeypatch):
     sink = pst.ParquetSink(str(tmp_path / "out"))
     start_first(monkeypatch, sink, "first")
     with pytest.raises(SinkError, match="out holds the output of another query: its batch ids would collide"):
@@ -317,14 +317,14 @@ def test_of_two_queries_that_start_together_in_a_new_folder_the_second_is_refuse
     sink.open(SPARK, QueryRunInfo("first", queries=frozenset({"first"})))
 
 
-def test_two_copies_of_a_query_that_start_together_in_a_new_folder_are_one_owner(tmp_path, monkeypatch):
+def test_two_copies_of_a_query_that_start_in_a_new_folder_share_ownership(tmp_path, monkeypatch):
     sink = pst.ParquetSink(str(tmp_path / "out"))
     start_first(monkeypatch, sink, "copy")
     sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q", "copy"})))
 
 
 @pytest.mark.parametrize("moments", range(random_cases(20)))
-def test_of_many_queries_that_start_together_exactly_one_gets_the_folder(tmp_path, moments):
+def test_exactly_one_of_many_simultaneous_queries_gets_the_folder(tmp_path, moments):
     sink, together = pst.ParquetSink(str(tmp_path / "out")), threading.Barrier(4)
 
     def start(query):
@@ -342,8 +342,8 @@ def test_of_many_queries_that_start_together_exactly_one_gets_the_folder(tmp_pat
 
 
 @pytest.mark.parametrize("step", [1, 2])
-def test_where_nothing_is_created_exclusively_two_queries_never_both_get_the_folder(tmp_path, monkeypatch, step):
-    """Step 1: the other comes when the claim is written. Step 2: when the claims were read, and the marker is to be written."""
+def test_without_exclusive_creation_two_queries_never_both_get_the_folder(tmp_path, monkeypatch, step):
+    """At step 1, the other query comes when the claim is written. At step 2, claims were read and the marker comes next."""
     monkeypatch.setattr(claims, "local_folder", lambda address: None)
     sink, steps, outcomes = pst.ParquetSink(str(tmp_path / "out")), [], {}
 
@@ -370,7 +370,7 @@ def test_where_nothing_is_created_exclusively_two_queries_never_both_get_the_fol
     assert "holds the output of another query" in start("a third")
 
 
-def test_where_nothing_is_created_exclusively_a_claim_that_was_given_up_holds_nobody_up(tmp_path, monkeypatch):
+def test_without_exclusive_creation_an_abandoned_claim_blocks_no_query(tmp_path, monkeypatch):
     monkeypatch.setattr(claims, "local_folder", lambda address: None)
     sink = pst.ParquetSink(str(tmp_path / "out"))
     leave_marker(SPARK, tmp_path / "out/_attempts/claim-ab", {"query": "other", "given_up": True})
@@ -380,7 +380,7 @@ def test_where_nothing_is_created_exclusively_a_claim_that_was_given_up_holds_no
         pst.ParquetSink(str(tmp_path / "held")).open(SPARK, QueryRunInfo("q", queries=frozenset({"q"})))
 
 
-def test_what_a_broken_start_of_an_earlier_panestream_left_of_a_marker_is_no_owner(tmp_path):
+def test_partial_marker_of_an_earlier_panestream_is_not_an_owner(tmp_path):
     left = tmp_path / "out" / "_panestream" / "_temporary" / "0"
     left.mkdir(parents=True)
     (left.parent.parent / "_SUCCESS").touch()
@@ -390,7 +390,7 @@ def test_what_a_broken_start_of_an_earlier_panestream_left_of_a_marker_is_no_own
         sink.open(SPARK, QueryRunInfo("r", queries=frozenset({"r"})))
 
 
-def test_a_place_that_lost_its_marker_or_has_files_of_others_is_refused(tmp_path):
+def test_folder_without_its_marker_or_with_foreign_files_is_refused(tmp_path):
     query = Query(tmp_path)
     with pytest.raises(SinkError, match=r"is gone, or has lost its marker _panestream: micro-batches .* were written there"):
         query.sink.open(SPARK, QueryRunInfo("q", written=True))
@@ -412,12 +412,12 @@ def test_a_place_that_lost_its_marker_or_has_files_of_others_is_refused(tmp_path
         ({"batches_per_folder": True}, "must be a whole number from 1 on, got True"),
     ],
 )
-def test_what_makes_no_sense_is_refused(given, said):
+def test_wrong_file_sink_is_refused(given, said):
     with pytest.raises(SinkError, match=said):
         pst.FileSink(**{"path": "/out", **given})
 
 
-def test_what_it_is_asked_before_a_query_starts():
+def test_file_sink_describes_itself_before_a_query_starts():
     sink = pst.FileSink("/out/x/", "json")
     assert (sink.place(SPARK), sink.describe(), sink.guarantee(SPARK)) == ("file:/out/x", "json /out/x/", "exactly once")
     sink.check_columns(["user", "batch"])

@@ -1,4 +1,4 @@
-"""What records a KafkaSink makes of rows, without a broker: names that rows of users may have, too."""
+"""Records that a KafkaSink makes of rows, without a broker, including names that rows of users may also have."""
 
 import io
 import json
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.spark
 
 
 def made(spark, rows, schema, added=frozenset(), output="main", keys=("user",), **given):
-    """Values and ids of the records."""
+    """Return values and ids of the records."""
     sink = pst.KafkaSink("localhost:9092", "t", list(keys), run=QueryRunInfo("q", output, added=added), **given)
     records = sink.records(spark.createDataFrame(rows, schema).coalesce(1), 3).collect()
     values = [None if row.value is None else json.loads(row.value) for row in records]
@@ -33,7 +33,7 @@ def test_columns_of_any_name_are_written_as_they_are(spark):
         assert len(set(ids)) == 3
 
 
-def test_a_result_called_op_is_no_change_of_the_results(spark):
+def test_result_named_op_is_not_read_as_a_change(spark):
     rows = [(1, "delete"), (2, "update_before"), (3, None)]
     values, _ = made(spark, rows, "user BIGINT, op STRING", compacted=True)
     assert sorted(tuple(value.values()) for value in values) == rows
@@ -41,24 +41,24 @@ def test_a_result_called_op_is_no_change_of_the_results(spark):
     assert values == [None]
 
 
-def test_a_firing_that_is_taken_back_is_another_record(spark):
+def test_retracted_firing_is_another_record(spark):
     schema, added = "user BIGINT, n BIGINT, firing_number INT, op STRING", frozenset({"firing_number", "op"})
     rows = [(1, 4, 0, "insert"), (1, 4, 0, "update_before"), (1, 5, 1, "update_after"), (1, 5, 1, "delete")]
     _, ids = made(spark, rows, schema, added)
     assert len(set(ids)) == 4
-    # In whichever micro-batches they come.
+    # In any micro-batches.
     assert ids == [id_ for row in rows for id_ in made(spark, [row], schema, added)[1]]
 
 
-def test_records_of_a_key_are_in_the_order_in_which_they_were_emitted(spark):
+def test_records_of_a_key_keep_the_order_of_emission(spark):
     schema, added = "user BIGINT, n BIGINT, firing_number INT, op STRING", frozenset({"firing_number", "op"})
     rows = [(1, 4, 0, "insert"), (1, 4, 0, "delete"), *((1, n, n, "update_after") for n in range(1, 12))]
     values, _ = made(spark, rows, schema, added)
     assert [tuple(value.values()) for value in values] == rows
 
 
-def test_records_of_a_key_leave_one_task_in_order_with_the_same_ids_wherever_its_rows_were(spark):
-    """Rows of a key in many partitions are brought together; where there is one partition, nothing is moved."""
+def test_records_of_a_key_have_the_same_order_and_ids_from_any_partitions(spark):
+    """Rows of a key in many partitions are moved to one task. A single partition is not moved."""
     schema, added = "user BIGINT, n BIGINT, firing_number INT", frozenset({"firing_number"})
     rows = [(user, n, n % 2) for n in range(6) for user in range(20)]
     sink = pst.KafkaSink("localhost:9092", "t", ["user"], run=QueryRunInfo("q", "main", added=added))

@@ -1,4 +1,4 @@
-"""What a KafkaSink asks of Spark, what it refuses and what it says of errors: without a broker, and without Java."""
+"""A KafkaSink's questions to Spark, its refusals and its errors, without a broker and without Java."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ SINK = KafkaSink("host:9092", "hot", ["user"], options=OPTIONS)
         ),
     ],
 )
-def test_what_cannot_be_a_sink_is_refused(arguments, said):
+def test_wrong_kafka_sink_is_refused(arguments, said):
     with pytest.raises(SinkError) as error:
         KafkaSink(*arguments)
     assert str(error.value) == said
 
 
-def test_two_sinks_of_one_topic_are_one_place_however_the_servers_are_written():
+def test_two_sinks_of_one_topic_have_one_place_for_any_spelling_of_servers():
     one, other = pst.KafkaSink("A:1,b:2", "hot"), pst.KafkaSink("B:2, a:1", "hot", ["user"], compacted=True)
     assert one.place(None) == other.place(None) == "topic hot of a:1,b:2"
     assert pst.KafkaSink("b:2", "cold").place(None) == "topic cold of b:2"
@@ -53,7 +53,7 @@ def test_keys_must_be_columns():
         SINK.check_columns(["usr", "n"])
 
 
-def test_what_it_guarantees_follows_from_who_reads():
+def test_guarantee_of_kafka_sink_depends_on_the_reader():
     again = (
         "at least once: of a micro-batch that is run again Kafka has the records twice, with the same ids; exactly once for a "
     )
@@ -64,7 +64,7 @@ def test_what_it_guarantees_follows_from_who_reads():
 
 
 class Session:
-    """A session that knows Kafka, and raises when it is asked for a topic."""
+    """A session with Kafka that raises on access to a topic."""
 
     def __init__(self, error=None):
         self.error, self.given = error, {}
@@ -94,7 +94,7 @@ class Session:
         return True
 
 
-def test_the_topic_is_looked_at_when_the_query_starts_and_nobody_waits_for_minutes():
+def test_topic_is_checked_at_start_with_short_timeouts():
     session, run = Session(), QueryRunInfo("q", "late")
     opened = SINK.open(session, run)
     assert (opened.run, opened) == (run, SINK)
@@ -108,7 +108,7 @@ def test_the_topic_is_looked_at_when_the_query_starts_and_nobody_waits_for_minut
     }
 
 
-def test_what_a_batch_writes_is_not_what_another_one_wrote():
+def test_records_of_two_batches_have_different_writers():
     runs = [SINK.open(Session(), QueryRunInfo()).run for _ in range(2)]
     assert [len(run.query) for run in runs] == [32, 32]
     assert runs[0].query != runs[1].query
@@ -118,7 +118,7 @@ def test_what_a_batch_writes_is_not_what_another_one_wrote():
 @pytest.mark.parametrize(
     ("keys", "output", "taken"), [(["user"], "late", True), ([], "main", True), (["user"], "main", True), ([], "late", False)]
 )
-def test_a_compacted_topic_needs_something_by_which_a_record_is_the_last(keys, output, taken):
+def test_compacted_topic_needs_keys_that_identify_the_last_record(keys, output, taken):
     sink = pst.KafkaSink("host:9092", "hot", keys, compacted=True)
     assert pst.KafkaSink("host:9092", "hot", keys).open(Session(), QueryRunInfo("q", output)).run.output == output
     if taken:
@@ -149,7 +149,7 @@ KNOWN = {
 
 @pytest.mark.parametrize(("words", "said"), [*KNOWN.items(), ("TimeoutException: after 10 s", SILENT),
     ("Failed to create new KafkaAdminClient", SILENT), ("Failed to construct kafka consumer", SILENT), ("UnknownHost", SILENT)])  # fmt: skip
-def test_what_is_wrong_with_a_topic_is_said_in_few_words(words, said):
+def test_error_of_a_topic_is_short(words, said):
     cause = RuntimeError(words)
     with pytest.raises(SinkError) as error:
         SINK.open(Session(cause), QueryRunInfo("q"))
@@ -157,7 +157,7 @@ def test_what_is_wrong_with_a_topic_is_said_in_few_words(words, said):
     assert error.value.__cause__ is cause
 
 
-def test_who_may_write_need_not_be_one_who_may_read():
+def test_writer_without_permission_to_read_is_accepted():
     assert SINK.open(Session(RuntimeError("TopicAuthorizationException: hot")), QueryRunInfo("q")).run == QueryRunInfo("q")
     cause = RuntimeError("something else")
     with pytest.raises(RuntimeError) as error:
@@ -166,7 +166,7 @@ def test_who_may_write_need_not_be_one_who_may_read():
 
 
 class Epoch:
-    """Of a run that is fenced when it is asked the n-th time."""
+    """The epoch of a run that is fenced at the n-th check."""
 
     def __init__(self, fenced_at):
         self.left = fenced_at
@@ -179,7 +179,7 @@ class Epoch:
 
 
 class Written:
-    """Records that are written, or are not."""
+    """Records whose write succeeds or fails."""
 
     def __init__(self, error=None):
         self.error, self.told = error, []
@@ -215,14 +215,14 @@ def written(monkeypatch, records, epoch=None):
     assert asked == [(rows, 7)]
 
 
-def test_records_are_written_with_the_options(monkeypatch):
+def test_kafka_sink_writes_records_with_its_options(monkeypatch):
     records = Written()
     written(monkeypatch, records)
     assert records.told == ["kafka", OPTIONS, ("kafka.bootstrap.servers", "host:9092"), ("topic", "hot"), "saved"]
 
 
 @pytest.mark.parametrize(("fenced_at", "saved"), [(1, False), (2, True)])
-def test_a_copy_that_was_started_later_stops_it_before_and_after_it_writes(monkeypatch, fenced_at, saved):
+def test_fenced_run_stops_before_and_after_its_write(monkeypatch, fenced_at, saved):
     records = Written()
     with pytest.raises(FencedError):
         written(monkeypatch, records, Epoch(fenced_at))
@@ -230,19 +230,19 @@ def test_a_copy_that_was_started_later_stops_it_before_and_after_it_writes(monke
 
 
 @pytest.mark.parametrize(("words", "said"), KNOWN.items())
-def test_what_goes_wrong_while_it_writes_is_said_in_few_words(monkeypatch, words, said):
+def test_error_of_a_write_is_short(monkeypatch, words, said):
     with pytest.raises(SinkError) as error:
         written(monkeypatch, Written(RuntimeError(words)))
     assert str(error.value) == said
 
 
-def test_what_nobody_knows_is_handed_on_as_it_is(monkeypatch):
+def test_unknown_error_of_a_write_is_raised_unchanged(monkeypatch):
     cause = RuntimeError("TimeoutException: a broker is slow")
     with pytest.raises(RuntimeError) as error:
         written(monkeypatch, Written(cause))
     assert error.value is cause
 
 
-def test_where_there_is_no_broker_and_no_topic_the_topic_is_what_is_told():
+def test_missing_topic_is_reported_before_a_missing_broker():
     with pytest.raises(SinkError, match="there is no such topic"):
         SINK.open(Session(RuntimeError("TimeoutException: Topic hot not present in metadata")), QueryRunInfo("q"))

@@ -1,4 +1,4 @@
-"""Files that a folder takes over from another: the same files where links can be made, else copies."""
+"""Files that a folder takes over from another: hard links if possible, otherwise copies."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from panestream.spark.sinks.members import BatchFile, assemble
 
 
 def kept(folder):
-    """A file with its checksum, and one without."""
+    """Make a file with its checksum, and one without."""
     folder.mkdir()
     (folder / "part-0.parquet").write_text("rows")
     (folder / ".part-0.parquet.crc").write_text("sum")
@@ -28,7 +28,7 @@ def contents(folder):
 WHOLE = {"part-0.parquet": "rows", ".part-0.parquet.crc": "sum", "part-1.parquet": "more", "_run-7": ""}
 
 
-def test_files_that_stay_are_the_same_files_and_those_that_are_added_move(tmp_path):
+def test_kept_files_are_linked_and_added_files_are_moved(tmp_path):
     stay, added = kept(tmp_path / "old"), tmp_path / "added"
     added.mkdir()
     (added / "part-2.parquet").write_text("new")
@@ -39,7 +39,7 @@ def test_files_that_stay_are_the_same_files_and_those_that_are_added_move(tmp_pa
 
 
 @pytest.mark.parametrize("number", [errno.EPERM, errno.ENOTSUP, errno.EMLINK, errno.ENOSYS])
-def test_where_no_links_can_be_made_they_are_copied(tmp_path, monkeypatch, number):
+def test_files_are_copied_if_links_are_impossible(tmp_path, monkeypatch, number):
     def refuse(path, target):
         raise OSError(number, os.strerror(number))
 
@@ -51,7 +51,7 @@ def test_where_no_links_can_be_made_they_are_copied(tmp_path, monkeypatch, numbe
     assert (tmp_path / "out" / "part-0.parquet").stat().st_mtime == stay[0].path.stat().st_mtime
 
 
-def test_any_other_error_is_one(tmp_path, monkeypatch):
+def test_other_error_of_a_link_is_raised(tmp_path, monkeypatch):
     def refuse(path, target):
         raise OSError(errno.ENOSPC, "full")
 

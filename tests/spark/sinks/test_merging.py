@@ -1,4 +1,4 @@
-"""What a MergeSink looks at, and when, without Spark. (What its MERGE does is in tests/connectors.)"""
+"""A MergeSink's checks of the table and their order, without Spark. (tests/connectors tests its MERGE.)"""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Entry:
 
 @dataclass(frozen=True)
 class Slow(MergeSink):
-    """Another copy is started while it counts the rows of each key, which is a job of Spark's."""
+    """Another copy starts while this sink counts the rows of each key, which is a Spark job."""
 
     overtaken: bool = True
 
@@ -42,7 +42,7 @@ class Slow(MergeSink):
 
 
 @pytest.mark.parametrize(("overtaken", "looks"), [(True, [False, True]), (False, [False, False, "merged"])])
-def test_a_copy_that_is_overtaken_before_its_merge_does_not_merge(overtaken, looks):
+def test_copy_that_is_overtaken_before_its_merge_does_not_merge(overtaken, looks):
     entry, rows = Entry(), MagicMock(columns=["user", "window_start", "window_end", "n"])
     sink = Slow("clicks", ["user"], overtaken=overtaken, run=QueryRunInfo("q", epoch=entry))
     if overtaken:
@@ -62,7 +62,7 @@ def test_a_copy_that_is_overtaken_before_its_merge_does_not_merge(overtaken, loo
         ("a file is gone", False),
     ],
 )
-def test_a_table_that_knows_no_merge_is_said_to(words, ours):
+def test_table_without_merge_support_is_named_in_the_error(words, ours):
     sink, cause, asked = MergeSink("t", ["k"]), RuntimeError(words), []
 
     def refuse(*given):

@@ -1,4 +1,4 @@
-"""Sinks to look at, to keep in memory, and of functions. The rows are lists here: no Spark runs."""
+"""The console sink, the memory sink and the function sink. Rows are lists, without Spark."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Rows(list):
         print(self[:rows], truncate)
 
 
-def test_what_is_kept_in_memory_is_by_micro_batch_and_goes_where_it_comes_again():
+def test_memory_sink_replaces_a_repeated_micro_batch():
     sink = pst.MemorySink()
     for batch in (10, 9, 2, 3):
         sink.write(Rows([batch, "row"]), batch)
@@ -32,7 +32,7 @@ def test_what_is_kept_in_memory_is_by_micro_batch_and_goes_where_it_comes_again(
     assert sink.place(None) == sink.place(None) != pst.MemorySink().place(None)
 
 
-def test_what_is_printed(capsys):
+def test_console_sink_prints_rows_with_their_micro_batch(capsys):
     sink = pst.ConsoleSink(2)
     sink.write(Rows([1, 2, 3]), 7)
     sink.write(Rows([4]), None)
@@ -41,7 +41,7 @@ def test_what_is_printed(capsys):
     assert sink.guarantee(None).startswith("for looking:")
 
 
-def test_a_function_is_called_with_rows_and_number():
+def test_function_sink_gets_rows_and_number_of_the_micro_batch():
     called = []
 
     def take(df, batch_id):

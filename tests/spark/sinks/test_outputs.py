@@ -1,4 +1,4 @@
-"""When the sinks of a query are called, micro-batch for micro-batch. Without Spark: rows are words here."""
+"""The calls of a query's sinks, micro-batch by micro-batch. Rows are words, without Spark."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from panestream.spark.sinks.outputs import Outputs
 
 
 class Noting:
-    """A sink that takes note of its calls."""
+    """A sink that records its calls."""
 
     def __init__(self, tag, calls):
         self.tag, self.calls = tag, calls
@@ -39,13 +39,13 @@ def deliver(told, present, batch_id):
     told.deliver("rows of {}".format, present, batch_id)
 
 
-def test_the_first_micro_batch_of_a_run_begins_and_writes_all_outputs():
+def test_first_micro_batch_of_a_run_begins_and_writes_all_outputs():
     told, calls = outputs()
     deliver(told, ["main"], 7)
     assert calls == [(tag, what, f"rows of {tag}", 7) for tag in ("main", "late") for what in ("begin", "write")]
 
 
-def test_later_ones_only_write_what_has_rows():
+def test_later_micro_batches_only_write_outputs_with_rows():
     told, calls = outputs()
     deliver(told, [], 7)
     calls.clear()
@@ -54,7 +54,7 @@ def test_later_ones_only_write_what_has_rows():
     assert [call for call in calls if call[1] != "committed"] == [("late", "write", "rows of late", 8)]
 
 
-def test_all_outputs_are_told_once_that_the_first_micro_batch_is_committed_also_those_without_rows():
+def test_each_output_learns_once_of_the_first_commit():
     told, calls = outputs()
     deliver(told, [], 7)
     deliver(told, [], 7)
@@ -66,13 +66,13 @@ def test_all_outputs_are_told_once_that_the_first_micro_batch_is_committed_also_
     assert len(calls) == 3
 
 
-def test_sinks_count_on_where_a_savepoint_ended():
+def test_sinks_continue_the_numbers_of_a_savepoint():
     told, calls = outputs(first=100)
     deliver(told, [], 0)
     assert {number for *_, number in calls} == {100}
 
 
-def test_the_query_before_is_known_no_more_once_a_micro_batch_is_committed():
+def test_old_query_is_forgotten_after_the_first_commit():
     told, _ = outputs(succeeded=SimpleNamespace())
     deliver(told, [], 0)
     assert told.succeeded is not None  # it is not committed yet
@@ -80,7 +80,7 @@ def test_the_query_before_is_known_no_more_once_a_micro_batch_is_committed():
     assert told.succeeded is None
 
 
-def test_a_run_has_not_begun_where_a_sink_refused_to():
+def test_run_has_not_begun_if_a_sink_refuses():
     told, _ = outputs()
 
     def refuse(rows, number):
@@ -93,7 +93,7 @@ def test_a_run_has_not_begun_where_a_sink_refused_to():
 
 
 @pytest.mark.parametrize("fails", [None, "check", "write_end"])
-def test_end_of_a_run_is_noted_once_if_it_began_and_still_holds_the_checkpoint(monkeypatch, fails):
+def test_end_of_a_run_is_recorded_once_if_it_began_and_is_not_fenced(monkeypatch, fails):
     told, _ = outputs()
     done = []
 

@@ -1,4 +1,4 @@
-"""How folders are published: by renames that race for real, without Spark."""
+"""Folders are published by renames. The tests race real renames, without Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ ROUNDS = 150
 
 
 class Entries:
-    """The entries of a checkpoint, in memory: the largest holds it."""
+    """The entries of a checkpoint in memory. The largest number holds it."""
 
     def __init__(self) -> None:
         self.ranks: set[tuple[int, str]] = set()
@@ -59,7 +59,7 @@ def way(request, monkeypatch):
     return request.param
 
 
-def test_an_attempt_takes_the_place_of_what_an_earlier_run_published(tmp_path, way):
+def test_attempt_replaces_the_folder_of_an_earlier_run(tmp_path, way):
     entries, target = Entries(), tmp_path / "batch_id=3"
     first = entries.publisher(tmp_path, 1)
     first.publish(attempt(first, "old", files=5), target)
@@ -74,8 +74,8 @@ def test_an_attempt_takes_the_place_of_what_an_earlier_run_published(tmp_path, w
     assert parts(target) == ["new"] * 3
 
 
-def test_a_run_that_looked_before_a_later_one_was_started_does_not_replace_it(tmp_path, way):
-    """The check passes, the process sleeps, a later run publishes; then it goes on."""
+def test_run_that_was_checked_before_a_later_run_does_not_replace_its_folder(tmp_path, way):
+    """The check passes, the process sleeps, and a later run publishes. Then the process continues."""
     entries, target = Entries(), tmp_path / "batch_id=3"
     before = entries.publisher(tmp_path, 1)
     before.publish(attempt(before, "first"), target)
@@ -84,7 +84,7 @@ def test_a_run_that_looked_before_a_later_one_was_started_does_not_replace_it(tm
 
     def check_that_is_overtaken():
         looks.append(len(entries.ranks))
-        if len(looks) == 2:  # the last look before something is replaced
+        if len(looks) == 2:  # the last check before something is replaced
             fast = entries.publisher(tmp_path, 3)
             fast.publish(attempt(fast, "newest", files=4), target)
         elif len(looks) > 2:
@@ -96,7 +96,7 @@ def test_a_run_that_looked_before_a_later_one_was_started_does_not_replace_it(tm
     assert (parts(target), rank_of(target)) == (["newest"] * 4, (3, "ab"))
 
 
-def test_what_a_forgotten_future_published_is_replaced(tmp_path, way):
+def test_folder_of_a_later_run_is_replaced_after_a_restored_checkpoint(tmp_path, way):
     """After an older copy of the checkpoint was restored, its numbers come again, and larger marks mean nothing."""
     entries, target = Entries(), tmp_path / "batch_id=3"
     future = entries.publisher(tmp_path, 9)
@@ -110,7 +110,7 @@ def test_what_a_forgotten_future_published_is_replaced(tmp_path, way):
     assert list(published(tmp_path, "batch_id")) == [3]
 
 
-def test_a_later_runs_folder_is_not_withdrawn(tmp_path):
+def test_folder_of_a_later_run_is_not_withdrawn(tmp_path):
     entries, target = Entries(), tmp_path / "batch_id=3"
     old, new = entries.publisher(tmp_path, 1), entries.publisher(tmp_path, 2)
     new.publish(attempt(new, "new"), target)
@@ -122,7 +122,7 @@ def test_a_later_runs_folder_is_not_withdrawn(tmp_path):
 
 
 @pytest.mark.parametrize(("number", "raised"), [(errno.EACCES, OSError), (errno.ENOTEMPTY, FencedError)])
-def test_a_folder_that_cannot_be_put_back_is_an_error_unless_another_one_has_its_place(tmp_path, monkeypatch, number, raised):
+def test_folder_that_cannot_be_put_back_is_an_error_unless_it_was_replaced(tmp_path, monkeypatch, number, raised):
     entries, target = Entries(), tmp_path / "batch_id=3"
     old, new = entries.publisher(tmp_path, 1), entries.publisher(tmp_path, 2)
     new.publish(attempt(new, "new"), target)
@@ -142,7 +142,7 @@ def test_a_folder_that_cannot_be_put_back_is_an_error_unless_another_one_has_its
     assert renamed[-1] == target
 
 
-def test_of_runs_that_race_for_a_micro_batch_the_newest_remains_whole(tmp_path, way):
+def test_newest_of_racing_runs_publishes_its_whole_folder(tmp_path, way):
     for number in range(ROUNDS):
         entries, target = Entries(), tmp_path / str(number) / "batch_id=0"
         folder = target.parent
@@ -168,7 +168,7 @@ def test_of_runs_that_race_for_a_micro_batch_the_newest_remains_whole(tmp_path, 
 
 
 @pytest.mark.skipif(publication._renameat2() is None, reason="this system cannot exchange two folders in one step")
-def test_a_reader_beside_reruns_lists_one_attempt_whole(tmp_path):
+def test_reader_during_repeated_publication_lists_one_whole_attempt(tmp_path):
     entries, target = Entries(), tmp_path / "batch_id=0"
     first = entries.publisher(tmp_path, 0)
     first.publish(attempt(first, "0", files=1), target)
@@ -190,7 +190,7 @@ def test_a_reader_beside_reruns_lists_one_attempt_whole(tmp_path):
         assert len(files) == 1 + int(mark.split("-")[1]) % 7
 
 
-def test_readers_pass_over_attempts(tmp_path):
+def test_readers_skip_attempts(tmp_path):
     table = pa.table({"n": [1, 2]})
     for folder in ("batch_id=0", "_attempts/0000000001-ab-cd", "_panestream"):
         (tmp_path / folder).mkdir(parents=True)
@@ -199,7 +199,7 @@ def test_readers_pass_over_attempts(tmp_path):
     assert ds.dataset(tmp_path, partitioning="hive").to_table().num_rows == 2
 
 
-def test_leftovers_of_earlier_runs_are_swept(tmp_path):
+def test_leftover_attempts_of_earlier_runs_are_swept(tmp_path):
     for name in ("0000000001-ab-cd", "0000000002-ab-cd", "0000000003-ab-cd", "odd"):
         (tmp_path / name).mkdir()
     sweep(tmp_path, upto=(2, "ab"))
@@ -221,26 +221,26 @@ def test_leftovers_of_earlier_runs_are_swept(tmp_path):
         ("x", str(Path("x").absolute()), "have one place"),
     ],
 )
-def test_two_outputs_in_one_place_are_refused(main, late, why):
+def test_two_outputs_in_one_folder_are_refused(main, late, why):
     with pytest.raises(SinkError, match=f"'main' and 'late' .*{why}"):
         check_apart({"main": file_place(main), "late": file_place(late)})
 
 
-def test_a_link_is_the_place_it_leads_to(tmp_path):
+def test_link_and_its_target_count_as_one_folder(tmp_path):
     (tmp_path / "real").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "real")
     assert file_place(f"{tmp_path}/link") == file_place(f"{tmp_path}/real")
 
 
-def test_outputs_side_by_side_and_what_readers_pass_over_are_taken():
+def test_sibling_and_hidden_output_folders_are_accepted():
     check_apart({"main": file_place("/out/a"), "late": file_place("/out/ab"), "bad": "table c.s.t"}, "/out/checkpoint")
     check_apart({"main": file_place("/out"), "late": file_place("/out/_late")}, "/out/_checkpoint")
     with pytest.raises(SinkError, match="'main' and the checkpoint"):
         check_apart({"main": file_place("/out")}, "/out/checkpoint")
 
 
-def test_what_is_there_of_later_micro_batches_goes_the_last_first(tmp_path):
-    """Whoever reads meanwhile finds the output as it once was."""
+def test_later_micro_batches_are_withdrawn_in_reverse_order(tmp_path):
+    """A concurrent reader then finds the output of an earlier time."""
     for number in (3, 10, 7, 12):
         (tmp_path / f"batch_id={number}").mkdir()
     gone = []

@@ -1,4 +1,4 @@
-"""Folders that several micro-batches share: what is published, replaced and taken away, and what a reader finds. Without Spark."""
+"""Folders that several micro-batches share: publication, replacement, withdrawal, and the view of readers. Without Spark."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ CASES = int(os.environ.get("PANESTREAM_CASES") or random_cases(20))
 SEED = int(os.environ.get("PANESTREAM_SEED", "0"))
 
 
-def test_micro_batches_share_a_folder_and_come_one_by_one(tmp_path):
+def test_micro_batches_are_published_one_by_one_in_a_shared_folder(tmp_path):
     place = Place(tmp_path, 10)
     run = place.run(1)
     place.begin(run, 0)
@@ -34,8 +34,8 @@ def test_micro_batches_share_a_folder_and_come_one_by_one(tmp_path):
     assert sorted(path.name for path in tmp_path.glob("batch_id=*")) == ["batch_id=0", "batch_id=10", "batch_id=20"]
 
 
-def test_a_file_more_leaves_the_others_as_they_are(tmp_path):
-    """Who has listed them finds them; and a micro-batch of one file costs one rename, however full the folder is."""
+def test_added_file_leaves_the_other_files_unchanged(tmp_path):
+    """Readers that listed the other files still find them. A micro-batch of one file costs one rename, even in a full folder."""
     place = Place(tmp_path, 100)
     run = place.run(1)
     place.begin(run, 0)
@@ -51,7 +51,7 @@ def test_a_file_more_leaves_the_others_as_they_are(tmp_path):
         assert member.path.name.endswith(member.checksum.read_text())
 
 
-def test_a_micro_batch_that_is_run_again_takes_the_place_of_its_own_files_only(tmp_path):
+def test_repeated_micro_batch_replaces_only_its_own_files(tmp_path):
     place = Place(tmp_path, 10)
     for number in (1, 2):
         run = place.run(number)
@@ -65,7 +65,7 @@ def test_a_micro_batch_that_is_run_again_takes_the_place_of_its_own_files_only(t
         assert place.read() == place.wanted()
 
 
-def test_a_checkpoint_that_was_restored_goes_on_within_a_file_of_many_micro_batches(tmp_path):
+def test_restored_checkpoint_continues_within_a_compacted_file(tmp_path):
     for back in range(14):
         place = Place(tmp_path / str(back), 5)
         place.root.mkdir()
@@ -84,7 +84,7 @@ def test_a_checkpoint_that_was_restored_goes_on_within_a_file_of_many_micro_batc
         assert place.read() == place.wanted()
 
 
-def test_what_says_whose_the_rows_are_is_missed(tmp_path):
+def test_missing_owner_of_rows_is_an_error(tmp_path):
     place = Place(tmp_path, 5)
     run = place.run(1)
     place.begin(run, 0)
@@ -98,7 +98,7 @@ def test_what_says_whose_the_rows_are_is_missed(tmp_path):
         place.run(2).begin(3)
 
 
-def test_the_number_of_micro_batches_of_a_folder_may_change(tmp_path):
+def test_number_of_micro_batches_per_folder_may_change(tmp_path):
     place = Place(tmp_path, 1)
     batch = 0
     for number, size in enumerate((4, 10, 3, 1, 10)):
@@ -112,7 +112,7 @@ def test_the_number_of_micro_batches_of_a_folder_may_change(tmp_path):
 
 
 def lock_of(root):
-    """The lock of a folder, held by a stranger through a handle of its own."""
+    """Hold the lock of a folder through another handle, like a stranger."""
     handle = os.open(root / "_lock", os.O_RDWR | os.O_CREAT)
     fcntl.flock(handle, fcntl.LOCK_EX)
     return handle
@@ -120,12 +120,12 @@ def lock_of(root):
 
 @pytest.fixture
 def impatient(monkeypatch):
-    """The time that the lock is waited for is over at once."""
+    """Set the time to wait for the lock to zero."""
     monkeypatch.setattr(member_files, "WARN_AFTER_SECONDS", 0.0)
     monkeypatch.setattr(member_files, "MAX_WAIT_SECONDS", 0.0)
 
 
-def test_lock_that_a_stranger_holds_for_ever_is_replaced_when_the_wait_has_ended(tmp_path, impatient):
+def test_lock_that_a_stranger_never_releases_is_replaced_after_the_wait(tmp_path, impatient):
     place = Place(tmp_path, 10)
     run = place.run(1)
     place.begin(run, 0)
@@ -138,7 +138,7 @@ def test_lock_that_a_stranger_holds_for_ever_is_replaced_when_the_wait_has_ended
     assert (place.read(), [path.name for path in tmp_path.glob("_lock*")]) == (place.wanted(), ["_lock"])
 
 
-def test_wait_for_the_lock_is_told_once_and_ends_when_it_is_let_go(tmp_path, monkeypatch):
+def test_wait_for_the_lock_is_logged_once_and_ends_on_release(tmp_path, monkeypatch):
     monkeypatch.setattr(member_files, "WARN_AFTER_SECONDS", 0.0)
     stranger, looks = lock_of(tmp_path), []
     monkeypatch.setattr(member_files.time, "sleep", lambda _: looks.append(1) or len(looks) < 3 or os.close(stranger))
@@ -147,7 +147,7 @@ def test_wait_for_the_lock_is_told_once_and_ends_when_it_is_let_go(tmp_path, mon
     assert (len(told), len(looks)) == (1, 3)
 
 
-def test_compaction_does_not_wait_for_ever_for_the_lock_and_says_who_can_be_asked(tmp_path, impatient):
+def test_compaction_gives_up_on_a_held_lock_with_advice(tmp_path, impatient):
     place = Place(tmp_path, 2)
     run = place.run(1)
     place.begin(run, 0)
@@ -172,7 +172,7 @@ def test_run_that_does_not_hold_the_place_does_not_replace_the_lock(tmp_path, im
 
 
 def replaced_check(run, outcomes):
-    """The same run, whose looks at the checkpoint end so, one after another; then as they did."""
+    """Replace the checkpoint checks of a run by these outcomes, one after another, and then by the original."""
 
     def check():
         outcome = outcomes.pop(0) if outcomes else None
@@ -195,8 +195,11 @@ STEPS_ON_FILES = (
 @pytest.mark.filterwarnings("ignore:waiting for")
 @pytest.mark.parametrize("step", range(1, 25))
 @pytest.mark.parametrize("files", [1, 2])
-def test_copy_that_was_paused_with_the_lock_publishes_nothing_when_it_goes_on(tmp_path, monkeypatch, impatient, files, step):
-    """Before one of its steps on files a later run takes the lock over and writes the same micro-batch; then it goes on."""
+def test_copy_that_was_paused_with_the_lock_publishes_nothing_afterwards(tmp_path, monkeypatch, impatient, files, step):
+    """Before one of its steps on files, a later run takes the lock over and writes the same micro-batch.
+
+    Then the copy continues.
+    """
     place, entries, steps = Place(tmp_path, 10), [2], []
 
     def run_of(number):
@@ -238,7 +241,7 @@ def test_copy_that_was_paused_with_the_lock_publishes_nothing_when_it_goes_on(tm
 
 
 @pytest.mark.filterwarnings("ignore:waiting for")
-def test_compaction_that_was_paused_with_the_lock_puts_nothing_old_back_when_it_goes_on(tmp_path, monkeypatch, impatient):
+def test_compaction_that_was_paused_with_the_lock_restores_no_old_file(tmp_path, monkeypatch, impatient):
     place = Place(tmp_path, 5)
     run = place.run(1)
     place.begin(run, 0)
@@ -258,8 +261,8 @@ def test_compaction_that_was_paused_with_the_lock_puts_nothing_old_back_when_it_
 
 
 @pytest.mark.parametrize("case", range(CASES))
-def test_random_histories(tmp_path, case):
-    """Runs that go on, fall back by one or by many, with other sizes; compaction in between: every row once, after each step."""
+def test_random_runs_rollbacks_and_compactions_keep_each_row_once(tmp_path, case):
+    """Runs continue, fall back by one or many micro-batches, change folder sizes, and compact in between."""
     chance = random.Random(f"{SEED}-{case}")
     place = Place(tmp_path, 5)
     first = 0
@@ -276,13 +279,13 @@ def test_random_histories(tmp_path, case):
         first = chance.choice([batch, batch + 1, chance.randint(0, batch)])
 
 
-def test_readers_beside_a_run_that_writes_and_one_that_compacts_find_each_row_once(tmp_path):
-    """They list and open files that were just replaced: then they read again."""
+def test_readers_during_writes_and_compaction_find_each_row_once(tmp_path):
+    """Readers list and open files that were just replaced, and then read again."""
     place, ended, seen, failed = Place(tmp_path, 20), threading.Event(), [], []
     run = place.run(1)
     place.begin(run, 0)
     place.write(run, 0)
-    # Before a row can be read, it is among these.
+    # Each row is added here before it can be read.
     known = set(place.wanted())
 
     def read() -> None:
@@ -317,8 +320,8 @@ def test_readers_beside_a_run_that_writes_and_one_that_compacts_find_each_row_on
     assert (place.read(), place.files()) == (place.wanted(), 7 + 12)
 
 
-def test_a_run_that_was_overtaken_begins_and_writes_nothing(tmp_path):
-    """Also where there is nothing to take away."""
+def test_overtaken_run_begins_and_writes_nothing(tmp_path):
+    """Also without output to withdraw."""
 
     def overtaken() -> None:
         raise FencedError("run 2 was started later")

@@ -1,4 +1,4 @@
-"""What a TableSink asks of the table, and tells Delta; with a session that only answers."""
+"""A TableSink's questions about the table, and its settings for Delta, with a fake session."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from panestream.spark.sinks.table_formats.names import table_exists
 
 
 class Session:
-    """A catalog with tables by their format, and what was written."""
+    """A catalog with tables by their format, which records writes."""
 
     def __init__(self, default="parquet", **tables):
         self.tables, self.default, self.written, self.asked = dict(tables), default, [], []
@@ -84,10 +84,10 @@ def written(session, sink=None, batch_id=7, output="late"):
     return session.written[-1]
 
 
-def test_whatever_is_a_delta_table_is_told_the_micro_batch():
+def test_delta_table_gets_the_number_of_the_micro_batch():
     delta = {"format": "delta", "txnAppId": "q1/late", "txnVersion": "7"}
     assert written(Session(t="delta")) == delta
-    assert written(Session(default="delta")) == delta  # made by this very micro-batch
+    assert written(Session(default="delta")) == delta  # created by this micro-batch
     assert written(Session(default="delta", t="parquet")) == {"format": "parquet"}
     assert written(Session()) == {"format": "parquet"}
     assert written(Session(), pst.TableSink("t", "delta")) == delta
@@ -96,7 +96,7 @@ def test_whatever_is_a_delta_table_is_told_the_micro_batch():
 
 
 @pytest.mark.parametrize("sink", [pst.TableSink("t"), pst.MergeSink("t", ["user"])])
-def test_a_run_that_another_one_overtook_writes_nothing_nor_makes_the_table(sink):
+def test_overtaken_run_neither_writes_nor_creates_the_table(sink):
     session, epoch = Session(default="delta"), Mock()
     session.read = Mock()
     epoch.check.side_effect = FencedError("another copy")
@@ -108,7 +108,7 @@ def test_a_run_that_another_one_overtook_writes_nothing_nor_makes_the_table(sink
     assert (session.tables, session.written) == ({}, [])
 
 
-def test_a_run_that_is_overtaken_while_its_rows_are_looked_at_merges_nothing(monkeypatch):
+def test_run_that_is_overtaken_while_it_checks_rows_merges_nothing(monkeypatch):
     merged, session, epoch = [], Session(t="delta"), Mock()
     monkeypatch.setattr(pst.MergeSink, "_check_single", lambda *_: None)
     monkeypatch.setattr(pst.MergeSink, "_merge", lambda *given: merged.append(given[-1]))
@@ -122,27 +122,27 @@ def test_a_run_that_is_overtaken_while_its_rows_are_looked_at_merges_nothing(mon
     with pytest.raises(FencedError, match="another copy"):
         opened.write(frame, 8)
     assert merged == [7]
-    # A view for each, and gone again also where nothing was merged.
+    # Each merge makes a view and drops it, also if nothing was merged.
     made, gone = (
         [call.args[0] for call in each.call_args_list] for each in (frame.createOrReplaceTempView, session.catalog.dropTempView)
     )
     assert (made, len(set(made))) == (gone, 2)
 
 
-def test_what_the_table_is_is_asked_once_a_run():
+def test_format_of_the_table_is_read_once_per_run():
     session, sink = Session(t="delta"), pst.TableSink("t", "delta")
     for run in (QueryRunInfo("q1"), QueryRunInfo("q1", written=True)):
         opened = sink.open(session, run)
         opened.write(Frame(session), 7)
         session.asked.clear()
-        del session.tables["t"]  # somebody drops it: it is made again, as it was
+        del session.tables["t"]  # another user drops it, and the sink creates it again
         opened.write(Frame(session), 8)
         assert session.asked == []
         assert session.tables == {"t": "delta"}
         assert session.written[-1]["txnVersion"] == "8"
 
 
-def test_what_is_only_at_least_once_says_so():
+def test_sink_without_exactly_once_reports_at_least_once():
     assert pst.TableSink("t").guarantee(Session(t="delta")) == "exactly once"
     assert pst.TableSink("t").guarantee(Session(default="delta")) == "exactly once"
     assert pst.TableSink("t", "delta").guarantee(Session()) == "exactly once"
@@ -155,7 +155,7 @@ def test_what_is_only_at_least_once_says_so():
 
 
 @pytest.mark.parametrize("sink", [pst.TableSink("t"), pst.MergeSink("t", ["user"])])
-def test_a_table_that_vanished_is_missed(sink):
+def test_missing_table_is_an_error(sink):
     with pytest.raises(SinkError, match="the table t is gone"):
         sink.open(Session(), QueryRunInfo("q1", written=True))
     session = Session(t="delta")
@@ -172,10 +172,10 @@ def test_a_table_that_vanished_is_missed(sink):
         (7, QueryRunInfo("q2", first=8, succeeds=True), False),
         (8, QueryRunInfo("q2", first=8, succeeds=True), True),
         (9, QueryRunInfo("q2", first=8, succeeds=True), True),
-        (9, QueryRunInfo("q2", first=8), False),  # it has committed something itself: then it is its own
+        (9, QueryRunInfo("q2", first=8), False),  # it has committed something, so it no longer depends on the old query
     ],
 )
-def test_what_the_old_query_wrote_after_the_savepoint_is_not_appended_a_second_time(monkeypatch, last, run, refused):
+def test_micro_batch_of_the_old_query_after_the_savepoint_is_not_appended_again(monkeypatch, last, run, refused):
     asked = []
     monkeypatch.setattr(TableFormat, "last_of", lambda kind, *given: asked.append(given) or last)
     session, sink = Session(t="hudi"), pst.TableSink("t")
@@ -188,7 +188,7 @@ def test_what_the_old_query_wrote_after_the_savepoint_is_not_appended_a_second_t
     else:
         assert sink.open(session, run).run == run
     assert asked == ([(session, "t", run)] if run.succeeds else [])
-    # What is merged comes to the same, and a table that is not there has nothing.
+    # A repeated merge changes nothing, and a missing table does not have rows.
     assert pst.MergeSink("t", ["user"]).open(session, run).run == sink.open(Session(), run).run == run
 
 
@@ -199,27 +199,27 @@ def test_what_the_old_query_wrote_after_the_savepoint_is_not_appended_a_second_t
         ({}, "the table t would be made as one of parquet, which does not know MERGE: .*: say format='delta'"),
     ],
 )
-def test_a_table_of_sparks_own_is_not_merged_into(tables, said):
+def test_merge_into_a_table_of_a_built_in_format_is_refused(tables, said):
     with pytest.raises(SinkError, match=said):
         pst.MergeSink("t", ["user"]).open(Session(**tables), QueryRunInfo("q1"))
 
 
 @pytest.mark.parametrize("provider", ["DELTA", "org.apache.spark.sql.delta.sources.DeltaDataSource"])
-def test_catalogs_call_delta_differently(provider):
+def test_delta_is_recognised_by_all_its_provider_names(provider):
     assert pst.TableSink("t").guarantee(Session(t=provider)) == "exactly once"
     assert written(Session(t=provider))["txnVersion"] == "7"
 
 
 @pytest.mark.parametrize("sink", [pst.TableSink("t", "FORMAT"), pst.MergeSink("t", ["user"], "FORMAT")])
 @pytest.mark.parametrize("kind", ["delta", "iceberg"])
-def test_a_format_that_the_session_does_not_have_is_refused_before_the_query_starts(sink, kind):
+def test_format_that_the_session_lacks_is_refused_at_start(sink, kind):
     sink = replace(sink, format=kind)
     for said, refused in (("[DATA_SOURCE_NOT_FOUND] Failed to find", True), ("'path' is not specified", False)):
         session, reader = Session(t="hudi"), Mock()
         session.settings["spark.sql.catalog.spark_catalog"] = "the format's"
         session.read = reader
         reader.format.return_value.load.side_effect = ValueError(said)
-        assert sink.open(session, QueryRunInfo("q1")) == sink  # it is there: whatever it is, the session knows it
+        assert sink.open(session, QueryRunInfo("q1")) == sink  # an existing table is accepted in any format
         del session.tables["t"]
         if refused:
             with pytest.raises(SinkError, match=f"this Spark has no {kind}: .* docs/how-to/{kind}.md"):
@@ -236,7 +236,7 @@ def test_a_format_that_the_session_does_not_have_is_refused_before_the_query_sta
         "[DELTA_CONFIGURE_SPARK_SESSION_WITH_EXTENSION_AND_CATALOG] This Delta operation requires the SparkSession",
     ],
 )
-def test_a_session_with_deltas_package_alone_is_told_its_settings(monkeypatch, said):
+def test_missing_settings_of_delta_are_named(monkeypatch, said):
     def refused(frame, name):
         raise ValueError(said)
 
@@ -248,7 +248,7 @@ def test_a_session_with_deltas_package_alone_is_told_its_settings(monkeypatch, s
 
 
 @pytest.mark.parametrize("sink", [pst.TableSink("t", "iceberg"), pst.MergeSink("shop.t", ["user"], "iceberg")])
-def test_an_iceberg_table_in_sparks_own_catalog_is_refused_before_the_query_starts(sink):
+def test_iceberg_table_in_the_session_catalog_is_refused_at_start(sink):
     session = Session()
     session.read = Mock()
     with pytest.raises(SinkError, match=r"cannot be made: its catalog, spark_catalog, is Spark's own"):
@@ -257,7 +257,7 @@ def test_an_iceberg_table_in_sparks_own_catalog_is_refused_before_the_query_star
     assert sink.open(session, QueryRunInfo("q1")) == sink
 
 
-def test_a_catalog_that_the_session_does_not_have_is_named():
+def test_missing_catalog_is_named_in_the_error():
     def exists(name):
         raise AnalysisException(
             f"[REQUIRES_SINGLE_PART_NAMESPACE] spark_catalog requires a single-part namespace, but got {name}"
@@ -282,7 +282,7 @@ def test_a_catalog_that_the_session_does_not_have_is_named():
         ("shop.clicks", "[REQUIRES_SINGLE_PART_NAMESPACE] no", None),
     ],
 )
-def test_of_a_path_nothing_there_is_no_table_and_any_other_error_is_an_error(name, words, there):
+def test_missing_path_is_not_a_table_and_other_errors_are_raised(name, words, there):
     session = Session()
     session.catalog.tableExists = Mock(side_effect=AnalysisException(words))
     if there is None:
@@ -293,20 +293,20 @@ def test_of_a_path_nothing_there_is_no_table_and_any_other_error_is_an_error(nam
 
 
 @pytest.mark.parametrize("kind", ["VIEW", ""])
-def test_a_view_is_refused(kind):
+def test_view_as_target_is_refused(kind):
     for sink in (pst.TableSink("t"), pst.MergeSink("t", ["user"])):
         with pytest.raises(SinkError, match="t is a view: rows can only be written into a table"):
             sink.guarantee(Session(t=kind))
 
 
-def test_a_result_without_a_column_in_the_table_is_named():
+def test_result_without_a_column_in_the_table_is_named():
     frame = Frame(Session(t="delta"), columns=("user", "N", "mean"))
     with pytest.raises(SinkError, match=r"the table t has no column 'mean' \(bigint\), which the output 'main' has"):
         pst.TableSink("t").write(frame, 7)
     pst.TableSink("t", options={"mergeSchema": "true"}).write(frame, 7)
 
 
-def test_names_are_quoted():
+def test_names_of_tables_and_columns_are_quoted():
     assert "MERGE INTO `a-b`.`c$d` AS t" in pst.MergeSink("a-b.c$d", ["user"]).statement(["user", "n"])
     by_path = pst.TableSink("delta.`/data/a b`")
     assert by_path.place(None) == "file:/data/a b"
@@ -316,7 +316,7 @@ def test_names_are_quoted():
             pst.TableSink(name)
 
 
-def test_a_result_of_the_users_called_op_is_stored():
+def test_user_column_op_is_stored():
     columns = ["op", "window_start", "window_end", "n"]
     statement = pst.MergeSink("t", ["op"], run=QueryRunInfo(added=frozenset())).statement(columns)
     assert "ON t.`op` <=> s.`op`" in statement

@@ -1,4 +1,4 @@
-"""Faults planted in what is simulated: each is a patch, and what the simulator must say of it."""
+"""Faults planted in the simulated code. Each is a patch, and lists the disturbances that must reveal it."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from panestream.windowing.time import MIN_TIMESTAMP
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault.
+    """A planted fault.
 
     Attributes:
-        name: in words.
-        plant: patches it in.
-        kinds: of disturbances, in one of which it must be found.
-        operators: that are simulated.
+        name: a description.
+        plant: applies the patch.
+        kinds: the disturbances, one of which must reveal it.
+        operators: the operators to simulate.
     """
 
     name: str
@@ -70,7 +70,7 @@ def a_state_write_is_lost():
 @fault("crash")
 def what_a_broken_task_wrote_stays():
     def begin(self):
-        # As if a task wrote into the store itself, and not into a version of its own.
+        # As if a task wrote directly into the store instead of its own version.
         self.values = dict(self.disk.checkpoint.state(self.group, self.version))
 
     def put(self, space, key, value):
@@ -221,27 +221,29 @@ def numbers_begin_anew_after_a_savepoint():
     return mock.patch.object(Outputs, "deliver", delivering)
 
 
-# What is of two streams, of rows near a row, and of tiles.
+# Faults of joins, of queries about rows near a row, and of tiles.
 
 for_each = ("joins", "co-groups", "intervals", "look-backs", "predicates", "tiles")
-FAULTS += [Fault(f"a state write is lost, of {one}", a_state_write_is_lost, frozenset({"nothing"}), (one,)) for one in for_each]
 FAULTS += [
-    Fault(f"late rows are not counted, of {one}", late_rows_are_not_counted, frozenset({"nothing"}), (one,))
-    for one in for_each
-    if one != "co-groups"
+    Fault(f"a state write is lost, of {each}", a_state_write_is_lost, frozenset({"nothing"}), (each,)) for each in for_each
+]
+FAULTS += [
+    Fault(f"late rows are not counted, of {each}", late_rows_are_not_counted, frozenset({"nothing"}), (each,))
+    for each in for_each
+    if each != "co-groups"
 ]
 FAULTS += [
     Fault(
-        f"a savepoint loses the rows of a key group, of {one}",
+        f"a savepoint loses the rows of a key group, of {each}",
         a_savepoint_loses_the_rows_of_a_key_group,
         frozenset({"savepoint"}),
-        (one,),
+        (each,),
     )
-    for one in for_each
+    for each in for_each
 ]
 FAULTS += [
-    Fault(f"a timer of the clock is forgotten, of {one}", a_timer_of_the_clock_is_forgotten, frozenset({"nothing"}), (one,))
-    for one in ("joins", "co-groups")
+    Fault(f"a timer of the clock is forgotten, of {each}", a_timer_of_the_clock_is_forgotten, frozenset({"nothing"}), (each,))
+    for each in ("joins", "co-groups")
 ]
 
 
@@ -250,8 +252,8 @@ def what_rests_rests_twice():
 
 
 FAULTS += [
-    Fault(f"{what} rest twice", what_rests_rests_twice, frozenset({"nothing"}), (one,))
-    for what, one in (
+    Fault(f"{what} rest twice", what_rests_rests_twice, frozenset({"nothing"}), (each,))
+    for what, each in (
         ("rows of an interval join", "intervals"),
         ("rows that are looked back at", "look-backs"),
         ("rows of a join", "joins"),
@@ -335,7 +337,7 @@ def a_row_of_the_right_is_dropped_before_a_function():
 
 
 def without_the_last_of_the_right(name):
-    """The row is there, and counted; what of it is of the right is not."""
+    """Keep and count the row, but drop the right side's last part of it."""
     batch = Columns.batch
 
     def batched(self, table, clock):

@@ -1,4 +1,4 @@
-"""The campaign: its queries are what they are called, and a schedule that was broken once keeps its promises."""
+"""The campaign: its queries run on the named operators, and schedules that were once broken keep their promises."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def test_campaign_stops_after_the_given_number_of_runs():
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_every_operator_is_what_it_is_called(operator):
+def test_queries_run_on_the_operator_they_are_named_after(operator):
     names = {
         "panes": {"aligned panes"},
         "accumulating": {"accumulating panes"},
@@ -89,12 +89,12 @@ def test_every_operator_is_what_it_is_called(operator):
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_a_schedule_of_every_operator_keeps_its_promises(operator):
+def test_schedule_of_each_operator_keeps_its_promises(operator):
     figures = campaign(7, 1, [operator])
     assert (figures.schedules, figures.failure) == (1, "")
 
 
-def test_schedules_of_two_streams_have_what_joins_stumble_over():
+def test_schedules_of_two_streams_contain_hard_cases_for_joins():
     queries, rows, silent = [], [], 0
     for number in range(60):
         schedule, _ = schedule_of(1, number, TWO_STREAMS)
@@ -111,7 +111,7 @@ def test_schedules_of_two_streams_have_what_joins_stumble_over():
     assert silent > 20
 
 
-def test_rows_of_every_kind_come():
+def test_schedules_contain_late_invalid_and_unmatched_rows():
     counted = {}
     for number in range(180):
         schedule, _ = schedule_of(1, number, ("joins", "co-groups", "intervals", "look-backs", "predicates", "tiles"))
@@ -125,7 +125,7 @@ def test_rows_of_every_kind_come():
         assert min(counts[name] for name in ("windowed_rows", "late_rows", "invalid_rows", "results")) > 0, (operator, counts)
 
 
-def test_the_kind_of_a_join_may_change_with_a_start_and_that_of_an_interval_join_not():
+def test_restart_may_change_the_kind_of_a_window_join_only():
     minutes = {"type": "tumbling", "size": 10, "offset": 0}
     rows = ((Row("a", 1, 1, 1, "left"), Row("a", 2, 1, 2, "right"), Row("b", 3, 1, 3, "right")),)
     schedule = QuerySchedule(Query("joins", minutes, function="pairs", how="inner"), (MicroBatch(rows, 5),))
@@ -137,7 +137,7 @@ def test_the_kind_of_a_join_may_change_with_a_start_and_that_of_an_interval_join
     assert first_broken(subject, Settings(code=1), KINDS) is None
 
 
-def test_the_reference_model_imports_no_engine():
+def test_reference_model_does_not_import_the_engine():
     campaign_folder = Path(definition.__file__).parents[1]
     allowed = (
         "tests.testing.simulation.campaign.reference_model",
@@ -151,17 +151,17 @@ def test_the_reference_model_imports_no_engine():
             )
 
 
-def test_where_no_event_time_was_assigned_tasks_are_taken_one_after_another():
-    # QuerySchedule 109 of seed 1 of those of two streams: the definition had put tasks side by side by a time that no query of it had.
+def test_processing_time_reads_tasks_one_after_another():
+    # Schedule 109 of seed 1 for two streams. The model had merged tasks by an event time that queries like it do not have.
     assigner = {"type": "session", "gap": 3, "time": "processing"}
     query = Query("co-groups", assigner, trigger={"type": "count", "count": 1}, function="tables")
     rows = (Row("b", 5, 1, 3, "right"),), (Row("b", -16, 1, 7, "right"),)
     replay(QuerySchedule(query, (MicroBatch(clock=13, tasks=rows),)), Disturbance(kind="nothing"), None)
 
 
-def test_what_comes_again_is_of_the_run_that_planned_it():
-    # QuerySchedule 24 of seed 2 of intervals, made small: what was committed to a table came again later, since the side that is idle
-    # held the watermark when the micro-batch was run again.
+def test_repeated_micro_batch_uses_the_idle_times_of_the_run_that_planned_it():
+    # Schedule 24 of seed 2 of intervals, shrunk. A row that was committed to a table appeared again later, since the idle side
+    # held the watermark back when the micro-batch ran again.
     query = Query("intervals", {"type": "interval", "lower": -2, "upper": -1}, function="pairs", idle=5, how="full")
     times = [(1001, 3), (1004, 5), (1006, 14), (1009, 15)]
     batches = tuple(MicroBatch(((Row("a", at, None, at, "right"),),), clock) for clock, at in times)
@@ -169,15 +169,15 @@ def test_what_comes_again_is_of_the_run_that_planned_it():
     explorer = Explorer(ReferenceSubject.of(schedule), kinds=[CRASH])
     explorer.explore()
     assert explorer.runs[CRASH] > 30
-    # As it was: of the run that is at it.
+    # The old behaviour used the current run.
     with mock.patch.object(RestartInfo, "planned_in", lambda self, number: self.run):
         error = first_broken(ReferenceSubject.of(schedule), None, [CRASH])
     assert error is not None
     assert "main, micro-batch 2: found {'a': [" in error.what
 
 
-def test_where_no_event_time_was_assigned_evictors_look_at_the_clock():
-    # QuerySchedule 434 of seed 1, made small: the definition had looked at a time that no query of it had.
+def test_evictors_use_the_clock_without_event_time():
+    # Schedule 434 of seed 1, shrunk. The model had used an event time that queries like it do not have.
     assigner = {"type": "tumbling", "size": 10, "offset": 0, "time": "processing"}
     query = Query(operator="row", assigner=assigner, evictor={"type": "time", "size": 5, "after": False}, function="aggregate")
     rows = (Row("b", 1011, 2, 3, "p1"), Row("b", 1016, 1, 4, "p1"))

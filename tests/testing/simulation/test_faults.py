@@ -1,4 +1,4 @@
-"""The simulator can fail: each planted fault is found, in a run of the kind that must show it, and made small."""
+"""The simulator can fail: it reveals each planted fault with the right kind of disturbance, and shrinks the case."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ pytestmark = pytest.mark.full
 SCHEDULES = 40
 
 
-def found(fault):
-    """The first broken schedule, of those in which only what the fault is said to break is tried."""
+def first_broken_schedule(fault):
+    """Return the first broken schedule, among runs with only the disturbances that must reveal the fault."""
     kinds = [kind for kind in KINDS if kind in fault.kinds]
     for number in range(SCHEDULES):
         schedule, change = schedule_of(3, number, fault.operators)
@@ -28,14 +28,14 @@ def found(fault):
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_planted_fault_is_found_and_made_small(fault):
+def test_planted_fault_is_revealed_and_shrunk(fault):
     with planted(fault):
-        case = found(fault)
+        case = first_broken_schedule(fault)
         assert case is not None, f"{fault.name}: not found in {SCHEDULES} schedules"
         assert case.error.disturbance.kind in fault.kinds
         small = shrunk_case(case, tries=25)
         assert small.error.disturbance.kind == case.error.disturbance.kind
-        rows = [sum(len(batch.rows) for batch in one.schedule.batches) for one in (case, small)]
+        rows = [sum(len(batch.rows) for batch in each.schedule.batches) for each in (case, small)]
         assert rows[1] <= min(rows[0], 6), small.schedule
         said = failure_of(small, "seed 3")
         assert str(small.error.disturbance) in said
@@ -45,6 +45,6 @@ def test_a_planted_fault_is_found_and_made_small(fault):
 
 
 @pytest.mark.parametrize("operator", OPERATORS)
-def test_the_same_schedules_are_not_broken_without_a_fault(operator):
+def test_same_schedules_pass_without_a_fault(operator):
     schedule, change = schedule_of(3, 0, (operator,))
     assert first_broken(ReferenceSubject.of(schedule), change, KINDS) is None

@@ -1,4 +1,4 @@
-"""Users' own windows under simulation: what is found in them, and what the errors say."""
+"""The simulation of user-defined windows finds mistakes in them, and its errors explain the mistakes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Mean(pst.AggregateFunction):
 
 
 class EverySecond(pst.triggers.Trigger):
-    """Counts in state."""
+    """A trigger that counts in state."""
 
     def on_element(self, element, timestamp, window, ctx):
         count = ctx.get_partitioned_state(pst.state.ValueStateDescriptor("count"))
@@ -101,13 +101,13 @@ class Firings(pst.ProcessWindowFunction):
         "a column called row",
     ],
 )
-def test_windows_that_are_right_pass(query):
+def test_correct_windows_pass_the_simulation(query):
     done = simulate(**query, schedules=1, seed=4)
     assert done.by_disturbance["crash"] > 10
     assert done.by_disturbance["two copies"] > 10
 
 
-def test_what_is_kept_beside_the_state_is_found():
+def test_state_outside_of_the_checkpoint_is_reported():
     seen = []
 
     def counted(key, window, rows):
@@ -127,7 +127,7 @@ def test_what_is_kept_beside_the_state_is_found():
     assert found.value.__cause__ is None
 
 
-def test_rows_that_pass_the_second_time_are_not_said_to_be_small():
+def test_failure_that_does_not_repeat_is_not_shrunk():
     seen = set()
 
     def once(key, window, rows):
@@ -140,7 +140,7 @@ def test_rows_that_pass_the_second_time_are_not_said_to_be_small():
     assert "The same rows gave another result" not in str(found.value)
 
 
-def test_what_a_function_raises_is_quoted_once_and_without_steps():
+def test_error_of_a_function_is_quoted_once_without_steps():
     def divide(key, window, rows):
         return [1 // (len(rows) - 2)]
 
@@ -150,7 +150,7 @@ def test_what_a_function_raises_is_quoted_once_and_without_steps():
     assert "put meta" not in str(found.value)
 
 
-def test_a_function_that_depends_on_how_rows_are_cut_is_found_beside_a_batch():
+def test_function_that_depends_on_the_cut_into_micro_batches_is_reported():
     class LastBatch(Mean):
         def get_result(self, accumulator):
             return round(random.Random(accumulator[1]).random() + len(calls), 6)
@@ -164,7 +164,7 @@ def test_a_function_that_depends_on_how_rows_are_cut_is_found_beside_a_batch():
         simulate(MINUTE, aggregate=LastBatch(), schedules=3)
 
 
-def test_what_cannot_be_simulated_is_said():
+def test_queries_that_cannot_be_simulated_are_refused():
     with pytest.raises(InvalidPlanError, match="at least one schedule"):
         simulate(MINUTE, reduce=max, schedules=0)
     with pytest.raises(InvalidPlanError, match=r"no values of the column 'at'.*give rows="):
@@ -183,7 +183,7 @@ def test_what_cannot_be_simulated_is_said():
     assert made.schedules == 1
 
 
-def test_three_lines_of_pytest(tmp_path):
+def test_simulation_works_in_a_pytest_file_of_users(tmp_path):
     file = tmp_path / "test_mine.py"
     file.write_text(
         "import panestream as pst\n"

@@ -1,4 +1,4 @@
-"""Recipes and plans: what can be written, what it is called, what is refused and how."""
+"""Recipes of aggregates and their plans: arguments, names, types and errors."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ ALL = [
 
 
 @pytest.mark.parametrize("recipe", ALL, ids=repr)
-def test_repr_rebuilds_a_recipe(recipe):
+def test_repr_rebuilds_an_aggregate(recipe):
     assert eval(repr(recipe), {"agg": agg}) == recipe
     named = recipe.alias("it's")
     assert eval(repr(named), {"agg": agg}) == named != recipe
@@ -77,13 +77,13 @@ def test_repr_rebuilds_a_recipe(recipe):
         (lambda: agg.arg_max("x", "y", "y"), "keeps an expression twice"),
     ],
 )
-def test_what_makes_no_sense_is_refused_and_said_why(build, said):
+def test_wrong_arguments_of_aggregates_are_refused(build, said):
     with pytest.raises(InvalidPlanError, match=said):
         build()
 
 
 class Largest(agg.ColumnAggregate):
-    """Of one column."""
+    """An aggregate over one column."""
 
     partial_type = result_type = pa.int64()
 
@@ -114,12 +114,12 @@ class OfNoType(Largest):
         (lambda: agg.user(Largest(), 3), "agg.user"),
     ],
 )
-def test_what_is_no_aggregate_of_ones_own_is_refused(build, said):
+def test_invalid_user_aggregates_are_refused(build, said):
     with pytest.raises(InvalidPlanError, match=said):
         build()
 
 
-def test_aggregates_of_ones_own_are_equal_where_all_that_they_hold_is():
+def test_user_aggregates_are_equal_if_their_attributes_are():
     one = agg.user(Largest(), "x", "y")
     assert (one.name, one.inputs) == ("Largest(x, y)", ("x", "y"))
     assert (Largest() == Largest(), Largest() == Largest("y"), Largest() == OfNoType()) == (True, False, False)
@@ -127,7 +127,7 @@ def test_aggregates_of_ones_own_are_equal_where_all_that_they_hold_is():
     assert Largest().__eq__(3) is False
 
 
-def test_what_is_just_allowed():
+def test_extreme_arguments_of_aggregates_are_accepted():
     assert [agg.approx_count_distinct("x", given).relative_sd for given in (0.0025, 0.5)] == [0.0025, 0.5]
     assert agg.histogram("x", [-1, 0]).edges == (-1, 0)
 
@@ -146,11 +146,11 @@ def test_what_is_just_allowed():
     ],
     ids=repr,
 )
-def test_what_recipes_take_compare_and_keep(recipe, inputs, compared, fields):
+def test_recipe_has_inputs_compared_columns_and_fields(recipe, inputs, compared, fields):
     assert (recipe.inputs, recipe.compared, recipe.struct_fields) == (inputs, compared, fields)
 
 
-def test_default_names():
+def test_aggregates_have_default_names():
     assert [r.name for r in ALL[:3]] == ["count", "count(x)", "sum(x)"]
     assert agg.min_by("x", "y").name == "min_by(x, y)"
     assert agg.top_k("x", 2, by="y").name == "top_k(x, 2, y)"
@@ -159,7 +159,7 @@ def test_default_names():
 
 
 @pytest.mark.parametrize("wrong", [None, 3, object(), "", "  "])
-def test_an_expression_is_a_string(wrong):
+def test_expression_that_is_not_a_string_is_refused(wrong):
     with pytest.raises(InvalidPlanError, match=r"agg.sum\('price'\)"):
         agg.sum(wrong)
     with pytest.raises(InvalidPlanError, match="by"):
@@ -188,7 +188,7 @@ def test_an_expression_is_a_string(wrong):
         (lambda wrong: agg.weighted_mean("x", wrong), "weighted_mean", "weight"),
     ],
 )
-def test_which_expression_is_wrong_is_said(called, function, argument, wrong):
+def test_error_names_the_wrong_expression(called, function, argument, wrong):
     with pytest.raises(InvalidPlanError) as raised:
         called(wrong)
     call = f"agg.{function}('price')" if argument == "expr" else f"agg.{function}(..., {argument}='price')"
@@ -201,7 +201,7 @@ def test_which_expression_is_wrong_is_said(called, function, argument, wrong):
 
 
 @pytest.mark.parametrize("wrong", [3, "", " "])
-def test_what_may_be_left_out_is_an_expression_where_it_is_given(wrong):
+def test_wrong_optional_expression_is_refused(wrong):
     with pytest.raises(InvalidPlanError, match=r"agg\.count: expr (is empty|must be a column name)"):
         agg.count(wrong)
     with pytest.raises(InvalidPlanError, match=r"agg\.top_k: by (is empty|must be a column name)"):
@@ -211,13 +211,13 @@ def test_what_may_be_left_out_is_an_expression_where_it_is_given(wrong):
 
 
 @pytest.mark.parametrize("k", [0, -1, 1.5, True, "3"])
-def test_k_is_a_positive_integer(k):
+def test_k_that_is_not_a_positive_integer_is_refused(k):
     with pytest.raises(InvalidPlanError, match="positive integer"):
         agg.top_k("x", k)
 
 
 @pytest.mark.parametrize("share", [-0.001, 1.001, 2, True, "0.5", None, float("nan")])
-def test_a_quantile_is_asked_for_by_a_number_from_0_to_1(share):
+def test_probability_outside_0_to_1_is_refused(share):
     with pytest.raises(InvalidPlanError) as one:
         agg.approx_quantile("x", share)
     with pytest.raises(InvalidPlanError) as among_others:
@@ -229,7 +229,7 @@ def test_a_quantile_is_asked_for_by_a_number_from_0_to_1(share):
     )
 
 
-def test_the_borders_of_quantiles_are_taken():
+def test_quantiles_accept_extreme_probabilities_and_k():
     assert agg.approx_quantiles("x", [0, 1, 0.0, 1.0], k=10).probabilities == (0, 1, 0.0, 1.0)
     assert agg.approx_quantile("x", 0, k=65535).name == "approx_quantile(x, 0)"
     for k in (9, 65536):
@@ -237,17 +237,17 @@ def test_the_borders_of_quantiles_are_taken():
             agg.approx_quantiles("x", [0.5], k=k)
 
 
-def test_lanes_are_shared_between_aggregates_of_one_expression():
+def test_aggregates_of_one_expression_share_partial_columns():
     one = Aggregation.build([agg.sum("x")], {"x": pa.int64()}, KEYS)
     more = Aggregation.build([agg.sum("x"), agg.mean("x")], {"x": pa.int64()}, KEYS)
     assert one.partial_schema == more.partial_schema
-    # A count may have been there before a sum: what they know of open windows differs then.
+    # A count may have existed before a sum. Their states of open windows then differ.
     counted = Aggregation.build([agg.sum("x"), agg.mean("x"), agg.count("x")], {"x": pa.int64()}, KEYS)
     assert len(counted.partial_schema) == len(one.partial_schema) + 1
     assert counted.inputs == ("x",)
 
 
-def test_only_what_orders_by_time_needs_timestamps():
+def test_only_aggregates_ordered_by_time_need_timestamps():
     def timed(*recipes):
         return Aggregation.build(recipes, {"x": pa.int64(), "y": pa.int64()}, KEYS).needs_timestamps
 
@@ -265,7 +265,7 @@ def test_result_types_are_those_of_spark():
 
 
 @pytest.mark.parametrize("name", ["user", "window_start", "window_end", "count"])
-def test_result_names_do_not_clash(name):
+def test_clashing_result_names_are_refused(name):
     with pytest.raises(InvalidPlanError, match=name):
         Aggregation.build([agg.count(), agg.sum("x").alias(name)], {"x": pa.int64()}, KEYS)
 
@@ -283,14 +283,14 @@ def test_result_names_do_not_clash(name):
         (agg.count_distinct("x"), pa.list_(pa.int64())),
     ],
 )
-def test_a_type_that_cannot_be_taken_is_named(recipe, type_):
+def test_unsupported_input_type_is_named_in_the_error(recipe, type_):
     with pytest.raises(InvalidPlanError) as raised:
         Aggregation.build([recipe], {"x": type_}, KEYS)
     for part in (repr(recipe), "'x'", str(type_)):
         assert part in str(raised.value)
 
 
-def test_other_mistakes_are_explained():
+def test_unknown_columns_unsupported_keys_and_empty_aggregates_are_refused():
     with pytest.raises(InvalidPlanError, match="nothing to aggregate"):
         Aggregation.build([], {}, KEYS)
     with pytest.raises(InvalidPlanError, match="did you mean 'price'"):
@@ -304,7 +304,7 @@ def test_other_mistakes_are_explained():
 
 
 class Column:
-    """A stand-in: a Column of PySpark's is told by its name, so that recipes need no Spark."""
+    """A fake PySpark Column. Recipes recognise the class by its name, so that they need no Spark."""
 
     __module__ = "pyspark.sql.column"
 
@@ -315,7 +315,7 @@ class Column:
         return f"Column<'{self.text}'>"
 
 
-def test_columns_stand_where_text_does_until_the_data_are_known():
+def test_pyspark_columns_can_replace_expressions():
     price, wait = Column("price"), Column("wait")
     for made, text in (
         (agg.sum(price), agg.sum("price!")),
@@ -329,20 +329,20 @@ def test_columns_stand_where_text_does_until_the_data_are_known():
 
 
 @pytest.mark.parametrize("where", [("pyspark.sql.column", "Window"), ("polars.expr", "Column")])
-def test_a_column_is_one_of_pysparks(where):
+def test_column_class_of_another_package_is_refused(where):
     module, name = where
     foreign = type(name, (), {"__module__": module})()
     with pytest.raises(InvalidPlanError, match=f"must be a column name, SQL text or a Column, not {name}"):
         agg.sum(foreign)
 
 
-def test_which_inputs_are_compared():
-    """Their types must have an order."""
+def test_top_k_compares_its_order_column():
+    """The compared inputs must have types with an order."""
     assert agg.top_k("x", 2).compared == ("x",)
     assert agg.top_k("x", 2, by="y").compared == ("y",)
 
 
-def test_texts_of_columns_are_equal_where_the_columns_are_one():
+def test_column_texts_are_equal_only_for_the_same_column():
     class OfSpark:
         def __repr__(self):
             return "Column<'x'>"

@@ -1,4 +1,4 @@
-"""What every assigner is: its default trigger, merging, and windows of one's own."""
+"""The base class of assigners: default trigger, merging, and user-defined assigners."""
 
 from __future__ import annotations
 
@@ -15,21 +15,21 @@ from panestream.windowing.windows import TimeWindow
 from tests.windowing.driven import Driven
 
 
-def test_default_triggers():
+def test_assigners_have_default_triggers():
     assert TumblingEventTimeWindows(5).get_default_trigger() == EventTimeTrigger.create()
     assert SlidingProcessingTimeWindows(5, 1).get_default_trigger() == ProcessingTimeTrigger.create()
     assert GlobalWindows.create().get_default_trigger() == NeverTrigger()
     assert CountWindows(5).parts[1:] == (PurgingTrigger(CountTrigger(5)), None)
 
 
-def test_merge_touching():
+def test_merge_touching_joins_windows_that_touch():
     a, b, c = TimeWindow(0, 10), TimeWindow(10, 20), TimeWindow(21, 30)
     assert merge_touching([c, b, a]) == [(TimeWindow(0, 20), [a, b])]
     assert merge_touching([]) == []
 
 
 class NeighbourTens(MergingWindowAssigner):
-    """Tens with data that follow each other are one window."""
+    """An assigner that merges adjacent tens with data into one window."""
 
     is_event_time = True
 
@@ -41,5 +41,5 @@ class NeighbourTens(MergingWindowAssigner):
         return merge_touching(windows)
 
 
-def test_an_assigner_of_ones_own_that_merges():
+def test_user_assigner_can_merge_windows():
     assert Driven(NeighbourTens()).windows(3, 35, 12) == {(0, 20): [3, 12], (30, 40): [35]}

@@ -1,11 +1,11 @@
-"""What all windows of calendars refuse, and how months are counted."""
+"""Common refusals of calendar windows, and the count of months."""
 
 import pytest
 
 from panestream.errors import InvalidDurationError, InvalidWindowError
 from panestream.windowing.assigners import BusinessDays, CalendarDays, CalendarHours, CalendarMonths, CalendarWeeks, CalendarYears
 from panestream.windowing.assigners.calendar import first_day_of, month_of
-from tests.windowing.assigners.test_calendar_days import at, told
+from tests.windowing.assigners.test_calendar_days import at, windows_of
 
 UTC = {"zone": "UTC"}
 
@@ -19,7 +19,7 @@ def test_months_are_counted_from_january_1970():
 
 @pytest.mark.parametrize("kind", [CalendarHours, CalendarDays, CalendarWeeks, CalendarMonths, CalendarYears, BusinessDays])
 @pytest.mark.parametrize("wrong", [{"count": 0}, {"count": -1}, {"count": 1.0}, {"count": True}, {"every": 0}, {"count": 10**9}])
-def test_numbers_that_make_no_sense_are_refused(kind, wrong):
+def test_invalid_numbers_of_calendar_units_are_refused(kind, wrong):
     with pytest.raises(InvalidWindowError, match="from 1 on"):
         kind.of(**{**UTC, **wrong})
 
@@ -28,7 +28,7 @@ def test_numbers_that_make_no_sense_are_refused(kind, wrong):
     ("kind", "longest"),
     [(CalendarHours, "1 hour"), (CalendarDays, "1 day"), (CalendarWeeks, "7 days"), (CalendarMonths, "28 days")],
 )
-def test_an_offset_is_shorter_than_a_unit(kind, longest):
+def test_offset_of_a_whole_unit_is_refused(kind, longest):
     for offset in (longest, f"-{longest}"):
         with pytest.raises(InvalidWindowError, match=rf"the offset of {kind.__name__} must be shorter than .*, got '{offset}'"):
             kind.of(1, offset=offset, **UTC)
@@ -50,30 +50,30 @@ def test_an_offset_is_shorter_than_a_unit(kind, longest):
         (CalendarYears, {"step": "year"}, "must be 'hour' or 'day' or 'month', got 'year'"),
     ],
 )
-def test_steps_that_make_no_sense_are_refused(kind, wrong, told_):
+def test_invalid_steps_of_calendar_windows_are_refused(kind, wrong, told_):
     with pytest.raises(InvalidWindowError, match=told_):
         kind.of(**{**UTC, **wrong})
 
 
-def test_windows_of_several_units_that_grow_begin_with_the_first_of_them():
-    assert told(CalendarDays.of(2, zone="UTC", step="day"), at("1970-01-04T12:00")) == ["1970-01-03T00:00 1970-01-05T00:00"]
+def test_growing_windows_of_several_units_start_with_the_first_unit():
+    assert windows_of(CalendarDays.of(2, zone="UTC", step="day"), at("1970-01-04T12:00")) == ["1970-01-03T00:00 1970-01-05T00:00"]
 
 
-def test_months_by_which_windows_grow_begin_at_the_offset():
+def test_monthly_steps_start_at_the_offset():
     one = CalendarYears.of(1, zone="UTC", step="month", offset="6 hours")
-    assert told(one, at("2025-11-01T05:59")) == [
+    assert windows_of(one, at("2025-11-01T05:59")) == [
         f"2025-01-01T06:00 {end}T06:00" for end in ("2025-11-01", "2025-12-01", "2026-01-01")
     ]
-    assert told(one, at("2025-11-01T06:00")) == [f"2025-01-01T06:00 {end}T06:00" for end in ("2025-12-01", "2026-01-01")]
+    assert windows_of(one, at("2025-11-01T06:00")) == [f"2025-01-01T06:00 {end}T06:00" for end in ("2025-12-01", "2026-01-01")]
 
 
-def test_a_thousand_years_are_not_too_long():
+def test_calendar_windows_last_at_most_a_thousand_years():
     assert CalendarDays.of(366_000, **UTC).count == 366_000
     with pytest.raises(InvalidWindowError, match="up to 1,000 years"):
         CalendarDays.of(366_001, **UTC)
 
 
-def test_a_zone_must_be_given_and_be_one():
+def test_missing_or_unknown_zone_is_refused():
     with pytest.raises(TypeError, match="zone"):
         CalendarDays.of(1)
     with pytest.raises(InvalidWindowError, match="did you mean 'America/New_York'"):

@@ -1,4 +1,4 @@
-"""Hours, days and weeks: on both sides of each border, over changes of the clock, before 1970."""
+"""Calendar hours, days and weeks: both sides of each bound, clock changes, before 1970."""
 
 from datetime import datetime, timedelta, timezone
 
@@ -17,8 +17,8 @@ def at(text: str) -> int:
     return (datetime.fromisoformat(text).replace(tzinfo=UTC) - EPOCH) // timedelta(microseconds=1)
 
 
-def told(one, instant: int) -> list[str]:
-    """The windows, in UTC."""
+def windows_of(one, instant: int) -> list[str]:
+    """Return the windows of an instant in UTC."""
     found = one.assign_windows(None, instant, instant)
     return [" ".join(f"{EPOCH + timedelta(microseconds=bound):%Y-%m-%dT%H:%M}" for bound in (w.start, w.end)) for w in found]
 
@@ -39,55 +39,62 @@ def told(one, instant: int) -> list[str]:
         ("Europe/London", "2024-02-28T00:00 2024-02-29T00:00", "2024-02-29T00:00 2024-03-01T00:00"),
     ],
 )
-def test_a_day_ends_where_the_next_begins(zone, first, second):
+def test_calendar_day_ends_where_the_next_starts(zone, first, second):
     one = CalendarDays.of(1, zone=zone)
     border = at(second.split()[0])
-    assert told(one, at(first.split()[0])) == told(one, border - 1) == [first]
-    assert told(one, border) == told(one, at(second.split()[1]) - 1) == [second]
+    assert windows_of(one, at(first.split()[0])) == windows_of(one, border - 1) == [first]
+    assert windows_of(one, border) == windows_of(one, at(second.split()[1]) - 1) == [second]
 
 
-def test_a_day_that_begins_at_six():
+def test_calendar_day_can_start_at_an_offset():
     one = CalendarDays.of(1, zone=NEW_YORK, offset="6 hours")
-    assert told(one, at("2025-03-09T09:59")) == ["2025-03-08T11:00 2025-03-09T10:00"]
-    assert told(one, at("2025-03-09T10:00")) == ["2025-03-09T10:00 2025-03-10T10:00"]
-    assert told(CalendarDays.of(1, zone=NEW_YORK, offset="-1 hour"), at("2025-03-09T04:00")) == [
+    assert windows_of(one, at("2025-03-09T09:59")) == ["2025-03-08T11:00 2025-03-09T10:00"]
+    assert windows_of(one, at("2025-03-09T10:00")) == ["2025-03-09T10:00 2025-03-10T10:00"]
+    assert windows_of(CalendarDays.of(1, zone=NEW_YORK, offset="-1 hour"), at("2025-03-09T04:00")) == [
         "2025-03-09T04:00 2025-03-10T03:00"
     ]
 
 
-def test_the_last_seven_days_every_day_newest_first():
-    found = told(CalendarDays.of(7, zone=NEW_YORK, every=1), at("2025-03-09T12:00"))
+def test_sliding_calendar_days_are_listed_newest_first():
+    found = windows_of(CalendarDays.of(7, zone=NEW_YORK, every=1), at("2025-03-09T12:00"))
     assert found[0] == "2025-03-09T05:00 2025-03-16T04:00"
     assert found[-1] == "2025-03-03T05:00 2025-03-10T04:00"
     assert len(found) == 7
 
 
-def test_seven_days_with_one_that_was_skipped_are_six():
-    found = told(CalendarDays.of(7, zone=APIA, every=1), at("2011-12-30T10:00"))
+def test_window_of_seven_days_counts_a_skipped_day():
+    found = windows_of(CalendarDays.of(7, zone=APIA, every=1), at("2011-12-30T10:00"))
     assert found[0] == "2011-12-30T10:00 2012-01-06T10:00"
     assert "2011-12-25T10:00 2011-12-31T10:00" in found
 
 
-def test_a_slide_longer_than_the_window_leaves_gaps():
+def test_calendar_slide_longer_than_the_window_leaves_gaps():
     one = CalendarDays.of(1, zone="UTC", every=2)
-    assert (told(one, at("1970-01-01T12:00")), told(one, at("1970-01-02T12:00"))) == (["1970-01-01T00:00 1970-01-02T00:00"], [])
-    assert told(one, at("1969-12-30T12:00")) == ["1969-12-30T00:00 1969-12-31T00:00"]
+    assert (windows_of(one, at("1970-01-01T12:00")), windows_of(one, at("1970-01-02T12:00"))) == (
+        ["1970-01-01T00:00 1970-01-02T00:00"],
+        [],
+    )
+    assert windows_of(one, at("1969-12-30T12:00")) == ["1969-12-30T00:00 1969-12-31T00:00"]
 
 
-def test_the_day_so_far_every_hour():
-    found = told(CalendarDays.of(1, zone=NEW_YORK, step="hour"), at("2025-03-09T05:00"))
+def test_growing_calendar_day_has_a_window_for_each_hour():
+    found = windows_of(CalendarDays.of(1, zone=NEW_YORK, step="hour"), at("2025-03-09T05:00"))
     assert found[:2] == ["2025-03-09T05:00 2025-03-09T06:00", "2025-03-09T05:00 2025-03-09T07:00"]
     assert (len(found), found[-1]) == (23, "2025-03-09T05:00 2025-03-10T04:00")
-    assert len(told(CalendarDays.of(1, zone=NEW_YORK, step="hour"), at("2025-11-02T04:00"))) == 24
+    assert len(windows_of(CalendarDays.of(1, zone=NEW_YORK, step="hour"), at("2025-11-02T04:00"))) == 24
 
 
-def test_hours_are_those_that_the_clock_shows():
+def test_calendar_hours_follow_the_wall_clock():
     one = CalendarHours.of(1, zone=NEW_YORK)
-    assert told(one, at("2025-11-02T06:59")) == told(one, at("2025-11-02T05:00")) == ["2025-11-02T05:00 2025-11-02T07:00"]
-    assert told(one, at("2025-03-09T06:59")) == ["2025-03-09T06:00 2025-03-09T07:00"]
-    assert told(one, at("2025-03-09T07:00")) == ["2025-03-09T07:00 2025-03-09T08:00"]
-    assert told(CalendarHours.of(1, zone="Asia/Kolkata"), at("1969-12-31T23:29")) == ["1969-12-31T22:30 1969-12-31T23:30"]
-    assert told(CalendarHours.of(6, zone=NEW_YORK), at("2025-11-02T05:00")) == ["2025-11-02T04:00 2025-11-02T11:00"]
+    assert (
+        windows_of(one, at("2025-11-02T06:59"))
+        == windows_of(one, at("2025-11-02T05:00"))
+        == ["2025-11-02T05:00 2025-11-02T07:00"]
+    )
+    assert windows_of(one, at("2025-03-09T06:59")) == ["2025-03-09T06:00 2025-03-09T07:00"]
+    assert windows_of(one, at("2025-03-09T07:00")) == ["2025-03-09T07:00 2025-03-09T08:00"]
+    assert windows_of(CalendarHours.of(1, zone="Asia/Kolkata"), at("1969-12-31T23:29")) == ["1969-12-31T22:30 1969-12-31T23:30"]
+    assert windows_of(CalendarHours.of(6, zone=NEW_YORK), at("2025-11-02T05:00")) == ["2025-11-02T04:00 2025-11-02T11:00"]
 
 
 @pytest.mark.parametrize(
@@ -98,33 +105,33 @@ def test_hours_are_those_that_the_clock_shows():
         ("saturday", "2025-11-01T04:00 2025-11-08T05:00"),
     ],
 )
-def test_a_week_begins_on_any_day(first_day, window):
+def test_calendar_week_can_start_on_any_day(first_day, window):
     one = CalendarWeeks.of(1, zone=NEW_YORK, first_day=first_day)
     start, end = map(at, window.split())
-    assert told(one, at("2025-11-02T12:00")) == told(one, start) == told(one, end - 1) == [window]
-    assert told(one, start - 1) != told(one, start)
-    assert told(one, end) != [window]
+    assert windows_of(one, at("2025-11-02T12:00")) == windows_of(one, start) == windows_of(one, end - 1) == [window]
+    assert windows_of(one, start - 1) != windows_of(one, start)
+    assert windows_of(one, end) != [window]
 
 
 def test_weeks_before_1970_and_several_weeks():
-    assert told(CalendarWeeks.of(1, zone="UTC"), at("1969-12-28T23:59")) == ["1969-12-22T00:00 1969-12-29T00:00"]
-    assert told(CalendarWeeks.of(2, zone="UTC"), at("1970-01-08T00:00")) == ["1969-12-29T00:00 1970-01-12T00:00"]
-    assert len(told(CalendarWeeks.of(1, zone="UTC", step="day"), at("1970-01-01T00:00"))) == 4
-    assert len(told(CalendarWeeks.of(4, zone="UTC", every=1), 0)) == 4
+    assert windows_of(CalendarWeeks.of(1, zone="UTC"), at("1969-12-28T23:59")) == ["1969-12-22T00:00 1969-12-29T00:00"]
+    assert windows_of(CalendarWeeks.of(2, zone="UTC"), at("1970-01-08T00:00")) == ["1969-12-29T00:00 1970-01-12T00:00"]
+    assert len(windows_of(CalendarWeeks.of(1, zone="UTC", step="day"), at("1970-01-01T00:00"))) == 4
+    assert len(windows_of(CalendarWeeks.of(4, zone="UTC", every=1), 0)) == 4
 
 
-def test_by_processing_time_the_clock_decides():
+def test_calendar_days_by_processing_time_use_the_clock():
     one = CalendarDays.of(1, zone="UTC", by_processing_time=True)
     assert not one.is_event_time
     assert one.assign_windows(None, 0, at("2025-03-09T12:00"))[0].start == at("2025-03-09T00:00")
 
 
-def test_windows_hold_their_rows():
+def test_rows_on_both_sides_of_a_skipped_midnight_are_in_different_days():
     first, second = at("2018-11-04T02:59"), at("2018-11-04T03:00")
     windows = Driven(CalendarDays.of(1, zone="America/Sao_Paulo")).windows(first, second)
     assert sorted(windows.values()) == [[first], [second]]
 
 
-def test_what_is_no_day_of_the_week_is_refused():
+def test_unknown_day_of_the_week_is_refused():
     with pytest.raises(InvalidWindowError, match="did you mean 'sunday'"):
         CalendarWeeks.of(1, zone="UTC", first_day="sonday")

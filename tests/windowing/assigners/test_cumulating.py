@@ -1,4 +1,4 @@
-"""Cumulating windows: they begin together, and each ends a step after the one before."""
+"""Cumulating windows start together, and each ends one step after the one before."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.windowing.driven import Driven
         (5, 5, 5, [15, 25, 35]),
     ],
 )
-def test_the_windows_of_an_instant_shortest_first(time, offset, start, ends):
+def test_cumulating_windows_are_listed_shortest_first(time, offset, start, ends):
     for windows in (
         CumulatingEventTimeWindows(30, 10, offset).assign_windows(None, time, 0),
         CumulatingProcessingTimeWindows(30, 10, offset).assign_windows(None, 0, time),
@@ -31,11 +31,11 @@ def test_the_windows_of_an_instant_shortest_first(time, offset, start, ends):
         assert [(window.start, window.end) for window in windows] == [(start, end) for end in ends]
 
 
-def test_each_window_holds_what_the_shorter_ones_do():
+def test_cumulating_window_contains_the_rows_of_shorter_ones():
     assert Driven(CumulatingEventTimeWindows(30, 10)).windows(1, 12) == {(0, 10): [1], (0, 20): [1, 12], (0, 30): [1, 12]}
 
 
-def test_the_smallest_and_how_they_are_written():
+def test_smallest_cumulating_windows_and_repr():
     assert CumulatingEventTimeWindows(1, 1).assign_windows(None, 7, 0) == (TimeWindow(7, 8),)
     assert CumulatingEventTimeWindows(3, 1).assign_windows(None, 2, 0) == (TimeWindow(0, 3),)
     assert repr(CumulatingEventTimeWindows.of("1 day", "1 hour", "-8 hours")) == (
@@ -51,6 +51,6 @@ def test_the_smallest_and_how_they_are_written():
     ],
 )
 @pytest.mark.parametrize("kind", [CumulatingEventTimeWindows, CumulatingProcessingTimeWindows])
-def test_what_makes_no_sense_is_refused(kind, size, step, offset, told):
+def test_invalid_cumulating_windows_are_refused(kind, size, step, offset, told):
     with pytest.raises(InvalidWindowError, match=told):
         kind(size, step, offset)

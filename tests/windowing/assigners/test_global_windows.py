@@ -1,4 +1,4 @@
-"""Global windows and count windows: everything of a key in one window, cut up by triggers."""
+"""Global windows and count windows: all rows of a key are in one window, and triggers divide them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from panestream.windowing.windows import GlobalWindow
 from tests.windowing.driven import Driven
 
 
-def test_everything_of_a_key_is_in_one_window():
+def test_global_window_contains_all_rows_of_a_key():
     windows = GlobalWindows.create()
     assert windows.assign_windows(None, 5, 0) == windows.assign_windows(None, 10**15, 7) == (GlobalWindow(),)
     driven = Driven(windows, CountTrigger.of(2))
@@ -21,20 +21,20 @@ def test_everything_of_a_key_is_in_one_window():
     assert driven.element(0, 3, key="other") == []
 
 
-def test_nothing_is_late():
+def test_global_window_has_no_late_rows():
     driven = Driven(GlobalWindows.create(), CountTrigger.of(1))
     driven.watermark(1000)
     assert driven.element(0, 1) == [[1]]
     assert driven.harness.late_dropped == 0
 
 
-def test_the_default_trigger_is_part_of_it():
+def test_global_windows_have_their_default_trigger():
     assert GlobalWindows.create().get_default_trigger() == NeverTrigger()
     assert GlobalWindows.create_with_end_of_stream_trigger().get_default_trigger() == EndOfStreamTrigger()
     assert GlobalWindows.create().is_event_time is False
 
 
-def test_count_windows_are_global_windows_with_trigger_and_evictor():
+def test_count_windows_are_global_windows_with_a_trigger_and_an_evictor():
     assert CountWindows(3).parts == (GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(3)), None)
     assert CountWindows(3, 2).parts == (GlobalWindows.create(), CountTrigger.of(2), CountEvictor.of(3))
     driven = Driven(*CountWindows(2).parts[:2])
@@ -45,6 +45,6 @@ def test_count_windows_are_global_windows_with_trigger_and_evictor():
 @pytest.mark.parametrize(
     "build", [lambda: CountWindows(-1).parts, lambda: CountWindows(2, "3").parts, lambda: CountWindows(True).parts]
 )
-def test_what_is_no_number_of_elements_is_refused(build):
+def test_invalid_size_of_a_count_window_is_refused(build):
     with pytest.raises(InvalidWindowError, match="of a count window is a number of elements"):
         build()

@@ -1,4 +1,4 @@
-"""Look-back windows: what they are, and what does not go with them."""
+"""Look-back windows: their definition, and the options that they do not support."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.assigners.several import SeveralWindows
 
 
-def test_how_they_are_written():
+def test_look_back_windows_have_durations_and_a_repr():
     assert LookBackWindows.of("1 hour") == LookBackWindows(3_600_000_000)
     assert LookBackWindows.of("1 hour", "5 minutes") == LookBackWindows(3_600_000_000, 300_000_000)
     assert eval(repr(LookBackWindows.of("1 hour", "5 minutes"))) == LookBackWindows.of("1 hour", "5 minutes")
@@ -20,12 +20,12 @@ def test_how_they_are_written():
 
 
 @pytest.mark.parametrize(("size", "following"), [(-1, 0), (1, -1), (2**61, 0), (0, 2**61), ("1 hour", 0), (True, 0)])
-def test_what_makes_no_sense_is_refused(size, following):
+def test_invalid_look_back_windows_are_refused(size, following):
     with pytest.raises(InvalidWindowError):
         LookBackWindows(size, following)
 
 
-def test_several_go_together_with_their_like_only():
+def test_look_backs_can_be_combined_with_look_backs_only():
     hour, day = LookBackWindows.of("1 hour"), LookBackWindows.of("1 day")
     assert look_backs_of(SeveralWindows.of({"1h": hour, "1d": day})) == {"1h": hour, "1d": day}
     assert look_backs_of(TumblingEventTimeWindows(5)) is None
@@ -36,7 +36,7 @@ def test_several_go_together_with_their_like_only():
         look_backs_of(SeveralWindows.of({"1h": hour, "5": TumblingEventTimeWindows(5)}))
 
 
-def test_the_row_operator_says_that_it_does_not_know_them():
+def test_row_operator_refuses_look_backs():
     with pytest.raises(InvalidPlanError, match="runs on columns only"):
         WindowTestHarness(LookBackWindows(5), reduce=max)
     with pytest.raises(InvalidPlanError, match="only the rows after it say"):

@@ -1,4 +1,4 @@
-"""Windows by predicates, and sessions closed by one: how they are written, and what they refuse."""
+"""Predicate windows, and sessions closed by a predicate: their definition and refusals."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from panestream.windowing.assigners import EventTimeSessionWindows, PredicateWin
     ],
     ids=repr,
 )
-def test_their_repr_makes_them_again(windows):
+def test_repr_rebuilds_predicate_windows(windows):
     assert eval(repr(windows)) == windows
     assert windows.is_event_time
-    assert windows.predicates == tuple(one for one in (windows.start, windows.end) if one is not None)
+    assert windows.predicates == tuple(each for each in (windows.start, windows.end) if each is not None)
 
 
 @pytest.mark.parametrize(
     ("start", "end", "gap"),
     [(None, None, 5), ("", None, None), (None, 7, None), ("a", None, 0), ("a", None, 2**61), ("a", None, "1 s")],
 )
-def test_what_makes_no_sense_is_refused(start, end, gap):
+def test_invalid_predicate_windows_are_refused(start, end, gap):
     with pytest.raises(InvalidWindowError):
         PredicateWindows(start, end, gap)
 
 
-def test_sessions_closed_by_a_predicate():
+def test_sessions_closed_by_a_predicate_become_predicate_windows():
     assert EventTimeSessionWindows.with_gap("1 s").closed_by("off") == PredicateWindows(end="off", gap=1_000_000)
     assert not hasattr(ProcessingTimeSessionWindows(5), "closed_by")
     for wrong in (EventTimeSessionWindows(5).max_duration("1 s"), EventTimeSessionWindows.with_gap_column("g", "seconds")):
@@ -41,7 +41,7 @@ def test_sessions_closed_by_a_predicate():
             wrong.closed_by("off")
 
 
-def test_the_row_operator_says_that_it_does_not_know_them():
+def test_row_operator_refuses_predicate_windows():
     with pytest.raises(InvalidPlanError, match="runs on columns only"):
         WindowTestHarness(PredicateWindows("a"), reduce=max)
     with pytest.raises(InvalidPlanError, match="only the rows before it say"):

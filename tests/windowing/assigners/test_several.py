@@ -1,4 +1,4 @@
-"""SeveralWindows: each row goes to the windows of all assigners, which are told apart by a label."""
+"""SeveralWindows: each row goes to the windows of all assigners, which are distinguished by a label."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.windowing.driven import Driven
 FIVES, TENS = TumblingEventTimeWindows(5), SlidingEventTimeWindows(10, 5)
 
 
-def test_a_row_is_in_the_windows_of_each():
+def test_row_is_in_the_windows_of_each_assigner():
     both = SeveralWindows.of({"fives": FIVES, "tens": TENS})
     assert both.assign_windows(None, 7, 0) == (*FIVES.assign_windows(None, 7, 0), *TENS.assign_windows(None, 7, 0))
     assert both.labels == ("fives", "tens")
@@ -26,13 +26,13 @@ def test_a_row_is_in_the_windows_of_each():
     assert Driven(both).windows(7) == {(5, 10): [7], (5, 15): [7], (0, 10): [7]}
 
 
-def test_one_kind_alone_and_how_they_are_written():
+def test_several_windows_can_have_one_assigner_and_have_a_repr():
     alone = SeveralWindows.of({"fives": FIVES})
     assert alone.is_event_time
     assert repr(alone) == "SeveralWindows.of({'fives': TumblingEventTimeWindows.of('5 microseconds')})"
 
 
-def test_the_labels_of_windows_that_were_given_no_name():
+def test_windows_have_default_labels():
     assert label_of(TumblingEventTimeWindows.of("1 hour")) == "1 hour"
     assert label_of(SlidingEventTimeWindows.of("1 hour", "5 minutes")) == "1 hour / 5 minutes"
     assert label_of(CumulatingEventTimeWindows.of("1 day", "1 hour")) == "1 day / 1 hour"
@@ -42,6 +42,6 @@ def test_the_labels_of_windows_that_were_given_no_name():
 @pytest.mark.parametrize(
     "windows", [{}, {"": FIVES}, {3: FIVES}, {"a": TumblingEventTimeWindows}, {"a": FIVES, "b": TumblingProcessingTimeWindows(5)}]
 )
-def test_what_makes_no_sense_is_refused(windows):
+def test_invalid_several_windows_are_refused(windows):
     with pytest.raises(InvalidPlanError):
         SeveralWindows.of(windows)

@@ -1,4 +1,4 @@
-"""Short names of windows: each is the assigner that it says."""
+"""Each short name of windows makes the right assigner."""
 
 from __future__ import annotations
 
@@ -34,6 +34,6 @@ def test_short_name_is_the_assigner(short, long):
     assert repr(short) == repr(long)
 
 
-def test_windows_of_fewer_than_no_rows_are_refused():
+def test_count_window_of_negative_size_is_refused():
     with pytest.raises(InvalidWindowError, match="the size of a count window is a number of elements"):
         pst.count(-1)

@@ -1,4 +1,4 @@
-"""Sliding windows: one begins every slide, so an instant lies in several, or in a gap."""
+"""Sliding windows: one starts every slide, so an instant is in several windows, or in a gap."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.windowing.driven import Driven
         (3, 10, 0, 13, []),
     ],
 )
-def test_the_windows_of_an_instant_newest_first(size, slide, offset, time, starts):
+def test_sliding_windows_are_listed_newest_first(size, slide, offset, time, starts):
     for windows in (
         SlidingEventTimeWindows(size, slide, offset).assign_windows(None, time, 0),
         SlidingProcessingTimeWindows(size, slide, offset).assign_windows(None, 0, time),
@@ -33,7 +33,7 @@ def test_the_windows_of_an_instant_newest_first(size, slide, offset, time, start
         assert [(window.start, window.end) for window in windows] == [(start, start + size) for start in starts]
 
 
-def test_rows_come_out_in_all_their_windows():
+def test_row_is_emitted_in_all_its_sliding_windows():
     assert Driven(SlidingEventTimeWindows(10, 5)).windows(1, 7) == {(-5, 5): [1], (0, 10): [1, 7], (5, 15): [7]}
 
 
@@ -45,12 +45,12 @@ def test_rows_come_out_in_all_their_windows():
         lambda: SlidingProcessingTimeWindows(10, 5, 5),
     ],
 )
-def test_what_makes_no_sense_is_refused(build):
+def test_invalid_sliding_windows_are_refused(build):
     with pytest.raises(InvalidWindowError):
         build()
 
 
-def test_the_smallest_is_one_instant():
+def test_smallest_sliding_window_is_one_instant():
     assert SlidingEventTimeWindows(1, 1).assign_windows(None, 7, 0) == (TimeWindow(7, 8),)
     with pytest.raises(InvalidWindowError, match="must be positive"):
         SlidingEventTimeWindows(1, 0)

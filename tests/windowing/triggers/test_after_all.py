@@ -1,4 +1,4 @@
-"""AfterAll: all of several."""
+"""AfterAll fires after all of several triggers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from panestream.windowing.triggers import (
 from tests.windowing.driven import Driven
 
 
-def test_it_waits_for_the_last():
+def test_after_all_waits_for_the_last_trigger():
     driven = Driven(GlobalWindows.create(), AfterAll.of(AfterCount.of(2), AfterProcessingTime(10)))
     assert [driven.element(0, value) for value in (1, 2, 3)] == [[], [], []]
     driven.restart()
@@ -27,7 +27,7 @@ def test_it_waits_for_the_last():
     assert driven.element(0, 4) == []
 
 
-def test_what_comes_after_the_end_may_complete_it():
+def test_after_all_can_complete_after_the_end_of_the_window():
     driven = Driven(TumblingEventTimeWindows(10), AfterAll.of(AfterCount.of(3), AfterWatermark()), lateness=9)
     driven.element(1, 1)
     assert driven.watermark(9) == []
@@ -37,7 +37,7 @@ def test_what_comes_after_the_end_may_complete_it():
     assert driven.left == (0, 0)
 
 
-def test_what_flinks_triggers_have_said_is_remembered():
+def test_after_all_remembers_firings_of_flinks_triggers():
     driven = Driven(TumblingEventTimeWindows(10), AfterAll.of(CountTrigger.of(2), EventTimeTrigger.create()), lateness=9)
     assert [driven.element(1, value) for value in (1, 2, 3)] == [[], [], []]
     driven.restart()
@@ -46,14 +46,14 @@ def test_what_flinks_triggers_have_said_is_remembered():
     assert driven.element(1, 4) == [[1, 2, 3, 4]], "the count went on at the third row: both are ready again"
 
 
-def test_one_that_has_finished_is_not_waited_for_again():
+def test_after_all_does_not_wait_again_for_a_finished_trigger():
     driven = Driven(GlobalWindows.create(), AfterAll.of(AfterCount.of(3), Repeatedly.of(AfterCount.of(2))))
     assert [driven.element(0, value) for value in (1, 2, 3)] == [[], [], [[1, 2, 3]]]
     driven.restart()
     assert [driven.element(0, value) for value in (4, 5, 6)] == [[], [[1, 2, 3, 4, 5]], []]
 
 
-def test_of_merged_sessions_what_had_finished_in_any_has():
+def test_after_all_of_merged_sessions_keeps_finished_triggers_of_either():
     trigger = AfterAll.of(AfterCount.of(2), Repeatedly.of(AfterCount.of(1)))
     driven = Driven(EventTimeSessionWindows(10), trigger)
     driven.element(0, 1)
@@ -66,34 +66,34 @@ def test_of_merged_sessions_what_had_finished_in_any_has():
 
 
 @pytest.mark.parametrize("given", [(), (CountTrigger,)])
-def test_what_are_no_triggers_is_refused(given):
+def test_after_all_refuses_anything_but_triggers(given):
     with pytest.raises(InvalidWindowError, match="AfterAll wants"):
         AfterAll.of(*given)
 
 
-def test_what_had_finished_has_in_a_session_that_grows_and_the_others_count_on():
+def test_after_all_in_a_growing_session_keeps_finished_triggers_and_counts():
     driven = Driven(EventTimeSessionWindows(10), AfterAll.of(AfterCount.of(2), Repeatedly.of(AfterCount.of(1))))
     assert [driven.element(time, time) for time in (0, 5, 9)] == [[], [[0, 5]], [[0, 5, 9]]]
     driven = Driven(EventTimeSessionWindows(10), AfterAll.of(AfterCount.of(3), Repeatedly.of(AfterCount.of(1))))
     assert [driven.element(time, time) for time in (0, 5, 9)] == [[], [], [[0, 5, 9]]]
 
 
-def test_what_a_trigger_of_flinks_has_said_holds_in_a_session_that_grows():
+def test_after_all_in_a_growing_session_remembers_firings_of_flinks_triggers():
     driven = Driven(EventTimeSessionWindows(10), AfterAll.of(CountTrigger.of(2), AfterCount.of(3)))
     assert [driven.element(time, time) for time in (0, 5, 9)] == [[], [], [[0, 5, 9]]]
 
 
-def test_what_has_finished_waits_for_nothing():
+def test_finished_part_of_after_all_has_no_timers():
     trigger = AfterAll.of(AfterAny.of(AfterCount.of(1), AfterProcessingTime(10)), Repeatedly.of(AfterCount.of(1)))
     driven = Driven(GlobalWindows.create(), trigger)
     assert driven.element(0, 1) == [[1]]
     assert driven.harness.num_timers() == 0
 
 
-def test_repeated_all_of_it_begins_anew():
+def test_repeated_after_all_starts_again_with_all_triggers():
     driven = Driven(GlobalWindows.create(), Repeatedly.of(AfterAll.of(AfterCount.of(2), AfterCount.of(1))))
     assert [bool(driven.element(0, value)) for value in range(6)] == [False, True] * 3
-    # It may also begin anew since something beside it has finished.
+    # It also starts again if a trigger next to it has finished.
     within = AfterAll.of(AfterCount.of(1), CountTrigger.of(3))
     driven = Driven(GlobalWindows.create(), Repeatedly.of(AfterAny.of(within, AfterCount.of(2))))
     assert [bool(driven.element(0, value)) for value in range(6)] == [False, True] * 3
@@ -102,13 +102,13 @@ def test_repeated_all_of_it_begins_anew():
     assert [bool(driven.element(0, value)) for value in range(6)] == [False, True] * 3
 
 
-def test_two_delays_are_two():
+def test_after_all_waits_for_the_longer_of_two_delays():
     driven = Driven(GlobalWindows.create(), AfterAll.of(AfterProcessingTime(10), AfterProcessingTime(11)))
     driven.element(0, 1)
     assert [driven.clock(10), driven.clock(11)] == [[], [[1]]]
 
 
-def test_what_need_not_be_waited_for_is_not():
+def test_after_all_sets_no_timer_for_a_zero_delay():
     driven = Driven(GlobalWindows.create(), AfterAll.of(AfterProcessingTime(0), AfterCount.of(2)))
     assert driven.element(0, 1) == []
     assert driven.harness.num_timers() == 0

@@ -1,4 +1,4 @@
-"""AfterAny: the first of several."""
+"""AfterAny fires after the first of several triggers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tests.windowing.driven import Driven
 FIRST = AfterAny.of(AfterCount.of(3), AfterProcessingTime(10))
 
 
-def test_it_fires_once_with_the_first():
+def test_after_any_fires_once_with_the_first_trigger():
     driven = Driven(GlobalWindows.create(), FIRST)
     assert [driven.element(0, value) for value in (1, 2)] == [[], []]
     driven.restart()
@@ -39,7 +39,7 @@ def test_it_fires_once_with_the_first():
     assert [driven.element(0, 3), driven.clock(99)] == [[], []]
 
 
-def test_repeated_all_of_them_begin_anew():
+def test_repeated_after_any_starts_all_triggers_again():
     driven = Driven(GlobalWindows.create(), Repeatedly.of(FIRST))
     driven.element(0, 1)
     driven.element(0, 2)
@@ -50,7 +50,7 @@ def test_repeated_all_of_them_begin_anew():
     assert driven.left == (0, 1)
 
 
-def test_a_trigger_of_flinks_does_not_end_it():
+def test_flink_trigger_does_not_finish_after_any():
     driven = Driven(TumblingEventTimeWindows(10), AfterAny.of(CountTrigger.of(2), AfterWatermark()), lateness=5)
     assert [driven.element(1, value) for value in (1, 2, 3)] == [[], [[1, 2]], []]
     driven.restart()
@@ -58,7 +58,7 @@ def test_a_trigger_of_flinks_does_not_end_it():
     assert driven.element(1, 4) == [], "but the end of the window did"
 
 
-def test_sessions_merge():
+def test_after_any_of_merged_sessions_combines_their_counts():
     driven = Driven(EventTimeSessionWindows(10), Repeatedly.of(FIRST))
     driven.element(0, 1)
     driven.element(15, 2)
@@ -67,32 +67,32 @@ def test_sessions_merge():
 
 
 @pytest.mark.parametrize("given", [(), (CountTrigger,), (None, AfterCount(1))])
-def test_what_are_no_triggers_is_refused(given):
+def test_after_any_refuses_anything_but_triggers(given):
     with pytest.raises(InvalidWindowError, match="AfterAny wants"):
         AfterAny.of(*given)
     with pytest.raises(InvalidWindowError, match="AfterAny wants"):
         AfterAny(AfterCount(1))
 
 
-def test_it_has_finished_when_one_of_those_that_fire_has():
+def test_after_any_finishes_if_one_of_the_firing_triggers_has():
     driven = Driven(GlobalWindows.create(), AfterAny.of(CountTrigger.of(2), AfterCount.of(2)))
     assert [driven.element(0, value) for value in (1, 2, 3, 4)] == [[], [[1, 2]], [], []]
 
 
-def test_repeated_what_was_waited_for_is_not_any_more():
+def test_repeated_after_any_deletes_timers_after_firing():
     driven = Driven(GlobalWindows.create(), Repeatedly.of(FIRST))
     for value in (1, 2, 3):
         driven.element(0, value)
     assert driven.left == (0, 1)
 
 
-def test_sessions_that_have_finished_merge_into_one_that_has():
+def test_after_any_of_merged_finished_sessions_is_finished():
     driven = Driven(EventTimeSessionWindows(10), AfterAny.of(AfterCount.of(1), AfterWatermark()))
     assert [driven.element(time, time) for time in (0, 15, 8)] == [[[0]], [[15]], []]
     assert driven.watermark(24) == []
 
 
-def test_triggers_of_flinks_inside_have_the_clock():
+def test_flink_triggers_inside_after_any_use_the_clock():
     driven = Driven(TumblingProcessingTimeWindows(10), AfterAny.of(ProcessingTimeTrigger.create(), AfterCount.of(5)))
     driven.clock(3)
     driven.element(0, 1)
@@ -109,7 +109,7 @@ def test_triggers_of_flinks_inside_have_the_clock():
 
 @dataclass(frozen=True)
 class Deadline(Trigger):
-    """Fires five behind the first row, unless a second one comes."""
+    """Fires at five past the first row, unless a second row arrives."""
 
     def on_element(self, element, timestamp, window, ctx):
         known = ctx.get_partitioned_state(DEADLINE)
@@ -133,7 +133,7 @@ class Deadline(Trigger):
 DEADLINE = ValueStateDescriptor("deadline")
 
 
-def test_a_trigger_of_ones_own_takes_its_timer_back():
+def test_user_trigger_inside_after_any_can_delete_its_timer():
     for more, fired in (((), [[1]]), ((2,), [])):
         driven = Driven(TumblingEventTimeWindows(100), AfterAny.of(Deadline(), AfterCount.of(9)))
         for value in (1, *more):

@@ -1,4 +1,4 @@
-"""AfterCount: once, with so many rows."""
+"""AfterCount fires once after a number of rows."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from panestream.windowing.triggers import AfterCount, Repeatedly
 from tests.windowing.driven import Driven
 
 
-def test_it_fires_once_and_what_comes_afterwards_is_dropped():
+def test_after_count_fires_once_and_later_rows_are_dropped():
     driven = Driven(GlobalWindows.create(), AfterCount.of(2))
     driven.element(0, 1)
     driven.restart()
@@ -19,7 +19,7 @@ def test_it_fires_once_and_what_comes_afterwards_is_dropped():
     assert driven.left == (0, 1), "all that is left is that it has finished"
 
 
-def test_a_restart_does_not_make_it_begin_anew():
+def test_after_count_stays_finished_after_a_restart():
     driven = Driven(TumblingEventTimeWindows(10), AfterCount.of(1))
     assert driven.element(1, "a") == [["a"]]
     driven.restart()
@@ -28,14 +28,14 @@ def test_a_restart_does_not_make_it_begin_anew():
     assert driven.left == (0, 0)
 
 
-def test_counts_of_merged_sessions_are_added():
+def test_after_count_adds_counts_of_merged_sessions():
     driven = Driven(EventTimeSessionWindows(10), Repeatedly.of(AfterCount.of(3)))
     assert driven.element(0, 1) + driven.element(15, 2) == []
     driven.restart()
     assert driven.element(8, 3) == [[1, 2, 3]]
 
 
-def test_a_session_that_has_finished_does_not_silence_one_that_has_not():
+def test_unfinished_session_still_fires_after_merging_with_a_finished_one():
     driven = Driven(EventTimeSessionWindows(10), AfterCount.of(2))
     driven.element(0, 1)
     assert driven.element(1, 2) == [[1, 2]]
@@ -45,7 +45,7 @@ def test_a_session_that_has_finished_does_not_silence_one_that_has_not():
     assert driven.element(9, 5) == []
 
 
-def test_a_session_of_finished_ones_has_finished():
+def test_after_count_of_merged_finished_sessions_is_finished():
     driven = Driven(EventTimeSessionWindows(10), AfterCount.of(1))
     assert driven.element(0, 1) + driven.element(18, 2) == [[1], [2]]
     assert driven.element(9, 3) == []
@@ -54,6 +54,6 @@ def test_a_session_of_finished_ones_has_finished():
 
 
 @pytest.mark.parametrize("count", [0, -1, True, 1.5, "3"])
-def test_what_is_no_count_is_refused(count):
+def test_after_count_refuses_invalid_counts(count):
     with pytest.raises(InvalidWindowError, match="AfterCount counts rows"):
         AfterCount.of(count)

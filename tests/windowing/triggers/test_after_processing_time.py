@@ -1,4 +1,4 @@
-"""AfterProcessingTime: once, so long after the first row."""
+"""AfterProcessingTime fires once, a delay after the first row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from panestream.windowing.triggers import AfterProcessingTime, AfterWatermark, R
 from tests.windowing.driven import Driven
 
 
-def test_it_waits_from_the_first_row():
+def test_after_processing_time_counts_from_the_first_row():
     driven = Driven(GlobalWindows.create(), AfterProcessingTime(10))
     driven.clock(3)
     driven.element(0, 1)
@@ -21,7 +21,7 @@ def test_it_waits_from_the_first_row():
     assert driven.element(0, 3) == []
 
 
-def test_repeated_it_waits_from_the_first_row_since():
+def test_repeated_after_processing_time_counts_from_the_next_row():
     driven = Driven(GlobalWindows.create(), Repeatedly.of(AfterProcessingTime(10)))
     driven.element(0, 1)
     assert driven.clock(50) == [[1]]
@@ -32,12 +32,12 @@ def test_repeated_it_waits_from_the_first_row_since():
     assert [driven.clock(79), driven.clock(80)] == [[], [[1, 2]]]
 
 
-def test_no_delay_is_every_row():
+def test_zero_delay_fires_for_every_row():
     driven = Driven(GlobalWindows.create(), Repeatedly.of(AfterProcessingTime(0)))
     assert [driven.element(0, value) for value in (1, 2)] == [[[1]], [[1, 2]]]
 
 
-def test_of_merged_sessions_the_earliest_counts():
+def test_after_processing_time_of_merged_sessions_uses_the_earliest_timer():
     driven = Driven(EventTimeSessionWindows(10), AfterWatermark().early(AfterProcessingTime(10)))
     driven.element(0, 1)
     driven.clock(5)
@@ -49,19 +49,19 @@ def test_of_merged_sessions_the_earliest_counts():
     assert driven.left == (0, 0)
 
 
-def test_it_says_that_it_needs_the_clock():
+def test_after_processing_time_declares_that_it_uses_the_clock():
     assert AfterProcessingTime(1).uses_processing_time
     assert AfterWatermark().early(Repeatedly.of(AfterProcessingTime(1))).uses_processing_time
     assert not AfterWatermark().uses_processing_time
 
 
 @pytest.mark.parametrize("delay", [-1, "1 minute", None])
-def test_what_makes_no_sense_is_refused(delay):
+def test_after_processing_time_refuses_invalid_delays(delay):
     with pytest.raises(InvalidWindowError, match="AfterProcessingTime"):
         AfterProcessingTime(delay)
 
 
-def test_a_session_that_grows_when_nothing_is_waited_for():
+def test_session_that_grows_after_the_delay_sets_a_new_timer():
     driven = Driven(EventTimeSessionWindows(10), AfterWatermark().early(AfterProcessingTime(10)))
     driven.element(0, 1)
     assert driven.clock(10) == [[1]]

@@ -1,4 +1,4 @@
-"""AfterWatermark: at the end of the window, before it and after it."""
+"""AfterWatermark fires before, at and after the end of the window."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.windowing.driven import Driven
 BOTH = AfterWatermark().early(AfterCount.of(2)).late(AfterCount.of(3))
 
 
-def test_early_on_time_and_late():
+def test_after_watermark_fires_early_on_time_and_late():
     driven = Driven(TumblingEventTimeWindows(10), BOTH, lateness=100)
     assert [driven.element(1, value) for value in (1, 2, 3)] == [[], [[1, 2]], []]
     driven.restart()
@@ -33,14 +33,14 @@ def test_early_on_time_and_late():
     assert driven.left == (0, 0)
 
 
-def test_it_fires_on_time_though_nothing_is_new():
+def test_on_time_firing_happens_without_new_rows():
     driven = Driven(TumblingEventTimeWindows(10), BOTH)
     driven.element(1, 1)
     assert driven.element(1, 2) == [[1, 2]]
     assert driven.watermark(9) == [[1, 2]]
 
 
-def test_discarding_nothing_new_is_no_firing():
+def test_purged_window_without_new_rows_does_not_fire_on_time():
     driven = Driven(TumblingEventTimeWindows(10), PurgingTrigger.of(BOTH), lateness=100)
     driven.element(1, 1)
     assert driven.element(1, 2) == [[1, 2]]
@@ -48,7 +48,7 @@ def test_discarding_nothing_new_is_no_firing():
     assert [driven.element(1, value) for value in (3, 4, 5)] == [[], [], [[3, 4, 5]]]
 
 
-def test_without_late_what_comes_after_the_end_is_dropped():
+def test_late_rows_are_dropped_without_a_late_trigger():
     driven = Driven(TumblingEventTimeWindows(10), AfterWatermark(), lateness=100)
     driven.element(1, 1)
     assert driven.watermark(9) == [[1]]
@@ -58,13 +58,13 @@ def test_without_late_what_comes_after_the_end_is_dropped():
     assert driven.left == (0, 0)
 
 
-def test_a_window_that_opens_late_fires_at_once():
+def test_window_that_opens_late_fires_at_once():
     driven = Driven(TumblingEventTimeWindows(10), BOTH, lateness=100)
     driven.watermark(50)
     assert [driven.element(1, value) for value in (1, 2, 3, 4)] == [[[1]], [], [], [[1, 2, 3, 4]]]
 
 
-def test_a_session_that_grows_after_its_end_ends_again():
+def test_session_that_grows_after_its_end_is_early_again():
     driven = Driven(EventTimeSessionWindows(10), BOTH, lateness=100)
     driven.element(0, 1)
     assert driven.watermark(9) == [[1]]
@@ -78,7 +78,7 @@ def test_a_session_that_grows_after_its_end_ends_again():
     assert driven.left == (0, 0)
 
 
-def test_early_and_late_counts_begin_again_when_a_session_is_on_time_again():
+def test_early_and_late_counts_restart_when_a_session_ends_again():
     driven = Driven(EventTimeSessionWindows(10), BOTH, lateness=100)
     driven.element(0, 1)
     assert driven.watermark(9) == [[1]]
@@ -90,7 +90,7 @@ def test_early_and_late_counts_begin_again_when_a_session_is_on_time_again():
     assert driven.element(2, 7) == [[1, 2, 3, 4, 5, 6, 7]]
 
 
-def test_late_counts_of_merged_sessions_are_added():
+def test_late_trigger_adds_counts_of_merged_sessions():
     driven = Driven(EventTimeSessionWindows(10), BOTH, lateness=100)
     driven.element(0, 1)
     driven.element(20, 2)
@@ -101,7 +101,7 @@ def test_late_counts_of_merged_sessions_are_added():
     assert driven.element(10, 5) == [[1, 3, 2, 4, 5]]
 
 
-def test_timers_of_the_same_instant_are_one_firing_and_none_is_lost():
+def test_early_and_on_time_timers_of_one_instant_fire_once():
     early = ContinuousEventTimeTrigger(10)
     driven = Driven(TumblingEventTimeWindows(31), AfterWatermark().early(early))
     driven.element(1, 1)
@@ -110,14 +110,14 @@ def test_timers_of_the_same_instant_are_one_firing_and_none_is_lost():
     assert driven.left == (0, 0)
 
 
-def test_a_watermark_that_jumps_fires_in_the_order_of_time():
+def test_watermark_jump_fires_timers_in_order_of_time():
     driven = Driven(TumblingEventTimeWindows(31), PurgingTrigger.of(AfterWatermark().early(ContinuousEventTimeTrigger(10))))
     driven.element(1, 1)
     driven.element(2, 2)
     assert driven.watermark(100) == [[1, 2]]
 
 
-def test_repeatedly_it_is_flinks_event_time_trigger():
+def test_repeated_after_watermark_equals_flinks_event_time_trigger():
     ours, theirs = (
         Driven(TumblingEventTimeWindows(10), trigger, lateness=20)
         for trigger in (Repeatedly.of(AfterWatermark()), EventTimeTrigger.create())
@@ -130,7 +130,7 @@ def test_repeatedly_it_is_flinks_event_time_trigger():
     assert ours.watermark(99) == theirs.watermark(99) == []
 
 
-def test_on_the_global_window_it_waits_for_the_end_of_the_input():
+def test_after_watermark_of_the_global_window_fires_at_the_end_of_input():
     driven = Driven(GlobalWindows.create(), AfterWatermark().early(CountTrigger.of(2)))
     assert [driven.element(0, value) for value in (1, 2, 3)] == [[], [[1, 2]], []]
     assert driven.watermark(10**9) == []
@@ -139,21 +139,21 @@ def test_on_the_global_window_it_waits_for_the_end_of_the_input():
 
 @pytest.mark.parametrize("what", ["early", "late"])
 @pytest.mark.parametrize("inner", [None, CountTrigger, 3])
-def test_what_is_no_trigger_is_refused(what, inner):
+def test_after_watermark_refuses_anything_but_triggers(what, inner):
     with pytest.raises(InvalidWindowError, match=f"AfterWatermark\\(\\).{what} wants a trigger"):
         getattr(AfterWatermark(), what)(inner)
 
 
-def test_a_purging_trigger_inside_is_refused():
+def test_purging_trigger_inside_after_watermark_is_refused():
     with pytest.raises(InvalidWindowError, match="said once, of the whole trigger"):
         AfterWatermark().early(PurgingTrigger.of(CountTrigger.of(2)))
 
 
-def test_its_repr_rebuilds_it():
+def test_repr_of_after_watermark():
     assert repr(BOTH) == "AfterWatermark().early(AfterCount.of(2)).late(AfterCount.of(3))"
 
 
-def test_a_window_that_opens_at_its_last_instant_fires_at_once_and_waits_for_nothing():
+def test_window_that_opens_at_its_last_instant_fires_once():
     driven = Driven(TumblingEventTimeWindows(10), BOTH, lateness=100)
     driven.watermark(9)
     assert driven.element(1, 1) == [[1]]
@@ -162,7 +162,7 @@ def test_a_window_that_opens_at_its_last_instant_fires_at_once_and_waits_for_not
 
 
 @pytest.mark.parametrize("watermark", [14, 30])
-def test_a_session_that_grows_within_what_is_over_is_late(watermark):
+def test_session_that_grows_within_the_past_is_late(watermark):
     driven = Driven(EventTimeSessionWindows(10), BOTH, lateness=100)
     driven.element(0, 1)
     assert driven.watermark(9) == [[1]]

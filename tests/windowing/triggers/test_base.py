@@ -1,4 +1,4 @@
-"""What every trigger is: the four results, and what a trigger of one's own must say."""
+"""The base class of triggers: the four results, and the requirements for user triggers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from panestream.windowing.triggers.base import check_inner
 from panestream.windowing.windows import TimeWindow
 
 
-def test_results_of_triggers():
-    assert [(one.is_fire(), one.is_purge()) for one in TriggerResult] == [
+def test_trigger_results_fire_purge_both_or_neither():
+    assert [(each.is_fire(), each.is_purge()) for each in TriggerResult] == [
         (False, False),
         (True, False),
         (False, True),
@@ -19,7 +19,7 @@ def test_results_of_triggers():
     ]
 
 
-def test_a_trigger_that_can_merge_but_does_not_say_how():
+def test_mergeable_trigger_without_on_merge_is_refused():
     class Half(NeverTrigger):
         def can_merge(self):
             return True
@@ -29,6 +29,6 @@ def test_a_trigger_that_can_merge_but_does_not_say_how():
 
 
 @pytest.mark.parametrize(("inner", "said"), [(CountTrigger, "not the class itself: CountTrigger"), (3, "got 3")])
-def test_what_is_no_trigger_cannot_stand_inside_one(inner, said):
+def test_inner_trigger_must_be_a_trigger(inner, said):
     with pytest.raises(InvalidWindowError, match=said):
         check_inner(inner, "PurgingTrigger")

@@ -1,4 +1,4 @@
-"""Whether time alone makes a window fire: what is said of each trigger, against what the harness does."""
+"""The declaration of whether time alone fires a window agrees with the harness for each trigger."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ EVENT, CLOCK = pst.TumblingEventTimeWindows.of("1 minute"), pst.TumblingProcessi
 
 
 class Own(pst.triggers.Trigger):
-    """Fires at nothing, but nobody knows."""
+    """A trigger that never fires, which only its code shows."""
 
     def on_element(self, element, timestamp, window, ctx):
         return pst.triggers.TriggerResult.CONTINUE
@@ -46,12 +46,12 @@ SAID = [
 ]
 
 
-def test_it_cannot_merge_unless_it_says_so():
+def test_trigger_cannot_merge_by_default():
     assert Own().can_merge() is False
 
 
 @pytest.mark.parametrize(("assigner", "trigger", "said"), SAID)
-def test_what_is_said_is_what_happens(assigner, trigger, said):
+def test_declared_firing_by_time_agrees_with_the_harness(assigner, trigger, said):
     assert fires_by_time(trigger, event_time=assigner.is_event_time) is said
     harness = WindowTestHarness(assigner, reduce=max, trigger=trigger, traced=True)
     harness.set_processing_time("30 seconds")

@@ -1,4 +1,4 @@
-"""What all compositions have in common: guests, separate states, what they leave, how they travel."""
+"""Common behaviour of composed triggers: inner triggers, separate states, cleanup, and serialization."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tests.windowing.driven import Driven
 
 CONTINUE, FIRE, PURGE, BOTH = pst.triggers.TriggerResult
 SUM = pst.state.ReducingStateDescriptor("count", lambda a, b: a + b)
-"""Called like the state of the count triggers."""
+"""The name equals that of the count triggers' state."""
 
 
 @dataclass(frozen=True)
 class AtSum(pst.triggers.Trigger):
-    """A user's: says something when the sum of rows is enough; the clean-up timer alone would make it fire, too."""
+    """A user trigger that gives a result once the sum of rows is large enough. The cleanup timer alone would make it fire too."""
 
     enough: int
     says: pst.triggers.TriggerResult = FIRE
@@ -52,7 +52,7 @@ class AtSum(pst.triggers.Trigger):
         ctx.get_partitioned_state(SUM).clear()
 
 
-def test_a_users_trigger_may_be_a_part_and_is_called_for_its_own_timers_only():
+def test_inner_user_trigger_is_called_for_its_own_timers_only():
     driven = Driven(pst.TumblingEventTimeWindows(10), pst.AfterWatermark().early(AtSum(5)), lateness=5)
     assert [driven.element(1, value) for value in (3, 1, 1, 4)] == [[], [], [[3, 1, 1]], []]
     driven.restart()
@@ -80,11 +80,11 @@ def test_a_users_trigger_may_be_a_part_and_is_called_for_its_own_timers_only():
     ],
     ids=repr,
 )
-def test_what_may_come_to_its_end(trigger, can):
+def test_triggers_declare_whether_they_can_finish(trigger, can):
     assert trigger.can_finish is can
 
 
-def test_states_of_one_name_are_several():
+def test_inner_triggers_have_separate_states_of_one_name():
     trigger = pst.AfterWatermark().early(
         pst.triggers.AfterAny.of(AtSum(100), pst.CountTrigger.of(3), pst.CountTrigger.of(4), AtSum(9))
     )
@@ -101,18 +101,18 @@ def test_states_of_one_name_are_several():
 @pytest.mark.parametrize(
     "around", [pst.triggers.AfterAny.of, pst.triggers.AfterAll.of, lambda one: pst.AfterWatermark().early(one)]
 )
-def test_a_part_that_purges_when_it_fires_has_the_whole_purge(around):
+def test_inner_trigger_that_fires_and_purges_purges_the_window(around):
     driven = Driven(pst.TumblingEventTimeWindows(10), around(AtSum(5, BOTH)))
     assert [driven.element(1, value) for value in (3, 2, 3, 2)] == [[], [[3, 2]], [], [[3, 2]]]
 
 
-def test_a_part_may_purge_without_firing():
+def test_inner_trigger_may_purge_without_firing():
     driven = Driven(pst.TumblingEventTimeWindows(10), pst.AfterWatermark().early(AtSum(5, PURGE)))
     assert [driven.element(1, value) for value in (3, 2, 1)] == [[], [], []]
     assert driven.watermark(9) == [[1]]
 
 
-def test_purging_around_the_whole_discards():
+def test_purging_trigger_around_a_composition_discards_fired_rows():
     trigger = pst.PurgingTrigger.of(pst.AfterWatermark().early(pst.triggers.AfterCount.of(2)))
     driven = Driven(pst.TumblingEventTimeWindows(10), trigger)
     assert [driven.element(1, value) for value in (1, 2, 3)] == [[], [[1, 2]], []]
@@ -123,12 +123,12 @@ def test_purging_around_the_whole_discards():
 @pytest.mark.parametrize(
     "around", [pst.triggers.Repeatedly.of, pst.triggers.AfterAll.of, pst.triggers.AfterAny.of, pst.triggers.AfterEach.of]
 )
-def test_purging_inside_is_refused_with_what_to_write(around):
+def test_purging_trigger_inside_a_composition_is_refused(around):
     with pytest.raises(InvalidWindowError, match=r"leave it out inside: CountTrigger.of\(2\)"):
         around(pst.PurgingTrigger.of(pst.CountTrigger.of(2)))
 
 
-def test_two_guests_that_wait_for_one_instant_both_get_it():
+def test_inner_triggers_with_timers_of_one_instant_are_all_called():
     trigger = pst.triggers.AfterAll.of(
         pst.triggers.EventTimeTrigger.create(), pst.triggers.EventTimeTrigger.create(), pst.AfterWatermark()
     )
@@ -138,8 +138,8 @@ def test_two_guests_that_wait_for_one_instant_both_get_it():
     assert driven.watermark(9) == [[1]]
 
 
-def test_what_one_guest_lets_go_another_one_still_waits_for():
-    """The count fires the first and has both begin anew: the event-time trigger's clear takes the timer back."""
+def test_timer_stays_until_no_inner_trigger_needs_it():
+    """The count trigger fires the first one, and both start again. The clear of the event-time trigger deletes its timer."""
     first = pst.triggers.Repeatedly.of(
         pst.triggers.AfterAny.of(pst.triggers.EventTimeTrigger.create(), pst.triggers.AfterCount.of(2))
     )
@@ -150,7 +150,7 @@ def test_what_one_guest_lets_go_another_one_still_waits_for():
     assert driven.watermark(9) == [[1, 2]]
 
 
-def test_a_timeout_around_it_has_it_begin_anew():
+def test_timeout_restarts_its_inner_trigger():
     trigger = pst.triggers.ProcessingTimeoutTrigger(pst.triggers.AfterCount.of(2), 10)
     driven = Driven(pst.GlobalWindows.create(), trigger)
     driven.element(0, 1)
@@ -159,14 +159,14 @@ def test_a_timeout_around_it_has_it_begin_anew():
     assert driven.left[0] == 1
 
 
-def test_sessions_are_refused_where_a_part_cannot_merge():
+def test_sessions_are_refused_if_an_inner_trigger_cannot_merge():
     part = pst.triggers.DeltaTrigger.of(1, lambda old, new: new - old)
     with pytest.raises(InvalidPlanError, match="whose windows merge"):
         Driven(pst.EventTimeSessionWindows(10), pst.AfterWatermark().early(part))
     Driven(pst.EventTimeSessionWindows(10), pst.AfterWatermark().early(AtSum(3)))
 
 
-def test_a_guest_of_a_session_merges():
+def test_inner_trigger_of_a_session_merges():
     driven = Driven(pst.EventTimeSessionWindows(10), pst.AfterWatermark().early(AtSum(5)))
     driven.element(0, 2)
     driven.element(15, 2)
@@ -176,7 +176,7 @@ def test_a_guest_of_a_session_merges():
     assert driven.left == (0, 0)
 
 
-def test_what_is_no_result_is_an_error():
+def test_inner_trigger_without_a_result_is_an_error():
     class Wrong(AtSum):
         def on_element(self, element, timestamp, window, ctx):
             return None
@@ -196,14 +196,14 @@ ALL = [
 
 
 @pytest.mark.parametrize("trigger", ALL, ids=repr)
-def test_it_travels_as_pickle_json_and_text(trigger):
+def test_composition_survives_pickle_json_and_repr(trigger):
     assert pickle.loads(pickle.dumps(trigger)) == trigger == copy.deepcopy(trigger)
     assert hash(pickle.loads(pickle.dumps(trigger))) == hash(trigger)
     assert recipe_of(recipe_json(trigger)) == trigger
     assert eval(repr(trigger), {name: getattr(pst.triggers, name) for name in pst.triggers.__all__}) == trigger
 
 
-def test_what_is_inside_is_told():
+def test_inner_triggers_are_listed():
     trigger = pst.PurgingTrigger.of(pst.AfterWatermark().early(pst.triggers.ProcessingTimeoutTrigger(AtSum(2), 5)))
     assert [type(part).__name__ for part in all_parts(trigger)] == [
         "PurgingTrigger", "AfterWatermark", "ProcessingTimeoutTrigger", "AtSum"

@@ -1,4 +1,4 @@
-"""ContinuousEventTimeTrigger and ContinuousProcessingTimeTrigger: again and again while a window is open."""
+"""ContinuousEventTimeTrigger and ContinuousProcessingTimeTrigger fire at intervals while a window is open."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from panestream.windowing.triggers import ContinuousEventTimeTrigger, Continuous
 from tests.windowing.driven import Driven
 
 
-def test_event_time_fires_at_every_interval_and_at_the_end():
+def test_continuous_event_time_fires_at_intervals_and_at_the_end():
     driven = Driven(TumblingEventTimeWindows(100), ContinuousEventTimeTrigger(30))
     driven.element(35, "a")
     driven.element(5, "b")  # an earlier row does not bring the first firing forward
@@ -32,26 +32,26 @@ def test_event_time_fires_at_every_interval_and_at_the_end():
     assert driven.left == (0, 0)
 
 
-def test_a_watermark_that_jumps_fires_once_for_each_interval():
+def test_watermark_jump_fires_once_for_each_interval():
     driven = Driven(TumblingEventTimeWindows(100), ContinuousEventTimeTrigger(30))
     driven.element(5, "a")
     assert driven.watermark(70) == [["a"], ["a"]]
 
 
-def test_the_pending_firing_survives_a_restart():
+def test_pending_continuous_firing_survives_a_restart():
     driven = Driven(TumblingEventTimeWindows(100), ContinuousEventTimeTrigger(30))
     driven.element(5, "a")
     driven.restart()
     assert driven.watermark(30) == [["a"]]
 
 
-def test_a_row_within_the_lateness_fires_at_once():
+def test_continuous_trigger_fires_at_once_for_a_late_row():
     driven = Driven(TumblingEventTimeWindows(100), ContinuousEventTimeTrigger(30), lateness=50)
     assert driven.watermark(120) == []
     assert driven.element(5, "a") == [["a"]]
 
 
-def test_of_merged_sessions_the_earliest_pending_firing_stays():
+def test_merged_sessions_keep_the_earliest_pending_firing():
     driven = Driven(EventTimeSessionWindows(20), ContinuousEventTimeTrigger(30))
     driven.element(25, "a")  # pending: 30
     driven.element(50, "b")  # pending: 60
@@ -59,7 +59,7 @@ def test_of_merged_sessions_the_earliest_pending_firing_stays():
     assert [driven.watermark(29), driven.watermark(30)] == [[], [["a", "b", "c"]]]
 
 
-def test_processing_time_fires_at_every_interval_of_the_clock_and_at_the_end():
+def test_continuous_processing_time_fires_at_intervals_and_at_the_end():
     driven = Driven(TumblingProcessingTimeWindows(100), ContinuousProcessingTimeTrigger(30))
     driven.clock(35)
     driven.element(0, "a")
@@ -67,20 +67,20 @@ def test_processing_time_fires_at_every_interval_of_the_clock_and_at_the_end():
     assert driven.left == (0, 0)
 
 
-def test_who_needs_the_clock():
+def test_only_continuous_processing_time_uses_the_clock():
     assert not ContinuousEventTimeTrigger(30).uses_processing_time
     assert ContinuousProcessingTimeTrigger(30).uses_processing_time
 
 
 @pytest.mark.parametrize("kind", [ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger])
 @pytest.mark.parametrize("interval", [0, -1, timedelta(0)])
-def test_an_interval_that_is_not_positive_is_refused(kind, interval):
+def test_continuous_interval_that_is_not_positive_is_refused(kind, interval):
     with pytest.raises(InvalidWindowError, match="must be positive"):
         kind.of(interval) if isinstance(interval, timedelta) else kind(interval)
 
 
 @pytest.mark.parametrize("kind", [ContinuousEventTimeTrigger, ContinuousProcessingTimeTrigger])
-def test_the_constructor_takes_no_durations(kind):
+def test_continuous_constructor_refuses_durations(kind):
     with pytest.raises(InvalidWindowError, match=rf"whole microseconds, not '5 minutes': write {kind.__name__}\.of"):
         kind("5 minutes")
 
@@ -98,14 +98,14 @@ def test_first_firing_before_1970_is_at_the_next_multiple():
     ]
 
 
-def test_the_shortest_interval():
+def test_shortest_continuous_interval_fires_at_every_instant():
     driven = Driven(TumblingEventTimeWindows(3), ContinuousEventTimeTrigger(1))
     driven.element(0, "a")
     assert [driven.watermark(time) for time in (0, 1, 2)] == [[], [["a"]], [["a"]]]
     assert ContinuousProcessingTimeTrigger(1).interval == 1
 
 
-def test_within_the_lateness_nothing_fires_by_itself():
+def test_continuous_trigger_sets_no_timers_after_the_end():
     driven = Driven(TumblingEventTimeWindows(100), ContinuousEventTimeTrigger(30), lateness=50)
     driven.element(95, "a")
     assert driven.watermark(99) == [["a"]]
@@ -114,7 +114,7 @@ def test_within_the_lateness_nothing_fires_by_itself():
     assert driven.left == (0, 0)
 
 
-def test_at_the_end_of_the_input_windows_fire_and_the_global_one_is_refused():
+def test_end_of_input_fires_windows_but_continuous_global_window_is_refused():
     driven = Driven(TumblingEventTimeWindows(100), ContinuousEventTimeTrigger(30))
     driven.element(80, "a")
     assert driven.end() == [["a"], ["a"]]

@@ -1,4 +1,4 @@
-"""What triggers of one kind share: a kind of time that means nothing to them, or the kind that they go by."""
+"""Base classes of triggers: the kind of time that a trigger uses, or ignores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from panestream.windowing.windows import TimeWindow
 
 
 class Context:
-    """Says what time it is, and notes the timers."""
+    """A context that returns the time and records timers."""
 
     def __init__(self):
         self.calls = []
@@ -41,7 +41,7 @@ class Context:
         (ContinuousProcessingTimeTrigger(5), ByProcessingTime, 2, "processing_time_timer"),
     ],
 )
-def test_twins_go_by_their_own_kind_of_time(trigger, kind, now, timers):
+def test_trigger_uses_its_kind_of_time(trigger, kind, now, timers):
     ctx = Context()
     assert isinstance(trigger, kind)
     assert trigger._now(ctx) == now
@@ -51,7 +51,7 @@ def test_twins_go_by_their_own_kind_of_time(trigger, kind, now, timers):
     assert trigger.uses_processing_time is (kind is ByProcessingTime)
 
 
-def test_the_other_kind_of_time_means_nothing_to_them():
+def test_trigger_ignores_the_other_kind_of_time():
     window, ctx = TimeWindow(0, 10), Context()
     for trigger in (EventTimeTrigger.create(), ContinuousEventTimeTrigger(5), CountTrigger(1)):
         assert isinstance(trigger, NoProcessingTime)

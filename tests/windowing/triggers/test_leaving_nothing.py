@@ -1,4 +1,4 @@
-"""What a trigger leaves behind when its window goes, or when a trigger around it clears it: neither state nor timers."""
+"""A trigger leaves neither state nor timers when its window is removed, or when an outer trigger clears it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ WINDOW = TimeWindow(0, 100)
 
 
 class Context:
-    """What the engine hands to a trigger of one window, to be looked at: it wipes nothing by itself."""
+    """The engine's context for a trigger of one window, open to inspection. It clears nothing by itself."""
 
     def __init__(self):
         self.values, self.event_timers, self.clock_timers = {}, set(), set()
@@ -60,7 +60,7 @@ class Context:
         return descriptor.bind(self.values)
 
     def advance(self, trigger, *, watermark, clock):
-        """Time goes on, and what is due is told."""
+        """Advance time, and call the trigger for timers that are due."""
         self.watermark, self.clock = max(watermark, self.watermark), max(clock, self.clock)
         while due := [time for time in self.event_timers if time <= self.watermark]:
             self.event_timers.remove(min(due))
@@ -97,7 +97,7 @@ TRIGGERS = [
 
 
 def driven(trigger, seed):
-    """A window of some rows, at some time, that this trigger looked at."""
+    """Return the context of a window with some rows at some time, after this trigger processed them."""
     rng, context = random.Random(seed), Context()
     for _ in range(rng.randint(1, 8)):
         trigger.on_element(rng.randint(0, 99), rng.randint(0, 99), WINDOW, context)
@@ -106,8 +106,8 @@ def driven(trigger, seed):
     return context
 
 
-@pytest.mark.parametrize("trigger", TRIGGERS, ids=stable_repr)  # no addresses: parallel workers must name a test alike
-def test_neither_state_nor_timers(trigger):
+@pytest.mark.parametrize("trigger", TRIGGERS, ids=stable_repr)  # no addresses, so that all workers use the same names
+def test_cleared_trigger_leaves_neither_state_nor_timers(trigger):
     left = 0
     for seed in range(40):
         context = driven(trigger, seed)
@@ -117,7 +117,7 @@ def test_neither_state_nor_timers(trigger):
     assert left, "there was something to clear"
 
 
-def test_flinks_continuous_trigger_of_event_time_leaves_the_timer_of_the_end():
+def test_continuous_event_time_trigger_leaves_only_the_timer_of_the_end():
     trigger = ContinuousEventTimeTrigger(7)
     for seed in range(40):
         context = driven(trigger, seed)

@@ -1,4 +1,4 @@
-"""Nodes: who waits for an instant, and states by place."""
+"""Nodes of composed triggers: shared timers, and separate states."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ def waiting():
     return TimerSet(state, registered.add, registered.discard), registered, state
 
 
-def test_a_timer_is_there_as_long_as_somebody_waits():
+def test_timer_stays_registered_while_a_node_waits_for_it():
     timers, registered, state = waiting()
     timers.add("a.", 5)
     timers.add("b.", 5)
@@ -26,7 +26,7 @@ def test_a_timer_is_there_as_long_as_somebody_waits():
     assert state.value() is None
 
 
-def test_all_of_a_place_go_at_once_and_no_others():
+def test_all_timers_of_one_node_can_be_discarded():
     timers, registered, _ = waiting()
     for place, time in (("a.", 5), ("a.", 6), ("b.", 6), ("b.", 7)):
         timers.add(place, time)
@@ -35,7 +35,7 @@ def test_all_of_a_place_go_at_once_and_no_others():
     assert [timers.take(5), timers.take(6)] == [[], ["b."]]
 
 
-def test_who_waited_is_told_once():
+def test_waiting_nodes_are_returned_once():
     timers, _, state = waiting()
     timers.add("a.", 5)
     timers.add("b.", 5)
@@ -45,7 +45,7 @@ def test_who_waited_is_told_once():
     timers.discard("a.", 5)
 
 
-def test_nothing_is_left():
+def test_cleared_timers_leave_no_state():
     timers, registered, state = waiting()
     timers.add("a.", 5)
     timers.add("b.", 9)
@@ -54,9 +54,9 @@ def test_nothing_is_left():
     assert state.value() is None
 
 
-def test_descriptors_get_the_name_of_their_place():
+def test_state_descriptors_get_the_name_of_their_node():
     class Adds:
-        """Cannot be hashed."""
+        """A function object that cannot be hashed."""
 
         __hash__ = None
 

@@ -1,4 +1,4 @@
-"""OrFinally: until another one fires."""
+"""OrFinally runs a trigger until another one fires."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from panestream.windowing.triggers import (
 from tests.windowing.driven import Driven
 
 
-def test_the_other_one_is_the_last_firing():
+def test_or_finally_ends_with_the_firing_of_the_second_trigger():
     driven = Driven(TumblingEventTimeWindows(10), OrFinally.of(Repeatedly.of(AfterCount.of(2)), AfterWatermark()), lateness=9)
     assert [driven.element(1, value) for value in (1, 2, 3)] == [[], [[1, 2]], []]
     driven.restart()
@@ -29,18 +29,18 @@ def test_the_other_one_is_the_last_firing():
     assert driven.left == (0, 0)
 
 
-def test_a_trigger_of_flinks_may_end_it():
+def test_flink_trigger_can_finish_or_finally():
     driven = Driven(GlobalWindows.create(), OrFinally.of(CountTrigger.of(2), CountTrigger.of(3)))
     assert [driven.element(0, value) for value in (1, 2, 3, 4)] == [[], [[1, 2]], [[1, 2, 3]], []]
 
 
-def test_it_also_ends_when_the_first_has_finished():
+def test_or_finally_ends_if_the_first_trigger_has_finished():
     driven = Driven(GlobalWindows.create(), OrFinally.of(AfterCount.of(2), AfterWatermark()))
     assert [driven.element(0, value) for value in (1, 2, 3)] == [[], [[1, 2]], []]
     assert driven.end() == []
 
 
-def test_sessions_merge():
+def test_or_finally_of_merged_sessions_combines_their_counts():
     driven = Driven(EventTimeSessionWindows(10), OrFinally.of(Repeatedly.of(AfterCount.of(3)), AfterCount.of(5)))
     driven.element(0, 1)
     driven.element(15, 2)
@@ -52,12 +52,12 @@ def test_sessions_merge():
 
 
 @pytest.mark.parametrize("given", [(None, AfterCount(1)), (AfterCount(1), AfterCount)])
-def test_what_is_no_trigger_is_refused(given):
+def test_or_finally_refuses_anything_but_triggers(given):
     with pytest.raises(InvalidWindowError, match="OrFinally wants a trigger"):
         OrFinally.of(*given)
 
 
-def test_what_has_begun_anew_is_not_ready_by_itself():
+def test_restarted_trigger_does_not_satisfy_or_finally():
     until = AfterAll.of(AfterProcessingTime(10), AfterCount.of(3))
     driven = Driven(GlobalWindows.create(), OrFinally.of(Repeatedly.of(AfterCount.of(1)), until))
     assert driven.element(0, 1) == [[1]]

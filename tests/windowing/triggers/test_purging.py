@@ -1,4 +1,4 @@
-"""PurgingTrigger: what another trigger has fired is dropped."""
+"""PurgingTrigger drops the rows that its inner trigger has fired."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ from panestream.windowing.windows import TimeWindow
 from tests.windowing.driven import Driven
 
 
-def test_what_has_fired_does_not_fire_again():
+def test_fired_rows_do_not_fire_again():
     driven = Driven(GlobalWindows.create(), PurgingTrigger.of(CountTrigger.of(2)))
     assert [driven.element(0, value) for value in (1, 2, 3, 4)] == [[], [[1, 2]], [], [[3, 4]]]
 
 
-def test_the_other_triggers_state_stays():
+def test_purging_trigger_keeps_the_state_of_its_inner_trigger():
     driven = Driven(GlobalWindows.create(), PurgingTrigger.of(DeltaTrigger.of(2, lambda old, new: abs(new - old))))
-    # 4 fires and is remembered, though it was dropped.
+    # The value 4 fires and stays the reference, although it was dropped.
     assert [driven.element(0, value) for value in (1, 4, 5, 7)] == [[], [[1, 4]], [], [[5, 7]]]
 
 
-def test_a_late_row_fires_alone():
+def test_late_row_of_a_purged_window_fires_alone():
     driven = Driven(TumblingEventTimeWindows(10), PurgingTrigger.of(EventTimeTrigger.create()), lateness=5)
     driven.element(1, "a")
     assert driven.watermark(9) == [["a"]]
     assert driven.element(2, "b") == [["b"]]
 
 
-def test_sessions_merge_by_what_the_other_trigger_says():
+def test_purging_trigger_merges_if_its_inner_trigger_does():
     driven = Driven(EventTimeSessionWindows(10), PurgingTrigger.of(CountTrigger.of(3)))
     assert driven.element(0, 1) + driven.element(15, 2) == []
     assert driven.element(8, 3) == [[1, 2, 3]]
@@ -53,7 +53,7 @@ def test_sessions_merge_by_what_the_other_trigger_says():
         (TriggerResult.FIRE_AND_PURGE, TriggerResult.FIRE_AND_PURGE),
     ],
 )
-def test_only_firings_become_purges(said, becomes):
+def test_purging_trigger_adds_purge_only_to_firings(said, becomes):
     class Says(CountTrigger):
         def on_element(self, element, timestamp, window, ctx):
             return said
@@ -61,12 +61,12 @@ def test_only_firings_become_purges(said, becomes):
     assert PurgingTrigger.of(Says(1)).on_element(None, 0, TimeWindow(0, 1), None) == becomes
 
 
-def test_it_says_of_the_clock_what_the_other_one_says():
+def test_purging_trigger_uses_the_clock_if_its_inner_trigger_does():
     assert not PurgingTrigger.of(CountTrigger.of(1)).uses_processing_time
     assert PurgingTrigger.of(ProcessingTimeoutTrigger.of(CountTrigger.of(1), "1 second")).uses_processing_time
 
 
 @pytest.mark.parametrize("inner", [CountTrigger, None])
-def test_what_is_no_trigger_is_refused(inner):
+def test_purging_trigger_refuses_anything_but_triggers(inner):
     with pytest.raises(InvalidWindowError, match="PurgingTrigger wants a trigger"):
         PurgingTrigger.of(inner)

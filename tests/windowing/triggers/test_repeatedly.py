@@ -1,4 +1,4 @@
-"""Repeatedly: what has finished begins anew."""
+"""Repeatedly restarts its trigger each time it has finished."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from panestream.windowing.triggers import AfterAny, AfterCount, AfterWatermark, 
 from tests.windowing.driven import Driven
 
 
-def test_it_goes_on():
+def test_repeatedly_fires_again_after_its_trigger_has_finished():
     driven = Driven(GlobalWindows.create(), Repeatedly.of(AfterCount.of(2)))
     assert [driven.element(0, value) for value in (1, 2, 3)] == [[], [[1, 2]], []]
     driven.restart()
@@ -18,7 +18,7 @@ def test_it_goes_on():
     assert driven.left == (0, 1), "the contents: nothing is left of the trigger"
 
 
-def test_what_begins_anew_waits_for_the_end_all_the_same():
+def test_restarted_trigger_still_fires_at_the_end_of_the_window():
     driven = Driven(TumblingEventTimeWindows(10), Repeatedly.of(AfterAny.of(AfterCount.of(2), AfterWatermark())), lateness=9)
     driven.element(1, 1)
     assert driven.element(2, 2) == [[1, 2]]
@@ -30,16 +30,16 @@ def test_what_begins_anew_waits_for_the_end_all_the_same():
     assert driven.left == (0, 0)
 
 
-def test_a_trigger_of_flinks_is_itself():
+def test_repeated_flink_trigger_behaves_as_without_repeatedly():
     driven = Driven(GlobalWindows.create(), Repeatedly.of(CountTrigger.of(2)))
     assert [driven.element(0, value) for value in (1, 2, 3, 4)] == [[], [[1, 2]], [], [[1, 2, 3, 4]]]
 
 
-def test_what_is_no_trigger_is_refused():
+def test_repeatedly_refuses_anything_but_triggers():
     with pytest.raises(InvalidWindowError, match="Repeatedly wants a trigger"):
         Repeatedly.of(AfterCount)
 
 
-def test_triggers_of_flinks_inside_begin_anew_too():
+def test_repeatedly_restarts_inner_flink_triggers():
     driven = Driven(GlobalWindows.create(), Repeatedly.of(AfterAny.of(CountTrigger.of(3), AfterCount.of(2))))
     assert [bool(driven.element(0, value)) for value in range(6)] == [False, True] * 3

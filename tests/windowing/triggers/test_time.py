@@ -1,4 +1,4 @@
-"""EventTimeTrigger and ProcessingTimeTrigger: at the end of the window."""
+"""EventTimeTrigger and ProcessingTimeTrigger fire at the end of the window."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_event_time_fires_once_when_the_watermark_reaches_the_last_instant():
     assert driven.left == (0, 0)
 
 
-def test_event_time_fires_at_once_for_every_row_within_the_lateness():
+def test_event_time_trigger_fires_at_once_for_every_row_within_the_lateness():
     driven = Driven(TumblingEventTimeWindows(10), EventTimeTrigger.create(), lateness=5)
     driven.element(1, "a")
     assert driven.watermark(13) == [["a"]]
@@ -39,7 +39,7 @@ def test_event_time_waits_for_the_end_of_a_merged_session():
     assert [driven.watermark(9), driven.watermark(16), driven.watermark(17)] == [[], [], [[1, 2]]]
 
 
-def test_event_time_takes_no_notice_of_the_clock():
+def test_event_time_trigger_ignores_the_clock():
     driven = Driven(TumblingEventTimeWindows(10), EventTimeTrigger.create())
     assert driven.element(1, "a") + driven.clock(10**9) == []
     assert not EventTimeTrigger.create().uses_processing_time
@@ -62,7 +62,7 @@ def test_processing_time_waits_for_the_end_of_a_merged_session():
     assert [driven.clock(10), driven.clock(15), driven.clock(16)] == [[], [], [[1, 2]]]
 
 
-def test_processing_time_on_windows_of_the_past_fires_after_each_row():
+def test_processing_time_trigger_fires_after_each_row_of_a_past_window():
     driven = Driven(TumblingEventTimeWindows(10), ProcessingTimeTrigger.create())
     driven.clock(100)
     assert driven.element(1, "a") == [["a"]]
@@ -70,7 +70,7 @@ def test_processing_time_on_windows_of_the_past_fires_after_each_row():
 
 
 @pytest.mark.parametrize("watermark", [14, 30])
-def test_a_session_that_has_ended_and_grows_fires_with_the_row_and_not_again(watermark):
+def test_ended_session_that_grows_fires_once_with_the_row(watermark):
     driven = Driven(EventTimeSessionWindows(10), EventTimeTrigger.create(), lateness=100)
     driven.element(0, 1)
     assert driven.watermark(watermark) == [[1]]

@@ -91,6 +91,28 @@ class Aggregation:
         ``panes`` may be any int64, and ``values`` are the columns of :attr:`inputs` in their order. ``timestamps`` are event
         times, required if :attr:`needs_timestamps`.
         """
+        return self._reduced(keys, panes, values, timestamps)[0]
+
+    @_quiet
+    def partials_of_key_groups(
+        self, keys: Sequence[pa.Array], panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None, key_groups: Ints
+    ) -> list[tuple[int, pa.Table]]:
+        """Return the :meth:`partials` of each key group that has rows, with its number.
+
+        ``key_groups`` has the key group of each row.
+        """
+        table, coded, groups = self._reduced(keys, panes, values, timestamps)
+        of_key = np.zeros(coded.count, np.uint16)  # numpy sorts 16-bit integers by radix
+        of_key[coded.codes] = key_groups
+        of_partial = of_key[groups.codes]
+        ordered = table.take(pa.array(np.argsort(of_partial, kind="stable"))).combine_chunks()
+        ends = np.cumsum(np.bincount(of_partial)).tolist()
+        starts = zip([0, *ends[:-1]], ends, strict=True)
+        return [(number, ordered.slice(start, end - start)) for number, (start, end) in enumerate(starts) if end > start]
+
+    def _reduced(
+        self, keys: Sequence[pa.Array], panes: Ints, values: Sequence[pa.Array], timestamps: Ints | None
+    ) -> tuple[pa.Table, Keys, Groups]:
         panes = np.ascontiguousarray(panes, np.int64)
         times = None if timestamps is None else np.ascontiguousarray(timestamps, np.int64)
         if self.needs_timestamps and times is None:
@@ -99,7 +121,7 @@ class Aggregation:
         coded = encode_keys(keys, len(panes))
         groups = group(coded, panes)
         columns = [partial.reduce(groups, batch) for partial in self.partial_aggregates]
-        return self._table(coded.take(groups.codes), groups.panes, groups.counts, columns)
+        return self._table(coded.take(groups.codes), groups.panes, groups.counts, columns), coded, groups
 
     @_quiet
     def merge(self, tables: Sequence[pa.Table]) -> pa.Table:

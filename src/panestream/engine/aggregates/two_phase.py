@@ -118,7 +118,8 @@ class PartialAccumulator(PartialAggregate):
         return tuple((field.name, field.type) for field in self.accumulators)
 
     def reduce(self, groups: Groups, batch: Batch) -> list[pa.Array]:
-        columns = [python_values(batch.values[source].array) for source in self.sources]
+        arrays = [batch.values[source].array for source in self.sources]
+        columns = [python_values(array, name) for array, name in zip(arrays, self.rows.names, strict=True)]
         rows = _row_type(self.rows).from_columns(columns, len(groups.ids))
         written, row = self.written, None
         try:

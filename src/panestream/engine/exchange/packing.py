@@ -17,7 +17,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.kernels.columns import as_type, one_chunk
+from panestream.engine.kernels.columns import Ints, as_type, one_chunk
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.runtime.group_operator import collector_paused
@@ -119,8 +119,7 @@ class _Packing:
             valid, partition = table, self.columns.partition
             partitions = None if partition is None else valid.column(partition)
             self.times.add(valid.column(0), partitions, lambda: self._whole_rows(valid))
-            for group, part in self._by_group(self._since(valid)):
-                yield from self._pack_group(group, part)
+            yield from self._pack(self._since(valid))
 
     def finish(self) -> Iterator[PartFor]:
         if self.invalid and self.plan.invalid_tag is None:
@@ -197,29 +196,43 @@ class _Packing:
         if self.plan.invalid_tag is not None and self.columns.row is not None:
             yield from self._send(self.origin % self.plan.groups, INVALID, self._whole_rows(rows))
 
-    def _by_group(self, table: pa.Table) -> Iterator[tuple[int, pa.Table]]:
+    def _pack(self, table: pa.Table) -> Iterator[PartFor]:
         if not table.num_rows:
             return
         if self.columns.group is None or self.plan.groups == 1:
-            yield 0, table
+            yield from self._pack_group(0, table)
             return
-        groups = _array(table, self.columns.group).to_numpy()
+        key_groups = _array(table, self.columns.group).to_numpy()
+        if not self.columns.order and not self.plan.carries_rows:
+            # Partials are fewer than rows, so splitting them by key group costs less.
+            parts = self.plan.operator.pack_key_groups(self.plan, self._chunk(table), key_groups)
+            if parts is not None:
+                for group, kind, packed in parts:
+                    yield from self._send(group, kind, packed)
+                return
+        for group, rows in self._by_group(table, key_groups):
+            yield from self._pack_group(group, rows)
+
+    def _by_group(self, table: pa.Table, key_groups: Ints) -> Iterator[tuple[int, pa.Table]]:
         # numpy sorts 16-bit integers by radix, which is far cheaper than a mask and a copy for every group.
-        order = np.argsort(groups.astype(np.uint16), kind="stable")
+        order = np.argsort(key_groups.astype(np.uint16), kind="stable")
         ordered = table.take(pa.array(order)).combine_chunks()
-        ends = np.cumsum(np.bincount(groups, minlength=self.plan.groups))
+        ends = np.cumsum(np.bincount(key_groups, minlength=self.plan.groups))
         for group in range(self.plan.groups):
             start = int(ends[group - 1]) if group else 0
             if ends[group] > start:
                 yield group, ordered.slice(start, int(ends[group]) - start)
 
-    def _pack_group(self, group: int, table: pa.Table) -> Iterator[PartFor]:
+    def _chunk(self, table: pa.Table) -> Chunk:
         # Spark labels timestamps with the session's time zone and may send large strings; the plan's types count.
         types = (*self.columns.keys, *self.columns.values)
         arrays = [as_type(_array(table, 1 + position), wanted) for position, wanted in enumerate(types)]
         keys, values = arrays[: len(self.columns.keys)], arrays[len(self.columns.keys) :]
         rows = self._whole_rows(table) if self.plan.carries_rows else None
-        chunk = Chunk(_array(table, 0).to_numpy(), keys, values, rows)
+        return Chunk(_array(table, 0).to_numpy(), keys, values, rows)
+
+    def _pack_group(self, group: int, table: pa.Table) -> Iterator[PartFor]:
+        chunk = self._chunk(table)
         if self.columns.order:
             arrival = zip(self.columns.order, self.plan.arrival or (), strict=True)
             order = [as_type(_array(table, position), column.type) for position, column in arrival]

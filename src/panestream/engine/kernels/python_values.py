@@ -15,7 +15,7 @@ from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.exact_values import Loss, lost_value
 from panestream.engine.kernels.map_keys import ONE_KEY, key_held_twice
 from panestream.engine.kernels.value_shapes import UnfitShapeError, shaped
-from panestream.errors import InvalidEventTimeError, InvalidPlanError, did_you_mean
+from panestream.errors import InvalidEventTimeError, InvalidPlanError, MalformedRecordError, did_you_mean
 
 Place: TypeAlias = Callable[[int], str]
 """A function from the position of a value to its origin, in words for errors."""
@@ -98,7 +98,7 @@ class RowType:
         return found
 
     def rows(self, table: pa.Table) -> list[Element]:
-        return self.from_columns([python_values(table.column(name)) for name in self.schema.names], table.num_rows)
+        return self.from_columns([python_values(table.column(name), name) for name in self.schema.names], table.num_rows)
 
     def from_columns(self, columns: Sequence[Sequence[Any]], rows: int) -> list[Element]:
         if not columns:
@@ -110,10 +110,16 @@ class RowType:
         return [arrow_column(column, field) for column, field in zip(values, self.schema, strict=True)]
 
 
-def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
+def python_values(column: pa.ChunkedArray | pa.Array, name: str = "") -> list[Any]:
     """Return a column as Python values: numbers, strings, ``datetime`` (in UTC if the column has a zone), lists, dicts.
 
-    A timestamp that Python's ``datetime`` cannot hold raises InvalidEventTimeError.
+    Args:
+        column: the values.
+        name: the column's name, for errors.
+
+    Raises:
+        InvalidEventTimeError: a timestamp that Python's ``datetime`` cannot hold.
+        MalformedRecordError: a map that holds a key twice, which a dict cannot.
     """
     array = one_chunk(column) if isinstance(column, pa.ChunkedArray) else column
     kind = array.type
@@ -122,7 +128,15 @@ def python_values(column: pa.ChunkedArray | pa.Array) -> list[Any]:
     if array.null_count == 0 and (pa.types.is_integer(kind) or pa.types.is_floating(kind)):
         return array.to_numpy().tolist()  # type: ignore[no-any-return]
     values: list[Any] = array.to_pylist()
-    return [_with_dicts(value, kind) for value in values] if has_maps(kind) else values
+    if not has_maps(kind):
+        return values
+    if twice := key_held_twice(array):
+        place = f"the column {name!r}" if name else "a column"
+        raise MalformedRecordError(
+            f"a map of {place} holds the key {twice.key!r} twice, which a dict cannot: {twice.pairs!r}; keep one value of "
+            "each key before pst.stream(df): map_from_entries(map_entries(m)) with spark.sql.mapKeyDedupPolicy=LAST_WIN"
+        )
+    return [_with_dicts(value, kind) for value in values]
 
 
 def has_maps(kind: pa.DataType) -> bool:
@@ -139,10 +153,7 @@ def _with_dicts(value: Any, kind: pa.DataType) -> Any:
     if value is None or not has_maps(kind):
         return value
     if pa.types.is_map(kind):
-        made = {key: _with_dicts(item, kind.item_type) for key, item in value}
-        if len(made) < len(value):
-            raise KeyError(f"a map has a key twice, a dict cannot: {value!r}")
-        return made
+        return {key: _with_dicts(item, kind.item_type) for key, item in value}
     if pa.types.is_struct(kind):
         return {part.name: _with_dicts(value[part.name], part.type) for part in kind}
     return [_with_dicts(item, kind.value_type) for item in value]

@@ -54,8 +54,10 @@ globals().update(_OFFERED)  # After the modules, so that a function may have the
 __all__ = list(_OFFERED)
 
 
-def __getattr__(name: str) -> Any:
-    return resolve(sys.modules[__name__], name, ["agg"], "module 'panestream.agg'")
+if not TYPE_CHECKING:  # a type checker must refuse unknown names
+
+    def __getattr__(name: str) -> Any:
+        return resolve(sys.modules[__name__], name, ["agg"], "module 'panestream.agg'")
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,4 @@
-"""Why functions over rows do not run as panes of whole rows."""
+"""The reasons why functions over rows cannot run on panes of whole rows."""
 
 from __future__ import annotations
 
@@ -25,5 +25,5 @@ MINUTES = TumblingEventTimeWindows(10)
         ),
     ],
 )
-def test_the_reasons(window, reasons):
+def test_reasons_why_windows_cannot_run_on_panes_of_rows(window, reasons):
     assert why_not_rows(window) == reasons

@@ -1,4 +1,4 @@
-"""Columnar count windows: what they keep, what they say, and what they leave to the row operator."""
+"""Columnar count windows: their state, their output, and the queries that they leave to the row operator."""
 
 from dataclasses import replace
 
@@ -34,29 +34,33 @@ def batch(*values, end=False, key="a"):
     return harness.MicroBatch([[(key, number, value, None, 0) for number, value in enumerate(values)]], end=end)
 
 
-def fired(emitted):
+def fired_values(emitted):
     return [values[0] for _, values in emitted.fired]
 
 
-def test_every_n_rows_each_once():
+def test_tumbling_count_window_fires_at_every_n_rows():
     emitted = harness.run(query(3).columnar(), [batch(1, 2), batch(3, 4, 5, 6, 7), batch(8, end=True)])
-    assert [list(map(sorted, fired(one))) for one in emitted] == [[], [[1, 2, 3], [4, 5, 6]], []]
+    assert [list(map(sorted, fired_values(output))) for output in emitted] == [[], [[1, 2, 3], [4, 5, 6]], []]
 
 
-def test_the_last_n_rows_at_every_few():
+def test_sliding_count_window_fires_the_last_n_rows_at_every_slide():
     emitted = harness.run(query(5, 2).columnar(), [batch(1, 2, 3), batch(4, 5, 6), batch(7, 8)])
-    assert [list(map(sorted, fired(one))) for one in emitted] == [[[1, 2]], [[1, 2, 3, 4], [2, 3, 4, 5, 6]], [[4, 5, 6, 7, 8]]]
+    assert [list(map(sorted, fired_values(output))) for output in emitted] == [
+        [[1, 2]],
+        [[1, 2, 3, 4], [2, 3, 4, 5, 6]],
+        [[4, 5, 6, 7, 8]],
+    ]
 
 
-def test_what_was_fired_without_a_purge_is_fired_again():
+def test_count_trigger_without_purge_fires_all_rows_again():
     windowing = WindowSpec(GlobalWindows.create(), CountTrigger.of(2))
     plan = harness.Query(windowing, (agg.sum("v").alias("total"),)).columnar()
     emitted = harness.run(plan, [batch(1, 2, 3, 4, 5), batch(6), batch(7)])
-    assert [fired(one) for one in emitted] == [[10], [21], []]
+    assert [fired_values(output) for output in emitted] == [[10], [21], []]
 
 
 def of_keys(keys, first=0):
-    """Rows of these keys that are numbered on; the newest has the least event time."""
+    """Return numbered rows of these keys. The newest row has the smallest event time."""
     return harness.MicroBatch([[(key, -number, number, None, number) for number, key in enumerate(keys, first)]])
 
 
@@ -90,18 +94,18 @@ A, B, C = (("a", None, None), ("b", None, None), ("c", None, None))
     ],
     ids=["the last rows", "all rows", "each row"],
 )
-def test_rows_of_several_keys_are_counted_each_for_itself(windowing, expected):
-    """A key to which nothing comes keeps what it has; the windows of a key come in their order."""
+def test_each_key_counts_its_own_rows(windowing, expected):
+    """A key without new rows keeps its state. The windows of a key come in order."""
     batches = [of_keys("abacabcaab"), of_keys("c", 10), of_keys("acb", 11)]
-    found = []
+    results = []
     for emitted in harness.run(harness.Query(windowing, SUMS).columnar(), batches):
-        found.append({})
+        results.append({})
         for place, values in emitted.fired:
-            found[-1].setdefault(place, []).append(values)
-    assert found == expected
+            results[-1].setdefault(place, []).append(values)
+    assert results == expected
 
 
-def test_open_panes_are_saved_shown_and_taken_over():
+def test_open_panes_are_saved_shown_and_restored():
     plan = query(3, 2, SUMS).columnar()
     stopped, started = savepoints.Query(plan, 1), savepoints.Query(plan, 1)
     stopped.run(of_keys("abacabcaab"))
@@ -115,7 +119,11 @@ def test_open_panes_are_saved_shown_and_taken_over():
         ("c", -1, 1, 6, -6, 6),
     ]
     assert saved.header["counters"] == {}
-    assert [list(one["columns"]) for one in saved.header["partials"]] == [["#0.value", "#0.by"], ["#1.sum", "#1.high"], ["#2.n"]]
+    assert [list(partial["columns"]) for partial in saved.header["partials"]] == [
+        ["#0.value", "#0.by"],
+        ["#1.sum", "#1.high"],
+        ["#2.n"],
+    ]
     windows = plan.operator.views(plan, saved, 0).windows.to_pylist()
     assert {row["key"]["key"]: (row["rows"], tuple(row["results"].values())) for row in windows} == {
         "a": (2, (2, 8, 15)),
@@ -128,7 +136,7 @@ def test_open_panes_are_saved_shown_and_taken_over():
     assert emitted.metrics.kept_windows == 4
 
 
-def test_aggregates_of_saved_state_may_be_other_ones():
+def test_count_windows_may_change_aggregates_on_restore():
     assert query(3).columnar().operator.changeable == {"aggregates", "partials"}
 
 
@@ -136,38 +144,38 @@ def test_only_open_panes_are_kept():
     state = MemoryState()
     plan = query(4, 2, (agg.count().alias("n"),)).columnar()
     for _ in range(5):
-        (one,) = harness.run(plan, [batch(*range(101))], state)
-    held = plan.operator.for_group(plan, state, 0)._storage
-    assert held.read(np.ones(len(held.index), np.bool_))["rows"].to_pylist() == [2, 1]
-    assert one.metrics.state_calls == 6
-    assert one.metrics.kept_windows == 1, "of one key"
+        (output,) = harness.run(plan, [batch(*range(101))], state)
+    storage = plan.operator.for_group(plan, state, 0)._storage
+    assert storage.read(np.ones(len(storage.index), np.bool_))["rows"].to_pylist() == [2, 1]
+    assert output.metrics.state_calls == 6
+    assert output.metrics.kept_windows == 1, "of one key"
 
 
-def test_the_rest_of_a_batch_is_not_emitted():
-    (one,) = harness.run(query(3).columnar(), [batch(1, 2, 3, 4, end=True)])
-    assert len(fired(one)) == 1
+def test_incomplete_count_window_does_not_fire_at_the_end_of_input():
+    (output,) = harness.run(query(3).columnar(), [batch(1, 2, 3, 4, end=True)])
+    assert len(fired_values(output)) == 1
 
 
-def test_state_of_another_plan_is_refused():
+def test_state_of_count_windows_of_another_size_is_refused():
     state = MemoryState()
     harness.run(query(4, 2).columnar(), [batch(1)], state)
     with pytest.raises(PlanMismatchError, match="count windows: at every 2 rows of a key the last 4"):
         harness.run(query(4, 3).columnar(), [batch(1)], state)
 
 
-def test_rows_of_one_key_that_are_only_counted():
+def test_count_windows_without_keys_and_inputs():
     plan = harness.plan_for(
         plan_aggregates(WindowSpec(*CountWindows(2).parts), (agg.count().alias("n"),), {}, pa.schema([])), query(2).windowing
     )
-    plan, given = replace(plan, keys=(), key_schema=pa.schema([])), harness.GroupInput(end_of_input=True)
+    plan, group_input = replace(plan, keys=(), key_schema=pa.schema([])), harness.GroupInput(end_of_input=True)
     for kind, part in plan.operator.pack(plan, Chunk(np.arange(5), [], [])):
-        given.parts.setdefault(kind, []).append(part)
-    output = plan.operator.for_group(plan, MemoryState(), 0).process(given)
+        group_input.parts.setdefault(kind, []).append(part)
+    output = plan.operator.for_group(plan, MemoryState(), 0).process(group_input)
     assert output.tables[0][1]["n"].to_pylist() == [2, 2]
 
 
 @pytest.mark.parametrize(("size", "slide"), [(6, 3), (6, 4), (5, 2), (7, 7), (7, 1), (9, 5), (100, 7)])
-def test_windows_are_whole_numbers_of_panes(size, slide):
+def test_count_window_consists_of_whole_panes(size, slide):
     shape, rows = CountShape(size, slide), np.arange(-3 * size, 3 * size)
     panes = dict(zip(rows.tolist(), shape.panes_of(rows).tolist(), strict=True))
     assert panes[0] == 0
@@ -195,13 +203,13 @@ def test_windows_are_whole_numbers_of_panes(size, slide):
         (WindowSpec(TumblingEventTimeWindows(10), CountTrigger.of(2)), "CountTrigger.of(2)"),
     ],
 )
-def test_what_needs_the_row_operator(windowing, reason):
+def test_count_windows_that_need_the_row_operator(windowing, reason):
     operator = plan_aggregates(windowing, (agg.count().alias("n"),), {}, harness.KEYS)
     assert isinstance(operator, RowSpec)
-    assert any(reason in given for given in operator.reasons)
+    assert any(reason in other for other in operator.reasons)
 
 
-def test_a_function_behind_the_results_needs_the_row_operator():
+def test_function_after_count_windows_needs_the_row_operator():
     then = applied(lambda key, window, rows: rows)
     operator = plan_aggregates(query(3).windowing, (agg.count().alias("n"),), {}, harness.KEYS, then, harness.KEYS)
     assert isinstance(operator, RowSpec)
@@ -219,13 +227,13 @@ def test_a_function_behind_the_results_needs_the_row_operator():
         (CountTrigger.of(0), None, CountShape(None, 1)),
     ],
 )
-def test_what_runs_as_columns(trigger, evictor, shape):
+def test_triggers_and_evictors_that_run_as_columnar_count_windows(trigger, evictor, shape):
     operator = harness.Query(WindowSpec(GlobalWindows.create(), trigger, evictor), LIST).columnar().operator
     assert (operator.name, operator.shape) == ("counts", shape)
 
 
-def test_explain_says_what_runs():
-    shown = explain_plan(query(100, 7).columnar(), streaming=True, chosen=None)
+def test_explain_describes_count_windows():
+    text = explain_plan(query(100, 7).columnar(), streaming=True, chosen=None)
     for words in (
         "counts",
         "at every 7 rows of a key the last 100",
@@ -233,5 +241,5 @@ def test_explain_says_what_runs():
         "unreduced",
         "by hash of the key",
     ):
-        assert words in shown
+        assert words in text
     assert "every 5 rows of a key, each in one window" in explain_plan(query(5).columnar(), streaming=False, chosen=None)

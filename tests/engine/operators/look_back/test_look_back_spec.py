@@ -1,4 +1,4 @@
-"""What is said of look-backs: what a checkpoint is tied to, what crosses, what results have, and the words of ``explain()``."""
+"""The spec of look-backs: identity, the columns that cross the shuffle, result columns, and ``explain()``."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ SUM = (agg.sum("v").alias("s"),)
 SEVERAL = SeveralWindows.of({"short": LookBackWindows(3), "long": LookBackWindows(10, 4)})
 
 
-def told(plan, *, streaming=True):
+def explain_sections(plan, *, streaming=True):
     return plan.operator.explain(plan, streaming=streaming)
 
 
-def test_what_a_checkpoint_is_tied_to():
+def test_identity_of_look_backs():
     plan = look_backs.plan_of(LookBackWindows(10), (agg.mean("x").alias("m"),), ("u", "x"))
     assert plan.operator.name == "look-backs"
     assert plan.operator.identity() == {
@@ -33,7 +33,7 @@ def test_what_a_checkpoint_is_tied_to():
     }
 
 
-def test_rows_are_numbered_by_nobody_and_nothing_is_taken_back():
+def test_look_backs_refuse_firing_numbers_and_changelogs():
     operator = look_backs.plan_of(LookBackWindows(10), SUM).operator
     assert operator.capabilities.no_firings == "each row has one result, which is its only one"
     assert operator.capabilities.no_changelog == "each row has one result, which no later one takes the place of"
@@ -41,11 +41,11 @@ def test_rows_are_numbered_by_nobody_and_nothing_is_taken_back():
 
 
 @pytest.mark.parametrize(("aggregates", "follows"), [(SUM, False), ((agg.first("v").alias("f"),), True)])
-def test_the_order_of_arrival_counts_where_it_does_for_an_aggregate(aggregates, follows):
+def test_look_backs_are_order_sensitive_if_an_aggregate_is(aggregates, follows):
     assert look_backs.plan_of(LookBackWindows(10), aggregates).operator.capabilities.order_sensitive is follows
 
 
-def test_results_have_the_columns_of_the_row_and_then_those_of_each_look_back():
+def test_result_columns_are_those_of_the_row_then_of_each_look_back():
     plan = look_backs.plan_of(SEVERAL, (*SUM, agg.mean("x").alias("m")), ("u",))
     assert plan.operator.result_schema == pa.schema(
         [("u", pa.int64()), ("s_short", pa.int64()), ("m_short", pa.float64()), ("s_long", pa.int64()), ("m_long", pa.float64())]
@@ -53,8 +53,10 @@ def test_results_have_the_columns_of_the_row_and_then_those_of_each_look_back():
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_an_expression_crosses_once_though_results_and_aggregates_take_it(late):
-    """The key, the time as an instant, what aggregates take, what else results have; and the row whole for the late output."""
+def test_column_used_by_results_and_aggregates_crosses_once(late):
+    """The key, the time as an instant, the inputs of aggregates and other result columns cross. For the late output the whole
+    row follows.
+    """
     plan = look_backs.plan_of(LookBackWindows(10), (agg.sum("v").alias("s"), agg.max("x").alias("m")), ("u", "v"), late=late)
     operator = plan.operator
     assert operator.inputs == ("v", "x", "u")
@@ -65,17 +67,19 @@ def test_an_expression_crosses_once_though_results_and_aggregates_take_it(late):
     row = pa.table([["a"], [5], [1], [0.5], [7]], schema=harness.ROWS)
     values = [row[name].chunk(0) for name in operator.inputs]
     chunk = Chunk(row["ts"].to_numpy(), [row["key"].chunk(0)], values, row if plan.carries_rows else None)
-    ((kind, packed),) = operator.pack(plan, chunk)
-    assert (kind, packed.schema) == ("rows", operator.part_schema(plan, "rows"))
-    (crossed,) = zip(*(column.to_pylist() for column in packed.set_column(1, "1", [[5]]).columns), strict=True)
-    assert crossed == ("a", 5, 1, 0.5, 7, *(("a", 5, 1, 0.5, 7) if late else ()))
+    ((kind, part),) = operator.pack(plan, chunk)
+    assert (kind, part.schema) == ("rows", operator.part_schema(plan, "rows"))
+    (values_sent,) = zip(*(column.to_pylist() for column in part.set_column(1, "1", [[5]]).columns), strict=True)
+    assert values_sent == ("a", 5, 1, 0.5, 7, *(("a", 5, 1, 0.5, 7) if late else ()))
 
 
-def test_what_is_kept_and_read_is_told():
+def test_explain_describes_look_backs():
     plan = look_backs.plan_of(SEVERAL, SUM, late=True)
-    kept = "partials of each key and instant for as long as a look-back reaches, in blocks; rows that wait for the watermark"
+    state_line = (
+        "partials of each key and instant for as long as a look-back reaches, in blocks; rows that wait for the watermark"
+    )
     edges = "the slices of 2 microseconds in which windows begin and end"
-    assert told(plan) == {
+    assert explain_sections(plan) == {
         "look-backs": [
             "short: the 3 microseconds before each row, and the row itself",
             "long: the 10 microseconds before each row and 4 microseconds after it, and the row itself",
@@ -87,14 +91,16 @@ def test_what_is_kept_and_read_is_told():
             "whole rows cross beside them, for the late output",
         ],
         "state": [
-            kept,
+            state_line,
             f"a small micro-batch reads {edges}, and one partial for each key and slice between",
         ],
     }
     alone = look_backs.plan_of(LookBackWindows(10), SUM)
-    assert told(alone)["look-backs"] == ["the 10 microseconds before each row, and the row itself"]
-    assert told(alone)["exchange"] == ["rows cross the shuffle once, with the columns that results and aggregates take"]
-    assert told(alone, streaming=False)["state"] == ["none: a batch computes all rows at once"]
+    assert explain_sections(alone)["look-backs"] == ["the 10 microseconds before each row, and the row itself"]
+    assert explain_sections(alone)["exchange"] == [
+        "rows cross the shuffle once, with the columns that results and aggregates take"
+    ]
+    assert explain_sections(alone, streaming=False)["state"] == ["none: a batch computes all rows at once"]
 
 
 @pytest.mark.parametrize(
@@ -108,19 +114,19 @@ def test_what_is_kept_and_read_is_told():
         (8, "x", "slices merged before would change agg.sum('x').alias('s')"),
     ],
 )
-def test_slices_are_told_of_look_backs_that_have_them(size, column, read):
-    kept, *more = told(look_backs.plan_of(LookBackWindows(size), (agg.sum(column).alias("s"),)))["state"]
-    assert kept.endswith("rows that wait for the watermark")
-    assert [read in one for one in more] == ([] if read is None else [True])
+def test_explain_mentions_slices_only_if_look_backs_use_them(size, column, read):
+    state_line, *more = explain_sections(look_backs.plan_of(LookBackWindows(size), (agg.sum(column).alias("s"),)))["state"]
+    assert state_line.endswith("rows that wait for the watermark")
+    assert [read in line for line in more] == ([] if read is None else [True])
 
 
-def test_of_other_windows_it_says_nothing_and_of_look_backs_it_refuses_what_columns_cannot():
-    asked = DeclaredAggregates(SUM, {"v": pa.int64()}, harness.KEYS)
-    assert look_back_rule(WindowSpec(TumblingEventTimeWindows(10)), asked) is None
+def test_look_back_rule_ignores_other_windows_and_refuses_allowed_lateness():
+    request = DeclaredAggregates(SUM, {"v": pa.int64()}, harness.KEYS)
+    assert look_back_rule(WindowSpec(TumblingEventTimeWindows(10)), request) is None
     with pytest.raises(InvalidPlanError, match="look-backs"):
-        look_back_rule(WindowSpec(LookBackWindows(10), allowed_lateness=5), asked)
+        look_back_rule(WindowSpec(LookBackWindows(10), allowed_lateness=5), request)
 
 
-def test_without_columns_of_the_row_results_are_the_aggregates_alone():
-    found = look_back_rule(WindowSpec(LookBackWindows(10)), DeclaredAggregates(SUM, {"v": pa.int64()}, harness.KEYS))
-    assert found.operator.result_schema == pa.schema([("s", pa.int64())])
+def test_results_without_row_columns_are_the_aggregates_alone():
+    verdict = look_back_rule(WindowSpec(LookBackWindows(10)), DeclaredAggregates(SUM, {"v": pa.int64()}, harness.KEYS))
+    assert verdict.operator.result_schema == pa.schema([("s", pa.int64())])

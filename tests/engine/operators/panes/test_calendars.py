@@ -1,4 +1,4 @@
-"""Windows of a calendar as aligned windows, by dates: those that the assigner gives, under numbers that go up with time."""
+"""Calendar windows as aligned windows, tested by dates. They equal the windows of the assigner, and their numbers grow with time."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ UTC = {"zone": "UTC"}
 
 
 def micros(text):
-    """Of an instant, of 2026 where it has no year."""
+    """Return the microseconds of an instant. The year defaults to 2026."""
     return (datetime.fromisoformat(f"{text if len(text) > 11 else '2026-' + text}+00:00") - EPOCH) // MICROSECOND
 
 
-# The 18th of March 2026 is a Wednesday.
+# 18 March 2026 is a Wednesday.
 @pytest.mark.parametrize(
     ("assigner", "at", "expected"),
     [
@@ -89,12 +89,12 @@ def micros(text):
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_windows_at_an_instant(assigner, at, expected):
+def test_calendar_windows_of_an_instant_equal_those_of_the_assigner(assigner, at, expected):
     time = micros(at)
     windows, instant = calendar_windows(assigner), np.array([time])
-    found = windows.over(instant, instant, -BEYOND_ALL, BEYOND_ALL)
-    assert (np.diff(found) > 0).all()
-    spans = list(zip(windows.start_of(found).tolist(), windows.end_of(found).tolist(), strict=True))
+    numbers = windows.over(instant, instant, -BEYOND_ALL, BEYOND_ALL)
+    assert (np.diff(numbers) > 0).all()
+    spans = list(zip(windows.start_of(numbers).tolist(), windows.end_of(numbers).tolist(), strict=True))
     assert sorted(spans) == sorted((window.start, window.end) for window in assigner.assign_windows(None, time, time))
     if expected is not None:
         assert spans == [tuple(map(micros, span.split("/"))) for span in expected]
@@ -111,7 +111,7 @@ def test_windows_at_an_instant(assigner, at, expected):
     ],
     ids=repr,
 )
-def test_only_between_business_days_and_hours_lies_something(assigner, gaps):
+def test_only_business_days_and_hours_have_gaps(assigner, gaps):
     assert isinstance(assigner, CALENDAR)
     assert calendar_windows(assigner).has_gaps == gaps
 
@@ -122,13 +122,13 @@ def test_only_between_business_days_and_hours_lies_something(assigner, gaps):
         (CalendarDays.of(1, **UTC), [20530]),
         (CalendarMonths.of(1, **UTC), [56 * 12 + 2]),
         (BusinessDays.of(1, **UTC), [2932 * 5 + 4]),
-        # What grows in steps is numbered by these.
+        # Windows that grow in steps are numbered by their steps.
         (CalendarDays.of(1, step="hour", offset="90 minutes", **UTC), [20530 * 24 + 22, 20530 * 24 + 23, 20530 * 24 + 24]),
         (CalendarMonths.of(2, step="month", **UTC), [56 * 12 + 2, 56 * 12 + 3]),
     ],
     ids=lambda value: "" if isinstance(value, list) else repr(value),
 )
-def test_windows_are_numbered_from_the_epoch(assigner, numbers):
-    """The numbers rest in checkpoints: another version must not count in another way."""
+def test_calendar_windows_are_numbered_from_the_epoch(assigner, numbers):
+    """Checkpoints contain these numbers, so they must not change between versions."""
     instant = np.array([micros("03-18T23:00")])
     assert calendar_windows(assigner).over(instant, instant, -BEYOND_ALL, BEYOND_ALL).tolist() == numbers

@@ -1,4 +1,4 @@
-"""When continuous triggers fire, by hand."""
+"""When continuous triggers fire."""
 
 from __future__ import annotations
 
@@ -35,15 +35,15 @@ def test_window_fires_first_at_next_multiple_after_its_opening_row_also_before_1
         (MIN_TIMESTAMP, MIN_TIMESTAMP, False),
     ],
 )
-def test_whether_time_passed_a_multiple(before, after, passed):
+def test_passed_is_true_if_time_reaches_a_multiple(before, after, passed):
     assert TEN.passed(before, after) == passed
 
 
-def test_the_next_multiple_is_after_the_time_itself():
+def test_next_multiple_is_strictly_after_the_time():
     assert [TEN.next_after(time) for time in (-11, -10, -1, 0, 9, 10)] == [-10, 0, 0, 10, 10, 20]
 
 
-def test_a_row_behind_its_time_opens_a_window_that_is_overdue():
+def test_window_is_overdue_if_its_first_multiple_has_passed():
     assert [TEN.overdue(np.array(times, np.int64), 10) for times in ([], [10], [0], [9, 100], [10, 100])] == [
         False,
         False,
@@ -60,8 +60,8 @@ def test_a_row_behind_its_time_opens_a_window_that_is_overdue():
         (5, 0, 5, 10, True),
         (0, 0, 5, 10, True),
         (10, 9, 5, 10, False),
-        (5, 0, 12, 20, True),  # it fires at every multiple
-        # Time passes none: only what a row opened that came since time last moved, and was due already.
+        (5, 0, 12, 20, True),  # fires at every multiple
+        # The interval contains no multiple. Only windows fire whose opening row came since the last step and is overdue.
         (5, 6, 11, 15, False),
         (5, 7, 11, 15, True),
         (5, 8, 11, 15, True),
@@ -69,31 +69,31 @@ def test_a_row_behind_its_time_opens_a_window_that_is_overdue():
         (11, 8, 11, 15, False),
     ],
 )
-def test_which_windows_fire_on_the_way(opened_at, opened_by, before, after, due):
+def test_window_is_due_if_time_passes_a_multiple_or_it_is_overdue(opened_at, opened_by, before, after, due):
     assert TEN.due(np.array([opened_at]), np.array([opened_by]), before, after, 7).tolist() == [due]
 
 
-def test_rows_are_numbered_through_the_whole_stream():
+def test_row_numbers_continue_over_micro_batches():
     arrivals = PaneArrivals()
     schema = pa.schema([("rows", pa.int64()), ("by", pa.int64()), ("min", pa.int64())])
 
-    def numbered(rows, by, names=("by", "min")):
+    def number(rows, by, names=("by", "min")):
         table = arrivals.number(pa.table([rows, by, by], schema=schema), names)
         assert table.schema == schema
         return table.select(["by", "min"]).to_pydict(), arrivals.next_number
 
-    assert numbered([2, 1], [0, 2]) == ({"by": [0, 2], "min": [0, 2]}, 3)
-    assert numbered([1, 4], [0, 1]) == ({"by": [3, 4], "min": [3, 4]}, 8)
-    assert numbered([], []) == ({"by": [], "min": []}, 8)
-    # Where nobody asks for numbers nothing is counted.
-    assert numbered([1], [0], ()) == ({"by": [0], "min": [0]}, 8)
+    assert number([2, 1], [0, 2]) == ({"by": [0, 2], "min": [0, 2]}, 3)
+    assert number([1, 4], [0, 1]) == ({"by": [3, 4], "min": [3, 4]}, 8)
+    assert number([], []) == ({"by": [], "min": []}, 8)
+    # Without columns to number, no rows are counted.
+    assert number([1], [0], ()) == ({"by": [0], "min": [0]}, 8)
     arrivals.overdue = True
     arrivals.time_has_moved()
     assert (arrivals.next_number, arrivals.first_recent, arrivals.overdue) == (8, 8, False)
 
 
-def test_some_of_the_windows_that_fired():
+def test_fired_windows_can_be_filtered():
     fired = FiredWindows(1, np.array([4, 5, 6]), pa.table({"n": [1, 2, 3]}))
     assert fired.filter(np.array([True] * 3)) is fired
-    some = fired.filter(np.array([True, False, True]))
-    assert (some.kind, some.windows.tolist(), some.rows.to_pydict()) == (1, [4, 6], {"n": [1, 3]})
+    remaining = fired.filter(np.array([True, False, True]))
+    assert (remaining.kind, remaining.windows.tolist(), remaining.rows.to_pydict()) == (1, [4, 6], {"n": [1, 3]})

@@ -1,7 +1,7 @@
-"""The aligned-pane operator against the definition of windows: which rows a window takes, and when it fires.
+"""The aligned-pane operator compared with the definition of windows: which rows a window takes, and when it fires.
 
-The definition replays everything, row by row. Streams are random: disorder, late rows, any cut into micro-batches and chunks, state
-that is encoded and decoded between all of them.
+The definition replays all rows one by one. Streams are random, with disorder, late rows, and random micro-batches and chunks.
+State is encoded and decoded after each micro-batch.
 """
 
 from collections import defaultdict
@@ -63,7 +63,7 @@ def plan_of(assigner, delay=0, late=None, aggregates=AGGREGATES, lateness=0, **m
 
 
 def batch_of(plan, chunks):
-    """What pack makes of the rows (key, ts, v) of a micro-batch, arrived in these chunks."""
+    """Return the batch that pack makes of the rows (key, ts, v) of a micro-batch in these chunks."""
     batch = GroupInput(input_rows=sum(map(len, chunks)))
     for rows in chunks:
         if not rows:
@@ -79,7 +79,7 @@ def batch_of(plan, chunks):
 
 @dataclass
 class Definition:
-    """Windows as they are defined: every row is put into each of its windows, a window fires once, when the watermark reaches its end."""
+    """Windows by definition: each row goes into all its windows. A window fires once, when the watermark reaches its end."""
 
     plan: WindowPlan
 
@@ -91,10 +91,10 @@ class Definition:
         late = []
         for row in rows:
             windows = self.plan.assigner.assign_windows(None, row[1], 0)
-            taken = [window for window in windows if window.max_timestamp() > self.watermark]
-            for window in taken:
+            open_windows = [window for window in windows if window.max_timestamp() > self.watermark]
+            for window in open_windows:
                 self.contents[window, row[0]].append(row)
-            if not taken and row[1] <= self.watermark:
+            if not open_windows and row[1] <= self.watermark:
                 late.append(row)
         if rows:
             self.watermark = max(self.watermark, max(row[1] for row in rows) - self.plan.watermark.delay - 1)
@@ -114,8 +114,8 @@ class Definition:
         return len(rows), sum(values) if values else None, max(values, default=None), in_time_order
 
 
-def fired(output):
-    found = {}
+def results_by_place(output):
+    results = {}
     for tag, table in output.tables:
         if tag == MAIN:
             for row in table.to_pylist():
@@ -124,9 +124,9 @@ def fired(output):
                     for name in ("window_start", "window_end")
                 )
                 place = row["key"], start, end
-                assert place not in found, "a window fired twice for one key"
-                found[place] = row["n"], row["total"], row["top"], row["all"]
-    return found
+                assert place not in results, "a window fired twice for one key"
+                results[place] = row["n"], row["total"], row["top"], row["all"]
+    return results
 
 
 assigners = st.one_of(
@@ -144,13 +144,13 @@ streams = st.lists(st.lists(st.lists(rows_, max_size=6), min_size=1, max_size=3)
 
 @settings(max_examples=random_cases(400), deadline=None, print_blob=True)
 @given(assigners, st.integers(0, 15), st.booleans(), streams)
-def test_streams_are_what_the_definition_says(assigner, delay, with_late, stream):
+def test_aligned_panes_equal_the_definition_on_random_streams(assigner, delay, with_late, stream):
     plan = plan_of(assigner, delay, "late" if with_late else None)
     definition, state = Definition(plan), MemoryState()
     for chunks in stream:
         expected, late = definition.process([row for rows in chunks for row in rows])
         output = plan.operator.for_group(plan, state, 0).process(batch_of(plan, chunks))
-        assert fired(output) == expected
+        assert results_by_place(output) == expected
         assert output.metrics.late_rows == len(late)
         assert output.metrics.fired_rows == len(expected)
         assert len(output.metrics.fired_windows) == len({place[1] for place in expected})
@@ -162,7 +162,7 @@ def test_streams_are_what_the_definition_says(assigner, delay, with_late, stream
 
 @settings(max_examples=random_cases(100), deadline=None, print_blob=True)
 @given(assigners, streams)
-def test_batch_fires_everything(assigner, stream):
+def test_batch_fires_all_windows(assigner, stream):
     plan = plan_of(assigner)
     definition = Definition(replace(plan, watermark=WatermarkStrategy.no_watermarks()))
     chunks = [rows for chunks in stream for rows in chunks]
@@ -173,19 +173,19 @@ def test_batch_fires_everything(assigner, stream):
     batch.end_of_input = True
     state = MemoryState()
     output = plan.operator.for_group(plan, state, 0).process(batch)
-    assert fired(output) == definition.end()
+    assert results_by_place(output) == definition.end()
     assert not state.values
 
 
 def assert_only_open_panes_are_kept(plan, state, definition):
     grid = plan.operator.grid
-    (one,) = grid.windows
+    (windows,) = grid.windows
     live = -(2**62)
     if definition.watermark != MIN_TIMESTAMP:
-        live = grid.pane_of(one.start_of(one.first_ending_after(definition.watermark + 1)))
+        live = grid.pane_of(windows.start_of(windows.first_ending_after(definition.watermark + 1)))
     stores = plan.operator.for_group(plan, state, 0)._storage.stores
-    kept = {("meta", 0), ("meta", 1)} | {(store.space, block.key) for store in stores for block in store.index}
-    assert set(state.values) == kept, "state and index disagree"
+    expected_places = {("meta", 0), ("meta", 1)} | {(store.space, block.key) for store in stores for block in store.index}
+    assert set(state.values) == expected_places, "state and index disagree"
     assert all(block.high >= live for store in stores if store.space in ("panes", "settled 0") for block in store.index)
 
 
@@ -193,16 +193,18 @@ def run(plan, state, rows):
     return plan.operator.for_group(plan, state, 0).process(batch_of(plan, [rows]))
 
 
-def test_a_batch_that_opens_and_closes_its_panes_writes_only_the_meta_record():
+def test_panes_that_open_and_close_in_one_micro_batch_are_not_written():
     plan = plan_of(TumblingEventTimeWindows(10))
     state = MemoryState()
     output = run(plan, state, [("a", 1, 1), ("a", 11, 2), ("a", 20, 3)])
-    assert set(fired(output)) == {("a", 0, 10), ("a", 10, 20)}
+    assert set(results_by_place(output)) == {("a", 0, 10), ("a", 10, 20)}
     assert sorted(state.values) == [("meta", 0), ("meta", 1), ("panes", 0)]
-    assert output.metrics.state_calls == 5  # read meta and its witness, append the open pane, write both
+    assert (
+        output.metrics.state_calls == 5
+    )  # read the meta record and its witness, append the open pane, write meta record and witness
 
 
-def test_nothing_due_reads_no_pane():
+def test_no_pane_is_read_if_no_window_is_due():
     plan = plan_of(SlidingEventTimeWindows(100, 10), delay=0)
     state = MemoryState()
     for time in range(5):
@@ -211,16 +213,16 @@ def test_nothing_due_reads_no_pane():
     assert output.metrics.bytes_read == len(state.values["meta", 0]) or output.metrics.bytes_read < 3000
 
 
-def test_many_small_batches_do_not_leave_many_blocks():
+def test_many_small_micro_batches_leave_few_blocks():
     plan = plan_of(TumblingEventTimeWindows(10_000))
     state = MemoryState()
     for time in range(600):
         output = run(plan, state, [("a", time, 1)])
     assert output.metrics.blocks <= 24  # at most seven of each level
-    assert fired(run(plan, state, [("a", 10_001, 0)]))["a", 0, 10_000][:2] == (600, 600)
+    assert results_by_place(run(plan, state, [("a", 10_001, 0)]))["a", 0, 10_000][:2] == (600, 600)
 
 
-def test_a_hole_of_years_between_rows_costs_nothing():
+def test_gap_of_years_between_rows_is_skipped():
     plan = plan_of(SlidingEventTimeWindows(60, 1), delay=0)
     state = MemoryState()
     run(plan, state, [("a", 0, 1)])
@@ -228,7 +230,7 @@ def test_a_hole_of_years_between_rows_costs_nothing():
     assert output.metrics.fired_rows == 60
 
 
-def test_top_keeps_the_largest_of_each_window():
+def test_top_emits_the_largest_rows_of_each_window():
     plan = plan_of(
         TumblingEventTimeWindows(10), aggregates=(agg.count().alias("n"), agg.sum("v").alias("total")), top=Top(2, "total")
     )
@@ -239,29 +241,29 @@ def test_top_keeps_the_largest_of_each_window():
 
 
 @pytest.mark.parametrize(
-    ("changed", "named"),
+    ("changes", "named"),
     [
         ({"assigner": TumblingEventTimeWindows(20)}, "windows: TumblingEventTimeWindows.of"),
         ({"aggregates": (agg.count().alias("n"),)}, "aggregates"),
     ],
 )
-def test_state_of_another_plan_is_refused(changed, named):
+def test_state_of_other_panes_is_refused(changes, named):
     state = MemoryState()
     run(plan_of(TumblingEventTimeWindows(10)), state, [("a", 1, 1)])
-    other = plan_of(**{"assigner": TumblingEventTimeWindows(10), **changed})
+    other = plan_of(**{"assigner": TumblingEventTimeWindows(10), **changes})
     with pytest.raises(PlanMismatchError, match=named):
         other.operator.for_group(other, state, 0)
 
 
-def test_the_watermark_strategy_may_change():
+def test_watermark_strategy_may_change_on_restart():
     state = MemoryState()
     run(plan_of(TumblingEventTimeWindows(10)), state, [("a", 5, 1)])
     output = run(plan_of(TumblingEventTimeWindows(10), delay=3), state, [("a", 12, 1)])
-    assert fired(output) == {}
+    assert results_by_place(output) == {}
     assert np.array(output.metrics.watermark) == 8
 
 
-def test_a_window_of_eight_times_the_panes_does_not_read_much_more():
+def test_window_with_eight_times_the_panes_reads_less_than_three_times_as_much():
     def read_in_a_firing(size):
         plan = plan_of(SlidingEventTimeWindows(size, 1), aggregates=(agg.max("v").alias("top"), agg.count().alias("n")))
         state, read = MemoryState(), []
@@ -276,72 +278,72 @@ def test_a_window_of_eight_times_the_panes_does_not_read_much_more():
     assert read_in_a_firing(1200) < 3 * read_in_a_firing(150)
 
 
-def test_a_window_that_was_closed_stays_closed_when_the_lateness_is_raised():
+def test_raising_the_lateness_does_not_reopen_closed_windows():
     state = MemoryState()
     strict = plan_of(TumblingEventTimeWindows(10))
     patient = plan_of(TumblingEventTimeWindows(10), lateness=100)
     run(strict, state, [("a", 1, 1), ("a", 25, 2)])
     late = run(patient, state, [("a", 2, 9)])
-    assert fired(late) == {}
+    assert results_by_place(late) == {}
     assert late.metrics.late_rows == 1
-    assert fired(run(patient, state, [("a", 41, 1)])) == {("a", 20, 30): (1, 2, 2, [2])}
+    assert results_by_place(run(patient, state, [("a", 41, 1)])) == {("a", 20, 30): (1, 2, 2, [2])}
     again = run(patient, state, [("a", 22, 5)])
-    assert fired(again) == {("a", 20, 30): (2, 7, 5, [5, 2])}
+    assert results_by_place(again) == {("a", 20, 30): (2, 7, 5, [5, 2])}
 
 
-def test_lowering_the_lateness_closes_windows():
+def test_lowering_the_lateness_closes_open_windows():
     state = MemoryState()
     run(plan_of(TumblingEventTimeWindows(10), lateness=100), state, [("a", 1, 1), ("a", 25, 2)])
     late = run(plan_of(TumblingEventTimeWindows(10)), state, [("a", 2, 9)])
-    assert (fired(late), late.metrics.late_rows) == ({}, 1)
+    assert (results_by_place(late), late.metrics.late_rows) == ({}, 1)
 
 
-def test_only_the_keys_of_late_rows_fire_again():
+def test_only_keys_with_late_rows_fire_again():
     plan, state = plan_of(SlidingEventTimeWindows(20, 10), lateness=50), MemoryState()
     run(plan, state, [("a", 1, 1), ("b", 1, 1), ("a", 12, 1), ("b", 12, 2), ("a", 45, 1)])
-    assert set(fired(run(plan, state, [("b", 13, 4)]))) == {("b", 0, 20), ("b", 10, 30)}
+    assert set(results_by_place(run(plan, state, [("b", 13, 4)]))) == {("b", 0, 20), ("b", 10, 30)}
 
 
-def test_a_rerun_of_a_micro_batch_leaves_the_same_bytes():
+def test_repeated_micro_batch_writes_the_same_bytes():
     plan, state = plan_of(SlidingEventTimeWindows(64, 1), lateness=20, with_firing=True), MemoryState()
     rng = np.random.default_rng(0)
     for number in range(60):
         rows = [(key, int(4 * number - rng.integers(0, 30)), int(rng.integers(0, 9))) for key in ("a", "b", None)]
         other = MemoryState(dict(state.values))
-        outputs = [run(plan, one, rows).tables for one in (state, other)]
+        outputs = [run(plan, store, rows).tables for store in (state, other)]
         assert state.values == other.values
         assert [tag for tag, _ in outputs[0]] == [tag for tag, _ in outputs[1]]
-        assert all(one.equals(two) for (_, one), (_, two) in zip(*outputs, strict=True))
+        assert all(first.equals(second) for (_, first), (_, second) in zip(*outputs, strict=True))
 
 
-def test_windows_of_the_clock_are_due_at_their_last_instant():
+def test_processing_time_window_wakes_the_query_at_its_last_instant():
     windowing = WindowSpec(TumblingProcessingTimeWindows(10))
     plan = harness.Query(windowing, (agg.count().alias("n"),)).columnar()
     rows = [[("a", 0, None, None, 1)]]
     emitted = harness.run(
         plan, [harness.MicroBatch(rows, clock=15), harness.MicroBatch([], clock=19), harness.MicroBatch([], clock=20)]
     )
-    assert [one.wake_up for one in emitted] == [19, 19, None]
+    assert [output.wake_up for output in emitted] == [19, 19, None]
     assert plan.wakes_up
-    assert [len(one.fired) for one in emitted] == [0, 0, 1]
+    assert [len(output.fired) for output in emitted] == [0, 0, 1]
 
 
-def test_of_equal_event_times_the_first_to_arrive_counts_in_long_windows_of_the_clock():
-    """A long window is read in pieces of several sizes, which are not in the order of time."""
+def test_first_arrival_wins_among_equal_event_times_in_long_processing_time_windows():
+    """A long window is read in pieces of several sizes, which are not in time order."""
     windowing = WindowSpec(SlidingProcessingTimeWindows(64, 2))
     recipes = (agg.first("v").alias("first"), agg.last("v").alias("last"), agg.max_by("v", "x").alias("at_max"))
     plan = harness.Query(windowing, recipes).columnar()
     assert plan.operator.levels > 1
-    # All at one time of the event, with equal values to compare: only the order of arrival is left to tell them apart.
+    # All rows have the same event time and equal values to compare, so only the order of arrival distinguishes them.
     batches = [harness.MicroBatch([[(key, 5, clock, 1.0, clock) for key in "ab"]], clock=clock) for clock in range(120)]
-    found = [row for one in harness.run(plan, batches) for row in one.fired]
-    assert found == [
+    actual = [row for output in harness.run(plan, batches) for row in output.fired]
+    assert actual == [
         ((key, end - 64, end), (max(end - 64, 0), end - 1, max(end - 64, 0))) for end in range(2, 120, 2) for key in "ab"
     ]
 
 
 @pytest.mark.parametrize(
-    ("assigner", "said"),
+    ("assigner", "description"),
     [
         (TumblingEventTimeWindows(10), "10 microseconds each, 1 to a window"),
         (SlidingEventTimeWindows(2, 5), "a pane for each window (2 microseconds)"),
@@ -360,27 +362,27 @@ def test_of_equal_event_times_the_first_to_arrive_counts_in_long_windows_of_the_
         ),
     ],
 )
-def test_explain_says_which_panes_there_are(assigner, said):
+def test_explain_describes_the_panes(assigner, description):
     plan = harness.Query(WindowSpec(assigner), (agg.count().alias("n"),)).columnar()
-    assert plan.operator.explain(plan, streaming=True)["panes"] == [said]
+    assert plan.operator.explain(plan, streaming=True)["panes"] == [description]
 
 
 @pytest.mark.parametrize(("clock", "wakes"), [(15, 19), (65, 69), (110, 119)])
-def test_of_several_windows_of_the_clock_the_first_to_end_wakes_the_query(clock, wakes):
+def test_earliest_end_of_several_processing_time_windows_wakes_the_query(clock, wakes):
     several = SeveralWindows.of({"short": TumblingProcessingTimeWindows(10), "long": TumblingProcessingTimeWindows(60)})
     plan = harness.Query(WindowSpec(several), (agg.count().alias("n"),)).columnar()
-    (one,) = harness.run(plan, [harness.MicroBatch([[("a", 0, None, None, 1)]], clock=clock)])
-    assert one.wake_up == wakes
+    (output,) = harness.run(plan, [harness.MicroBatch([[("a", 0, None, None, 1)]], clock=clock)])
+    assert output.wake_up == wakes
 
 
-def test_a_window_of_the_clock_that_has_ended_wakes_no_query_though_its_rows_are_in_one_that_is_open():
-    """Rows of the panes [10, 15) and [25, 30): what ends with the first pane is over when the clock says 15."""
+def test_ended_processing_time_window_does_not_wake_the_query_again():
+    """The rows are in the panes [10, 15) and [25, 30). Windows that end with the first pane are over when the clock shows 15."""
     windowing = WindowSpec(SlidingProcessingTimeWindows(20, 5))
     plan, rows = harness.Query(windowing, (agg.count().alias("n"),)).columnar(), [[("a", 0, None, None, 1)]]
     clocks = [(11, rows), (14, []), (15, []), (26, rows), (29, []), (30, []), (44, []), (45, [])]
-    emitted = harness.run(plan, [harness.MicroBatch(given, clock=clock) for clock, given in clocks])
-    assert [one.wake_up for one in emitted] == [14, 14, 19, 29, 29, 34, 44, None]
-    assert [[place[1:] for place, _ in one.fired] for one in emitted] == [
+    emitted = harness.run(plan, [harness.MicroBatch(rows_at_clock, clock=clock) for clock, rows_at_clock in clocks])
+    assert [output.wake_up for output in emitted] == [14, 14, 19, 29, 29, 34, 44, None]
+    assert [[place[1:] for place, _ in output.fired] for output in emitted] == [
         [],
         [],
         [(-5, 15)],
@@ -390,47 +392,47 @@ def test_a_window_of_the_clock_that_has_ended_wakes_no_query_though_its_rows_are
         [(15, 35), (20, 40)],
         [(25, 45)],
     ]
-    # The window [0, 20) has the number 0.
+    # The window [0, 20) has number 0.
     spans = [(-1, 2), (-1, 2), (0, 2), (2, 5), (2, 5), (3, 5), (5, 5), None]
-    assert [one.metrics.open_windows for one in emitted] == spans
+    assert [output.metrics.open_windows for output in emitted] == spans
 
 
-def test_open_windows_of_event_time_wake_nobody_and_nothing_does_at_the_end_of_input():
+def test_query_is_not_woken_for_event_time_windows_or_at_the_end_of_input():
     rows, counted = [[("a", 5, None, None, 1)]], (agg.count().alias("n"),)
     plan = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), counted, delay=100).columnar()
     for more, spans in (([], (0, 0)), ([("a", 45, None, None, 1)], (0, 4))):
-        (one,) = harness.run(plan, [harness.MicroBatch([[*rows[0], *more]], clock=15)])
-        assert (one.wake_up, one.metrics.open_windows, one.fired) == (None, spans, [])
+        (output,) = harness.run(plan, [harness.MicroBatch([[*rows[0], *more]], clock=15)])
+        assert (output.wake_up, output.metrics.open_windows, output.fired) == (None, spans, [])
     plan = harness.Query(WindowSpec(TumblingProcessingTimeWindows(10)), counted).columnar()
     first, last = harness.run(plan, [harness.MicroBatch(rows, clock=15), harness.MicroBatch(rows, clock=16, end=True)])
     assert (first.wake_up, last.wake_up, last.fired) == (19, None, [(("a", 10, 20), (2,))])
 
 
-def test_a_continuous_trigger_wakes_the_query_before_the_window_ends():
+def test_continuous_trigger_wakes_the_query_before_the_window_ends():
     windowing = WindowSpec(TumblingProcessingTimeWindows(100), ContinuousProcessingTimeTrigger(30))
     plan = harness.Query(windowing, (agg.count().alias("n"),)).columnar()
     rows = [[("a", 0, None, None, 1)]]
     emitted = harness.run(plan, [harness.MicroBatch(rows, clock=15), harness.MicroBatch([], clock=31)])
-    assert [one.wake_up for one in emitted] == [30, 60]
-    assert [one.fired for one in emitted] == [[], [(("a", 0, 100), (1,))]]
+    assert [output.wake_up for output in emitted] == [30, 60]
+    assert [output.fired for output in emitted] == [[], [(("a", 0, 100), (1,))]]
 
 
-def test_a_window_that_a_row_behind_its_time_opened_does_not_fire_again_after_a_start_from_saved_state():
-    """Of each window is kept which row opened it: those that came since time last moved have numbers from 0 on."""
+def test_overdue_window_that_has_fired_does_not_fire_again_after_a_restore():
+    """Each window stores the number of the row that opened it. Rows since the last step of time have numbers from 0."""
     windowing = WindowSpec(TumblingEventTimeWindows(40), ContinuousEventTimeTrigger(10))
     plan, state = harness.Query(windowing, (agg.count().alias("n"),)).columnar(), MemoryState()
-    came = [("a", 23), ("b", 3), ("a", 25), ("d", 4)]
-    emitted = harness.run(plan, [harness.MicroBatch([[(key, ts, None, None, 1)]]) for key, ts in came], state)
-    # The windows of b and d should have fired at 10: they do with the next step of time, which a's second row is to b's.
-    assert [one.fired for one in emitted] == [[], [], [(("b", 0, 40), (1,))], []]
+    rows = [("a", 23), ("b", 3), ("a", 25), ("d", 4)]
+    emitted = harness.run(plan, [harness.MicroBatch([[(key, ts, None, None, 1)]]) for key, ts in rows], state)
+    # The windows of b and d are overdue since 10. They fire with the next step of time, which for b is the second row of a.
+    assert [output.fired for output in emitted] == [[], [], [(("b", 0, 40), (1,))], []]
     saved = plan.operator.for_group(plan, state, 0).tables()
     panes = saved.tables["panes"]
     opened_by = dict(zip(panes["key 0"].to_pylist(), panes["#1.min"].to_pylist(), strict=True))
     assert opened_by == {"a": -3, "b": -2, "d": 0}
     again = MemoryState()
     plan.operator.for_group(plan, again, 0).restore(saved)
-    for one in (state, again):
-        (next_,) = harness.run(plan, [harness.MicroBatch([[("c", 27, None, None, 1)]])], one)
+    for store in (state, again):
+        (next_,) = harness.run(plan, [harness.MicroBatch([[("c", 27, None, None, 1)]])], store)
         assert next_.fired == [(("d", 0, 40), (1,))]
 
 
@@ -443,26 +445,26 @@ def test_a_window_that_a_row_behind_its_time_opened_does_not_fire_again_after_a_
     ],
     ids=["overlapping", "late rows may come", "neither"],
 )
-def test_explain_says_whether_passed_panes_are_kept(assigner, lateness, merged):
+def test_explain_shows_whether_passed_panes_are_kept_merged(assigner, lateness, merged):
     plan = plan_of(assigner, lateness=lateness)
-    told = plan.operator.explain(plan, streaming=True)["state"]
-    assert any("panes that time has passed are kept merged" in line for line in told) == merged
+    words = plan.operator.explain(plan, streaming=True)["state"]
+    assert any("panes that time has passed are kept merged" in line for line in words) == merged
 
 
 @pytest.mark.parametrize(
-    ("windows", "told"),
+    ("windows", "words"),
     [
         (CalendarDays.of(1, zone="Europe/Berlin"), "1 day of the zone's clock each, at most 1 to a window"),
         (CalendarMonths.of(2, every=1, zone="Europe/Berlin"), "1 month of the zone's calendar each, at most 3 to a window"),
     ],
 )
-def test_explain_says_what_the_panes_of_a_calendar_are(windows, told):
-    assert told in explain_plan(plan_of(windows), streaming=True, chosen=None)
+def test_explain_describes_the_panes_of_calendar_windows(windows, words):
+    assert words in explain_plan(plan_of(windows), streaming=True, chosen=None)
 
 
 EARLY = ContinuousEventTimeTrigger(3)
 OPENED = ", #0.value int64, #0.by int64, #0.time int64, #1.min int64"
-"""Of the row that opened a window, which a continuous trigger counts from."""
+"""Columns for the row that opened a window. A continuous trigger counts from it."""
 
 
 @pytest.mark.parametrize(
@@ -475,8 +477,8 @@ OPENED = ", #0.value int64, #0.by int64, #0.time int64, #1.min int64"
     ],
     ids=["at the end", "early, too", "early, then purged", "at the end, then purged"],
 )
-def test_what_a_state_must_agree_with(trigger, opened, more):
-    """It is compared with what is written in checkpoints, and so it stays as it is."""
+def test_identity_of_aligned_panes_does_not_change(trigger, opened, more):
+    """Checkpoints contain this identity, so it must not change."""
     operator = harness.Query(WindowSpec(TumblingEventTimeWindows(10), trigger), (agg.count().alias("n"),)).columnar().operator
     assert operator.identity() == {
         "aggregates": "agg.count().alias('n')",
@@ -486,15 +488,15 @@ def test_what_a_state_must_agree_with(trigger, opened, more):
     }
 
 
-def test_state_of_windows_that_are_not_purged_is_no_state_of_those_that_are():
+def test_state_of_a_purging_trigger_is_refused_without_purging_and_vice_versa():
     batch = harness.MicroBatch([[("a", 0, 1, None, 1)]])
     plans = [
         harness.Query(WindowSpec(TumblingEventTimeWindows(10), trigger), (agg.count().alias("n"),)).columnar()
         for trigger in (EARLY, PurgingTrigger(EARLY))
     ]
-    for one, other in (plans, plans[::-1]):
+    for plan, other in (plans, plans[::-1]):
         state = MemoryState()
-        harness.run(one, [batch], state)
-        harness.run(one, [batch], state)
+        harness.run(plan, [batch], state)
+        harness.run(plan, [batch], state)
         with pytest.raises(PlanMismatchError, match="purges: "):
             harness.run(other, [batch], state)

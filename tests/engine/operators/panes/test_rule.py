@@ -1,4 +1,4 @@
-"""Which queries run as aligned panes, why others do not, and what the operator is told of those that do."""
+"""The rule for aligned panes: the queries that run on them, the reasons against others, and the settings of the operator."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ EARLY, BY_CLOCK = ContinuousEventTimeTrigger(3), ContinuousProcessingTimeTrigger
 KEYS = pa.schema([("key", pa.string())])
 
 
-def of_rows(trigger):
+def reason_single_rows(trigger):
     return [f"the trigger {trigger!r} looks at single rows, or at another time than its windows"]
 
 
@@ -59,7 +59,7 @@ def of_rows(trigger):
     ],
     ids=repr,
 )
-def test_why_windows_have_no_panes(assigner, reasons):
+def test_reasons_why_windows_have_no_panes(assigner, reasons):
     assert why_not_aligned(assigner) == reasons
     assert why_not_panes(WindowSpec(assigner)) == reasons
 
@@ -70,16 +70,16 @@ def test_why_windows_have_no_panes(assigner, reasons):
         (WindowSpec(EVENT), []),
         (WindowSpec(EVENT, EventTimeTrigger(), allowed_lateness=5), []),
         (WindowSpec(EVENT, EARLY), []),
-        (WindowSpec(EVENT, CountTrigger(2)), of_rows(CountTrigger(2))),
-        (WindowSpec(EVENT, ProcessingTimeTrigger()), of_rows(ProcessingTimeTrigger())),
-        (WindowSpec(EVENT, BY_CLOCK), of_rows(BY_CLOCK)),
+        (WindowSpec(EVENT, CountTrigger(2)), reason_single_rows(CountTrigger(2))),
+        (WindowSpec(EVENT, ProcessingTimeTrigger()), reason_single_rows(ProcessingTimeTrigger())),
+        (WindowSpec(EVENT, BY_CLOCK), reason_single_rows(BY_CLOCK)),
         (WindowSpec(CLOCK), []),
         (WindowSpec(CLOCK, BY_CLOCK), []),
-        (WindowSpec(CLOCK, EventTimeTrigger()), of_rows(EventTimeTrigger())),
-        (WindowSpec(CLOCK, EARLY), of_rows(EARLY)),
+        (WindowSpec(CLOCK, EventTimeTrigger()), reason_single_rows(EventTimeTrigger())),
+        (WindowSpec(CLOCK, EARLY), reason_single_rows(EARLY)),
         (WindowSpec(EVENT, AT_EVERY_ROW, allowed_lateness=5), []),
-        (WindowSpec(CLOCK, AT_EVERY_ROW), of_rows(AT_EVERY_ROW)),
-        (WindowSpec(EVENT, PurgingTrigger(AT_EVERY_ROW)), of_rows(PurgingTrigger(AT_EVERY_ROW))),
+        (WindowSpec(CLOCK, AT_EVERY_ROW), reason_single_rows(AT_EVERY_ROW)),
+        (WindowSpec(EVENT, PurgingTrigger(AT_EVERY_ROW)), reason_single_rows(PurgingTrigger(AT_EVERY_ROW))),
         (WindowSpec(EVENT, PurgingTrigger(EventTimeTrigger())), []),
         (
             WindowSpec(EVENT, PurgingTrigger(EventTimeTrigger()), allowed_lateness=5),
@@ -100,7 +100,7 @@ def test_why_windows_have_no_panes(assigner, reasons):
         ),
     ],
 )
-def test_why_a_trigger_does_not_run_on_panes(window, reasons):
+def test_reasons_why_a_trigger_does_not_run_on_panes(window, reasons):
     assert why_not_panes(window) == reasons
 
 
@@ -115,7 +115,7 @@ def test_why_a_trigger_does_not_run_on_panes(window, reasons):
         (PurgingTrigger(EARLY), Interval(3, purging=True)),
     ],
 )
-def test_the_interval_of_a_continuous_trigger(trigger, interval):
+def test_interval_of_a_continuous_trigger(trigger, interval):
     assert interval_of(WindowSpec(EVENT, trigger)) == interval
 
 
@@ -134,21 +134,21 @@ def test_the_interval_of_a_continuous_trigger(trigger, interval):
     ],
     ids=repr,
 )
-def test_windows_on_the_grid(assigner, windows):
+def test_pane_grid_of_aligned_windows(assigner, windows):
     assert list(pane_grid(assigner).windows) == windows
 
 
-def test_other_windows_have_no_grid():
+def test_pane_grid_of_sessions_is_an_error():
     with pytest.raises(TypeError, match="has no panes"):
         pane_grid(EventTimeSessionWindows(7))
 
 
-def declared(*aggregates, keys=KEYS, then=None):
+def aggregates_request(*aggregates, keys=KEYS, then=None):
     return DeclaredAggregates(aggregates or (agg.count().alias("n"),), {"v": pa.int64()}, keys, then)
 
 
 @pytest.mark.parametrize(
-    ("window", "told"),
+    ("window", "expected"),
     [
         # by the clock, fires again, fires at rows
         (WindowSpec(EVENT), (False, False, False)),
@@ -158,32 +158,40 @@ def declared(*aggregates, keys=KEYS, then=None):
         (WindowSpec(EVENT, EARLY), (False, False, False)),
     ],
 )
-def test_what_the_operator_is_told(window, told):
-    verdict = panes_rule(window, declared())
+def test_panes_rule_derives_clock_and_refiring_from_the_windows(window, expected):
+    verdict = panes_rule(window, aggregates_request())
     assert isinstance(verdict, Supported)
     spec = verdict.operator
-    assert (spec.by_processing_time, spec.fires_again, spec.fires_at_rows) == told
-    assert spec.capabilities.fires_once == (told[1:] == (False, False) and window.trigger is not EARLY)
+    assert (spec.by_processing_time, spec.fires_again, spec.fires_at_rows) == expected
+    assert spec.capabilities.fires_once == (expected[1:] == (False, False) and window.trigger is not EARLY)
     assert (spec.interval, spec.grid) == (interval_of(window), pane_grid(window.assigner))
-    # A continuous trigger counts from the row that opened a window, which aggregates of its own find: nobody else sees them.
+    # Hidden aggregates find the row that opened a window, because a continuous trigger counts from it. Results do not contain
+    # them.
     assert spec.result_schema == pa.schema([("n", pa.int64())])
     assert spec.inputs == ()
     assert len(spec.hidden_columns) == (3 if window.trigger is EARLY else 0)
 
 
-def test_functions_in_python_do_not_run_on_panes():
+def test_python_functions_do_not_run_on_panes():
     function = KeepRows(applied(lambda key, window, rows: []))
-    for asked in (FunctionOfRows(function, KEYS, KEYS, "mine"), declared(then=applied(lambda key, window, rows: []))):
-        assert panes_rule(WindowSpec(EVENT), asked) == Unsupported([PYTHON])
+    for request_ in (
+        FunctionOfRows(function, KEYS, KEYS, "mine"),
+        aggregates_request(then=applied(lambda key, window, rows: [])),
+    ):
+        assert panes_rule(WindowSpec(EVENT), request_) == Unsupported([PYTHON])
     assert panes_rule(WindowSpec(EVENT, CountTrigger(2)), FunctionOfRows(function, KEYS, KEYS, "mine")) == Unsupported(
-        [*of_rows(CountTrigger(2)), PYTHON]
+        [*reason_single_rows(CountTrigger(2)), PYTHON]
     )
 
 
 @pytest.mark.parametrize(
-    "asked", [declared(keys=pa.schema([("window", pa.string())])), declared(agg.sum("v"), agg.count().alias("window"))]
+    "request_",
+    [
+        aggregates_request(keys=pa.schema([("window", pa.string())])),
+        aggregates_request(agg.sum("v"), agg.count().alias("window")),
+    ],
 )
-def test_of_several_windows_the_label_has_a_column_of_its_own(asked):
-    assert isinstance(panes_rule(WindowSpec(EVENT), asked), Supported)
+def test_results_of_several_windows_cannot_have_a_column_named_window(request_):
+    assert isinstance(panes_rule(WindowSpec(EVENT), request_), Supported)
     with pytest.raises(InvalidPlanError, match="results of several windows have a column 'window' with the label"):
-        panes_rule(WindowSpec(SeveralWindows.of({"a": EVENT, "b": SlidingEventTimeWindows(20, 10)})), asked)
+        panes_rule(WindowSpec(SeveralWindows.of({"a": EVENT, "b": SlidingEventTimeWindows(20, 10)})), request_)

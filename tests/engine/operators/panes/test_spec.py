@@ -1,4 +1,4 @@
-"""What crosses the shuffle for aligned panes, and what explain() says of them."""
+"""The spec of aligned panes: what crosses the shuffle, and ``explain()``."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def plan_of(assigner, trigger=None, lateness=0, late=False, **more):
         ),
     ],
 )
-def test_explain_says_when_windows_fire(plan, firing):
+def test_explain_shows_when_windows_fire(plan, firing):
     assert plan.operator.explain(plan, streaming=True)["firing"] == firing
 
 
@@ -72,7 +72,7 @@ def test_explain_says_when_windows_fire(plan, firing):
         (plan_of(TUMBLING, with_firing=True), []),
     ],
 )
-def test_explain_says_what_is_kept(plan, state):
+def test_explain_shows_the_state_of_panes(plan, state):
     assert plan.operator.explain(plan, streaming=True)["state"] == [BLOCKS, *state]
     assert plan.operator.explain(plan, streaming=False)["state"] == ["none: a batch fires every window at the end of input"]
 
@@ -81,7 +81,7 @@ def test_explain_says_what_is_kept(plan, state):
     ("plan", "rows"),
     [(plan_of(TUMBLING), False), (plan_of(TUMBLING, late=True), True), (plan_of(BY_CLOCK, late=True), False)],
 )
-def test_explain_says_what_crosses_the_shuffle(plan, rows):
+def test_explain_shows_what_crosses_the_shuffle(plan, rows):
     whole = ["whole rows cross the shuffle too, for the late output"] if rows else []
     assert plan.operator.explain(plan, streaming=True)["exchange"] == [
         "pre-aggregated per (key, pane) before the shuffle",
@@ -90,7 +90,7 @@ def test_explain_says_what_crosses_the_shuffle(plan, rows):
 
 
 @pytest.mark.parametrize(
-    ("assigners", "said"),
+    ("assigners", "beginning"),
     [
         (
             (TUMBLING, TumblingEventTimeWindows(10, 3)),
@@ -106,13 +106,13 @@ def test_explain_says_what_crosses_the_shuffle(plan, rows):
         ),
     ],
 )
-def test_explain_says_which_panes_several_windows_have(assigners, said):
+def test_explain_describes_the_panes_of_several_windows(assigners, beginning):
     plan = plan_of(SeveralWindows.of(dict(zip("ab", assigners, strict=True))))
-    (found,) = plan.operator.explain(plan, streaming=True)["panes"]
-    assert found.startswith(said)
+    (line,) = plan.operator.explain(plan, streaming=True)["panes"]
+    assert line.startswith(beginning)
 
 
-def packed(plan, *times):
+def pack_times(plan, *times):
     keys = pa.array(["a"] * len(times), pa.string())
     rows = pa.table([keys, pa.array(times, pa.int64())], names=["key", "ts"]) if plan.late_tag else None
     chunk = Chunk(np.array(times, np.int64), [keys], [pa.array(range(len(times)), pa.int64())], rows)
@@ -123,53 +123,54 @@ def partials(panes, rows, sums):
     return PARTIALS, (panes, rows, sums)
 
 
-def shown(parts):
+def with_shown_columns(parts):
     return [
-        (kind, tuple(found[name] for name in ("pane", "rows", "#0.sum")) if kind == PARTIALS else found) for kind, found in parts
+        (kind, tuple(columns[name] for name in ("pane", "rows", "#0.sum")) if kind == PARTIALS else columns)
+        for kind, columns in parts
     ]
 
 
 def test_rows_cross_as_partials_of_panes():
-    assert shown(packed(plan_of(TUMBLING), 5, 12, 7, 19)) == [partials([0, 1], [2, 2], [2, 4])]
-    assert packed(plan_of(TUMBLING)) == []
+    assert with_shown_columns(pack_times(plan_of(TUMBLING), 5, 12, 7, 19)) == [partials([0, 1], [2, 2], [2, 4])]
+    assert pack_times(plan_of(TUMBLING)) == []
 
 
-def test_partials_have_the_time_where_an_aggregate_looks_at_it():
+def test_partials_include_the_time_if_an_aggregate_needs_it():
     plan = harness.Query(WindowSpec(TUMBLING), (agg.first("v").alias("first"),)).columnar()
-    ((_, found),) = packed(plan, 7, 12, 5)
-    assert (found["#0.value"], found["#0.by"]) == ([2, 1], [5, 12])
+    ((_, columns),) = pack_times(plan, 7, 12, 5)
+    assert (columns["#0.value"], columns["#0.by"]) == ([2, 1], [5, 12])
 
 
-def test_for_a_continuous_trigger_partials_have_the_row_that_comes_first():
-    """Its time, and its number within the chunk; both are asked of no column."""
+def test_partials_include_the_first_row_for_a_continuous_trigger():
+    """Partials store its time and its number within the chunk. Neither needs an input column."""
     plan = plan_of(TUMBLING, EARLY)
-    ((_, found),) = packed(plan, 7, 12, 5)
-    assert (found["#2.value"], found["#2.by"], found["#3.min"]) == ([7, 12], [0, 1], [0, 1])
+    ((_, columns),) = pack_times(plan, 7, 12, 5)
+    assert (columns["#2.value"], columns["#2.by"], columns["#3.min"]) == ([7, 12], [0, 1], [0, 1])
     assert plan.operator.inputs == plan_of(TUMBLING).operator.inputs == ("v",)
 
 
-def test_of_rows_between_windows_the_times_cross_and_nothing_else():
+def test_only_times_cross_for_rows_between_windows():
     plan = plan_of(SlidingEventTimeWindows(2, 5))
-    (gaps, inside) = shown(packed(plan, 4, 0, 1, 3, 5))
+    (gaps, inside) = with_shown_columns(pack_times(plan, 4, 0, 1, 3, 5))
     assert gaps == (GAPS, {"time": [3, 4]})
     assert (inside[0], inside[1][1:]) == (PARTIALS, ([2, 1], [3, 4]))
-    assert packed(plan, 3, 2) == [(GAPS, {"time": [2, 3]})]
-    assert [kind for kind, _ in packed(plan, 5, 6)] == [PARTIALS]
+    assert pack_times(plan, 3, 2) == [(GAPS, {"time": [2, 3]})]
+    assert [kind for kind, _ in pack_times(plan, 5, 6)] == [PARTIALS]
 
 
-def test_where_late_rows_are_wanted_whole_rows_cross_with_pane_and_time():
-    parts = packed(plan_of(TUMBLING, late=True), 5, 12)
+def test_whole_rows_cross_with_pane_and_time_for_a_late_output():
+    parts = pack_times(plan_of(TUMBLING, late=True), 5, 12)
     assert parts[0] == (ROWS, {"key": ["a", "a"], "ts": [5, 12], "__pane": [0, 1], "__time": [5, 12]})
     assert [kind for kind, _ in parts] == [ROWS, PARTIALS]
 
 
-def test_for_the_clock_all_rows_are_of_one_pane():
-    """Which it is the operator knows, and so no row is late."""
-    assert shown(packed(plan_of(BY_CLOCK, late=True), 5, 12)) == [partials([0], [2], [1])]
-    assert packed(plan_of(BY_CLOCK)) == []
+def test_rows_of_processing_time_windows_cross_as_one_pane():
+    """The operator knows which pane it is, so no row is late."""
+    assert with_shown_columns(pack_times(plan_of(BY_CLOCK, late=True), 5, 12)) == [partials([0], [2], [1])]
+    assert pack_times(plan_of(BY_CLOCK)) == []
 
 
-def test_what_each_part_looks_like():
+def test_schemas_of_the_parts_of_aligned_panes():
     plan, times = plan_of(TUMBLING, late=True), pa.schema([("time", pa.int64())])
     assert plan.operator.part_schema(plan, PARTIALS) == plan.operator.aggregation.partial_schema
     assert plan.operator.part_schema(plan, GAPS) == times
@@ -178,7 +179,7 @@ def test_what_each_part_looks_like():
     )
 
 
-def test_what_may_change_between_two_runs_and_what_a_changelog_is_refused_for():
+def test_changeable_parts_of_the_plan_and_changelog_of_a_purging_trigger():
     spec = plan_of(TUMBLING).operator
     assert spec.changeable == {"aggregates", "partials", "panes", "windows"}
     assert (spec.capabilities.no_firings, spec.capabilities.no_changelog) == (None, None)

@@ -1,4 +1,4 @@
-"""What was emitted, as tables that another query goes on with: of several kinds of windows, whatever their order is there."""
+"""Restoring state of several kinds of windows under another order of the windows."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def batch(*rows):
     return harness.MicroBatch([[(key, time, value, None, value) for key, time, value in rows]])
 
 
-def emitted(query, *rows):
-    """Label, total, number of the firing and what it is in a changelog, of each row that comes of a micro-batch."""
+def rows_emitted(query, *rows):
+    """Return (label, total, firing number, changelog operation) of each row that a micro-batch emits."""
     (state,) = query.states
     output = query.plan.operator.for_group(query.plan, state, 0).process(query._input(batch(*rows), 0))
     rows = pa_rows([table.select(["window", "total", "firing_number", "op"]) for _, table in output.tables])
@@ -39,9 +39,10 @@ def pa_rows(tables):
     return [tuple(row.values()) for table in tables for row in table.to_pylist()]
 
 
-def started_again(before, *labels, forget=()):
+def restart(before, *labels, forget=()):
     saved = [
-        replace(one, header={name: each for name, each in one.header.items() if name not in forget}) for one in before.tables()
+        replace(tables, header={name: value for name, value in tables.header.items() if name not in forget})
+        for tables in before.tables()
     ]
     again = query(*labels)
     again.restore(rescaled(saved, again.plan, placement, 1))
@@ -49,15 +50,15 @@ def started_again(before, *labels, forget=()):
 
 
 @pytest.mark.parametrize("groups", [1, 2])
-def test_windows_of_several_kinds_are_found_again_by_what_they_are_called(groups):
+def test_state_of_several_windows_is_restored_by_label(groups):
     before = query("short", "long", groups=groups)
     before.run(batch(("a", 3, 7), ("b", 40, 1)))
-    again = started_again(before, "other", "long", "short")
+    again = restart(before, "other", "long", "short")
     (saved,) = again.tables()
     view = again.plan.operator.views(again.plan, saved, 0).windows.to_pylist()
     fired = {(row["window"], row["firings"]) for row in view if row["key"] == {"key": "a"}}
     assert fired == {("other", 0), ("long", 1), ("short", 1)}
-    assert emitted(again, ("a", 4, 1)) == [
+    assert rows_emitted(again, ("a", 4, 1)) == [
         ("long", 7, 0, "update_before"),
         ("long", 8, 1, "update_after"),
         ("other", 8, 0, "insert"),
@@ -66,8 +67,8 @@ def test_windows_of_several_kinds_are_found_again_by_what_they_are_called(groups
     ]
 
 
-def test_state_of_a_version_that_wrote_no_labels_goes_by_the_place():
+def test_state_without_labels_is_restored_by_position():
     before = query("short", "long")
     before.run(batch(("a", 3, 7), ("b", 40, 1)))
-    again = started_again(before, "other", "long", forget=["labels"])
-    assert emitted(again, ("a", 4, 1))[2:] == [("other", 7, 0, "update_before"), ("other", 8, 1, "update_after")]
+    again = restart(before, "other", "long", forget=["labels"])
+    assert rows_emitted(again, ("a", 4, 1))[2:] == [("other", 7, 0, "update_before"), ("other", 8, 1, "update_after")]

@@ -1,4 +1,4 @@
-"""What is shown of aligned panes: open windows with their results as they stand, when they fire next and when they go."""
+"""Views of aligned panes: open windows with their current results, when they fire next and when they are deleted."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tests.comparison.savepoints import Query
 AGGREGATES = (agg.count().alias("n"), agg.sum("v").alias("total"))
 
 
-def shown(windowing, *batches, **more):
-    """Key, start, end, results, rows, when it is due and when it closes, of each window; rows are key, time, value."""
+def windows_in_view(windowing, *batches, **more):
+    """Return key, start, end, results, rows, due and closing time of each window. Input rows are key, time, value."""
     query = Query(harness.Query(windowing, AGGREGATES, more=more).columnar(), 1)
     for clock, rows in batches:
         query.run(harness.MicroBatch([[(key, time, value, None, value) for key, time, value in rows]], clock=clock))
@@ -42,10 +42,10 @@ def shown(windowing, *batches, **more):
     ]
 
 
-def test_windows_are_due_at_their_last_instant_and_go_after_the_lateness():
+def test_views_show_due_at_the_last_instant_and_closing_after_the_lateness():
     windowing = WindowSpec(SlidingEventTimeWindows(20, 10), allowed_lateness=5)
-    # The watermark is 11: what ends at 10 has fired and is kept, and fires again only for a row.
-    assert shown(windowing, (0, [("a", 3, 7), ("b", 12, 1), ("a", 12, 2)])) == [
+    # The watermark is 11. Windows that end at 10 have fired and are kept, and fire again only for a late row.
+    assert windows_in_view(windowing, (0, [("a", 3, 7), ("b", 12, 1), ("a", 12, 2)])) == [
         ("a", -10, 10, (1, 7), 1, None, 14),
         ("a", 0, 20, (2, 9), 2, 19, 24),
         ("b", 0, 20, (1, 1), 1, 19, 24),
@@ -59,23 +59,23 @@ def test_windows_are_due_at_their_last_instant_and_go_after_the_lateness():
     [(12, 12), (13, 16), (16, 16), (17, 19), (19, 19)],
     ids=["before a multiple", "at it", "before the last", "after the last", "before the end"],
 )
-def test_a_continuous_trigger_is_due_at_its_next_multiple_or_the_end(newest, due):
-    # The watermark is one less than the newest row.
+def test_views_show_a_continuous_trigger_due_at_the_next_multiple_or_the_end(newest, due):
+    # The watermark is the newest time minus one.
     windowing = WindowSpec(TumblingEventTimeWindows(20), ContinuousEventTimeTrigger(4))
-    assert shown(windowing, (0, [("a", 3, 7), ("a", newest, 2)])) == [("a", 0, 20, (2, 9), 2, due, 19)]
+    assert windows_in_view(windowing, (0, [("a", 3, 7), ("a", newest, 2)])) == [("a", 0, 20, (2, 9), 2, due, 19)]
 
 
-def test_before_there_is_a_watermark_windows_are_due_at_their_end():
+def test_views_show_windows_due_at_their_end_without_a_watermark():
     windowing = WindowSpec(TumblingEventTimeWindows(20), ContinuousEventTimeTrigger(4))
     never = WatermarkStrategy.no_watermarks()
-    assert shown(windowing, (0, [("a", 3, 7)]), watermark=never) == [("a", 0, 20, (1, 7), 1, 19, 19)]
+    assert windows_in_view(windowing, (0, [("a", 3, 7)]), watermark=never) == [("a", 0, 20, (1, 7), 1, 19, 19)]
 
 
 @pytest.mark.parametrize(("trigger", "due"), [(None, 119), (ContinuousProcessingTimeTrigger(4), 108)])
-def test_of_the_clock_windows_are_due_when_it_says_so(trigger, due):
+def test_views_show_when_processing_time_windows_are_due(trigger, due):
     windowing = WindowSpec(TumblingProcessingTimeWindows(20), trigger)
-    # The clock is past 104, not past 108: a timer is due when the clock is past it.
-    assert shown(windowing, (101, [("a", 3, 7)]), (108, [("b", 3, 2)])) == [
+    # The clock has passed 104, not 108. A timer is due once the clock has passed it.
+    assert windows_in_view(windowing, (101, [("a", 3, 7)]), (108, [("b", 3, 2)])) == [
         ("a", 100, 120, (1, 7), 1, due, 119),
         ("b", 100, 120, (1, 2), 1, due, 119),
     ]

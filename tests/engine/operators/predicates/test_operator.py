@@ -1,4 +1,4 @@
-"""What rests of windows by predicates from one micro-batch to the next: each open window as one, and every instant that waits."""
+"""The state of windows by predicates between micro-batches: one entry per open window, and one per instant that waits."""
 
 from __future__ import annotations
 
@@ -10,60 +10,63 @@ from tests.comparison import harness, predicates
 
 AGGREGATES = (agg.count().alias("n"), agg.sum("u").alias("s"))
 BEGINS, NEITHER, LAST = 2, 3, 5
-"""Values of ``u``: with a ``v`` above zero the first begins a window, the last ends one."""
+"""Values of ``u``. A row with BEGINS gets a positive ``v``, which begins a window. A row with LAST ends one."""
 
 
 def batch(*rows, end=False):
-    """A micro-batch of (key, time, u): rows with BEGINS begin a window, those with LAST end one."""
+    """Return a micro-batch of (key, time, u). Rows with BEGINS begin a window, rows with LAST end one."""
     return harness.MicroBatch([[(key, time, int(u == BEGINS), None, u) for key, time, u in rows]] if rows else [], end=end)
 
 
 def run(plan, state, *rows):
-    """What a micro-batch fires; and what rests: key, start, time, flags, and the results so far."""
-    (one,) = harness.run(plan, [batch(*rows)], state)
+    """Run a micro-batch. Return the results, and from state (key, start, time, flags, rows, sum)."""
+    (output,) = harness.run(plan, [batch(*rows)], state)
     steps = plan.operator.for_group(plan, state, 0).tables().tables["steps"]
-    assert one.metrics.kept_windows == steps.num_rows
+    assert output.metrics.kept_windows == steps.num_rows
     names = ("key 0", "start", "time", "flags", "rows", "#0.sum")
-    return one.fired, sorted(tuple(row[name] for name in names) for row in steps.to_pylist())
+    return output.fired, sorted(tuple(row[name] for name in names) for row in steps.to_pylist())
 
 
-def test_what_is_open_rests_as_one_and_what_time_has_not_passed_waits():
+def test_open_window_is_stored_as_one_entry_and_later_rows_wait():
     plan, state = predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1"), AGGREGATES), MemoryState()
-    # The watermark is 2: what came at 3 waits, rows of an instant together.
-    fired, rests = run(plan, state, ("a", 1, BEGINS), ("a", 2, NEITHER), ("b", 3, BEGINS), ("b", 3, NEITHER))
-    assert (fired, rests) == ([], [("a", 1, 2, OPEN, 2, 5), ("b", 3, 3, STARTS, 2, 5)])
-    # It is 9: the window of "a" ends with its last row, that of "b" has grown.
-    fired, rests = run(plan, state, ("a", 5, LAST), ("b", 8, NEITHER), ("b", 10, BEGINS), ("c", 10, NEITHER))
+    # The watermark is 2. Rows at 3 wait, and rows of one instant are stored together.
+    fired, steps_stored = run(plan, state, ("a", 1, BEGINS), ("a", 2, NEITHER), ("b", 3, BEGINS), ("b", 3, NEITHER))
+    assert (fired, steps_stored) == ([], [("a", 1, 2, OPEN, 2, 5), ("b", 3, 3, STARTS, 2, 5)])
+    # The watermark is 9. The window of "a" ends with its last row, the window of "b" has grown.
+    fired, steps_stored = run(plan, state, ("a", 5, LAST), ("b", 8, NEITHER), ("b", 10, BEGINS), ("c", 10, NEITHER))
     assert fired == [(("a", 1, 6), (3, 10))]
-    assert rests == [("b", 3, 8, OPEN, 3, 8), ("b", 10, 10, STARTS, 1, 2), ("c", 10, 10, 0, 1, 3)]
-    # A row of "b" has begun another window; the one of "c" was in none, and has gone.
-    fired, rests = run(plan, state, ("b", 13, LAST), ("c", 13, BEGINS))
+    assert steps_stored == [("b", 3, 8, OPEN, 3, 8), ("b", 10, 10, STARTS, 1, 2), ("c", 10, 10, 0, 1, 3)]
+    # A row of "b" has started another window. The row of "c" was in no window and was deleted.
+    fired, steps_stored = run(plan, state, ("b", 13, LAST), ("c", 13, BEGINS))
     assert fired == [(("b", 3, 10), (3, 8))]
-    assert rests == [("b", 10, 10, OPEN, 1, 2), ("b", 13, 13, ENDS, 1, 5), ("c", 13, 13, STARTS, 1, 2)]
-    fired, rests = run(plan, state, ("d", 40, NEITHER))
+    assert steps_stored == [("b", 10, 10, OPEN, 1, 2), ("b", 13, 13, ENDS, 1, 5), ("c", 13, 13, STARTS, 1, 2)]
+    fired, steps_stored = run(plan, state, ("d", 40, NEITHER))
     assert fired == [(("b", 10, 14), (2, 7))]
-    assert rests == [("c", 13, 13, OPEN, 1, 2), ("d", 40, 40, 0, 1, 3)]
+    assert steps_stored == [("c", 13, 13, OPEN, 1, 2), ("d", 40, 40, 0, 1, 3)]
 
 
-def test_a_window_that_a_gap_ends_rests_until_time_has_come_to_its_end():
+def test_window_that_ends_by_a_gap_is_stored_until_the_watermark_reaches_its_end():
     plan, state = predicates.plan_of(PredicateWindows("v > 0", gap=10), AGGREGATES), MemoryState()
     assert run(plan, state, ("a", 1, BEGINS), ("b", 3, NEITHER)) == ([], [("a", 1, 1, OPEN, 1, 2), ("b", 3, 3, 0, 1, 3)])
     assert run(plan, state, ("b", 11, NEITHER)) == ([], [("a", 1, 1, OPEN, 1, 2), ("b", 11, 11, 0, 1, 3)])
     assert run(plan, state, ("b", 12, NEITHER)) == ([(("a", 1, 11), (1, 2))], [("b", 12, 12, 0, 1, 3)])
 
 
-def test_at_the_end_of_input_what_has_ended_fires_and_what_is_open_does_not():
+def test_only_ended_predicate_windows_fire_at_the_end_of_input():
     plan = predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1"), AGGREGATES)
     rows = [("a", 1, BEGINS), ("a", 4, LAST), ("b", 2, BEGINS), ("b", 3, NEITHER)]
-    (one,) = harness.run(plan, [batch(*rows, end=True)])
-    assert one.fired == [(("a", 1, 5), (2, 7))]
+    (output,) = harness.run(plan, [batch(*rows, end=True)])
+    assert output.fired == [(("a", 1, 5), (2, 7))]
     first, last = harness.run(plan, [batch(*rows[:1], *rows[2:]), batch(rows[1], end=True)])
     assert (first.fired, last.fired) == ([], [(("a", 1, 5), (2, 7))])
 
 
-def test_what_is_open_is_merged_whatever_the_first_aggregate_keeps():
+def test_open_window_is_merged_whatever_its_first_aggregate():
     aggregates = (agg.sum("x").alias("total"), agg.max("v").alias("most"), agg.count().alias("n"))
     plan, state = predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1"), aggregates), MemoryState()
     rows = [[("a", 1, 1, 0.5, BEGINS), ("a", 2, 0, 0.25, NEITHER)], [("a", 5, 0, 2.0, NEITHER)], [("a", 7, 0, 4.0, LAST)]]
-    fired = [one.fired for one in harness.run(plan, [*(harness.MicroBatch([some]) for some in rows), batch(end=True)], state)]
+    fired = [
+        output.fired
+        for output in harness.run(plan, [*(harness.MicroBatch([batch_rows]) for batch_rows in rows), batch(end=True)], state)
+    ]
     assert fired == [[], [], [], [(("a", 1, 8), (6.75, 1, 4))]]

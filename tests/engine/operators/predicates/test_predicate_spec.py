@@ -1,4 +1,4 @@
-"""What is said of windows by predicates: what a checkpoint is tied to, what crosses, the words, state as tables and as views."""
+"""The spec of windows by predicates: identity, what crosses the shuffle, ``explain()``, state tables and views."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from tests.comparison import harness, predicates
 
 SUM = (agg.sum("u").alias("s"),)
 BOTH = PredicateWindows("v > 0", "u % 4 = 1")
-"""In the tests below a row with a ``v`` of one begins a window, and one with a ``u`` of 5 ends it."""
+"""In the tests below, a row with ``v`` = 1 begins a window, and a row with ``u`` = 5 ends one."""
 
 
-def told(plan, *, streaming=True):
+def explain_sections(plan, *, streaming=True):
     return plan.operator.explain(plan, streaming=streaming)
 
 
-def test_what_a_checkpoint_is_tied_to():
+def test_identity_of_predicate_windows():
     operator = predicates.plan_of(BOTH, (agg.mean("x").alias("m"),)).operator
     assert operator.name == "predicates"
     assert operator.identity() == {
@@ -48,7 +48,7 @@ def test_what_a_checkpoint_is_tied_to():
         (BOTH, (agg.first("v").alias("f"),), False, True),
     ],
 )
-def test_a_gap_fires_by_time_and_the_order_of_arrival_counts_where_it_does_for_an_aggregate(
+def test_predicate_windows_fire_by_time_with_a_gap_and_are_order_sensitive_if_an_aggregate_is(
     assigner, aggregates, by_time, follows
 ):
     operator = predicates.plan_of(assigner, aggregates).operator
@@ -56,7 +56,7 @@ def test_a_gap_fires_by_time_and_the_order_of_arrival_counts_where_it_does_for_a
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_values_cross_with_what_rows_begin_and_end(late):
+def test_values_cross_with_the_predicates_of_their_rows(late):
     plan = predicates.plan_of(BOTH, (*SUM, agg.max("x").alias("m")), late=late)
     operator = plan.operator
     assert label_of("v > 0") == "whether v > 0"
@@ -68,10 +68,10 @@ def test_values_cross_with_what_rows_begin_and_end(late):
     row = pa.table([["a"], [5], [1], [0.5], [7]], schema=harness.ROWS)
     values = [harness.input_of(row, text) for text in operator.inputs]
     chunk = Chunk(row["ts"].to_numpy(), [row["key"].chunk(0)], values, row if plan.carries_rows else None)
-    ((kind, packed),) = operator.pack(plan, chunk)
-    assert (kind, packed.schema) == ("rows", operator.part_schema(plan, "rows"))
-    (crossed,) = zip(*(column.to_pylist() for column in packed.set_column(1, "1", [[5]]).columns), strict=True)
-    assert crossed == ("a", 5, 7, 0.5, True, None, *(("a", 5, 1, 0.5, 7) if late else ()))
+    ((kind, part),) = operator.pack(plan, chunk)
+    assert (kind, part.schema) == ("rows", operator.part_schema(plan, "rows"))
+    (values_sent,) = zip(*(column.to_pylist() for column in part.set_column(1, "1", [[5]]).columns), strict=True)
+    assert values_sent == ("a", 5, 7, 0.5, True, None, *(("a", 5, 1, 0.5, 7) if late else ()))
 
 
 @pytest.mark.parametrize(
@@ -86,60 +86,60 @@ def test_values_cross_with_what_rows_begin_and_end(late):
         ),
     ],
 )
-def test_where_windows_begin_and_end_is_told(assigner, words):
-    assert told(predicates.plan_of(assigner, SUM))["predicates"] == [
+def test_explain_shows_where_predicate_windows_begin_and_end(assigner, words):
+    assert explain_sections(predicates.plan_of(assigner, SUM))["predicates"] == [
         "rows of each key in the order of their times, when the watermark has passed them; rows behind it are late",
         f"a window begins with {words}",
     ]
 
 
-def test_what_crosses_and_rests_is_told():
+def test_explain_shows_exchange_and_state_of_predicate_windows():
     crosses = "values cross the shuffle with what their rows begin and end"
     plan = predicates.plan_of(BOTH, SUM, late=True)
-    found = told(plan)
-    assert found["aggregates"] == [f"agg.sum('u').alias('s'); {SUM[0].merge_rule}"]
-    assert found["exchange"] == [crosses, "whole rows cross beside them, for the late output"]
-    assert found["state"] == [
+    sections = explain_sections(plan)
+    assert sections["aggregates"] == [f"agg.sum('u').alias('s'); {SUM[0].merge_rule}"]
+    assert sections["exchange"] == [crosses, "whole rows cross beside them, for the late output"]
+    assert sections["state"] == [
         "open windows, and partials of each key and instant that waits for the watermark, in pages by hash of the key"
     ]
-    found = told(predicates.plan_of(BOTH, SUM), streaming=False)
-    assert found["exchange"] == [crosses]
-    assert found["state"] == ["none: a batch computes all windows at once; one without an end is not emitted"]
+    sections = explain_sections(predicates.plan_of(BOTH, SUM), streaming=False)
+    assert sections["exchange"] == [crosses]
+    assert sections["state"] == ["none: a batch computes all windows at once; one without an end is not emitted"]
 
 
-def test_of_other_windows_it_says_nothing_and_of_these_it_refuses_what_columns_cannot():
-    asked = DeclaredAggregates(SUM, harness.TYPES, harness.KEYS)
-    assert predicates_rule(WindowSpec(TumblingEventTimeWindows(10)), asked) is None
-    assert predicates_rule(WindowSpec(BOTH), asked).operator.windows == BOTH
+def test_predicates_rule_ignores_other_windows_and_refuses_allowed_lateness():
+    request = DeclaredAggregates(SUM, harness.TYPES, harness.KEYS)
+    assert predicates_rule(WindowSpec(TumblingEventTimeWindows(10)), request) is None
+    assert predicates_rule(WindowSpec(BOTH), request).operator.windows == BOTH
     with pytest.raises(InvalidPlanError, match="windows by predicates run as columns only"):
-        predicates_rule(WindowSpec(BOTH, allowed_lateness=5), asked)
+        predicates_rule(WindowSpec(BOTH, allowed_lateness=5), request)
 
 
 def at(number):
     return dt.datetime(1970, 1, 1, tzinfo=dt.timezone.utc) + dt.timedelta(microseconds=number)
 
 
-def after(plan, *rows):
-    """The state tables after a micro-batch of (key, time, v, u)."""
+def tables_after(plan, *rows):
+    """Return the state tables after a micro-batch of (key, time, v, u)."""
     state = MemoryState()
     harness.run(plan, [harness.MicroBatch([[(key, time, v, None, u) for key, time, v, u in rows]])], state)
     return plan.operator.for_group(plan, state, 0).tables()
 
 
 ROWS = (("a", 10, 1, 2), ("a", 12, 0, 4), ("b", 11, 1, 7), ("a", 20, 1, 9), ("b", 20, 0, 1), ("b", 20, 0, 3))
-"""The watermark is 19: a window of each key is open, and an instant of each waits."""
+"""The watermark is 19. Each key has an open window and an instant that waits."""
 
 
 @pytest.mark.parametrize(("gap", "ends"), [(None, (13, 12)), (30, (42, 41))])
-def test_open_windows_and_instants_that_wait_are_shown(gap, ends):
-    """Where an open window ends is not known: a gap after its last row, or, without one, no time is named when it is due."""
+def test_views_show_open_windows_and_waiting_instants(gap, ends):
+    """The end of an open window is unknown. It is due a gap after its last row, or at no time without a gap."""
     plan = predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1", gap), SUM)
-    saved = after(plan, *ROWS)
+    saved = tables_after(plan, *ROWS)
     views = plan.operator.views(plan, saved, 4)
     size = saved.table("steps").nbytes // 6
     due = [None if gap is None else at(end) for end in ends]
     nothing = dict.fromkeys(("window", "contents", "firings", "last_firing"))
-    shown = [
+    expected = [
         ("a", 10, ends[0], 2, 6, due[0]),
         ("a", 20, 21, 1, 9, at(20)),
         ("b", 11, ends[1], 1, 7, due[1]),
@@ -159,18 +159,18 @@ def test_open_windows_and_instants_that_wait_are_shown(gap, ends):
             "closes": when,
             "bytes": rows * size,
         }
-        for key, start, end, rows, total, when in shown
+        for key, start, end, rows, total, when in expected
     ]
     assert sorted((row["key"]["key"], row["time"]) for row in views.timers.to_pylist()) == sorted(
-        (key, when) for key, *_, when in shown if when is not None
+        (key, when) for key, *_, when in expected if when is not None
     )
     assert (views.elements.num_rows, views.user_state.num_rows) == (0, 0)
 
 
 @pytest.mark.parametrize(("gap", "until", "fired"), [(None, 41, False), (30, 41, False), (30, 42, True)])
-def test_saved_windows_end_as_they_would_have_in_whatever_order_their_rows_are(gap, until, fired):
+def test_restored_window_ends_at_the_same_time_in_any_order_of_saved_rows(gap, until, fired):
     plan = predicates.plan_of(PredicateWindows("v > 0", gap=gap), SUM)
-    saved = after(plan, ("a", 10, 1, 2), ("a", 11, 0, 4), ("b", 15, 0, 3), ("c", 20, 1, 3))
+    saved = tables_after(plan, ("a", 10, 1, 2), ("a", 11, 0, 4), ("b", 15, 0, 3), ("c", 20, 1, 3))
     assert saved.header["counters"] == {}
     steps = saved.table("steps")
     state = MemoryState()
@@ -178,22 +178,24 @@ def test_saved_windows_end_as_they_would_have_in_whatever_order_their_rows_are(g
     plan.operator.for_group(plan, state, 0).restore(StateTables(saved.header, {"steps": backwards}))
     again = plan.operator.for_group(plan, state, 0).tables().table("steps")
     assert sorted(map(repr, again.to_pylist())) == sorted(map(repr, steps.to_pylist()))
-    (one,) = harness.run(plan, [harness.MicroBatch([[("b", until, 0, None, 3)]])], state)
-    assert one.fired == ([(("a", 10, 41), (6,))] if fired else [])
+    (output,) = harness.run(plan, [harness.MicroBatch([[("b", until, 0, None, 3)]])], state)
+    assert output.fired == ([(("a", 10, 41), (6,))] if fired else [])
 
 
-def test_a_row_at_the_watermark_is_late_and_one_behind_it_counts():
+def test_row_at_the_watermark_is_late_and_row_after_it_is_not():
     plan = predicates.plan_of(BOTH, SUM, late=True)
     rows = [[("a", 10, 1, None, 2)], [("a", 9, 0, None, 4), ("a", 10, 0, None, 6), ("b", 9, 1, None, 2)], [("a", 12, 0, None, 5)]]
-    found = harness.run(plan, [*(harness.MicroBatch([some]) for some in rows), harness.MicroBatch([[("b", 40, 0, None, 0)]])])
-    assert [one.late for one in found] == [[], [("a", 9, 0, None, 4), ("b", 9, 1, None, 2)], [], []]
-    assert [one.metrics.windowed_rows for one in found] == [1, 1, 1, 1]
-    assert [one.fired for one in found] == [[], [], [], [(("a", 10, 13), (13,))]]
+    emitted = harness.run(
+        plan, [*(harness.MicroBatch([batch_rows]) for batch_rows in rows), harness.MicroBatch([[("b", 40, 0, None, 0)]])]
+    )
+    assert [output.late for output in emitted] == [[], [("a", 9, 0, None, 4), ("b", 9, 1, None, 2)], [], []]
+    assert [output.metrics.windowed_rows for output in emitted] == [1, 1, 1, 1]
+    assert [output.fired for output in emitted] == [[], [], [], [(("a", 10, 13), (13,))]]
 
 
-def test_windows_that_end_at_once_come_in_the_order_of_their_ends():
+def test_windows_that_fire_together_are_emitted_in_order_of_their_ends():
     plan = predicates.plan_of(BOTH, (*SUM, agg.last("u").alias("l")))
     rows = [("a", 3, 1, None, 2), ("a", 20, 0, None, 5), ("b", 5, 1, None, 5), ("c", 1, 1, None, 4), ("c", 9, 0, None, 1)]
-    (one,) = harness.run(plan, [harness.MicroBatch([rows[::2], rows[1::2]], end=True)])
-    assert one.fired == [(("b", 5, 6), (5, 5)), (("c", 1, 10), (5, 1)), (("a", 3, 21), (7, 5))]
-    assert one.metrics.firings == {"on_time": 3}
+    (output,) = harness.run(plan, [harness.MicroBatch([rows[::2], rows[1::2]], end=True)])
+    assert output.fired == [(("b", 5, 6), (5, 5)), (("c", 1, 10), (5, 1)), (("a", 3, 21), (7, 5))]
+    assert output.metrics.firings == {"on_time": 3}

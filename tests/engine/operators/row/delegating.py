@@ -1,4 +1,4 @@
-"""A trigger as users write them: it passes every call on, and so keeps the operator from knowing what it does."""
+"""A trigger that passes every call to another one. It looks like a user trigger, so the operator cannot use its fast loops."""
 
 from __future__ import annotations
 
@@ -36,5 +36,5 @@ class Delegating(Trigger):
 
     @staticmethod
     def in_plan(plan: RowPlan) -> RowPlan:
-        """The same plan, served by the general protocol."""
+        """Return the same plan with a trigger that makes the operator use the general protocol."""
         return replace(plan, window=replace(plan.window, trigger=Delegating(plan.window.firing_trigger)))

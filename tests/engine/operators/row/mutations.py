@@ -1,4 +1,4 @@
-"""The planted faults: in which file, which text, and what takes its place."""
+"""The planted faults: a file, a text in it, and the replacement."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ MUTANTS: list[tuple[str, str, str]] = [
     (LOOPS, "            if seen < count:", "            if seen <= count:"),
     (LOOPS, '            values.pop("count", None)\n', ""),
     (LOOPS, "    if last > operator.watermark:\n", "    if True:\n"),
-    # timers and state at rest
+    # stored timers and state
     (CONTENTS, "entries[0][0] <= until", "entries[0][0] < until"),
     (
         CONTENTS,
@@ -227,7 +227,7 @@ MUTANTS: list[tuple[str, str, str]] = [
     (STATE, "        for chunk in sorted(page.chunks):\n            self._remove_chunk(page, chunk)\n", ""),
     (STATE, "pages = {page.number: KeyPage(page.number, self._index.modulus)}", "pages: dict[int, KeyPage] = {}"),
     (STATE, "event = min((window_state.event_timers.following()", "event = min((window_state.event_timers.cleanup"),
-    # pages and elements at rest
+    # stored pages and elements
     (PAGES, "return len(times) == 1 and last in times", "return last in times"),
     (PAGES, "return not times and (processing is None or not processing.times)", "return True"),
     (
@@ -252,7 +252,7 @@ MUTANTS: list[tuple[str, str, str]] = [
     (INTERLEAVING, "running_max(new, np.concatenate(times)[order])", "np.concatenate(times)[order]"),
     (PAGES, "        if references:\n            elements", "        if False:\n            elements"),
     (PAGES, "set(map(type, values)) == {self._element_type}", "True"),
-    # values at rest
+    # stored values
     (
         CODEC,
         "if len(types) > 1:\n            return self._union(values)",
@@ -283,7 +283,7 @@ MUTANTS: list[tuple[str, str, str]] = [
         "_joined_keys(sorted(canonical_bytes(part, pickled) for part in value))",
         "_joined_keys(canonical_bytes(part, pickled) for part in value)",
     ),
-    # the loops: sessions that grow, default timers
+    # the loops: growing sessions, default timers
     (LOOPS, "if called and time == window_state.max_timestamp:", "if called:"),
     (LOOPS, "if operator.is_event_time and time ==", "if time =="),
     (

@@ -1,4 +1,4 @@
-"""Random scenarios over everything that fits together, steered towards exact boundaries. The same seed gives the same scenario."""
+"""Random scenarios over all compatible features, with many exact boundaries. The same seed gives the same scenario."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ EVENT, CLOCK = {"type": "event_time"}, {"type": "processing_time"}
 
 
 def scenario(seed: int) -> dict:
-    """One scenario without expectations."""
+    """Return a scenario without expectations."""
     rng = random.Random(seed)
     assigner, sizes, gaps = _assigner(rng)
     sessions = "session" in assigner["type"]
@@ -71,22 +71,22 @@ def _trigger(rng, sessions, by_processing_time, kind):
         {"type": "continuous_processing_time", "interval": interval},
     ]
     if kind == "global":
-        simple[1] = simple[0]  # the clock never comes to the end of a global window
+        simple[1] = simple[0]  # the clock never reaches the end of a global window
     if by_processing_time:
         simple[0] = simple[1]
     if not sessions:
         simple += [{"type": "delta", "threshold": rng.choice([-3.0, 0.0, 2.0, 5.0])}, {"type": "never"}]
-    chosen = rng.choice(simple)
+    trigger = rng.choice(simple)
     if rng.random() < 0.35:
-        chosen = {"type": "purging", "inner": chosen}
+        trigger = {"type": "purging", "inner": trigger}
     if not sessions and rng.random() < 0.2:
         timeout = {
             "timeout": rng.choice([0, 1, 4, 9]),
             "reset_on_each_record": rng.random() < 0.5,
             "clear_on_timeout": rng.random() < 0.5,
         }
-        chosen = {"type": "processing_timeout", "inner": chosen, **timeout}
-    return chosen
+        trigger = {"type": "processing_timeout", "inner": trigger, **timeout}
+    return trigger
 
 
 def _evictor(rng):
@@ -114,11 +114,11 @@ def _input(rng, sizes, gaps, clock_rate):
         elif rng.random() < 0.28:
             aligned = time // size * size - rng.choice([0, 1, 2])
             jump = time + rng.randint(1, 3 * size) if rng.random() < 0.2 else time
-            wanted = rng.choice(
+            new_watermark = rng.choice(
                 [time - rng.randint(0, disorder), aligned, (time if watermark is None else watermark) + rng.randint(1, 3), jump]
             )
-            if watermark is None or wanted > watermark:
-                watermark = wanted
+            if watermark is None or new_watermark > watermark:
+                watermark = new_watermark
                 steps.append({"watermark": watermark})
         else:
             time += rng.randint(0, spread)

@@ -1,8 +1,8 @@
-"""Planted faults: does any test notice? ``python tests/engine/operators/row/run_mutations.py [WORD...]`` runs those whose text
-contains a word, or all; ``1/2`` and ``2/2`` run half of them each, side by side.
+"""Plant faults and check that tests notice them. ``python tests/engine/operators/row/run_mutations.py [WORD...]`` plants the
+faults whose text contains a word, or all of them. ``1/2`` and ``2/2`` plant half of them each, to run side by side.
 
-Every mutant replaces one piece of text in a copy of the package and runs the tests of the row operator until one fails: first
-those that are likeliest to notice.
+Each mutant replaces a piece of text in a copy of the package and runs the tests of the row operator until one fails. The tests
+that are likeliest to notice run first.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from tests.engine.operators.row.mutations import (  # noqa: E402 - it is run as 
 )
 
 PATIENCE = 400
-"""Seconds for the tests of one mutant. All of them take two minutes; what takes much longer hangs, and eats memory meanwhile."""
+"""Seconds for the tests of one mutant. All tests take two minutes. A run that takes much longer hangs and uses more and more
+memory.
+"""
 HERE = "tests/engine/operators/row"
 TESTS = (
     f"{HERE}/test_contract.py",
@@ -41,7 +43,7 @@ TESTS = (
     "tests/conformance/test_runner.py",
     f"{HERE}/test_codec.py",
     f"{HERE}/test_grouped.py",
-    f"{HERE}/test_elements_at_rest.py",
+    f"{HERE}/test_stored_elements.py",
     f"{HERE}/test_firings.py",
 )
 FIRST = {
@@ -50,11 +52,11 @@ FIRST = {
     CONTENTS: f"{HERE}/test_firings.py",
     PAGES: f"{HERE}/test_firings.py",
 }
-"""Which tests are likeliest to notice a fault in a file; else it is those of the contract."""
+"""The tests that are likeliest to notice a fault in a file. The default is the contract test."""
 
 
 def is_killed(mutant: tuple[str, str, str], folder: Path) -> str | None:
-    """The first test that fails; None where all pass."""
+    """Return the first test that fails, or None if all pass."""
     name, old, new = mutant
     path = folder / "panestream" / name
     text = path.read_text()
@@ -64,17 +66,17 @@ def is_killed(mutant: tuple[str, str, str], folder: Path) -> str | None:
     first = f"{HERE}/test_declared.py" if name.startswith(AGGREGATES) else FIRST.get(name, TESTS[0])
     files = [first, *(file for file in TESTS if file != first)]
     try:
-        found = run(folder, files)
+        result = run(folder, files)
     except subprocess.TimeoutExpired:
         return "does not end"
     finally:
         path.write_text(text)
-    failed = [line for line in found.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
-    return None if found.returncode == 0 else (failed or [found.stdout[-200:] + found.stderr[-200:]])[0]
+    failed = [line for line in result.stdout.splitlines() if line.startswith(("FAILED", "ERROR"))]
+    return None if result.returncode == 0 else (failed or [result.stdout[-200:] + result.stderr[-200:]])[0]
 
 
 def run(folder: Path, files: list[str]) -> subprocess.CompletedProcess[str]:
-    """The tests, on the package in ``folder``, until the first failure."""
+    """Run the tests on the package in ``folder`` until the first failure."""
     arguments = ["-x", "-q", "-p", "no:cacheprovider", "-o", f"pythonpath={folder} {ROOT}", "-o", "filterwarnings=default"]
     environment = {
         **os.environ,
@@ -87,12 +89,12 @@ def run(folder: Path, files: list[str]) -> subprocess.CompletedProcess[str]:
 
 
 def main(words: list[str]) -> int:
-    """Runs the mutants; the exit status says whether at least 95 % were killed."""
+    """Run the mutants. Return 0 if at least 95 % were killed."""
     parts = [tuple(map(int, word.split("/"))) for word in words if re.fullmatch(r"\d+/\d+", word)]
     words = [word for word in words if not re.fullmatch(r"\d+/\d+", word)]
-    chosen = [mutant for mutant in MUTANTS if not words or any(word in " ".join(mutant) for word in words)]
+    mutants = [mutant for mutant in MUTANTS if not words or any(word in " ".join(mutant) for word in words)]
     for part, parts_in_all in parts:
-        chosen = chosen[part - 1 :: parts_in_all]
+        mutants = mutants[part - 1 :: parts_in_all]
     survivors = []
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -100,15 +102,15 @@ def main(words: list[str]) -> int:
         if run(folder, list(TESTS)).returncode:
             print("the tests fail without any fault")
             return 2
-        for at, mutant in enumerate(chosen):
+        for at, mutant in enumerate(mutants):
             killer = is_killed(mutant, folder)
             if killer is None or killer.startswith("NOT"):
                 survivors.append(mutant)
-            print(f"{at + 1}/{len(chosen)} {mutant[0]}: {mutant[2][:60]!r}: {killer or 'SURVIVED'}"[:220], flush=True)
-    print(f"{len(chosen) - len(survivors)} of {len(chosen)} killed")
+            print(f"{at + 1}/{len(mutants)} {mutant[0]}: {mutant[2][:60]!r}: {killer or 'SURVIVED'}"[:220], flush=True)
+    print(f"{len(mutants) - len(survivors)} of {len(mutants)} killed")
     for survivor in survivors:
         print("survivor:", *survivor, sep="\n    ")
-    return 1 if len(survivors) > len(chosen) * 0.05 else 0
+    return 1 if len(survivors) > len(mutants) * 0.05 else 0
 
 
 if __name__ == "__main__":

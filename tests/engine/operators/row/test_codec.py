@@ -1,4 +1,4 @@
-"""How values rest: as columns, exactly as they were, and pickled only where the user allowed it."""
+"""How values are stored: as columns, exactly as they were, and pickled only if the user allows it."""
 
 from __future__ import annotations
 
@@ -117,25 +117,25 @@ PLAIN = {
 }
 
 
-def exact(value):
-    """A text that tells apart what equality does not: types, orders, NaN, zones."""
+def exact_text(value):
+    """Return a text that shows what equality ignores: types, order, NaN, time zones."""
     if isinstance(value, (set, frozenset)):
-        return type(value).__name__, sorted(map(repr, map(exact, value)))
+        return type(value).__name__, sorted(map(repr, map(exact_text, value)))
     if isinstance(value, dict):
-        return type(value).__name__, [(exact(key), exact(item)) for key, item in value.items()]
+        return type(value).__name__, [(exact_text(key), exact_text(item)) for key, item in value.items()]
     if isinstance(value, (list, tuple)):
-        return type(value).__name__, [exact(item) for item in value]
+        return type(value).__name__, [exact_text(item) for item in value]
     return type(value).__name__, repr(value)
 
 
 @pytest.mark.parametrize("case", PLAIN)
-def test_plain_values_rest_as_columns(case):
-    found, pickled = roundtrip(PLAIN[case])
-    assert list(map(exact, found)) == list(map(exact, PLAIN[case]))
+def test_plain_values_are_stored_as_columns(case):
+    values_read, pickled = roundtrip(PLAIN[case])
+    assert list(map(exact_text, values_read)) == list(map(exact_text, PLAIN[case]))
     assert pickled == []
 
 
-def test_what_grows_has_one_column_however_long_it_is():
+def test_long_tuples_and_dicts_are_stored_in_one_column():
     for value, word in ((tuple(range(33)), "tuples"), ({f"k{n}": n for n in range(33)}, "map")):
         assert Codec().encode([value])[1][0] == word
     for value, word in ((tuple(range(32)), "tuple"), ({f"k{n}": n for n in range(32)}, "dict")):
@@ -144,18 +144,18 @@ def test_what_grows_has_one_column_however_long_it_is():
     assert Codec(wide.element).encode([wide.make(range(50))])[1][0] == "row"
 
 
-def test_zones_are_the_same_objects():
-    found, _ = roundtrip([NOON.replace(tzinfo=zone) for zone in (UTC, BERLIN, HALF)])
-    assert [one.tzinfo for one in found] == [UTC, BERLIN, HALF]
-    assert found[0].tzinfo is UTC
+def test_time_zones_are_equal_after_reading_and_utc_is_identical():
+    values_read, _ = roundtrip([NOON.replace(tzinfo=zone) for zone in (UTC, BERLIN, HALF)])
+    assert [value.tzinfo for value in values_read] == [UTC, BERLIN, HALF]
+    assert values_read[0].tzinfo is UTC
 
 
 @pytest.mark.parametrize("dtype", ["?", "i2", ">i4", "u8", "f4", "f8"])
-def test_numpy_arrays_rest_as_columns(dtype):
+def test_numpy_arrays_are_stored_as_columns(dtype):
     values = [np.arange(6).reshape(2, 3).astype(dtype), np.array([], dtype), None, np.array(7, dtype)]
-    found, pickled = roundtrip(values)
+    values_read, pickled = roundtrip(values)
     assert pickled == []
-    for before, after in zip(values, found, strict=True):
+    for before, after in zip(values, values_read, strict=True):
         assert (after is None) == (before is None)
         if before is not None:
             assert (after.dtype, after.shape, after.tolist()) == (before.dtype, before.shape, before.tolist())
@@ -174,25 +174,25 @@ NOT_PLAIN = {
 
 
 @pytest.mark.parametrize("case", NOT_PLAIN)
-def test_what_has_no_columns_is_refused_with_its_type_and_place(case):
+def test_error_names_type_and_place_of_a_value_that_needs_a_pickle(case):
     values, name, place = NOT_PLAIN[case]
-    with pytest.raises(InvalidPlanError) as found:
+    with pytest.raises(InvalidPlanError) as raised:
         roundtrip(values)
-    assert f"an element holds a {name if '.' in name else f'{__name__}.{name}'}{place}, which" in str(found.value)
-    assert ".options(allow_pickled_state=True)" in str(found.value)
+    assert f"an element holds a {name if '.' in name else f'{__name__}.{name}'}{place}, which" in str(raised.value)
+    assert ".options(allow_pickled_state=True)" in str(raised.value)
 
 
 @pytest.mark.parametrize("case", NOT_PLAIN)
-def test_or_pickled_where_that_was_allowed(case):
+def test_value_without_columns_is_pickled_if_allowed(case):
     values, _, _ = NOT_PLAIN[case]
-    found, pickled = roundtrip(values, pickled=True)
-    assert list(map(repr, found)) == list(map(repr, values))
+    values_read, pickled = roundtrip(values, pickled=True)
+    assert list(map(repr, values_read)) == list(map(repr, values))
     assert len(pickled) == 1
 
 
-def test_only_the_part_that_needs_it_is_pickled():
-    found, pickled = roundtrip([(1, Point(2)), (3, Point(4))], pickled=True)
-    assert (found, pickled) == ([(1, Point(2)), (3, Point(4))], ["value.1"])
+def test_only_the_part_of_a_value_that_needs_it_is_pickled():
+    values_read, pickled = roundtrip([(1, Point(2)), (3, Point(4))], pickled=True)
+    assert (values_read, pickled) == ([(1, Point(2)), (3, Point(4))], ["value.1"])
     assert roundtrip([{"a": 1, "b": Point(2)}], pickled=True)[1] == ["value.b"]
 
 
@@ -211,12 +211,12 @@ def test_value_nested_too_deeply_is_refused_with_the_name_of_its_state(kind, lev
         writer.values("global:seen", [value])
 
 
-def test_what_cannot_be_pickled_is_refused_too():
+def test_value_that_cannot_be_pickled_is_refused():
     with pytest.raises(InvalidPlanError, match="cannot be pickled"):
         roundtrip([lambda: 1], pickled=True)
 
 
-def test_sets_of_objects():
+def test_sets_of_objects_need_the_permission_to_pickle():
     with pytest.raises(InvalidPlanError, match=r"Fixed cannot be a key, nor rest in a set.*allow_pickled_state"):
         roundtrip([{Fixed(1)}])
     assert roundtrip([{Fixed(1), Fixed(2)}], pickled=True)[0] == [{Fixed(1), Fixed(2)}]
@@ -229,7 +229,7 @@ class Bomb:
         return setattr, (Bomb, "exploded", True)
 
 
-def test_nothing_is_unpickled_that_the_user_did_not_allow():
+def test_pickle_is_not_read_without_permission():
     writer = ColumnWriter(Codec(pickled=True))
     writer.values("value", [(1, Bomb())])
     data = writer.finish()
@@ -240,7 +240,7 @@ def test_nothing_is_unpickled_that_the_user_did_not_allow():
     assert not Bomb.exploded
 
 
-def test_rows_need_their_type_and_kinds_of_the_future_are_refused():
+def test_decoding_refuses_rows_without_their_type_and_unknown_kinds():
     codec = Codec(Row)
     with pytest.raises(StateFormatError, match="element_type"):
         Codec().decode(*codec.encode([Row("a", 1)]))
@@ -274,9 +274,9 @@ ANYTHING = st.recursive(
 
 
 @given(st.lists(ANYTHING))
-def test_any_values_come_back_as_they_were(values):
-    found, pickled = roundtrip(values)
-    assert list(map(exact, found)) == list(map(exact, values))
+def test_random_values_are_read_back_exactly(values):
+    values_read, pickled = roundtrip(values)
+    assert list(map(exact_text, values_read)) == list(map(exact_text, values))
     assert pickled == []
 
 
@@ -287,7 +287,7 @@ def environment(seed):
     return {**os.environ, "PYTHONPATH": str(Path(panestream.__file__).parent.parent), "PYTHONHASHSEED": seed}
 
 
-def printed(program, seed):
+def output_of(program, seed):
     return subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, check=True, env=environment(seed)
     ).stdout.strip()
@@ -299,7 +299,7 @@ def test_hashes_are_the_same_in_every_process():
         "import datetime; from panestream.engine.operators.row.codec import stable_hash;"
         f"print([stable_hash(key) for key in {keys!r}])"
     )
-    assert printed(program, "123") == str([stable_hash(key) for key in keys])
+    assert output_of(program, "123") == str([stable_hash(key) for key in keys])
 
 
 def test_sets_have_the_same_bytes_in_every_process():
@@ -308,13 +308,13 @@ def test_sets_have_the_same_bytes_in_every_process():
         "writer.values('value', [set('abcdefgh'), {1, 'a', (2, 'b'), frozenset('xyz')}, {'k': {'p', 'q'}}]);"
         "print(hashlib.sha256(writer.finish()).hexdigest())"
     )
-    assert len({printed(program, seed) for seed in "1234"}) == 1
+    assert len({output_of(program, seed) for seed in "1234"}) == 1
 
 
 # -------------------------------------------------------------------- keys
 
 
-def test_equal_keys_are_one_key():
+def test_nan_and_zeros_of_either_sign_are_one_key():
     nan = float("nan")
     assert canonical_key(nan) is canonical_key(float("nan"))
     assert stable_hash(canonical_key(("a", 0.0))) == stable_hash(canonical_key(("a", -0.0)))
@@ -328,7 +328,7 @@ def test_equal_keys_are_one_key():
     assert sorted(value for _, _, value, _ in fired) == [3, 6]
 
 
-def test_keys_of_users_classes_need_the_permission_too():
+def test_keys_of_user_classes_need_the_permission_to_pickle():
     rows = [(Fixed(1), 1, 1)]
     with pytest.raises(InvalidPlanError, match=r"Fixed cannot be a key.*allow_pickled_state"):
         RowOperator(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), ReduceRows(max)), MemoryState()).process(rows)
@@ -340,10 +340,10 @@ def test_keys_of_users_classes_need_the_permission_too():
     assert [key for key, *_ in RowOperator(plan, state).process([], new_watermark=9).fired] == [Fixed(1)]
 
 
-# -------------------------------------------------------------------- whose value it was
+# -------------------------------------------------------------------- which value an error names
 
 
-class Objects(AggregateFunction):
+class ObjectAccumulators(AggregateFunction):
     def create_accumulator(self):
         return {"points": []}
 
@@ -355,7 +355,7 @@ class Objects(AggregateFunction):
 
 
 @dataclass(frozen=True)
-class Keeping(Trigger):
+class ObjectStateTrigger(Trigger):
     def on_element(self, element, timestamp, window, ctx):
         ctx.get_partitioned_state(ValueStateDescriptor("last")).update(Point(element))
         return TriggerResult.FIRE
@@ -370,7 +370,7 @@ class Keeping(Trigger):
 
 
 @dataclass(frozen=True)
-class Remembering(ProcessWindowFunction):
+class ObjectStateFunction(ProcessWindowFunction):
     everywhere: bool
 
     def process(self, key, context, elements):
@@ -380,48 +380,52 @@ class Remembering(ProcessWindowFunction):
 
 WINDOWS = TumblingEventTimeWindows(10)
 PLACES = {
-    "an accumulator holds a {point} (at ['points'][...]), which": RowPlan(WindowSpec(WINDOWS), AggregateRows(Objects())),
-    "an element holds a builtins.object, which": RowPlan(WindowSpec(WINDOWS), KeepRows(Remembering(True))),
-    "the trigger's state 'last' holds a {point}, which": RowPlan(WindowSpec(WINDOWS, trigger=Keeping()), ReduceRows(max)),
+    "an accumulator holds a {point} (at ['points'][...]), which": RowPlan(
+        WindowSpec(WINDOWS), AggregateRows(ObjectAccumulators())
+    ),
+    "an element holds a builtins.object, which": RowPlan(WindowSpec(WINDOWS), KeepRows(ObjectStateFunction(True))),
+    "the trigger's state 'last' holds a {point}, which": RowPlan(
+        WindowSpec(WINDOWS, trigger=ObjectStateTrigger()), ReduceRows(max)
+    ),
     "the per-window state 'seen' holds a {point}, which": RowPlan(
-        WindowSpec(WINDOWS, trigger=Keeping()), ReduceRows(max, Remembering(False))
+        WindowSpec(WINDOWS, trigger=ObjectStateTrigger()), ReduceRows(max, ObjectStateFunction(False))
     ),
     "the per-key state 'seen' holds a {point}, which": RowPlan(
-        WindowSpec(WINDOWS, trigger=Keeping()), ReduceRows(max, Remembering(True))
+        WindowSpec(WINDOWS, trigger=ObjectStateTrigger()), ReduceRows(max, ObjectStateFunction(True))
     ),
 }
 
 
 @pytest.mark.parametrize("place", PLACES)
-def test_the_refusal_says_whose_value_it_was(place):
+def test_error_says_whether_element_accumulator_or_state_holds_the_value(place):
     plan = PLACES[place]
     operator = RowOperator(plan, MemoryState())
     operator.process([("k", 1, object() if "object" in place else 5)])
-    if "per-" in place:  # the trigger would be refused first
+    if "per-" in place:  # otherwise the trigger's state would be refused first
         for window_state in operator.store.all_window_states():
             window_state.trigger_values.clear()
-    with pytest.raises(InvalidPlanError) as found:
+    with pytest.raises(InvalidPlanError) as raised:
         operator.commit()
-    assert str(found.value).startswith(place.format(point=f"{__name__}.Point"))
-    assert ("create_accumulator" in str(found.value)) == ("accumulator" in place)
+    assert str(raised.value).startswith(place.format(point=f"{__name__}.Point"))
+    assert ("create_accumulator" in str(raised.value)) == ("accumulator" in place)
 
 
-def test_accumulators_of_any_class_where_that_was_allowed():
-    plan, state = RowPlan(WindowSpec(WINDOWS, pickled_state=True), AggregateRows(Objects())), MemoryState()
+def test_accumulators_of_any_class_are_stored_if_pickles_are_allowed():
+    plan, state = RowPlan(WindowSpec(WINDOWS, pickled_state=True), AggregateRows(ObjectAccumulators())), MemoryState()
     for value in (1, 2):
         operator = RowOperator(plan, state)
         operator.process([("k", 1, value)])
         operator.commit()
     ((_, _, value, _),) = RowOperator(plan, state).process([], new_watermark=9).fired
     assert value == 3
-    refusing = RowOperator(RowPlan(WindowSpec(WINDOWS), AggregateRows(Objects())), state)
+    refusing = RowOperator(RowPlan(WindowSpec(WINDOWS), AggregateRows(ObjectAccumulators())), state)
     with pytest.raises(InvalidPlanError, match=r"allow_pickled_state"):
         refusing.process([], new_watermark=9)
 
 
-def test_rows_with_a_schema_come_back_as_rows():
+def test_rows_with_a_schema_are_read_back_as_rows():
     row_type = RowType(pa.schema([("user", pa.string()), ("at", pa.timestamp("us", "UTC")), ("price", pa.decimal128(10, 2))]))
     rows = [row_type.make(("ann", NOON.replace(tzinfo=UTC), D("1.50"))), row_type.make((None, None, None)), None]
-    found, pickled = roundtrip(rows, row_type.element)
-    assert (found, pickled) == (rows, [])
-    assert type(found[0]) is row_type.element
+    values_read, pickled = roundtrip(rows, row_type.element)
+    assert (values_read, pickled) == (rows, [])
+    assert type(values_read[0]) is row_type.element

@@ -1,4 +1,6 @@
-"""Declared aggregates row by row agree with the columnar kernels, which share no code with them; and rest without pickles."""
+"""Declared aggregates row by row agree with the columnar kernels, which share no code with them, and are stored without
+pickles.
+"""
 
 from __future__ import annotations
 
@@ -30,8 +32,8 @@ from tests.engine.aggregates.test_against_naive import TYPES, VALUES, recipes
 
 @st.composite
 def cases(draw):
-    chosen = draw(st.lists(recipes(), min_size=1, max_size=6, unique_by=lambda recipe: recipe.name))
-    inputs = Aggregation.build(chosen, TYPES, pa.schema([])).inputs
+    recipes_ = draw(st.lists(recipes(), min_size=1, max_size=6, unique_by=lambda recipe: recipe.name))
+    inputs = Aggregation.build(recipes_, TYPES, pa.schema([])).inputs
     nullable = {expr: draw(st.booleans()) for expr in inputs}
     rows = [
         (
@@ -40,12 +42,12 @@ def cases(draw):
         )
         for _ in range(draw(st.integers(1, 12)))
     ]
-    return chosen, rows, sorted(draw(st.lists(st.integers(0, len(rows)), max_size=3)))
+    return recipes_, rows, sorted(draw(st.lists(st.integers(0, len(rows)), max_size=3)))
 
 
-def by_kernel(chosen, rows):
-    """The columnar answer over all rows, as Python sees it."""
-    aggregation = Aggregation.build(chosen, TYPES, pa.schema([]))
+def by_kernel(aggregates, rows):
+    """Return the columnar results over all rows as Python values."""
+    aggregation = Aggregation.build(aggregates, TYPES, pa.schema([]))
     *columns, times = zip(*rows, strict=True)
     values = [pa.array(column, TYPES[expr]) for column, expr in zip(columns, aggregation.inputs, strict=True)]
     partials = aggregation.partials([], np.zeros(len(rows), np.int64), values, np.array(times, np.int64))
@@ -53,8 +55,8 @@ def by_kernel(chosen, rows):
     return [python_values(column)[0] for column in results.columns]
 
 
-def at_rest(accumulator):
-    """The accumulator after a restart."""
+def after_restart(accumulator):
+    """Return the accumulator as it is after a restart."""
     writer = ColumnWriter()
     writer.values("contents", [accumulator, None])
     data = writer.finish()
@@ -64,21 +66,21 @@ def at_rest(accumulator):
 
 @settings(max_examples=random_cases(200), suppress_health_check=list(HealthCheck))
 @given(case=cases(), merged=st.booleans())
-def test_row_by_row_and_on_columns_is_the_same(case, merged):
-    chosen, rows, cuts = case
-    function = DeclaredFunction(chosen, TYPES)
+def test_declared_aggregates_row_by_row_equal_the_kernels(case, merged):
+    aggregates, rows, cuts = case
+    function = DeclaredFunction(aggregates, TYPES)
     whole = function.create_accumulator()
     for begin, until in zip([0, *cuts], [*cuts, len(rows)], strict=True):
         part = function.create_accumulator() if merged else whole
         for row in rows[begin:until]:
             part = function.add(row, part)
-        whole = at_rest(function.merge(whole, part) if merged else part)
-    found = function.get_result(whole)
-    assert type(found) is tuple
-    for recipe, one, expected in zip(chosen, found, by_kernel(chosen, rows), strict=True):
-        assert naive.same(one, expected, scale_of(recipe, rows, function)), (recipe, one, expected)
+        whole = after_restart(function.merge(whole, part) if merged else part)
+    results = function.get_result(whole)
+    assert type(results) is tuple
+    for recipe, result, expected in zip(aggregates, results, by_kernel(aggregates, rows), strict=True):
+        assert naive.same(result, expected, scale_of(recipe, rows, function)), (recipe, result, expected)
     again = function.get_result(whole)
-    assert repr(again) == repr(found), "asking changes nothing"
+    assert repr(again) == repr(results), "asking changes nothing"
 
 
 def scale_of(recipe, rows, function):
@@ -87,15 +89,15 @@ def scale_of(recipe, rows, function):
     return largest * largest if isinstance(recipe, agg.Var) else largest
 
 
-def aggregate_of(chosen, rows):
-    function = DeclaredFunction(chosen, TYPES)
+def aggregate_of(aggregates, rows):
+    function = DeclaredFunction(aggregates, TYPES)
     accumulator = function.create_accumulator()
     for row in rows:
         accumulator = function.add(row, accumulator)
     return function.get_result(accumulator)
 
 
-def test_sums_may_leave_their_range_on_the_way_but_not_at_the_end():
+def test_sum_may_overflow_in_between_but_not_at_the_end():
     rows = [(2**62, 0), (2**62, 1), (2**62, 2)]
     assert aggregate_of([agg.sum("long")], [*rows, (-(2**62), 3), (-(2**62), 4)]) == (2**62,)
     with pytest.raises(AggregateOverflowError, match=r"agg.sum\('long'\) \(column 'sum\(long\)'\) left the range of int64: cast"):
@@ -106,7 +108,7 @@ def test_sums_may_leave_their_range_on_the_way_but_not_at_the_end():
     assert aggregate_of([agg.sum("long")], [(-value, time) for value, time in rows[:2]]) == (-(2**63),)
 
 
-def test_decimals_are_exact_and_means_are_rounded_half_up():
+def test_decimal_sums_are_exact_and_means_are_rounded_half_up():
     digits = Decimal("12345678901234567890123.45678")
     assert aggregate_of([agg.sum("wide_dec")], [(digits, 0)] * 3) == (digits * 3,)
     assert of_digits(agg.sum("d"), Decimal(10**37 + 7), Decimal(2)) == Decimal(10**37 + 9)
@@ -123,23 +125,36 @@ def of_digits(recipe, *values):
     return function.get_result(accumulator)[0]
 
 
-def test_a_decimal_that_does_not_fit_is_an_error():
+def test_decimal_sum_beyond_38_digits_is_an_error():
     largest = Decimal("9" * 38)
     assert of_digits(agg.sum("d"), largest, Decimal(1), Decimal(-1)) == largest
     with pytest.raises(AggregateOverflowError, match=r"left the range of decimal128\(38, 0\): cast .* fewer digits"):
         of_digits(agg.sum("d"), largest, Decimal(1))
 
 
-def test_of_no_rows_at_all():
-    """After an evictor that left nothing."""
-    chosen = [agg.count(), agg.sum("int"), agg.mean("dec"), agg.min("text"), agg.var("int"), agg.last("int"), agg.top_k("int", 2)]
-    chosen += [agg.arg_max("int", "text"), agg.histogram("int", [0]), agg.weighted_mean("int", "weight"), agg.collect_list("int")]
-    chosen += [agg.count_distinct("int"), agg.approx_count_distinct("int"), agg.approx_quantile("int", 0.5)]
-    found = aggregate_of(chosen, [])
-    assert found == (0, None, None, None, None, None, [], None, [0, 0], None, [], 0, 0, None)
+def test_results_of_no_rows():
+    """This happens after an evictor that removed all rows."""
+    aggregates = [
+        agg.count(),
+        agg.sum("int"),
+        agg.mean("dec"),
+        agg.min("text"),
+        agg.var("int"),
+        agg.last("int"),
+        agg.top_k("int", 2),
+    ]
+    aggregates += [
+        agg.arg_max("int", "text"),
+        agg.histogram("int", [0]),
+        agg.weighted_mean("int", "weight"),
+        agg.collect_list("int"),
+    ]
+    aggregates += [agg.count_distinct("int"), agg.approx_count_distinct("int"), agg.approx_quantile("int", 0.5)]
+    results = aggregate_of(aggregates, [])
+    assert results == (0, None, None, None, None, None, [], None, [0, 0], None, [], 0, 0, None)
 
 
-def test_results_are_not_the_state():
+def test_changing_a_result_does_not_change_the_accumulator():
     function = DeclaredFunction([agg.collect_list("int"), agg.top_k("int", 2), agg.histogram("int", [0])], TYPES)
     accumulator = function.add((5, 1), function.create_accumulator())
     for result in function.get_result(accumulator):
@@ -147,8 +162,8 @@ def test_results_are_not_the_state():
     assert function.get_result(accumulator) == ([5], [5], [0, 1])
 
 
-def test_in_sessions_that_merge_and_with_a_restart_between_all_batches():
-    chosen = [
+def test_declared_aggregates_in_merging_sessions_with_restarts():
+    aggregates = [
         agg.first("int"),
         agg.last("int"),
         agg.count_distinct("int"),
@@ -157,7 +172,7 @@ def test_in_sessions_that_merge_and_with_a_restart_between_all_batches():
     ]
     row_type = RowType(pa.schema([("int", pa.int32()), ("__time", pa.int64())]))
     plan = RowPlan(
-        WindowSpec(EventTimeSessionWindows(10)), AggregateRows(DeclaredFunction(chosen, TYPES)), element_type=row_type.element
+        WindowSpec(EventTimeSessionWindows(10)), AggregateRows(DeclaredFunction(aggregates, TYPES)), element_type=row_type.element
     )
     state, fired = MemoryState(), []
     for value, time in ((1, 20), (2, 0), (3, 40), (4, 30), (5, 10), (1, 12)):
@@ -168,7 +183,7 @@ def test_in_sessions_that_merge_and_with_a_restart_between_all_batches():
     assert [value for _, _, value, _ in fired] == [(2, 3, 5, [2, 5, 1, 1, 4, 3], 2.5)]
 
 
-def test_with_an_evictor_the_rows_that_are_left_are_aggregated():
+def test_declared_aggregates_with_an_evictor_use_the_remaining_rows():
     row_type = RowType(pa.schema([("int", pa.int32()), ("__time", pa.int64())]))
     function = AggregateRows(DeclaredFunction([agg.sum("int"), agg.count()], TYPES))
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), evictor=CountEvictor(2)), function, element_type=row_type.element)
@@ -179,18 +194,18 @@ def test_with_an_evictor_the_rows_that_are_left_are_aggregated():
 
 
 def column_values(name, values):
-    """Rows that have one column of the tests' types."""
+    """Return rows with one of the columns in TYPES."""
     chosen_inputs = Aggregation.build([agg.max(name)], TYPES, pa.schema([])).inputs
     assert list(chosen_inputs) == [name]
     return [(value, at) for at, value in enumerate(values)]
 
 
-def test_nulls_are_not_counted():
+def test_count_of_a_column_skips_nulls():
     assert aggregate_of([agg.count("long")], column_values("long", [1, None, 2, None])) == (2,)
     assert aggregate_of([agg.count()], [(at,) for at in range(4)]) == (4,)
 
 
-def test_nan_is_the_largest_number_and_one_value():
+def test_nan_is_larger_than_all_numbers_and_counts_as_one_value():
     rows = column_values("double", [math.nan, 1.0, -math.inf, math.nan])
     for order in (rows, rows[::-1]):
         largest, smallest = aggregate_of([agg.max("double"), agg.min("double")], order)
@@ -202,6 +217,6 @@ def test_nan_is_the_largest_number_and_one_value():
     assert distinct == 2
 
 
-def test_a_value_at_an_edge_of_a_histogram_lies_above_it():
-    chosen, rows = [agg.histogram("long", [0, 10])], column_values("long", [-1, 0, 9, 10, 11])
-    assert list(aggregate_of(chosen, rows)) == by_kernel(chosen, rows) == [[1, 2, 2]]
+def test_value_at_an_edge_of_a_histogram_belongs_to_the_upper_bin():
+    aggregates, rows = [agg.histogram("long", [0, 10])], column_values("long", [-1, 0, 9, 10, 11])
+    assert list(aggregate_of(aggregates, rows)) == by_kernel(aggregates, rows) == [[1, 2, 2]]

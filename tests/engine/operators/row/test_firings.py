@@ -1,4 +1,4 @@
-"""The row operator says which firing a result comes from: every single one, across restarts and merges."""
+"""Firing information of the row operator's results: kind, number and whether it is the last, across restarts and merges."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from panestream.windowing.functions import applied
 from panestream.windowing.triggers import CountTrigger, EventTimeTrigger, PurgingTrigger, Trigger, TriggerResult
 
 TWICE = KeepRows(applied(lambda key, window, rows: [len(rows), -len(rows)] if len(rows) != 3 else []))
-"""Two results for a firing, none where there are three rows."""
+"""Emits two results for a firing, or none if there are three rows."""
 
 
 COUNT = CountTrigger.of(2)
 
 
-class EarlyToo(EventTimeTrigger):
-    """Every second element, and the end."""
+class EarlyAndAtEndTrigger(EventTimeTrigger):
+    """Fires at every second element and at the end."""
 
     def on_element(self, element, timestamp, window, ctx):
         at_end = super().on_element(element, timestamp, window, ctx)
@@ -38,19 +38,21 @@ class EarlyToo(EventTimeTrigger):
 
 
 def firings(plan: RowPlan, *steps) -> list[list[tuple]]:
-    """What each step (rows, watermark, clock) gave: (value, *firing). The operator is made anew for each."""
-    state, found = MemoryState(), []
+    """Return (value, *firing) for each step (rows, watermark, clock). Each step has a new operator."""
+    state, firings_by_step = MemoryState(), []
     for rows, watermark, clock in steps:
         operator = RowOperator(plan, state)
         output = operator.process([("k", time, time) for time in rows], watermark, clock)
         operator.commit()
         assert len(output.fired) == len(output.firings)
-        found.append([(one[2], *firing) for one, firing in zip(output.fired, output.firings, strict=True)])
-    return found
+        firings_by_step.append([(result[2], *firing) for result, firing in zip(output.fired, output.firings, strict=True)])
+    return firings_by_step
 
 
-def test_early_on_time_and_late():
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=EarlyToo(), allowed_lateness=5), TWICE, numbers_firings=True)
+def test_firings_are_early_on_time_or_late():
+    plan = RowPlan(
+        WindowSpec(TumblingEventTimeWindows(10), trigger=EarlyAndAtEndTrigger(), allowed_lateness=5), TWICE, numbers_firings=True
+    )
     first, second, third, fourth = firings(plan, ([1, 2], 3, None), ([4, 5], 9, None), ([6], 12, None), ([], 14, None))
     assert first == [(2, "early", 0, False), (-2, "early", 0, False)]
     assert second == [(value, word, number, False) for word, number in (("early", 1), ("on_time", 2)) for value in (4, -4)]
@@ -58,32 +60,32 @@ def test_early_on_time_and_late():
     assert fourth == []
 
 
-def test_a_firing_without_results_has_no_number():
+def test_firing_without_results_is_not_numbered():
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), allowed_lateness=5), TWICE, numbers_firings=True)
     assert firings(plan, ([1, 2, 3], 9, None), ([4], None, None)) == [[], [(4, "late", 0, False), (-4, "late", 0, False)]]
 
 
 @pytest.mark.parametrize("trigger", [None, PurgingTrigger.of(EventTimeTrigger.create())])
-def test_the_last_one(trigger):
+def test_last_firing_is_marked_when_the_window_closes(trigger):
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger, allowed_lateness=5), TWICE, numbers_firings=True)
-    assert [one[1:] for one in firings(plan, ([1], 20, None))[0]] == [("on_time", 0, True)] * 2
+    assert [firing[1:] for firing in firings(plan, ([1], 20, None))[0]] == [("on_time", 0, True)] * 2
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), trigger=trigger), TWICE, numbers_firings=True)
-    assert [one[1:] for one in firings(plan, ([1], 9, None))[0]] == [("on_time", 0, True)] * 2
+    assert [firing[1:] for firing in firings(plan, ([1], 9, None))[0]] == [("on_time", 0, True)] * 2
 
 
-def test_a_session_that_grows_is_another_window():
+def test_firing_numbers_restart_when_a_session_grows():
     plan = RowPlan(WindowSpec(EventTimeSessionWindows(10), trigger=CountTrigger.of(1)), TWICE, numbers_firings=True)
-    assert [[one[1:] for one in step[::2]] for step in firings(plan, ([1], None, None), ([1], None, None), ([3], None, None))] == [
+    assert [[firing[1:] for firing in step[::2]] for step in firings(plan, ([1], None, None), ([1], None, None), ([3], None, None))] == [
         [("early", 0, False)], [("early", 1, False)], [],
     ]  # fmt: skip
 
 
-def test_the_clock():
+def test_firings_of_processing_time_windows():
     plan = RowPlan(WindowSpec(TumblingProcessingTimeWindows(10)), TWICE, numbers_firings=True)
-    assert [one[1:] for one in firings(plan, ([1], None, 5), ([], None, 10))[1]] == [("on_time", 0, True)] * 2
+    assert [firing[1:] for firing in firings(plan, ([1], None, 5), ([], None, 10))[1]] == [("on_time", 0, True)] * 2
 
 
-def test_the_global_window_has_no_end_and_its_count_survives_a_purge():
+def test_firings_of_a_global_window_are_early_and_numbered_across_purges():
     plan = RowPlan(
         WindowSpec(GlobalWindows.create(), trigger=PurgingTrigger.of(CountTrigger.of(2)), evictor=CountEvictor(5)),
         TWICE,
@@ -93,7 +95,7 @@ def test_the_global_window_has_no_end_and_its_count_survives_a_purge():
     assert steps == [[(2, "early", 0, False), (-2, "early", 0, False)], [], [(2, "early", 1, False), (-2, "early", 1, False)]]
 
 
-def test_an_operator_that_goes_on_for_another_micro_batch():
+def test_firing_numbers_continue_if_the_operator_is_reused():
     operator = RowOperator(
         RowPlan(WindowSpec(TumblingEventTimeWindows(10), allowed_lateness=5), TWICE, numbers_firings=True), MemoryState()
     )
@@ -101,8 +103,8 @@ def test_an_operator_that_goes_on_for_another_micro_batch():
     assert operator.process([("k", 2, 2)]).firings == [("late", 1, False)] * 2
 
 
-class OnTheClock(Trigger):
-    """Fires a window of event time one tick after each element, by the clock."""
+class ClockTrigger(Trigger):
+    """Fires an event-time window by the clock, one tick after each element."""
 
     uses_processing_time = True
 
@@ -120,9 +122,9 @@ class OnTheClock(Trigger):
         pass
 
 
-def test_a_timer_of_the_clock_says_nothing_of_event_time():
+def test_event_time_decides_whether_a_clock_timer_fires_early_or_late():
     plan = RowPlan(
-        WindowSpec(TumblingEventTimeWindows(10), trigger=OnTheClock(), allowed_lateness=100), TWICE, numbers_firings=True
+        WindowSpec(TumblingEventTimeWindows(10), trigger=ClockTrigger(), allowed_lateness=100), TWICE, numbers_firings=True
     )
     steps = firings(plan, ([1], 3, 2), ([], None, 5), ([2], 20, 6), ([], None, 9))
-    assert [[one[1:] for one in step[:1]] for step in steps] == [[], [("early", 0, False)], [], [("late", 1, False)]]
+    assert [[firing[1:] for firing in step[:1]] for step in steps] == [[], [("early", 0, False)], [], [("late", 1, False)]]

@@ -1,4 +1,4 @@
-"""The row operator on columns: keys of any type, across batches."""
+"""The row operator on columns, with keys of any type and over several micro-batches."""
 
 from __future__ import annotations
 
@@ -62,22 +62,22 @@ def plan_of(key_type):
 
 
 @pytest.mark.parametrize("name", KEYS)
-def test_keys_of_every_type_go_through_state_and_come_out_as_they_were(name):
+def test_keys_of_every_type_are_unchanged_after_state(name):
     key_type, keys = KEYS[name]
-    plan, state, found = plan_of(key_type), MemoryState(), []
-    for batch, seen in enumerate((3, 5, 100)):
+    plan, state, results = plan_of(key_type), MemoryState(), []
+    for batch, newest_time in enumerate((3, 5, 100)):
         rows = pa.table({"value": pa.array([1, 10, 100], pa.int64())})
         chunk = Chunk(np.array([batch] * 3, np.int64), [pa.array(keys, key_type)], [], rows)
         parts = {kind: [table] for kind, table in plan.operator.pack(plan, chunk)} if batch < 2 else {}
-        output = plan.operator.for_group(plan, state, 0).process(GroupInput(parts, seen={"": seen}))
-        found += [row for _, table in output.tables for row in table.to_pylist()]
-    assert sorted((row["value"], repr(row["key"])) for row in found) == [
+        output = plan.operator.for_group(plan, state, 0).process(GroupInput(parts, seen={"": newest_time}))
+        results += [row for _, table in output.tables for row in table.to_pylist()]
+    assert sorted((row["value"], repr(row["key"])) for row in results) == [
         (total, repr(pa.array([key], key_type).to_pylist()[0])) for total, key in zip((2, 20, 200), keys, strict=True)
     ]
 
 
 @pytest.mark.parametrize(("origins", "order"), [([0, 1], [1, 2, 4, 5, 3]), ([0, 0], [1, 5, 3, 2, 4]), ([], [1, 5, 3, 2, 4])])
-def test_source_partitions_come_to_the_same_event_time_together(origins, order):
+def test_rows_of_source_partitions_are_interleaved_by_event_time(origins, order):
     rows = pa.schema([("value", pa.int64())])
     windowing = WindowSpec(EventTimeSessionWindows(5))
     plan = replace(plan_of(pa.int64()), assigner=windowing.assigner)
@@ -101,20 +101,20 @@ def test_source_partitions_come_to_the_same_event_time_together(origins, order):
         ((([7, 8, 8], [30, 1, 9]), ([8], [4])), ["[1, 4, 9]", "[30]"]),
     ],
 )
-def test_of_several_keys_each_comes_to_the_same_event_time_by_itself(parts, expected):
+def test_rows_are_interleaved_by_event_time_for_each_key_alone(parts, expected):
     rows = pa.schema([("value", pa.int64())])
     windowing = WindowSpec(EventTimeSessionWindows(50))
     plan = replace(plan_of(pa.int64()), assigner=windowing.assigner)
     plan = replace(
         plan, operator=plan_functions(windowing, KeepRows(AsText()), pa.schema([("value", pa.string())]), rows, "values")
     )
-    packed = []
+    tables = []
     for keys, numbers in parts:
         chunk = Chunk(np.array(numbers, np.int64), [pa.array(keys)], [], pa.table({"value": pa.array(numbers, pa.int64())}))
-        packed += [table for _, table in plan.operator.pack(plan, chunk)]
-    batch = GroupInput({"inputs": packed}, {"inputs": [0, 1]}, end_of_input=True)
+        tables += [table for _, table in plan.operator.pack(plan, chunk)]
+    batch = GroupInput({"inputs": tables}, {"inputs": [0, 1]}, end_of_input=True)
     ((_, fired),) = plan.operator.for_group(plan, MemoryState(), 0).process(batch).tables
-    # Were the 30 of the other key looked at, 1 and 9 would come after 4.
+    # If the 30 of the other key counted, 1 and 9 would come after 4.
     assert sorted(fired.column("value").to_pylist()) == expected
 
 
@@ -123,30 +123,30 @@ class AsText(WindowFunction):
         return [str([row.value for row in inputs])]
 
 
-def test_elements_that_came_in_several_parts_and_batches_rest_with_their_own_values():
+def test_elements_of_several_parts_and_batches_are_stored_with_their_values():
     rows = pa.schema([("value", pa.int64()), ("name", pa.string())])
     windowing = WindowSpec(TumblingEventTimeWindows(10))
     plan = replace(plan_of(pa.int64()), row_schema=rows)
     plan = replace(
         plan, operator=plan_functions(windowing, KeepRows(AsText()), pa.schema([("value", pa.string())]), rows, "values")
     )
-    state, found = MemoryState(), []
+    state, results = MemoryState(), []
 
-    def batch(parts, seen):
+    def batch(parts, newest_time):
         tables = []
         for times in parts:
             table = pa.table({"value": pa.array(times, pa.int64()), "name": pa.array([str(time) for time in times])})
             chunk = Chunk(np.array(times, np.int64), [pa.array([7] * len(times))], [], table)
-            tables += [packed for _, packed in plan.operator.pack(plan, chunk)]
-        output = plan.operator.for_group(plan, state, 0).process(GroupInput({"inputs": tables}, seen={"": seen}))
-        found.extend(row["value"] for _, table in output.tables for row in table.to_pylist())
+            tables += [part for _, part in plan.operator.pack(plan, chunk)]
+        output = plan.operator.for_group(plan, state, 0).process(GroupInput({"inputs": tables}, seen={"": newest_time}))
+        results.extend(row["value"] for _, table in output.tables for row in table.to_pylist())
 
     batch([[0, 1, 2, 3, 4], [10, 5, 6, 7, 8, 9, 11]], 9)
-    # Most of what rests is gone with the first window: the rest is written anew, together with what has come.
+    # The first window had most of the stored elements. The others are rewritten together with the new ones.
     batch([[12], [13, 20]], 11)
     batch([[14]], 15)
     batch([[30]], 40)
-    assert found == [str(list(range(10))), str([10, 11, 12, 13, 14]), "[20]", "[30]"]
+    assert results == [str(list(range(10))), str([10, 11, 12, 13, 14]), "[20]", "[30]"]
 
 
 def late_plan(key_schema):
@@ -166,32 +166,34 @@ def late_plan(key_schema):
 
 
 class Values(WindowFunction):
-    """The values as they came."""
+    """Emits the values in their order."""
 
     def apply(self, key, window, inputs):
         yield from (row.value for row in inputs)
 
 
 @pytest.mark.parametrize("width", [0, 1, 2])
-def test_rows_are_taken_key_by_key_and_nobody_can_tell(width):
-    """Rows of a key stay in order over several parts; late rows come out as they came, whatever keys they have."""
+def test_processing_rows_key_by_key_keeps_their_order(width):
+    """Rows of a key keep their order over several parts. Late rows of all keys keep their order too."""
     schema = pa.schema([(f"k{place}", pa.int64()) for place in range(width)])
     plan, state = late_plan(schema), MemoryState()
     rng = np.random.default_rng(7)
 
-    def batch_of(first, times, seen):
+    def batch_of(first, times, newest_time):
         tables = []
         for part in np.array_split(np.arange(len(times)), 3):
             keys = [pa.array((first + part) * (place + 3) % 5) for place in range(width)]
             chunk = Chunk(times[part], keys, [], pa.table({"value": pa.array(first + part)}))
             tables += [table for _, table in plan.operator.pack(plan, chunk)]
         return plan.operator.for_group(plan, state, 0).process(
-            GroupInput({"inputs": tables}, input_rows=len(times), seen={"": seen})
+            GroupInput({"inputs": tables}, input_rows=len(times), seen={"": newest_time})
         )
 
     output = batch_of(0, rng.integers(0, 100, 60), 99)
     output = batch_of(60, rng.integers(0, 200, 60), 1_000)
-    main, late = (pa.concat_tables([table for told, table in output.tables if told == tag]) for tag in ("main", "late"))
+    main, late = (
+        pa.concat_tables([table for output_tag, table in output.tables if output_tag == tag]) for tag in ("main", "late")
+    )
     values = late.column("value").to_pylist()
     assert len(values) > 10
     assert values == sorted(values)
@@ -199,7 +201,7 @@ def test_rows_are_taken_key_by_key_and_nobody_can_tell(width):
     for row in main.to_pylist():
         windows.setdefault((*(row[name] for name in schema.names), row["window_start"]), []).append(row["value"])
     assert sum(map(len, windows.values())) > 10
-    assert all(found == sorted(found) for found in windows.values())
+    assert all(of_window == sorted(of_window) for of_window in windows.values())
 
 
 @pytest.mark.parametrize(
@@ -209,10 +211,10 @@ def test_rows_are_taken_key_by_key_and_nobody_can_tell(width):
         (
             WindowSpec(SlidingProcessingTimeWindows(10, 5)),
             [],
-            # The clock ends the first two; the end of the input those that are open then.
+            # The clock ends the first two windows, the end of input ends the open ones.
             [("a", 10, 20, 2), ("b", 10, 20, 1), ("a", 15, 25, 3), ("b", 15, 25, 1), ("a", 20, 30, 1)],
         ),
-        # Event time ends these windows, and this trigger fires by the clock alone, which is past them when their rows come.
+        # The trigger fires event-time windows by the clock alone, and the clock has passed them when their rows come.
         (
             WindowSpec(TumblingEventTimeWindows(10), ContinuousProcessingTimeTrigger(50)),
             [("a", 0, 10, 1), ("b", 0, 10, 1)],
@@ -222,15 +224,15 @@ def test_rows_are_taken_key_by_key_and_nobody_can_tell(width):
     ],
     ids=["windows of the clock", "those that overlap", "a trigger by the clock", "the window without end"],
 )
-def test_windows_of_the_clock_that_are_open_at_the_end_of_the_input_fire_then(windowing, before, at_the_end):
+def test_open_processing_time_windows_fire_at_the_end_of_input(windowing, before, at_the_end):
     plan = harness.Query(windowing, (agg.count(),)).row()
     rows = [("a", 1, 1, None, 1), ("b", 2, 1, None, 2), ("a", 3, 1, None, 3)]
     emitted = harness.run(
         plan,
         [harness.MicroBatch([rows], clock=15), harness.MicroBatch([[("a", 4, 1, None, 4)]], clock=22, end=True)],
     )
-    assert [[(*place, *values) for place, values in one.fired] for one in emitted] == [before, at_the_end]
-    assert [one.metrics.firings for one in emitted] == [
+    assert [[(*place, *values) for place, values in output.fired] for output in emitted] == [before, at_the_end]
+    assert [output.metrics.firings for output in emitted] == [
         {"early": len(before)} if before else {},
         {"on_time": len(at_the_end)} if at_the_end else {},
     ]

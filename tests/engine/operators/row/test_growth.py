@@ -1,4 +1,6 @@
-"""The number of pages follows the state: what comes out is the same, and no call goes to a page that is not touched or due."""
+"""The number of pages follows the size of the state. Results do not change, and only pages that are touched or due are read or
+written.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +22,21 @@ from panestream.windowing.functions import ProcessWindowFunction
 from panestream.windowing.state import ValueStateDescriptor
 
 
-class Everything(ProcessWindowFunction):
-    """Emits the elements, and how often the key was seen."""
+class EmitAll(ProcessWindowFunction):
+    """Emits the elements and how often the key was seen."""
 
     def process(self, key, context, elements):
-        seen = context.global_state().get_state(ValueStateDescriptor("seen"))
-        seen.update((seen.value() or 0) + 1)
-        yield seen.value(), list(elements)
+        times_seen = context.global_state().get_state(ValueStateDescriptor("seen"))
+        times_seen.update((times_seen.value() or 0) + 1)
+        yield times_seen.value(), list(elements)
 
 
 PLANS = {
     "accumulators": RowPlan(WindowSpec(TumblingEventTimeWindows(40)), ReduceRows(lambda a, b: a + b)),
-    "elements": RowPlan(WindowSpec(TumblingEventTimeWindows(40)), KeepRows(Everything())),
-    "sessions": RowPlan(WindowSpec(EventTimeSessionWindows(7)), KeepRows(Everything())),
+    "elements": RowPlan(WindowSpec(TumblingEventTimeWindows(40)), KeepRows(EmitAll())),
+    "sessions": RowPlan(WindowSpec(EventTimeSessionWindows(7)), KeepRows(EmitAll())),
     "shared elements, evicted": RowPlan(
-        WindowSpec(SlidingEventTimeWindows(40, 10), evictor=TimeEvictor(15)), KeepRows(Everything())
+        WindowSpec(SlidingEventTimeWindows(40, 10), evictor=TimeEvictor(15)), KeepRows(EmitAll())
     ),
 }
 
@@ -45,7 +47,7 @@ def _few_keys_a_page(monkeypatch):
 
 
 def batches(keys, turns):
-    """Rows for more and more keys, and a watermark that closes the older windows."""
+    """Yield rows of a growing number of keys, and a watermark that closes older windows."""
     for turn in range(turns):
         count = keys * (turn + 1) // turns
         rows = [(f"key{n * 7919 % count}", turn * 10 + n % 10, (turn, n)) for n in range(count)]
@@ -53,14 +55,14 @@ def batches(keys, turns):
 
 
 def run(plan, turns=12, keys=150):
-    """What is fired, and the numbers of pages there were; every batch has a new operator."""
+    """Return the results and the numbers of pages. Each batch has a new operator."""
     state, fired, sizes = MemoryState(), [], []
     for rows, watermark in [*batches(keys, turns), ([], 10_000)]:
         operator = RowOperator(plan, state)
         fired.append(sorted(operator.process(rows, new_watermark=watermark).fired, key=repr))
         operator.commit()
         sizes.append(pages_of(state))
-        check_that_pages_hold_what_they_should(state)
+        check_pages(state)
     return fired, sizes, state
 
 
@@ -68,17 +70,17 @@ def pages_of(state):
     return ColumnReader(state.get("meta", 0)).header["pages"]
 
 
-def check_that_pages_hold_what_they_should(state):
-    """Every key in one page, the one that its hash leads to; every chunk belongs to one page."""
-    known = PageIndex(1)
+def check_pages(state):
+    """Check that each key is in the one page that its hash selects, and that each chunk belongs to one page."""
+    index_ = PageIndex(1)
     reader = ColumnReader(state.get("meta", 0))
-    known.read(reader, reader.header["pages"])
-    assert {number for space, number in state.values if space == "pages"} == set(known.entries)
-    assert all(entry.size == len(state.get("pages", number)) for number, entry in known.entries.items())
+    index_.read(reader, reader.header["pages"])
+    assert {number for space, number in state.values if space == "pages"} == set(index_.entries)
+    assert all(entry.size == len(state.get("pages", number)) for number, entry in index_.entries.items())
 
 
 @pytest.mark.parametrize("plan", PLANS)
-def test_growth_changes_nothing_but_the_pages(plan, monkeypatch):
+def test_growing_number_of_pages_does_not_change_results(plan, monkeypatch):
     fixed, sizes, _ = run(PLANS[plan])
     assert set(sizes) == {PLANS[plan].pages}
     monkeypatch.setattr(index, "PAGE_BYTES", 100)
@@ -91,16 +93,16 @@ def test_growth_changes_nothing_but_the_pages(plan, monkeypatch):
 
 
 @pytest.mark.parametrize("pages", [1, 3, 100])
-def test_any_number_to_begin_with(pages, monkeypatch):
+def test_any_initial_number_of_pages_gives_the_same_results(pages, monkeypatch):
     fixed, _, _ = run(PLANS["elements"])
     monkeypatch.setattr(index, "PAGE_BYTES", 200)
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(40)), KeepRows(Everything()), pages=pages)
-    found, sizes, _ = run(plan)
-    assert found == fixed
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(40)), KeepRows(EmitAll()), pages=pages)
+    results, sizes, _ = run(plan)
+    assert results == fixed
     assert all(size % pages == 0 for size in sizes)
 
 
-def test_the_plan_may_say_another_number_later():
+def test_initial_number_of_pages_may_change_on_restart():
     plans = [RowPlan(WindowSpec(TumblingEventTimeWindows(40)), ReduceRows(lambda a, b: a + b), pages=pages) for pages in (4, 7)]
     state, fired = MemoryState(), []
     for turn, (rows, watermark) in enumerate([*batches(60, 6), ([], 10_000)]):
@@ -112,7 +114,7 @@ def test_the_plan_may_say_another_number_later():
     assert fired == expected
 
 
-def test_a_page_is_split_when_it_is_next_written_and_only_then(monkeypatch):
+def test_page_is_split_only_when_it_is_next_written(monkeypatch):
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(100)), ReduceRows(lambda a, b: a + b), pages=2)
     memory = MemoryState()
     batch(plan, memory, [(f"key{n}", 5, n) for n in range(100)])
@@ -143,8 +145,8 @@ def batch(plan, memory, rows, watermark=None):
     return counting
 
 
-def test_elements_of_a_page_that_is_split_are_written_anew_once(monkeypatch):
-    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), KeepRows(Everything()), pages=1)
+def test_elements_of_a_split_page_are_rewritten_once(monkeypatch):
+    plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), KeepRows(EmitAll()), pages=1)
     memory = MemoryState()
     rows = [(f"key{n % 40}", 5, "x" * 200 + str(n)) for n in range(400)]
     whole = batch(plan, memory, rows).bytes_written
@@ -158,7 +160,7 @@ def test_elements_of_a_page_that_is_split_are_written_anew_once(monkeypatch):
     assert calls.bytes_written < whole / 10
 
 
-def test_pages_of_few_keys_are_not_split_however_large_they_are(monkeypatch):
+def test_large_pages_of_few_keys_are_not_split(monkeypatch):
     plan, memory = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), ReduceRows(lambda a, b: a + b), pages=1), MemoryState()
     monkeypatch.setattr(index, "FEWEST_KEYS", 10)
     for _ in range(5):
@@ -166,14 +168,14 @@ def test_pages_of_few_keys_are_not_split_however_large_they_are(monkeypatch):
     assert pages_of(memory) == 4
 
 
-def test_a_state_that_is_empty_again_has_few_pages_again(monkeypatch):
+def test_number_of_pages_shrinks_when_the_state_is_empty(monkeypatch):
     monkeypatch.setattr(index, "PAGE_BYTES", 50)
     _, sizes, state = run(PLANS["accumulators"])
     assert (sizes[-2] > 16, sizes[-1]) == (True, PLANS["accumulators"].pages)
     assert list(state.values) == [("meta", 0)]
 
 
-def test_the_same_operator_goes_on_while_its_pages_are_split(monkeypatch):
+def test_operator_can_be_reused_while_its_pages_are_split(monkeypatch):
     fixed, _, _ = run(PLANS["elements"])
     monkeypatch.setattr(index, "PAGE_BYTES", 100)
     state, fired = MemoryState(), []
@@ -184,7 +186,7 @@ def test_the_same_operator_goes_on_while_its_pages_are_split(monkeypatch):
     assert fired == fixed
 
 
-def test_no_two_pages_have_a_key_in_common():
+def test_each_hash_belongs_to_one_page():
     pages = PageIndex(2)
     for turn in range(6):
         for hashed in range(turn, 200, 5):

@@ -1,4 +1,4 @@
-"""The row operator against the definition where the query is started again with another allowed lateness, at random."""
+"""The row operator compared with the definition on random queries that restart with another allowed lateness."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tests.testing.simulation.campaign.reference_model.definition import Definit
 COUNT, CHUNKS = 400, 4
 
 
-def changed(seed: int) -> tuple[dict, dict[int, int]]:
-    """A scenario, and before which steps it begins anew with which lateness."""
+def random_restarts(seed: int) -> tuple[dict, dict[int, int]]:
+    """Return a scenario, and the new lateness by the step before which the query restarts."""
     spec, rng = scenario(seed), random.Random(-seed)
-    # A processing timeout fires at every timer, and so at the end of a lateness that is none any more.
+    # A processing timeout fires at every timer, even at the end of a lateness that no longer applies.
     if "processing_timeout" in str(spec["trigger"]):
         spec["trigger"] = None
     return spec, {step: rng.choice([0, 1, 5, 20, 200]) for step in range(len(spec["input"])) if rng.random() < 0.15}
@@ -47,26 +47,26 @@ def run(read, latenesses: dict[int, int], wrap) -> Observed:
 
 @pytest.mark.parametrize("wrap", [lambda plan: plan, Delegating.in_plan], ids=["fast loops", "general protocol"])
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_the_operator_does_what_the_definition_says(chunk, wrap):
+def test_row_operator_equals_the_definition_when_the_lateness_changes(chunk, wrap):
     for seed in range(chunk, COUNT, CHUNKS):
-        spec, latenesses = changed(seed)
+        spec, latenesses = random_restarts(seed)
         steps, late, dropped = Definition(spec, latenesses).run()
         read = scenario_of({**spec, "expected": {"steps": steps, "late": late, "late_dropped": dropped}})
         assert not differences(read, run(read, latenesses, wrap)), (seed, latenesses)
 
 
-def test_what_a_lower_lateness_closes_fires_no_more_by_the_clock():
-    """The window was to be kept until 109; started again without lateness it is over at 9, before the clock comes to its timer."""
+def test_clock_does_not_fire_a_window_that_a_lower_lateness_closed():
+    """The window is kept until 109. After a restart without lateness it is over at 9, before the clock reaches its timer."""
 
-    def opened(lateness):
+    def harness_with(lateness):
         windows, trigger = TumblingEventTimeWindows(10), ContinuousProcessingTimeTrigger(30)
         return WindowTestHarness(windows, trigger=trigger, allowed_lateness=lateness, reduce=max)
 
     for lateness, expected in ((100, [1]), (0, [])):
-        before, after = opened(100), opened(lateness)
+        before, after = harness_with(100), harness_with(lateness)
         before.process_element(1, 1, "k")
         after.restore(before.snapshot())
         after.process_watermark(20)
         after.set_processing_time(40)
-        assert [one.value for one in after.extract_output()] == expected
+        assert [result.value for result in after.extract_output()] == expected
     assert (after.num_timers(), after.num_state_entries()) == (0, 0)

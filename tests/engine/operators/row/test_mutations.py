@@ -1,4 +1,4 @@
-"""The planted faults can be planted: each text is still where the list says. Whether tests notice them, run_mutations.py finds out."""
+"""Every planted fault can still be planted: its text exists in the file. run_mutations.py checks that tests notice the faults."""
 
 from __future__ import annotations
 

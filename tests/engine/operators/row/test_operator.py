@@ -1,4 +1,4 @@
-"""What the row operator of a key group counts, sends to side outputs, keeps and saves: whole micro-batches."""
+"""Whole micro-batches of the row operator of a key group: counts, side outputs, memory limit and state."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SIDES = {"one": pa.schema([("x", pa.int64())]), "other": pa.schema([("y", pa.str
 
 
 class FirstHalf(WindowAssigner):
-    """Of every ten units the first five; the rest is in no window."""
+    """Assigns the first five of every ten time units to a window. The other units are in no window."""
 
     is_event_time = True
 
@@ -41,7 +41,7 @@ class FirstHalf(WindowAssigner):
 
 
 class Values(ProcessWindowFunction):
-    """The values; those below 0 one by one into a side output, how many and their sum into another where they are several."""
+    """Emits the values. Negative ones go to one side output, the number and sum of several values to another."""
 
     def process(self, key, context, elements):
         values = [element.v for element in elements]
@@ -68,13 +68,13 @@ def outputs_of(plan, state, rows):
 
 
 def with_integers(table):
-    """The bounds of windows as integers."""
+    """Return the table with window bounds as integers."""
     bounds = [field.with_type(pa.int64()) if field.name in ("window_start", "window_end") else field for field in table.schema]
     return table.cast(pa.schema(bounds))
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_rows_are_in_a_window_or_late_or_in_none_and_each_is_counted_once(late):
+def test_each_row_is_counted_once_as_windowed_late_or_outside(late):
     plan = harness.Query(WindowSpec(FirstHalf()), (agg.count(),), late=late).row()
     state = MemoryState()
     counted = []
@@ -87,23 +87,23 @@ def test_rows_are_in_a_window_or_late_or_in_none_and_each_is_counted_once(late):
         (emitted,) = harness.run(plan, [rows], state)
         metrics = emitted.metrics
         counted.append((metrics.windowed_rows, metrics.late_rows, metrics.outside_rows, [row[2] for row in emitted.late]))
-    # A row in no window is late if it is behind the watermark by the lateness.
-    assert [one[:3] for one in counted] == [(3, 0, 1), (2, 3, 2), (0, 0, 0), (0, 1, 0)]
-    assert [one[3] for one in counted] == ([[], [5, 6, 7], [], [12]] if late else [[], [], [], []])
+    # A row outside of all windows is late if it is behind the watermark by more than the lateness.
+    assert [counts[:3] for counts in counted] == [(3, 0, 1), (2, 3, 2), (0, 0, 0), (0, 1, 0)]
+    assert [counts[3] for counts in counted] == ([[], [5, 6, 7], [], [12]] if late else [[], [], [], []])
 
 
-def test_the_late_rows_of_a_micro_batch_come_out_as_they_came_with_all_columns():
+def test_late_rows_are_emitted_in_order_of_arrival_with_all_columns():
     plan, state = of_values(WindowSpec(TEN), late=True), MemoryState()
     harness.run(plan, [batch(("b", 1, 1), ("a", 50, 2))], state)
-    # The keys are taken in one after the other, in another order than they came.
+    # Keys are processed one after the other, not in the order of arrival.
     (emitted,) = harness.run(plan, [batch(("b", 3, 3), ("a", 4, 4), ("b", 51, 5), ("a", 5, 6), ("b", 2, 7))], state)
     assert emitted.late == [("b", 3, 3, None, 3), ("a", 4, 4, None, 4), ("a", 5, 6, None, 6), ("b", 2, 7, None, 7)]
 
 
-def test_what_functions_send_to_side_outputs_has_the_columns_that_were_declared_and_the_window():
+def test_side_output_rows_have_declared_columns_key_and_window():
     plan, state = of_values(WindowSpec(TEN)), MemoryState()
-    told, output = outputs_of(plan, state, batch(("a", 1, -3), ("a", 2, 5), ("b", 3, 7), ("a", 19, -1)))
-    assert told == [
+    sent_rows, output = outputs_of(plan, state, batch(("a", 1, -3), ("a", 2, 5), ("b", 3, 7), ("a", 19, -1)))
+    assert sent_rows == [
         (MAIN, [
             {"key": "a", "window_start": 0, "window_end": 10, "values": [-3, 5]},
             {"key": "b", "window_start": 0, "window_end": 10, "values": [7]},
@@ -114,22 +114,22 @@ def test_what_functions_send_to_side_outputs_has_the_columns_that_were_declared_
         ("other", [{"key": "a", "window_start": 0, "window_end": 10, "y": "2", "z": 2.0}]),
     ]  # fmt: skip
     assert output.metrics.outputs == {MAIN: 2, "one": 1, "other": 1}
-    told, output = outputs_of(plan, state, batch(("b", 25, 1)))
-    assert [(tag, len(rows)) for tag, rows in told] == [(MAIN, 1), ("one", 1)]
-    # Where nothing was sent there is no table.
-    told, output = outputs_of(plan, state, batch(("b", 26, 1)))
-    assert (told, output.metrics.outputs) == ([], {})
+    sent_rows, output = outputs_of(plan, state, batch(("b", 25, 1)))
+    assert [(tag, len(rows)) for tag, rows in sent_rows] == [(MAIN, 1), ("one", 1)]
+    # An output without rows has no table.
+    sent_rows, output = outputs_of(plan, state, batch(("b", 26, 1)))
+    assert (sent_rows, output.metrics.outputs) == ([], {})
 
 
 @pytest.mark.parametrize(
-    ("sent", "result"),
+    ("side_value", "result"),
     [(Decimal("2.7"), (1,)), (1, (Decimal("2.7"),)), (1, ([Fraction(1, 2)],)), (1, ("ab",)), (1, ({"v": 1},))],
     ids=repr,
 )
 @pytest.mark.parametrize("stateless", [False, True])
-def test_result_and_side_output_that_would_lose_something_are_refused_with_key_and_window(sent, result, stateless):
+def test_error_about_a_lossy_result_or_side_output_names_key_and_window(side_value, result, stateless):
     def process(key, context, elements):
-        context.output("one", sent)
+        context.output("one", side_value)
         yield result if isinstance(result[0], list) or not isinstance(result[0], int) else ([1],)
 
     window = WindowSpec(TEN)
@@ -141,7 +141,7 @@ def test_result_and_side_output_that_would_lose_something_are_refused_with_key_a
         harness.run(plan, [batch(("b", 1, 1), end=True)], MemoryState())
 
 
-def test_one_part_and_several_are_the_same():
+def test_results_do_not_depend_on_the_number_of_parts():
     rows = [("a", 1, 1, None, 1), ("b", 2, 2, None, 2), ("a", 3, 3, None, 3), ("b", 4, 4, None, 4)]
     plan = of_values(WindowSpec(EventTimeSessionWindows(5)))
     fired = {
@@ -154,45 +154,45 @@ def test_one_part_and_several_are_the_same():
 
 
 @pytest.mark.parametrize("values", [[1], [1, 2, 3]])
-def test_elements_of_a_window_may_take_as_many_bytes_as_the_limit_and_none_more(values):
+def test_memory_limit_of_window_elements_is_exact_to_the_byte(values):
     plan = of_values(WindowSpec(TEN))
 
     def fires(limit):
-        """Whether the window fires where so many bytes more are allowed than its elements take."""
+        """Return whether the window fires if the limit is ``limit`` bytes above the size of its elements."""
         state = MemoryState()
         outputs_of(plan, state, batch(*(("a", time, time) for time in values)))
-        taken = plan.operator.for_group(plan, state, 0)._operator.store.bytes_of_elements
-        limited = replace(plan, most_bytes=taken + limit)
+        size = plan.operator.for_group(plan, state, 0)._operator.store.bytes_of_elements
+        limited = replace(plan, most_bytes=size + limit)
         try:
-            told, _ = outputs_of(limited, state, batch(("b", 11, 1)))
+            sent_rows, _ = outputs_of(limited, state, batch(("b", 11, 1)))
         except MemoryLimitError:
             return False
-        return told[0][1] == [{"key": "a", "window_start": 0, "window_end": 10, "values": values}]
+        return sent_rows[0][1] == [{"key": "a", "window_start": 0, "window_end": 10, "values": values}]
 
     assert [fires(limit) for limit in (-1, 0, 1)] == [False, True, True]
 
 
-def test_what_was_held_in_memory_is_gone_without_the_garbage_collector():
-    """It is paused while a key group is worked on: cycles that nobody cut would wait for it."""
+def test_memory_is_freed_without_the_garbage_collector():
+    """The collector is paused while a key group runs, so reference cycles would stay in memory."""
     plan, state = harness.Query(WindowSpec(TEN), (agg.sum("v"),)).row(), MemoryState()
     gc.collect()
     gc.disable()
     try:
-        before = held()
+        before = keys_and_windows_in_memory()
         outputs_of(plan, state, batch(("a", 1, 1), ("b", 2, 2), ("a", 13, 3), ("b", 24, 4)))
-        assert held() == before
+        assert keys_and_windows_in_memory() == before
         assert plan.operator.for_group(plan, state, 0).tables().table("windows").num_rows == 1
-        assert held() == before
+        assert keys_and_windows_in_memory() == before
     finally:
         gc.enable()
 
 
-def held():
-    """How many keys and windows there are in memory."""
-    return sum(isinstance(one, (KeyState, WindowState)) for one in gc.get_objects())
+def keys_and_windows_in_memory():
+    """Return the number of keys and windows in memory."""
+    return sum(isinstance(object_, (KeyState, WindowState)) for object_ in gc.get_objects())
 
 
-def test_codes_of_keys_are_numbers_in_the_order_in_which_keys_come():
+def test_key_codes_number_keys_in_order_of_arrival():
     nested = pa.array([{"a": 1}, {"a": 2}, {"a": 1}, None, {"a": 2}], pa.struct([("a", pa.int64())]))
     assert _codes_of([nested], 5).tolist() == [0, 1, 0, 2, 1]
     assert _codes_of([], 3).tolist() == [0, 0, 0]

@@ -1,6 +1,7 @@
-"""The row operator against the definition, on random plans and streams.
+"""The row operator compared with the definition on random plans and streams.
 
-``PANESTREAM_RANDOM_SCENARIOS=20000 pytest tests/engine/operators/row/test_random_scenarios.py`` runs more; ``PANESTREAM_RANDOM_SEED`` others.
+``PANESTREAM_RANDOM_SCENARIOS=20000 pytest tests/engine/operators/row/test_random_scenarios.py`` runs more cases,
+``PANESTREAM_RANDOM_SEED`` others.
 """
 
 from __future__ import annotations
@@ -37,41 +38,41 @@ def seeds(chunk: int) -> range:
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_the_operator_does_what_the_definition_says(chunk):
+def test_row_operator_equals_the_definition_on_random_scenarios(chunk):
     for seed in seeds(chunk):
         read = scenario_of(with_answer(seed))
         assert not differences(read, HarnessExecutor().run(read)), seed
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_also_when_it_is_restored_after_every_step(chunk):
+def test_row_operator_equals_the_definition_if_restored_after_every_step(chunk):
     for seed in list(seeds(chunk))[::4]:
         read = scenario_of(with_answer(seed))
         assert not differences(read, HarnessExecutor(restore=True).run(read)), seed
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_the_fast_loops_do_what_the_general_protocol_does(chunk):
-    """A trigger of a user's own that passes every call on is served by the general protocol."""
+def test_fast_loops_equal_the_general_protocol(chunk):
+    """A user trigger that passes every call on runs in the general protocol."""
     for seed in list(seeds(chunk))[::2]:
         read = scenario_of(with_answer(seed))
         assert not differences(read, HarnessExecutor(wrap=Delegating.in_plan).run(read)), seed
 
 
 @pytest.mark.parametrize("chunk", range(CHUNKS))
-def test_the_cut_into_micro_batches_does_not_matter(chunk):
-    """Rows up to the next watermark or clock step are one batch, and every batch has a new operator on the written state."""
+def test_results_do_not_depend_on_the_cut_into_micro_batches(chunk):
+    """Rows up to the next watermark or clock step form one batch. Each batch has a new operator, which reads the stored state."""
     for seed in list(seeds(chunk))[::4]:
         spec = with_answer(seed)
         read = scenario_of(spec)
         fired, late, dropped = in_micro_batches(read)
-        flat = {key: [[one for step in spec["expected"][key] for one in step]] for key in ("steps", "late")}
+        flat = {key: [[entry for step in spec["expected"][key] for entry in step]] for key in ("steps", "late")}
         whole = scenario_of({**spec, "expected": {**flat, "late_dropped": spec["expected"]["late_dropped"]}})
         assert not differences(whole, Observed([fired], [late], dropped)), seed
 
 
 def in_micro_batches(read):
-    """What comes of a scenario cut at its watermarks and clock steps: fired, late, dropped."""
+    """Run a scenario cut at its watermarks and clock steps. Return what fired, late elements, and the number of dropped ones."""
     plan, state, outputs, rows = plan_of(read), MemoryState(), [], []
 
     def batch(rows, **time):
@@ -90,6 +91,6 @@ def in_micro_batches(read):
             batch(rows, new_watermark=step.time)
         rows = []
     batch(rows, new_watermark=MAX_TIMESTAMP if read.end_of_input else None)
-    fired = [_as_json(*one[:3]) for output in outputs for one in output.fired]
-    late = [_late_as_json(one[2]) for output in outputs for one in output.late]
+    fired = [_as_json(*result[:3]) for output in outputs for result in output.fired]
+    late = [_late_as_json(result[2]) for output in outputs for result in output.late]
     return fired, late, sum(output.late_dropped for output in outputs)

@@ -1,4 +1,4 @@
-"""What the row operator says of a query, and what crosses the exchange for it."""
+"""The spec of the row operator: identity, elements, ``explain()``, and what crosses the exchange."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ NOTHING = applied(lambda key, window, rows: [])
 ROWS = "key string, ts int64, v int64, x double, u int64"
 
 
-def declared(windowing=EXACT, aggregates=AGGREGATES):
+def plan_declared(windowing=EXACT, aggregates=AGGREGATES):
     return plan_aggregates(windowing, aggregates, TYPES, harness.KEYS)
 
 
-def of_rows(function, windowing=EXACT, results=RESULT):
+def over_rows(function, windowing=EXACT, results=RESULT):
     return plan_functions(windowing, function, results, harness.ROWS, "it at 0x7f00", harness.KEYS)
 
 
@@ -41,72 +41,78 @@ def of_rows(function, windowing=EXACT, results=RESULT):
     ("operator", "function", "results", "elements", "evicts"),
     [
         (
-            declared(),
+            plan_declared(),
             "agg.sum('v').alias('total'), agg.last('x')",
             "total int64, last(x) double",
             "v int64, x double, __time int64",
             "False",
         ),
-        (declared(replace(EXACT, evictor=CountEvictor(3)), [agg.count()]), "agg.count()", "count int64", "__time int64", "True"),
-        (of_rows(ReduceRows(max)), "reduce", "mean double, n int64", ROWS, "False"),
-        (of_rows(AggregateRows(Mean())), "aggregate with Mean", "mean double, n int64", ROWS, "False"),
-        (of_rows(KeepRows(NOTHING)), "all elements", "mean double, n int64", ROWS, "False"),
+        (
+            plan_declared(replace(EXACT, evictor=CountEvictor(3)), [agg.count()]),
+            "agg.count()",
+            "count int64",
+            "__time int64",
+            "True",
+        ),
+        (over_rows(ReduceRows(max)), "reduce", "mean double, n int64", ROWS, "False"),
+        (over_rows(AggregateRows(Mean())), "aggregate with Mean", "mean double, n int64", ROWS, "False"),
+        (over_rows(KeepRows(NOTHING)), "all elements", "mean double, n int64", ROWS, "False"),
     ],
 )
-def test_what_a_checkpoint_is_tied_to(operator, function, results, elements, evicts):
+def test_identity_of_the_row_operator(operator, function, results, elements, evicts):
     assert operator.identity() == {"function": function, "results": results, "elements": elements, "evicts": evicts}
 
 
 @pytest.mark.parametrize(
     ("operator", "changeable"),
     [
-        (declared(), {"results", "function", "elements"}),
-        (declared(replace(EXACT, evictor=CountEvictor(3))), {"results"}),
-        (of_rows(AggregateRows(Mean())), {"results"}),
-        (of_rows(KeepRows(NOTHING)), {"results"}),
+        (plan_declared(), {"results", "function", "elements"}),
+        (plan_declared(replace(EXACT, evictor=CountEvictor(3))), {"results"}),
+        (over_rows(AggregateRows(Mean())), {"results"}),
+        (over_rows(KeepRows(NOTHING)), {"results"}),
     ],
 )
-def test_what_may_be_another_where_state_is_taken_over(operator, changeable):
+def test_changeable_parts_of_the_row_operator(operator, changeable):
     assert operator.changeable == changeable
     assert (operator.declared is not None) == ("function" in changeable)
 
 
-def test_what_it_says_of_changes_and_firings():
-    operator = declared(replace(EXACT, trigger=CountTrigger.of(3), evictor=CountEvictor(3)))
+def test_capabilities_of_the_row_operator():
+    operator = plan_declared(replace(EXACT, trigger=CountTrigger.of(3), evictor=CountEvictor(3)))
     assert operator.capabilities.no_firings is None
     assert operator.capabilities.no_changelog == (
         "the row operator's functions may return any number of rows, none of which takes the place of another; it runs the query for: "
         + "; ".join(operator.reasons)
     )
-    assert (operator.capabilities.evicts, declared().capabilities.evicts) == (True, False)
-    assert (operator.capabilities.fires_by_time, declared().capabilities.fires_by_time) == (False, True)
+    assert (operator.capabilities.evicts, plan_declared().capabilities.evicts) == (True, False)
+    assert (operator.capabilities.fires_by_time, plan_declared().capabilities.fires_by_time) == (False, True)
 
 
 @pytest.mark.parametrize(
     ("operator", "inputs", "takes_rows"),
     [
-        (declared(), ("v", "x"), False),
-        (declared(aggregates=[agg.count()]), (), False),
-        (of_rows(ReduceRows(max)), (), True),
+        (plan_declared(), ("v", "x"), False),
+        (plan_declared(aggregates=[agg.count()]), (), False),
+        (over_rows(ReduceRows(max)), (), True),
         (
-            declared(replace(EXACT, assigner=EventTimeSessionWindows.with_gap_column("u", "seconds")), [agg.sum("v")]),
+            plan_declared(replace(EXACT, assigner=EventTimeSessionWindows.with_gap_column("u", "seconds")), [agg.sum("v")]),
             None,
             False,
         ),
     ],
     ids=["inputs", "nothing but time", "rows", "a gap of each row"],
 )
-def test_what_elements_are_made_of(operator, inputs, takes_rows):
+def test_inputs_of_the_row_operator(operator, inputs, takes_rows):
     inputs = ("v", "session gap u in seconds") if inputs is None else inputs
     assert (operator.inputs, operator.capabilities.takes_rows) == (inputs, takes_rows)
 
 
-def explained(operator, *, streaming=True):
+def explain_operator(operator, *, streaming=True):
     return operator.explain(harness.plan_for(operator, EXACT), streaming=streaming)
 
 
-def test_explain_says_why_it_runs_and_what_it_keeps():
-    assert explained(declared()) == {
+def test_explain_shows_why_the_row_operator_runs_and_what_it_keeps():
+    assert explain_operator(plan_declared()) == {
         "operator": ["not columnar: every firing was asked for"],
         "trigger": ["EventTimeTrigger.create()"],
         "function": ["agg.sum('v').alias('total'), agg.last('x')"],
@@ -115,17 +121,17 @@ def test_explain_says_why_it_runs_and_what_it_keeps():
             "one accumulator per key and window, in 2 pages per key group or more, as it grows; touched and due pages are read and written"
         ],
     }
-    assert explained(declared(), streaming=False)["state"] == ["in memory: a batch"]
-    kept = explained(of_rows(KeepRows(NOTHING), replace(EXACT, evictor=CountEvictor(3), pickled_state=True)))
+    assert explain_operator(plan_declared(), streaming=False)["state"] == ["in memory: a batch"]
+    sections = explain_operator(over_rows(KeepRows(NOTHING), replace(EXACT, evictor=CountEvictor(3), pickled_state=True)))
     in_pages = "in 2 pages per key group or more, as it grows; touched and due pages are read and written"
-    assert kept["state"] == [f"all elements of each window, {in_pages}; what has no columns is pickled"]
-    assert (kept["evictor"], kept["function"]) == (["CountEvictor.of(3)"], ["'it'"])
-    advised = of_rows(AggregateRows(Mean()), WindowSpec(TumblingEventTimeWindows(10)))
-    assert explained(advised)["exchange"] == ["rows cross the shuffle unreduced, in columns", advised.advice]
+    assert sections["state"] == [f"all elements of each window, {in_pages}; what has no columns is pickled"]
+    assert (sections["evictor"], sections["function"]) == (["CountEvictor.of(3)"], ["'it'"])
+    advised = over_rows(AggregateRows(Mean()), WindowSpec(TumblingEventTimeWindows(10)))
+    assert explain_operator(advised)["exchange"] == ["rows cross the shuffle unreduced, in columns", advised.advice]
 
 
-def crossing(operator, *, late):
-    """The columns that cross for two rows."""
+def columns_that_cross(operator, *, late):
+    """Return the columns that cross for two rows."""
     plan = harness.plan_for(operator, EXACT, late=late)
     table = pa.table([["a", None], [1, 2], [3, None], [0.5, None], [7, 8]], schema=harness.ROWS)
     inputs = [harness.input_of(table, text) for text in operator.inputs]
@@ -139,22 +145,25 @@ KEYS, TIMES, WHOLE = ["a", None], [1, 2], [["a", None], [1, 2], [3, None], [0.5,
 
 
 @pytest.mark.parametrize("late", [False, True])
-def test_elements_cross_as_columns_and_whole_rows_where_anything_wants_them(late):
+def test_whole_rows_cross_only_if_a_function_or_late_output_needs_them(late):
     of_inputs = [KEYS, TIMES, [3, None], [0.5, None], TIMES]
-    assert crossing(declared(), late=late) == of_inputs + (WHOLE if late else [])
-    assert crossing(of_rows(ReduceRows(max)), late=late) == [KEYS, TIMES, *WHOLE]
+    assert columns_that_cross(plan_declared(), late=late) == of_inputs + (WHOLE if late else [])
+    assert columns_that_cross(over_rows(ReduceRows(max)), late=late) == [KEYS, TIMES, *WHOLE]
 
 
-def test_a_reduced_row_is_a_row_of_the_input_and_the_result_is_without_its_key():
+def test_reduced_row_is_emitted_without_its_key():
     rest = pa.schema([field for field in harness.ROWS if field.name != "key"])
-    operator = of_rows(ReduceRows(max), results=rest)
+    operator = over_rows(ReduceRows(max), results=rest)
     columns = operator.results([("a", 1, 2, 0.5, 3)])
     assert [column.to_pylist() for column in columns] == [[1], [2], [0.5], [3]]
-    # A function behind it returns what it likes.
-    behind = of_rows(ReduceRows(max, NOTHING))
-    assert [column.to_pylist() for column in behind.results([(0.5, 3)])] == [[0.5], [3]]
+    # A function after reduce may return any columns.
+    with_function = over_rows(ReduceRows(max, NOTHING))
+    assert [column.to_pylist() for column in with_function.results([(0.5, 3)])] == [[0.5], [3]]
 
 
-def test_the_clock_matters_where_windows_or_triggers_say_so():
-    assert (declared().capabilities.uses_processing_time, declared().capabilities.shows_processing_time) == (False, True)
-    assert declared(WindowSpec(GlobalWindows.create())).capabilities.uses_processing_time is False
+def test_row_operator_uses_the_clock_only_if_windows_or_triggers_do():
+    assert (plan_declared().capabilities.uses_processing_time, plan_declared().capabilities.shows_processing_time) == (
+        False,
+        True,
+    )
+    assert plan_declared(WindowSpec(GlobalWindows.create())).capabilities.uses_processing_time is False

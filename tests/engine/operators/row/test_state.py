@@ -1,4 +1,4 @@
-"""How the row operator keeps its state: pages, element chunks, the timer index, and what is read and written when."""
+"""The state of the row operator: pages, element chunks, the timer index, and when each of them is read and written."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class Average(AggregateFunction):
 
 
 def batches(plan, *steps, pages=None):
-    """Runs every step with a new operator; returns what fired, and the calls of the last step."""
+    """Run each step with a new operator. Return what fired, the calls of the last step, and the state."""
     memory, fired, counting = MemoryState(), [], None
     for rows, watermark in steps:
         counting = CountingState(memory)
@@ -103,7 +103,7 @@ SUM = ReduceRows(lambda a, b: a + b)
 MANY = [(f"key{n}", 5, n) for n in range(500)]
 
 
-def test_a_watermark_that_fires_nothing_reads_nothing():
+def test_watermark_that_fires_nothing_reads_only_the_meta_record():
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), SUM)
     _, calls, _ = batches(plan, (MANY, 3), ([], 8))
     assert (calls.gets, calls.puts, calls.removes) == (1, 1, 0), "the meta record alone"
@@ -129,24 +129,24 @@ def test_only_due_pages_are_read_and_empty_ones_removed():
     assert list(memory.values) == [("meta", 0)]
 
 
-def test_equal_input_gives_equal_bytes():
+def test_equal_input_gives_equal_bytes_of_state():
     plan = RowPlan(WindowSpec(EventTimeSessionWindows(7)), KeepRows(AsList()))
     steps = [([(f"k{n % 17}", n * 3 % 50, n) for n in range(100)], 5), ([(f"k{n % 19}", n, n) for n in range(60)], 20)]
     assert batches(plan, *steps)[2].values == batches(plan, *steps)[2].values
 
 
-def test_elements_are_written_once():
+def test_elements_are_written_once_and_not_read_before_they_fire():
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), KeepRows(AsList()), pages=1)
     rows = [("k", 5, "x" * 1000 + str(n)) for n in range(50)]
-    memory, written = MemoryState(), []
+    memory, bytes_written = MemoryState(), []
     for _ in range(20):
         counting = CountingState(memory)
         operator = RowOperator(plan, counting)
         operator.process(rows)
         operator.commit()
-        written.append(counting.bytes_written)
-        assert counting.gets == (1 if len(written) == 1 else 2), "old elements are not read"
-    assert written[-1] < written[0] * 1.1
+        bytes_written.append(counting.bytes_written)
+        assert counting.gets == (1 if len(bytes_written) == 1 else 2), "old elements are not read"
+    assert bytes_written[-1] < bytes_written[0] * 1.1
     operator = RowOperator(plan, memory)
     ((_, _, value, _),) = operator.process([], new_watermark=999).fired
     assert value == [element for _, _, element in rows] * 20
@@ -154,7 +154,7 @@ def test_elements_are_written_once():
     assert list(memory.values) == [("meta", 0)]
 
 
-def test_many_small_chunks_are_put_together():
+def test_many_small_chunks_are_merged():
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(1000)), KeepRows(AsList()), pages=1)
     memory = MemoryState()
     for n in range(200):
@@ -166,7 +166,7 @@ def test_many_small_chunks_are_put_together():
     assert [value for _, _, value, _ in fired] == [list(range(200)), [-n for n in range(200)]]
 
 
-def test_overlapping_windows_share_an_element_at_rest():
+def test_overlapping_windows_share_stored_elements():
     sizes = []
     for slide in (100, 1):
         plan = RowPlan(WindowSpec(SlidingEventTimeWindows(100, slide)), KeepRows(AsList()), pages=1)
@@ -178,7 +178,7 @@ def test_overlapping_windows_share_an_element_at_rest():
     assert sizes[1] < sizes[0] + 100 * 100 * 2
 
 
-def test_evicting_the_oldest_writes_nothing_anew():
+def test_evicting_the_oldest_elements_rewrites_nothing():
     plan = RowPlan(
         WindowSpec(GlobalWindows.create(), trigger=CountTrigger(100), evictor=CountEvictor(150)), KeepRows(AsList()), pages=1
     )
@@ -189,7 +189,7 @@ def test_evicting_the_oldest_writes_nothing_anew():
     assert sum(space == "elements" for space, _ in memory.values) == 2, "chunks that nothing refers to are gone"
 
 
-def test_what_is_left_of_a_chunk_is_its_newest():
+def test_partly_evicted_chunk_keeps_its_newest_elements():
     evictor = CountEvictor(150, do_evict_after=True)
     plan = RowPlan(WindowSpec(GlobalWindows.create(), trigger=CountTrigger(100), evictor=evictor), KeepRows(AsList()), pages=1)
     fired, _, _ = batches(plan, *[([("k", n, (turn, n)) for n in range(100)], None) for turn in range(4)])
@@ -197,7 +197,7 @@ def test_what_is_left_of_a_chunk_is_its_newest():
     assert fired[-1][2] == everything[-250:]
 
 
-def test_evicting_from_the_middle_rewrites_the_list():
+def test_evicting_from_the_middle_keeps_the_other_elements():
     plan = RowPlan(
         WindowSpec(GlobalWindows.create(), trigger=CountTrigger(3), evictor=TimeEvictor(5)), KeepRows(AsList()), pages=1
     )
@@ -207,18 +207,20 @@ def test_evicting_from_the_middle_rewrites_the_list():
     assert [value for _, _, value, _ in fired] == [[1, 3], [1, 3, 4, 5, 6]]
 
 
-class Inflating(Evictor):
-    """Lets stay other rows than those that came."""
+class ReplacingEvictor(Evictor):
+    """Replaces the rows by other rows."""
 
     def evict_before(self, elements, size, window, ctx):
-        made = [one._replace(value=one.value.replace(price=1.5)) for one in elements if type(one.value) is not tuple]
-        return [*made[:2], TimestampedValue(("a", "tuple"), 7)]
+        replaced = [
+            element._replace(value=element.value.replace(price=1.5)) for element in elements if type(element.value) is not tuple
+        ]
+        return [*replaced[:2], TimestampedValue(("a", "tuple"), 7)]
 
 
-def test_rows_that_an_evictor_made_up_rest_as_they_are():
+def test_rows_created_by_an_evictor_are_stored_unchanged():
     row_type = RowType(pa.schema([("name", pa.string()), ("price", pa.int64())]))
     plan = RowPlan(
-        WindowSpec(TumblingEventTimeWindows(100), trigger=CountTrigger(2), evictor=Inflating()),
+        WindowSpec(TumblingEventTimeWindows(100), trigger=CountTrigger(2), evictor=ReplacingEvictor()),
         KeepRows(AsList()),
         element_type=row_type.element,
     )
@@ -230,17 +232,19 @@ def test_rows_that_an_evictor_made_up_rest_as_they_are():
     assert type(fired[0][2][0]) is row_type.element
 
 
-class Plain(Evictor):
-    """Puts a tuple that looks like a row in the place of all rows."""
+class TupleEvictor(Evictor):
+    """Replaces all rows by a tuple that looks like a row."""
 
     def evict_before(self, elements, size, window, ctx):
         return [TimestampedValue(("a", 3), 7)]
 
 
-def test_a_tuple_that_looks_like_a_row_stays_a_tuple():
+def test_tuple_that_looks_like_a_row_is_read_back_as_a_tuple():
     row_type = RowType(pa.schema([("name", pa.string()), ("price", pa.int64())]))
     windows, trigger = TumblingEventTimeWindows(100), CountTrigger(2)
-    plan = RowPlan(WindowSpec(windows, trigger=trigger, evictor=Plain()), KeepRows(AsList()), element_type=row_type.element)
+    plan = RowPlan(
+        WindowSpec(windows, trigger=trigger, evictor=TupleEvictor()), KeepRows(AsList()), element_type=row_type.element
+    )
     _, _, memory = batches(plan, ([("k", n, row_type.make((str(n), n))) for n in range(2)], None))
     plan = RowPlan(
         WindowSpec(windows, trigger=trigger, evictor=CountEvictor(9)), KeepRows(AsList()), element_type=row_type.element
@@ -249,19 +253,19 @@ def test_a_tuple_that_looks_like_a_row_stays_a_tuple():
     assert [type(value) is tuple for value in fired[0][2]] == [True, False, False]
 
 
-def test_timestamps_of_elements_survive_for_evictors():
+def test_timestamps_of_elements_are_stored_for_evictors():
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(100), evictor=TimeEvictor(10)), KeepRows(AsList()))
     fired, _, _ = batches(plan, ([("k", 5, 1), ("k", 30, 2)], None), ([("k", 25, 3)], None), ([], 99))
     assert [value for _, _, value, _ in fired] == [[2, 3]]
 
 
-def test_none_is_an_element_and_an_accumulator_like_any_other():
+def test_none_is_a_valid_element_and_accumulator_of_reduce():
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), ReduceRows(lambda a, b: None))
     fired, _, _ = batches(plan, ([("k", 1, None), ("j", 1, 3)], None), ([("j", 1, 4)], None), ([], 9))
     assert sorted((key, value) for key, _, value, _ in fired) == [("j", None), ("k", None)]
 
 
-def test_elements_may_be_none():
+def test_function_gets_elements_that_are_none():
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(AsList()))
     fired, _, _ = batches(plan, ([("k", 1, None), ("k", 1, None)], None), ([("k", 2, None)], 9))
     assert [value for _, _, value, _ in fired] == [[None, None, None]]
@@ -274,7 +278,7 @@ def test_accumulators_of_plain_types_are_not_pickled():
     assert not [name for page in pages for name in pickled_columns(split_parts(page)[0])]
 
 
-def test_pages_are_read_for_processing_timers_only_when_they_are_due():
+def test_pages_with_processing_time_timers_are_read_only_when_due():
     plan, state = RowPlan(WindowSpec(TumblingProcessingTimeWindows(10)), SUM, pages=16), MemoryState()
     operator = RowOperator(plan, state)
     operator.process(MANY, processing_time=3)
@@ -306,7 +310,7 @@ def test_pages_are_read_for_processing_timers_only_when_they_are_due():
         "global by the clock",
     ],
 )  # fmt: skip
-def test_timers_are_written_only_where_they_are_not_the_one_at_the_end(windowing, event, processing):
+def test_timers_are_written_only_if_they_differ_from_the_default_one(windowing, event, processing):
     plan, state = RowPlan(windowing, SUM), MemoryState()
     operator = RowOperator(plan, state)
     operator.process([("a", 1, 5)], processing_time=3, new_watermark=0)
@@ -316,8 +320,10 @@ def test_timers_are_written_only_where_they_are_not_the_one_at_the_end(windowing
     assert [reader.booleans("usual timers"), reader.integer_lists("event_timers"), reader.integer_lists("processing_timers")] == [
         [event is None], event or [[]], processing or [[]]
     ]  # fmt: skip
-    # Written or not, they are the ones that were there.
-    (before,), (after,) = (list(one.store.all_window_states()) for one in (operator, RowOperator(plan, state)))
+    # The timers are the same whether they were written or not.
+    (before,), (after,) = (
+        list(each_operator.store.all_window_states()) for each_operator in (operator, RowOperator(plan, state))
+    )
     assert timers_of(after) == timers_of(before)
 
 
@@ -325,7 +331,7 @@ def timers_of(window):
     return [sorted(timers.times) if timers else [] for timers in (window.event_timers, window.processing_timers)]
 
 
-def test_missing_state_is_noticed():
+def test_missing_page_or_element_chunk_is_an_error():
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(AsList()), pages=1)
     for space in ("pages", "elements"):
         _, _, memory = batches(plan, (MANY, 3))
@@ -342,7 +348,7 @@ def test_nothing_is_written_before_the_commit():
     assert (state.puts, state.removes) == (0, 0)
 
 
-def test_an_operator_goes_on_after_a_commit():
+def test_operator_can_be_reused_after_a_commit():
     plan, memory = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(AsList())), MemoryState()
     operator = RowOperator(plan, memory)
     for n in range(5):
@@ -359,7 +365,7 @@ def test_an_operator_goes_on_after_a_commit():
 # -------------------------------------------------------------------- timers and handles
 
 
-def test_the_queue_forgets_a_moved_timer_only_when_its_time_comes():
+def test_timer_queue_drops_a_moved_timer_when_its_time_comes():
     queue, timers = TimerQueue(), WindowTimers("w", 1)
     queue.register(timers, 10)
     timers.times = {20}
@@ -370,14 +376,14 @@ def test_the_queue_forgets_a_moved_timer_only_when_its_time_comes():
     assert queue.first() == NEVER
 
 
-def test_equal_times_come_in_the_order_of_the_windows():
+def test_timers_of_equal_time_run_in_the_order_of_their_windows():
     queue = TimerQueue()
     for order in (3, 1, 2):
         queue.register(WindowTimers(order, order), 5)
     assert [timers.owner for _, timers, _ in queue.due(5)] == [1, 2, 3]
 
 
-def test_the_cleanup_time_comes_even_where_its_timer_was_deleted_and_only_once():
+def test_cleanup_time_is_due_once_even_if_its_timer_was_deleted():
     queue, timers = TimerQueue(), WindowTimers("w", 1, cleanup=9)
     queue.register(timers, 9)
     timers.times.discard(9)
@@ -386,25 +392,25 @@ def test_the_cleanup_time_comes_even_where_its_timer_was_deleted_and_only_once()
 
 
 @given(st.lists(st.tuples(st.sampled_from("rdD"), st.integers(0, 3), st.integers(0, 30)), max_size=60))
-def test_the_queue_against_a_list(script):
-    queue, known = TimerQueue(), [WindowTimers(n, n) for n in range(4)]
+def test_timer_queue_equals_a_sorted_list(script):
+    queue, timers_of_windows = TimerQueue(), [WindowTimers(n, n) for n in range(4)]
     expected, now = set(), -1
     for what, who, time in script:
         if what == "r":
-            queue.register(known[who], time)
+            queue.register(timers_of_windows[who], time)
             expected.add((time, who))
         elif what == "d":
-            known[who].times.discard(time)
+            timers_of_windows[who].times.discard(time)
             expected.discard((time, who))
         else:
             now = max(now, time)
-            due = sorted(one for one in expected if one[0] <= now)
+            due = sorted(entry for entry in expected if entry[0] <= now)
             assert [(at, timers.owner) for at, timers, _ in queue.due(now)] == due
             expected -= set(due)
         assert queue.first() <= min((at for at, _ in expected), default=NEVER)
 
 
-def test_handles():
+def test_state_handles_read_and_write_their_values():
     store = KeyedStateStore(values := {})
     value, listed = store.get_state(ValueStateDescriptor("v")), store.get_list_state(ListStateDescriptor("l"))
     mapped, summed = store.get_map_state(MapStateDescriptor("m")), store.get_reducing_state(ReducingStateDescriptor("r", max))
@@ -437,7 +443,7 @@ def test_handles():
     assert values == {}
 
 
-def test_what_a_micro_batch_leaves_behind_is_no_garbage_for_the_collector():
+def test_released_operator_leaves_no_reference_cycles():
     plan, state = RowPlan(WindowSpec(EventTimeSessionWindows(7)), KeepRows(AsList())), MemoryState()
 
     def one_batch(start):
@@ -452,7 +458,7 @@ def test_what_a_micro_batch_leaves_behind_is_no_garbage_for_the_collector():
     try:
         one_batch(100)
         kinds = (KeyState, WindowState, KeyPage)
-        assert not [held for held in gc.get_objects() if type(held) in kinds]
+        assert not [object_ for object_ in gc.get_objects() if type(object_) in kinds]
     finally:
         gc.enable()
 
@@ -466,11 +472,11 @@ def test_what_a_micro_batch_leaves_behind_is_no_garbage_for_the_collector():
         (EventTimeSessionWindows(5), 50),
     ],
 )
-def test_windows_that_a_lowered_lateness_leaves_behind_take_no_more_rows(assigner, watermark):
+def test_windows_closed_by_a_lowered_lateness_take_no_rows(assigner, watermark):
     state = MemoryState()
     patient = RowOperator(RowPlan(WindowSpec(assigner, allowed_lateness=100), SUM, late_output="late"), state)
-    assert [one[2] for one in patient.process([("k", 3, 1)], new_watermark=watermark).fired] == [1]
-    assert [one[2] for one in patient.process([("k", 4, 1)]).fired] == [2]
+    assert [result[2] for result in patient.process([("k", 3, 1)], new_watermark=watermark).fired] == [1]
+    assert [result[2] for result in patient.process([("k", 4, 1)]).fired] == [2]
     patient.commit()
     strict = RowOperator(RowPlan(WindowSpec(assigner), SUM, late_output="late"), state)
     output = strict.process([("k", 4, 1)])
@@ -479,7 +485,7 @@ def test_windows_that_a_lowered_lateness_leaves_behind_take_no_more_rows(assigne
     assert list(state.values) == [("meta", 0)]
 
 
-def test_state_that_cannot_be_taken_apart_is_not_an_error_of_the_function_that_asked_for_it():
+def test_damaged_element_chunk_is_not_reported_as_an_error_of_the_function():
     plan, memory = RowPlan(WindowSpec(TumblingEventTimeWindows(10)), KeepRows(AsList()), pages=1), MemoryState()
     operator = RowOperator(plan, memory)
     operator.process([("k", 1, 1)])
@@ -492,16 +498,16 @@ def test_state_that_cannot_be_taken_apart_is_not_an_error_of_the_function_that_a
         RowOperator(plan, memory).process([], new_watermark=100)
 
 
-def test_pickles_of_classes_that_have_moved_are_an_error_of_the_state(monkeypatch):
+def test_pickle_of_a_missing_class_is_a_state_format_error(monkeypatch):
     plan = RowPlan(WindowSpec(TumblingEventTimeWindows(10), pickled_state=True), KeepRows(AsList()), pages=1)
     memory = MemoryState()
     operator = RowOperator(plan, memory)
-    operator.process([("k", 1, Moved())])
+    operator.process([("k", 1, MovedClass())])
     operator.commit()
-    monkeypatch.delitem(globals(), "Moved")
+    monkeypatch.delitem(globals(), "MovedClass")
     with pytest.raises(StateFormatError, match=r"pickled values that cannot be read any more \(AttributeError"):
         RowOperator(plan, memory).process([], new_watermark=100)
 
 
-class Moved:
-    """A class of the user's own, which is not there any more when its pickle is read."""
+class MovedClass:
+    """A user class that no longer exists when its pickle is read."""

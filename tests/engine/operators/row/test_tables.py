@@ -1,4 +1,4 @@
-"""The row operator's state as tables, and put into another store: all of it is there, and it goes on as if nothing had been."""
+"""The row operator's state as tables: restoring them in another store gives the same state and the same results."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ TEN = TumblingEventTimeWindows(10)
 RESULT = pa.schema([("seen", pa.list_(pa.int64())), ("before", pa.int64())])
 
 
-class Sees(ProcessWindowFunction):
-    """The values, and how many rows it has seen of the window before, and of the key."""
+class CountingByWindowAndKey(ProcessWindowFunction):
+    """Emits the values, and how many earlier rows it has seen of the window and of the key."""
 
     def process(self, key, context, elements):
         window = context.window_state().get_state(ValueStateDescriptor("n"))
@@ -44,8 +44,8 @@ class Sees(ProcessWindowFunction):
         every.update((every.value() or 0) + len(elements))
 
 
-class SeesKeys(ProcessWindowFunction):
-    """The same of windows that merge, and have no state of their own."""
+class CountingByKey(ProcessWindowFunction):
+    """The same for merging windows, which lack a window state."""
 
     def process(self, key, context, elements):
         every = context.global_state().get_state(ValueStateDescriptor("all"))
@@ -53,7 +53,7 @@ class SeesKeys(ProcessWindowFunction):
         every.update((every.value() or 0) + len(elements))
 
 
-def of_elements(windowing, function=Sees):
+def of_elements(windowing, function=CountingByWindowAndKey):
     operator = plan_functions(
         replace(windowing, every_firing=True), KeepRows(function()), RESULT, harness.ROWS, "it", harness.KEYS
     )
@@ -82,9 +82,11 @@ EVERY_TWO = CountTrigger.of(2)
             [("a", 0, [9, 5, 6], 202)],
         ),
         (
-            of_elements(WindowSpec(EventTimeSessionWindows(10), ContinuousEventTimeTrigger(5), allowed_lateness=20), SeesKeys),
+            of_elements(
+                WindowSpec(EventTimeSessionWindows(10), ContinuousEventTimeTrigger(5), allowed_lateness=20), CountingByKey
+            ),
             batch(("a", 22, 5), ("b", 25, 1)),
-            # It fires at 15 and 20. Of the first three rows' sessions six elements of a have been seen.
+            # The window fires at 15 and 20. Six elements of key a have been seen in the sessions of the first three rows.
             [("a", 14, [1, 5], 6), ("a", 14, [1, 5], 8)],
         ),
         (
@@ -95,7 +97,7 @@ EVERY_TWO = CountTrigger.of(2)
     ],
     ids=["accumulators", "an evictor", "sessions", "the clock"],
 )
-def test_state_goes_on_from_its_tables(plan, then, fired):
+def test_restored_tables_give_the_same_state_and_results(plan, then, fired):
     whole, cut = savepoints.Query(plan, 1), savepoints.Query(plan, 1)
     whole.run(ROWS)
     (saved,) = whole.tables()
@@ -103,8 +105,8 @@ def test_state_goes_on_from_its_tables(plan, then, fired):
     assert cut.wake_ups == whole.wake_ups
     assert cut.tables()[0].tables == saved.tables
     for query in (whole, cut):
-        told = query.run(then).fired
-        assert [(key, place[0], *values) for key, rows in sorted(told.items()) for place, values in rows] == fired
+        rows_fired = query.run(then).fired
+        assert [(key, place[0], *values) for key, rows in sorted(rows_fired.items()) for place, values in rows] == fired
     assert cut.tables()[0].tables == whole.tables()[0].tables
 
 
@@ -112,20 +114,20 @@ KEY_COLUMNS = [("x", pa.string()), ("y", pa.int64())]
 
 
 @pytest.mark.parametrize("width", [0, 1, 2])
-def test_keys_have_as_many_columns_as_they_are_of(width):
+def test_saved_tables_have_the_key_columns_of_the_plan(width):
     keys = pa.schema(KEY_COLUMNS[:width])
     windowing = WindowSpec(TEN, EVERY_TWO, CountEvictor.of(9), every_firing=True)
-    operator = plan_functions(windowing, KeepRows(Sees()), RESULT, harness.ROWS, "it", keys)
+    operator = plan_functions(windowing, KeepRows(CountingByWindowAndKey()), RESULT, harness.ROWS, "it", keys)
     plan = replace(harness.plan_for(operator, windowing), keys=tuple(keys.names), key_schema=keys)
     state, again = MemoryState(), MemoryState()
     rows = pa.table([["k"] * 3, [1, 2, 3], [7, 8, 9], [None] * 3, [0] * 3], schema=harness.ROWS)
 
-    def given(*times):
+    def group_input(*times):
         columns = [pa.array(["p", "p", "q"]), pa.array([1, 1, 1])][:width]
         chunk = Chunk(np.array(times), [column.slice(0, len(times)) for column in columns], [], rows.slice(0, len(times)))
         return GroupInput({kind: [part] for kind, part in plan.operator.pack(plan, chunk)}, input_rows=len(times))
 
-    plan.operator.for_group(plan, state, 0).process(given(1, 2, 3))
+    plan.operator.for_group(plan, state, 0).process(group_input(1, 2, 3))
     saved = plan.operator.for_group(plan, state, 0).tables()
     assert saved.table("windows").num_rows == (2 if width else 1)
     own = [name for name in saved.table("windows").column_names if name.startswith("key ")]
@@ -133,18 +135,18 @@ def test_keys_have_as_many_columns_as_they_are_of(width):
     assert saved.table("elements").num_rows == 3
     plan.operator.for_group(plan, again, 0).restore(saved)
     assert plan.operator.for_group(plan, again, 0).tables().tables == saved.tables
-    ((_, told),) = plan.operator.for_group(plan, again, 0).process(given(5)).tables if not width else ((None, None),)
-    assert told is None or told["seen"].to_pylist() == [[7, 8, 9, 7]]
+    ((_, rows_fired),) = plan.operator.for_group(plan, again, 0).process(group_input(5)).tables if not width else ((None, None),)
+    assert rows_fired is None or rows_fired["seen"].to_pylist() == [[7, 8, 9, 7]]
 
 
-def test_nothing_is_saved_where_nothing_is():
+def test_saved_tables_are_empty_without_state():
     plan = of_elements(WindowSpec(TEN))
     saved = plan.operator.for_group(plan, MemoryState(), 0).tables()
     assert {name: table.num_rows for name, table in saved.tables.items()} == {"windows": 0, "elements": 0, "keys": 0}
     assert saved.header["counters"] == {"total": {"late_dropped": 0}, "equal": {}}
 
 
-def test_late_rows_that_were_dropped_are_counted_on():
+def test_count_of_dropped_late_rows_is_restored():
     plan = harness.Query(WindowSpec(TEN), (agg.count(),)).row()
     query, again = savepoints.Query(plan, 1), MemoryState()
     query.run(batch(("a", 50, 1)))
@@ -156,7 +158,7 @@ def test_late_rows_that_were_dropped_are_counted_on():
     assert plan.operator.for_group(plan, again, 0).header()["counters"]["total"] == {"late_dropped": 3}
 
 
-def test_windows_stay_shifted_as_they_were():
+def test_stagger_of_windows_is_restored():
     windowing = WindowSpec(TumblingProcessingTimeWindows(100, 0, WindowStagger.NATURAL))
     plan = harness.Query(windowing, (agg.count().alias("n"),)).row()
     query, again = savepoints.Query(plan, 1), MemoryState()
@@ -164,29 +166,31 @@ def test_windows_stay_shifted_as_they_were():
     (saved,) = query.tables()
     assert saved.header["counters"] == {"total": {"late_dropped": 0}, "equal": {"stagger": 34}}
     plan.operator.for_group(plan, again, 0).restore(saved)
-    fired = [one.fired for one in harness.run(plan, [batch(("a", 2, 2), clock=1290), batch(clock=1334)], again)]
+    fired = [output.fired for output in harness.run(plan, [batch(("a", 2, 2), clock=1290), batch(clock=1334)], again)]
     assert fired == [[], [(("a", 1234, 1334), (2,))]]
 
 
-def counting(*aggregates):
+def plan_of_aggregates(*aggregates):
     return harness.Query(WindowSpec(TEN), aggregates).row()
 
 
-def test_aggregates_that_are_new_begin_with_no_rows_and_others_find_their_part():
-    before = counting(agg.sum("v").alias("s"), agg.count().alias("n"))
+def test_restore_with_new_aggregates_keeps_the_accumulators_of_the_others():
+    before = plan_of_aggregates(agg.sum("v").alias("s"), agg.count().alias("n"))
     query, again = savepoints.Query(before, 1), MemoryState()
     query.run(batch(("a", 1, 7), ("a", 2, 8)))
     (saved,) = query.tables()
     assert saved.header["accumulators"] == ["agg.sum('v')", "agg.count()"]
-    now = counting(agg.count().alias("rows"), agg.max("v").alias("most"), agg.complete("most").alias("all"), agg.sum("v"))
+    now = plan_of_aggregates(
+        agg.count().alias("rows"), agg.max("v").alias("most"), agg.complete("most").alias("all"), agg.sum("v")
+    )
     now.operator.for_group(now, again, 0).restore(saved)
-    (told,) = harness.run(now, [batch(("a", 3, 5), ("a", 15, 6), ("a", 30, 1))], again)
-    assert [(place[1], *values) for place, values in told.fired] == [(0, 3, 5, False, 20), (10, 1, 6, True, 6)]
+    (rows_fired,) = harness.run(now, [batch(("a", 3, 5), ("a", 15, 6), ("a", 30, 1))], again)
+    assert [(place[1], *values) for place, values in rows_fired.fired] == [(0, 3, 5, False, 20), (10, 1, 6, True, 6)]
 
 
 @pytest.mark.parametrize("declared", [False, True])
-def test_accumulators_of_users_and_of_declared_aggregates_do_not_take_over_each_other(declared):
-    plans = counting(agg.count()), of_elements(WindowSpec(TEN))
+def test_accumulators_of_user_functions_and_declared_aggregates_are_not_exchanged(declared):
+    plans = plan_of_aggregates(agg.count()), of_elements(WindowSpec(TEN))
     before, now = plans if declared else plans[::-1]
     query = savepoints.Query(before, 1)
     query.run(batch(("a", 1, 7)))

@@ -1,4 +1,4 @@
-"""Which rows sessions take, against taking them one by one."""
+"""Late rows of sessions, compared with taking the rows one by one."""
 
 import numpy as np
 import pytest
@@ -9,20 +9,22 @@ from panestream.engine.operators.sessions.spans import merge_touching
 
 
 def one_by_one(units, starts, ends, closed):
-    """Flink's way: every span merges with the live ones it touches; alone, it must be open."""
+    """Return which spans are late, as Flink decides. A span merges with the live spans that it touches. A span that touches
+    nothing must be open.
+    """
     alive, late = {}, []
     for unit, start, end in zip(units, starts, ends, strict=True):
-        known = alive.setdefault(unit, [])
-        touched = [one for one in known if one[0] <= end and one[1] >= start]
+        open_spans = alive.setdefault(unit, [])
+        touched = [span for span in open_spans if span[0] <= end and span[1] >= start]
         late.append(not touched and end - 1 <= closed)
         if not late[-1]:
-            rest = [one for one in known if one not in touched]
+            rest = [span for span in open_spans if span not in touched]
             alive[unit] = [*rest, (min([start, *(s for s, _ in touched)]), max([end, *(e for _, e in touched)]))]
     return late
 
 
 @pytest.mark.parametrize("fixed", [True, False])
-def test_as_one_by_one(fixed):
+def test_late_rows_equal_those_of_taking_rows_one_by_one(fixed):
     rng = np.random.default_rng(int(fixed))
     mixed = 0
     for _ in range(3000):
@@ -34,17 +36,17 @@ def test_as_one_by_one(fixed):
         if order:
             starts = np.sort(starts)[:: 1 if order == 1 else -1].copy()
         ends = starts + gaps
-        # The open sessions come first.
+        # open sessions first
         opened = np.flatnonzero(ends - 1 > closed)[: int(rng.integers(0, 3))]
         at = np.concatenate([opened, np.setdiff1d(np.arange(rows), opened)])
         units, starts, ends = units[at], starts[at], ends[at]
-        found = late_rows(units, starts, ends, closed)
-        assert found.tolist() == one_by_one(units.tolist(), starts.tolist(), ends.tolist(), closed)
-        mixed += bool(found.any()) and bool((~found & (ends - 1 <= closed)).any())
+        late = late_rows(units, starts, ends, closed)
+        assert late.tolist() == one_by_one(units.tolist(), starts.tolist(), ends.tolist(), closed)
+        mixed += bool(late.any()) and bool((~late & (ends - 1 <= closed)).any())
     assert mixed > 100
 
 
-def test_a_long_chain_of_late_rows_backwards_takes_one_round():
+def test_long_chain_of_late_rows_in_reverse_order_is_decided_at_once():
     starts = np.arange(100_000, 0, -1) * 10
     ends = starts + 10
     units = np.zeros(len(starts), np.int64)
@@ -52,12 +54,12 @@ def test_a_long_chain_of_late_rows_backwards_takes_one_round():
     assert late_rows(units, starts, ends, int(ends[0])).all()
 
 
-def test_nothing_to_judge():
+def test_no_rows_have_no_late_rows():
     nothing = np.empty(0, np.int64)
     assert late_rows(nothing, nothing, nothing, 0).tolist() == []
 
 
-def test_sessions_are_what_touching_spans_make():
+def test_touching_spans_are_merged_into_sessions():
     rng = np.random.default_rng(0)
     for far in (1, 2**40):
         for _ in range(300):
@@ -73,7 +75,7 @@ def test_sessions_are_what_touching_spans_make():
             assert (merged.starts[1:][same] > merged.ends[:-1][same]).all()
 
 
-def test_a_running_maximum_of_numbers_that_are_far_apart():
+def test_running_maximum_of_distant_numbers_does_not_overflow():
     new = np.array([True, False, False, True, False])
     values = np.array([5, -(2**62), 7, -(2**62), 2**62])
     assert running_max(new, values).tolist() == [5, 5, 7, -(2**62), 2**62]

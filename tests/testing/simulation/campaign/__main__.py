@@ -1,4 +1,6 @@
-"""``python -m tests.testing.simulation.campaign``: many schedules, what they came to, and the first broken one as a script."""
+"""Run many schedules, print their figures, and print the first broken one as a script: ``python -m
+tests.testing.simulation.campaign``.
+"""
 
 from __future__ import annotations
 
@@ -16,11 +18,11 @@ from tests.testing.simulation.campaign.campaign import Figures, campaign
 from tests.testing.simulation.campaign.random_schedules import OPERATORS
 
 PLAIN_EVERY = 10.0
-"""Seconds between two lines where the output is no terminal."""
+"""Seconds between two lines of plain output."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs the command; returns 0 where every promise was kept, else 1."""
+    """Run the command. Return 0 if every promise was kept, and 1 otherwise."""
     given = _parser().parse_args(arguments)
     operators = given.operators.split(",")
     unknown = [name for name in operators if name not in OPERATORS]
@@ -61,7 +63,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextmanager
 def _progress(schedules: int) -> Iterator[Callable[[Figures], None]]:
-    """A bar in a terminal, where rich is installed; else a line now and then."""
+    """Show a progress bar in a terminal if rich is installed, and a line now and then otherwise."""
     try:
         from rich.console import Console
         from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
@@ -98,7 +100,7 @@ def _lines(schedules: int) -> Callable[[Figures], None]:
 
 
 def summary(figures: Figures) -> str:
-    """The figures in a few lines."""
+    """Return the figures in a few lines."""
     kinds = ", ".join(f"{kind}: {figures.runs[kind]:,}" for kind in KINDS)
     kept = "a promise was BROKEN" if figures.failure else "nothing lost, nothing twice, nothing left behind"
     return (
@@ -108,7 +110,7 @@ def summary(figures: Figures) -> str:
 
 
 def page(figures: Figures, command: str) -> str:
-    """The figures as a page of results."""
+    """Return the figures as a page of results."""
     last = figures.first + figures.schedules - 1
     came = f"{figures.schedules:,} schedules of {figures.micro_batches:,} micro-batches and {figures.rows:,} rows"
     took = f"{figures.seconds:,.0f} s, {figures.processor_seconds:,.0f} s of the processor"

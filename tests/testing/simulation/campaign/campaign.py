@@ -1,4 +1,4 @@
-"""Many schedules, one after another: counted, timed, stopped at the first that does not keep a promise."""
+"""Run many schedules one after another, with counts and times. Stop at the first that breaks a promise."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ from tests.testing.simulation.campaign.subjects import ReferenceSubject
 
 @dataclass
 class Figures:
-    """What was run.
+    """The figures of a campaign.
 
     Attributes:
-        seed: of the schedules.
-        first: the number of the first one.
-        schedules: how many were run to their end.
-        runs: how many runs there were, by what had happened to them.
-        by_operator: the same, by operator.
-        micro_batches, rows: of all schedules.
-        seconds: how long it took, and of the processor.
-        failure: what the first broken one says; empty: none was.
+        seed: the seed of the schedules.
+        first: the number of the first schedule.
+        schedules: the number of completed schedules.
+        runs: the number of runs by disturbance.
+        by_operator: the number of runs by operator.
+        micro_batches, rows: the totals over all schedules.
+        seconds: the time, and the processor time.
+        failure: the report of the first broken schedule, or empty.
     """
 
     seed: int
@@ -44,11 +44,11 @@ class Figures:
 
     @property
     def all_runs(self) -> int:
-        """Of every kind."""
+        """Return the number of runs with any disturbance."""
         return self.runs.total()
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as JSON values."""
+        """Return all figures as JSON values."""
         return {
             "seed": self.seed,
             "first": self.first,
@@ -75,16 +75,16 @@ def campaign(
     seconds: float | None = None,
     told: Callable[[Figures], None] = lambda _: None,
 ) -> Figures:
-    """Runs schedules until there are enough, or one is broken, which is then made small.
+    """Run schedules until there are enough, or until one is broken, which is then shrunk.
 
     Args:
-        seed: of the schedules: the same gives the same.
-        schedules: so many at most.
-        operators: those that are taken in turns.
-        first: the number of the first one.
-        runs: stops after the schedule with which there are so many runs.
-        seconds: stops after the schedule in which so much time has passed.
-        told: is told after each schedule.
+        seed: the seed, which decides the schedules.
+        schedules: the maximum number of schedules.
+        operators: the operators, used in turn.
+        first: the number of the first schedule.
+        runs: stop after the schedule that reaches this number of runs.
+        seconds: stop after the schedule that reaches this time.
+        told: called after each schedule.
 
     >>> figures = campaign(1, 1, ["counts"])
     >>> figures.schedules, figures.failure, figures.runs["crash"] > 10

@@ -1,4 +1,4 @@
-"""Queries of one stream in plain words as plans of the engine."""
+"""Build plans of the engine from plain descriptions of queries over one stream."""
 
 from __future__ import annotations
 
@@ -54,17 +54,17 @@ ROWS = pa.schema([("key", pa.string()), ("ts", pa.int64()), ("v", pa.int64()), (
 KEYS = pa.schema([("key", pa.string())])
 LATE, INVALID = "late", "invalid"
 RESULTS = pa.schema([("n", pa.int64()), ("total", pa.int64()), ("ids", pa.list_(pa.int64())), ("code", pa.int64())])
-"""How many rows, the sum of their values, their numbers; and which version of the code said so."""
+"""The number of rows, the sum of their values, their numbers, and the version of the code that computed the result."""
 AGGREGATES = (agg.count().alias("n"), agg.sum("v").alias("total"), agg.collect_list("u").alias("ids"))
-"""The same, declared."""
+"""The same as declared aggregates."""
 TYPES = {"v": pa.int64(), "u": pa.int64()}
 KEPT = pa.schema([ROWS.field(name) for name in ("ts", "v", "u")])
-"""The columns of a row that results of look-backs have."""
+"""The columns of a row that results of look-backs contain."""
 
 
 @dataclass(frozen=True)
 class ListRows(WindowFunction):
-    """Sees the rows of a window."""
+    """A function that gets the rows of a window."""
 
     code: int
 
@@ -74,7 +74,7 @@ class ListRows(WindowFunction):
 
 @dataclass(frozen=True)
 class AddRows(AggregateFunction):
-    """Adds rows one by one."""
+    """A function that adds rows one by one."""
 
     code: int
 
@@ -94,7 +94,7 @@ class AddRows(AggregateFunction):
 
 @dataclass(frozen=True)
 class CountFirings(ProcessWindowFunction):
-    """Counts the firings of each key, and returns the number instead of the version of its code."""
+    """A function that counts the firings of each key, and returns the count instead of the version of its code."""
 
     def process(self, key: Any, context: Any, elements: Sequence[Any]) -> list[tuple[Any, ...]]:
         firings = context.global_state().get_state(ValueStateDescriptor("firings"))
@@ -104,7 +104,7 @@ class CountFirings(ProcessWindowFunction):
 
 @lru_cache(maxsize=64)
 def table_of(rows: tuple[Row, ...]) -> pa.Table:
-    """Return rows as Arrow has them."""
+    """Return rows as an Arrow table."""
     columns = list(zip(*rows, strict=True)) if rows else [()] * len(ROWS)
     arrays = [pa.array(column, field.type) for column, field in zip(columns, ROWS, strict=True)]
     return pa.Table.from_arrays(arrays, schema=ROWS)
@@ -115,7 +115,7 @@ class QueryEngine(PlanEngine):
     """A plan of the engine for a query of the campaign.
 
     Attributes:
-        to_table: makes the columns of rows.
+        to_table: turns rows into columns.
     """
 
     rows: pa.Schema = ROWS
@@ -139,13 +139,13 @@ class QueryEngine(PlanEngine):
 
 
 def total_of(values: Sequence[int | None]) -> int | None:
-    """The sum of those that are not null; null where all are."""
+    """Return the sum of the values that are not null, or null if all are."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 
 
 def assigner_of(said: Mapping[str, Any]) -> tuple[WindowAssigner, Trigger | None, Evictor | None]:
-    """The windows; and of count windows what makes them such."""
+    """Return the assigner, and the trigger and evictor that make up count windows."""
     clock, kind = said.get("time") == "processing", said["type"]
     if kind == "tumbling":
         return (TumblingProcessingTimeWindows if clock else TumblingEventTimeWindows)(said["size"], said["offset"]), None, None
@@ -160,7 +160,7 @@ def assigner_of(said: Mapping[str, Any]) -> tuple[WindowAssigner, Trigger | None
 
 
 def trigger_of(said: Mapping[str, Any] | None) -> Trigger | None:
-    """The trigger; None: the default."""
+    """Return the trigger, or None for the default."""
     if said is None:
         return None
     inner: Any = trigger_of(said.get("inner"))
@@ -180,32 +180,32 @@ def trigger_of(said: Mapping[str, Any] | None) -> Trigger | None:
 
 
 def evictor_of(said: Mapping[str, Any] | None) -> Evictor | None:
-    """The evictor; None: nothing is evicted."""
+    """Return the evictor, or None."""
     if said is None:
         return None
     return CountEvictor(said["count"], said["after"]) if said["type"] == "count" else TimeEvictor(said["size"], said["after"])
 
 
 def window_of(query: Query, settings: Settings) -> WindowSpec:
-    """The windows of a query, and when they fire."""
+    """Return the windows of a query, with their triggers."""
     assigner, trigger, evictor = assigner_of(query.assigner)
     trigger, evictor = trigger_of(query.trigger) or trigger, evictor_of(query.evictor) or evictor
     return WindowSpec(assigner, trigger, evictor, settings.lateness, every_firing=query.exact or query.operator == "row")
 
 
 def plan_of(query: Query, settings: Settings, groups: int) -> WindowPlan:
-    """The plan of a query over windows, as the planner makes it."""
+    """Return the planner's plan of a query over windows."""
     window = window_of(query, settings)
     return plan_with(query, settings, groups, window.assigner, _operator_of(query, settings, window))
 
 
 def engine_of_windows(query: Query, settings: Settings, groups: int) -> QueryEngine:
-    """Return what runs a query over windows."""
+    """Return the engine of a query over windows."""
     return QueryEngine(plan_of(query, settings, groups))
 
 
 def plan_with(query: Query, settings: Settings, groups: int, assigner: WindowAssigner, operator: OperatorSpec) -> WindowPlan:
-    """The plan of a query of one stream with an operator that was chosen for it."""
+    """Return the plan of a query of one stream with a chosen operator."""
     clock = query.assigner.get("time") == "processing"
     watermark = WatermarkStrategy(settings.delay, "p" if query.partitions else None, query.idle)
     whole = query.late or query.invalid or operator.capabilities.takes_rows
@@ -237,17 +237,17 @@ def _operator_of(query: Query, settings: Settings, window: WindowSpec) -> Operat
 
 
 def look_back_engine(query: Query, settings: Settings, groups: int) -> QueryEngine:
-    """Return what runs look-backs: one, or several side by side."""
+    """Return the engine of one look-back or of several together."""
     several = [LookBackWindows(size, following) for size, following in query.assigner["of"]]
     assigner: WindowAssigner = several[0]
     if len(several) > 1:
-        assigner = SeveralWindows.of({f"w{place}": one for place, one in enumerate(several)})
+        assigner = SeveralWindows.of({f"w{place}": each for place, each in enumerate(several)})
     asked = DeclaredAggregates(AGGREGATES, {**TYPES, "ts": pa.int64()}, KEYS, columns=tuple(KEPT.names), kept=KEPT)
     return QueryEngine(plan_with(query, settings, groups, assigner, choose(WindowSpec(assigner), asked)))
 
 
 def predicate_engine(query: Query, settings: Settings, groups: int) -> QueryEngine:
-    """Return what runs windows by predicates."""
+    """Return the engine of windows by predicates."""
     values = {text_of(some): tuple(some) for some in (query.assigner["start"], query.assigner["end"]) if some is not None}
     start, end = (None if some is None else text_of(some) for some in (query.assigner["start"], query.assigner["end"]))
     assigner = PredicateWindows(start, end, query.assigner["gap"])
@@ -258,7 +258,7 @@ def predicate_engine(query: Query, settings: Settings, groups: int) -> QueryEngi
 
 
 def text_of(values: Sequence[int]) -> str:
-    """The predicate that a value is one of these.
+    """Return the predicate that a value is in a list.
 
     >>> text_of([2, -7])
     'v IN (2, -7)'
@@ -268,7 +268,7 @@ def text_of(values: Sequence[int]) -> str:
 
 @lru_cache(maxsize=64)
 def table_with_predicates(rows: tuple[Row, ...], *, predicates: tuple[tuple[str, tuple[int, ...]], ...]) -> pa.Table:
-    """Return rows as Arrow has them, with a column for each predicate; it is null for a null."""
+    """Return rows as an Arrow table, with a column for each predicate. A null value gives a null predicate."""
     table = table_of(rows)
     for text, values in predicates:
         said = [None if row.value is None else row.value in values for row in rows]

@@ -1,4 +1,4 @@
-"""Queries in plain words that the reference model understands as well, and their schedules: made from a seed, or by hand."""
+"""Plain descriptions of queries and their schedules, which the reference model can read too. They are random or written by hand."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from panestream.testing.simulation.schedule import MicroBatch, Row, Settings, with_closing_rows
 
 FAR = 1_000_000
-"""Beyond all windows."""
+"""An event time beyond all windows."""
 LEFT, RIGHT = SIDES = ("left", "right")
 """The two streams of a join."""
 HOWS = ("inner", "left", "right", "full", "left_semi", "left_anti")
 """The kinds of joins."""
 TWO_STREAMS = ("joins", "co-groups", "intervals")
-"""The operators that have two."""
+"""The operators with two streams."""
 
 
 @dataclass(frozen=True)
@@ -23,21 +23,21 @@ class Query:
     """A windowed query.
 
     Attributes:
-        operator: which one runs it.
-        assigner, trigger, evictor: in the words of the reference model. Of
-            interval joins ``lower`` and ``upper``; of look-backs ``of``, a size and what follows for each; of predicates
-            ``start`` and ``end``, the values that begin and end a window, and ``gap``.
-        function: ``declared`` aggregates; ``list``, ``aggregate`` or ``context``: functions of a user's own. Of two streams
-            ``pairs``; ``lists`` or ``tables``: functions over the rows of both.
-        settings: of the first run.
-        partitions: whether each source partition has a watermark of its own.
-        idle: after how long a partition is idle; None: never.
+        operator: the operator to run it.
+        assigner, trigger, evictor: in the terms of the reference model. An interval join has ``lower`` and ``upper``. Look-backs
+            have ``of``, with a size and following time for each. Predicate windows have ``start`` and ``end``, the values that
+            start and end a window, and ``gap``.
+        function: ``declared`` aggregates, or a user function: ``list``, ``aggregate`` or ``context``. For two streams, ``pairs``,
+            or a function over the rows of both: ``lists`` or ``tables``.
+        settings: the settings of the first run.
+        partitions: whether each source partition has a separate watermark.
+        idle: the idle timeout of a partition, or None.
         late, invalid: whether there are such outputs.
-        groups: how many key groups there are.
+        groups: the number of key groups.
         exchanges: whether the file system can exchange two folders in one step.
         how: the kind of join.
-        behind: how much further the watermark of the right stream is behind.
-        exact: whether every single firing of a join is wanted, which the row operator gives.
+        behind: the extra delay of the right stream's watermark.
+        exact: whether every firing of a join is compared, which needs the row operator.
     """
 
     operator: str
@@ -58,46 +58,46 @@ class Query:
 
     @property
     def by_clock(self) -> bool:
-        """Whether the clock makes windows fire."""
+        """Return whether windows fire in processing time."""
         return self.assigner.get("time") == "processing" or "processing" in str(self.trigger)
 
     @property
     def of_event_time(self) -> bool:
-        """Whether windows end by event time."""
+        """Return whether windows end in event time."""
         return self.assigner.get("time") != "processing" and self.assigner["type"] not in ("global", "count")
 
     @property
     def of_time(self) -> bool:
-        """Whether rows must have an event time."""
+        """Return whether rows must have an event time."""
         return self.assigner.get("time") != "processing"
 
     @property
     def closes(self) -> bool:
-        """Whether every window is over at some time."""
+        """Return whether every window ends at some time."""
         kind = self.assigner["type"]
         return kind not in ("global", "count") and (kind != "predicates" or self.assigner["gap"] is not None)
 
     @property
     def of_two(self) -> bool:
-        """Whether its rows are of two streams."""
+        """Return whether the query has two streams."""
         return self.operator in TWO_STREAMS
 
     @property
     def sources(self) -> tuple[str, ...]:
-        """The partitions that rows come from."""
+        """Return the partitions of the rows."""
         if not self.of_two:
             return ("p0", "p1")
         return ("left/p0", "left/p1", "right/p0") if self.partitions else SIDES
 
     def source_of(self, row: Row) -> str:
-        """What has a watermark of its own."""
+        """Return the source with a separate watermark that a row belongs to."""
         if self.partitions:
             return row.partition
         return row.side if self.of_two else ""
 
     @property
     def tells_every_firing(self) -> bool:
-        """Whether a window may be told more than once in a micro-batch."""
+        """Return whether a window may fire more than once in a micro-batch."""
         if self.operator == "co-groups":
             # All others run as panes of whole rows.
             return self.exact or self.trigger is not None or not self.of_event_time or self.assigner["type"] == "session"
@@ -105,7 +105,7 @@ class Query:
 
     @property
     def of_growing_columns(self) -> bool:
-        """Whether it has sessions of which only those are told that are left when a micro-batch is over."""
+        """Return whether it has sessions that are emitted only in their final form of a micro-batch."""
         return self.assigner["type"] == "session" and self.of_event_time and not self.tells_every_firing
 
 
@@ -123,7 +123,7 @@ class QuerySchedule:
 
 
 def join_of(query: Query, settings: Settings) -> str:
-    """The kind of join under some settings: in windows it may be another one when the query is started again."""
+    """Return the kind of join under some settings. A window join may change its kind when the query starts again."""
     if query.operator == "intervals":
         return query.how
     return HOWS[(HOWS.index(query.how) + settings.code) % len(HOWS)]

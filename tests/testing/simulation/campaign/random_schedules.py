@@ -1,4 +1,4 @@
-"""Queries and rows made by chance: the same for the same seed."""
+"""Random queries and rows, the same for the same seed."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ OPERATORS = (
     "predicates",
     "tiles",
 )
-"""What is simulated: operators, and what runs on them that has a meaning of its own."""
+"""The simulated operators, and kinds of queries on them with a separate definition."""
 BY_OWN_TIME = ("intervals", "look-backs", "predicates")
-"""Those that know no lateness."""
+"""Operators without an allowed lateness."""
 
 
 @dataclass
 class Chooser:
-    """Makes queries and rows by chance."""
+    """Generates random queries and rows."""
 
     rng: random.Random
     number: int = 0
 
     def query(self, operator: str) -> Query:
-        """A query that this operator runs."""
+        """Return a query that this operator runs."""
         made: dict[str, Callable[[], Query]] = {
             "joins": self._join,
             "co-groups": self._co_group,
@@ -94,7 +94,7 @@ class Chooser:
         return replace(query, trigger=trigger, function=rng.choice(["lists", "tables"]), settings=settings)
 
     def _of_two(self, query: Query, operator: str) -> Query:
-        """The same of two streams, of which one may fall silent, or be further behind."""
+        """Add a second stream to a query. One of the two streams may fall silent or be further behind."""
         rng, by_time = self.rng, query.of_event_time
         idle = rng.choice([5, 12]) if by_time and rng.random() < 0.3 else None
         return replace(query, operator=operator, idle=idle, behind=rng.choice([0, 0, 4, 15]) if by_time else 0)
@@ -126,7 +126,7 @@ class Chooser:
         return replace(query, settings=replace(query.settings, lateness=rng.choice([0, 0, size // 2, 2 * size])))
 
     def _timed(self, operator: str, assigner: Mapping[str, Any], span: int) -> Query:
-        """A query of event time, unless its windows are of the clock; nothing of it comes twice."""
+        """Return a query in event time, unless its windows are in processing time. It emits nothing twice."""
         rng, by_time = self.rng, assigner.get("time") != "processing"
         partitions = by_time and rng.random() < 0.4
         return Query(
@@ -157,7 +157,7 @@ class Chooser:
             return {"type": kind, "gap": gap, **clock}, gap
         if kind == "count":
             count, every = rng.choice([1, 2, 3]), rng.choice([None, 1, 2])
-            # Where elements are left out between two windows columns do not run it.
+            # Columnar operators do not run count windows that skip elements between two windows.
             every = count if every is not None and every > count and operator == "counts" else every
             return {"type": kind, "size": count, "slide": every}, 10
         return {"type": "global"}, 10
@@ -188,7 +188,7 @@ class Chooser:
         return chosen
 
     def batches(self, query: Query) -> tuple[MicroBatch, ...]:
-        """Rows that come somewhat out of order, some of them late, from partitions that fall silent now and then."""
+        """Return rows that are somewhat out of order, with some late rows, from partitions that fall silent now and then."""
         rng, sources = self.rng, query.sources
         choices: list[list[str | None]] = [["a"], ["a", "b", None], ["a", "b", "c", "d"]]
         keys = rng.choice(choices)
@@ -214,12 +214,13 @@ class Chooser:
         return tuple(made)
 
     def changed(self, query: Query) -> Settings:
-        """Settings that another start of the query may have."""
+        """Return settings that another start of the query may have."""
         rng, now = self.rng, query.settings
         if not query.of_event_time:
             return replace(now, code=1)
         lateness = rng.choice([0, 2, 20])
-        # Evicted panes know no lateness. A processing timeout fires at every timer, at the end of a former lateness too.
+        # Evicted panes do not support lateness. A processing timeout fires at every timer, including the end of a former
+        # lateness.
         evicts = query.evictor is not None and query.operator == "accumulating"
         if evicts or "timeout" in str(query.trigger) or query.operator in BY_OWN_TIME:
             lateness = now.lateness
@@ -227,7 +228,7 @@ class Chooser:
 
 
 def schedule_of(seed: int, number: int, operators: tuple[str, ...] = OPERATORS) -> tuple[QuerySchedule, Settings]:
-    """The schedule of a number, and the settings with which it is started again: the same for the same seed and number."""
+    """Return the schedule of a number, and the settings of its restart. Both depend on the seed and the number only."""
     chooser = Chooser(random.Random(f"{seed}/{number}"))
     query = chooser.query(operators[number % len(operators)])
     return QuerySchedule(query, chooser.batches(query)), chooser.changed(query)

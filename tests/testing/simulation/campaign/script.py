@@ -1,4 +1,4 @@
-"""A broken run of the campaign: made small, and as a script that runs it again."""
+"""Shrink a broken run of the campaign, and write a script that reproduces it."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from tests.testing.simulation.campaign.queries import SIDES, Query, QuerySchedul
 from tests.testing.simulation.campaign.subjects import ReferenceSubject
 
 TRIES = 300
-"""At most this many smaller schedules are tried."""
+"""The maximum number of smaller schedules to try."""
 QueryCase: TypeAlias = Case[QuerySchedule]
 
 
 def script_of(case: QueryCase, found: str = "") -> str:
-    """A Python script that runs the case again.
+    """Return a Python script that runs the case again.
 
     Args:
-        case: a broken one.
-        found: where it comes from, in words.
+        case: a broken case.
+        found: a description of its origin.
     """
     said = [line for line in (found, case.error.what[:1000]) if line]
     return "\n".join(
@@ -57,7 +57,7 @@ def _batch(batch: MicroBatch) -> Iterator[str]:
 
 
 def source(value: Any) -> str:
-    """A value as it is written; of an object what is not its default.
+    """Return the source text of a value. Fields of an object that have their default are omitted.
 
     >>> print(source(Settings(delay=3)))
     Settings(delay=3)
@@ -75,15 +75,15 @@ def source(value: Any) -> str:
 
 
 def replay(schedule: QuerySchedule, disturbance: Disturbance, change: Settings | None = None) -> None:
-    """Runs one schedule with one disturbance, and prints what happens.
+    """Run one schedule with one disturbance, and print its steps.
 
     Args:
-        schedule: what comes; what closes all windows is added.
-        disturbance: what happens to it.
-        change: the settings that the query may be started again with.
+        schedule: the query and its input. Rows that close all windows are added.
+        disturbance: what disturbs the run.
+        change: the settings with which the query may be started again.
 
     Raises:
-        BrokenError: a promise was not kept.
+        BrokenError: a promise was broken.
 
     >>> from tests.testing.simulation.campaign.queries import Query
     >>> minutes = Query("panes", {"type": "tumbling", "size": 10, "offset": 0})
@@ -109,7 +109,7 @@ def replay(schedule: QuerySchedule, disturbance: Disturbance, change: Settings |
 
 
 def failure_of(case: QueryCase, found: str) -> str:
-    """What is said of a broken case: what is wrong, its steps, and the script."""
+    """Return the report of a broken case: the error, its steps, and the script."""
     explorer = Explorer(ReferenceSubject.of(case.schedule), case.change, kinds=())
     with suppress(BrokenError):
         explorer.explore()
@@ -118,7 +118,7 @@ def failure_of(case: QueryCase, found: str) -> str:
 
 
 def smaller_cases(case: QueryCase) -> Iterator[tuple[QuerySchedule, Settings | None]]:
-    """Yield smaller schedules and settings, the much smaller first."""
+    """Yield smaller schedules and settings, the smallest first."""
     schedule, change = case.schedule, case.change
     batches = schedule.batches
     for fewer in with_fewer_rows(batches):

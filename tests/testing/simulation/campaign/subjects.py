@@ -1,4 +1,4 @@
-"""Queries of the campaign as the explorer sees them: what runs each kind, and the reference model that judges it."""
+"""The explorer's view of the campaign's queries: the engine of each kind, and the reference model that judges it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tests.testing.simulation.campaign.two_streams import engine_of_two
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of queries.
+    """A kind of query.
 
     Attributes:
-        model: defines what they mean.
-        engine: what runs one.
+        model: defines the results.
+        engine: makes the engine of a query.
     """
 
     model: type[ReferenceModel] = WindowModel
@@ -91,7 +91,7 @@ class ReferenceSubject:
         known = tuple(settings), starts
         if known not in self._answers:
             expected = self.kind.model(self.schedule, settings, starts).all()
-            self._answers[known] = [(self._answer_of(one), one.counts) for one in expected]
+            self._answers[known] = [(self._answer_of(each), each.counts) for each in expected]
         found: list[tuple[Answer, Mapping[str, int]]] = self._answers[known]
         return found
 
@@ -101,7 +101,7 @@ class ReferenceSubject:
         return {MAIN: expected.main, **late, **(self._by_side(INVALID, expected.invalid) if query.invalid else {})}
 
     def _by_side(self, tag: str, numbers: Sequence[int]) -> Answer:
-        """The rows of an output; of two streams there is one for each."""
+        """Return the rows of an output. With two streams, there is an output for each side."""
         if not self.schedule.query.of_two:
             return {tag: numbers}
         return {f"{tag}_{side}": [number for number in numbers if self._sides[number] == side] for side in SIDES}
@@ -125,7 +125,7 @@ class ReferenceSubject:
             by_key.setdefault(key, []).append(tuple(told))
         if query.tells_every_firing and query.function != "pairs":
             return by_key
-        # What is there twice must be seen.
+        # Duplicates must remain visible.
         return {key: sorted(told, key=repr) for key, told in by_key.items()}
 
     def recut(self, number: int, *, at_once: bool) -> ReferenceSubject | None:
@@ -153,7 +153,9 @@ class ReferenceSubject:
         if self._tiles is None:
             return
         late = {
-            number for one in self.kind.model(self.schedule, [self.settings] * len(self.job.batches)).all() for number in one.late
+            number
+            for each in self.kind.model(self.schedule, [self.settings] * len(self.job.batches)).all()
+            for number in each.late
         }
         every = [row for batch in self.schedule.batches for row in batch.rows]
         self._tiles.check_whole(

@@ -1,4 +1,4 @@
-"""Tiles: a query that emits them, and what is read from those that it emitted."""
+"""A query that emits tiles, and the results computed from them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ OF_TILES = Aggregation.build(AGGREGATES, TYPES, KEYS)
 
 
 def tiles_engine(query: Query, settings: Settings, groups: int) -> QueryEngine:
-    """What emits tiles."""
+    """Return the engine of a query that emits tiles."""
     window = window_of(query, settings)
     operator = plan_aggregates(window, recipes_of_tiles(AGGREGATES, OF_TILES), TYPES, KEYS)
     return QueryEngine(plan_with(query, settings, groups, window.assigner, operator))
@@ -39,11 +39,11 @@ def tiles_engine(query: Query, settings: Settings, groups: int) -> QueryEngine:
 
 @dataclass
 class TileReader:
-    """Reads what a query of tiles emitted, with the code that reads stored ones.
+    """Reads the output of a query of tiles, with the code that reads stored tiles.
 
     Attributes:
         query: the query.
-        columns: of what it emits.
+        columns: the columns of its output.
     """
 
     query: Query
@@ -51,10 +51,10 @@ class TileReader:
     _read: dict[OutputRow, OutputRow] = field(default_factory=dict, repr=False)
 
     def tile(self, row: OutputRow) -> OutputRow:
-        """One tile: key, bounds, and the aggregates of its rows.
+        """Return one tile: key, bounds, and the aggregates of its rows.
 
         Raises:
-            AssertionError: it says of other many rows than its partials are of.
+            AssertionError: its count of rows differs from its partials.
         """
         if row not in self._read:
             size, offset = self.query.assigner["size"], self.query.assigner["offset"]
@@ -65,19 +65,19 @@ class TileReader:
         return self._read[row]
 
     def windows(self, rows: Sequence[OutputRow], size: int, slide: int, offset: int) -> dict[Any, OutputRow]:
-        """The windows that are put together from tiles, by key and bounds."""
+        """Return the windows combined from tiles, by key and bounds."""
         grid = pane_grid(SlidingEventTimeWindows(size, slide, offset))
         return {row[:3]: with_sorted_lists(row[3:]) for row in plain_rows(windows_of_tiles(OF_TILES, grid, self._tiles(rows)))}
 
     def check_whole(self, rows: Sequence[OutputRow], taken: Sequence[Row]) -> None:
-        """Whether longer windows and questions find in all tiles what is in the rows.
+        """Check that longer windows and look-ups give the same results from tiles as from rows.
 
         Args:
-            rows: all tiles that were ever emitted, in any order: of a slice those, too, that a later one takes the place of.
+            rows: all emitted tiles in any order, including tiles that a later one of the same slice replaces.
             taken: the rows that were not late.
 
         Raises:
-            AssertionError: they find something else.
+            AssertionError: the results differ.
         """
         rows = list(rows)
         random.Random(len(rows)).shuffle(rows)
@@ -113,8 +113,8 @@ class TileReader:
 
     def _tiles(self, rows: Sequence[OutputRow]) -> Tiles:
         columns = [[_plain(row[place]) for row in rows] for place in range(len(self.columns))]
-        fields = [one.with_type(pa.int64()) if pa.types.is_timestamp(one.type) else one for one in self.columns]
-        arrays = [pa.array(column, one.type) for column, one in zip(columns, fields, strict=True)]
+        fields = [each.with_type(pa.int64()) if pa.types.is_timestamp(each.type) else each for each in self.columns]
+        arrays = [pa.array(column, each.type) for column, each in zip(columns, fields, strict=True)]
         return Tiles.of(arrays[:1], arrays[1:], OF_TILES)
 
 
@@ -126,7 +126,7 @@ def _rows(taken: Sequence[Row]) -> AsOfRows:
 
 
 def _plain(value: Any) -> Any:
-    """A struct that was told as names and values."""
+    """Return a struct that is given as names and values."""
     return dict(value) if isinstance(value, tuple) else value
 
 

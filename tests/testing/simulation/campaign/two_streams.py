@@ -1,4 +1,4 @@
-"""Queries of two streams as plans of the engine: joins and co-groups in windows, interval joins."""
+"""Build plans of the engine for queries of two streams: window joins, co-groups and interval joins."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from tests.testing.simulation.campaign.plans import INVALID, KEYS, LATE, ROWS, Q
 from tests.testing.simulation.campaign.queries import Query, join_of
 
 FROM = "from"
-"""The column that says of which side a row is, and of which source partition there."""
+"""The column with the side of a row, and its source partition on that side."""
 WHOLE = pa.schema([(side, pa.struct(list(ROWS))) for side in SIDES])
 """A row of the two streams: its own row on one side, null on the other."""
 VALUES = pa.struct([("v", pa.int64()), ("u", pa.int64())])
-"""What a join keeps of a row of either side."""
+"""The columns of either side that a join stores."""
 PAIRED = (pa.schema([("v", pa.int64()), ("u", pa.int64())]), pa.schema([("w", pa.int64()), ("x", pa.int64())]))
-"""What of it the results have."""
+"""The columns of either side in the results."""
 NUMBERS = pa.schema([("lefts", pa.list_(pa.int64())), ("rights", pa.list_(pa.int64())), ("code", pa.int64())])
-"""The results of functions over both: which rows they saw, and which version of the code said so."""
+"""The results of functions over both sides: the rows that they saw, and the version of the code that computed the result."""
 COLUMNS = pa.schema(
     [*KEYS, ("ts", pa.int64()), (FROM, pa.string()), *((side, VALUES) for side in SIDES), ("row", pa.struct(list(WHOLE)))]
 )
@@ -40,7 +40,7 @@ COLUMNS = pa.schema(
 
 @dataclass(frozen=True)
 class SeesLists:
-    """Sees the rows of both sides as lists."""
+    """A function that gets the rows of both sides as lists."""
 
     code: int
 
@@ -50,7 +50,7 @@ class SeesLists:
 
 @dataclass(frozen=True)
 class SeesTables:
-    """Sees them as tables."""
+    """A function that gets the rows of both sides as tables."""
 
     code: int
 
@@ -59,7 +59,7 @@ class SeesTables:
 
 
 def engine_of_two(query: Query, settings: Settings, groups: int) -> QueryEngine:
-    """What runs a query of two streams."""
+    """Return the engine of a query of two streams."""
     joins = query.function == "pairs"
     assigner = GlobalWindows() if query.operator == "intervals" else window_of(query, settings).assigner
     invalid = tuple(f"{INVALID}_{side}" if query.invalid else None for side in SIDES)
@@ -110,7 +110,7 @@ def _operator_of(query: Query, settings: Settings, sides: Sides) -> OperatorSpec
 
 @lru_cache(maxsize=64)
 def table_of_two(rows: tuple[Row, ...], *, partitions: bool) -> pa.Table:
-    """Rows of both streams as Arrow has them; ``partitions``: whether each partition has a watermark of its own."""
+    """Return the rows of both streams as an Arrow table. With ``partitions``, each partition has a separate watermark."""
     whole = [{row.side: dict(zip(ROWS.names, row, strict=True))} for row in rows]
     values = {side: [{"v": row.value, "u": row.number} if row.side == side else None for row in rows] for side in SIDES}
     columns = [

@@ -100,6 +100,15 @@ class PaneSpec(PaneSettings, OperatorSpec):
         if len(times):
             yield PARTIALS, self._partials(keys, panes, values, times)
 
+    def pack_key_groups(self, plan: WindowPlan, chunk: Chunk, key_groups: Ints) -> list[tuple[int, str, pa.Table]] | None:
+        if plan.late_tag is not None or self.interval is not None or self.grid.has_gaps or self.aggregation.runs_users_code:
+            return None
+        times = chunk.times
+        panes = np.zeros(len(times), np.int64) if self.by_processing_time else self.grid.panes_of(times)
+        stamps = times if self.aggregation.needs_timestamps else None
+        tables = self.aggregation.partials_of_key_groups(chunk.keys, panes, chunk.values, stamps, key_groups)
+        return [(number, PARTIALS, table) for number, table in tables]
+
     def _partials(self, keys: list[pa.Array], panes: np.ndarray, values: list[pa.Array], times: np.ndarray) -> pa.Table:
         if self.interval is not None:
             # The operator converts these numbers within the chunk to numbers within the stream.

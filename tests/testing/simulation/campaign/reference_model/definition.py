@@ -1,8 +1,8 @@
-"""What windows are, written down from the semantics and not from the operator: everything is kept, everything is replayed.
+"""Windows by definition, written from the semantics and not from the operator. Everything is stored, and everything is replayed.
 
-Nothing here is incremental. There is one list of all elements that were accepted, in the order of arrival; sessions are found
-anew from it at every step by joining spans; timers are not objects but questions asked of every window at every step. Only what
-cannot be replayed (what triggers remember, what was purged or evicted) is remembered, per key and window.
+Nothing here is incremental. One list holds all accepted elements in the order of arrival. Every step computes the sessions again
+from this list by joining spans. There are no timer objects, since every step checks every window for due times. Only state that
+cannot be replayed is stored per key and window: the triggers' state, and what was purged or evicted.
 
 Times are integers. Random plans are dicts in the words of the scenario format.
 """
@@ -15,18 +15,18 @@ from typing import Any, TypeAlias
 
 MIN, MAX = -(2**63), 2**63 - 1
 Element: TypeAlias = Mapping[str, Any]
-"""``key``, ``ts``, ``value``; ``gap`` where sessions have one of their own."""
+"""``key``, ``ts``, ``value``, and ``gap`` for sessions with a dynamic gap."""
 Said: TypeAlias = tuple[bool, bool]
-"""What a trigger says: fire? purge?"""
+"""The result of a trigger: whether it fires, and whether it purges."""
 
 
 @dataclass(eq=False)
 class Win:
-    """One window of one key as the definition sees it."""
+    """One window of one key in the definition."""
 
-    start: Any  # None: of the global window
+    start: Any  # None for the global window
     end: Any
-    contents: list[Element] = field(default_factory=list)  # in the order of arrival, less what was purged or evicted
+    contents: list[Element] = field(default_factory=list)  # in the order of arrival, without purged and evicted elements
     count: int = 0  # count trigger
     last: Any = None  # delta trigger
     interval: int | None = None  # continuous triggers
@@ -40,14 +40,14 @@ class Win:
 
 
 class Definition:
-    """Runs one scenario by definition; ``run`` returns steps, late, late_dropped like the scenario format."""
+    """Run one scenario by definition. ``run`` returns steps, late, late_dropped like the scenario format."""
 
     def __init__(self, spec: Mapping[str, Any], latenesses: Mapping[int, int] | None = None) -> None:
-        """Nothing has come yet.
+        """Start without any input.
 
         Args:
             spec: the scenario.
-            latenesses: before these steps (by number) the query is started again with another allowed lateness.
+            latenesses: new values of the allowed lateness, by the number of the step before which the query starts again.
         """
         self.spec, self.latenesses = spec, latenesses or {}
         a = spec["assigner"]
@@ -56,7 +56,7 @@ class Definition:
         self.event_time = not self.by_processing_time and self.kind not in ("global", "count")
         self.L = spec.get("allowed_lateness", 0)
         self.wm, self.now = MIN, 0
-        self.shut = MIN  # what was closed under an earlier lateness
+        self.shut = MIN  # end of windows that closed under an earlier lateness
         self.windows: dict[Any, list[Win]] = {}
         self.key_firings: dict[Any, int] = {}
         self.trigger: Any = spec.get("trigger")
@@ -80,7 +80,7 @@ class Definition:
     # ------------------------------------------------------------ input
 
     def run(self) -> tuple[list[list[dict[str, Any]]], list[list[Element]], int]:
-        """All steps of the scenario: what each fired, what was late, how many late elements were only counted."""
+        """Return all steps of the scenario: what each fired, what was late, and how many late elements were only counted."""
         steps, lates = [], []
         last = [{"watermark": MAX}] if self.spec.get("end_of_input", True) else []
         for number, step in enumerate([*self.spec["input"], *last]):
@@ -93,7 +93,7 @@ class Definition:
         return steps, lates, self.dropped
 
     def step(self, step: Mapping[str, Any]) -> None:
-        """One element, or the watermark or the clock moves on."""
+        """Process one element, or advance the watermark or the clock."""
         if "element" in step:
             self.on_element(step["element"])
         elif "watermark" in step:
@@ -105,7 +105,7 @@ class Definition:
         self.run_timers("p", self.now - 1)
 
     def taken(self) -> tuple[list[dict[str, Any]], list[Element]]:
-        """What was fired and what was late since this was last called."""
+        """Return what was fired and what was late since the last call."""
         out, late = self.out, self.late
         self.out, self.late = [], []
         return out, late
@@ -132,7 +132,7 @@ class Definition:
         return self.event_time and (w.max <= self.shut or self.cleanup(w) <= self.wm)
 
     def start_again(self, lateness: int) -> None:
-        """What is closed stays so; what the new lateness closes goes at once, in silence."""
+        """Keep closed windows closed, and silently close those that the new lateness closes."""
         if not self.event_time:
             return
         if self.wm > MIN:
@@ -170,7 +170,7 @@ class Definition:
             self.outside += 1
 
     def joined(self, live: list[Win], start: int, end: int) -> Win:
-        """The session that an element's own span makes with all it touches, transitively (live ones never touch each other)."""
+        """Return the session of an element's own span and all it touches, transitively (live sessions never touch each other)."""
         hit = sorted((w for w in live if w.start <= end and start <= w.end), key=lambda w: w.start)
         lo, hi = min([start, *(w.start for w in hit)]), max([end, *(w.end for w in hit)])
         if not hit:
@@ -203,7 +203,7 @@ class Definition:
     # ------------------------------------------------------------ time
 
     def run_timers(self, which: str, until: int) -> None:
-        """All due moments in order of time, those too that come up meanwhile."""
+        """Process all due times in order, including those that come up meanwhile."""
         while True:
             due = [
                 (t, n, k, w)
@@ -212,7 +212,7 @@ class Definition:
                 for kind, t in w.timers
                 if kind == which and t <= until
             ]
-            # Goes with the end of time in silence: no timer stands there.
+            # The window ends with the end of time and fires nothing, since it has no timer there.
             if not due:
                 break
             t, _, key, w = min(due, key=lambda d: d[:2])
@@ -305,7 +305,7 @@ class Definition:
         return False, False
 
     def forget(self, t: Mapping[str, Any], w: Win) -> None:
-        """What clearing the trigger does."""
+        """Clear the trigger's state."""
         kind = t["type"]
         if "inner" in t:
             if kind == "processing_timeout" and w.timeout is not None:

@@ -1,4 +1,4 @@
-"""Two streams in the same windows: what a join, or a function over the rows of both, makes of the rows of a window."""
+"""Joins, and functions over the rows of two streams, in windows."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tests.testing.simulation.campaign.reference_model.model import NearRowModel
 from tests.testing.simulation.campaign.reference_model.windows import WindowModel
 
 NOBODY = (None, None)
-"""Stands for the partner of a row that has none."""
+"""The placeholder for a missing partner."""
 
 
 class JoinModel(WindowModel):
-    """Pairs of the rows of a key and window. A row whose key is null has no partner, not even of its own key and window."""
+    """Pairs of the rows of a key and window. A row with a null key has no partner, not even with the same key and window."""
 
     def told(self, key: Any, rows: Sequence[Row], settings: Settings) -> OutputRow:
         how = join_of(self.query, settings)
@@ -28,7 +28,7 @@ class JoinModel(WindowModel):
 
 
 class CoGroupModel(WindowModel):
-    """Functions over the rows of both: the numbers of the rows of each side, and the version of the code."""
+    """Functions over the rows of both sides: the numbers of the rows of each side, and the version of the code."""
 
     def told(self, key: Any, rows: Sequence[Row], settings: Settings) -> OutputRow:
         left, right = (tuple(sorted(row.number for row in rows if row.side == side)) for side in (LEFT, RIGHT))
@@ -36,22 +36,22 @@ class CoGroupModel(WindowModel):
 
 
 def paired(how: str, rows: Sequence[Row]) -> list[OutputRow]:
-    """The rows of a join of some rows that all meet."""
+    """Return the join of some rows that all meet."""
     left, right = ([(row.value, row.number) for row in rows if row.side == side] for side in (LEFT, RIGHT))
     if how == "left_semi":
         return left if right else []
     if how == "left_anti":
         return [] if right else left
-    pairs: list[OutputRow] = [(*one, *other) for one in left for other in right]
+    pairs: list[OutputRow] = [(*each, *other) for each in left for other in right]
     if how in ("left", "full") and not right:
-        pairs += [(*one, *NOBODY) for one in left]
+        pairs += [(*each, *NOBODY) for each in left]
     if how in ("right", "full") and not left:
         pairs += [(*NOBODY, *other) for other in right]
     return pairs
 
 
 class IntervalModel(NearRowModel):
-    """A pair comes with the later of its rows, a row without a partner when nobody can come any more that it could meet."""
+    """Emit a pair with the later of its rows, and a row without a partner once no partner can arrive."""
 
     late_at_watermark = False
 
@@ -81,7 +81,7 @@ class IntervalModel(NearRowModel):
         return bool(lower <= right.at - left.at <= upper)
 
     def _is_over(self, row: Row, watermark: int) -> bool:
-        """Whether no row can come any more that it could meet."""
+        """Return whether no row can arrive that it could meet."""
         last = row.at + (self.query.assigner["upper"] if row.side == LEFT else -self.query.assigner["lower"])
         return bool(last < watermark)
 

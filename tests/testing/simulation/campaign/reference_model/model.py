@@ -1,4 +1,4 @@
-"""What must come of a schedule, micro-batch by micro-batch: what all definitions have in common."""
+"""The expected output of a schedule for each micro-batch, and the common parts of all definitions."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ OutputRow: TypeAlias = tuple[Any, ...]
 
 @dataclass
 class Expected:
-    """What a micro-batch must bring.
+    """The expected output of a micro-batch.
 
     Attributes:
-        main: by key what comes of it: of windows their bounds first.
-        late, invalid: the numbers of these rows, where there is an output for them.
-        counts: how many rows are what.
+        main: the results by key. Results of windows start with their bounds.
+        late, invalid: the numbers of these rows, if there is an output for them.
+        counts: the number of rows of each category.
     """
 
     main: dict[Any, list[OutputRow]] = field(default_factory=dict)
@@ -34,9 +34,9 @@ class ReferenceModel(ABC):
     """One run of a definition.
 
     Args:
-        schedule: the query and what comes.
-        settings: with which each micro-batch is run.
-        restarts: before these the query is started again.
+        schedule: the query and its micro-batches.
+        settings: the settings of each micro-batch.
+        restarts: the numbers of micro-batches before which the query starts again.
     """
 
     def __init__(self, schedule: QuerySchedule, settings: Sequence[Settings], restarts: Iterable[int] = ()) -> None:
@@ -46,28 +46,28 @@ class ReferenceModel(ABC):
         self.rows = {row.number: row for batch in schedule.batches for row in batch.rows}
 
     def all(self) -> list[Expected]:
-        """What each micro-batch must bring."""
+        """Return the expected output of each micro-batch."""
         return [self.micro_batch(number) for number in range(len(self.schedule.batches))]
 
     @abstractmethod
     def micro_batch(self, number: int) -> Expected:
-        """What the next one must bring."""
+        """Return the expected output of the next micro-batch."""
 
     @abstractmethod
     def open_keys(self) -> set[Any]:
-        """The keys of which something is still to come, where all micro-batches have been told."""
+        """Return the keys with results after the last micro-batch."""
 
     def counted(self, late: Sequence[int], invalid: Sequence[int], outside: int, rows: int) -> dict[str, int]:
-        """How many rows are what: each is one of these."""
+        """Return the number of rows in each category. A row is in exactly one."""
         counts = {"late_rows": len(late), "outside_rows": outside, "invalid_rows": len(invalid)}
         return {**counts, "windowed_rows": rows - sum(counts.values())}
 
 
 class NearRowModel(ReferenceModel):
-    """Of queries whose results follow from the rows near a row: a row is late by its own time, and nothing ever comes again."""
+    """Queries whose results depend on the rows near a row. A row is late by its own time, and nothing is emitted twice."""
 
     late_at_watermark = True
-    """Whether a row is late whose time the watermark has just reached."""
+    """Whether a row is late if its time equals the watermark."""
 
     def __init__(self, schedule: QuerySchedule, settings: Sequence[Settings], restarts: Iterable[int] = ()) -> None:
         super().__init__(schedule, settings, restarts)
@@ -95,22 +95,22 @@ class NearRowModel(ReferenceModel):
 
     @abstractmethod
     def come(self, fresh: Sequence[Row], watermark: int) -> Iterable[tuple[Any, OutputRow]]:
-        """What comes out, with its key.
+        """Yield the results with their keys.
 
         Args:
-            fresh: the rows of the micro-batch that are not late; they are among those taken already.
-            watermark: after it.
+            fresh: the rows of the micro-batch that are not late. They are already stored.
+            watermark: the watermark after the micro-batch.
         """
 
     def first_time(self, what: Any) -> bool:
-        """Whether this has not come before; from now on it has."""
+        """Return whether a result is new, and remember it."""
         new = what not in self.emitted
         self.emitted.add(what)
         return new
 
 
 def summed(rows: Iterable[Row]) -> tuple[int, int | None, tuple[int, ...]]:
-    """What the declared aggregates of a simulation are of some rows: how many, the sum of their values, their numbers."""
+    """Return a simulation's declared aggregates of some rows: their number, the sum of their values, their numbers."""
     every = list(rows)
     known = [row.value for row in every if row.value is not None]
     return len(every), sum(known) if known else None, tuple(sorted(row.number for row in every))

@@ -1,4 +1,4 @@
-"""Windows that rows begin and end: the rows of a key are gone through in the order of their times, from the first to the last."""
+"""Windows that rows start and end. The rows of a key are read in the order of their times."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.testing.simulation.campaign.reference_model.model import NearRowModel
 
 
 class PredicateModel(NearRowModel):
-    """A window comes when time has passed what ends it."""
+    """Emits a window when time has passed its end."""
 
     def come(self, fresh: Sequence[Row], watermark: int) -> Iterable[tuple[Any, OutputRow]]:
         for key in {row.key for row in self.taken}:
@@ -20,7 +20,7 @@ class PredicateModel(NearRowModel):
                     yield key, (start, end, *summed(rows))
 
     def _gone_through(self, key: Any, reached: int) -> tuple[list[tuple[int, int, list[Row]]], bool]:
-        """The windows of a key that have ended by a time, with their rows; and whether one is open then."""
+        """Return the windows of a key that ended by a time, with their rows, and whether a window is open then."""
         begins, ends, gap = (self.query.assigner[name] for name in ("start", "end", "gap"))
         found: list[tuple[int, int, list[Row]]] = []
         window: list[Row] = []
@@ -51,14 +51,14 @@ class PredicateModel(NearRowModel):
 
 
 class LookBackModel(NearRowModel):
-    """A row comes when time has passed it, and what follows it; its results are of its key's rows near it, both ends included."""
+    """Emits a row when time has passed it and its following time. Its results are of its key's rows near it, both ends included."""
 
     def come(self, fresh: Sequence[Row], watermark: int) -> Iterable[tuple[Any, OutputRow]]:
         for row in self.taken:
             if self._is_over(row, watermark) and self.first_time(row.number):
                 results: OutputRow = ()
                 for size, following in self.query.assigner["of"]:
-                    near = [one for one in self.taken if one.key == row.key and -size <= one.at - row.at <= following]
+                    near = [each for each in self.taken if each.key == row.key and -size <= each.at - row.at <= following]
                     results += summed(near)
                 yield row.key, (row.at, row.value, row.number, *results)
 

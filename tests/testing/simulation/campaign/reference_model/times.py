@@ -1,4 +1,4 @@
-"""How far event time is, written down from what watermarks are and not from what keeps them."""
+"""The watermark, written from its definition and not from the engine."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Times:
     """The watermark of a query.
 
     Attributes:
-        query: whose.
-        watermark: how far it has come.
-        largest: the largest event time of each source that was seen, or is waited for.
-        silent: since when each source has been asked in vain in this run, and for how long that counts.
-        asked: when they were last asked.
+        query: the query.
+        watermark: the current watermark.
+        largest: the largest event time of each source that was seen or is awaited.
+        silent: the start and length of each source's silence in this run.
+        asked: the time of the last request to the sources.
     """
 
     query: Query
@@ -29,11 +29,11 @@ class Times:
     asked: int = 0
 
     def start_again(self) -> None:
-        """Another run has asked for nothing yet."""
+        """Start another run, which has not requested rows yet."""
         self.silent = dict.fromkeys(self.silent)
 
     def advance(self, rows: Sequence[Row], settings: Settings, clock: int) -> int:
-        """The rows of a micro-batch have come; returns the watermark after them."""
+        """Add the rows of a micro-batch, and return the watermark after them."""
         timed = [row for row in rows if row.time is not None]
         came = {self.query.source_of(row) for row in timed}
         self._wait_for_sides()
@@ -51,12 +51,12 @@ class Times:
         silences = {name: self.silent.get(name) for name in self.largest}
         awake = [name for name, silence in silences.items() if idle is None or silence is None or silence < idle]
         reached = [self._of(name, settings) for name in awake or silences]
-        # Nobody waits for idle sources: if all are idle, the furthest ahead counts.
+        # Idle sources hold nothing back. If all are idle, the largest time counts.
         self.watermark = max(self.watermark, (min if awake else max)(reached, default=MIN))
         return self.watermark
 
     def _wait_for_sides(self) -> None:
-        """A side of which nothing has come holds time; once one of its partitions has come, these do."""
+        """Let a side without rows hold the watermark. Once one of its partitions has rows, its partitions do."""
         for side in SIDES if self.query.of_two else ():
             if not any(name.startswith(f"{side}/") for name in self.largest):
                 self.largest.setdefault(side, MIN)
@@ -64,7 +64,7 @@ class Times:
                 self.largest.pop(side, None)
 
     def _of(self, name: str, settings: Settings) -> int:
-        """The watermark of one source; of one from which nothing came it has not begun."""
+        """Return the watermark of a source, or the minimum if it had no rows."""
         if self.largest[name] == MIN:
             return MIN
         behind = self.query.behind if name.partition("/")[0] == RIGHT else 0

@@ -1,4 +1,4 @@
-"""Windows: what the definition of them fires, as a query must tell it."""
+"""The firings of windows by definition, in the form of a query's output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.testing.simulation.campaign.reference_model.model import Expected, Ou
 
 
 class WindowModel(ReferenceModel):
-    """Aggregates and functions over windows. Of each firing: window, number of rows, sum, their numbers, version of the code."""
+    """Aggregates and functions over windows. A firing has the window, number of rows, sum, their numbers, and version of the code."""
 
     def __init__(self, schedule: QuerySchedule, settings: Sequence[Settings], restarts: Iterable[int] = ()) -> None:
         super().__init__(schedule, settings, restarts)
@@ -40,7 +40,7 @@ class WindowModel(ReferenceModel):
         outside = definition.outside
         definition.step({"processing_time": batch.clock})
         for row in usable:
-            # Where no event time was assigned, the clock stands in for it: evictors look at it.
+            # Without event times, the clock replaces them for evictors.
             time = row.time if self.query.of_time else batch.clock
             definition.step({"element": {"key": row.key, "ts": time, "value": row.number}})
         alive = {(key, w.start, w.end) for key, windows in definition.windows.items() for w in windows}
@@ -58,36 +58,40 @@ class WindowModel(ReferenceModel):
 
     def _main(self, fired: Sequence[Mapping[str, Any]], before: int, alive: set[Any], settings: Settings) -> dict[Any, Any]:
         query, found = self.query, dict[Any, list[OutputRow]]()
-        for place, one in enumerate(fired):
-            key = one["key"]
+        for place, each in enumerate(fired):
+            key = each["key"]
             self.firings[key] += 1
-            # Of sessions that grow within a micro-batch an operator on columns tells what they are when it is over.
-            if query.of_growing_columns and place < before and (key, one["start"], one["end"]) not in alive:
+            # A columnar operator emits a session that grows within a micro-batch only in its final form.
+            if query.of_growing_columns and place < before and (key, each["start"], each["end"]) not in alive:
                 continue
-            told = self.told(key, [self.rows[id_] for id_ in one["value"]], settings)
-            found.setdefault(key, []).append((one["start"], one["end"], *told))
+            told = self.told(key, [self.rows[id_] for id_ in each["value"]], settings)
+            found.setdefault(key, []).append((each["start"], each["end"], *told))
         emitted = {key: self.emitted(as_emitted(query, firings)) for key, firings in found.items()}
         return {key: rows for key, rows in emitted.items() if rows}
 
     def told(self, key: Any, rows: Sequence[Row], settings: Settings) -> OutputRow:
-        """What a firing tells of the rows in it."""
+        """Return the results of a firing for its rows."""
         code = {"declared": (), "context": (self.firings[key],)}.get(self.query.function, (settings.code,))
         return (*summed(rows), *code)
 
     def emitted(self, firings: list[OutputRow]) -> list[OutputRow]:
-        """The rows that come of the firings of a key."""
+        """Return the rows from the firings of a key."""
         return firings
 
 
 def as_emitted(query: Query, firings: Sequence[OutputRow]) -> list[OutputRow]:
-    """The firings of a key in a micro-batch as the operator emits them: on columns the last of each window, in any order."""
+    """Return the firings of a key in a micro-batch as the operator emits them. Columnar operators emit the last of each window, in
+    any order.
+    """
     if query.tells_every_firing:
         return list(firings)
     return sorted({firing[:2]: firing for firing in firings}.values(), key=repr)
 
 
 def in_order(query: Query, tasks: Sequence[Sequence[Row]]) -> list[Row]:
-    """The rows in the order of arrival: task by task; of sessions of event time side by side, by how far each is for the key."""
+    """Return the rows in the order of arrival, task by task. Tasks of event-time sessions run together, so their rows are merged by
+    position in the key.
+    """
     if query.assigner["type"] != "session" or not query.of_time or len(tasks) < 2:
         return [row for task in tasks for row in task]
     ranked = []
@@ -101,7 +105,7 @@ def in_order(query: Query, tasks: Sequence[Sequence[Row]]) -> list[Row]:
 
 
 def windows_of(rows: Sequence[Row], size: int, slide: int, offset: int) -> dict[tuple[Any, int, int], OutputRow]:
-    """The windows ``[n * slide + offset, n * slide + offset + size)`` that rows lie in, by key and bounds."""
+    """Return the windows ``[n * slide + offset, n * slide + offset + size)`` of rows, by key and bounds."""
     found: dict[tuple[Any, int, int], list[Row]] = {}
     for row in rows:
         start = (row.at - offset) // slide * slide + offset
@@ -112,6 +116,6 @@ def windows_of(rows: Sequence[Row], size: int, slide: int, offset: int) -> dict[
 
 
 def as_of(rows: Sequence[Row], key: Any, until: int, length: int, slice_: int, offset: int) -> OutputRow:
-    """The rows of a key in the ``length`` before the slice that an instant lies in."""
+    """Return the result of a key's rows in the ``length`` before the slice of an instant."""
     end = (until - offset) // slice_ * slice_ + offset
     return summed(row for row in rows if row.key == key and end - length <= row.at < end)

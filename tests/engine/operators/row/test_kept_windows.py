@@ -1,4 +1,4 @@
-"""How many windows the row operator says that it keeps, from one micro-batch to the next."""
+"""The number of kept windows in the metrics of the row operator."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ def batch(*rows):
     return harness.MicroBatch([[(key, time, None, None, 1) for key, time in rows]])
 
 
-def test_windows_are_counted_as_they_come_and_go():
+def test_kept_windows_metric_counts_open_windows_of_all_keys():
     plan = harness.Query(WindowSpec(TumblingEventTimeWindows(10)), (agg.count().alias("n"),)).row()
     batches = [batch(("a", 1), ("a", 12), ("b", 1)), batch(("a", 13), ("c", 12)), batch(("b", 25))]
     emitted = harness.run(plan, batches)
-    assert [one.metrics.kept_windows for one in emitted] == [1, 2, 1]
-    assert [len(one.fired) for one in emitted] == [2, 0, 2]
+    assert [output.metrics.kept_windows for output in emitted] == [1, 2, 1]
+    assert [len(output.fired) for output in emitted] == [2, 0, 2]

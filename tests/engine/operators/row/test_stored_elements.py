@@ -1,4 +1,4 @@
-"""Rows of the input rest by the schema of the input, and come back as they were, whatever the types."""
+"""Input rows are stored by the schema of the input, and are read back unchanged whatever their types."""
 
 from __future__ import annotations
 
@@ -46,22 +46,22 @@ def codec_of(schema):
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_every_type_of_spark_comes_back_as_it_was(name):
+def test_elements_of_every_spark_type_are_read_back_unchanged(name):
     type_, values = COLUMNS[name]
     row_type, codec = codec_of(pa.schema([("n", pa.int32()), ("it", type_)]))
-    # As rows come: from Arrow.
+    # built from Arrow, like the rows of a query
     rows = row_type.rows(pa.table([pa.array([1, 2, 3], pa.int32()), pa.array(values, type_)], schema=row_type.schema))
     assert [row[1] for row in rows] == values
-    for some in (rows, rows[:1], rows[2:], rows * 3):
-        found = codec.decode(codec.encode(some))
-        assert repr(found) == repr(some)
-        assert {type(one) for one in found} == {row_type.element}
+    for elements in (rows, rows[:1], rows[2:], rows * 3):
+        elements_read = codec.decode(codec.encode(elements))
+        assert repr(elements_read) == repr(elements)
+        assert {type(element) for element in elements_read} == {row_type.element}
     timed = ElementChunkCodec(row_type.element, Codec(row_type.element), timed=True)
     with_times = [stamped((row, -at)) for at, row in enumerate(rows)]
     assert repr(timed.decode(timed.encode(with_times))) == repr(with_times)
 
 
-def test_columns_of_one_name_or_none_at_all():
+def test_elements_may_have_duplicate_column_names_or_no_columns():
     row_type, codec = codec_of(pa.schema([("a", pa.int32()), ("a", pa.string())]))
     rows = [row_type.make((1, "x")), row_type.make((2, None))]
     assert codec.decode(codec.encode(rows)) == rows
@@ -69,17 +69,17 @@ def test_columns_of_one_name_or_none_at_all():
     assert codec.decode(codec.encode([row_type.make(())] * 3)) == [()] * 3
 
 
-def test_an_element_that_is_there_twice_is_one_object_again():
+def test_repeated_element_is_read_back_as_one_object():
     row_type, codec = codec_of(pa.schema([("a", pa.string())]))
-    one, other = row_type.make(("x" * 1000,)), row_type.make(("y",))
-    data = codec.encode([one, other, one, one])
+    repeated, other = row_type.make(("x" * 1000,)), row_type.make(("y",))
+    data = codec.encode([repeated, other, repeated, repeated])
     assert len(data) < 3000
-    found = codec.decode(data)
-    assert found == [one, other, one, one]
-    assert found[0] is found[2] is found[3]
+    elements_read = codec.decode(data)
+    assert elements_read == [repeated, other, repeated, repeated]
+    assert elements_read[0] is elements_read[2] is elements_read[3]
 
 
-def test_elements_that_are_there_once_need_no_numbers():
+def test_reference_numbers_are_stored_only_for_repeated_elements():
     row_type, codec = codec_of(pa.schema([("a", pa.int64())]))
     elements = [row_type.make((number,)) for number in range(3)]
     alone, twice = codec.encode(elements), codec.encode([*elements, elements[0]])
@@ -88,35 +88,35 @@ def test_elements_that_are_there_once_need_no_numbers():
     assert len(numbers) > 0
 
 
-def test_equal_elements_that_are_not_the_same_stay_apart():
+def test_equal_but_distinct_elements_stay_distinct_objects():
     row_type, codec = codec_of(pa.schema([("a", pa.string())]))
-    found = codec.decode(codec.encode([row_type.make(("x",)), row_type.make(("x",))]))
-    assert found == [("x",), ("x",)]
-    assert found[0] is not found[1]
+    elements_read = codec.decode(codec.encode([row_type.make(("x",)), row_type.make(("x",))]))
+    assert elements_read == [("x",), ("x",)]
+    assert elements_read[0] is not elements_read[1]
 
 
-def test_columns_of_what_has_just_come_are_taken_and_not_made_anew():
+def test_columns_of_new_elements_are_reused_for_writing():
     row_type = RowType(pa.schema([("a", pa.int64()), ("b", pa.string())]))
     old, early, more = (row_type.from_columns([[*numbers], [*"xyz"]], 3) for numbers in ((1, 2, 3), (4, 5, 6), (7, 8, 9)))
     arrivals = ElementArrivals()
 
-    def found(*elements):
+    def rows_written(*elements):
         columns = arrivals.columns(elements, row_type)
         assert [column.type for column in columns] == row_type.schema.types
         return list(zip(*(column.to_pylist() for column in columns), strict=True))
 
-    assert found(old[1], old[0]) == [(2, "y"), (1, "x")], "nothing has come yet"
-    # Columns that say something else than the elements show where values are from.
+    assert rows_written(old[1], old[0]) == [(2, "y"), (1, "x")], "nothing has come yet"
+    # The columns differ from the elements, which shows the source of each value.
     arrivals.add(early, [pa.array([40, 50, 60]), pa.array(["X", "Y", None])])
-    assert found(early[2], early[0], early[2]) == [(60, None), (40, "X"), (60, None)]
-    assert found(old[2], old[0]) == [(3, "z"), (1, "x")], "none of these has just come"
-    assert found() == []
+    assert rows_written(early[2], early[0], early[2]) == [(60, None), (40, "X"), (60, None)]
+    assert rows_written(old[2], old[0]) == [(3, "z"), (1, "x")], "none of these has just come"
+    assert rows_written() == []
     arrivals.add(more, [pa.array([70, 80, 90]), pa.array(["P", "Q", "R"])])
     arrivals.add([], [pa.array([], pa.int64()), pa.array([], pa.string())])
-    for _ in range(2):  # the columns are joined only once
-        assert found(old[1], more[0], early[1], old[0], early[0], more[2]) == [
+    for _ in range(2):  # the columns are joined only the first time
+        assert rows_written(old[1], more[0], early[1], old[0], early[0], more[2]) == [
             (2, "y"), (70, "P"), (50, "Y"), (1, "x"), (40, "X"), (90, "R"),
         ]  # fmt: skip
     arrivals.add(old, [pa.array([10, 20, 30]), pa.array(["x", "y", "z"])])
-    assert found(old[0], more[1]) == [(10, "x"), (80, "Q")]
-    assert found(more[0], row_type.make((0, "new"))) == [(70, "P"), (0, "new")]
+    assert rows_written(old[0], more[1]) == [(10, "x"), (80, "Q")]
+    assert rows_written(more[0], row_type.make((0, "new"))) == [(70, "P"), (0, "new")]

@@ -1,4 +1,4 @@
-"""Ranges of places against windows of panes: the same bits."""
+"""Aggregating ranges of rows gives the same bits as aggregating windows of panes."""
 
 import random
 
@@ -11,7 +11,7 @@ from tests.comparison import harness, look_backs
 
 
 @pytest.mark.parametrize("seed", range(60))
-def test_places_are_panes(seed):
+def test_ranges_of_rows_give_the_same_results_as_windows_of_panes(seed):
     rng = random.Random(seed)
     aggregates = rng.choice([look_backs.exact_aggregates, harness.random_aggregates])(rng)
     bare = Aggregation.build(aggregates, harness.TYPES, pa.schema([]))
@@ -27,6 +27,6 @@ def test_places_are_panes(seed):
     end = np.maximum.accumulate([rng.randint(first + 1, count) for first in start.tolist()])
     of, expected = bare.windows(table, start, end)
     assert of.tolist() == list(range(30))
-    found = bare.over_places(table, start, end)
-    assert found.schema == expected.schema
-    assert repr(found.to_pylist()) == repr(expected.to_pylist())
+    actual = bare.over_places(table, start, end)
+    assert actual.schema == expected.schema
+    assert repr(actual.to_pylist()) == repr(expected.to_pylist())

@@ -1,4 +1,4 @@
-"""The words that a checkpoint of functions over rows is tied to: with other words no old checkpoint would be read."""
+"""The words that a checkpoint of functions over rows stores. If they changed, old checkpoints could not be read."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ from panestream.engine.operators.accumulating.with_context import PerWindowWithC
         ),
     ],
 )
-def test_these_words_stay(function, described):
+def test_stored_description_of_a_row_function_does_not_change(function, described):
     assert function.described == described

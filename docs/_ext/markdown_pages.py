@@ -1,0 +1,158 @@
+"""The site for tools: every page as Markdown next to its HTML, and ``llms.txt``, which lists them.
+
+The pages are those of docs/, with three changes. Front matter is gone, drawings are their descriptions, and directives that
+read the code (public names, commands) are replaced by what they show.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import commands
+import pages
+import public_names
+
+_FENCED = re.compile(
+    r"^(?P<fence>```+)\{(?P<name>[\w-]+)\}(?P<argument>[^\n]*)\n(?P<body>.*?)^(?P=fence)[ \t]*$", re.DOTALL | re.MULTILINE
+)
+_ITEM = re.compile(r"^- \[(?P<title>[^\]]+)\]\((?P<target>[^)#\s]+\.md)\)(?P<words>[^\n]*)$", re.MULTILINE)
+SKILL = "reference/skill.md"
+"""The page that teaches an assistant, which the site also has by the usual name of such a file."""
+
+
+def markdown(docname: str, with_links: Callable[[str, str], str]) -> str:
+    """Return a page as Markdown.
+
+    Args:
+        docname: the page, such as ``ideas/session``.
+        with_links: turns links that leave the documentation to where those files are on the site.
+    """
+    text = (pages.DOCS / f"{docname}.md").read_text("utf-8")
+    if docname != SKILL.removesuffix(".md"):
+        text = re.sub(r"\A---\n.*?\n---\n", "", text, flags=re.DOTALL)
+    text = re.sub(r"^\{\.[\w-]+\}\n", "", text, flags=re.MULTILINE)
+    text = re.sub(r"^:::.*\n", "", text, flags=re.MULTILINE)
+    text = _FENCED.sub(_plain, text).replace("```python fragment\n", "```python\n").replace("```toml fragment\n", "```toml\n")
+    return with_links(docname, text)
+
+
+def _plain(block: re.Match[str]) -> str:
+    if block["name"] == "timeline":
+        said = dict(re.findall(r"^:(\w+): (.*)$", block["body"], re.MULTILINE))
+        return f"*Drawing: {said.get('alt', '')} {said.get('caption', '')}".rstrip() + "*"
+    if block["name"] == "commands":
+        return commands.markdown()
+    if block["name"] == "eval-rst":
+        return "\n\n".join(entry for name in re.findall(r"public-names:: (\w+)", block["body"]) for entry in _entries(name))
+    return str(block["body"])
+
+
+def _entries(page: str) -> Iterator[str]:
+    import panestream
+
+    for dotted in public_names.names_by_page()[page]:
+        value: Any = panestream
+        for part in dotted.split("."):
+            value = getattr(value, part)
+        yield f"## `pst.{dotted}{'' if dotted in public_names.GIVEN else _signature(value)}`"
+        yield _words(value)
+        for member in public_names.members(value) if inspect.isclass(value) else []:
+            own = inspect.getattr_static(value, member)
+            its = getattr(value, member)
+            yield f"### `{value.__name__}.{member}{_signature(its) if callable(its) else ''}`"
+            yield _words(getattr(own, "fget", None) or its)
+
+
+def _signature(value: Any) -> str:
+    if not callable(value):
+        return ""
+    try:
+        return str(inspect.signature(value)).replace("panestream.", "")
+    except (TypeError, ValueError):
+        return ""
+
+
+def _words(value: Any) -> str:
+    """Return a docstring: its sections stay as they are, and examples become code."""
+    text = inspect.getdoc(value) or ""
+    text = re.sub(r"``([^`]+)``", r"`\1`", text)
+    return re.sub(
+        r"(?m)(?:^[ ]*(?:>>>|\.\.\.).*\n?(?:^[ ]*(?![ ]*>>>)\S.*\n?)*)+",
+        lambda found: f"```python\n{inspect.cleandoc(found[0])}\n```\n",
+        text,
+    )
+
+
+def llms(documents: set[str]) -> str:
+    """Return ``llms.txt``: what panestream is, and every page with a line about it, as the index pages list them."""
+    home = (pages.DOCS / "index.md").read_text("utf-8")
+    summary = " ".join(home.split("\n\n")[1].split())
+    lines = [
+        "# panestream",
+        "",
+        f"> {summary}",
+        "",
+        "Every page of this site is here as Markdown: replace `.html` by `.md`. Start with the skill, which has the API, its pitfalls",
+        "and the way to find a missing row on one page.",
+        "",
+        "## Begin here",
+        "",
+        f"- [Skill for assistants]({SKILL})",
+        "- [Home](index.md): the first example, with its output",
+    ]
+    listed = {"index", SKILL.removesuffix(".md")}
+    for section in _ITEM.finditer(home):
+        index = section["target"].removesuffix(".md")
+        if index not in documents or not index.endswith("/index"):
+            continue
+        lines += ["", f"## {section['title']}", "", *_listed(index, documents, listed)]
+    decisions = [name for name in sorted(documents - listed) if name.startswith("decisions/")]
+    rest = sorted(documents - listed - set(decisions))
+    if rest:
+        lines += ["", "## More", "", *(f"- [{_title(name)}]({name}.md)" for name in rest)]
+    lines += ["", "## Optional", "", *(f"- [{_title(name)}]({name}.md)" for name in decisions)]
+    return "\n".join(lines) + "\n"
+
+
+def _listed(index: str, documents: set[str], listed: set[str]) -> Iterator[str]:
+    folder = index.rpartition("/")[0]
+    listed.add(index)
+    yield f"- [{_title(index)}]({index}.md)"
+    for item in _ITEM.finditer((pages.DOCS / f"{index}.md").read_text("utf-8")):
+        name = _normal(f"{folder}/{item['target'].removesuffix('.md')}")
+        if name in documents and name not in listed and name.startswith(f"{folder}/"):
+            listed.add(name)
+            words = re.sub(r"\]\([^)]*\)", "", item["words"]).replace("[", "")
+            yield f"- [{item['title']}]({name}.md){words}"
+            if name.endswith("/index"):
+                yield from _listed(name, documents, listed)
+
+
+def _normal(name: str) -> str:
+    parts: list[str] = []
+    for part in name.split("/"):
+        parts = parts[:-1] if part == ".." else [*parts, part]
+    return "/".join(parts)
+
+
+def _title(docname: str) -> str:
+    found = re.search(r"^# (.+)$", (pages.DOCS / f"{docname}.md").read_text("utf-8"), re.MULTILINE)
+    return found[1].replace("`", "") if found else docname
+
+
+def write(target: Path, documents: set[str], with_links: Callable[[str, str], str]) -> None:
+    """Write the pages, ``llms.txt``, and the skill by its usual name below a site."""
+    for docname in sorted(documents):
+        file = target / f"{docname}.md"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(markdown(docname, with_links), "utf-8")
+    (target / "llms.txt").write_text(llms(documents), "utf-8")
+    if SKILL.removesuffix(".md") in documents:
+        skill = target / "skill" / "panestream" / "SKILL.md"
+        skill.parent.mkdir(parents=True, exist_ok=True)
+        absolute = re.sub(r"\]\((?!https?:|#)([^)\s]+)\)", r"](../../reference/\1)", (target / SKILL).read_text("utf-8"))
+        skill.write_text(absolute, "utf-8")
