@@ -8,6 +8,7 @@ from pyspark.sql import types as T
 
 import panestream as pst
 from panestream import agg
+from panestream.spark import batch_output
 from panestream.spark.batch_output import BatchOutput, output
 
 pytestmark = pytest.mark.spark
