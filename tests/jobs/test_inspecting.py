@@ -15,7 +15,7 @@ import panestream as pst
 from panestream import agg
 from panestream.jobs import cli, state_commands
 from panestream.testing import MicroBatches
-from tests.inspection.schema import wrong
+from tests.insight.schema import wrong
 
 pytestmark = pytest.mark.spark
 DOCS = Path(__file__).parents[2] / "docs"

@@ -247,7 +247,7 @@ sinks: {main: {format: parquet, path: out}}
 
 
 def test_job_with_a_new_aggregate_starts_from_a_savepoint(panestream, trips, spark, tmp_path):
-    from panestream.spark.savepoint.writing import savepoint
+    from panestream.spark.savepoint.saved import savepoint
 
     assert panestream("run", trips, "--input", tmp_path / "in", "--output", tmp_path / "old").exit_code == 0
     saved = savepoint(spark, str(tmp_path / "old" / "checkpoint"), str(tmp_path / "saved")).path

@@ -216,14 +216,14 @@ EQUIVALENT: dict[str, str] = {
         "Windows that begin where the last pane ends are asked for, too: no partial lies in them, so they have no results."
     ),
     "spark/batch_output.py:_merged: constant: 0 -> 1": ("A part that is alone has the type of the whole already, so it fits."),
-    "spark/savepoint/addresses.py:_linked: argument left out: (Path(home.name) / 'checkpoint').symlink_to(folder, target_is_directory=True) -> (Path(home.name) / 'checkpoint').symlink_to(folder)": (
-        "Only Windows asks whether the target of a link is a folder."
-    ),
     "spark/savepoint/manifest.py:read_manifest: comparison: format_ > SAVEPOINT_FORMAT -> format_ >= SAVEPOINT_FORMAT": (
         "It is asked only where the two are not the same."
     ),
-    "spark/savepoint/values.py:StoredState.made_of: argument left out: self.values(header_only=header_only) -> self.values()": (
+    "spark/savepoint/decode.py:StoredState.map_groups: argument left out: self.values(header_only=header_only) -> self.values()": (
         "More is read from Spark's state store than the header is made of: the same header, more slowly."
+    ),
+    "spark/savepoint/locate.py:_link_to: argument left out: (Path(home.name) / 'checkpoint').symlink_to(folder, target_is_directory=True) -> (Path(home.name) / 'checkpoint').symlink_to(folder)": (
+        "Only Windows asks whether the target of a link is a folder."
     ),
     "windowing/assigners/business.py:_OfBusiness._begin: constant: 1 -> 2": (
         "A step of two days over days off goes too far by one at most, and the search goes back by it."

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JNetworkError
 from panestream.errors import OperatorError, SinkError
 from panestream.spark.failures import of_operator, of_sink, without_internal_traceback
 from panestream.spark.query import RunningQuery
-from panestream.spark.sinks.others import ConsoleSink
+from panestream.spark.sinks.debug_and_foreach import ConsoleSink
 from panestream.windowing.failures import BAR, WindowFunctionError
 
 OUTPUTS = SimpleNamespace(note_end=lambda spark: None)

@@ -21,7 +21,7 @@ from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables
 from panestream.errors import InvalidPlanError
 from panestream.testing import WindowTestHarness
-from panestream.tracing.of_batch import row_operator_of, trace_of_batch, traced_query
+from panestream.tracing.recorder import row_operator_of, trace_of_batch, traced_query
 from panestream.tracing.why import explain
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners.several import SeveralWindows

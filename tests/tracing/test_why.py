@@ -10,7 +10,7 @@ import pytest
 import panestream as pst
 from panestream.errors import InvalidPlanError
 from panestream.testing import WindowTestHarness
-from panestream.tracing.facts import row_facts, window_facts
+from panestream.tracing.events import row_facts, window_facts
 from panestream.windowing.assigners import MergingWindowAssigner
 from panestream.windowing.windows import TimeWindow
 from tests.conformance.executors.harness import HarnessExecutor

@@ -12,7 +12,7 @@ from panestream.engine.operators.row.contents import AggregateRows, KeepRows, Re
 from panestream.engine.plan import stable_repr
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError, SinkError
-from panestream.spark.sinks.others import ForeachBatchSink
+from panestream.spark.sinks.debug_and_foreach import ForeachBatchSink
 from panestream.windowing import aggregates as agg
 from panestream.windowing import signatures
 from panestream.windowing.assigners import EventTimeSessionWindows, TumblingEventTimeWindows, WindowAssigner

@@ -18,7 +18,7 @@ from panestream.errors import InvalidPlanError
 from panestream.spark.columns import micros_of, order_of
 from panestream.spark.operator.dataflow import Projection, project
 from panestream.tracing.events import Trace
-from panestream.tracing.of_batch import TracedQuery, row_operator_of, trace_of_batch, traced_query
+from panestream.tracing.recorder import TracedQuery, row_operator_of, trace_of_batch, traced_query
 from panestream.tracing.why import ANY
 
 MOST_ROWS = 100_000

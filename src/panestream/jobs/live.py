@@ -17,9 +17,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from panestream.inspection.words import watermark_text
 from panestream.jobs.schema import CONTROL, visible
 from panestream.spark.progress.micro_batch import BatchProgress
+from panestream.tracing.texts import span, watermark_text
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -70,30 +70,14 @@ class Totals:
         """The delay of the watermark relative to the newest event."""
         if self.watermark is None or self.newest is None or abs(self.watermark) > 2**62:
             return "-"
-        return short_duration((self.newest - self.watermark) / 1e6)
-
-
-def short_duration(seconds: float) -> str:
-    """Return a duration for people.
-
-    >>> short_duration(0.4), short_duration(75), short_duration(900), short_duration(4000)
-    ('0.4 s', '1 min 15 s', '15 min', '1 h 06 min')
-    """
-    seconds = round(seconds, 1) if seconds < 10 else round(seconds)
-    if seconds < 10:
-        return f"{seconds:.1f} s".replace(".0 s", " s")
-    if seconds < 60:
-        return f"{seconds:.0f} s"
-    if seconds < 3600:
-        return f"{seconds // 60:.0f} min {seconds % 60:02.0f} s".replace(" 00 s", "")
-    return f"{seconds // 3600:.0f} h {seconds % 3600 // 60:02.0f} min"
+        return span(self.newest - self.watermark)
 
 
 def status_line(totals: Totals, width: int = 120) -> Text:
     """Return the live line; below a width of 105 characters it omits the dates."""
     narrow = width < 105
     if totals.batch_id is None:
-        return Text(f"waiting for the first micro-batch ({short_duration(time.monotonic() - totals.started)})", style="dim")
+        return Text(f"waiting for the first micro-batch ({span(round((time.monotonic() - totals.started) * 1e6))})", style="dim")
     watermark = watermark_text(totals.watermark)
     parts: list[tuple[str, str, str]] = [
         ("batch", f"{totals.batch_id}", ""),
@@ -216,7 +200,7 @@ def summary(totals: Totals, outputs: Iterable[tuple[str, str]], *, title: str) -
             table.add_row("firings", f"{totals.firings:,}")
             table.add_row("open windows", f"{totals.open_windows:,}")
         table.add_row("watermark", f"{watermark_text(totals.watermark)} UTC, {totals.lag} behind the newest event")
-    table.add_row("time", short_duration(seconds))
+    table.add_row("time", span(round(seconds * 1e6)))
     for name, where in outputs:
         table.add_row(name, where)
     return table

@@ -17,7 +17,7 @@ _MAX_BITS, _MAX_NAME = 64, 200
 """Limits of integers and of key names."""
 
 if TYPE_CHECKING:
-    from panestream.report.recording import RunReport
+    from panestream.insight.report_recording import RunReport
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

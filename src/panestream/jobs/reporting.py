@@ -19,7 +19,7 @@ from panestream.jobs.loading import LoadedJob
 from panestream.spark.failures import first_sentence, of_spark
 
 if TYPE_CHECKING:
-    from panestream.report.recording import RunReport
+    from panestream.insight.report_recording import RunReport
 
 
 @contextmanager
@@ -32,8 +32,8 @@ def reported(loaded: LoadedJob, page: Path | None, told: Sequence[tuple[str, str
     if page is None:
         yield loaded
         return
-    from panestream.report.page import DONE
-    from panestream.report.recording import RunReport, shown_settings, versions
+    from panestream.insight.report import DONE
+    from panestream.insight.report_recording import RunReport, shown_settings, versions
 
     check_writable(page)
     _check_beside(page)
@@ -72,7 +72,7 @@ def _check_beside(page: Path) -> None:
 
 
 def _ended_by(error: BaseException) -> tuple[str, str]:
-    from panestream.report.page import FAILED, STOPPED
+    from panestream.insight.report import FAILED, STOPPED
 
     if isinstance(error, (typer.Exit, KeyboardInterrupt)):
         # After Ctrl-C, or because nobody reads the output.

@@ -120,8 +120,8 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
     savepoint or a source that cannot start at its end.
     """
     from panestream.spark.checkpoint.lineage import RestoredFrom
-    from panestream.spark.savepoint.positions import DELTA, KAFKA
-    from panestream.spark.savepoint.taking_over import savepoint_for
+    from panestream.spark.savepoint.restore import savepoint_for
+    from panestream.spark.savepoint.source_offsets import DELTA, KAFKA
 
     if loaded.savepoint is None:
         if loaded.allow_incomplete:

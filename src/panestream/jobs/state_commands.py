@@ -11,28 +11,27 @@ from typing import TYPE_CHECKING, Any
 from rich.text import Text
 
 from panestream.engine.explain import listed
+from panestream.engine.inspection.filters import parse_filter
+from panestream.engine.inspection.summary import Summary
 from panestream.engine.plan import stable_repr
 from panestream.errors import CheckpointError, JobError
-from panestream.inspection.asked import asked_of
-from panestream.inspection.document import document_of
-from panestream.inspection.page import page_of
-from panestream.inspection.summary import Summary
-from panestream.inspection.text import told
-from panestream.inspection.values import iso
+from panestream.insight.inspect_json import render_json
+from panestream.insight.inspect_page import render_page
+from panestream.insight.inspect_text import render_text
 from panestream.jobs.json_output import json_text
 from panestream.jobs.live import PipeConsole
 from panestream.jobs.reporting import check_writable
 from panestream.jobs.sessions import QuietSession, SessionOf
+from panestream.spark.savepoint.inspectable_state import CheckpointState
 from panestream.spark.savepoint.manifest import SavepointManifest, is_savepoint
-from panestream.spark.savepoint.reading import CheckpointState, read_checkpoint
-from panestream.spark.savepoint.saved import Savepoint, read_savepoint
-from panestream.spark.savepoint.writing import take
+from panestream.spark.savepoint.read import read_checkpoint
+from panestream.spark.savepoint.saved import Savepoint, read_savepoint, take
 from panestream.spark.sinks.compacting import compact as compact_folder
 from panestream.spark.sinks.compaction import Compaction
 from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow, TimeFacts, WindowNow
 from panestream.tracing.why import ANY
 from panestream.tracing.why_state import explain_state
-from panestream.windowing.instants import micros_of_text
+from panestream.windowing.instants import iso, micros_of_text
 from panestream.windowing.windows import TimeWindow, Window
 
 if TYPE_CHECKING:
@@ -77,14 +76,14 @@ def inspect(inspection: Inspection, console: PipeConsole) -> None:
         check_writable(inspection.page)
     summary = _summary(inspection, console)
     if inspection.page is not None:
-        inspection.page.write_text(page_of(summary), "utf-8")
+        inspection.page.write_text(render_page(summary), "utf-8")
     if inspection.as_json:
-        console.file.write(json_text(document_of(summary)) + "\n")
+        console.file.write(json_text(render_json(summary)) + "\n")
         return
     if inspection.page is not None:
         console.print(Text("page  ", style="dim").append(str(inspection.page), style="default"), soft_wrap=True)
         return
-    for each in told(summary, console):
+    for each in render_text(summary, console):
         console.print(each)
 
 
@@ -131,7 +130,7 @@ def why(question: Question, console: PipeConsole) -> None:
     times = _times(question)
     with _started("why", question.settings, console) as spark, console.status(f"looking into {question.path}"):
         state = _state_of(spark, question.path, question.batch_id)
-        keys = asked_of(state.plan, question.keys, (), question.most).keys
+        keys = parse_filter(state.plan, question.keys, (), question.most).keys
         if question.keys and len(keys) < len(state.plan.key_names):
             missing = [name for place, name in enumerate(state.plan.key_names) if place not in keys]
             raise CheckpointError(f"the key is not whole: --key {missing[0]}=VALUE is missing (null is written \\N)")

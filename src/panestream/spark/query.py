@@ -25,9 +25,9 @@ from panestream.spark.failures import java_is_gone, of_callback, of_operator, ow
 from panestream.spark.progress.listening import ProgressWatcher
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, observed
 from panestream.spark.progress.notices import DroppedBySpark, Notices
-from panestream.spark.savepoint.beginning import Sources
-from panestream.spark.savepoint.initial_state import initial_state
+from panestream.spark.savepoint.restore import initial_state
 from panestream.spark.savepoint.saved import Savepoint
+from panestream.spark.savepoint.source_offsets import Sources
 from panestream.spark.sendable import check_sendable
 from panestream.spark.session import (
     DEFAULT_GROUPS,

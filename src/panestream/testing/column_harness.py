@@ -19,8 +19,8 @@ from panestream.testing.column_query import column_operator, runs_on_columns_onl
 from panestream.testing.elements import Columns, schema_of
 from panestream.testing.results import LateElement, WindowResult, late_element, window_result
 from panestream.tracing.events import Cause, Fate, Firing, TimeMoved, Trace, TracedElement, TracedWindow
-from panestream.tracing.words import Words
-from panestream.windowing.aggregates import Aggregate
+from panestream.tracing.texts import TraceTexts
+from panestream.windowing.aggregates.base import Aggregate
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.instants import Instant, instant
@@ -75,7 +75,7 @@ class ColumnTestHarness(ReprHtml):
         """The watermark; ``MIN_TIMESTAMP`` before the first."""
 
     def _parts(self) -> Mapping[str, str]:
-        words = Words(in_microseconds=self._in_microseconds)
+        words = TraceTexts(in_microseconds=self._in_microseconds)
         return {"windows": repr(self._plan.assigner), "watermark": words.time(self.current_watermark)}
 
     # ---------------------------------------------------------------- input

@@ -26,9 +26,9 @@ from panestream.testing.results import LateElement, WindowResult, late_element, 
 from panestream.testing.window_query import WindowQuery, window_query
 from panestream.tracing.events import Trace
 from panestream.tracing.recorder import TracedOperator
+from panestream.tracing.texts import TraceTexts
 from panestream.tracing.why import ANY, Answer, explain
-from panestream.tracing.words import Words
-from panestream.windowing.aggregates import Aggregate
+from panestream.windowing.aggregates.base import Aggregate
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.evictors import Evictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
@@ -160,7 +160,7 @@ class WindowTestHarness(ReprHtml):
         self._collected = Output()
 
     def _parts(self) -> Mapping[str, str]:
-        operator, words = self._operator, Words(in_microseconds=self._in_microseconds)
+        operator, words = self._operator, TraceTexts(in_microseconds=self._in_microseconds)
         return {
             "windows": repr(self._query.plan.window.assigner),
             "watermark": words.time(self.current_watermark),

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from panestream.errors import InvalidPlanError
-from panestream.pages.words import many, printable
 from panestream.tracing.of_state import (
     KnownState,
     KnownWindow,
@@ -15,15 +14,15 @@ from panestream.tracing.of_state import (
     time_facts,
     windows_now,
 )
+from panestream.tracing.texts import TraceTexts, many, printable, value
 from panestream.tracing.why import ANY, Answer
-from panestream.tracing.words import Words, value
 from panestream.windowing.instants import Instant, instant
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow, Window
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 """The most windows of one kind described in words; ``.facts`` has all that were read."""
-_WORDS = Words(in_microseconds=True)
+_WORDS = TraceTexts(in_microseconds=True)
 _time = _WORDS.time
 _TIMES = {1: "once", 2: "twice"}
 
@@ -40,14 +39,14 @@ def explain_state(
     of_key = "" if key is ANY else f" of key {value(key)}"
     if at is not None:
         facts = time_facts(known, instant(at, "the row's event time"))
-        told = [_time_told(known, facts, of_key), *(_now_told(known, one) for one in (facts.windows or ())[:MOST_SHOWN])]
+        told = [_time_told(known, facts, of_key), *(_now_told(known, each) for each in (facts.windows or ())[:MAX_SHOWN])]
         return Answer((facts,), [*told, *_verdict(known, facts), _unknown(known, rows=True)])
     wanted = window if isinstance(window, (Window, tuple)) or window is None else instant(window, "the window's start")
     assert wanted is not None  # noqa: S101 - the check above leaves one of them
     found = windows_now(known, wanted)
     if not found:
         return Answer((), [_no_window(known, wanted, of_key), _unknown(known, rows=False)])
-    told = [_now_told(known, one) for one in found[:MOST_SHOWN]]
+    told = [_now_told(known, each) for each in found[:MAX_SHOWN]]
     return Answer(found, [[f"Windows{of_key}, by {known.where}:", _reached(known)], *told, _unknown(known, rows=False)])
 
 
@@ -60,7 +59,7 @@ def _time_told(known: KnownState, facts: TimeFacts, of_key: str) -> list[str]:
     if facts.kept:
         which = "row with exactly this time is" if len(facts.kept) == 1 else "rows with exactly this time are"
         lines.append(
-            f"{len(facts.kept)} {which} kept: {printable(', '.join(value(row.value) for row in facts.kept[:MOST_SHOWN]), 400)}."
+            f"{len(facts.kept)} {which} kept: {printable(', '.join(value(row.value) for row in facts.kept[:MAX_SHOWN]), 400)}."
         )
     return lines
 
@@ -130,25 +129,25 @@ def _where_late(known: KnownState) -> str:
     return f"Late rows are dropped and counted{counted}: .side_output_late_data(tag) sends them to an output of their own."
 
 
-def _now_told(known: KnownState, one: WindowNow) -> list[str]:
-    kind = f" ({one.label})" if one.label is not None else ""
-    lines = [f"Window {_WORDS.window(one.window)}{kind} {_state_of(known, one)}"]
-    if not one.known:
-        if one.is_open:
+def _now_told(known: KnownState, each: WindowNow) -> list[str]:
+    kind = f" ({each.label})" if each.label is not None else ""
+    lines = [f"Window {_WORDS.window(each.window)}{kind} {_state_of(known, each)}"]
+    if not each.known:
+        if each.is_open:
             what = "no row has come for it, or its contents went (purge, evictor)"
             lines.append(f"Nothing of it is in the state: {what}.")
         else:
             lines.append(f"What it held, if rows came in time, is gone from the state: {_was_in_results(known)}.")
         return lines
-    with_keys = len(one.known) > 1
-    for found in one.known[:MOST_SHOWN]:
-        lines += _known_told(known, found, one.window, with_key=with_keys)
-    if len(one.known) > MOST_SHOWN:
-        lines.append(f"… and {many(len(one.known) - MOST_SHOWN, 'window')} of other keys: ask for one key, or look at .facts.")
-    kept = [row for row in known.rows if any(found.window in row.windows for found in one.known)]
+    with_keys = len(each.known) > 1
+    for found in each.known[:MAX_SHOWN]:
+        lines += _known_told(known, found, each.window, with_key=with_keys)
+    if len(each.known) > MAX_SHOWN:
+        lines.append(f"… and {many(len(each.known) - MAX_SHOWN, 'window')} of other keys: ask for one key, or look at .facts.")
+    kept = [row for row in known.rows if any(found.window in row.windows for found in each.known)]
     if kept:
-        rows = ", ".join(value(row.value) for row in kept[:MOST_SHOWN])
-        lines.append(f"It keeps {many(len(kept), 'row')}: {printable(rows, 400)}{', …' if len(kept) > MOST_SHOWN else ''}.")
+        rows = ", ".join(value(row.value) for row in kept[:MAX_SHOWN])
+        lines.append(f"It keeps {many(len(kept), 'row')}: {printable(rows, 400)}{', …' if len(kept) > MAX_SHOWN else ''}.")
     return lines
 
 
@@ -161,68 +160,68 @@ def _was_in_results(known: KnownState) -> str:
     return "it was in the results when it fired" + ("" if operator.capabilities.fires_by_time else ", if its trigger had it fire")
 
 
-def _state_of(known: KnownState, one: WindowNow) -> str:
+def _state_of(known: KnownState, each: WindowNow) -> str:
     """Return whether the window is open, and until when."""
-    plan, window = known.plan, one.window
+    plan, window = known.plan, each.window
     if not isinstance(window, TimeWindow):
         return "has no end: it is open."
     by_clock = not plan.assigner.is_event_time
     which, lateness = ("clock", 0) if by_clock else ("watermark", plan.allowed_lateness)
     closes = window.max_timestamp() + lateness
     after = f", {_WORDS.length(lateness)} after its end" if lateness else ""
-    if one.is_open:
+    if each.is_open:
         return f"is open: it takes rows until the {which} has come to {_time(closes)}{after}."
     return f"is closed since the {which} came to {_time(closes)}{after}."
 
 
-def _known_told(known: KnownState, one: KnownWindow, asked: Window, *, with_key: bool) -> list[str]:
-    who = f"Of key {value(one.key)}: " if with_key else ""
-    if one.window != asked:
-        who += f"{_WORDS.window(one.window)} is there, which it would join: "
-    rows = "It has rows" if one.rows is None else f"{many(one.rows, 'row')} {_came(known, one)}"
-    if one.results:
-        as_they_stand = ", ".join(f"{name}={value(found)}" for name, found in one.results.items())
+def _known_told(known: KnownState, each: KnownWindow, asked: Window, *, with_key: bool) -> list[str]:
+    who = f"Of key {value(each.key)}: " if with_key else ""
+    if each.window != asked:
+        who += f"{_WORDS.window(each.window)} is there, which it would join: "
+    rows = "It has rows" if each.rows is None else f"{many(each.rows, 'row')} {_came(known, each)}"
+    if each.results:
+        as_they_stand = ", ".join(f"{name}={value(found)}" for name, found in each.results.items())
         rows += f"; results as they stand: {printable(as_they_stand, 400)}"
-    elif one.contents:
-        rows += f"; what its function keeps: {printable(one.contents, 400)}"
-    return [f"{who}{rows}.", f"{_fired(one)}{_due(known, one)}"]
+    elif each.contents:
+        rows += f"; what its function keeps: {printable(each.contents, 400)}"
+    return [f"{who}{rows}.", f"{_fired(each)}{_due(known, each)}"]
 
 
-def _came(known: KnownState, one: KnownWindow) -> str:
+def _came(known: KnownState, each: KnownWindow) -> str:
     if not known.plan.operator.capabilities.evicts:
         return "went in"
-    return f"{'is' if one.rows == 1 else 'are'} in it, of those that came and were not evicted"
+    return f"{'is' if each.rows == 1 else 'are'} in it, of those that came and were not evicted"
 
 
-def _fired(one: KnownWindow) -> str:
-    if one.firings is None:
+def _fired(known: KnownWindow) -> str:
+    if known.firings is None:
         return ""
-    if one.firings == 0:
+    if known.firings == 0:
         return "It has not fired. "
-    last = f", the last time {one.last_firing.replace('_', ' ')}" if one.last_firing else ""
-    return f"It has fired {_TIMES.get(one.firings, f'{one.firings:,} times')}{last}. "
+    last = f", the last time {known.last_firing.replace('_', ' ')}" if known.last_firing else ""
+    return f"It has fired {_TIMES.get(known.firings, f'{known.firings:,} times')}{last}. "
 
 
-def _due(known: KnownState, one: KnownWindow) -> str:
+def _due(known: KnownState, each: KnownWindow) -> str:
     by_event_time = known.plan.assigner.is_event_time
-    if one.due is None:
-        passed = by_event_time and isinstance(one.window, TimeWindow) and known.watermark >= one.window.max_timestamp()
+    if each.due is None:
+        passed = by_event_time and isinstance(each.window, TimeWindow) and known.watermark >= each.window.max_timestamp()
         return f"Nothing is due{': the watermark has passed its end' if passed else ''}; only a further row makes it fire."
     which = "watermark" if by_event_time else "clock"
     if known.plan.operator.capabilities.fires_by_time is None:
-        return f"Its trigger is called when the {which} comes to {_time(one.due)}, and says whether it fires then."
+        return f"Its trigger is called when the {which} comes to {_time(each.due)}, and says whether it fires then."
     held = ""
     if known.slowest is not None and by_event_time:
         held = f" Source partition {printable(known.slowest[0])!r} is the furthest behind, {_maybe(known.slowest[1])}."
-    return f"It fires when the {which} comes to {_time(one.due)}.{held}"
+    return f"It fires when the {which} comes to {_time(each.due)}.{held}"
 
 
 def _no_window(known: KnownState, wanted: Any, of_key: str) -> list[str]:
     which = f"that starts at or holds {_time(wanted)}" if isinstance(wanted, int) else value(wanted)
     lines = [f"No window {which}{of_key} is in {known.where}, and the plan has none there.", _reached(known)]
     if known.windows:
-        there = ", ".join(_WORDS.window(one.window) for one in known.windows[:MOST_SHOWN])
-        more = ", …" if known.window_count > MOST_SHOWN else ""
+        there = ", ".join(_WORDS.window(window.window) for window in known.windows[:MAX_SHOWN])
+        more = ", …" if known.window_count > MAX_SHOWN else ""
         lines.append(f"Open are {there}{more}.")
     return lines
 
@@ -258,6 +257,3 @@ def _reached(known: KnownState) -> str:
 
 def _maybe(time: int | None) -> str:
     return "nowhere yet" if time is None else f"at {_time(time)}"
-
-
-__all__ = ["explain_state"]

@@ -21,7 +21,7 @@ from panestream.engine.operators.row.contents import AggregateRows, ReduceRows, 
 from panestream.errors import PanestreamError
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.session import build_session
-from panestream.spark.sinks.others import ForeachBatchSink
+from panestream.spark.sinks.debug_and_foreach import ForeachBatchSink
 from panestream.windowing.functions import ProcessWindowFunction
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.conformance.executors.base import Observed

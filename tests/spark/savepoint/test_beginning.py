@@ -9,9 +9,8 @@ import pytest
 
 from panestream.errors import CheckpointError, InvalidPlanError, PanestreamWarning
 from panestream.spark.checkpoint.lineage import RestoredFrom
-from panestream.spark.savepoint.beginning import Sources
 from panestream.spark.savepoint.history import instant_of, rows_like, sources_of
-from panestream.spark.savepoint.positions import SourcePosition, as_saved
+from panestream.spark.savepoint.source_offsets import SourcePosition, Sources, positions_as_saved
 from tests.spark.plain_files import PlainSpark
 
 CLICKS = SourcePosition(1, "kafka", '{"clicks":{"0":23,"1":4}}')
@@ -40,8 +39,8 @@ def begun(folder: Path, offsets: str = "v1\n{}\n-", **sources) -> str:
 
 
 def test_sources_come_from_the_savepoint_of_the_checkpoint():
-    restored_from = RestoredFrom("one", "/saved", None, as_saved([CLICKS, TABLE]), own_position=True)
-    assert Sources.of(restored_from, "cp") == Sources((CLICKS, TABLE), "/saved", "cp", True)
+    born = RestoredFrom("one", "/saved", None, positions_as_saved([CLICKS, TABLE]), own_position=True)
+    assert Sources.of(born, "cp") == Sources((CLICKS, TABLE), "/saved", "cp", True)
     assert Sources.of(None, "cp") == Sources((), "", "cp", False)
 
 
@@ -153,7 +152,7 @@ def test_stream_is_unchanged_if_no_file_was_read():
     some = SourcePosition(0, "files", '{"logOffset":0}', 3)
     assert Sources((none, CLICKS), "/saved", "cp").unread(stream) is stream
     assert Sources((some, CLICKS), "/saved", "cp", own=True).unread(stream) is stream
-    assert Sources((some, CLICKS, none), "/saved", "cp")._of_files == [some]
+    assert Sources((some, CLICKS, none), "/saved", "cp")._file_sources == [some]
 
 
 # -- history for bootstrap ------------------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ import panestream as pst
 from panestream import agg
 from panestream.errors import CheckpointError, InvalidPlanError, OperatorError
 from panestream.spark.compat import group_values
-from panestream.spark.savepoint.initial_state import initial_state
+from panestream.spark.savepoint.restore import initial_state
 from panestream.testing import MicroBatches
 from tests.spark.savepoint.runs import ran, texts
 

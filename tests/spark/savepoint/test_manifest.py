@@ -12,18 +12,18 @@ import panestream as pst
 from panestream.engine.savepoint.plans import plan_json
 from panestream.errors import CheckpointError, PanestreamError, StateDamagedError, StateFormatError
 from panestream.spark.checkpoint.lineage import Lineage, RestoredFrom, next_restored_from
-from panestream.spark.savepoint.checked import check_manifest
 from panestream.spark.savepoint.manifest import (
     SavepointManifest,
     check_free,
+    check_manifest,
     is_savepoint,
     read_manifest,
     table_folder,
     versions,
     write_manifest,
 )
-from panestream.spark.savepoint.positions import SourcePosition, as_saved
 from panestream.spark.savepoint.saved import Savepoint, read_savepoint
+from panestream.spark.savepoint.source_offsets import SourcePosition, positions_as_saved
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness
@@ -45,7 +45,7 @@ MANIFEST = SavepointManifest(
     5,
     "/old",
     json.loads(json.dumps(SUCCESSION.as_saved())),
-    as_saved(SOURCES),
+    positions_as_saved(SOURCES),
     None,
     {"panestream": "1", "spark": "4.1.0"},
     "2026-01-01T00:00:00+00:00",
@@ -240,7 +240,7 @@ def test_manifest_with_missing_field_or_wrong_tables_is_refused():
 def test_savepoint_gives_positions_and_options_for_its_successor(spark, tmp_path):
     saved = Savepoint(str(tmp_path), MANIFEST, spark)
     assert (saved.batch_id, saved.plan.identity()) == (5, PLAN.identity())
-    assert saved.restored_from == RestoredFrom("name", str(tmp_path), SUCCESSION, as_saved(SOURCES))
+    assert saved.restored_from == RestoredFrom("name", str(tmp_path), SUCCESSION, positions_as_saved(SOURCES))
     assert replace(saved, manifest=replace(MANIFEST, until=9)).restored_from.until == 9
     assert saved.positions == tuple(SOURCES)
     assert (saved.source_options(), saved.source_options(1)) == ({}, {"startingOffsets": '{"clicks":{"0":23}}'})
@@ -291,7 +291,7 @@ ONE, ANOTHER = RestoredFrom("one", "/saved/one"), RestoredFrom("another", "/save
 
 
 def test_birth_of_a_checkpoint_survives_json():
-    born = RestoredFrom("one", "/saved", SUCCESSION, as_saved(SOURCES), own_position=True, until=7)
+    born = RestoredFrom("one", "/saved", SUCCESSION, positions_as_saved(SOURCES), own_position=True, until=7)
     assert RestoredFrom.of_json(json.loads(json.dumps(born.as_json()))) == born
     assert RestoredFrom.of_json(json.loads(json.dumps(ONE.as_json()))) == replace(ONE, sources=[])
     assert RestoredFrom.of_json(None) is None

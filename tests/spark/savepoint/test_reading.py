@@ -10,7 +10,7 @@ import panestream as pst
 from panestream import agg
 from panestream.engine.savepoint.key_groups import header_of_all
 from panestream.errors import CheckpointError
-from panestream.spark.savepoint.values import table_in
+from panestream.spark.savepoint.decode import table_in
 from panestream.testing import MicroBatches
 
 pytestmark = pytest.mark.spark

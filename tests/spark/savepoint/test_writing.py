@@ -10,7 +10,7 @@ from panestream.engine.savepoint.plans import plan_json
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import StateDamagedError
 from panestream.spark.savepoint.manifest import SavepointManifest
-from panestream.spark.savepoint.writing import write_savepoint
+from panestream.spark.savepoint.saved import write_savepoint
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness

@@ -15,8 +15,8 @@ from pyspark.sql import types as T
 from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.explain import small_table
 from panestream.engine.plan import FIRINGS, WindowPlan
-from panestream.inspection.values import iso
 from panestream.spark.compat import silence_analysis_errors
+from panestream.windowing.instants import iso
 
 OBSERVED = "panestream"
 """The name of the counters in Spark's progress."""
