@@ -28,9 +28,9 @@ from panestream.spark.compat import wants_data_frames
 from panestream.spark.operator.dataflow import Projection, operate, project
 from panestream.spark.progress.micro_batch import counters_name, observed
 from panestream.spark.query import RunningQuery, StartRequest, start
-from panestream.spark.savepoint.beginning import Sources
+from panestream.spark.savepoint.restore import check_start, cutover_time, savepoint_for
 from panestream.spark.savepoint.saved import Savepoint
-from panestream.spark.savepoint.taking_over import check_start, cutover_time, savepoint_for
+from panestream.spark.savepoint.source_offsets import Sources
 from panestream.spark.session import (
     DEFAULT_GROUPS,
     chosen_partitions,
