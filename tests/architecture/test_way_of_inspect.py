@@ -20,7 +20,7 @@ from rich.console import Console
 from panestream.insight.inspect_text import render_text
 from panestream.jobs.state_commands import _state_of
 from panestream.spark.savepoint.decode import GroupByGroup, StoredState
-from tests.golden.files import CHECKPOINTS, laid_out, query_of
+from tests.golden.files import CHECKPOINTS, query_of, unpack_checkpoint
 
 PACKAGE = Path(__file__).resolve().parents[2] / "src" / "panestream"
 LOCATE, VALIDATE, DECODE, RENDER = range(4)
@@ -90,7 +90,7 @@ def test_reading_a_checkpoint_goes_from_step_to_step(spark, tmp_path, monkeypatc
     """On Spark, because only its state reader returns the values of a checkpoint."""
     monkeypatch.setattr(StoredState, "map_groups", decoded_here)
     (file,) = [each for each in CHECKPOINTS if query_of(each) == "panes"]
-    checkpoint = str(laid_out(file, tmp_path))
+    checkpoint = str(unpack_checkpoint(file, tmp_path))
     console = Console(width=120, record=True, file=(tmp_path / "text").open("w", encoding="utf-8"))
 
     def inspect():
