@@ -25,7 +25,7 @@ from panestream.engine.inspection.reduce import Part, StateFilter, reduce_group
 from panestream.engine.inspection.summary import Summary
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.plan import KEY_GROUPS, WindowPlan
-from panestream.engine.runtime.time_view import WATERMARKS, watermarks_of
+from panestream.engine.runtime.state_views import WATERMARKS, watermarks_of
 from panestream.engine.savepoint.key_groups import put_together
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.storage import payload
@@ -33,14 +33,12 @@ from panestream.engine.storage.sealed_state import META, SealedState, group_in
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import CheckpointError, PlanMismatchError, StateDamagedError
-from panestream.spark.checkpoint import planned_at
+from panestream.spark.checkpoint.records import list_files
+from panestream.spark.checkpoint.spark_logs import planned_at
 from panestream.spark.columns import quoted
-from panestream.spark.failures import as_ours, raise_as
-from panestream.spark.markers import list_files
-from panestream.spark.operator.placement import group_number, group_values
-from panestream.spark.operator.without_pandas import without_pandas
+from panestream.spark.compat import group_number, group_values, without_pandas
+from panestream.spark.failures import as_ours, first_sentence, of_spark, raise_as, without_internal_traceback, words_of
 from panestream.spark.places import escaped
-from panestream.spark.reasons import first_sentence, of_spark, without_internal_traceback, words_of
 from panestream.spark.savepoint.locate import VARIABLE, readable_path
 from panestream.spark.types import spark_schema
 
