@@ -37,7 +37,7 @@ def fixed_parts(block):
 @pytest.mark.parametrize("page", CHINESE, ids=lambda page: page.name)
 def test_chinese_page_has_the_blocks_of_the_english_page(page):
     original = english(page)
-    assert page.front == original.front
+    assert page.front.get("panestream") == original.front.get("panestream")
     assert [(block.kind, block.argument, block.follows) for block in page.blocks] == [
         (block.kind, block.argument, block.follows) for block in original.blocks
     ]
