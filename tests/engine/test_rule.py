@@ -7,7 +7,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.row.row_plan import ReduceRows
+from panestream.engine.operators.row.contents import ReduceRows
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, on_columns_only
 from panestream.errors import InvalidPlanError

@@ -259,7 +259,7 @@ def test_trigger_once_runs_one_micro_batch(job_of):
 
 
 def test_names_of_result_columns_are_reserved(job_of, complaint):
-    from panestream.datastream.names import RESERVED
+    from panestream.engine.plan import RESERVED
 
     for name in RESERVED:
         assert f"the output has a column '{name}' of its own" in complaint(

@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.row.codec import Codec
-from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter
-from panestream.engine.operators.row.row_plan import AggregateRows
-from panestream.engine.operators.row.value_texts import ValueTexts
+from panestream.engine.operators.row.contents import AggregateRows
+from panestream.engine.operators.row.pages import ColumnReader, ColumnWriter
+from panestream.engine.operators.row.tables import ValueTexts
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.plans import plan_json, plan_of

@@ -7,7 +7,7 @@ from html import escape
 
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.sides import SIDES
-from panestream.engine.runtime.silence import STEPS
+from panestream.engine.runtime.watermarks import STEPS
 from panestream.windowing.assigners import CalendarWindows, WindowAssigner
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.foreign_names import WithForeignNames

@@ -19,7 +19,7 @@ from panestream.engine.operators.counts import counts_rule
 from panestream.engine.operators.look_back.operator import look_back_rule
 from panestream.engine.operators.panes.operator import PaneSpec, panes_rule
 from panestream.engine.operators.predicates import predicates_rule
-from panestream.engine.operators.row.row_plan import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import row_spec
 from panestream.engine.operators.sessions.operator import sessions_rule
 from panestream.engine.plan import OperatorSpec, Split

@@ -14,8 +14,8 @@ from typing import TypeAlias
 import pyarrow as pa
 
 from panestream.engine.operators.accumulating.windowed_rows import OverRows
-from panestream.engine.operators.row.row_plan import AggregateRows as AggregateWith
-from panestream.engine.operators.row.row_plan import AnyWindowFunction, KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import AggregateRows as AggregateWith
+from panestream.engine.operators.row.contents import AnyWindowFunction, KeepRows, ReduceRows
 from panestream.engine.plan import OperatorSpec
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError

@@ -36,10 +36,8 @@ from panestream.insight.delays import (
     starts,
     windows_of_a_key,
 )
-from panestream.spark.arrival import order_of
-from panestream.spark.columns import column_of, key_of, micros_of, quoted
-from panestream.spark.expressions import text_of
-from panestream.spark.operator.without_pandas import without_pandas
+from panestream.spark.columns import column_of, key_of, micros_of, order_of, quoted, text_of
+from panestream.spark.compat import without_pandas
 from panestream.spark.types import spark_schema
 from panestream.windowing.assigners import PredicateWindows, TumblingEventTimeWindows, WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of

@@ -25,14 +25,15 @@ from panestream.jobs.functions import ArrowFunctionSection, LoadedFunction, Proc
 from panestream.jobs.loading import LoadedJob
 from panestream.jobs.schema import is_local
 from panestream.jobs.streams import SourceSection, Stream
+from panestream.spark.failures import first_sentence, of_spark
 from panestream.spark.places import escaped
-from panestream.spark.reasons import first_sentence, of_spark
-from panestream.spark.shipping import ship_module
+from panestream.spark.session import ship_module
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from panestream.datastream.interval_join import IntervalPairs
+    import panestream as pst
+    from panestream.datastream.co_grouped import IntervalPairs
 
 T = TypeVar("T")
 W = TypeVar("W", "pst.datastream.WindowedStream", "IntervalPairs")
@@ -208,14 +209,14 @@ def _with_column(df: DataFrame, name: str, expression: str) -> DataFrame:
 def _filtered(df: DataFrame, where: str) -> DataFrame:
     from pyspark.sql import functions as F
 
-    from panestream.spark.kafka.records import filtered
+    from panestream.spark.kafka.source import filtered
 
     return _analysed(filtered(df, F.expr(where)))
 
 
 def _selected(df: DataFrame, columns: Sequence[str]) -> DataFrame:
     from panestream.spark.columns import column_of
-    from panestream.spark.kafka.records import ARRIVAL, MALFORMED, SOURCE
+    from panestream.spark.kafka.source import ARRIVAL, MALFORMED, SOURCE
 
     chosen = [column_of(df, one, "select") for one in columns]
     wanted = df.select(*chosen).columns
@@ -232,7 +233,7 @@ def _analysed(df: DataFrame) -> DataFrame:
 
 def _at_key(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
     """Return the result of ``ask``; convert refusals by Spark or the library to errors about the key ``where``."""
-    from panestream.spark.asking import silence_analysis_errors
+    from panestream.spark.compat import silence_analysis_errors
 
     try:
         with silence_analysis_errors():

@@ -26,8 +26,8 @@ from panestream.jobs.loading import LoadedJob, Overrides, load_job
 from panestream.jobs.model import Job, job_schema
 from panestream.jobs.runner import SessionRunner, SparkRunner, reported, settings_of
 from panestream.jobs.terminal import Display, PipeConsole, PlainConsole, discard_output, json_text, summary
+from panestream.spark.failures import first_sentence, of_spark
 from panestream.spark.progress.micro_batch import BatchProgress
-from panestream.spark.reasons import first_sentence, of_spark
 
 if TYPE_CHECKING:
     from panestream import RunningQuery

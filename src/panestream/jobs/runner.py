@@ -19,9 +19,9 @@ from panestream.jobs.building import build, check_paths, find_function
 from panestream.jobs.loading import LoadedJob
 from panestream.jobs.terminal import PipeConsole, PlainConsole
 from panestream.metrics import JsonLinesMetrics, PrometheusMetrics
+from panestream.spark.failures import first_sentence, of_spark
 from panestream.spark.progress.listening import ProgressListener
 from panestream.spark.progress.micro_batch import BatchProgress
-from panestream.spark.reasons import first_sentence, of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -154,8 +154,8 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
     is not read. Errors are ``JobError`` for a batch or for options without a savepoint, and ``CheckpointError`` for a missing
     savepoint or a source that cannot start at its end.
     """
+    from panestream.spark.checkpoint.lineage import RestoredFrom
     from panestream.spark.savepoint.restore import savepoint_for
-    from panestream.spark.savepoint.restored_from import RestoredFrom
     from panestream.spark.savepoint.source_offsets import DELTA, KAFKA
 
     if loaded.savepoint is None:

@@ -10,7 +10,7 @@ import pytest
 
 from panestream.engine.aggregates.two_phase import AccumulatorColumns, PartialAccumulator
 from panestream.engine.explain import explain_plan
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.plan import Chunk
 from panestream.engine.planner import plan_aggregates, plan_functions
 from panestream.engine.query import WindowSpec

@@ -2,7 +2,7 @@
 
 import pytest
 
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.migration import check_added, untold_results

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
-from panestream.engine.operators.row.row_plan import AggregateRows
+from panestream.engine.operators.row.contents import AggregateRows
 from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.key_groups import dealt, header_for, header_of_all, new_groups, rescaled

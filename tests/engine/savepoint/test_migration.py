@@ -6,7 +6,7 @@ from collections import Counter
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.migration import check_migrations, migrated, migrated_identity

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.plan import Top, stable_repr
 from panestream.engine.planner import COLUMNS_ONLY, RULES, plan_aggregates, plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec

@@ -15,7 +15,7 @@ from pyspark.sql import functions as F
 import panestream as pst
 from panestream import agg
 from panestream.errors import InvalidPlanError, PanestreamError
-from panestream.spark.operator.split import merge_split_results
+from panestream.spark.batch_output import merge_split_results
 from panestream.testing import MicroBatches
 
 START = dt.datetime(2024, 1, 1)

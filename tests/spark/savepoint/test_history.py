@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 import panestream as pst
 from panestream import agg
 from panestream.errors import CheckpointError, InvalidPlanError, OperatorError
-from panestream.spark.operator.placement import group_values
+from panestream.spark.compat import group_values
 from panestream.spark.savepoint.restore import initial_state
 from panestream.testing import MicroBatches
 from tests.spark.savepoint.runs import ran, texts

@@ -10,7 +10,7 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.errors import CheckpointError, PlanMismatchError
-from panestream.spark.checkpoint import newest_entry
+from panestream.spark.checkpoint.epoch import newest_entry
 from panestream.testing import MicroBatches
 from tests.spark.savepoint.runs import fired
 

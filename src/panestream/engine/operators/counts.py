@@ -32,8 +32,7 @@ from panestream.engine.plan import EARLY, Capabilities, Chunk, WindowPlan, not_k
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import TimeStep
-from panestream.engine.runtime.main_rows import window_rows
+from panestream.engine.runtime.group_operator import TimeStep, window_rows
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, share
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import (

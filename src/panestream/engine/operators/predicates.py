@@ -45,8 +45,7 @@ from panestream.engine.plan import ON_TIME, Capabilities, Chunk, WindowPlan
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import Supported, WindowRequest, on_columns_only
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import TimeStep
-from panestream.engine.runtime.main_rows import window_rows
+from panestream.engine.runtime.group_operator import TimeStep, window_rows
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, share
 from panestream.engine.runtime.timed_rows import ROWS, TimedRows, pack_timed, timed_schema
 from panestream.engine.storage.sealed_state import SealedState

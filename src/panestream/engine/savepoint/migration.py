@@ -22,9 +22,8 @@ from panestream.engine.kernels.columns import plain
 from panestream.engine.kernels.parts import is_missing_data_part, missing_data_of, parts_in
 from panestream.engine.kernels.python_values import python_values
 from panestream.engine.operators.panes.firing import HIDDEN
-from panestream.engine.operators.row.declared import DeclaredFunction
-from panestream.engine.operators.row.operator import row_tables
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
+from panestream.engine.operators.row.operator import DeclaredFunction, row_tables
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.row.tables import KEYS, WINDOWS, RowTables
 from panestream.engine.plan import WindowPlan

@@ -20,8 +20,8 @@ from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Inter
 from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.operators.predicates import PredicateSpec, predicates_rule
-from panestream.engine.operators.row.declared import DeclaredFunction
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.operator import DeclaredFunction
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.operator import SessionSpec
 from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr

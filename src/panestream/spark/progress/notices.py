@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from panestream.engine.exchange.event_times import instant
+from panestream.engine.exchange.packing import instant
 from panestream.engine.plan import WindowPlan
 from panestream.errors import warn
 from panestream.spark.progress.micro_batch import BatchProgress

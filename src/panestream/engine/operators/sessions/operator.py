@@ -57,8 +57,7 @@ from panestream.engine.plan import (
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import TimeStep
-from panestream.engine.runtime.main_rows import firing_columns, window_rows
+from panestream.engine.runtime.group_operator import TimeStep, firing_columns, window_rows
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, reached_by, share
 from panestream.engine.runtime.watermarks import closing_times
 from panestream.engine.storage.sealed_state import SealedState
