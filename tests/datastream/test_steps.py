@@ -207,7 +207,7 @@ def test_name_of_pyspark_or_of_another_step_has_the_line_to_write(step, name, sa
         ),
         (
             lambda: STEPS.trigger("10 seconds"),
-            r"got '10 seconds'; to say when micro-batches run, write start\(trigger='10 seconds', ",
+            r"got '10 seconds'; to set when micro-batches run, write start\(trigger='10 seconds', ",
         ),
         (lambda: STEPS.aggregate({"price": "sum"}), r"write \.aggregate\(agg\.sum\('price'\)\)"),
         (lambda: KEYED.window(TumblingEventTimeWindows(10)), r"write \.assign_timestamps\('ts', '5 minutes'\) before \.key_by"),
@@ -218,7 +218,7 @@ def test_name_of_pyspark_or_of_another_step_has_the_line_to_write(step, name, sa
         (lambda: STEPS.apply_in_pandas(len), "schema='n bigint, label string'"),
         (lambda: KEYED.window("10 minutes"), r"write \.window\(TumblingEventTimeWindows\.of\('10 minutes'\)\)"),
         (lambda: KEYED.window("1 hour", "5 minutes"), r"write \.window\(SlidingEventTimeWindows\.of\('1 hour', '5 minutes'\)\)"),
-        (lambda: KEYED.window(TumblingEventTimeWindows(10), "1 hour"), "window wants an assigner such as .*, got '1 hour'"),
+        (lambda: KEYED.window(TumblingEventTimeWindows(10), "1 hour"), "window needs an assigner such as .*, got '1 hour'"),
     ],
 )
 def test_wrong_arguments_have_the_line_to_write(call, said):

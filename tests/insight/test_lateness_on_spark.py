@@ -148,7 +148,7 @@ def test_rows_arrive_in_the_order_of_their_files(spark, rows, tmp_path):
 def test_missing_or_unsuitable_arguments_are_refused(spark, df):
     with pytest.raises(InvalidPlanError, match="in which order the rows arrived"):
         pst.tools.lateness(df, "ts")
-    with pytest.raises(InvalidPlanError, match="wants the column of the event time"):
+    with pytest.raises(InvalidPlanError, match="needs the column of the event time"):
         pst.tools.lateness(df, arrival="number")
     with pytest.raises(InvalidPlanError, match="batch DataFrame"):
         pst.tools.lateness("clicks", "ts", "number")

@@ -195,7 +195,7 @@ def without(text, line):
         (text_of(then=NEAR.replace("-1", "1"), window=""), "interval_join.lower: '1 hour' is after the upper bound, '0 seconds': exchange them"),
         (
             text_of(then=NEAR.replace("-1 hour", "0 seconds") + "upper_exclusive = true\n", window=""),
-            "interval_join.lower: nothing lies between the bounds: include them, or move one",
+            "interval_join.lower: the interval is empty. Include its bounds, or move one",
         ),
         (text_of("[trigger]\nfire_at_end = true\n", then=NEAR, window=""), "trigger.fire_at_end: closes windows, and [interval_join] has none"),
         (text_of(then=NEAR.replace('upper = "0 seconds"\n', ""), window=""), "interval_join: 'upper' is missing"),

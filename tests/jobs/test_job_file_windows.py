@@ -381,7 +381,7 @@ SESSION = "[window]\ntype = 'session'\n"
         (text_of(TUMBLING, before="changelog = 'yes'\n"), "job.toml:2: changelog: must be true or false"),
         (
             text_of(TUMBLING, before="changelog = true\n", after="[top]\nn = 1\nby = 'n'\n"),
-            "job.toml:2: changelog: does not go with [top]: a window's top is all there is of it",
+            "job.toml:2: changelog: does not go with [top]: a top replaces the other results of its window",
         ),
         (
             text_of(TUMBLING + "changelog = true\n"),

@@ -103,7 +103,7 @@ def test_columns_as_processing_time_and_session_gap(df):
     rows = source.key_by("user").window(pst.EventTimeSessionWindows.with_gap_column(F.col("wait"), "seconds"))
     rows.apply(lambda key, window, rows: [len(rows)], "n int")
     made = source.key_by("user").window(pst.EventTimeSessionWindows.with_gap_column(F.col("wait") * 2, "seconds"))
-    with pytest.raises(InvalidPlanError, match="must be a column of them"):
+    with pytest.raises(InvalidPlanError, match="must be a column"):
         made.apply(lambda key, window, rows: [len(rows)], "n int")
 
 

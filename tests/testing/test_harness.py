@@ -190,9 +190,9 @@ def test_functions_get_rows_as_on_spark():
         ({"aggregate": "count"}, "one or several of pst.agg"),
         ({"aggregate": []}, "one or several of pst.agg"),
         ({"reduce": max, "trigger": pst.CountTrigger}, "not the class itself"),
-        ({"reduce": max, "columns": {"price": "bigint"}}, "columns wants types of Arrow's.* its BIGINT int64"),
-        ({"reduce": max, "columns": "price double"}, "columns wants names and types"),
-        ({"reduce": max, "columns": ["price"]}, "columns wants names and types"),
+        ({"reduce": max, "columns": {"price": "bigint"}}, "columns needs types of Arrow's.* its BIGINT int64"),
+        ({"reduce": max, "columns": "price double"}, "columns needs names and types"),
+        ({"reduce": max, "columns": ["price"]}, "columns needs names and types"),
         ({"reduce": max, "allowed_lateness": True}, "allowed lateness is True"),
     ],
 )

@@ -116,7 +116,7 @@ class CoGroupedWindows(WindowedStream):
         kind = kind_of_join(how, HOWS)
         if look_backs_of(self.windowing.assigner) is not None:
             raise InvalidPlanError(
-                "pairs: look-backs are of the rows of one stream; rows of two streams that are near in time meet by "
+                "pairs: look-backs work on one stream. To join rows of two streams that are near in time, write "
                 "left.interval_join(right).between('-1 hour', '0 seconds')"
             )
         pairs = self.paired(kind, suffixes)
@@ -147,7 +147,7 @@ class CoGroupedWindows(WindowedStream):
             all_windows: refused, since it works for one stream only.
         """
         if all_windows:
-            raise InvalidPlanError("all_windows is of one stream; for pairs of all windows at once take .pairs(...)")
+            raise InvalidPlanError("all_windows works on one stream. For pairs of all windows at once use .pairs(...)")
         check_function(function, CO_GROUP_ARROW)
         return super().apply_arrow(OfTables(function, self._sides), schema)
 
@@ -230,22 +230,22 @@ class JoinedResult(WindowedResult):
         sink = sinks.get(MAIN)
         if sink is not None and sink.keeps_last:
             raise InvalidPlanError(
-                f"the output {MAIN!r} ({sink.describe()}) keeps one row of each key and window, and a join has many: append "
-                "them, e.g. to a ParquetSink or TableSink"
+                f"the output {MAIN!r} ({sink.describe()}) keeps one row of each key and window, but a join has many. Append "
+                f"them, e.g. to a ParquetSink or TableSink"
             )
         return sinks
 
     def changelog(self) -> WindowedResult:
         """Refuse, since a join has many rows for a key and window and a change could not identify its row."""
         raise InvalidPlanError(
-            "changelog says what takes the place of the one row of a key and window, and a join has many: take .with_firing(), "
-            "and of each key and window the rows of the newest firing"
+            "changelog replaces the single row of a key and window, but a join has many rows. Use .with_firing(), and keep the "
+            "rows of the newest firing of each key and window"
         )
 
     def top(self, n: int, by: str) -> WindowedResult:
         """Refuse, since it needs results with one row for each key and window."""
         raise InvalidPlanError(
-            "top is of one result for each key and window, and a join has many: rank the rows of .main yourself"
+            "top needs one result for each key and window, but a join has many. Rank the rows of .main yourself"
         )
 
 

@@ -40,11 +40,13 @@ class IntervalJoin(ReprHtml):
         """
         bounds = to_micros(lower, "lower bound"), to_micros(upper, "upper bound")
         if bounds[0] > bounds[1]:
-            raise InvalidPlanError(f"between: the lower bound {lower!r} is after the upper one {upper!r}: exchange them")
+            raise InvalidPlanError(f"between: the lower bound {lower!r} is after the upper bound {upper!r}. Swap them")
         if max(map(abs, bounds)) > _LONGEST:
             raise InvalidPlanError(f"between: bounds are at most 36,000 years, got {lower!r} and {upper!r}")
         if self.streams.keyed.source.event_time is None:
-            raise InvalidPlanError("interval_join goes by event time: .assign_timestamps(column, strategy) on both streams first")
+            raise InvalidPlanError(
+                "interval_join needs event time. Call .assign_timestamps(column, strategy) on both streams first"
+            )
         return IntervalPairs(self.streams.window(GlobalWindows()), *bounds)
 
     def _parts(self) -> Mapping[str, str]:
@@ -99,7 +101,7 @@ class IntervalPairs(ReprHtml):
             InvalidPlanError: the kind of join is unknown, two columns of the results have the same name, or the bounds are empty.
         """
         if self.lower > self.upper:
-            raise InvalidPlanError("interval_join: nothing lies between the bounds: include them, or move one")
+            raise InvalidPlanError("interval_join: the interval is empty. Include its bounds, or move one")
         kind, windows = kind_of_join(how, OF_PAIRS), self.windows
         values = {side: F.expr(windows.values_of(side)) for side in SIDES}
         df = windows.keyed.source.df

@@ -32,7 +32,7 @@ class LookBackResult(WindowedResult):
     def top(self, n: int, by: str) -> WindowedResult:
         """Refuse, since each row of a look-back has its own window, which leaves only one result to rank."""
         raise InvalidPlanError(
-            "top ranks the keys of a window, and in a look-back each row has one of its own: rank the rows of .main with Spark"
+            "top ranks the keys of a window, but in a look-back each row has its own window. Rank the rows of .main with Spark"
         )
 
 
@@ -69,7 +69,7 @@ def _kept(windowed: WindowedEvents, keep: Sequence[str] | None) -> list[str]:
     find, find_key, find_reserved = map(naming.finder, (wanted, keys, RESERVED))
     if keep is not None:
         if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
-            raise InvalidPlanError(f"keep wants the names of columns, got {keep!r}")
+            raise InvalidPlanError(f"keep needs the names of columns, got {keep!r}")
         wanted = []
         for name in keep:
             found = find(name)
@@ -79,7 +79,7 @@ def _kept(windowed: WindowedEvents, keep: Sequence[str] | None) -> list[str]:
     names = [name for name in dict.fromkeys(wanted) if find_key(name) is None]
     taken = [name for name in names if find_reserved(name) is not None]
     if taken:
-        raise InvalidPlanError(f"the input has a column {taken[0]!r}, results may have such a column too: rename it first")
+        raise InvalidPlanError(f"the input has a column {taken[0]!r}, and results may have one, too. Rename it first")
     return names
 
 

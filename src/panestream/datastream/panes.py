@@ -45,14 +45,14 @@ def panes_of(windowed: WindowedEvents, aggregates: Sequence[recipes.Aggregate]) 
     for aggregate in aggregates:
         if isinstance(aggregate, AggregateFunction):
             raise InvalidPlanError(
-                f"panes keeps partials of declared aggregates, and {type(aggregate).__name__} is a function over rows: make it "
-                "one over columns, agg.user(...), whose partials can be kept"
+                f"panes keeps partials of declared aggregates, and {type(aggregate).__name__} is a function over rows: write it "
+                f"over columns with agg.user(...), whose partials can be kept"
             )
         if not isinstance(aggregate, recipes.Aggregate):
             raise no_aggregate(df, aggregate)
     taken = [name for name in (ROWS, MANIFEST) if Names.of(df.sparkSession).find(name, keys.names) is not None]
     if taken:
-        raise InvalidPlanError(f"tiles have a column {taken[0]!r}: give the key another name with AS")
+        raise InvalidPlanError(f"tiles have a column {taken[0]!r}. Rename the key with AS")
     declared, inputs = resolve_inputs(df, aggregates)
     kinds = types_of(df, inputs)
     check_collations(declared, kinds)
@@ -76,16 +76,16 @@ def _check_slices(windowed: WindowedEvents) -> None:
     elif not reasons and not assigner.is_event_time:
         reasons = ["windows of the clock depend on when rows were read"]
     elif not reasons and pane_grid(assigner).overlaps:
-        reasons = ["they overlap, and a row is to be in one tile"]
+        reasons = ["they overlap, but a row must be in one tile"]
     if reasons:
-        raise InvalidPlanError(f"{assigner!r} are no slices for panes ({reasons[0]}): {write}")
+        raise InvalidPlanError(f"{assigner!r} cannot be slices for panes ({reasons[0]}): {write}")
     if windowing.trigger is not None and not isinstance(windowing.trigger, EventTimeTrigger):
         raise InvalidPlanError(
-            f"a tile goes out when its slice is over, and again for late rows: leave out the trigger {windowing.trigger!r}; rows "
-            "of slices that are open are read beside the tiles, from_panes(..., rows=...)"
+            f"a tile is emitted when its slice ends, and again for late rows. Leave out the trigger {windowing.trigger!r}; to "
+            f"include rows of open slices, read them with from_panes(..., rows=...)"
         )
     if windowing.evictor is not None:
-        raise InvalidPlanError(f"a tile holds all rows of its slice: leave out the evictor {windowing.evictor!r}")
+        raise InvalidPlanError(f"a tile holds all rows of its slice. Leave out the evictor {windowing.evictor!r}")
 
 
 __all__ = ["PanesResult", "panes_of"]

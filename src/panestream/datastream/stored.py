@@ -81,15 +81,15 @@ class StoredPanes(ReprHtml):
         """
         if not isinstance(assigner, WindowAssigner):
             raise InvalidPlanError(
-                f"window wants an assigner such as SlidingEventTimeWindows.of('30 days', '1 day'), got {assigner!r}"
+                f"window needs an assigner such as SlidingEventTimeWindows.of('30 days', '1 day'), got {assigner!r}"
             )
         reasons = why_not_aligned(assigner)
         if isinstance(assigner, SeveralWindows):
             reasons = ["they are several: call window once for each"]
         elif not reasons and not assigner.is_event_time:
-            reasons = ["they go by the clock"]
+            reasons = ["they depend on the clock"]
         if reasons:
-            raise InvalidPlanError(f"{assigner!r} cannot be put together from slices of time: {reasons[0]}")
+            raise InvalidPlanError(f"{assigner!r} cannot be combined from slices of time: {reasons[0]}")
         grid = pane_grid(assigner)
         check_whole(pane_grid(self.slices), grid)
         parts = [self._tiles_part()]
@@ -147,9 +147,7 @@ class StoredPanes(ReprHtml):
         _check_batch(questions, "questions", "as_of")
         slices = pane_grid(self.slices)
         if not isinstance(slices, EvenGrid):
-            raise InvalidPlanError(
-                f"as_of takes slices that are as long as one another, these are {self.slices!r}: use .window(...)"
-            )
+            raise InvalidPlanError(f"as_of needs slices of equal length, but these are {self.slices!r}. Use .window(...)")
         lengths = self._lengths(windows, slices)
         self._check_on(on)
         asked_keys = [self._asked_key(questions, name, (on or {}).get(name, name)) for name in self._keys.names]
@@ -164,7 +162,7 @@ class StoredPanes(ReprHtml):
                 to_arrow(field.dataType, f"the column {field.name!r} of the questions")
         doubled = names.doubled([*questions.columns, *named])
         if doubled is not None:
-            raise InvalidPlanError(f"the answers have a column {doubled[1]!r}, there is one already: name the window otherwise")
+            raise InvalidPlanError(f"the answers would have two columns {doubled[1]!r}. Rename the window")
         given = [F.col(quoted(name)) for name in questions.columns]
         parts = [self._tiles_part(), part(questions, QUESTION, asked_keys, [time, *given])]
         if self._raw is not None:
@@ -179,16 +177,16 @@ class StoredPanes(ReprHtml):
     def _lengths(self, windows: Mapping[str, Duration], slices: EvenGrid) -> tuple[int, ...]:
         if not isinstance(windows, Mapping) or not windows:
             raise InvalidPlanError(
-                f"as_of wants the lengths of windows by name, e.g. windows={{'30d': '30 days'}}, got {windows!r}"
+                f"as_of needs the lengths of windows by name, e.g. windows={{'30d': '30 days'}}, got {windows!r}"
             )
         lengths = tuple(to_micros(length, f"the window {label!r}") for label, length in windows.items())
         for label, length in zip(windows, lengths, strict=True):
             if length <= 0:
-                raise InvalidPlanError(f"the window {label!r} must be longer than nothing, got {windows[label]!r}")
+                raise InvalidPlanError(f"the window {label!r} must be positive, got {windows[label]!r}")
             if self.rows is None and length % slices.period:
                 raise InvalidPlanError(
-                    f"the window {label!r} is no multiple of a slice of {format_duration(slices.period)}: take one that is, or "
-                    "from_panes(..., rows=...), which makes windows exact"
+                    f"the window {label!r} is not a multiple of the slice of {format_duration(slices.period)}. Use a multiple, "
+                    f"or from_panes(..., rows=...), which makes windows exact"
                 )
         return lengths
 
@@ -253,7 +251,7 @@ class StoredPanes(ReprHtml):
             found = to_arrow(type_of(df, column), f"the input {text!r}")
             if found != wanted:
                 raise InvalidPlanError(
-                    f"{text!r} is of type {sql_name(found)} in the rows, of which the tiles had {sql_name(wanted)}: cast it"
+                    f"{text!r} is of type {sql_name(found)} in the rows, but the tiles had {sql_name(wanted)}: cast it"
                 )
             values.append(column.alias(f"value_{place}"))
         # As in a query, rows without event time are in no window.
@@ -328,7 +326,7 @@ def from_panes(
     inputs = {text: type_ for one in manifests for text, type_ in one.inputs.items()}
     absent = next((text for one in aggregates for text in one.inputs if text not in inputs), None)
     if absent is not None:
-        raise InvalidPlanError(f"the tiles know nothing of {absent!r} ({did_you_mean(absent, inputs)}): {_held(manifests)}")
+        raise InvalidPlanError(f"the tiles do not contain {absent!r} ({did_you_mean(absent, inputs)}): {_held(manifests)}")
     keys = pa.schema(
         [pa.field(name, to_arrow(tiles.schema[name].dataType, f"the key {name!r}")) for name in _keys_in(tiles, first)]
     )
@@ -344,7 +342,7 @@ def from_panes(
 
 def _check_batch(df: object, what: str, who: str) -> None:
     if not isinstance(df, DataFrame):
-        raise InvalidPlanError(f"{who} wants a DataFrame of {what}, got {df!r}")
+        raise InvalidPlanError(f"{who} needs a DataFrame of {what}, got {df!r}")
     if df.isStreaming:
         raise InvalidPlanError(f"{who} reads a batch: the DataFrame of {what} is a stream, take spark.read")
 
@@ -358,23 +356,25 @@ def _check_given(
     if (rows is None) != (event_time is None):
         raise InvalidPlanError("from_panes: rows and event_time go together, e.g. rows=clicks, event_time='ts'")
     if not aggregates:
-        raise InvalidPlanError("from_panes wants at least one aggregate, e.g. agg.sum('price')")
+        raise InvalidPlanError("from_panes needs at least one aggregate, e.g. agg.sum('price')")
     for one in aggregates:
         if isinstance(one, AggregateFunction):
-            raise InvalidPlanError(f"tiles hold partials of declared aggregates, {type(one).__name__} is none: see agg.user(...)")
+            raise InvalidPlanError(
+                f"tiles hold partials of declared aggregates, but {type(one).__name__} is not one. See agg.user(...)"
+            )
         if not isinstance(one, Aggregate):
-            raise InvalidPlanError(f"from_panes wants aggregates such as agg.sum('price'), got {one!r}")
+            raise InvalidPlanError(f"from_panes needs aggregates such as agg.sum('price'), got {one!r}")
         column = next((text for text in one.inputs if isinstance(text, ColumnText)), None)
         if column is not None:
-            raise InvalidPlanError(f"tiles know inputs by their text: write the name or SQL in place of the Column {column!s}")
+            raise InvalidPlanError(f"tiles identify inputs by their text. Write the name or SQL instead of the Column {column!s}")
 
 
 def _check_alike(one: TilesManifest, other: TilesManifest) -> None:
     """Check that tiles have the same slices, keys and input types."""
     if one.slices != other.slices:
         raise InvalidPlanError(
-            f"the tiles are of different slices, {one.slices!r} and {other.slices!r}: read those of one query, "
-            ".where(\"tile = '...'\"), or keep them in stores of their own"
+            f'the tiles have different slices, {one.slices!r} and {other.slices!r}: read the tiles of one query, .where("tile '
+            f"= '...'\"), or keep them in separate stores"
         )
     if one.keys != other.keys:
         raise InvalidPlanError(f"the tiles have different keys, {list(one.keys)} and {list(other.keys)}: read them one by one")

@@ -78,17 +78,17 @@ def _aliases(given: Mapping[str, Any]) -> str:
 
 def _at_the_start(given: object) -> str:
     """Return the correct call for a micro-batch trigger that was passed as a window trigger."""
-    return f"to say when micro-batches run, write start(trigger={given or '10 seconds'!r}, ...)"
+    return f"to set when micro-batches run, write start(trigger={given or '10 seconds'!r}, ...)"
 
 
 def _no_trigger(given: object) -> InvalidPlanError:
     instead = f"; {_at_the_start(given)}" if isinstance(given, (str, timedelta, Mapping)) else ""
-    return InvalidPlanError(f"trigger wants a trigger such as CountTrigger.of(100), got {given!r}{instead}")
+    return InvalidPlanError(f"trigger needs a trigger such as CountTrigger.of(100), got {given!r}{instead}")
 
 
 def with_schema(_: Mapping[str, Any]) -> str:
     """Return how to pass the columns that a function returns."""
-    return "give the columns of what the function returns, e.g. schema='n bigint, label string'"
+    return "give the columns that the function returns, e.g. schema='n bigint, label string'"
 
 
 class WindowedStream(WindowedEvents):
@@ -108,10 +108,10 @@ class WindowedStream(WindowedEvents):
         E.g. ``TimeEvictor.of("10 seconds")``, or a user-defined evictor.
         """
         if not isinstance(evictor, Evictor):
-            raise InvalidPlanError(f"evictor wants an evictor such as CountEvictor.of(100), got {evictor!r}")
+            raise InvalidPlanError(f"evictor needs an evictor such as CountEvictor.of(100), got {evictor!r}")
         check_methods(evictor, Evictor)
         if isinstance(evictor, TimeEvictor) and self.keyed.source.event_time is None:
-            raise InvalidPlanError("a TimeEvictor looks at event times: .assign_timestamps(column, strategy) first")
+            raise InvalidPlanError("a TimeEvictor needs event times. Call .assign_timestamps(column, strategy) first")
         return replace(self, windowing=replace(self.windowing, evictor=evictor))
 
     def allowed_lateness(self, lateness: Duration) -> Self:
@@ -192,7 +192,7 @@ class WindowedStream(WindowedEvents):
             >>> hours.aggregate(agg.count().alias("n"), F.sum("price").alias("total"))  # doctest: +SKIP
         """
         if not aggregates:
-            raise InvalidPlanError("aggregate wants at least one aggregate, e.g. agg.count()")
+            raise InvalidPlanError("aggregate needs at least one aggregate, e.g. agg.count()")
         first: object = aggregates[0]
         if isinstance(first, AggregateFunction) or (isinstance(first, type) and issubclass(first, AggregateFunction)):
             name = first.__name__ if isinstance(first, type) else type(first).__name__
@@ -204,7 +204,7 @@ class WindowedStream(WindowedEvents):
             return look_back_result(self, look_backs, declared, inputs, self.kept, following(then))
         if self.kept is not None:
             raise InvalidPlanError(
-                "keep is for look-backs, whose results are of rows: a window has no row of its own, leave it out"
+                "keep is for look-backs, whose results belong to rows. Leave it out: a window does not have a row"
             )
         label = ["window"] if isinstance(self.windowing.assigner, SeveralWindows) else []
         check_results(self._df, declared, self.keyed.key_schema.names, label)
@@ -255,11 +255,11 @@ class WindowedStream(WindowedEvents):
                 every row.
         """
         if isinstance(function, type) and issubclass(function, AggregateFunction):
-            raise InvalidPlanError(f"aggregate_with wants an object, not the class itself: {function.__name__}()")
+            raise InvalidPlanError(f"aggregate_with needs an object, not the class itself: {function.__name__}()")
         if isinstance(function, recipes.Aggregate):
-            raise InvalidPlanError(f"aggregate_with takes a function of your own: write .aggregate({function!r})")
+            raise InvalidPlanError(f"aggregate_with takes a user function. Write .aggregate({function!r})")
         if not isinstance(function, AggregateFunction):
-            raise InvalidPlanError(f"aggregate_with wants an object of a class that extends AggregateFunction, got {function!r}")
+            raise InvalidPlanError(f"aggregate_with needs an object of a class that extends AggregateFunction, got {function!r}")
         check_methods(function, AggregateFunction)
         accumulators = None if accumulator_type is None else self._columns(accumulator_type)
         return self._calling(AggregateRows(function, following(then)), schema, "aggregate_with", accumulators)
@@ -289,7 +289,7 @@ class WindowedStream(WindowedEvents):
             >>> keyed.window(TumblingEventTimeWindows.of("1 hour")).panes(agg.sum("price"))  # doctest: +SKIP
         """
         if not aggregates:
-            raise InvalidPlanError("panes wants at least one aggregate, e.g. agg.count()")
+            raise InvalidPlanError("panes needs at least one aggregate, e.g. agg.count()")
         self._check_not_split("panes")
         return panes_of(self, aggregates)
 
@@ -325,7 +325,7 @@ class WindowedStream(WindowedEvents):
         kept = [column for column in rows if find_key(column.name) is None]
         taken = [column.name for column in kept if find_reserved(column.name) is not None]
         if taken:
-            raise InvalidPlanError(f"the input has a column {taken[0]!r}, results have such a column too: rename it first")
+            raise InvalidPlanError(f"the input has a column {taken[0]!r}, and results have one, too. Rename it first")
         keys, accumulators = (self.keyed.key_schema, rows) if two_phase else (None, None)
         asked = FunctionOfRows(ReduceRows(function), pa.schema(kept), rows, function, keys, accumulators)
         operator = choose(self.windowing, asked)
@@ -441,7 +441,7 @@ class WindowedStream(WindowedEvents):
     @staticmethod
     def _check_free(tag: str, taken: Sequence[str | None]) -> None:
         if tag in taken:
-            raise InvalidPlanError(f"there is an output {tag!r} already: the rows of the two differ, choose another tag")
+            raise InvalidPlanError(f"there is an output {tag!r} already: and its rows differ. Choose another tag")
 
     @staticmethod
     def _needed(schema: Schema | None, what: str) -> Schema:
@@ -460,7 +460,8 @@ class WindowedStream(WindowedEvents):
         for name in columns.names:
             if find_taken(name) is not None:
                 raise InvalidPlanError(
-                    f"the schema has a column {name!r}: outputs have it anyway, leave it out and do not return it, or rename it"
+                    f"the schema has a column {name!r}: which outputs have already. Rename it, or leave it out and do not "
+                    f"return it"
                 )
         doubled = naming.doubled(columns.names)
         if doubled is not None:

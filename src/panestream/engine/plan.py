@@ -43,7 +43,7 @@ FIRING_COLUMNS = (
 )
 """The columns that describe a firing: its kind, its number per key and window (from 0), and whether it is surely the last."""
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = OPS = ("insert", "update_before", "update_after", "delete")
-WAY_OUT = "Filter such rows out, or route them to an output of their own with .side_output_invalid(tag)"
+WAY_OUT = "Filter such rows out, or route them to a side output with .side_output_invalid(tag)"
 """The advice in errors about rows without usable event time."""
 OP_COLUMN = pa.field("op", pa.string(), nullable=False)
 """The column that classifies a changelog row: a new row, the old or the new values of a changed row, or a deleted row."""

@@ -138,14 +138,14 @@ def lateness(
 
 def _rows_request(df: object, event_time: object, order: Sequence[object], request: LatenessRequest) -> LatenessRequest:
     if not isinstance(df, DataFrame):
-        raise InvalidPlanError(f"lateness wants a batch DataFrame, or a result over one (.aggregate(...)), got {df!r}")
+        raise InvalidPlanError(f"lateness needs a batch DataFrame, or a result over one (.aggregate(...)), got {df!r}")
     if not isinstance(event_time, (str, Column)):
         raise InvalidPlanError(
-            f"lateness wants the column of the event time, e.g. lateness(df, 'ts', 'arrived'); got {event_time!r}"
+            f"lateness needs the column of the event time, e.g. lateness(df, 'ts', 'arrived'); got {event_time!r}"
         )
     if not order:
         raise InvalidPlanError(
-            "lateness wants what says in which order the rows arrived: a column, several, or pst.order.FILE for rows of files"
+            "lateness needs what says in which order the rows arrived: a column, several, or pst.order.FILE for rows of files"
         )
     return replace(request, event_time=event_time)
 

@@ -300,7 +300,9 @@ def _check_outputs(job: Job, place: DocumentPlace) -> None:
     if job.top is not None and job.aggregate and job.top.by not in outputs:
         place.at("top", "by").note(f"there is no output column {job.top.by!r}; {did_you_mean(job.top.by, outputs)}")
     if job.top is not None:
-        _refuse(job, ("with_firing", "changelog"), place, "does not go with [top]: a window's top is all there is of it")
+        _refuse(
+            job, ("with_firing", "changelog"), place, "does not go with [top]: a top replaces the other results of its window"
+        )
     _check_keys(job, place)
     taken = job.made_columns.union(job.keys)
     for each in outputs:

@@ -468,4 +468,4 @@ class IntervalJoinSection(_OfBoth):
         if lower > upper:
             place.at("lower").note(f"{self.lower!r} is after the upper bound, {self.upper!r}: exchange them")
         elif lower + self.lower_exclusive > upper - self.upper_exclusive:
-            place.at("lower").note("nothing lies between the bounds: include them, or move one")
+            place.at("lower").note("the interval is empty. Include its bounds, or move one")

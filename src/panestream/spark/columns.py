@@ -144,7 +144,7 @@ def micros_of(df: DataFrame, given: str | Column, unit: str | None) -> Column:
         if unit is None:
             raise InvalidEventTimeError(
                 f"the event time {text!r} is a number ({kind.simpleString()}): "
-                "say of what, unit='seconds', 'milliseconds' or 'microseconds'"
+                "give its unit, unit='seconds', 'milliseconds' or 'microseconds'"
             )
         # A number that is not a possible time makes an invalid row, not an overflow error of the whole query.
         return micros_of_number(column, kind, unit)

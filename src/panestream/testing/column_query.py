@@ -31,7 +31,7 @@ def column_operator(
     ``InvalidPlanError`` for undeclared aggregates, missing columns, and options that these windows do not support.
     """
     if not aggregates or not all(isinstance(one, Aggregate) for one in aggregates):
-        raise InvalidPlanError(f"aggregate wants declared aggregates such as agg.sum('price'), got {aggregates!r}")
+        raise InvalidPlanError(f"aggregate needs declared aggregates such as agg.sum('price'), got {aggregates!r}")
     taken = {text for one in aggregates for text in one.inputs}
     taken |= set(window.assigner.predicates) if isinstance(window.assigner, PredicateWindows) else set()
     for text in sorted(taken):

@@ -383,7 +383,7 @@ class WindowTestHarness(ReprHtml):
         if self._traced:
             raise InvalidPlanError("a traced harness cannot be restored: make one without traced=True")
         if not isinstance(snapshot, Snapshot):
-            raise PanestreamError(f"restore wants what snapshot() returned, got {type(snapshot).__name__}")
+            raise PanestreamError(f"restore needs what snapshot() returned, got {type(snapshot).__name__}")
         self._open(MemoryState(dict(snapshot.values)))
         if self._clockwork is not None:
             self._clockwork.restore(snapshot.watermarks)

@@ -76,7 +76,7 @@ def _aggregates(given: Any) -> list[recipes.Aggregate]:
                 else f"got {aggregate!r}"
             )
             raise InvalidPlanError(
-                f"aggregate= wants an AggregateFunction, or one or several of pst.agg such as agg.count() ({hint})"
+                f"aggregate= needs an AggregateFunction, or one or several of pst.agg such as agg.count() ({hint})"
             )
     return aggregates
 

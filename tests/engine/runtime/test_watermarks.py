@@ -111,7 +111,7 @@ def test_expected_partitions_must_be_a_list_of_strings():
     )
     assert strategy.per_partition("q").expected == ()
     for wrong in ("ab", [1]):
-        with pytest.raises(InvalidPlanError, match="expected wants values of 'p' as a list of strings"):
+        with pytest.raises(InvalidPlanError, match="expected needs values of 'p' as a list of strings"):
             strategy.per_partition("p", wrong)
 
 

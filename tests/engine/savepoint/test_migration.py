@@ -186,7 +186,7 @@ def test_error_of_a_migration_shows_the_old_value():
         ({"acumulator": by_name}, "got 'acumulator'"),
         ({"state:": by_name}, "got 'state:'"),
         ({"accumulator": 3}, "must be a function of the old value"),
-        ([by_name], "wants functions by what they change"),
+        ([by_name], "needs functions by what they change"),
     ],
 )
 def test_migration_of_unknown_state_is_refused(migrate, words):

@@ -196,5 +196,5 @@ def test_position_of_bootstrap_becomes_source_positions():
 
 
 def test_history_that_is_not_a_data_frame_is_refused():
-    with pytest.raises(InvalidPlanError, match="bootstrap wants history as a DataFrame, got list"):
+    with pytest.raises(InvalidPlanError, match="bootstrap needs history as a DataFrame, got list"):
         rows_like([], None)

@@ -24,7 +24,7 @@ SINK = KafkaSink("host:9092", "hot", ["user"], options=OPTIONS)
             ("host:9092", "hot items"),
             "a KafkaSink: a topic has a name of letters, digits, '.', '_' and '-', got 'hot items'",
         ),
-        (("host:9092", "hot", "user"), "a KafkaSink wants the names of the key columns as a list, got 'user': write ['user']"),
+        (("host:9092", "hot", "user"), "a KafkaSink needs the names of the key columns as a list, got 'user': write ['user']"),
         (
             ("host:9092", "hot", [], False, {"Topic": "x"}),
             "the option 'Topic' has an argument of its own in KafkaSink: give that instead",

@@ -140,7 +140,7 @@ def test_after_watermark_of_the_global_window_fires_at_the_end_of_input():
 @pytest.mark.parametrize("what", ["early", "late"])
 @pytest.mark.parametrize("inner", [None, CountTrigger, 3])
 def test_after_watermark_refuses_anything_but_triggers(what, inner):
-    with pytest.raises(InvalidWindowError, match=f"AfterWatermark\\(\\).{what} wants a trigger"):
+    with pytest.raises(InvalidWindowError, match=f"AfterWatermark\\(\\).{what} needs a trigger"):
         getattr(AfterWatermark(), what)(inner)
 
 

@@ -80,7 +80,7 @@ _AGGREGATE = "aggregate with "
 def check_migrations(migrate: Migrations, plan: WindowPlan) -> None:
     """Raise InvalidPlanError for functions that would not convert anything, naming the available values."""
     if not isinstance(migrate, Mapping):
-        raise InvalidPlanError(f"migrate wants functions by what they change, e.g. migrate={{'accumulator': f}}; got {migrate!r}")
+        raise InvalidPlanError(f"migrate needs functions by what they change, e.g. migrate={{'accumulator': f}}; got {migrate!r}")
     for name, function in migrate.items():
         if name != ACCUMULATOR and not (isinstance(name, str) and name.startswith(STATE) and len(name) > len(STATE)):
             raise InvalidPlanError(

@@ -114,7 +114,7 @@ def check_inner(inner: object, outer: str) -> None:
     """Check that an inner trigger is a trigger object with methods that accept their arguments."""
     if not isinstance(inner, Trigger):
         hint = f"an object, not the class itself: {inner.__name__}" if isinstance(inner, type) else f"got {inner!r}"
-        raise InvalidWindowError(f"{outer} wants a trigger such as CountTrigger.of(100) ({hint})")
+        raise InvalidWindowError(f"{outer} needs a trigger such as CountTrigger.of(100) ({hint})")
     check_methods(inner, Trigger)
 
 

@@ -394,7 +394,7 @@ def check_several(triggers: object, outer: str) -> None:
     """Raise InvalidWindowError unless it is a tuple with at least one element."""
     if not isinstance(triggers, tuple) or not triggers:
         raise InvalidWindowError(
-            f"{outer} wants triggers, e.g. {outer}.of(AfterCount.of(100), AfterWatermark()); got {triggers!r}"
+            f"{outer} needs triggers, e.g. {outer}.of(AfterCount.of(100), AfterWatermark()); got {triggers!r}"
         )
 
 
