@@ -8,7 +8,7 @@ import pytest
 
 from panestream.engine.operators.accumulating.operator import AccumulatingSpec, why_not_rows
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions, plan_table_function

@@ -12,7 +12,7 @@ import pytest
 
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.panes.rule import why_not_panes
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions, split_of

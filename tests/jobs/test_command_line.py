@@ -182,7 +182,7 @@ def test_errors_and_warnings_use_the_terms_of_job_files(job, spark):
     spark.error = InvalidEventTimeError(plain + "with .side_output_invalid(tag)")
     spark.warning = (
         "micro-batch 3 dropped 2 late rows, behind the watermark: keep them with .side_output_late_data('late') and "
-        "start(late=...), or wait longer for them: more delay of the watermark, .allowed_lateness(...). (Said once for each "
+        "start(late=...), or wait longer for them: more delay of the watermark, .allowed_lateness(...). (Shown once for each "
         "start; the counts of every micro-batch are in query.recent_progress.)"
     )
     result = invoke("run", job)
@@ -246,7 +246,7 @@ def test_interrupted_demo_prints_the_make_command_that_resumes_it(spark, monkeyp
 def test_missing_input_is_reported_before_spark_starts(job):
     result = invoke("run", job)  # the real runner
     assert result.exit_code == 2
-    assert "job.toml:15: source.path: there is nothing at" in result.stderr
+    assert "job.toml:15: source.path: " in result.stderr and " does not exist" in result.stderr
 
 
 def test_wrong_command_line_options_are_refused(job, spark):

@@ -131,7 +131,7 @@ def test_process_function_of_a_join_gets_rows_of_one_side_each(run_job, tmp_path
 
 def test_selected_columns_keep_the_position_of_kafka_records(spark):
     from panestream.jobs.building import _selected
-    from panestream.spark.kafka.records import ARRIVAL, MALFORMED, SOURCE
+    from panestream.spark.kafka.source import ARRIVAL, MALFORMED, SOURCE
 
     own = [*ARRIVAL, SOURCE, MALFORMED]
     df = spark.range(1).selectExpr("id", "id AS `a b`", "id AS more", *(f"'x' AS {name}" for name in own))

@@ -87,4 +87,4 @@ def test_why_refuses_a_partial_key_or_a_missing_checkpoint(ask, checkpoint, tmp_
 def test_arguments_of_why_are_checked_before_spark_starts():
     assert "one of both" in invoked("anywhere", status=2)
     assert "one of both" in invoked("anywhere", "--time", "2026-01-01", "--window", "2026-01-01", status=2)
-    assert "--time 'noon' is no time as 2026-01-31T10:00" in invoked("anywhere", "--time", "noon", status=2)
+    assert "--time 'noon' is not a time such as 2026-01-31T10:00" in invoked("anywhere", "--time", "noon", status=2)

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 import panestream as pst
 from panestream import agg
 from panestream.errors import InvalidEventTimeError, InvalidPlanError
-from panestream.spark.expressions import text_of
+from panestream.spark.columns import text_of
 from panestream.windowing.foreign_names import AGGREGATES
 from tests.spark import said
 

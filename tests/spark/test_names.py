@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from panestream.datastream.names import checked_tag, sinks_of
 from panestream.datastream.result import WindowedResult
+from panestream.datastream.starting import checked_tag, sinks_of
 from panestream.errors import InvalidPlanError, SinkError
-from panestream.spark.names import Names, shown
+from panestream.spark.columns import Names, shown_names
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.keys import check_key_columns, check_keys, key_and_window
 
@@ -57,8 +57,8 @@ def test_case_sensitivity_follows_the_session(set_to, told):
 
 
 def test_two_names_are_both_shown_if_they_differ():
-    assert shown("k", "k") == "'k'"
-    assert shown("k", "K") == "'k' and 'K', which are one name here (spark.sql.caseSensitive)"
+    assert shown_names("k", "k") == "'k'"
+    assert shown_names("k", "K") == "'k' and 'K', which are one name here (spark.sql.caseSensitive)"
 
 
 class IdleSink(Sink):

@@ -9,9 +9,8 @@ import pytest
 from py4j.protocol import Py4JNetworkError
 
 from panestream.errors import OperatorError, SinkError
-from panestream.spark.failures import of_operator, of_sink
+from panestream.spark.failures import of_operator, of_sink, without_internal_traceback
 from panestream.spark.query import RunningQuery
-from panestream.spark.reasons import without_internal_traceback
 from panestream.spark.sinks.debug_and_foreach import ConsoleSink
 from panestream.windowing.failures import BAR, WindowFunctionError
 

@@ -14,7 +14,7 @@ from panestream.engine.aggregates.two_phase import InTwoPhases
 from panestream.engine.exchange.group_run import run_batch
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TablePerWindow
-from panestream.engine.operators.row.row_plan import KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import KeepRows, ReduceRows
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.planner import choose
 from panestream.engine.query import WindowSpec

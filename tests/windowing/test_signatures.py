@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.plan import stable_repr
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError, InvalidWindowError, SinkError

@@ -12,14 +12,24 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from panestream.datastream.names import RESERVED
 from panestream.engine.operators.predicates import label_of
+from panestream.engine.plan import RESERVED
 from panestream.errors import InvalidPlanError, InvalidWindowError, did_you_mean
 from panestream.spark.aggregates import instead_of, split_alias, translations
-from panestream.spark.asking import silence_analysis_errors
-from panestream.spark.columns import column_of, columns_of, micros_of_interval, micros_of_number, quoted, type_of
-from panestream.spark.expressions import as_written, same, text_of
-from panestream.spark.names import Names, shown
+from panestream.spark.columns import (
+    Names,
+    as_written,
+    column_of,
+    columns_of,
+    micros_of_interval,
+    micros_of_number,
+    quoted,
+    same,
+    shown_names,
+    text_of,
+    type_of,
+)
+from panestream.spark.compat import silence_analysis_errors
 from panestream.spark.types import check_bytewise, collation_of
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregates.base import ColumnText
@@ -33,19 +43,19 @@ _INPUT = "the input of an aggregate"
 
 def resolve_inputs(df: DataFrame, aggregates: Sequence[recipes.Aggregate]) -> tuple[list[recipes.Aggregate], dict[str, Column]]:
     """Return the aggregates with texts instead of Columns, and the column of each text; refuse ambiguous texts."""
-    found: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     texts: dict[ColumnText, str] = {}
-    inputs = list(dict.fromkeys(text for one in aggregates for text in one.inputs))
+    inputs = list(dict.fromkeys(text for aggregate in aggregates for text in aggregate.inputs))
     written = [given.column if isinstance(given, ColumnText) else given for given in inputs]
     for given, wanted, column in zip(inputs, written, columns_of(df, written, _INPUT), strict=True):
         text = text_of(df, wanted, _INPUT)
-        if not same(df, found.setdefault(text, column), column):
+        if not same(df, columns.setdefault(text, column), column):
             raise InvalidPlanError(
                 f"two different inputs of aggregates are both called {text!r}: give one of the Columns a name with .alias('...')"
             )
         if isinstance(given, ColumnText):
             texts[given] = text
-    return [one.resolved(texts.__getitem__) for one in aggregates], found
+    return [aggregate.resolved(texts.__getitem__) for aggregate in aggregates], columns
 
 
 def declared_of(df: DataFrame, given: Sequence[object]) -> list[recipes.Aggregate]:
@@ -81,14 +91,14 @@ def check_results(df: DataFrame, aggregates: Sequence[recipes.Aggregate], keys: 
         key = find_key(aggregate.name)
         if key is not None:
             raise InvalidPlanError(
-                f"an aggregate has the name of a key column, {shown(aggregate.name, key)}: choose another with .alias(...)"
+                f"an aggregate has the name of a key column, {shown_names(aggregate.name, key)}: choose another with .alias(...)"
             )
         fields = naming.doubled(aggregate.struct_fields)
         if fields is not None:
-            raise InvalidPlanError(f"{aggregate!r} has the fields {shown(*fields)}: write each once")
+            raise InvalidPlanError(f"{aggregate!r} has the fields {shown_names(*fields)}: write each once")
     doubled = naming.doubled(names)
     if doubled is not None:
-        raise InvalidPlanError(f"two aggregates are called {shown(*doubled)}; choose other names with .alias(...)")
+        raise InvalidPlanError(f"two aggregates are called {shown_names(*doubled)}; choose other names with .alias(...)")
 
 
 def check_collations(aggregates: Sequence[recipes.Aggregate], kinds: Mapping[str, T.DataType]) -> frozenset[str]:
@@ -229,7 +239,7 @@ def predicate_inputs(df: DataFrame, assigner: WindowAssigner, given: Mapping[str
     """Return the boolean predicates under the engine's names for them; ``given`` are Columns by text."""
     if not isinstance(assigner, PredicateWindows):
         return {}
-    found = {}
+    columns = {}
     for text in assigner.predicates:
         column = given[text] if text in given else column_of(df, text, _PREDICATE)
         kind = type_of(df, column)
@@ -238,21 +248,5 @@ def predicate_inputs(df: DataFrame, assigner: WindowAssigner, given: Mapping[str
                 f"the predicate {text!r} of windows is a {kind.simpleString()}: it must be true or false, such as "
                 "\"action = 'logout'\""
             )
-        found[label_of(text)] = column
-    return found
-
-
-__all__ = [
-    "check_collations",
-    "check_gap_of_rows",
-    "check_results",
-    "declared_of",
-    "gap_input",
-    "no_aggregate",
-    "no_assigner",
-    "one_by_one",
-    "predicate_inputs",
-    "resolve_gap",
-    "resolve_inputs",
-    "resolve_predicates",
-]
+        columns[label_of(text)] = column
+    return columns

@@ -14,7 +14,7 @@ from panestream.datastream.result import WindowedResult
 from panestream.engine.explain import Explanation, ReprHtml, parts_of
 from panestream.engine.plan import MAIN
 from panestream.errors import InvalidPlanError
-from panestream.spark.asking import silence_analysis_errors
+from panestream.spark.compat import silence_analysis_errors
 from panestream.spark.failures import raise_as
 from panestream.spark.types import schema_of, spark_schema
 
@@ -59,7 +59,7 @@ def prepare(
         PanestreamError: any error of the steps in ``build``.
     """
     session = spark or SparkSession.active()
-    kinds = tuple(spark_schema(schema_of(session, one)) for one in (schema, *others))
+    kinds = tuple(spark_schema(schema_of(session, declared)) for declared in (schema, *others))
     given = [_rows_like(session, kind, streaming=streaming) for kind in kinds]
     result = build(*given)
     if not isinstance(result, WindowedResult):

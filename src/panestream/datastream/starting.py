@@ -1,20 +1,22 @@
-"""Arguments of ``start``: triggers converted for Spark, checks, and warnings."""
+"""Arguments of ``start`` and ``run``: outputs, triggers converted for Spark, checks, and warnings."""
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.runtime.last_windows import check_closable
-from panestream.errors import InvalidDurationError, InvalidPlanError, SinkError, warn
-from panestream.spark.progress.micro_batch import BatchProgress
+from panestream.engine.runtime.group_operator import check_closable
+from panestream.errors import InvalidDurationError, InvalidPlanError, SinkError, did_you_mean, warn
+from panestream.spark.columns import Names
 from panestream.spark.session import missing_startup_settings
 from panestream.spark.sinks.base import Sink
 from panestream.windowing.assigners import MergingWindowAssigner
@@ -22,11 +24,9 @@ from panestream.windowing.time import format_duration, to_micros
 from panestream.windowing.triggers import Trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from panestream.engine.plan import OperatorSpec
     from panestream.engine.query import WindowSpec
-    from panestream.spark.sinks.base import Sink
+
 
 _KINDS = ("availableNow", "once", "processingTime")
 _SWITCHES = {"availablenow": "availableNow", "once": "once"}
@@ -116,25 +116,6 @@ def _interval(duration: str | timedelta, trigger: object) -> str:
 
 def _wrong(trigger: object) -> InvalidPlanError:
     return InvalidPlanError(f"start's trigger is one of {_KNOWN}; got {trigger!r}")
-
-
-@dataclass(frozen=True)
-class StartRequest:
-    """The checked arguments of ``start``.
-
-    ``own_position`` means that sources begin at their own options instead of the end of the savepoint.
-    """
-
-    sinks: Mapping[str, Sink]
-    checkpoint: str
-    trigger: Mapping[str, Any]
-    name: str | None
-    savepoint: str | None
-    own_position: bool
-    allow_incomplete: bool
-    migrate: Mapping[str, Callable[[Any], Any]]
-    fire_at_end: bool
-    on_progress: Callable[[BatchProgress], Any] | None
 
 
 def reads_own_offsets(source_offsets: object) -> bool:
@@ -229,16 +210,77 @@ def warn_of_stale_rows(windowing: WindowSpec, operator: OperatorSpec, sinks: Map
     )
 
 
-__all__ = [
-    "SPARKS_NAMES",
-    "StartRequest",
-    "check_ending",
-    "check_no_place",
-    "check_sink",
-    "is_bounded",
-    "reads_own_offsets",
-    "spark_trigger",
-    "warn_missing_settings",
-    "warn_of_missing_sinks",
-    "warn_of_stale_rows",
-]
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+ASKED_FOR = {
+    "late": "late rows have one with .side_output_late_data('late')",
+    "invalid": "rows without event time have one with .side_output_invalid('invalid')",
+}
+"""How to add the optional outputs, by their usual names."""
+
+
+def takes_outputs(method: Method) -> Method:
+    """Record the options of a method that also takes sinks as keywords, to distinguish them from outputs."""
+    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(method).parameters.values()
+    _OPTIONS[method.__name__] = [
+        parameter.name for parameter in parameters if parameter.kind in kinds and parameter.name not in ("self", "outputs")
+    ]
+    return method
+
+
+_OPTIONS: dict[str, list[str]] = {}
+"""The options of each recorded method."""
+
+
+def sinks_of(
+    method: str,
+    outputs: Mapping[str, Sink] | None,
+    keywords: Mapping[str, object],
+    options: Mapping[str, object],
+    tags: Sequence[str],
+) -> dict[str, Sink]:
+    """Return the sinks by output, from ``outputs=`` and keywords; refuse unknown or repeated outputs and sinks as ``options``."""
+    if outputs is not None and not isinstance(outputs, Mapping):
+        raise InvalidPlanError(f"{method}: outputs must be a dict from outputs to sinks, e.g. {{'main': sink}}, got {outputs!r}")
+    own = dict(outputs or {})
+    for name, value in options.items():
+        if isinstance(value, Sink):
+            raise InvalidPlanError(f"{name} is an option of {method}; for an output of that name write outputs={{{name!r}: ...}}")
+    for name, value in keywords.items():
+        if name not in tags and name in SPARKS_NAMES:
+            raise InvalidPlanError(f"{name} is a trigger, not an output: write start(trigger={{{name!r}: {value!r}}}, ...)")
+        if name in own:
+            raise InvalidPlanError(f"{method}: the output {name!r} was given twice, in outputs= and as a keyword")
+        if name not in tags and not isinstance(value, Sink):
+            near = difflib.get_close_matches(name, _OPTIONS.get(method, ()), n=1)
+            if near:
+                raise InvalidPlanError(f"{method} has no option {name!r}; did you mean {near[0]!r}?")
+    for tag, sink in {**own, **keywords}.items():
+        check_output(tag, tags)
+        own[tag] = check_sink(tag, sink)
+    return own
+
+
+def checked_tag(tag: str) -> str:
+    """Return an output name; raise InvalidPlanError if it is empty, unprintable, ``main``, or begins with an underscore."""
+    if not isinstance(tag, str) or not tag or not tag.isprintable() or tag.startswith("_") or tag == MAIN:
+        raise InvalidPlanError(f"the name of an output is a text other than 'main', without a leading underscore, got {tag!r}")
+    return tag
+
+
+def check_output(tag: str, known: Sequence[str]) -> None:
+    """Check that the query has an output; raise InvalidPlanError with the known ones and how to add late or invalid ones."""
+    if tag in known:
+        return
+    kind = tag.split("_", maxsplit=1)[0]
+    is_optional = kind in ASKED_FOR and not any(other.startswith(kind) for other in known)
+    hint = f" ({ASKED_FOR[kind]})" if is_optional else ""
+    raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, known)}{hint}")
+
+
+def check_added(what: str, added: Sequence[pa.Field], there: Sequence[str], names: Names) -> None:
+    """Check that columns added by the method ``what`` have new names; raise InvalidPlanError otherwise."""
+    for column in added:
+        if names.find(column.name, there) is not None:
+            raise InvalidPlanError(f"{what} adds a column {column.name!r}, the results have one already: rename it")

@@ -15,8 +15,7 @@ from panestream.datastream.events import WindowedEvents
 from panestream.engine.plan import OperatorSpec, WindowPlan
 from panestream.engine.rule import WindowRequest
 from panestream.errors import InvalidPlanError
-from panestream.spark.arrival import order_of
-from panestream.spark.columns import micros_of
+from panestream.spark.columns import micros_of, order_of
 from panestream.spark.operator.dataflow import Projection, project
 from panestream.tracing.events import Trace
 from panestream.tracing.recorder import TracedQuery, row_operator_of, trace_of_batch, traced_query
@@ -104,8 +103,8 @@ def _query_of(
     plan = replace(plan_of(operator), arrival=kinds if order else None, sides=None, pairs=None)
     query = traced_query(plan, asked, source.row_schema)
     time = None if source.event_time is None else micros_of(rows, source.event_time, source.unit)
-    given = source.processing_time
-    clock = None if given is None else micros_of(rows, given, source.processing_time_unit)
+    clock_column = source.processing_time
+    clock = None if clock_column is None else micros_of(rows, clock_column, source.processing_time_unit)
     keys = [column for _, column in windowed.keyed.key_columns]
     values = [inputs[text] for text in operator.inputs]
     return query, project(rows, query.plan, time, keys, values, clock, order)
@@ -118,10 +117,10 @@ def _is_key(windowed: WindowedEvents, key: Any) -> Column:
     if len(values) != len(columns):
         names = ", ".join(windowed.keyed.key_schema.names) or "none, all rows are together"
         raise InvalidPlanError(f"the key {key!r} is not of the key columns ({names}): give a value, or a tuple of one for each")
-    found = F.lit(True)
+    condition = F.lit(True)
     for column, value, field in zip(columns, values, windowed.keyed.key_schema, strict=True):
-        found = found & column.eqNullSafe(_literal(value, field.type))
-    return found
+        condition = condition & column.eqNullSafe(_literal(value, field.type))
+    return condition
 
 
 def _literal(value: Any, of: pa.DataType) -> Column:
@@ -129,6 +128,3 @@ def _literal(value: Any, of: pa.DataType) -> Column:
     if isinstance(value, datetime) and value.tzinfo is None and pa.types.is_timestamp(of) and of.tz is None:
         return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
     return F.lit(value)
-
-
-__all__ = ["MOST_ROWS", "Wanted", "traced"]

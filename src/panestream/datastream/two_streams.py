@@ -13,11 +13,18 @@ from panestream.datastream.events import Events, KeyedEvents, United
 from panestream.engine.plan import WAY_OUT
 from panestream.engine.runtime.sides import LEFT, RIGHT, SIDE_COLUMN, SIDES, Sides
 from panestream.errors import InvalidPlanError
-from panestream.spark.arrival import order_of
-from panestream.spark.columns import micros_of, quoted, struct_of, type_of
-from panestream.spark.event_time import all_usable, or_raise
-from panestream.spark.expressions import text_of
-from panestream.spark.names import Names, shown
+from panestream.spark.columns import (
+    Names,
+    all_usable,
+    micros_of,
+    or_raise,
+    order_of,
+    quoted,
+    shown_names,
+    struct_of,
+    text_of,
+    type_of,
+)
 from panestream.spark.types import arrow_schema, sql_name
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -149,14 +156,14 @@ def _time_name(left: KeyedEvents, right: KeyedEvents) -> str:
     """Return the name of the event time, for errors and ``explain()``."""
     texts = [
         "event time"
-        if one.source.event_time is None
-        else text_of(one.source.df, one.source.event_time, "the event time")
-        + ("" if one.source.unit is None else f" in {one.source.unit}")
-        for one in (left, right)
+        if keyed.source.event_time is None
+        else text_of(keyed.source.df, keyed.source.event_time, "the event time")
+        + ("" if keyed.source.unit is None else f" in {keyed.source.unit}")
+        for keyed in (left, right)
     ]
     name = texts[0] if texts[0] == texts[1] else f"{texts[0]} ({LEFT}), {texts[1]} ({RIGHT})"
-    taken = Names.of(left.source.df.sparkSession).find(name, (*left.key_schema.names, *SIDES))
-    return name if taken is None else f"event time {name}"
+    other = Names.of(left.source.df.sparkSession).find(name, (*left.key_schema.names, *SIDES))
+    return name if other is None else f"event time {name}"
 
 
 def _orders(left: KeyedEvents, right: KeyedEvents, what: str) -> list[list[Column]]:
@@ -197,10 +204,10 @@ class _Side:
         columns = [column.alias(name) for column, name in zip(own, keys, strict=True)]
         if source.event_time is not None:
             time = micros_of(df, source.event_time, source.unit)
-            said = _SaidEventTime(
+            event_time = _SaidEventTime(
                 text_of(df, source.event_time, "the event time"), source.unit, source.way_out, source.invalid_tag
             )
-            time = (all_usable if self.strict else or_raise)(time, df, said)
+            time = (all_usable if self.strict else or_raise)(time, df, event_time)
             columns.append(F.timestamp_micros(time).alias(self.time))
         if source.processing_time is not None:
             columns.append(micros_of(df, source.processing_time, source.processing_time_unit).alias(_CLOCK))
@@ -234,21 +241,19 @@ def check_apart(left: Sequence[str], right: Sequence[str], taken: Sequence[str],
         other = find_left(column)
         if other is not None:
             raise InvalidPlanError(
-                f"pairs: a column of each stream would be called {shown(other, column)} in the results. Distinguish them with "
+                f"pairs: a column of each stream would be called {shown_names(other, column)} in the results. Distinguish them "
+                f"with "
                 f".pairs(suffixes=('', '_right')), or rename one before pst.stream(df), df.withColumnRenamed({column!r}, ...)"
             )
     for side, columns in ((LEFT, left), (RIGHT, right)):
         twice = names.doubled(columns)
         if twice is not None:
             raise InvalidPlanError(
-                f"pairs: the {side} stream would have two columns {shown(*twice)} in the results, one of them because of its "
-                f"suffix. Use another suffix"
+                f"pairs: the {side} stream would have two columns {shown_names(*twice)} in the results, one of them because of "
+                f"its suffix. Use another suffix"
             )
     for column in (*left, *right):
         if find_taken(column) is not None:
             raise InvalidPlanError(
                 f"pairs: a column is called {column!r}, but results have a column of this name. Rename it before pst.stream(df)"
             )
-
-
-__all__ = ["check_apart", "merge_streams"]

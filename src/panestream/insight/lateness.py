@@ -36,10 +36,8 @@ from panestream.insight.delays import (
     starts,
     windows_of_a_key,
 )
-from panestream.spark.arrival import order_of
-from panestream.spark.columns import column_of, key_of, micros_of, quoted
-from panestream.spark.expressions import text_of
-from panestream.spark.operator.without_pandas import without_pandas
+from panestream.spark.columns import column_of, key_of, micros_of, order_of, quoted, text_of
+from panestream.spark.compat import without_pandas
 from panestream.spark.types import spark_schema
 from panestream.windowing.assigners import PredicateWindows, TumblingEventTimeWindows, WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of
@@ -226,8 +224,8 @@ def _windows(request: LatenessRequest) -> tuple[Closes, list[tuple[int, int]]]:
         reasons = ["they are not of event time: nothing is late by the clock"]
     if reasons:
         raise InvalidPlanError(
-            f"lateness knows when rows are late for tumbling, sliding and cumulating event-time windows: {'; '.join(reasons)}. "
-            "Leave the windows out, and every row behind the watermark is counted as late"
+            f"lateness supports tumbling, sliding and cumulating event-time windows: {'; '.join(reasons)}. "
+            "Without windows it counts every row older than the watermark as late"
         )
     windows = pane_grid(assigner).windows
     sizes = [
@@ -323,7 +321,7 @@ def _facts(request: LatenessRequest) -> list[tuple[str, str]]:
     ]
     if request.partition is not None:
         lines.append(("time by", "source partition, the smallest counts"))
-    windows = "none: a row is late as soon as it is behind the watermark" if request.windows is None else repr(request.windows)
+    windows = "none: rows older than the watermark are late" if request.windows is None else repr(request.windows)
     lines.append(("windows", windows))
     if request.lateness:
         lines.append(("lateness", f"windows take rows for {format_duration(request.lateness)} after their end"))

@@ -446,7 +446,7 @@ def timeline(*sources: Trace | Traceable, key: Any = ANY, titles: tuple[str, ...
         raise InvalidPlanError(f"timeline has {len(traces)} pictures and {len(titles)} titles: give one for each")
     if len({(by_clock(trace), trace.in_microseconds) for trace in traces}) > 1:
         raise InvalidPlanError(
-            "these have no time axis in common: event time and the clock, or microseconds and other numbers. Draw them apart"
+            "these do not share a time axis: event time and the clock, or microseconds and other numbers. Draw them apart"
         )
     spans = [span_of(trace) for trace in traces]
     span = min(first for first, _ in spans), max(last for _, last in spans)

@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from panestream.engine.explain import ReprHtml
-from panestream.engine.operators.row.output import FiredResult, Output
-from panestream.engine.operators.row.row_plan import AnyWindowFunction, RowPlan
+from panestream.engine.operators.row.contents import AnyWindowFunction, RowPlan
 from panestream.engine.operators.row.window_operator import (
+    FiredResult,
+    Output,
     RowOperator,
     count_key_state_entries,
     count_state_entries,
@@ -27,7 +28,7 @@ from panestream.tracing.events import Trace
 from panestream.tracing.recorder import TracedOperator
 from panestream.tracing.texts import TraceTexts
 from panestream.tracing.why import ANY, Answer, explain
-from panestream.windowing.aggregates import Aggregate
+from panestream.windowing.aggregates.base import Aggregate
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.evictors import Evictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction

@@ -10,8 +10,8 @@ import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.python_values import RowType
-from panestream.engine.operators.row.declared import TIME, DeclaredFunction
-from panestream.engine.operators.row.row_plan import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.contents import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.operator import TIME, DeclaredFunction
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidPlanError
 from panestream.testing.elements import Columns, RowMaker, schema_of

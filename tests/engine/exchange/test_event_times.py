@@ -8,7 +8,7 @@ from dataclasses import replace
 import pyarrow as pa
 import pytest
 
-from panestream.engine.exchange.event_times import LARGEST_TIME, TimesSeen, complaint, instant, usable_times
+from panestream.engine.exchange.packing import LARGEST_TIME, TimesSeen, complaint, instant, usable_times
 from panestream.errors import did_you_mean
 from panestream.windowing.watermarks import WatermarkGenerator
 from tests.engine.exchange.test_exchange import plan

@@ -5,9 +5,8 @@ import random
 import pytest
 
 from panestream.engine.runtime.group_io import GroupInput
-from panestream.engine.runtime.last_windows import check_closable, last_instant
-from panestream.engine.runtime.silence import Silence
-from panestream.engine.runtime.watermarks import WatermarkTracker
+from panestream.engine.runtime.group_operator import check_closable, last_instant
+from panestream.engine.runtime.watermarks import Silence, WatermarkTracker
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,

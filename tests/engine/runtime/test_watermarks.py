@@ -354,7 +354,7 @@ def test_check_kept_refuses_windows_that_begin_before_the_kept_rows():
     assert policy.kept_from(MAX_TIMESTAMP) == MAX_TIMESTAMP
     policy.check_kept(9, 19)
     policy.check_kept(10, 19)
-    with pytest.raises(PlanMismatchError, match="would begin 1 microsecond before the first row that the saved state still has"):
+    with pytest.raises(PlanMismatchError, match="would begin 1 microsecond before the first row in the saved state"):
         policy.check_kept(11, 19)
 
 

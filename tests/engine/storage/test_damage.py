@@ -19,7 +19,7 @@ import pytest
 
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.row import pages as row_index
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec

@@ -17,7 +17,7 @@ from tests.engine.exchange.test_exchange import plan as plan_of
 DAY = 24 * 3600 * 1_000_000
 PLAN = plan_of()
 BOUNDED = replace(PLAN, watermark=WatermarkStrategy.for_bounded_out_of_orderness("1 minute").max_ahead("1 hour"))
-SAID_ONCE = "(Said once for each start; the counts of every micro-batch are in query.recent_progress.)"
+SAID_ONCE = "(Shown once for each start; the counts of every micro-batch are in query.recent_progress.)"
 
 
 def batch(batch_id=4, rows=10, **told):

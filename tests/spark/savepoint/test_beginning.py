@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from panestream.errors import CheckpointError, InvalidPlanError, PanestreamWarning
+from panestream.spark.checkpoint.lineage import RestoredFrom
 from panestream.spark.savepoint.history import instant_of, rows_like, sources_of
-from panestream.spark.savepoint.restored_from import RestoredFrom
 from panestream.spark.savepoint.source_offsets import SourcePosition, Sources, positions_as_saved
 from tests.spark.plain_files import PlainSpark
 

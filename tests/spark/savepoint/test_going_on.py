@@ -9,8 +9,9 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.errors import CheckpointError, FencedError
-from panestream.spark.checkpoint import Epoch, succession_of
-from panestream.spark.markers import write_marker
+from panestream.spark.checkpoint.epoch import Epoch
+from panestream.spark.checkpoint.lease import lineage_of
+from panestream.spark.checkpoint.records import write_marker
 from panestream.spark.places import file_place
 from panestream.testing import MicroBatches
 
@@ -94,10 +95,10 @@ def test_relative_checkpoint_of_the_old_query_is_stored_as_absolute(spark, tmp_p
     checkpoint = os.path.relpath(tmp_path / "an old one")
     entry = {"query": "q", "after": -1, "places": ["file:/out"]}
     write_marker(spark, f"{checkpoint}/panestream/runs/0000000001-abc", entry)
-    found = succession_of(spark, checkpoint, 3).checkpoint
+    found = lineage_of(spark, checkpoint, 3).checkpoint
     assert file_place(found) == f"file:{tmp_path.resolve()}/an old one"
     assert found.startswith("file:/")
-    assert succession_of(spark, found, 3).checkpoint == found
+    assert lineage_of(spark, found, 3).checkpoint == found
 
 
 def test_savepoint_is_refused_if_the_old_query_continued_in_the_same_folders(spark, tmp_path):

@@ -11,7 +11,7 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from panestream.errors import CheckpointError, OperatorError, StateDamagedError
-from panestream.spark.checkpoint import ensure_identity, register
+from panestream.spark.checkpoint.lease import ensure_identity, register
 from panestream.spark.savepoint import integrity, locate
 from panestream.spark.savepoint.decode import StoredState, check_key_groups, explain_read_errors
 from panestream.spark.savepoint.integrity import WrittenPart, verify
@@ -106,7 +106,7 @@ def test_checkpoint_without_a_stored_plan_is_refused(spark, checkpoint, tmp_path
     ):
         read_checkpoint(spark, checkpoint.path)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("panestream.spark.checkpoint._saved_plan", lambda plan: None)
+        patched.setattr("panestream.spark.checkpoint.lease._saved_plan", lambda plan: None)
         ensure_identity(spark, PLAN, checkpoint.path)
     with pytest.raises(CheckpointError, match="what its query computes: an operator of another package runs it"):
         read_checkpoint(spark, checkpoint.path)
@@ -346,18 +346,18 @@ def test_savepoint_of_a_checkpoint_is_needed_until_its_first_commit(spark, tmp_p
     history = replace(MANIFEST, succession=None, until=77)
     write_manifest(spark, str(saved), history)
     assert (cutover_time(spark, None, cp), savepoint_for(spark, str(saved), cp).manifest.name) == (None, "name")
-    born = replace(savepoint_for(spark, str(saved), cp).restored_from, sources=[])
-    assert cutover_time(spark, savepoint_for(spark, str(saved), cp), cp) == cutover_time(spark, born, cp) == 77
-    claim = ensure_identity(spark, PLAN, cp, born)
+    restored_from = replace(savepoint_for(spark, str(saved), cp).restored_from, sources=[])
+    assert cutover_time(spark, savepoint_for(spark, str(saved), cp), cp) == cutover_time(spark, restored_from, cp) == 77
+    claim = ensure_identity(spark, PLAN, cp, restored_from)
     register(spark, claim, [])
     assert cutover_time(spark, None, cp) == 77
     # Nothing was committed, so its state is needed.
     assert savepoint_for(spark, str(saved), cp).path == str(saved)
     files(tmp_path / "cp", "offsets/0", "commits/0")
-    assert savepoint_for(spark, str(saved), cp) == born
+    assert savepoint_for(spark, str(saved), cp) == restored_from
     # It has disappeared from its place, or from the place that it was moved to. Another savepoint may be in its place.
     saved.rename(tmp_path / "moved")
-    assert savepoint_for(spark, str(saved), cp) == savepoint_for(spark, str(tmp_path / "moved"), cp) == born
+    assert savepoint_for(spark, str(saved), cp) == savepoint_for(spark, str(tmp_path / "moved"), cp) == restored_from
     with pytest.raises(CheckpointError, match="elsewhere is no savepoint"):
         savepoint_for(spark, str(tmp_path / "elsewhere"), cp)
     write_manifest(spark, str(saved), replace(history, name="another"))

@@ -10,7 +10,7 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.errors import CheckpointError, PlanMismatchError
-from panestream.spark.checkpoint import newest_entry
+from panestream.spark.checkpoint.epoch import newest_entry
 from panestream.testing import MicroBatches
 from tests.spark.savepoint.runs import fired
 
@@ -101,8 +101,8 @@ def test_incompatible_query_from_savepoint_is_refused_before_it_starts(old, tmp_
     how = {"main": pst.ParquetSink(str(tmp_path / "out")), "checkpoint": str(tmp_path / "new"), "savepoint": f"{folder}/saved"}
     for wrong, said in (
         ({"key": "ts"}, r"key: user \(string\)  ->  ts \(timestamp"),
-        ({"windows": ("20 minutes", "5 minutes")}, "panes of 10 minutes that windows begin or end within now"),
-        ({"windows": ("2 hours", "10 minutes")}, "before the first row that the saved state still has"),
+        ({"windows": ("20 minutes", "5 minutes")}, "panes of 10 minutes, but the new windows begin or end within them"),
+        ({"windows": ("2 hours", "10 minutes")}, "before the first row in the saved state"),
     ):
         with pytest.raises(PlanMismatchError, match=said):
             counted(rest, **wrong).start(**how)

@@ -9,8 +9,9 @@ import pytest
 
 import panestream as pst
 from panestream.errors import FencedError, SinkError, StateDamagedError, StateFormatError
-from panestream.spark.checkpoint import newest_entry, read_lease, register
-from panestream.spark.markers import list_files, read_markers, write_marker
+from panestream.spark.checkpoint.epoch import newest_entry
+from panestream.spark.checkpoint.lease import read_lease, register
+from panestream.spark.checkpoint.records import list_files, read_markers, write_marker
 from panestream.spark.places import escaped
 from tests.datastream.test_stream import at, read_batch, read_stream, windowed, write_files
 from tests.engine.exchange.test_exchange import plan as plan_of

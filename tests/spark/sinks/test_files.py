@@ -15,7 +15,7 @@ import pytest
 
 import panestream as pst
 from panestream.errors import FencedError, PanestreamWarning, SinkError
-from panestream.spark.checkpoint import Epoch
+from panestream.spark.checkpoint.epoch import Epoch
 from panestream.spark.sinks import claims
 from panestream.spark.sinks.base import QueryRunInfo
 from tests.costs import random_cases

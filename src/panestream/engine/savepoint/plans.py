@@ -20,8 +20,8 @@ from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Inter
 from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.operators.predicates import PredicateSpec, predicates_rule
-from panestream.engine.operators.row.declared import DeclaredFunction
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.operator import DeclaredFunction
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.operator import SessionSpec
 from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr
@@ -68,7 +68,7 @@ def plan_json(plan: WindowPlan) -> dict[str, Any]:
     """Return a plan as JSON values."""
     writer, _ = SPECS.get(type(plan.operator), (None, None))
     if writer is None:
-        raise StateFormatError(f"{plan.operator.name} has no form in which its plan can be saved")
+        raise StateFormatError(f"{plan.operator.name} does not support saved plans")
     return {
         "format": PLAN_FORMAT,
         "identity": dict(plan.identity()),
@@ -104,7 +104,7 @@ def plan_of(saved: Mapping[str, Any], *, pickles: bool = False) -> WindowPlan:
         if isinstance(error, PanestreamError):
             raise
         raise StateFormatError(
-            f"the saved plan is none that this version of panestream writes ({type(error).__name__}: {error}): it was changed, "
+            f"this version of panestream cannot read the saved plan ({type(error).__name__}: {error}): it was changed, "
             "or another version wrote it"
         ) from error
 

@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.errors import StateDamagedError
-from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.columns import quoted
-from panestream.spark.reasons import first_sentence, of_ended_spark, of_spark
+from panestream.spark.compat import silence_analysis_errors
+from panestream.spark.failures import first_sentence, of_ended_spark, of_spark
 
 FileSums = Mapping[str, Sequence[Any]]
 """Number of rows and their sum (as text) by file name. Empty files are not included."""

@@ -19,7 +19,7 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.savepoint.plans import plan_of
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError, PanestreamError, StateDamagedError, StateFormatError
-from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
+from panestream.spark.checkpoint.records import PARTS, list_files, read_markers, write_marker
 from panestream.spark.places import escaped
 from panestream.spark.savepoint.integrity import FileSums
 
@@ -46,7 +46,7 @@ class SavepointManifest:
         tables: the number of rows of each state table.
         checksums: by state table (:mod:`~panestream.spark.savepoint.integrity`). Empty in savepoints of earlier panestreams.
         batch_id: the micro-batch after which it was taken. None if made of history, as is ``checkpoint``, its path.
-        succession: the :class:`panestream.spark.succession.Lineage` of a query that starts from it, or None without one.
+        succession: the :class:`panestream.spark.checkpoint.lineage.Lineage` of a query that starts from it, or None without one.
         sources: the position of each source of the query, in Spark's order.
         until: if made of history, rows before this time are included, and left out of a stream that starts from it.
         taken_at: the time in UTC.

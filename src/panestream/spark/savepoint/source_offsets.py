@@ -20,14 +20,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from panestream.errors import CheckpointError, warn
-from panestream.spark.asking import silence_analysis_errors
-from panestream.spark.failures import writing
-from panestream.spark.markers import list_files
+from panestream.spark.checkpoint.lineage import RestoredFrom
+from panestream.spark.checkpoint.records import list_files
+from panestream.spark.compat import silence_analysis_errors
+from panestream.spark.failures import first_sentence, writing
 from panestream.spark.places import escaped
-from panestream.spark.reasons import first_sentence
 from panestream.spark.savepoint.integrity import FileSums, WrittenPart, file_sums, total, verify
 from panestream.spark.savepoint.manifest import SOURCES
-from panestream.spark.savepoint.restored_from import RestoredFrom
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, NoReturn
 
 from panestream.engine.plan import WindowPlan
 from panestream.errors import CheckpointError, StateDamagedError
-from panestream.spark.checkpoint import logged
-from panestream.spark.markers import list_files
+from panestream.spark.checkpoint.records import list_files
+from panestream.spark.checkpoint.spark_logs import logged
 from panestream.spark.places import escaped
 from panestream.spark.savepoint.decode import WAY_OUT
 from panestream.spark.savepoint.locate import StateLocation

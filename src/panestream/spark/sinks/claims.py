@@ -15,10 +15,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from panestream.errors import PanestreamError, SinkError
-from panestream.spark.failures import raise_as
-from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
+from panestream.spark.checkpoint.records import PARTS, list_files, read_markers, write_marker
+from panestream.spark.failures import first_sentence, of_spark, raise_as
 from panestream.spark.places import escaped, local_folder
-from panestream.spark.reasons import first_sentence, of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from panestream.errors import SinkError
-from panestream.spark.markers import PARTS, list_files
+from panestream.spark.checkpoint.records import PARTS, list_files
 from panestream.spark.places import escaped, local_folder
 from panestream.spark.sinks.claims import OWNER
 from panestream.spark.sinks.compaction import Compaction, compact_folders

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from panestream.errors import SinkError
-from panestream.spark.markers import list_files
+from panestream.spark.checkpoint.records import list_files
 from panestream.spark.places import FilePath, escaped, file_place, local_folder, path_of
 from panestream.spark.sinks.base import QueryRunInfo, Sink
 from panestream.spark.sinks.claims import ATTEMPTS, OWNER, claim, owners

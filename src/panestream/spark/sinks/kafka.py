@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from panestream.engine.plan import DELETE, FIRING_COLUMNS, MAIN, OP_COLUMN, UPDATE_BEFORE
 from panestream.errors import InvalidPlanError, SinkError
 from panestream.spark.columns import quoted, struct_of
-from panestream.spark.kafka.headers import BATCH, ID, WRITER
+from panestream.spark.kafka.deduplicator import BATCH, ID, WRITER
 from panestream.spark.kafka.source import check_servers, check_topic, no_kafka
 from panestream.spark.sinks.base import AT_LEAST_ONCE, EXACTLY_ONCE, QueryRunInfo, Sink
 from panestream.spark.sinks.keys import check_key_columns, check_keys, key_and_window

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, ClassVar
 
 from panestream.errors import SinkError
-from panestream.spark.names import Names
+from panestream.spark.columns import Names
 from panestream.spark.sinks.base import QueryRunInfo, Sink
 from panestream.spark.sinks.table_formats.base import Commit, TableFormat
 from panestream.spark.sinks.table_formats.delta import with_deltas_settings

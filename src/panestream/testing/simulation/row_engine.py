@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-from panestream.engine.operators.row.row_plan import RowPlan
+from panestream.engine.operators.row.contents import RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator, count_state_entries
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState

@@ -50,8 +50,7 @@ from panestream.engine.plan import EARLY, LATE, ON_TIME, Capabilities, Chunk, Wi
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import AT_EVERY_ROW, PYTHON, DeclaredAggregates, Supported, Unsupported, WindowRequest
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
-from panestream.engine.runtime.main_rows import largest_per_window
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, largest_per_window
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, reached_by, share
 from panestream.engine.runtime.watermarks import BEYOND_ALL, ClosedWindows, LatenessPolicy, closing_times, last_ended
 from panestream.engine.storage.blocks import StoredBlocks, pane_range
@@ -559,7 +558,7 @@ def panes_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsuppor
 def _spec(window: WindowSpec, asked: DeclaredAggregates) -> PaneSpec:
     aggregates, assigner = tuple(asked.aggregates), window.assigner
     if isinstance(assigner, SeveralWindows) and "window" in [*asked.keys.names, *(one.name for one in aggregates)]:
-        raise InvalidPlanError("results of several windows have a column 'window' with the label: rename the other one")
+        raise InvalidPlanError("results of several windows have a column 'window' with the label. Rename the other column")
     interval = interval_of(window)
     hidden = HIDDEN if interval is not None else ()
     aggregation = Aggregation.build([*aggregates, *hidden], {**asked.types, **(HIDDEN_TYPES if hidden else {})}, asked.keys)
