@@ -462,7 +462,7 @@ def test_wrong_interval_join_is_refused(clicks, views, build, message):
 def test_window_method_before_windows_is_refused_with_the_line_to_write(clicks, views):
     """Other missing names raise AttributeError, so that hasattr works."""
     together = keyed(clicks).join(keyed(views))
-    with pytest.raises(InvalidPlanError, match=r"have no windows yet: write \.window\(\.\.\.\)\.pairs.*interval_join"):
+    with pytest.raises(InvalidPlanError, match=r"need windows. Write \.window\(\.\.\.\)\.pairs.*interval_join"):
         together.pairs("left")
     assert not hasattr(together, "aggregate")
     with pytest.raises(AttributeError, match="no attribute 'pears'"):

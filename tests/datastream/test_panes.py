@@ -379,7 +379,7 @@ def test_wrong_reading_of_tiles_is_refused(spark, rows, stored):
         pst.from_panes(stored.withColumn("tile", _expr("'{}'")), agg.count())
     with pytest.raises(InvalidPlanError, match="a newer one wrote them"):
         pst.from_panes(stored.withColumn("tile", _expr("""'{"format": 9}'""")), agg.count())
-    with pytest.raises(InvalidPlanError, match="there are no tiles yet"):
+    with pytest.raises(InvalidPlanError, match="tiles are missing"):
         pst.from_panes(stored.where("false"), agg.count())
     with pytest.raises(InvalidPlanError, match="no column 'user', which is a key"):
         pst.from_panes(stored.drop("user"), agg.count())

@@ -162,7 +162,7 @@ def test_wrong_arguments_of_inspect_are_refused(checkpoint, inspect, arguments, 
 
 
 def test_folder_without_a_checkpoint_is_refused(inspect, tmp_path):
-    assert "is no checkpoint" in inspect(tmp_path, status=2)
+    assert "is not a checkpoint" in inspect(tmp_path, status=2)
 
 
 def test_inspect_passes_settings_to_spark(checkpoint, inspect):

@@ -147,10 +147,9 @@ def without(text, line):
         (text_of(before='lower = "1 hour"\n'), "job.toml:1: lower: unknown key here; it belongs into [interval_join]"),
         (text_of(left=without(LEFT, 'key = "user"\n')), "job.toml:1: left: 'key' is missing"),
         (text_of(left=LEFT.replace('"user"', "[]", 1)), "job.toml:2: left.key: is empty: rows of two streams meet by a key"),
-        (text_of(left=LEFT.replace("[left]", "[left]\nfiring = 3")), "left.firing: unknown key here; it applies to both "
-        "streams: write [firing]"),
+        (text_of(left=LEFT.replace("[left]", "[left]\nfiring = 3")), "left.firing: unknown key here; it applies to both streams: write [firing]"),
         (text_of(right=RIGHT.replace('"user"', '["user", "ad"]', 1)), "right.key: has 2 columns, left.key has 1: give both as many"),
-        (text_of(right=RIGHT.replace('"user"', '"rank"', 1)), "right.key[0]: the results have a column 'rank' of their own"),
+        (text_of(right=RIGHT.replace('"user"', '"rank"', 1)), "right.key[0]: the results have a column 'rank' already"),
         (text_of(left=LEFT.replace('"user"', '"left"', 1)), "left.key[0]: the results have a column 'left' of their own"),
         (text_of(right=RIGHT.replace('"user"', '["user", "user"]', 1)), "right.key[1]: 'user' is given twice"),
         (text_of(right=RIGHT.replace("delay", "delai")), "right.watermark.delai: unknown key; did you mean 'delay'?"),

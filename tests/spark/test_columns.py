@@ -140,9 +140,9 @@ def test_column_of_another_data_frame_is_refused(df, spark, build):
 
 
 def test_missing_column_is_refused_with_a_suggestion(df):
-    with pytest.raises(InvalidPlanError, match="'prize' is no Column over these columns; did you mean 'price'"):
+    with pytest.raises(InvalidPlanError, match="'prize' is not a Column over these columns; did you mean 'price'"):
         windowed(df).aggregate(agg.sum(F.col("prize")))
-    with pytest.raises(InvalidPlanError, match="is no Column over these columns"):
+    with pytest.raises(InvalidPlanError, match="is not a Column over these columns"):
         windowed(df).aggregate(agg.count(F.col("*")))
 
 

@@ -206,7 +206,7 @@ def test_merge_sink_runs_sql_and_refuses_a_table_without_merge(spark, tmp_path):
     assert "MergeIntoTable" in parser.parsePlan(sink.statement(columns)).toString()
     assert "MergeIntoTable" in parser.parsePlan(sink.statement(columns[:-1])).toString()
     df = spark.createDataFrame([("ann", 1, "insert")], "user string, n bigint, op string")
-    with pytest.raises(SinkError, match="does not know MERGE"):
+    with pytest.raises(SinkError, match="does not support MERGE"):
         sink.write(df, 0)
     with pytest.raises(SinkError, match="no key column 'item'"):
         pst.MergeSink("merged_clicks", ["item"]).check_columns(df.columns)

@@ -94,7 +94,7 @@ def test_watermark_strategies_hold_their_settings():
         (lambda: WatermarkStrategy.no_watermarks().closing_after("1 second"), "no_watermarks.. does not have one"),
         (lambda: BOUNDED.max_ahead("-1 us"), "max_ahead must not be negative, got '-1 us'"),
         (lambda: BOUNDED.max_ahead("1 hour", of="row"), "max_ahead is of 'clock' or of 'rows', got of='row'"),
-        (lambda: WatermarkStrategy.of_sides({"left": BOUNDED, "right": GENERATED}, "s"), "take no generators of watermarks"),
+        (lambda: WatermarkStrategy.of_sides({"left": BOUNDED, "right": GENERATED}, "s"), "does not support watermark generators"),
         (
             lambda: WatermarkStrategy.of_sides({"left": BOUNDED, "right": BOUNDED.closing_after("1 second")}, "s"),
             "give it to both streams, or to neither",

@@ -300,7 +300,7 @@ _WINDOWS = (
     Column("from", time=True),
     Column("to", time=True),
     Column("rows", numeric=True),
-    Column("results as they stand"),
+    Column("results so far"),
     Column("firings"),
     Column("due", time=True),
     Column("goes", wide_only=True, time=True),

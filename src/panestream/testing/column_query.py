@@ -37,8 +37,8 @@ def column_operator(
     for text in sorted(taken):
         if text not in columns.names:
             raise InvalidPlanError(
-                f"the rows have no column {text!r}; {did_you_mean(text, columns.names)}. (A harness has no SQL: what is an "
-                "expression in a query is a column of its own here.)"
+                f"the rows have no column {text!r}; {did_you_mean(text, columns.names)}. (A harness does not support SQL: give "
+                f"each expression of the query as a column.)"
             )
     kept = pa.schema([*columns, (time, pa.int64())])
     types = {field.name: field.type for field in kept}

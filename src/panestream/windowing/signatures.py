@@ -138,7 +138,7 @@ def _check_method(written: object, owner: type, name: str, ours: FunctionType) -
 
 def _check(function: Any, what: str, given: tuple[str, ...], example: str, error: type[PanestreamError]) -> None:
     if _is_async(function):
-        raise error(f"{what} is async, and nobody would await it: write it with def, like {example}")
+        raise error(f"{what} is async, but panestream does not await it. Write it with def, like {example}")
     try:
         # The function itself is called, even if it claims to wrap another.
         signature = inspect.signature(function, follow_wrapped=False)

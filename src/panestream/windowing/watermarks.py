@@ -199,7 +199,7 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         if micros <= 0 or micros % 1000:
             raise InvalidPlanError(
                 f"closing_after needs a positive time of whole milliseconds, e.g. '30 seconds', got {silence!r}: Spark's clock "
-                "has no others"
+                f"counts whole milliseconds"
             )
         if self.delay is None and self.generator is None:
             raise InvalidPlanError(
@@ -242,8 +242,8 @@ class WatermarkStrategy(metaclass=ForeignNamesOfClass):
         every = list(sides.values())
         if any(one.generator is not None for one in every):
             raise InvalidPlanError(
-                "two streams in one take no generators of watermarks: for_bounded_out_of_orderness on both sides, with "
-                "per_partition, with_idleness and max_ahead as each needs them"
+                "a join of two streams does not support watermark generators. Use for_bounded_out_of_orderness on both sides, "
+                "with per_partition, with_idleness and max_ahead as needed"
             )
         closing = [one.closes_after for one in every]
         if None in closing and any(closing):

@@ -45,7 +45,7 @@ COLUMNS = AbsentColumnAggregate("Mine", pa.int64(), pa.string())
     ],
 )
 def test_calling_a_placeholder_names_the_missing_code(call):
-    with pytest.raises(InvalidPlanError, match="does not contain the code of Mine. You can inspect its state, but not run it"):
+    with pytest.raises(InvalidPlanError, match=r"does not contain the code of Mine. You can inspect its state, but not run it"):
         call()
 
 

@@ -93,7 +93,7 @@ def test_second_query_from_the_same_history_may_not_write_to_the_same_folders(sp
 
     start(tmp_path / "new", out)
     there = texts(spark.read.parquet(out).collect())
-    with pytest.raises(CheckpointError, match=r"another query went on from .*saved already, with the checkpoint .*new"):
+    with pytest.raises(CheckpointError, match=r"another query continued from .*saved already, with the checkpoint .*new"):
         start(tmp_path / "second", out)
     assert texts(spark.read.parquet(out).collect()) == there
     # A trial in other folders is fine, and so is a restart of the first query.

@@ -139,17 +139,17 @@ def test_folder_without_a_savepoint_is_refused_at_start(spark, old, tmp_path):
         pst.savepoint(spark, checkpoint, f"{folder}/first")
     with pytest.raises(CheckpointError, match=r"is a checkpoint, and no savepoint: pst\.savepoint"):
         pst.state.read_savepoint(spark, checkpoint)
-    with pytest.raises(CheckpointError, match=r"is a savepoint, and no checkpoint: pst\.state\.read_savepoint"):
+    with pytest.raises(CheckpointError, match=r"is a savepoint, not a checkpoint. Read it with pst\.state\.read_savepoint"):
         pst.state.read_checkpoint(spark, f"{folder}/saved")
-    with pytest.raises(CheckpointError, match=r"is no savepoint .*: there is nothing"):
+    with pytest.raises(CheckpointError, match=r"is not a savepoint .*: it does not exist"):
         pst.state.read_savepoint(spark, f"{folder}/nowhere")
-    with pytest.raises(CheckpointError, match="is no checkpoint of a streaming query: there is nothing"):
+    with pytest.raises(CheckpointError, match="is not a checkpoint of a streaming query: it does not exist"):
         pst.state.read_checkpoint(spark, f"{folder}/nowhere")
     # The first attempt was killed before the manifest was written, so the next savepoint may replace it.
     broken = tmp_path / "broken"
     shutil.copytree(folder / "saved", broken)
     shutil.rmtree(broken / "manifest")
-    with pytest.raises(CheckpointError, match="was broken off"):
+    with pytest.raises(CheckpointError, match="was interrupted"):
         counted(rest).start(main=pst.MemorySink(), checkpoint=f"{tmp_path}/new", savepoint=str(broken))
     again = pst.savepoint(spark, checkpoint, str(broken))
     rows = again.table("panes")

@@ -145,7 +145,7 @@ def test_after_watermark_refuses_anything_but_triggers(what, inner):
 
 
 def test_purging_trigger_inside_after_watermark_is_refused():
-    with pytest.raises(InvalidWindowError, match="said once, of the whole trigger"):
+    with pytest.raises(InvalidWindowError, match="only the whole trigger"):
         AfterWatermark().early(PurgingTrigger.of(CountTrigger.of(2)))
 
 

@@ -112,8 +112,8 @@ def simulate(
 
     if not isinstance(assigner, WindowAssigner):
         raise InvalidPlanError(
-            f"simulate needs windows such as TumblingEventTimeWindows.of('1 hour'), got {assigner!r}. (It has no place for a "
-            "second stream: a join cannot be simulated.)"
+            f"simulate needs windows such as TumblingEventTimeWindows.of('1 hour'), got {assigner!r}. (It does not support "
+            f"joins of two streams.)"
         )
     lateness = instant(allowed_lateness, "allowed lateness")
     window = WindowSpec(assigner, trigger, evictor, lateness, pickled_state=allow_pickled_state)

@@ -103,7 +103,9 @@ class Trigger(ABC):
         Merge state (:meth:`OnMergeContext.merge_partitioned_state`) and register timers of the result. Then :meth:`clear` is
         called for each merged window, and its timers are deleted.
         """
-        raise InvalidPlanError(f"{type(self).__name__} says can_merge() but has no on_merge(): write it, or return False")
+        raise InvalidPlanError(
+            f"{type(self).__name__} returns True from can_merge() but lacks on_merge(). Write it, or return False"
+        )
 
     @abstractmethod
     def clear(self, window: Window, ctx: TriggerContext) -> None:

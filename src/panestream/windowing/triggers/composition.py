@@ -385,7 +385,7 @@ def check_part(part: object, outer: str) -> None:
     check_inner(part, outer)
     if isinstance(part, PurgingTrigger):
         raise InvalidWindowError(
-            f"{part!r} inside of {outer}: whether firings accumulate or discard is said once, of the whole trigger. Write "
+            f"{part!r} inside of {outer}: only the whole trigger can accumulate or discard firings. Write "
             f"PurgingTrigger.of(...) around it, and leave it out inside: {part.inner!r}"
         )
 

@@ -85,8 +85,8 @@ class RowPlan:
         if self.window.assigner.columns_only:
             raise InvalidPlanError(
                 f"{self.window.assigner!r} runs on columns only, with declared aggregates: the row operator (of "
-                "WindowTestHarness, .trace() and functions over rows) asks each element for its windows, and here only the "
-                "others know them. To test it without Spark take a ColumnTestHarness"
+                "WindowTestHarness, .trace() and functions over rows) assigns windows to each element alone, but here they "
+                "depend on other elements. To test it without Spark use a ColumnTestHarness"
             )
         _check_kind("trigger", self.window.firing_trigger, Trigger, "e.g. CountTrigger.of(100)")
         if self.window.evictor is not None:
