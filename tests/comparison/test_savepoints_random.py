@@ -43,6 +43,7 @@ from tests.comparison import (
     harness,
     look_backs,
     predicates,
+    rolling,
     test_accumulating,
     test_calendars_random,
     test_counts_random,
@@ -168,6 +169,11 @@ def of_look_backs(rng: random.Random, seed: int) -> None:
     compare_with_restored(plan, harness.random_stream(rng, span), rng, seed)
 
 
+def rolling_values(rng: random.Random, seed: int) -> None:
+    plan, span = rolling.random_plan(rng)
+    compare_with_restored(plan, harness.random_stream(rng, span), rng, seed)
+
+
 def by_predicates(rng: random.Random, seed: int) -> None:
     plan, span = predicates.random_plan(rng)
     compare_with_restored(plan, harness.random_stream(rng, span), rng, seed)
@@ -265,6 +271,7 @@ CASES = {
     calendars: 16,
     of_look_backs: 32,
     by_predicates: 32,
+    rolling_values: 32,
     declared_on_rows: 32,
     on_rows: 64,
 }

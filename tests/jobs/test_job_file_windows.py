@@ -27,6 +27,7 @@ from panestream.windowing.assigners import (
     LookBackWindows,
     PredicateWindows,
     ProcessingTimeSessionWindows,
+    RollingWindows,
     SlidingEventTimeWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
@@ -100,6 +101,10 @@ EVERY = "[trigger]\nevery = '1 second'\n"
             PredicateWindows.of(start="item = 'in'", end="item = 'out'", gap="1 h"),
         ),
         ("type = 'look_back'\nsize = '1 hour'\nfollowing = '1 minute'", LookBackWindows.of("1 hour", "1 minute")),
+        (
+            "type = 'rolling'\nstep = '1 minute'\nlengths = { 1h = '1 hour', ever = 'all time' }",
+            RollingWindows.of({"1h": "1 hour", "ever": None}, every="1 minute"),
+        ),
         ("type = 'tumbling'\nsize = '1 s'\ntime = 'processing'", TumblingProcessingTimeWindows.of("1 s")),
         ("type = 'sliding'\nsize = '2 s'\nslide = '1 s'\ntime = 'processing'", SlidingProcessingTimeWindows.of("2 s", "1 s")),
         (

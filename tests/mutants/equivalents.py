@@ -52,9 +52,6 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/accumulating/windowed_rows.py:_joined: comparison: part.dtype != plain -> part.dtype == plain": (
         "Frames of one type are then taken one by one, as frames of several types are: the same columns, more slowly."
     ),
-    "engine/operators/columnar.py:on_a_line: sign: places[-1] + 1 -> places[-1] - 1": (
-        "Partials of which there is one for each place are merged, too: they stay what they are, more slowly."
-    ),
     "engine/operators/counts.py:CountOperator._contents: constant: 1 -> 2 (3)": (
         "The axis has room for a pane more of each key. It has no rows, so nothing is kept of it, and it is never complete."
     ),

@@ -27,6 +27,7 @@ from panestream.spark.types import to_arrow
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import GlobalWindows, WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of
+from panestream.windowing.assigners.rolling import RollingWindows
 from panestream.windowing.foreign_names import advised
 from panestream.windowing.functions import WindowFunction
 from panestream.windowing.signatures import CO_GROUP_APPLY, CO_GROUP_ARROW, CO_GROUP_IN_PANDAS, check_function
@@ -111,6 +112,8 @@ class CoGroupedWindows(WindowedStream):
                 "pairs: look-backs work on one stream. To join rows of two streams that are near in time, write "
                 "left.interval_join(right).between('-1 hour', '0 seconds')"
             )
+        if isinstance(self.windowing.assigner, RollingWindows):
+            raise InvalidPlanError("pairs: rolling windows compute aggregates: write .aggregate(agg.count('left.price'), ...)")
         pairs = self.paired(kind, suffixes)
         lists = [agg.collect_list(self.values_of(side)).alias(side) for side in SIDES]
         made = self.aggregate(*lists)

@@ -19,7 +19,7 @@ from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.columns import Names, key_of, micros_of, order_of, quoted, shown_names, type_of
 from panestream.spark.session import check_version
 from panestream.spark.types import check_bytewise
-from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from panestream.windowing.assigners import MergingWindowAssigner, RollingWindows, WindowAssigner
 from panestream.windowing.assigners.base import SeveralWindows, label_of
 from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.signatures import check_methods
@@ -255,6 +255,31 @@ class KeyedStream(KeyedEvents):
         if Names.of(self.source.df.sparkSession).find("window", self.key_schema.names) is not None:
             raise InvalidPlanError("results have a column 'window' with the label. Rename the key with AS")
         return self.window(SeveralWindows.of(windows))
+
+    def rolling(self, windows: Mapping[str, Duration | None], *, every: Duration) -> WindowedStream:
+        """Compute the current values of each key: over the last hour, the last day, ever. Not in Flink.
+
+        ``main`` has the key columns, ``as_of``, and each aggregate for each window, with the label after its name
+        (``clicks_1h``). A row of a key comes out only when its values change, because rows entered or left a window. It holds
+        from ``as_of`` until the next row of the key. When the last row of a key has left all windows, the key gets the values of
+        no rows; ``.changelog()`` then deletes it. :class:`~panestream.MergeSink` keeps one row per key.
+
+        A row is late once the watermark has passed its step. A row within :meth:`WindowedStream.allowed_lateness` corrects the
+        current values at once.
+
+        Args:
+            windows: the length of each window by its label, e.g. ``{"1h": "1 hour", "24h": "24 hours", "ever": None}``. None
+                means all time.
+            every: the step of time at which rows enter and leave. It must divide all lengths.
+
+        Raises:
+            InvalidWindowError: a length is not a positive multiple of ``every``.
+            InvalidPlanError: event times are not assigned.
+
+        Examples:
+            >>> keyed.rolling({"1h": "1 hour", "ever": None}, every="1 minute").agg(F.sum("price").alias("sum"))  # doctest: +SKIP
+        """
+        return self.window(RollingWindows.of(windows, every=every))
 
     def join(self, right: KeyedStream) -> CoGroupedStream:
         """Join two streams in the same windows: ``.window(...)``, then ``.pairs("inner")`` or another kind of join.

@@ -112,6 +112,11 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         Ties go to the smaller key. On a stream use :meth:`start`, which ranks each window when it fires; :attr:`main` cannot.
         """
         self._check_not_split("top")
+        if self.operator.capabilities.holds_from is not None:
+            raise InvalidPlanError(
+                "top ranks the keys of a window that fires, and rolling values change key by key: rank the rows of "
+                "a table that a MergeSink keeps"
+            )
         names = self.operator.result_schema.names
         if self.firing or self.changes:
             raise InvalidPlanError(

@@ -38,6 +38,7 @@ from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.look_back import LookBackWindows, look_backs_of, result_name
+from panestream.windowing.assigners.rolling import AS_OF, RollingWindows
 from panestream.windowing.evictors import Evictor, TimeEvictor
 from panestream.windowing.foreign_names import advised
 from panestream.windowing.functions import (
@@ -168,7 +169,8 @@ class WindowedStream(WindowedEvents):
 
         ``.main`` has the key columns, ``window_start``, ``window_end`` and a column for each aggregate, or the columns of
         ``schema``. Look-backs emit a row for each row: the key columns, its other columns (see :meth:`keep`), and the aggregates.
-        With several look-backs their label is appended to the names (``clicks_1h``).
+        With several look-backs their label is appended to the names (``clicks_1h``). Rolling windows
+        (:meth:`KeyedStream.rolling`) emit the key columns, ``as_of`` and the aggregates, with the labels.
 
         Args:
             *aggregates: aggregates of ``panestream.agg``, or equivalent PySpark aggregates such as ``F.sum("price")``.
@@ -198,8 +200,7 @@ class WindowedStream(WindowedEvents):
             raise InvalidPlanError(
                 "keep is for look-backs, whose results belong to rows. Leave it out: a window does not have a row"
             )
-        label = ["window"] if isinstance(self.windowing.assigner, SeveralWindows) else []
-        check_results(self._df, declared, self.keyed.key_schema.names, label)
+        self._check_names(declared)
         inputs |= gap_input(self._df, self.windowing.assigner, self.gap)
         inputs |= predicate_inputs(self._df, self.windowing.assigner, self.predicates)
         looked_at = {name: F.col(quoted(name)) for name in self._df.columns} if self.windowing.sees_elements else {}
@@ -425,6 +426,16 @@ class WindowedStream(WindowedEvents):
         rows = self.keyed.source.row_schema
         request = FunctionOfTables(function, results, rows, self.keyed.key_schema)
         return WindowedResult(self, choose(self.windowing, request), asked=request)
+
+    def _check_names(self, declared: Sequence[recipes.Aggregate]) -> None:
+        assigner, keys = self.windowing.assigner, self.keyed.key_schema.names
+        if isinstance(assigner, RollingWindows):
+            declared = [one.alias(result_name(one.name, label)) for label, _ in assigner.windows for one in declared]
+            if Names.of(self._df.sparkSession).find(AS_OF, keys) is not None:
+                raise InvalidPlanError(f"rolling results have a column {AS_OF!r}: give the key another name with AS")
+            check_results(self._df, declared, keys, [AS_OF])
+        else:
+            check_results(self._df, declared, keys, ["window"] if isinstance(assigner, SeveralWindows) else [])
 
     def _check_not_split(self, what: str) -> None:
         if self.split_distinct is not None:

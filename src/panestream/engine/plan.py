@@ -351,6 +351,8 @@ class Capabilities:
         no_changelog: why rows cannot be changes of earlier ones, or None if they can.
         uses_processing_time: whether processing time matters, so that Spark wakes the operator up without new rows.
         shows_processing_time: whether user code may read the processing time, even if the windows do not depend on it.
+        holds_from: the result column with the instant from which a row holds, until the next row of its key. None if rows belong
+            to windows.
     """
 
     takes_rows: bool = False
@@ -365,6 +367,7 @@ class Capabilities:
     no_changelog: str | None = None
     uses_processing_time: bool = False
     shows_processing_time: bool = False
+    holds_from: str | None = None
 
 
 def not_numbered(operator: str) -> str:

@@ -19,6 +19,7 @@ from panestream.engine.operators.counts import counts_rule
 from panestream.engine.operators.look_back.operator import look_back_rule
 from panestream.engine.operators.panes.operator import PaneSpec, panes_rule
 from panestream.engine.operators.predicates import predicates_rule
+from panestream.engine.operators.rolling.operator import rolling_rule
 from panestream.engine.operators.row.contents import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import row_spec
 from panestream.engine.operators.sessions.operator import sessions_rule
@@ -76,7 +77,7 @@ def split_of(parts: int, aggregates: Sequence[Aggregate], operator: OperatorSpec
     return Split(parts, by, {one.name: _TOGETHER[type(one)] for one in aggregates})
 
 
-COLUMNS_ONLY: Sequence[Rule] = (look_back_rule, predicates_rule)
+COLUMNS_ONLY: Sequence[Rule] = (look_back_rule, predicates_rule, rolling_rule)
 """Rules for windows that no other operator runs. They come first and refuse queries that they cannot run."""
 RULES: Sequence[Rule] = (sessions_rule, counts_rule, accumulating_rule, panes_rule)
 """Rules tried in turn; the first that recognises the windows and the function decides."""

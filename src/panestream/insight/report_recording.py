@@ -37,8 +37,8 @@ class RunReport(ProgressListener):
         report.write("run.html")
 
     It keeps a few hundred points and bins, however long the query runs, and works in classic Spark and through Spark Connect. Its
-    errors never fail a query. They are logged (logger ``panestream.insight.report``), and the page mentions that data is missing. A
-    notebook shows the report, also while the query runs.
+    errors never fail a query. They are logged (logger ``panestream.insight.report``), and the page mentions that data is missing.
+    A notebook shows the report, also while the query runs.
 
     Args:
         name: the query to record, as in ``start(name=...)``. None records the first query of the session that makes progress.

@@ -15,7 +15,7 @@ from panestream.jobs.document import MAX_DEPTH, MAX_VALUES, Document, load_docum
 from panestream.jobs.model import FUNCTIONS_OF_ROWS, Job
 from panestream.jobs.schema import CONTROL, DocumentPlace, InvalidValue, section
 from panestream.jobs.streams import Stream
-from panestream.jobs.windows import ALIGNED, EVEN, LOOK_BACK
+from panestream.jobs.windows import ALIGNED, EVEN, LOOK_BACK, ROLLING
 from panestream.spark.places import file_place, is_below, is_hidden
 
 if TYPE_CHECKING:
@@ -296,13 +296,17 @@ def _check_windows_of_two(job: Job, place: DocumentPlace) -> None:
         place.at("window", "type").note(
             "rows of two streams are not counted together; did you mean 'global', with trigger = 'count' in [firing]?"
         )
+    if kind == ROLLING and job.join is not None:
+        place.at("window", "type").note("rolling windows compute aggregates: write [[aggregate]] instead of [join]")
     if kind == LOOK_BACK:
         place.at("window", "type").note("looks back over one stream; of two, [interval_join] has the rows around each row")
 
 
 def _check_outputs(job: Job, place: DocumentPlace) -> None:
     outputs = [each.name for each in job.aggregate]
-    if job.top is not None and job.aggregate and job.top.by not in outputs:
+    if job.top is not None and job.window is not None and job.window.type == ROLLING:
+        place.at("top").note("ranks the keys of a window that fires, and rolling values change key by key: leave it out")
+    elif job.top is not None and job.aggregate and job.top.by not in outputs:
         place.at("top", "by").note(f"there is no output column {job.top.by!r}; {did_you_mean(job.top.by, outputs)}")
     if job.top is not None:
         _refuse(

@@ -34,7 +34,8 @@ from panestream.jobs.schema import (
 )
 from panestream.jobs.sinks import Sinks
 from panestream.jobs.streams import EventTime, IntervalJoinSection, Join, ProcessingTime, SourceSection, Stream, Watermark
-from panestream.jobs.windows import FiringSection, WindowSection
+from panestream.jobs.windows import ROLLING, FiringSection, WindowSection
+from panestream.windowing.assigners.rolling import AS_OF
 from panestream.windowing.time import to_micros
 
 
@@ -258,6 +259,8 @@ class Job(Section):
     def made_columns(self) -> set[str]:
         """The columns of the results that users cannot name themselves."""
         columns = {*RESERVED, *(("window",) if self.windows else ()), *(SIDES if self.left is not None else ())}
+        if self.window is not None and self.window.type == ROLLING:
+            columns |= {AS_OF}
         if self.panes:
             columns |= {"rows", "tile"}
         if self.with_firing:

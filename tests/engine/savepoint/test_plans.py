@@ -27,6 +27,7 @@ from panestream.windowing.assigners import (
     LookBackWindows,
     PredicateWindows,
     ProcessingTimeSessionWindows,
+    RollingWindows,
     SlidingProcessingTimeWindows,
     TumblingEventTimeWindows,
     WindowStagger,
@@ -47,7 +48,7 @@ from panestream.windowing.triggers import (
 )
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkStrategy
 from panestream.windowing.windows import TimeWindow
-from tests.comparison import harness, intervals, look_backs, predicates
+from tests.comparison import harness, intervals, look_backs, predicates, rolling
 from tests.comparison.test_two_phase_random import Totals
 from tests.costs import random_cases
 from tests.engine.aggregates.test_against_naive import Story, recipes
@@ -82,6 +83,7 @@ def test_declared_aggregates_survive_json(recipe):
         ProcessingTimeSessionWindows.with_gap_column("gap", "seconds"),
         SeveralWindows.of({"a": LookBackWindows(10), "b": LookBackWindows(20, 5)}),
         PredicateWindows("a = 1", None, 7),
+        RollingWindows.of({"1h": "1 hour", "ever": None}, every="1 minute"),
         GlobalWindows(EndOfStreamTrigger()),
         SeveralWindows.of({"a": TumblingEventTimeWindows(10), "b": CumulatingEventTimeWindows(20, 5)}),
         PurgingTrigger.of(ContinuousEventTimeTrigger(3)),
@@ -155,6 +157,7 @@ def on_columns(assigner, trigger=None, lateness=0, **more):
         on_columns(GlobalWindows.create(), PurgingTrigger(CountTrigger(3))),
         look_backs.plan_of(SeveralWindows.of({"a": LookBackWindows(10), "b": LookBackWindows(20, 5)}), AGGREGATES, ("ts", "u")),
         predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1", 5), AGGREGATES),
+        rolling.plan_of(RollingWindows((("short", 20), ("ever", None)), 2), AGGREGATES, lateness=5, changelog=True),
         intervals.Interval(-3, 4, "left", (1, 2)).plan(),
     ],
     ids=lambda plan: type(plan.operator).__name__,
@@ -207,6 +210,7 @@ def test_declared_aggregates_of_the_row_operator_survive_json():
     [
         (look_backs.plan_of(LookBackWindows(10), AGGREGATES), "of look-backs"),
         (predicates.plan_of(PredicateWindows("v > 0", None), AGGREGATES), "of windows by predicates"),
+        (rolling.plan_of(RollingWindows((("short", 20),), 2), AGGREGATES), "of rolling values"),
     ],
 )
 def test_plan_whose_windows_do_not_fit_its_operator_is_refused(original, words):

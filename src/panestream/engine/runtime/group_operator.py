@@ -27,6 +27,7 @@ from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     LookBackWindows,
     PredicateWindows,
+    RollingWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     WindowAssigner,
@@ -35,7 +36,14 @@ from panestream.windowing.assigners import (
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
-_KNOWN = (CumulatingEventTimeWindows, EventTimeSessionWindows, LookBackWindows, SlidingEventTimeWindows, TumblingEventTimeWindows)
+_KNOWN = (
+    CumulatingEventTimeWindows,
+    EventTimeSessionWindows,
+    LookBackWindows,
+    RollingWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
 
 
 def last_instant(assigner: WindowAssigner, newest: int) -> int:
@@ -51,6 +59,9 @@ def last_instant(assigner: WindowAssigner, newest: int) -> int:
         return min(newest + (assigner.gap or 0), MAX_TIMESTAMP)
     if isinstance(assigner, LookBackWindows):
         return min(newest + assigner.following, MAX_TIMESTAMP)
+    if isinstance(assigner, RollingWindows):
+        # At this step the last row has left all windows with a length.
+        return min((newest // assigner.every + 1) * assigner.every + assigner.longest, MAX_TIMESTAMP + 1) - 1
     if isinstance(assigner, TumblingEventTimeWindows) and assigner.stagger is not WindowStagger.ALIGNED:
         # Every key group has its own windows, and by then all of them are over.
         return min(newest + assigner.size - 1, MAX_TIMESTAMP)

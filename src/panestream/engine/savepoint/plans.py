@@ -20,6 +20,7 @@ from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Inter
 from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.operators.predicates import PredicateSpec, predicates_rule
+from panestream.engine.operators.rolling.operator import RollingSpec, rolling_rule
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.operator import DeclaredFunction
 from panestream.engine.operators.row.spec import RowSpec
@@ -212,6 +213,14 @@ def _read_predicates(own: Own) -> OperatorSpec:
     return verdict.operator
 
 
+def _read_rolling(own: Own) -> OperatorSpec:
+    window = WindowSpec(own["assigner"], allowed_lateness=own["allowed_lateness"])
+    verdict = rolling_rule(window, DeclaredAggregates(own["aggregates"], own["types"], own["key_schema"]))
+    if verdict is None:
+        raise StateFormatError(f"the saved plan is of rolling values, and its windows are {own['assigner']!r}")
+    return verdict.operator
+
+
 def _accumulating(spec: Any) -> Own:
     return {"function": stable_repr(spec.function), "result": spec.result, "rows": spec.rows, "evictor": spec.evictor}
 
@@ -284,6 +293,7 @@ SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], Oper
     CountSpec: (_counts, _read_counts),
     LookBackSpec: (_look_backs, _read_look_backs),
     PredicateSpec: (_predicates, _read_predicates),
+    RollingSpec: (_predicates, _read_rolling),
     AccumulatingSpec: (_accumulating, _read_accumulating),
     RowSpec: (_row, _read_row),
     IntervalSpec: (_interval, _read_interval),

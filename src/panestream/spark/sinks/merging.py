@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
+from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from panestream.engine.plan import DELETE, OP_COLUMN, UPDATE_BEFORE
@@ -36,7 +37,8 @@ class MergeSink(CatalogTableSink):
     micro-batch's id (see :class:`TableSink`; not through Spark Connect), and a repetition is skipped. Rows are plain results, or
     rows of ``.changelog()``: ``delete`` removes the row, and ``update_before`` is ignored. Each micro-batch must have at most one
     row per key and window, as columnar operators emit. If a row operator fires a window several times in a micro-batch, the sink
-    raises an error with the key, since it cannot determine the last row.
+    raises an error with the key, since it cannot determine the last row. Of rolling values (:meth:`KeyedStream.rolling`) it
+    keeps one row per key, the latest by ``as_of``.
 
     The table must support ``MERGE INTO``: Delta, Iceberg or Hudi. The first micro-batch creates it if it does not exist.
 
@@ -79,7 +81,10 @@ class MergeSink(CatalogTableSink):
         spark = df.sparkSession
         self.run.check(spark)
         found = self.table(df.drop(OP_COLUMN.name) if self._has_changes(df.columns) else df, self.format, {})
-        self._check_single(df)
+        if self.run.holds_from is None:
+            self._check_single(df)
+        else:
+            df = self._latest(df, self.run.holds_from)
         # A unique name: through Spark Connect queries may share a session and all its views.
         changes = f"{_CHANGES}_{uuid.uuid4().hex}"
         df.createOrReplaceTempView(changes)
@@ -120,6 +125,13 @@ class MergeSink(CatalogTableSink):
     def _has_changes(self, columns: Sequence[str]) -> bool:
         """Return whether rows are changes. A user's result may also have a column named ``op``."""
         return OP_COLUMN.name in self.run.added and OP_COLUMN.name in columns
+
+    def _latest(self, df: DataFrame, holds_from: str) -> DataFrame:
+        """Return the last row of each key. Rolling values may change at several steps of a micro-batch."""
+        rows = df.where(F.col(OP_COLUMN.name) != UPDATE_BEFORE) if self._has_changes(df.columns) else df
+        of_key = Window.partitionBy(*(F.col(quoted(name)) for name in self.keys)).orderBy(F.col(quoted(holds_from)).desc())
+        numbered = rows.withColumn("panestream_number", F.row_number().over(of_key))
+        return numbered.where("panestream_number = 1").drop("panestream_number")
 
     def _check_single(self, df: DataFrame) -> None:
         """Refuse two rows for one key and window: a MERGE would insert both into a table without such a row."""
