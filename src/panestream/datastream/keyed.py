@@ -58,7 +58,7 @@ def stream(
         >>> clicks.group_by("user", pst.sliding("1 hour", "5 minutes")).agg(F.sum("price").alias("total"))  # doctest: +SKIP
     """
     if not isinstance(df, DataFrame):
-        raise InvalidPlanError(f"stream wants a DataFrame such as spark.readStream.schema(...).parquet('clicks'), got {df!r}")
+        raise InvalidPlanError(f"stream needs a DataFrame such as spark.readStream.schema(...).parquet('clicks'), got {df!r}")
     check_version(df.sparkSession)
     doubled = Names.of(df.sparkSession).doubled(df.columns)
     if doubled is not None:
@@ -69,7 +69,7 @@ def stream(
         return events
     if time is None or len(strategies) != 1:
         raise InvalidPlanError(
-            "stream wants a time and how late rows may be, e.g. stream(df, time='ts', out_of_orderness='5 seconds'); or a "
+            "stream needs a time and how late rows may be, e.g. stream(df, time='ts', out_of_orderness='5 seconds'); or a "
             "strategy, stream(df, time='ts', watermark=WatermarkStrategy.for_monotonous_timestamps())"
         )
     return events.assign_timestamps(time, strategies[0], unit=unit)
@@ -161,7 +161,7 @@ class DataStream(Events):
         """
         keys = one_by_one(keys)
         if not keys:
-            raise InvalidPlanError("key_by wants at least one column; for windows over all rows use .window_all(assigner)")
+            raise InvalidPlanError("key_by needs at least one column; for windows over all rows use .window_all(assigner)")
         names, naming = [key_of(self.df, key)[0] for key in keys], Names.of(self.df.sparkSession)
         doubled = naming.doubled(names)
         if doubled is not None:
@@ -187,7 +187,7 @@ class DataStream(Events):
         keys = [column for column in columns if not isinstance(column, (WindowAssigner, CountWindows))]
         if not windows:
             raise InvalidPlanError(
-                "group_by wants windows, e.g. .group_by('user', pst.tumbling('1 hour')); to choose them in a call of their own, "
+                "group_by needs windows, e.g. .group_by('user', pst.tumbling('1 hour')). To choose them in a separate call, "
                 "write .key_by('user').window(...)"
             )
         keyed = self.key_by(*keys) if keys else KeyedStream(self, ())
@@ -253,7 +253,7 @@ class KeyedStream(KeyedEvents):
             InvalidPlanError: the windows cannot be combined, or a key is named ``window``.
         """
         if Names.of(self.source.df.sparkSession).find("window", self.key_schema.names) is not None:
-            raise InvalidPlanError("results have a column 'window' with the label: give the key another name with AS")
+            raise InvalidPlanError("results have a column 'window' with the label. Rename the key with AS")
         return self.window(SeveralWindows.of(windows))
 
     def rolling(self, windows: Mapping[str, Duration | None], *, every: Duration) -> WindowedStream:

@@ -71,17 +71,17 @@ def _aliases(given: Mapping[str, Any]) -> str:
 
 def _at_the_start(given: object) -> str:
     """Return the correct call for a micro-batch trigger that was passed as a window trigger."""
-    return f"to say when micro-batches run, write start(trigger={given or '10 seconds'!r}, ...)"
+    return f"to set when micro-batches run, write start(trigger={given or '10 seconds'!r}, ...)"
 
 
 def _no_trigger(given: object) -> InvalidPlanError:
     instead = f"; {_at_the_start(given)}" if isinstance(given, (str, timedelta, Mapping)) else ""
-    return InvalidPlanError(f"trigger wants a trigger such as CountTrigger.of(100), got {given!r}{instead}")
+    return InvalidPlanError(f"trigger needs a trigger such as CountTrigger.of(100), got {given!r}{instead}")
 
 
 def with_schema(_: Mapping[str, Any]) -> str:
     """Return how to pass the columns that a function returns."""
-    return "give the columns of what the function returns, e.g. schema='n bigint, label string'"
+    return "give the columns that the function returns, e.g. schema='n bigint, label string'"
 
 
 class WindowedStream(WindowedEvents):
@@ -101,10 +101,10 @@ class WindowedStream(WindowedEvents):
         E.g. ``TimeEvictor.of("10 seconds")``, or a user-defined evictor.
         """
         if not isinstance(evictor, Evictor):
-            raise InvalidPlanError(f"evictor wants an evictor such as CountEvictor.of(100), got {evictor!r}")
+            raise InvalidPlanError(f"evictor needs an evictor such as CountEvictor.of(100), got {evictor!r}")
         check_methods(evictor, Evictor)
         if isinstance(evictor, TimeEvictor) and self.keyed.source.event_time is None:
-            raise InvalidPlanError("a TimeEvictor looks at event times: .assign_timestamps(column, strategy) first")
+            raise InvalidPlanError("a TimeEvictor needs event times. Call .assign_timestamps(column, strategy) first")
         return replace(self, windowing=replace(self.windowing, evictor=evictor))
 
     def allowed_lateness(self, lateness: Duration) -> Self:
@@ -186,7 +186,7 @@ class WindowedStream(WindowedEvents):
             >>> hours.aggregate(agg.count().alias("n"), F.sum("price").alias("total"))  # doctest: +SKIP
         """
         if not aggregates:
-            raise InvalidPlanError("aggregate wants at least one aggregate, e.g. agg.count()")
+            raise InvalidPlanError("aggregate needs at least one aggregate, e.g. agg.count()")
         first: object = aggregates[0]
         if isinstance(first, AggregateFunction) or (isinstance(first, type) and issubclass(first, AggregateFunction)):
             name = first.__name__ if isinstance(first, type) else type(first).__name__
@@ -198,7 +198,7 @@ class WindowedStream(WindowedEvents):
             return look_back_result(self, look_backs, declared, inputs, self.kept, following(then))
         if self.kept is not None:
             raise InvalidPlanError(
-                "keep is for look-backs, whose results are of rows: a window has no row of its own, leave it out"
+                "keep is for look-backs, whose results belong to rows. Leave it out: a window does not have a row"
             )
         self._check_names(declared)
         inputs |= gap_input(self._df, self.windowing.assigner, self.gap)
@@ -248,11 +248,11 @@ class WindowedStream(WindowedEvents):
                 every row.
         """
         if isinstance(function, type) and issubclass(function, AggregateFunction):
-            raise InvalidPlanError(f"aggregate_with wants an object, not the class itself: {function.__name__}()")
+            raise InvalidPlanError(f"aggregate_with needs an object, not the class itself: {function.__name__}()")
         if isinstance(function, recipes.Aggregate):
-            raise InvalidPlanError(f"aggregate_with takes a function of your own: write .aggregate({function!r})")
+            raise InvalidPlanError(f"aggregate_with takes a user function. Write .aggregate({function!r})")
         if not isinstance(function, AggregateFunction):
-            raise InvalidPlanError(f"aggregate_with wants an object of a class that extends AggregateFunction, got {function!r}")
+            raise InvalidPlanError(f"aggregate_with needs an object of a class that extends AggregateFunction, got {function!r}")
         check_methods(function, AggregateFunction)
         accumulators = None if accumulator_type is None else self._columns(accumulator_type)
         return self._calling(AggregateRows(function, following(then)), schema, "aggregate_with", accumulators)
@@ -282,7 +282,7 @@ class WindowedStream(WindowedEvents):
             >>> keyed.window(TumblingEventTimeWindows.of("1 hour")).panes(agg.sum("price"))  # doctest: +SKIP
         """
         if not aggregates:
-            raise InvalidPlanError("panes wants at least one aggregate, e.g. agg.count()")
+            raise InvalidPlanError("panes needs at least one aggregate, e.g. agg.count()")
         self._check_not_split("panes")
         return panes_of(self, aggregates)
 
@@ -318,7 +318,7 @@ class WindowedStream(WindowedEvents):
         columns = [column for column in rows if find_key(column.name) is None]
         reserved = [column.name for column in columns if find_reserved(column.name) is not None]
         if reserved:
-            raise InvalidPlanError(f"the input has a column {reserved[0]!r}, results have such a column too: rename it first")
+            raise InvalidPlanError(f"the input has a column {reserved[0]!r}, and results have one, too. Rename it first")
         keys, accumulators = (self.keyed.key_schema, rows) if two_phase else (None, None)
         request = FunctionOfRows(ReduceRows(function), pa.schema(columns), rows, function, keys, accumulators)
         operator = choose(self.windowing, request)
@@ -444,7 +444,7 @@ class WindowedStream(WindowedEvents):
     @staticmethod
     def _check_free(tag: str, taken: Sequence[str | None]) -> None:
         if tag in taken:
-            raise InvalidPlanError(f"there is an output {tag!r} already: the rows of the two differ, choose another tag")
+            raise InvalidPlanError(f"there is an output {tag!r} already: and its rows differ. Choose another tag")
 
     @staticmethod
     def _needed(schema: Schema | None, what: str) -> Schema:
@@ -463,7 +463,8 @@ class WindowedStream(WindowedEvents):
         for name in columns.names:
             if find_taken(name) is not None:
                 raise InvalidPlanError(
-                    f"the schema has a column {name!r}: outputs have it anyway, leave it out and do not return it, or rename it"
+                    f"the schema has a column {name!r}: which outputs have already. Rename it, or leave it out and do not "
+                    f"return it"
                 )
         doubled = naming.doubled(columns.names)
         if doubled is not None:
@@ -486,7 +487,7 @@ class LookBackResult(WindowedResult):
     def top(self, n: int, by: str) -> WindowedResult:
         """Refuse, since each row of a look-back has its own window, which leaves only one result to rank."""
         raise InvalidPlanError(
-            "top ranks the keys of a window, and in a look-back each row has one of its own: rank the rows of .main with Spark"
+            "top ranks the keys of a window, but in a look-back each row has its own window. Rank the rows of .main with Spark"
         )
 
 
@@ -523,7 +524,7 @@ def _kept_names(windowed: WindowedEvents, keep: Sequence[str] | None) -> list[st
     find, find_key, find_reserved = map(naming.finder, (wanted, keys, RESERVED))
     if keep is not None:
         if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
-            raise InvalidPlanError(f"keep wants the names of columns, got {keep!r}")
+            raise InvalidPlanError(f"keep needs the names of columns, got {keep!r}")
         wanted = []
         for name in keep:
             name_of_column = find(name)
@@ -533,5 +534,5 @@ def _kept_names(windowed: WindowedEvents, keep: Sequence[str] | None) -> list[st
     names = [name for name in dict.fromkeys(wanted) if find_key(name) is None]
     reserved = [name for name in names if find_reserved(name) is not None]
     if reserved:
-        raise InvalidPlanError(f"the input has a column {reserved[0]!r}, results may have such a column too: rename it first")
+        raise InvalidPlanError(f"the input has a column {reserved[0]!r}, and results may have one, too. Rename it first")
     return names

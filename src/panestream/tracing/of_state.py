@@ -162,7 +162,7 @@ def trace_of_state(known: KnownState) -> Trace:
         is_event_time=plan.assigner.is_event_time,
         allowed_lateness=plan.allowed_lateness,
         description=f"{stable_repr(plan.assigner)}, as its state has them",
-        missing=("Rows that the state does not keep, and firings: a state knows what is there, and not how it came to be.",),
+        missing=("Rows that the state does not keep, and firings: a state has its present content, but not its history.",),
         watched=False,
     )
 
@@ -283,6 +283,6 @@ def check_key(plan: WindowPlan, *, given: bool) -> None:
     """Raise InvalidPlanError if windows merge and no key is given, because sessions depend on the other rows of the key."""
     if isinstance(plan.assigner, MergingWindowAssigner) and plan.key_names and not given:
         raise InvalidPlanError(
-            "which session a row would be in depends on those of its key: give key= "
+            "the session of a row depends on the other sessions of its key. Give key= "
             f"(of the key columns {', '.join(plan.key_names)})"
         )

@@ -79,7 +79,7 @@ def check_closable(assigner: WindowAssigner) -> None:
             )
         if not isinstance(one, _KNOWN) and not (isinstance(one, PredicateWindows) and one.gap is not None):
             raise InvalidPlanError(
-                "fire_at_end closes windows of event time whose end follows from the time of a row: tumbling, sliding and "
+                "fire_at_end closes windows of event time whose end depends only on the time of a row: tumbling, sliding and "
                 "cumulating ones, look-backs, sessions of one gap, and windows by predicates with a gap, "
                 f"not {one!r}: leave it out"
             )

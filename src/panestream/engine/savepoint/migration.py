@@ -79,7 +79,7 @@ _AGGREGATE = "aggregate with "
 def check_migrations(migrate: Migrations, plan: WindowPlan) -> None:
     """Raise InvalidPlanError for functions that would not convert anything, naming the available values."""
     if not isinstance(migrate, Mapping):
-        raise InvalidPlanError(f"migrate wants functions by what they change, e.g. migrate={{'accumulator': f}}; got {migrate!r}")
+        raise InvalidPlanError(f"migrate needs functions by their subject, e.g. migrate={{'accumulator': f}}; got {migrate!r}")
     for name, function in migrate.items():
         if name != ACCUMULATOR and not (isinstance(name, str) and name.startswith(STATE) and len(name) > len(STATE)):
             raise InvalidPlanError(
@@ -91,9 +91,9 @@ def check_migrations(migrate: Migrations, plan: WindowPlan) -> None:
                 f"migrate[{name!r}] must be a function of the old value that returns the new, got {function!r}"
             )
         if name == ACCUMULATOR and _accumulating(plan) is None and not _keeps_accumulators(plan):
-            raise InvalidPlanError("migrate['accumulator']: this query keeps no accumulators of a function of your own")
+            raise InvalidPlanError("migrate['accumulator']: this query does not keep accumulators of a user function")
         if name != ACCUMULATOR and not isinstance(plan.operator, RowSpec):
-            raise InvalidPlanError(f"migrate[{name!r}]: {plan.operator.name} keep no states of triggers and functions")
+            raise InvalidPlanError(f"migrate[{name!r}]: {plan.operator.name} do not keep states of triggers and functions")
 
 
 def migrated_identity(saved: Mapping[str, str], migrate: Migrations, plan: WindowPlan) -> dict[str, str]:

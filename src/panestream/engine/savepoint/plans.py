@@ -69,7 +69,7 @@ def plan_json(plan: WindowPlan) -> dict[str, Any]:
     """Return a plan as JSON values."""
     writer, _ = SPECS.get(type(plan.operator), (None, None))
     if writer is None:
-        raise StateFormatError(f"{plan.operator.name} has no form in which its plan can be saved")
+        raise StateFormatError(f"{plan.operator.name} does not support saved plans")
     return {
         "format": PLAN_FORMAT,
         "identity": dict(plan.identity()),
@@ -105,7 +105,7 @@ def plan_of(saved: Mapping[str, Any], *, pickles: bool = False) -> WindowPlan:
         if isinstance(error, PanestreamError):
             raise
         raise StateFormatError(
-            f"the saved plan is none that this version of panestream writes ({type(error).__name__}: {error}): it was changed, "
+            f"this version of panestream cannot read the saved plan ({type(error).__name__}: {error}): it was changed, "
             "or another version wrote it"
         ) from error
 

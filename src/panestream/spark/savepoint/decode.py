@@ -412,8 +412,8 @@ def operator_and_plan(stored: StoredState, operators: Collection[int], plan: Win
     ]
     if len(found) > 1:
         raise CheckpointError(
-            f"{len(found)} operators of the query in {stored.path} run this plan: which one is meant cannot be told. Leave "
-            "plan= out to read the last one, which start() was called of"
+            f"{len(found)} operators of the query in {stored.path} run this plan, so plan= is ambiguous. Leave plan= out to "
+            f"read the last operator, whose result was started"
         )
     if found:
         ((number, identity),) = found

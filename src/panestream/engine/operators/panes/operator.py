@@ -519,7 +519,7 @@ def panes_rule(window: WindowSpec, asked: WindowRequest) -> Supported | Unsuppor
 def _spec(window: WindowSpec, asked: DeclaredAggregates) -> PaneSpec:
     aggregates, assigner = tuple(asked.aggregates), window.assigner
     if isinstance(assigner, SeveralWindows) and "window" in [*asked.keys.names, *(one.name for one in aggregates)]:
-        raise InvalidPlanError("results of several windows have a column 'window' with the label: rename the other one")
+        raise InvalidPlanError("results of several windows have a column 'window' with the label. Rename the other column")
     interval = interval_of(window)
     hidden = HIDDEN if interval is not None else ()
     aggregation = Aggregation.build([*aggregates, *hidden], {**asked.types, **(HIDDEN_TYPES if hidden else {})}, asked.keys)

@@ -85,8 +85,8 @@ class RowPlan:
         if self.window.assigner.columns_only:
             raise InvalidPlanError(
                 f"{self.window.assigner!r} runs on columns only, with declared aggregates: the row operator (of "
-                "WindowTestHarness, .trace() and functions over rows) asks each element for its windows, and here only the "
-                "others know them. To test it without Spark take a ColumnTestHarness"
+                "WindowTestHarness, .trace() and functions over rows) assigns windows to each element alone, but here they "
+                "depend on other elements. To test it without Spark use a ColumnTestHarness"
             )
         _check_kind("trigger", self.window.firing_trigger, Trigger, "e.g. CountTrigger.of(100)")
         if self.window.evictor is not None:
@@ -149,7 +149,7 @@ def _recipe_of(function: object) -> ReduceRows | AggregateRows | KeepRows:
     if isinstance(function, (WindowFunction, ProcessWindowFunction)):
         return KeepRows(function)
     raise InvalidPlanError(
-        f"{function!r} is no window function: give an AggregateFunction, WindowFunction or ProcessWindowFunction object, "
+        f"{function!r} is not a window function. Give an AggregateFunction, WindowFunction or ProcessWindowFunction object, "
         "or Reduce(function)"
     )
 

@@ -203,7 +203,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         if (declared is None) != (parts is None):
             raise PlanMismatchError(
                 "the saved state holds accumulators of "
-                + ("a function of the user's own, now aggregates are declared" if parts is None else "declared aggregates")
+                + ("a user function, but now aggregates are declared" if parts is None else "declared aggregates")
                 + ": neither can take over the other's. Start with the old ones, or without saved state"
             )
         if declared is None or parts is None or parts == declared.described:

@@ -504,7 +504,7 @@ class WindowScope:
             raise no_state("window_state()")
         if self._merges:
             raise InvalidPlanError(
-                "windows that merge have no per-window state: keep it per key (global_state()), or in the accumulator"
+                "windows that merge do not support state per window. Keep it per key (global_state()), or in the accumulator"
             )
         if self.current.window_values is None:
             self.current.window_values = {}
