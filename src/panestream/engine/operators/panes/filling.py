@@ -218,7 +218,7 @@ class FilledPaneOperator(PaneOperator):
         one = some[0] if some else FiredWindows(0, np.empty(0, np.int64), nothing)
         if firing == LATE:
             filled = self._corrected(one) if some else None
-        elif some or (self._until > self._ended and not self._filler.spec.fill.waits):
+        elif some or self._until > self._ended:
             self._known = self._filler.known(self._read(), one)
             filled = self._filler.rows(self._known, self._filler.gaps(self._known, self._ended, self._until))
         else:
