@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import KEY_GROUPS, WindowPlan, check_taken_over
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec

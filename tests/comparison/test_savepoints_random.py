@@ -12,7 +12,7 @@ import pytest
 
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.panes.rule import why_not_panes
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions, split_of
@@ -40,6 +40,7 @@ from panestream.windowing.triggers import (
     PurgingTrigger,
 )
 from tests.comparison import (
+    fills,
     harness,
     look_backs,
     predicates,
@@ -74,6 +75,12 @@ def panes(rng: random.Random, seed: int) -> None:
         query = test_two_phase_random.own(rng, query)
     clock = not query.windowing.assigner.is_event_time
     compare_with_restored(with_random_options(rng, query.columnar()), harness.random_stream(rng, span, clock=clock), rng, seed)
+
+
+def filled(rng: random.Random, seed: int) -> None:
+    query = fills.random_query(rng, linear=rng.random() < 0.3)
+    batches = harness.random_stream(rng, query.windowing.assigner.size)
+    compare_with_restored(with_random_options(rng, query.columnar()), batches, rng, seed)
 
 
 def several(rng: random.Random, seed: int) -> None:
@@ -261,6 +268,7 @@ def on_rows(rng: random.Random, seed: int) -> None:
 
 CASES = {
     panes: 80,
+    filled: 40,
     several: 32,
     continuous: 48,
     sessions: 48,

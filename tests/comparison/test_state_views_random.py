@@ -15,7 +15,7 @@ import pytest
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.sides import SIDES
-from panestream.engine.runtime.time_view import watermarks_of
+from panestream.engine.runtime.state_views import watermarks_of
 from panestream.engine.storage.state import MemoryState
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import (

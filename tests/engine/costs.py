@@ -24,7 +24,7 @@ from panestream.engine.exchange.group_run import bodies, run_micro_batch
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows
 from panestream.engine.operators.intervals import IntervalSpec
-from panestream.engine.operators.row.row_plan import ReduceRows
+from panestream.engine.operators.row.contents import ReduceRows
 from panestream.engine.plan import OperatorSpec, WindowPlan
 from panestream.engine.planner import choose, plan_aggregates, plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec

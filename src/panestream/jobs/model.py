@@ -36,6 +36,7 @@ from panestream.jobs.sinks import Sinks
 from panestream.jobs.streams import EventTime, IntervalJoinSection, Join, ProcessingTime, SourceSection, Stream, Watermark
 from panestream.jobs.windows import ROLLING, FiringSection, WindowSection
 from panestream.windowing.assigners.rolling import AS_OF
+from panestream.windowing.fill import METHODS
 from panestream.windowing.time import to_micros
 
 
@@ -50,6 +51,21 @@ class TopSection(Section):
 
     n: int = setting(integer(1))
     by: str = setting(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FillSection(Section):
+    """``[fill]``: also emits windows without rows, for each key that has had rows.
+
+    Attributes:
+        method: "zero" for counts and sums, "null", "last" for the values of the last window with rows, or "linear" between two.
+        results: other methods for single results, by their names.
+        max_gap: how long after its last window with rows a key is filled, by default forever.
+    """
+
+    method: str = setting(choice(*METHODS))
+    results: Mapping[str, str] = setting(table(text, choice(*METHODS)), {})
+    max_gap: str | None = setting(duration(zero=False), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +92,7 @@ class TriggerSection(Section):
         if self.once and (self.available_now or self.every is not None):
             place.at("once").note("excludes 'available_now' and 'every': keep one of them")
         if self.available_now is False and self.every is None and not self.once:
-            place.at("available_now").note("without it, say how often: every = '10 seconds'")
+            place.at("available_now").note("without it, set every = '10 seconds'")
 
     @property
     def spark(self) -> dict[str, Any]:
@@ -101,9 +117,9 @@ class Metrics(Section):
 
     def check(self, place: DocumentPlace) -> None:
         if self.port is None and self.json_lines is None:
-            place.note("is empty: say where, port = 9464 for Prometheus, or json_lines = 'a file'")
+            place.note("is empty. Give port = 9464 for Prometheus, or json_lines = 'a file'")
         if self.port is not None and self.port > 65535:
-            place.at("port").note(f"there is no port {self.port}: they end at 65535")
+            place.at("port").note(f"{self.port} is too large for a port, the largest is 65535")
         if self.json_lines is not None and not is_local(self.json_lines):
             place.at("json_lines").note(f"must be a file of this machine, not {self.json_lines}")
 
@@ -124,6 +140,7 @@ _HOMES: Mapping[str, type[Section]] = {
     "watermark": Watermark,
     "window": WindowSection,
     "firing": FiringSection,
+    "fill": FillSection,
     "top": TopSection,
     "trigger": TriggerSection,
     "metrics": Metrics,
@@ -170,6 +187,7 @@ class Job(Section):
     window: WindowSection | None = setting(section(WindowSection), None)
     windows: Mapping[str, WindowSection] = setting(table(text, section(WindowSection)), {})
     firing: FiringSection | None = setting(section(FiringSection), None)
+    fill: FillSection | None = setting(section(FillSection), None)
     aggregate: tuple[AggregateSection, ...] = setting(aggregates, ())
     panes: tuple[AggregateSection, ...] = setting(aggregates, ())
     join: Join | None = setting(section(Join), None)
@@ -207,11 +225,9 @@ class Job(Section):
             needed += ["event_time", "watermark"]
         elif two is None and "event_time" in given:
             needed.append("watermark")
-        hints = {
-            "join": "nothing says what becomes of the two streams: give [join], [interval_join] or a function, such as [apply]"
-        }
+        hints = {"join": "the two streams are not joined. Give [join], [interval_join] or a function, such as [apply]"}
         if "source" in given:
-            one = f"is missing: [{two}] is of jobs of two streams, and [source] of those of one: keep one of them"
+            one = f"is missing. Jobs with two streams have [{two}] and jobs with one have [source]: keep one of them"
             hints |= {side: f"{side!r} {one}" for side in SIDES}
         return {name: hints.get(name, "") for name in needed}
 

@@ -146,14 +146,14 @@ class WindowSection(Section):
     hints: ClassVar = {
         ("sliding", "slide"): "'slide' is missing: every how long does a sliding window begin?",
         ("cumulating", "step"): "'step' is missing: by how much does a cumulating window grow?",
-        ("tumbling", "slide"): "a tumbling window has no slide; did you mean type = 'sliding'?",
+        ("tumbling", "slide"): "a tumbling window does not have a slide; did you mean type = 'sliding'?",
     }
     elsewhere: ClassVar = {
         **{
             name: f"is a key of the whole job: write {name} before the first [section]"
             for name in ("allowed_lateness", "with_firing", "changelog", "every_firing", "key_groups", "tasks", "memory_limit")
         },
-        **dict.fromkeys(("trigger", "every", "purge", "timeout"), "belongs into a section of its own, [firing]"),
+        **dict.fromkeys(("trigger", "every", "purge", "timeout"), "belongs in the section [firing]"),
     }
 
     type: str = setting(choice(*_KINDS))

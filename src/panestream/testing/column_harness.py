@@ -19,8 +19,8 @@ from panestream.testing.column_query import column_operator, runs_on_columns_onl
 from panestream.testing.elements import Columns, schema_of
 from panestream.testing.results import LateElement, WindowResult, late_element, window_result
 from panestream.tracing.events import Cause, Fate, Firing, TimeMoved, Trace, TracedElement, TracedWindow
-from panestream.tracing.words import Words
-from panestream.windowing.aggregates import Aggregate
+from panestream.tracing.texts import TraceTexts
+from panestream.windowing.aggregates.base import Aggregate
 from panestream.windowing.assigners import RollingWindows, WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Instant, instant
@@ -61,8 +61,8 @@ class ColumnTestHarness(ReprHtml):
             raise InvalidPlanError(f"{assigner!r} run row by row, too: take a WindowTestHarness for them")
         if isinstance(assigner, RollingWindows):
             raise InvalidPlanError(
-                f"{assigner!r} change the values of a key, and no window of a row fires: test them with pst.testing.simulate, or as a "
-                "batch on Spark"
+                f"{assigner!r} change the values of a key, and no window of a row fires: test them with pst.testing.simulate, or "
+                "as a batch on Spark"
             )
         self._columns = schema_of(columns)
         self._looks_back = look_backs_of(assigner) is not None
@@ -79,7 +79,7 @@ class ColumnTestHarness(ReprHtml):
         """The watermark; ``MIN_TIMESTAMP`` before the first."""
 
     def _parts(self) -> Mapping[str, str]:
-        words = Words(in_microseconds=self._in_microseconds)
+        words = TraceTexts(in_microseconds=self._in_microseconds)
         return {"windows": repr(self._plan.assigner), "watermark": words.time(self.current_watermark)}
 
     # ---------------------------------------------------------------- input

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from panestream.tracing.words import Words
+from panestream.tracing.texts import TraceTexts
 from panestream.windowing.windows import Window
 
-_WORDS = Words(in_microseconds=True)
+_WORDS = TraceTexts(in_microseconds=True)
 
 
 class WindowResult(NamedTuple):

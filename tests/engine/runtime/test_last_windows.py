@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.runtime.last_windows import check_closable, last_instant
+from panestream.engine.runtime.group_operator import check_closable, last_instant
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import (
     CalendarDays,

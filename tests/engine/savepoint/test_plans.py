@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.plan import Top, stable_repr
 from panestream.engine.planner import COLUMNS_ONLY, RULES, plan_aggregates, plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec
@@ -235,7 +235,7 @@ def test_user_code_is_read_by_name_and_does_not_run():
         lambda: read_plan.operator.row_plan.function.function.add(1, 2),
         lambda: read_plan.watermark.generator().on_event(None, 0, None),
     ):
-        with pytest.raises(InvalidPlanError, match="has no code of"):
+        with pytest.raises(InvalidPlanError, match="does not contain the code of"):
             call()
 
 
@@ -275,7 +275,7 @@ def test_newer_format_and_unknown_names_are_refused():
 def test_changed_plan_is_refused_with_the_cause(broken):
     original = plan_json(plan(WindowSpec(TumblingEventTimeWindows(10)), AggregateRows(Totals())))
     with pytest.raises(
-        StateFormatError, match=r"none that this version of panestream writes \((Key|Type|Value|Attribute)Error: "
+        StateFormatError, match=r"this version of panestream cannot read the saved plan \((Key|Type|Value|Attribute)Error: "
     ) as caught:
         plan_of({**original, **broken})
     assert caught.value.__cause__ is not None

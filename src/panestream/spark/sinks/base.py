@@ -8,8 +8,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from panestream.engine.plan import FIRING_COLUMNS, OP_COLUMN
-from panestream.spark.checkpoint import Epoch, Rank, planned_at
-from panestream.spark.succession import root_of
+from panestream.spark.checkpoint.epoch import Epoch, Rank
+from panestream.spark.checkpoint.lineage import root_of
+from panestream.spark.checkpoint.spark_logs import planned_at
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

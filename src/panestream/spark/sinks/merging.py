@@ -73,7 +73,7 @@ class MergeSink(CatalogTableSink):
                 ("is one", "") if table_exists(spark, self.name) else ("would be made as one", ": say format='delta', e.g.")
             )
             raise SinkError(
-                f"the table {self.name} {is_one} of {kind}, which does not know MERGE: a MergeSink needs {_KNOWS_MERGE}{say}"
+                f"the table {self.name} {is_one} of {kind}, which does not support MERGE: a MergeSink needs {_KNOWS_MERGE}{say}"
             )
         return opened
 
@@ -143,9 +143,9 @@ class MergeSink(CatalogTableSink):
             *values, count = twice
             row = ", ".join(f"{name} = {value}" for name, value in zip(names, values, strict=True))
             raise SinkError(
-                f"a micro-batch has {count} rows for one row of the table {self.name} ({row}): which of them is the last cannot "
-                "be told. A window must fire at most once in a micro-batch and give one row: let columns run it (explain() says "
-                "why they do not; without .options(every_firing=True)), or write all rows with a TableSink"
+                f"a micro-batch has {count} rows for one row of the table {self.name} ({row}): their order is unknown. A window "
+                f"must fire at most once in a micro-batch with one row: run it on columns, without .options(every_firing=True) "
+                f"(explain() has the reasons against columns), or write all rows with a TableSink"
             )
 
     def _merge(self, spark: SparkSession, found: TableFormat, statement: str, batch_id: int | None) -> None:
@@ -153,7 +153,7 @@ class MergeSink(CatalogTableSink):
             found.merge(spark, self.name, statement, self.commit(batch_id))
         except Exception as error:
             if "MERGE INTO TABLE" in str(error) or "UNSUPPORTED_FEATURE.TABLE_OPERATION" in str(error):
-                raise SinkError(f"the table {self.name} does not know MERGE: a MergeSink needs {_KNOWS_MERGE}") from error
+                raise SinkError(f"the table {self.name} does not support MERGE: a MergeSink needs {_KNOWS_MERGE}") from error
             raise
 
     @property

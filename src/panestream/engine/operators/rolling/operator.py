@@ -42,13 +42,13 @@ from panestream.engine.plan import (
     UPDATE_AFTER,
     UPDATE_BEFORE,
     Capabilities,
+    Operator,
     WindowPlan,
 )
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import Supported, WindowRequest, on_columns_only
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import TimeStep
-from panestream.engine.runtime.main_rows import firing_columns
+from panestream.engine.runtime.group_operator import TimeStep, firing_columns
 from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRows, reached_by, share
 from panestream.engine.runtime.watermarks import BEYOND_ALL, LatenessPolicy
 from panestream.engine.storage.blocks import PaneBlocks, StoredBlocks, pane_range
@@ -127,7 +127,7 @@ class RollingSpec(PaneSpec):
     def changeable(self) -> frozenset[str]:
         return frozenset({"aggregates", "partials", "emitted"})
 
-    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> RollingOperator:
+    def on_sealed(self, plan: WindowPlan, state: SealedState, group: int) -> Operator:
         return RollingOperator(plan, self, state)
 
     def restored(self, saved: StateTables) -> list[pa.Table]:
@@ -283,8 +283,8 @@ class RollingOperator(PanedOperator):
         """Return the first pane that a window with a length needs at the next steps."""
         if self._rollups.settled != -BEYOND_ALL:
             return self._rollups.settled - self._settings.longest
-        panes: list[int] = [*(block.low for block in self._rollups.arrivals.index), *integers_of(fresh, "pane")[:1].tolist()]
-        return min(panes)
+        panes = [block.low for block in self._rollups.arrivals.index]
+        return min([*panes, *map(int, integers_of(fresh, "pane")[:1])])
 
     def _line(self, due: _Steps, cuts: Ints, fresh: pa.Table) -> KeyedPanes:
         """Return the partials of the keys that are due, in the state and in ``fresh``."""
