@@ -18,7 +18,12 @@ StateValues = dict[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class ValueStateDescriptor:
-    """Names one value. Flink: ``ValueStateDescriptor`` (which also wants a type)."""
+    """Names one value. Flink: ``ValueStateDescriptor`` (which also wants a type).
+
+    Examples:
+        >>> ValueStateDescriptor("seen")
+        ValueStateDescriptor(name='seen')
+    """
 
     name: str
 
@@ -32,6 +37,10 @@ class ReducingStateDescriptor:
     """Names one value that grows by a reduce function. Flink: ``ReducingStateDescriptor``.
 
     ``reduce_function`` combines the current value with an added one, and must be associative if windows merge.
+
+    Examples:
+        >>> ReducingStateDescriptor("largest", max)
+        ReducingStateDescriptor(name='largest', reduce_function=<built-in function max>)
     """
 
     name: str
@@ -47,7 +56,12 @@ class ReducingStateDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class ListStateDescriptor:
-    """Names a list. Flink: ``ListStateDescriptor``."""
+    """Names a list. Flink: ``ListStateDescriptor``.
+
+    Examples:
+        >>> ListStateDescriptor("prices")
+        ListStateDescriptor(name='prices')
+    """
 
     name: str
 
@@ -58,7 +72,12 @@ class ListStateDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class MapStateDescriptor:
-    """Names a map. Flink: ``MapStateDescriptor``."""
+    """Names a map. Flink: ``MapStateDescriptor``.
+
+    Examples:
+        >>> MapStateDescriptor("pages")
+        MapStateDescriptor(name='pages')
+    """
 
     name: str
 
