@@ -21,6 +21,7 @@ from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.operators.panes.rule import pane_grid
 from panestream.engine.operators.predicates import PredicateSpec, predicates_rule
 from panestream.engine.operators.row.declared import DeclaredFunction
+from panestream.engine.operators.row.process import KeyedProcessSpec, process_spec
 from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.operator import SessionSpec
@@ -30,6 +31,7 @@ from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.savepoint.recipes import (
     AbsentFunction,
     AbsentOverRows,
+    AbsentProcess,
     absent_aggregate,
     absent_reduce,
     recipe_json,
@@ -270,6 +272,22 @@ def _read_row(own: Own) -> OperatorSpec:
     return RowSpec(RowPlan(window, function, pages=own["pages"]), own["result"], own["element_schema"], **rest)
 
 
+def _process(spec: Any) -> Own:
+    window = spec.row_plan.window
+    return {
+        "named": type(spec.row_plan.function.function).__qualname__,
+        "pickled_state": window.pickled_state,
+        "result": spec.result,
+        "element_schema": spec.element_schema,
+        "by_processing_time": spec.by_processing_time,
+    }
+
+
+def _read_process(own: Own) -> OperatorSpec:
+    function = AbsentProcess(own["named"], own["by_processing_time"])
+    return process_spec(function, own["result"], own["element_schema"], pickled_state=own["pickled_state"])
+
+
 def _interval(spec: Any) -> Own:
     return {name: getattr(spec, name) for name in ("lower", "upper", "how", "left", "right")}
 
@@ -287,5 +305,6 @@ SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], Oper
     AccumulatingSpec: (_accumulating, _read_accumulating),
     RowSpec: (_row, _read_row),
     IntervalSpec: (_interval, _read_interval),
+    KeyedProcessSpec: (_process, _read_process),
 }
 """Writer and reader of each operator's specification."""

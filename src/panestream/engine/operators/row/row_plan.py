@@ -9,6 +9,7 @@ from panestream.errors import InvalidPlanError, InvalidWindowError
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.evictors import Evictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
+from panestream.windowing.process_functions import KeyedProcessFunction
 from panestream.windowing.signatures import REDUCE, check_function, check_methods
 from panestream.windowing.triggers import Trigger
 
@@ -43,6 +44,14 @@ class KeepRows:
 
 
 @dataclass(frozen=True, slots=True)
+class ProcessRows:
+    """No windows: ``function`` gets each row of a key, and has state and timers of its own."""
+
+    function: KeyedProcessFunction
+    then: None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RowPlan:
     """The row operator's plan, which is checked when it is built.
 
@@ -66,7 +75,7 @@ class RowPlan:
     """
 
     window: WindowSpec
-    function: ReduceRows | AggregateRows | KeepRows
+    function: ReduceRows | AggregateRows | KeepRows | ProcessRows
     late_output: str | None = None
     pages: int = 2
     element_type: type[tuple[object, ...]] | None = None
@@ -109,6 +118,8 @@ class RowPlan:
             check_function(function.function, REDUCE)
         elif isinstance(function, AggregateRows):
             check_methods(function.function, AggregateFunction)
+        elif isinstance(function, ProcessRows):
+            check_methods(function.function, KeyedProcessFunction)
         then = function.function if isinstance(function, KeepRows) else function.then
         if then is not None:
             check_methods(then, WindowFunction if isinstance(then, WindowFunction) else ProcessWindowFunction)
@@ -134,8 +145,8 @@ def _check_kind(what: str, part: object, kind: type, example: str) -> None:
         raise InvalidPlanError(f"the {what} must be of the kind {kind.__name__} ({hint}), got {part!r}")
 
 
-def _recipe_of(function: object) -> ReduceRows | AggregateRows | KeepRows:
-    if isinstance(function, (ReduceRows, AggregateRows, KeepRows)):
+def _recipe_of(function: object) -> ReduceRows | AggregateRows | KeepRows | ProcessRows:
+    if isinstance(function, (ReduceRows, AggregateRows, KeepRows, ProcessRows)):
         return function
     if isinstance(function, AggregateFunction):
         return AggregateRows(function)

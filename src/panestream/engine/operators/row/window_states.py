@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
-from panestream.engine.operators.row.row_plan import AggregateRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.row_plan import AggregateRows, ProcessRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.timers import NEVER, WindowTimers
 from panestream.windowing.functions import AggregateFunction
 from panestream.windowing.state import StateValues
@@ -220,6 +220,8 @@ def contents_logic(plan: RowPlan) -> ContentsLogic:
     function = plan.function
     result: Callable[[Any], Any] | None = None
     of_elements: Callable[[list[Any]], Any] | None = None
+    if isinstance(function, ProcessRows):
+        return ContentsLogic(_same, _latest, _latest, None, None)
     if isinstance(function, ReduceRows):
         result, of_elements = _same, _reducing(function.function)
     elif isinstance(function, AggregateRows):
@@ -243,6 +245,10 @@ def contents_logic(plan: RowPlan) -> ContentsLogic:
 
 def _same(contents: Any) -> Any:
     return contents
+
+
+def _latest(_: Any, other: Any) -> Any:
+    return other
 
 
 def _list_of_one(element: Any) -> ElementList:
