@@ -51,8 +51,8 @@ def test_stream_with_restart_gives_what_the_batch_gives(spark, tmp_path):
     assert {tuple(row) for row in batch.output("high").collect()} == high
     assert {tuple(row) for row in spark.read.parquet(str(tmp_path / "high")).select("user", "price").collect()} == high
     state = pst.state.read_checkpoint(spark, str(tmp_path / "checkpoint"))
-    assert [(row.key.user, row.name) for row in state.user_state().collect()] == [("c", "waiting")]
-    assert [(row.key.user, row.kind) for row in state.timers().collect()] == [("c", "event")]
+    assert [(row.key.user, row.name) for row in state.user_state.collect()] == [("c", "waiting")]
+    assert [(row.key.user, row.kind) for row in state.timers.collect()] == [("c", "event")]
 
 
 def test_wrong_arguments_are_refused_when_the_query_is_built(spark):

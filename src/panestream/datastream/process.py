@@ -34,7 +34,7 @@ class ProcessedResult(WindowedResult):
         """Refuse, since a trace shows windows."""
         raise InvalidPlanError(
             "trace shows the windows of rows, and a process function has none: look at its state and timers, "
-            "pst.state.read_checkpoint(spark, path).user_state()"
+            "pst.state.read_checkpoint(spark, path).user_state"
         )
 
 
