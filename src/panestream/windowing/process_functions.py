@@ -1,4 +1,4 @@
-"""Functions over the rows of a key, without windows: the base classes of code that has state and timers of its own."""
+"""Base classes of functions over the rows of a key, without windows, with state and timers."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class TimeDomain(Enum):
 class TimerService(Protocol):
     """Time, and the timers of the current key. Flink: ``TimerService``.
 
-    A timer is identified by key, kind and time: registering it twice has no effect. All times are microseconds since the epoch.
+    Key, kind and time identify a timer, so registering it twice has no effect. All times are microseconds since the epoch.
     """
 
     def current_watermark(self) -> int:
@@ -98,7 +98,7 @@ class KeyedProcessFunction(ABC):
 
     @property
     def uses_processing_time(self) -> bool:
-        """Whether it registers processing-time timers, so that Spark wakes the query up without rows."""
+        """True if it registers processing-time timers. Spark then wakes the query up without rows."""
         return False
 
     @abstractmethod

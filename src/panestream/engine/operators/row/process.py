@@ -75,7 +75,7 @@ class KeyedProcessOperator(RowOperator):
             self._check_end(owner.key)
 
     def _check_end(self, key: Any) -> None:
-        """Refuse a function whose timers register timers for ever: at the end of the input all of them are due."""
+        """Refuse a function whose timers always register the next one, since at the end of the input all are due."""
         calls = self._calls_at_end[key] = self._calls_at_end.get(key, 0) + 1
         if calls > MOST_TIMERS_AT_END:
             raise InvalidPlanError(
