@@ -1,7 +1,7 @@
 """A keyed process function compared with the same written by hand for ``transformWithState``, as streams on Spark, in turns.
 
 Run: ``python -m benchmarks.process [--rows 100000] [--keys 10000] [--batches 4] [--rounds 3]``. The first row of a key registers
-a timer a minute later, rows are counted, and the timer emits the count and clears it. ``--rows`` counts those of one micro-batch. The
+a timer a minute later, rows are counted, and the timer emits the count and clears it. ``--rows`` is for one micro-batch. The
 contestant by hand reads and writes its one state once for each key and micro-batch. Both write Parquet files, and the sums of
 their counts must be the same. Each has a turn for warming up. The figures are medians of the rounds, with their range: seconds of
 the clock, and of the processor in the JVM and its Python workers, which a busy machine disturbs less. ``--json FILE`` keeps them.

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import panestream as pst
 from panestream.engine.savepoint.plans import plan_json
 from panestream.engine.storage.payload import FORMAT_VERSION
-from panestream.spark.operator.placement import group_number
+from panestream.spark.compat import group_number
 from panestream.spark.savepoint.decode import groups_in
 from panestream.spark.savepoint.manifest import SAVEPOINT_FORMAT
 from panestream.testing import MicroBatches

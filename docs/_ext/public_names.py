@@ -18,7 +18,6 @@ ROOMS: dict[str, str] = {
     "panestream.spark.query": "running",
     "panestream.spark.progress": "running",
     "panestream.spark.session": "running",
-    "panestream.spark.shipping": "running",
     "panestream.order": "streams",
     "panestream.spark.savepoint": "savepoints",
     "panestream.windowing.assigners": "assigners",

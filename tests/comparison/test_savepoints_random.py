@@ -13,8 +13,8 @@ import pytest
 import panestream as pst
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.panes.rule import why_not_panes
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.operators.row.process import process_spec
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions, split_of
@@ -45,6 +45,7 @@ from tests.comparison import (
     harness,
     look_backs,
     predicates,
+    rolling,
     test_accumulating,
     test_calendars_random,
     test_counts_random,
@@ -205,6 +206,11 @@ def of_look_backs(rng: random.Random, seed: int) -> None:
     compare_with_restored(plan, harness.random_stream(rng, span), rng, seed)
 
 
+def rolling_values(rng: random.Random, seed: int) -> None:
+    plan, span = rolling.random_plan(rng)
+    compare_with_restored(plan, harness.random_stream(rng, span), rng, seed)
+
+
 def by_predicates(rng: random.Random, seed: int) -> None:
     plan, span = predicates.random_plan(rng)
     compare_with_restored(plan, harness.random_stream(rng, span), rng, seed)
@@ -303,6 +309,7 @@ CASES = {
     calendars: 16,
     of_look_backs: 32,
     by_predicates: 32,
+    rolling_values: 32,
     declared_on_rows: 32,
     on_rows: 64,
 }

@@ -127,10 +127,10 @@ def test_group_by_takes_every_kind_of_windows(rows):
 @pytest.mark.parametrize(
     ("write", "said"),
     [
-        (lambda rows: pst.stream(rows, time="ts"), "stream wants a time and how late rows may be"),
-        (lambda rows: pst.stream(rows, out_of_orderness="1 second"), "stream wants a time and how late rows may be"),
-        (lambda rows: pst.stream(rows).group_by("user"), r"group_by wants windows, e\.g\. \.group_by\('user', pst\.tumbling"),
-        (lambda rows: pst.stream(rows).group_by("user", pst.count(3), pst.count(4)), "does not go together with other windows"),
+        (lambda rows: pst.stream(rows, time="ts"), "stream needs a time and how late rows may be"),
+        (lambda rows: pst.stream(rows, out_of_orderness="1 second"), "stream needs a time and how late rows may be"),
+        (lambda rows: pst.stream(rows).group_by("user"), r"group_by needs windows, e\.g\. \.group_by\('user', pst\.tumbling"),
+        (lambda rows: pst.stream(rows).group_by("user", pst.count(3), pst.count(4)), "cannot be combined with other windows"),
         (lambda rows: pst.stream(rows).group_by("user", pst.tumbling("1 hour")), "event-time windows need event times"),
     ],
 )

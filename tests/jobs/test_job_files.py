@@ -315,7 +315,7 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ),
         (
             changed_job('"csv"\npath = "clicks"', '"iceberg"\ntable = "a.b"'),
-            "job.toml:6: source.schema: format 'iceberg' takes no 'schema': the table says its columns",
+            "job.toml:6: source.schema: format 'iceberg' does not support 'schema': the table defines its columns",
         ),
         (
             changed_job('"csv"\npath = "clicks"', '"delta"\npath = "x"\ntable = "a.b"'),
@@ -328,7 +328,7 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         (changed_job('"csv"\npath = "clicks"', '"table"'), "job.toml:3: source: 'table' is missing: format 'table' needs it"),
         (
             changed_job('"csv"', '"table"'),
-            "job.toml:5: source.path: format 'table' takes no 'path': a table of the catalog has a name",
+            "job.toml:5: source.path: format 'table' does not support 'path': name a table of the catalog",
         ),
         (
             job_with("source", "table = 't'"),
@@ -336,7 +336,7 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ),
         (
             changed_job('"csv"\npath = "clicks"', '"iceberg"\ntable = "a.b"\noptions = { maxFilesPerTrigger = 1 }'),
-            "job.toml:6: source.options: Iceberg takes no 'maxFilesPerTrigger': write files_per_batch",
+            "job.toml:6: source.options: Iceberg does not support 'maxFilesPerTrigger': write files_per_batch",
         ),
         (
             changed_job(
@@ -390,7 +390,7 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ),
         (
             changed_job('delay = "5 seconds"', "strategy = 'none'\nidleness = '1 s'"),
-            "job.toml:13: watermark.strategy: 'none' makes no watermarks: 'per_partition' and 'idleness' have no meaning",
+            "job.toml:13: watermark.strategy: strategy 'none' does not have watermarks: leave out 'per_partition' and 'idleness'",
         ),
         (
             changed_job('type = "sliding"', 'type = "sliding"\nallowed_lateness = "1 h"'),
@@ -403,7 +403,7 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ),
         (
             changed_job('"sliding"', '"tumbling"'),
-            "job.toml:18: window.slide: a tumbling window has no slide; did you mean type = 'sliding'?",
+            "job.toml:18: window.slide: a tumbling window does not have a slide; did you mean type = 'sliding'?",
         ),
         (changed_job('"1 hour"', '"0 hours"'), "job.toml:17: window.size: must be positive, not '0 hours'"),
         (
@@ -431,7 +431,7 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ),
         (
             changed_job('"views"', '"item_id"'),
-            "job.toml:20: aggregate: the output has a column 'item_id' of its own; give the aggregate another 'alias'",
+            "job.toml:20: aggregate: the output has a column 'item_id' already. Give the aggregate another 'alias'",
         ),
         (
             changed_job('alias = "views"\n', 'alias = "views"\n[[aggregate]]\nfunction = "count"\nalias = "views"\n'),
@@ -477,36 +477,36 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         (
             changed_job('"out/main"', '"clicks/out"'),
             (
-                "job.toml:24: sinks.main: lies in what source reads (clicks): the job would read what it writes. "
+                "job.toml:24: sinks.main: is inside of the input of source (clicks), so the job would read its own output. "
                 "Put them side by side"
             ),
         ),
         (
             changed_job('"out/main"', '"out"').replace('path = "clicks"', 'path = "out/in/*.csv"'),
             (
-                "job.toml:24: sinks.main: is a folder in which source lies (out/in/*.csv): whoever reads the one would find the "
-                "other's files. Put them side by side"
+                "job.toml:24: sinks.main: is a folder that contains source (out/in/*.csv): readers of one would find files of the other. "
+                "Put them side by side"
             ),
         ),
         (
             changed_job('"out/main"', '"out"').replace('path = "clicks"', 'path = "out/*.csv"'),
             (
-                "job.toml:24: sinks.main: is a folder in which source lies (out/*.csv): whoever reads the one would find the "
-                "other's files. Put them side by side"
+                "job.toml:24: sinks.main: is a folder that contains source (out/*.csv): readers of one would find files of the other. "
+                "Put them side by side"
             ),
         ),
         (
             'checkpoint = "clicks/state"\n' + JOB,
             (
-                "job.toml:1: checkpoint: lies in what source reads (clicks): the job would read what it writes. "
+                "job.toml:1: checkpoint: is inside of the input of source (clicks), so the job would read its own output. "
                 "Put them side by side"
             ),
         ),
         (
             JOB + "[sinks.late]\nformat = 'json'\npath = 'out/main/late'\n",
             (
-                "job.toml:27: sinks.late: and sinks.main lie one inside the other: whoever reads the outer folder would find the inner "
-                "one's files. Put them side by side"
+                "job.toml:27: sinks.late: and sinks.main are nested: readers of the outer folder would find files of the inner folder. "
+                "Put them side by side"
             ),
         ),
         (JOB + "[sinks.lat]\nformat = 'console'\n", "job.toml:27: sinks.lat: unknown key; did you mean 'late'?"),
@@ -517,7 +517,7 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ),
         (
             JOB + "[trigger]\navailable_now = false\n",
-            "job.toml:28: trigger.available_now: without it, say how often: every = '10 seconds'",
+            "job.toml:28: trigger.available_now: without it, set every = '10 seconds'",
         ),
         (JOB + "[spark]\nsql.x = [1]\n", "job.toml:28: spark.sql.x: must be a string, a number or a boolean, not an array: [1]"),
         (
@@ -526,9 +526,9 @@ def test_unavailable_metrics_are_reported_with_line_before_spark_starts(tmp_path
         ),
         (
             JOB + "[metrics]\naddress = '::'\n",
-            "job.toml:27: metrics: is empty: say where, port = 9464 for Prometheus, or json_lines = 'a file'",
+            "job.toml:27: metrics: is empty. Give port = 9464 for Prometheus, or json_lines = 'a file'",
         ),
-        (JOB + "[metrics]\nport = 65536\n", "job.toml:28: metrics.port: there is no port 65536: they end at 65535"),
+        (JOB + "[metrics]\nport = 65536\n", "job.toml:28: metrics.port: 65536 is too large for a port, the largest is 65535"),
         (
             JOB + "[metrics]\njson_lines = 's3://b/m'\n",
             "job.toml:28: metrics.json_lines: must be a file of this machine, not s3://b/m",
@@ -557,7 +557,9 @@ def test_empty_job_file_reports_required_sections(complaint):
 
 def test_output_option_needs_a_sink_that_writes_files(complaint):
     text = changed_job('"parquet"\npath = "out/main"', '"console"')
-    assert complaint(text, output=Path("o")) == ["job.toml: --output is for sinks that write files, and this job has none"]
+    assert complaint(text, output=Path("o")) == [
+        "job.toml: --output is for sinks that write files, but this job does not have any"
+    ]
 
 
 def test_yaml_gives_the_same_job_as_toml(job_of):
@@ -652,7 +654,7 @@ def test_file_that_breaks_the_parser_is_refused_with_its_line(complaint, suffix,
 def test_only_the_first_hundred_problems_are_shown(complaint):
     lines = complaint(JOB + "".join(f"a{place} = 1\n" for place in range(1000)))
     assert len(lines) == 101
-    assert lines[-1] == "job.toml: more than 100 problems, the rest is not shown"
+    assert lines[-1] == "job.toml: more than 100 problems, of which these are the first"
 
 
 def test_calls_to_read_a_file_grow_linearly():

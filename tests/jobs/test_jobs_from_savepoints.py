@@ -7,9 +7,9 @@ import pytest
 from panestream.errors import CheckpointError, JobError
 from panestream.jobs.loading import Overrides, load_job
 from panestream.jobs.runner import from_savepoint
+from panestream.spark.checkpoint.lineage import RestoredFrom
 from panestream.spark.savepoint import restore
 from panestream.spark.savepoint.manifest import SavepointManifest
-from panestream.spark.savepoint.restored_from import RestoredFrom
 from panestream.spark.savepoint.saved import Savepoint
 from panestream.spark.savepoint.source_offsets import SourcePosition, positions_as_saved
 

@@ -9,7 +9,7 @@ from pyspark.sql import types as T
 
 from panestream.engine.runtime.sides import SIDE_COLUMN
 from panestream.spark.aggregates import _arguments, instead_of
-from panestream.spark.expressions import _hint, as_written
+from panestream.spark.columns import _column_hint, as_written
 from panestream.windowing.foreign_names import AGGREGATES
 
 GENERAL = "give .aggregate aggregates such as agg.sum('price') or F.sum('price'), and compute on its results"
@@ -113,9 +113,9 @@ ROWS = rows_of(("user", T.StringType()), ("order", STRUCT), ("other", STRUCT), (
     ],
 )
 def test_hint_lists_existing_columns_and_fields(given, hint):
-    assert _hint(given, ROWS) == hint
+    assert _column_hint(given, ROWS) == hint
 
 
 def test_internal_column_of_joined_streams_is_not_suggested():
-    told = _hint("xyz", ROWS)
+    told = _column_hint("xyz", ROWS)
     assert told == "known here: order, other, user"

@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
-from panestream.datastream.events import KeyedEvents
-from panestream.datastream.options import Options, check_options
+from panestream.datastream.events import KeyedEvents, Options, check_options
 from panestream.datastream.result import WindowedResult
 from panestream.datastream.windowed import Schema, WindowedStream
 from panestream.engine.operators.row.process import process_spec

@@ -14,8 +14,8 @@ from panestream.datastream import WindowedResult
 from panestream.engine.kernels.panes import EvenWindows, SlidingWindows
 from panestream.engine.operators.panes.rule import pane_grid, why_not_aligned
 from panestream.insight.delays import Closes, Completeness, bins_of
-from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.columns import micros_of
+from panestream.spark.compat import silence_analysis_errors
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.windowing.time import MAX_TIMESTAMP
 

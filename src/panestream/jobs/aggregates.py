@@ -64,8 +64,8 @@ def _reader_of(hint: Any, argument: str) -> Reader:
     if kinds <= {int, float, Decimal}:
         return number
     raise TypeError(
-        f"{argument} is of the type {hint}, for which job files know no reader: add one here, "
-        "or say plain_arguments = False in the recipe"
+        f"{argument} is of the type {hint}, which job files cannot read. Add a reader here, or set plain_arguments = False in "
+        f"the recipe"
     )
 
 

@@ -101,8 +101,8 @@ def instead_of(text: str) -> str:
         return f"there is no agg.{function.replace(' ', '_')}; " + (f"did you mean agg.{near[0]}?" if near else _known())
     if function == "count" and arguments in (["1"], ["*"]):
         arguments = []
-    taken = arguments[:2] if function in _OF_TWO else arguments[:1]
-    return f"write .aggregate(agg.{AGGREGATES[function]}({', '.join(repr(one) for one in taken)}){alias})"
+    inputs = arguments[:2] if function in _OF_TWO else arguments[:1]
+    return f"write .aggregate(agg.{AGGREGATES[function]}({', '.join(repr(name_of_input) for name_of_input in inputs)}){alias})"
 
 
 def split_alias(text: str) -> tuple[str, str]:
@@ -111,13 +111,13 @@ def split_alias(text: str) -> tuple[str, str]:
     >>> split_alias("sum(price) AS revenue"), split_alias("sum(price)")
     (('sum(price)', 'revenue'), ('sum(price)', ''))
     """
-    found = re.fullmatch(r"(.+\)) (?:AS|as) ([^)]+)", text.strip(), re.DOTALL)
-    return (text.strip(), "") if found is None else (found[1], found[2].strip("`"))
+    match = re.fullmatch(r"(.+\)) (?:AS|as) ([^)]+)", text.strip(), re.DOTALL)
+    return (text.strip(), "") if match is None else (match[1], match[2].strip("`"))
 
 
 def _computes(function: str, arguments: list[str]) -> bool:
     """Return whether it is a function of aggregates, such as ``coalesce(sum(price), 0)``."""
-    return function not in (*AGGREGATES, *QUANTILES) and any("(" in one for one in arguments)
+    return function not in (*AGGREGATES, *QUANTILES) and any("(" in argument for argument in arguments)
 
 
 def _known() -> str:

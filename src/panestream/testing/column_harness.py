@@ -20,7 +20,7 @@ from panestream.testing.elements import Columns, schema_of
 from panestream.testing.results import LateElement, WindowResult, late_element, window_result
 from panestream.tracing.events import Cause, Fate, Firing, TimeMoved, Trace, TracedElement, TracedWindow
 from panestream.tracing.texts import TraceTexts
-from panestream.windowing.aggregates import Aggregate
+from panestream.windowing.aggregates.base import Aggregate
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, Instant, instant

@@ -7,9 +7,10 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from panestream.engine.explain import ReprHtml
-from panestream.engine.operators.row.output import FiredResult, Output
-from panestream.engine.operators.row.row_plan import AnyWindowFunction, RowPlan
+from panestream.engine.operators.row.contents import AnyWindowFunction, RowPlan
 from panestream.engine.operators.row.window_operator import (
+    FiredResult,
+    Output,
     RowOperator,
     count_key_state_entries,
     count_state_entries,
@@ -27,7 +28,7 @@ from panestream.tracing.events import Trace
 from panestream.tracing.recorder import TracedOperator
 from panestream.tracing.texts import TraceTexts
 from panestream.tracing.why import ANY, Answer, explain
-from panestream.windowing.aggregates import Aggregate
+from panestream.windowing.aggregates.base import Aggregate
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.evictors import Evictor
 from panestream.windowing.functions import AggregateFunction, ProcessWindowFunction, ReduceFunction, WindowFunction
@@ -230,8 +231,8 @@ class WindowTestHarness(ReprHtml):
         """
         if self._clockwork is None:
             raise InvalidPlanError(
-                "the harness has no strategy that moves the watermark: make it with WindowTestHarness(..., "
-                "watermark_strategy=pst.WatermarkStrategy...), or say where it is, .process_watermark(...)"
+                "the harness lacks a strategy that moves the watermark: make it with WindowTestHarness(..., "
+                "watermark_strategy=pst.WatermarkStrategy...), or set the watermark with .process_watermark(...)"
             )
         clock = self._instant(time, "the clock")
         self._operator.advance_processing_time(clock)
@@ -369,7 +370,7 @@ class WindowTestHarness(ReprHtml):
         A traced harness raises ``InvalidPlanError``, since the state does not contain the elements of windows for its trace.
         """
         if self._traced:
-            raise InvalidPlanError("a traced harness has no snapshots: make one without traced=True")
+            raise InvalidPlanError("a traced harness does not support snapshots. Make one without traced=True")
         self._operator.commit()
         return Snapshot(dict(self._state.values), None if self._clockwork is None else self._clockwork.saved())
 
@@ -383,7 +384,7 @@ class WindowTestHarness(ReprHtml):
         if self._traced:
             raise InvalidPlanError("a traced harness cannot be restored: make one without traced=True")
         if not isinstance(snapshot, Snapshot):
-            raise PanestreamError(f"restore wants what snapshot() returned, got {type(snapshot).__name__}")
+            raise PanestreamError(f"restore needs what snapshot() returned, got {type(snapshot).__name__}")
         self._open(MemoryState(dict(snapshot.values)))
         if self._clockwork is not None:
             self._clockwork.restore(snapshot.watermarks)

@@ -13,11 +13,10 @@ from panestream.engine.exchange.group_run import gather
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TableOfRows, TablePerWindow
+from panestream.engine.operators.row.contents import EMPTY, KeepRows, KeyState, RowPlan, WindowState
 from panestream.engine.operators.row.operator import RowGroupOperator
-from panestream.engine.operators.row.row_plan import KeepRows, RowPlan
 from panestream.engine.operators.row.spec import RowSpec, row_spec
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.operators.row.window_states import EMPTY, KeyState, WindowState
 from panestream.engine.plan import WindowPlan
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables, WindowRequest
@@ -262,7 +261,7 @@ def _described(assigner: WindowAssigner, *others: Any) -> str:
 
 LATE, INVALID = "late", "invalid"
 _NO_RESULTS = (
-    "What windows gave: the function is handed the windows of all keys at once (all_windows=True), which a trace does not do."
+    "Results of windows: the function gets the windows of all keys at once (all_windows=True), which a trace does not support."
 )
 
 

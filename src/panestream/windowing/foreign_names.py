@@ -75,12 +75,13 @@ _SHOWN = "write result.main.{name} for a batch; the rows of a stream go to sinks
 _IN_SINKS = "the rows are where the sinks wrote them: read the folder or the table, or take MemorySink.rows"
 _WRITTEN = f"write result.{_START} for a stream, or result.run(main=ParquetSink('out/main')) for a batch"
 _MODE = (
-    "there is no output mode: rows are appended, .changelog() adds updates and deletes, and MergeSink keeps the last row of each "
+    "output modes do not exist here: rows are appended, .changelog() adds updates and deletes, and MergeSink keeps the last row "
+    "of each "
     "key and window"
 )
 _OF_SPARK = "it belongs to Spark's own query: write query.query.{name}()"
 _QUANTILE = "write agg.approx_quantile('price', 0.5), or agg.approx_quantiles('price', [0.5, 0.9]) for several"
-_NO_WINDOWS = "an interval join has no windows: write .between('-1 hour', '0 seconds').pairs()"
+_NO_WINDOWS = "an interval join does not have windows. Write .between('-1 hour', '0 seconds').pairs()"
 
 _GIVEN = {"count": "", "max_by": "'page', 'price'", "min_by": "'page', 'price'"}
 """The arguments of aggregates that do not take a single column."""
@@ -136,8 +137,8 @@ _TABLES: Mapping[str, Mapping[str, str]] = {
     },
     "CoGroupedStream": {
         **_each(("where", "equal_to"), "both streams have their keys from .key_by(...)"),
-        "pairs": "the two streams have no windows yet: write .window(...).pairs(...); for pairs of rows that are near to each "
-        "other in time, without windows, write left.interval_join(right)",
+        "pairs": "the two streams need windows. Write .window(...).pairs(...); for pairs of rows that are near in time, without "
+        "windows, write left.interval_join(right)",
     },
     "IntervalJoin": {"window": _NO_WINDOWS},
     "IntervalPairs": {"window": _NO_WINDOWS},

@@ -105,8 +105,8 @@ def processed(function: Any, shape: Shape = PROCESS) -> ProcessWindowFunction:
 def no_state(what: str) -> InvalidPlanError:
     """Return the error for a function with ``stateless=True`` that called ``context.<what>``."""
     return InvalidPlanError(
-        f"the process function called context.{what}, and was given with stateless=True, which says that it keeps nothing "
-        "between its calls: leave stateless=True out, then the row operator keeps its state"
+        f"the process function called context.{what}, but stateless=True declares that it does not keep state. Leave "
+        f"stateless=True out: then the row operator keeps its state"
     )
 
 

@@ -8,14 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from panestream.engine.operators.row.row_plan import (
-    AggregateRows,
-    AnyWindowFunction,
-    KeepRows,
-    ProcessRows,
-    ReduceRows,
-    RowPlan,
-)
+from panestream.engine.operators.row.contents import AggregateRows, AnyWindowFunction, KeepRows, ProcessRows, ReduceRows, RowPlan
 from panestream.windowing.functions import ProcessWindowFunction, WindowFunction
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput

@@ -17,7 +17,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from panestream.datastream import WindowedResult, stream
-from panestream.engine.operators.row.row_plan import AggregateRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.contents import AggregateRows, ReduceRows, RowPlan
 from panestream.errors import PanestreamError
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.session import build_session

@@ -13,7 +13,7 @@ from panestream.engine.inspection.reduce import StateFilter
 from panestream.engine.plan import KEY_GROUPS
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError
-from panestream.spark.operator.placement import group_values
+from panestream.spark.compat import group_values
 from panestream.spark.savepoint import decode, restore
 from panestream.spark.savepoint.decode import (
     CHUNKS,

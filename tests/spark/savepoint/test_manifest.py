@@ -11,6 +11,7 @@ import pytest
 import panestream as pst
 from panestream.engine.savepoint.plans import plan_json
 from panestream.errors import CheckpointError, PanestreamError, StateDamagedError, StateFormatError
+from panestream.spark.checkpoint.lineage import Lineage, RestoredFrom, next_restored_from
 from panestream.spark.savepoint.manifest import (
     SavepointManifest,
     check_free,
@@ -21,10 +22,8 @@ from panestream.spark.savepoint.manifest import (
     versions,
     write_manifest,
 )
-from panestream.spark.savepoint.restored_from import RestoredFrom, check_restored_from
 from panestream.spark.savepoint.saved import Savepoint, read_savepoint
 from panestream.spark.savepoint.source_offsets import SourcePosition, positions_as_saved
-from panestream.spark.succession import Lineage
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness
@@ -114,10 +113,10 @@ def test_folder_that_is_not_a_savepoint_is_refused_with_its_content(spark, tmp_p
     for path in ("broken/state/panes/part-0", "checkpoint/offsets/0", "other/a.csv"):
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text("x")
-    assert said("broken") == "was broken off while it was written: take another one"
+    assert said("broken") == "was interrupted while it was written. Take another savepoint"
     assert said("checkpoint").startswith("is a checkpoint, and no savepoint: pst.savepoint(spark, checkpoint, folder) takes one")
-    assert said("other") == "is no savepoint (pst.savepoint makes one)"
-    assert said("nothing") == "is no savepoint (pst.savepoint makes one): there is nothing"
+    assert said("other") == "is not a savepoint (pst.savepoint makes one)"
+    assert said("nothing") == "is not a savepoint (pst.savepoint makes one): it does not exist"
     found = [is_savepoint(spark, f"{tmp_path}/{name}/") for name in ("broken", "checkpoint", "other", "nothing")]
     assert found == [True, False, False, False]
     with pytest.raises(CheckpointError, match="a savepoint is a folder; got ''"):
@@ -296,7 +295,7 @@ def test_birth_of_a_checkpoint_survives_json():
     assert RestoredFrom.of_json(json.loads(json.dumps(born.as_json()))) == born
     assert RestoredFrom.of_json(json.loads(json.dumps(ONE.as_json()))) == replace(ONE, sources=[])
     assert RestoredFrom.of_json(None) is None
-    assert [ONE.is_at(path) for path in ("/saved/one/", "file:/saved/./one", "/saved/two")] == [True, True, False]
+    assert [ONE.lies_at(path) for path in ("/saved/one/", "file:/saved/./one", "/saved/two")] == [True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -312,7 +311,7 @@ def test_birth_of_a_checkpoint_survives_json():
     ],
 )
 def test_birth_of_the_next_run_follows_from_the_checkpoint(born, asked, planned, committed, next_):
-    assert check_restored_from("cp", born, asked, planned=planned, committed=committed) == next_
+    assert next_restored_from("cp", born, asked, planned=planned, committed=committed) == next_
 
 
 @pytest.mark.parametrize(
@@ -326,7 +325,7 @@ def test_birth_of_the_next_run_follows_from_the_checkpoint(born, asked, planned,
 )
 def test_checkpoint_with_another_birth_is_refused(born, asked, planned, why):
     with pytest.raises(CheckpointError, match=why):
-        check_restored_from("cp", born, asked, planned=planned, committed=False)
+        next_restored_from("cp", born, asked, planned=planned, committed=False)
 
 
 def test_read_savepoint_is_public():

@@ -38,7 +38,10 @@ from panestream.windowing.windows import TimeWindow, Window
 
 
 def _missing(name: str) -> NoReturn:
-    raise InvalidPlanError(f"the plan was read from a checkpoint, which has no code of {name}: state can be looked at, not run")
+    raise InvalidPlanError(
+        f"the plan was read from a checkpoint, which does not contain the code of {name}. You can inspect "
+        f"its state, but not run it"
+    )
 
 
 @dataclass(frozen=True)
@@ -319,7 +322,7 @@ def recipe_of(saved: Any) -> Any:
         StateFormatError: it contains something unknown to this version, or an aggregate of another package.
     """
     if isinstance(saved, list):
-        raise StateFormatError(f"a saved plan holds a list where none can be: {saved!r}")
+        raise StateFormatError(f"a saved plan holds a list in a wrong place: {saved!r}")
     if not isinstance(saved, dict):
         return saved
     if "absent" in saved:
@@ -361,7 +364,9 @@ def _stand_in(saved: Mapping[str, Any]) -> Any:
         return AbsentTrigger(described, saved["processing_time"])
     if kind == "evictor":
         return AbsentEvictor(described)
-    raise StateFormatError(f"the plan computes {described}, which is of another package: import it where the state is looked at")
+    raise StateFormatError(
+        f"the plan computes {described}, which belongs to another package. Import it before you inspect the state"
+    )
 
 
 def schema_text(schema: pa.Schema) -> str:

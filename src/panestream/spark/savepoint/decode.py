@@ -25,7 +25,7 @@ from panestream.engine.inspection.reduce import Part, StateFilter, reduce_group
 from panestream.engine.inspection.summary import Summary
 from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.plan import KEY_GROUPS, WindowPlan
-from panestream.engine.runtime.time_view import WATERMARKS, watermarks_of
+from panestream.engine.runtime.state_views import WATERMARKS, watermarks_of
 from panestream.engine.savepoint.key_groups import put_together
 from panestream.engine.savepoint.plans import plan_json, plan_of
 from panestream.engine.storage import payload
@@ -33,14 +33,12 @@ from panestream.engine.storage.sealed_state import META, SealedState, group_in
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables, StateViews
 from panestream.errors import CheckpointError, PlanMismatchError, StateDamagedError
-from panestream.spark.checkpoint import planned_at
+from panestream.spark.checkpoint.records import list_files
+from panestream.spark.checkpoint.spark_logs import planned_at
 from panestream.spark.columns import quoted
-from panestream.spark.failures import as_ours, raise_as
-from panestream.spark.markers import list_files
-from panestream.spark.operator.placement import group_number, group_values
-from panestream.spark.operator.without_pandas import without_pandas
+from panestream.spark.compat import group_number, group_values, without_pandas
+from panestream.spark.failures import as_ours, first_sentence, of_spark, raise_as, without_internal_traceback, words_of
 from panestream.spark.places import escaped
-from panestream.spark.reasons import first_sentence, of_spark, without_internal_traceback, words_of
 from panestream.spark.savepoint.locate import VARIABLE, readable_path
 from panestream.spark.types import spark_schema
 
@@ -91,7 +89,7 @@ class StoredState:
         return self.map_groups(parts_of(self.plan), TABLE_PARTS)
 
     def watermarks(self) -> DataFrame:
-        """Return the watermarks of each key group, as in :data:`~panestream.engine.runtime.time_view.WATERMARKS`."""
+        """Return the watermarks of each key group, as in :data:`~panestream.engine.runtime.state_views.WATERMARKS`."""
         return self.map_groups(time_of(self.plan), WATERMARKS, header_only=True)
 
     def table(self, name: str) -> DataFrame:
@@ -250,7 +248,7 @@ def headers_of(plan: WindowPlan) -> GroupFunction:
 
 
 def time_of(plan: WindowPlan) -> GroupFunction:
-    """Return a function that makes the rows of :data:`~panestream.engine.runtime.time_view.WATERMARKS`."""
+    """Return a function that makes the rows of :data:`~panestream.engine.runtime.state_views.WATERMARKS`."""
 
     def made(state: MemoryState, group: int) -> Iterable[pa.Table]:
         return [watermarks_of(plan, plan.operator.for_group(plan, state, group).header(), group)]
@@ -414,8 +412,8 @@ def operator_and_plan(stored: StoredState, operators: Collection[int], plan: Win
     ]
     if len(found) > 1:
         raise CheckpointError(
-            f"{len(found)} operators of the query in {stored.path} run this plan: which one is meant cannot be told. Leave "
-            "plan= out to read the last one, which start() was called of"
+            f"{len(found)} operators of the query in {stored.path} run this plan, so plan= is ambiguous. Leave plan= out to "
+            f"read the last operator, whose result was started"
         )
     if found:
         ((number, identity),) = found

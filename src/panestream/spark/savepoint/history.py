@@ -21,15 +21,13 @@ from panestream.engine.savepoint.plans import plan_json
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
-from panestream.spark.columns import quoted
-from panestream.spark.computed import output
-from panestream.spark.failures import of_operator, of_sink
-from panestream.spark.names import Names
+from panestream.spark.batch_output import output
+from panestream.spark.checkpoint.lineage import Lineage
+from panestream.spark.columns import Names, quoted
+from panestream.spark.compat import group_number, group_values, without_pandas
+from panestream.spark.failures import of_operator, of_sink, without_internal_traceback
 from panestream.spark.operator.dataflow import Projection
-from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, Pack
-from panestream.spark.operator.placement import group_number, group_values
-from panestream.spark.operator.without_pandas import without_pandas
-from panestream.spark.reasons import without_internal_traceback
+from panestream.spark.operator.task_functions import EXCHANGE_SCHEMA, Pack
 from panestream.spark.savepoint.decode import TABLE_PARTS, headers_of, parts_of
 from panestream.spark.savepoint.manifest import SavepointManifest, check_free
 from panestream.spark.savepoint.saved import Savepoint, write_savepoint
@@ -37,7 +35,6 @@ from panestream.spark.savepoint.source_offsets import KAFKA, SourcePosition, kin
 from panestream.spark.session import session_settings, settings_for
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import checked_places, open_for_batch
-from panestream.spark.succession import Lineage
 from panestream.spark.types import spark_schema
 from panestream.windowing.time import instant, micros_of_text
 
@@ -53,10 +50,10 @@ def rows_like(history: object, stream: DataFrame, called: str = "the stream") ->
     Raises InvalidPlanError if ``history`` is a stream, or a column is missing or has another type.
     """
     if not isinstance(history, DataFrame):
-        raise InvalidPlanError(f"bootstrap wants history as a DataFrame, got {type(history).__name__}")
+        raise InvalidPlanError(f"bootstrap needs history as a DataFrame, got {type(history).__name__}")
     if history.isStreaming:
         raise InvalidPlanError(
-            "bootstrap wants history as a batch (spark.read), not as a stream: what comes later is the stream's"
+            "bootstrap needs history as a batch (spark.read), not as a stream: what comes later is the stream's"
         )
     find, kinds = Names.of(history.sparkSession).finder(history.columns), {each.name: each.dataType for each in history.schema}
     wrong, columns = [], []

@@ -20,7 +20,7 @@ from panestream.engine.inspection.summary import Json, Summary
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.errors import CheckpointError
-from panestream.spark.operator import split
+from panestream.spark.batch_output import merge_split_timers, merge_split_windows
 from panestream.spark.savepoint.decode import StoredState, summary_of_stored
 from panestream.tracing.events import Trace
 from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow, check_key, follows_rows, trace_of_state
@@ -290,7 +290,7 @@ class CheckpointState(InspectableState):
     def windows(self) -> DataFrame:
         """The open windows: a row for each key and window that still accepts rows or will fire."""
         shown = self.stored.view("windows")
-        return shown if self.plan.split is None else split.open_windows(shown, self.plan)
+        return shown if self.plan.split is None else merge_split_windows(shown, self.plan)
 
     @cached_property
     def elements(self) -> DataFrame:
@@ -306,7 +306,7 @@ class CheckpointState(InspectableState):
     def timers(self) -> DataFrame:
         """The due timers for each key and window."""
         shown = self.stored.view("timers")
-        return shown if self.plan.split is None else split.timers(shown)
+        return shown if self.plan.split is None else merge_split_timers(shown)
 
     def _summary(self, state_filter: StateFilter) -> Summary:
         return summary_of_stored(self.stored, state_filter)

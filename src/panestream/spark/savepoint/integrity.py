@@ -17,9 +17,9 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
 from panestream.errors import StateDamagedError
-from panestream.spark.asking import silence_analysis_errors
 from panestream.spark.columns import quoted
-from panestream.spark.reasons import first_sentence, of_ended_spark, of_spark
+from panestream.spark.compat import silence_analysis_errors
+from panestream.spark.failures import first_sentence, of_ended_spark, of_spark
 
 FileSums = Mapping[str, Sequence[Any]]
 """Number of rows and their sum (as text) by file name. Empty files are not included."""
@@ -46,7 +46,7 @@ def difference(found: FileSums, written: FileSums) -> str | None:
     """Describe the first changed file in words, or return None.
 
     >>> difference({"a": [2, "7"]}, {"a": [2, "7"], "b": [1, "3"]})
-    'the file b is gone, or empty'
+    'the file b is missing or empty'
     >>> difference({"a": [2, "8"]}, {"a": [2, "7"]})
     'the file a was changed: it has another checksum'
     >>> difference({"a": [3, "9"]}, {"a": [2, "7"]})
@@ -56,7 +56,7 @@ def difference(found: FileSums, written: FileSums) -> str | None:
     """
     for name in sorted({*found, *written}):
         if name not in found:
-            return f"the file {name} is gone, or empty"
+            return f"the file {name} is missing or empty"
         if name not in written:
             return f"the file {name} was not there when it was written"
         rows, sum_ = found[name]

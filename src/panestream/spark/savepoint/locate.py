@@ -16,11 +16,11 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from panestream.errors import CheckpointError
-from panestream.spark.checkpoint import logged, newest_entry
-from panestream.spark.failures import raise_as
-from panestream.spark.markers import list_files
+from panestream.spark.checkpoint.epoch import newest_entry
+from panestream.spark.checkpoint.records import list_files
+from panestream.spark.checkpoint.spark_logs import logged
+from panestream.spark.failures import first_sentence, of_spark, raise_as, words_of
 from panestream.spark.places import escaped, is_plain, local_folder
-from panestream.spark.reasons import first_sentence, of_spark, words_of
 from panestream.spark.session import has_local_executors
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ from panestream.engine.plan import WindowPlan
 from panestream.engine.savepoint.plans import plan_of
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import CheckpointError, PanestreamError, StateDamagedError, StateFormatError
-from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
+from panestream.spark.checkpoint.records import PARTS, list_files, read_markers, write_marker
 from panestream.spark.places import escaped
 from panestream.spark.savepoint.integrity import FileSums
 
@@ -32,7 +32,7 @@ _MANIFEST = "manifest"
 _STATE = "state"
 SOURCES = "sources"
 """The folder with the lists of files that were read, one for each source of files."""
-_BROKEN = "the savepoint cannot be used. Take another one while the checkpoint is there"
+_BROKEN = "the savepoint cannot be used. Take another savepoint from the checkpoint"
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ class SavepointManifest:
         tables: the number of rows of each state table.
         checksums: by state table (:mod:`~panestream.spark.savepoint.integrity`). Empty in savepoints of earlier panestreams.
         batch_id: the micro-batch after which it was taken. None if made of history, as is ``checkpoint``, its path.
-        succession: the :class:`panestream.spark.succession.Lineage` of a query that starts from it, or None without one.
+        succession: the :class:`panestream.spark.checkpoint.lineage.Lineage` of a query that starts from it, or None without one.
         sources: the position of each source of the query, in Spark's order.
         until: if made of history, rows before this time are included, and left out of a stream that starts from it.
         taken_at: the time in UTC.
@@ -127,11 +127,11 @@ def read_manifest(spark: SparkSession, path: str) -> SavepointManifest:
 def _what_else(spark: SparkSession, base: str) -> str:
     """Describe a folder that is not a savepoint."""
     if list_files(spark, f"{base}/{_STATE}/*/{PARTS}"):
-        return "was broken off while it was written: take another one"
+        return "was interrupted while it was written. Take another savepoint"
     if list_files(spark, f"{base}/offsets"):
         return "is a checkpoint, and no savepoint: pst.savepoint(spark, checkpoint, folder) takes one of it"
-    there = "is no savepoint (pst.savepoint makes one)"
-    return there if list_files(spark, f"{base}/*") else f"{there}: there is nothing"
+    there = "is not a savepoint (pst.savepoint makes one)"
+    return there if list_files(spark, f"{base}/*") else f"{there}: it does not exist"
 
 
 def check_free(spark: SparkSession, path: str) -> None:

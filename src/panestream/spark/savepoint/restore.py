@@ -25,14 +25,13 @@ from panestream.engine.savepoint.migration import Migrations, check_added, check
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables, key_fields
 from panestream.errors import CheckpointError, PlanMismatchError, warn
-from panestream.spark.checkpoint import last_committed, newest_entry
+from panestream.spark.checkpoint.epoch import newest_entry
+from panestream.spark.checkpoint.lineage import RestoredFrom
+from panestream.spark.checkpoint.spark_logs import last_committed
 from panestream.spark.columns import quoted
-from panestream.spark.failures import as_ours
-from panestream.spark.operator.placement import group_values
-from panestream.spark.operator.without_pandas import without_pandas
-from panestream.spark.reasons import without_internal_traceback
+from panestream.spark.compat import group_values, without_pandas
+from panestream.spark.failures import as_ours, without_internal_traceback
 from panestream.spark.savepoint.decode import CHUNKS, BatchFunction, chunks_of_rows, table_in
-from panestream.spark.savepoint.restored_from import RestoredFrom
 from panestream.spark.savepoint.saved import Savepoint, read_savepoint
 from panestream.spark.session import session_settings, settings_for
 from panestream.spark.types import spark_schema
@@ -213,7 +212,7 @@ def savepoint_for(spark: SparkSession, path: str, checkpoint: str) -> Savepoint 
         try:
             name = read_savepoint(spark, path).manifest.name
         except CheckpointError:
-            name = restored.name if restored.is_at(path) else ""
+            name = restored.name if restored.lies_at(path) else ""
         if name == restored.name:
             return restored
     return read_savepoint(spark, path)
@@ -250,8 +249,8 @@ def check_start(savepoint: Savepoint, plan: WindowPlan, *, allow_incomplete: boo
     savepoint.check_whole()
     if not savepoint.has_checksums:
         warn(
-            f"the savepoint {savepoint.path} has no checksums, an earlier panestream wrote it: that all its rows are there was "
-            "checked, and not that they are what was written. A savepoint that is taken now has them"
+            f"the savepoint {savepoint.path} does not have checksums, because an earlier panestream wrote it. The number of its "
+            f"rows was checked, but not their content; new savepoints have checksums"
         )
     if manifest.plan.identity()["windows"] != plan.identity()["windows"]:
         # Only the rows show whether the old panes fit into new ones.

@@ -25,9 +25,11 @@ from panestream.engine.savepoint.plans import plan_of
 from panestream.engine.storage.state import MemoryState
 from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import CheckpointError, PlanMismatchError, StateDamagedError
-from panestream.spark.checkpoint import newest_entry, succession_of
+from panestream.spark.checkpoint.epoch import newest_entry
+from panestream.spark.checkpoint.lease import lineage_of
+from panestream.spark.checkpoint.lineage import RestoredFrom, lineage_of_saved
+from panestream.spark.compat import without_pandas
 from panestream.spark.failures import as_ours, writing
-from panestream.spark.operator.without_pandas import without_pandas
 from panestream.spark.places import FilePath, escaped, path_of
 from panestream.spark.savepoint.decode import explain_read_errors, rows_of_chunks, summary_of_saved, with_key_group
 from panestream.spark.savepoint.inspectable_state import InspectableState
@@ -42,11 +44,9 @@ from panestream.spark.savepoint.manifest import (
     write_manifest,
 )
 from panestream.spark.savepoint.read import read_checkpoint
-from panestream.spark.savepoint.restored_from import RestoredFrom
 from panestream.spark.savepoint.source_offsets import FILES, SourcePosition, save_positions, without_read_files
 from panestream.spark.savepoint.source_offsets import positions_of_saved as positions_of
 from panestream.spark.session import ARROW_BYTES, ARROW_ROWS, session_settings
-from panestream.spark.succession import of_saved
 from panestream.spark.types import spark_schema
 
 if TYPE_CHECKING:
@@ -87,7 +87,9 @@ class Savepoint(InspectableState):
     def restored_from(self) -> RestoredFrom:
         """The record of this savepoint in a checkpoint that begins with it."""
         manifest = self.manifest
-        return RestoredFrom(manifest.name, self.path, of_saved(manifest.succession), manifest.sources, until=manifest.until)
+        return RestoredFrom(
+            manifest.name, self.path, lineage_of_saved(manifest.succession), manifest.sources, until=manifest.until
+        )
 
     @cached_property
     def positions(self) -> tuple[SourcePosition, ...]:
@@ -256,7 +258,7 @@ def take(
         tables={},
         batch_id=state.batch_id,
         checkpoint=checkpoint,
-        succession=succession_of(spark, checkpoint, state.batch_id).as_saved(),
+        succession=lineage_of(spark, checkpoint, state.batch_id).as_saved(),
         sources=save_positions(spark, checkpoint, state.batch_id, path, signals=bool(entry.get("signals"))),
     )
     with explain_read_errors(state.stored):
@@ -328,7 +330,7 @@ def _headers_by_group(headers: DataFrame, plan: WindowPlan) -> list[Mapping[str,
         found = {group: no_state(plan, group).header for group in range(plan.groups)}
     gone = next((group for group in range(plan.groups) if group not in found), None)
     if gone is not None:
-        raise StateDamagedError(f"the state of key group {gone} is gone: there are {len(found)} of {plan.groups}", gone)
+        raise StateDamagedError(f"the state of key group {gone} is missing: only {len(found)} of {plan.groups} exist", gone)
     return [found[group] for group in range(plan.groups)]
 
 

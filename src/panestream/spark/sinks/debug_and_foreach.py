@@ -26,7 +26,7 @@ class ConsoleSink(Sink):
         df.show(self.rows, truncate=False)
 
     def guarantee(self, spark: SparkSession) -> str:
-        return "for looking: a micro-batch that is run again is printed again"
+        return "for debugging: a repeated micro-batch is printed again"
 
     def describe(self) -> str:
         return "console"
@@ -89,7 +89,7 @@ class ForeachBatchSink(Sink):
     def guarantee(self, spark: SparkSession) -> str:
         if self.idempotent:
             return EXACTLY_ONCE
-        again = "the function is called again for a micro-batch that is run again; idempotent=True says that it allows for that"
+        again = "the function is called again for a repeated micro-batch; idempotent=True declares that repeated calls are safe"
         return f"{AT_LEAST_ONCE}: {again}"
 
     def describe(self) -> str:

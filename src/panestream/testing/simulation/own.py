@@ -267,6 +267,7 @@ def _maker(column: pa.Field) -> MakeRow:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         return lambda rng: rng.choice("abc")
     raise InvalidPlanError(
-        f"simulate knows no values of the column {column.name!r} ({kind}): give rows=, a function of a random.Random that makes "
+        f"simulate cannot make values for the column {column.name!r} ({kind}): give rows=, a function of a random.Random that "
+        f"makes "
         "a row, e.g. rows=lambda rng: {'at': rng.randint(0, 100)}"
     )

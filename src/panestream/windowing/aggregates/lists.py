@@ -29,7 +29,7 @@ class TopK(OfOne):
     by: str | None = None
 
     function: ClassVar[str] = "top_k"
-    merge_rule: ClassVar[str] = "each part keeps its k largest; a window keeps the k largest of these"
+    merge_rule: ClassVar[str] = "each part keeps its k largest; a window keeps the k largest of all parts"
 
     def __post_init__(self) -> None:
         check_expression(self.expr, self.function, "expr")

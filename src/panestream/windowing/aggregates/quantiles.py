@@ -21,7 +21,7 @@ class ApproxQuantile(OfOne):
 
     function: ClassVar[str] = "approx_quantile"
     merge_rule: ClassVar[str] = (
-        "parts keep their values, many of them as a t-digest; those of a window are merged, earlier parts first"
+        "parts keep their values, many values as a t-digest; the parts of a window are merged, earlier parts first"
     )
 
     def __post_init__(self) -> None:
@@ -85,8 +85,7 @@ def _check_quantiles(function: str, expr: str, probabilities: Sequence[float], k
     if not probabilities or not given:
         hint = "0.99" if function == "approx_quantile" else "[0.5, 0.99]"
         raise InvalidPlanError(
-            f"agg.{function}: a quantile is asked for by a number from 0 to 1, got {probabilities!r}; "
-            f"write agg.{function}({expr!r}, {hint})"
+            f"agg.{function}: a quantile is a number from 0 to 1, got {probabilities!r}; write agg.{function}({expr!r}, {hint})"
         )
     check_count(k, function, "k", 10, 65535)
 

@@ -23,7 +23,7 @@ class Mean(OfOne):
 
     function: ClassVar[str] = "mean"
     invertible: ClassVar[bool] = True
-    merge_rule: ClassVar[str] = "sum and count of parts are combined as those of sum and count, and divided at the end"
+    merge_rule: ClassVar[str] = "sums and counts of parts are added, and divided at the end"
 
 
 def sum(expr: Expression) -> Sum:  # noqa: A001 - the SQL name, as in pyspark.sql.functions

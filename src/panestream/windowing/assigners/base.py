@@ -125,7 +125,7 @@ class SeveralWindows(WindowAssigner):
         for label, assigner in windows.items():
             if not isinstance(label, str) or not label or not isinstance(assigner, WindowAssigner):
                 raise InvalidPlanError(
-                    "windows wants labels and assigners, e.g. {'1h': TumblingEventTimeWindows.of('1 hour')}; "
+                    "windows needs labels and assigners, e.g. {'1h': TumblingEventTimeWindows.of('1 hour')}; "
                     f"got {label!r}: {assigner!r}"
                 )
         if len({assigner.is_event_time for assigner in windows.values()}) != 1:

@@ -103,7 +103,9 @@ class Trigger(ABC):
         Merge state (:meth:`OnMergeContext.merge_partitioned_state`) and register timers of the result. Then :meth:`clear` is
         called for each merged window, and its timers are deleted.
         """
-        raise InvalidPlanError(f"{type(self).__name__} says can_merge() but has no on_merge(): write it, or return False")
+        raise InvalidPlanError(
+            f"{type(self).__name__} returns True from can_merge() but lacks on_merge(). Write it, or return False"
+        )
 
     @abstractmethod
     def clear(self, window: Window, ctx: TriggerContext) -> None:
@@ -114,7 +116,7 @@ def check_inner(inner: object, outer: str) -> None:
     """Check that an inner trigger is a trigger object with methods that accept their arguments."""
     if not isinstance(inner, Trigger):
         hint = f"an object, not the class itself: {inner.__name__}" if isinstance(inner, type) else f"got {inner!r}"
-        raise InvalidWindowError(f"{outer} wants a trigger such as CountTrigger.of(100) ({hint})")
+        raise InvalidWindowError(f"{outer} needs a trigger such as CountTrigger.of(100) ({hint})")
     check_methods(inner, Trigger)
 
 

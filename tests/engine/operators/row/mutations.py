@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 _ROW = "engine/operators/row/"
-ROW, FAST, STATE, WINDOW_STATES = (f"{_ROW}{name}.py" for name in ("window_operator", "loops", "state", "window_states"))
-TIMERS, MERGING, CONTEXTS, INDEX = (f"{_ROW}{name}.py" for name in ("timers", "merging", "contexts", "pages"))
-LOOPS, INTERLEAVING = f"{_ROW}loops.py", "engine/kernels/ordering.py"
-PAGES, ELEMENT_CHUNKS, CODEC, DATETIME_CODEC = (
-    f"{_ROW}{name}.py" for name in ("pages", "element_chunks", "codec", "datetime_codec")
-)
-KEYS, AGGREGATES = f"{_ROW}keys.py", "engine/aggregates/"
+ROW, LOOPS, STATE, CONTENTS = (f"{_ROW}{name}.py" for name in ("window_operator", "loops", "state", "contents"))
+PAGES, CODEC, INTERLEAVING = f"{_ROW}pages.py", f"{_ROW}codec.py", "engine/kernels/ordering.py"
+AGGREGATES = "engine/aggregates/"
 TRIGGERS, ASSIGNERS, EVICTORS = "windowing/triggers/", "windowing/assigners/", "windowing/evictors.py"
 
 MUTANTS: list[tuple[str, str, str]] = [
@@ -64,7 +60,7 @@ MUTANTS: list[tuple[str, str, str]] = [
     (ROW, "if self.plan.numbers_firings and len(self._fired) > fired:", "if self.plan.numbers_firings:"),
     (ROW, "return self.timer >= cleanup or", "return self.timer > cleanup or"),
     (ROW, "is EventTimeTrigger and cleanup <= self.watermark)", "is EventTimeTrigger)"),
-    (WINDOW_STATES, "            and not self.firings\n", ""),
+    (CONTENTS, "            and not self.firings\n", ""),
     (PAGES, '        writer.counts("firings", [window_state.firings for window_state in window_states])\n', ""),
     (AGGREGATES + "extremes.py", "return a if a[1] < b[1] else b", "return b if a[1] < b[1] else a"),
     (
@@ -121,21 +117,21 @@ MUTANTS: list[tuple[str, str, str]] = [
         "result.max_timestamp() < 0:\n            raise",
     ),
     (ROW, "        owner.latest = None  # the session", "        pass  # the session"),
-    (MERGING, "unchanged = len(old) == 1 and", "unchanged = len(old) == 9 and"),
-    (MERGING, "isinstance(target, TimeWindow) and bounds in self._window_states", "False"),
-    (MERGING, "for member in sorted(members) if member in live", "for member in sorted(members, reverse=True) if member in live"),
+    (LOOPS, "unchanged = len(old) == 1 and", "unchanged = len(old) == 9 and"),
+    (LOOPS, "isinstance(target, TimeWindow) and bounds in self._window_states", "False"),
+    (LOOPS, "for member in sorted(members) if member in live", "for member in sorted(members, reverse=True) if member in live"),
     (
-        MERGING,
+        LOOPS,
         "        for window_state in old:\n            del self._window_states[window_state.bounds]\n",
         "        for window_state in old[1:]:\n            del self._window_states[window_state.bounds]\n",
     ),
     (
-        CONTEXTS,
+        STATE,
         "            if value is not None:\n                state.add(value)",
         "            if value is not None:\n                values = self.current.trigger_values\n                values[descriptor.name] = value",
     ),
-    (CONTEXTS, "self.current.event_timers.times.discard(time)", "pass"),
-    (CONTEXTS, "            self.current.processing_timers.times.discard(time)", "            pass"),
+    (STATE, "self.current.event_timers.times.discard(time)", "pass"),
+    (STATE, "            self.current.processing_timers.times.discard(time)", "            pass"),
     # evictors
     (ROW, 'kept = self._stay("evict_before", before, window_state)', "kept = before"),
     (ROW, '        kept = self._stay("evict_after", kept, window_state)\n', ""),
@@ -153,17 +149,17 @@ MUTANTS: list[tuple[str, str, str]] = [
         "    return window_state",
     ),
     (
-        FAST,
+        LOOPS,
         "            if window_state.max_timestamp <= watermark:\n                operator.fire(window_state)\n                if purges:\n                    window_state.contents = EMPTY\n    except",
         "            if window_state.max_timestamp < watermark:\n                operator.fire(window_state)\n                if purges:\n                    window_state.contents = EMPTY\n    except",
     ),
     (
-        FAST,
+        LOOPS,
         "range(timestamp - (timestamp - offset) % slide, timestamp - size, -slide)",
         "range(timestamp - (timestamp - offset) % slide, timestamp - size - 1, -slide)",
     ),
     (
-        FAST,
+        LOOPS,
         "            if not taken:\n                operator.not_taken(key, timestamp, element)",
         "            if not taken and window_state is not None:\n                operator.not_taken(key, timestamp, element)",
     ),
@@ -177,31 +173,35 @@ MUTANTS: list[tuple[str, str, str]] = [
     (LOOPS, "                if end > session.end:", "                if True:"),
     (LOOPS, "                    session.start = timestamp\n", "                    pass\n"),
     (LOOPS, "            session.event_timers.times.clear()\n", ""),
-    (FAST, "            if seen < count:", "            if seen <= count:"),
-    (FAST, '            values.pop("count", None)\n', ""),
+    (LOOPS, "            if seen < count:", "            if seen <= count:"),
+    (LOOPS, '            values.pop("count", None)\n', ""),
     (LOOPS, "    if last > operator.watermark:\n", "    if True:\n"),
     # stored timers and state
-    (TIMERS, "entries[0][0] <= until", "entries[0][0] < until"),
-    (TIMERS, "            if timers.armed != time:\n                continue", "            if False:\n                continue"),
-    (TIMERS, "        if time < timers.armed:", "        if time <= 0:"),
-    (TIMERS, "            heapify(self._entries)", "            pass"),
-    (TIMERS, "                timers.times.discard(time)\n", ""),
-    (TIMERS, "                if goes:\n                    timers.cleanup = NEVER\n", ""),
+    (CONTENTS, "entries[0][0] <= until", "entries[0][0] < until"),
+    (
+        CONTENTS,
+        "            if timers.armed != time:\n                continue",
+        "            if False:\n                continue",
+    ),
+    (CONTENTS, "        if time < timers.armed:", "        if time <= 0:"),
+    (CONTENTS, "            heapify(self._entries)", "            pass"),
+    (CONTENTS, "                timers.times.discard(time)\n", ""),
+    (CONTENTS, "                if goes:\n                    timers.cleanup = NEVER\n", ""),
     (STATE, "            self.processing_queue.load(window_state.processing_timers)", "            pass"),
     (STATE, "            self.event_queue.load(window_state.event_timers)", "            pass"),
     (STATE, "            if not self._resume(window_state):", "            if False:"),
     (ROW, "window_state.max_timestamp <= self._closed_before", "window_state.max_timestamp < self._closed_before"),
     (ROW, "window_state.max_timestamp <= self._closed_before", "window_state.max_timestamp <= self.closed"),
     (ROW, "closed = self._closing.reach(self.watermark)", "closed = self._closing.at(0)"),
-    (WINDOW_STATES, "        self.event_timers.owner = None\n", ""),
+    (CONTENTS, "        self.event_timers.owner = None\n", ""),
     (STATE, "        page.dirty = True\n", ""),
     (
-        WINDOW_STATES,
+        CONTENTS,
         "                left = size - gone\n                self.parts[0] = (chunk, start + gone, left)",
         "                left = size - gone\n                self.parts[0] = (chunk, start, left)",
     ),
     (
-        WINDOW_STATES,
+        CONTENTS,
         "        if self.tail:\n            self.parts.append(self.tail)",
         "        if self.tail:\n            self.chunks.insert(0, self.tail)",
     ),
@@ -209,18 +209,18 @@ MUTANTS: list[tuple[str, str, str]] = [
     (STATE, "        self.used_keys.clear()\n", ""),
     (STATE, "if not owner.window_states and not owner.global_values:", "if not owner.window_states:"),
     # pages: growth
-    (INDEX, "for modulus in self._moduli:", "for modulus in self._moduli[-1:]:"),
-    (INDEX, "if self._claimed.get(number) == modulus:", "if number in self._claimed:"),
-    (INDEX, "            self.modulus *= 2", "            self.modulus += 1"),
-    (INDEX, "        if not keys:\n            self.modulus = self._smallest\n", ""),
-    (INDEX, " and keys >= 2 * self.modulus * FEWEST_KEYS", ""),
+    (PAGES, "for modulus in self._moduli:", "for modulus in self._moduli[-1:]:"),
+    (PAGES, "if self._claimed.get(number) == modulus:", "if number in self._claimed:"),
+    (PAGES, "            self.modulus *= 2", "            self.modulus += 1"),
+    (PAGES, "        if not keys:\n            self.modulus = self._smallest\n", ""),
+    (PAGES, " and keys >= 2 * self.modulus * FEWEST_KEYS", ""),
     (
-        INDEX,
+        PAGES,
         "            self.modulus *= 2\n        self._moduli = sorted({*self._claimed.values(), self.modulus})",
         "            self.modulus *= 2\n        self._moduli = [self.modulus]",
     ),
-    (INDEX, "if entry.event <= event or", "if entry.event < event or"),
-    (INDEX, "or entry.processing <= processing", "or entry.processing < processing"),
+    (PAGES, "if entry.event <= event or", "if entry.event < event or"),
+    (PAGES, "or entry.processing <= processing", "or entry.processing < processing"),
     (STATE, "if page.modulus == self._index.modulus:", "if True:"),
     (STATE, "            owner.page = new\n", ""),
     (STATE, "window_state.contents = ElementList(self.elements(page, window_state.contents))", "pass"),
@@ -244,14 +244,14 @@ MUTANTS: list[tuple[str, str, str]] = [
         "            if True:\n                window_state.contents",
     ),
     (PAGES, "canonical = canonical_key(key)", "canonical = key"),
-    (ELEMENT_CHUNKS, "if len(distinct) < len(elements):", "if False:"),
-    (ELEMENT_CHUNKS, "next(following) if row < 0 else row", "next(following) if row <= 0 else row"),
-    (ELEMENT_CHUNKS, "range(first, first + len(elements))", "range(len(elements))"),
+    (PAGES, "if len(distinct) < len(elements):", "if False:"),
+    (PAGES, "next(following) if row < 0 else row", "next(following) if row <= 0 else row"),
+    (PAGES, "range(first, first + len(elements))", "range(len(elements))"),
     (INTERLEAVING, " | (np.diff(partitions[order]) != 0)", ""),
     (INTERLEAVING, "(np.diff(keys[order]) != 0) | ", ""),
     (INTERLEAVING, "running_max(new, np.concatenate(times)[order])", "np.concatenate(times)[order]"),
-    (ELEMENT_CHUNKS, "        if references:\n            elements", "        if False:\n            elements"),
-    (ELEMENT_CHUNKS, "set(map(type, values)) == {self._element_type}", "True"),
+    (PAGES, "        if references:\n            elements", "        if False:\n            elements"),
+    (PAGES, "set(map(type, values)) == {self._element_type}", "True"),
     # stored values
     (
         CODEC,
@@ -275,17 +275,17 @@ MUTANTS: list[tuple[str, str, str]] = [
         "else str(value) for value in values], pa.string()), [",
         "else str(value.normalize()) for value in values], pa.string()), [",
     ),
-    (DATETIME_CODEC, "fold=int(fold)", "fold=0"),
-    (DATETIME_CODEC, "if not any(value.fold for value in present):", "if True:"),
-    (KEYS, "else key + 0.0", "else key"),
+    (CODEC, "fold=int(fold)", "fold=0"),
+    (CODEC, "if not any(value.fold for value in present):", "if True:"),
+    (CODEC, "else key + 0.0", "else key"),
     (
-        KEYS,
-        "_joined(sorted(canonical_bytes(part, pickled) for part in value))",
-        "_joined(canonical_bytes(part, pickled) for part in value)",
+        CODEC,
+        "_joined_keys(sorted(canonical_bytes(part, pickled) for part in value))",
+        "_joined_keys(canonical_bytes(part, pickled) for part in value)",
     ),
     # the loops: growing sessions, default timers
-    (FAST, "if called and time == window_state.max_timestamp:", "if called:"),
-    (FAST, "if operator.is_event_time and time ==", "if time =="),
+    (LOOPS, "if called and time == window_state.max_timestamp:", "if called:"),
+    (LOOPS, "if operator.is_event_time and time ==", "if time =="),
     (
         LOOPS,
         "    if end - 1 <= operator.closed:\n        return None",

@@ -6,8 +6,8 @@ import pytest
 
 import panestream as pst
 from panestream.engine.operators.row import process
+from panestream.engine.operators.row.contents import ProcessRows, RowPlan
 from panestream.engine.operators.row.process import KeyedProcessOperator
-from panestream.engine.operators.row.row_plan import ProcessRows, RowPlan
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError

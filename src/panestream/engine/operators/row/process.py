@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from operator import index
 from typing import Any, ClassVar
 
 import pyarrow as pa
 
-from panestream.engine.operators.row.contexts import ALL_TIME, ProcessScope
+from panestream.engine.operators.row.contents import NEVER, KeyState, ProcessRows, RowPlan, WindowState
 from panestream.engine.operators.row.operator import RowGroupOperator
-from panestream.engine.operators.row.output import Output, Row
-from panestream.engine.operators.row.row_plan import ProcessRows, RowPlan
 from panestream.engine.operators.row.spec import RowSpec
-from panestream.engine.operators.row.timers import NEVER
-from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.operators.row.window_states import KeyState, WindowState
+from panestream.engine.operators.row.state import Clocks, RowStore
+from panestream.engine.operators.row.window_operator import Output, Row, RowOperator
 from panestream.engine.plan import Capabilities, WindowPlan, stable_repr
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.sealed_state import SealedState
@@ -26,9 +24,85 @@ from panestream.windowing.functions import results_of
 from panestream.windowing.process_functions import KeyedProcessFunction, TimeDomain
 from panestream.windowing.state import drop_expired
 from panestream.windowing.time import MAX_TIMESTAMP
+from panestream.windowing.windows import GlobalWindow, Window
+
+ALL_TIME = GlobalWindow()
+"""The window of results that belong to no window."""
 
 MOST_TIMERS_AT_END = 1_000_000
 """The number of timers of one key at the end of the input above which a function certainly registers them without end."""
+
+
+class ProcessScope:
+    """The context and timer service of keyed process functions. One object serves all keys; ``begin`` moves it to a call.
+
+    ``expiring`` has the names of the states with a time to live that were used.
+    """
+
+    __slots__ = ("_domain", "_outputs", "_owner", "_store", "_times", "_timestamp", "expiring")
+
+    def __init__(self, times: Clocks, store: RowStore) -> None:
+        self._times = times
+        self._store = store
+        self._outputs: dict[str, list[tuple[Any, Window, Any, int]]] = {}
+        self.expiring: set[str] = set()
+
+    def begin(self, owner: KeyState, timestamp: int, domain: TimeDomain | None = None) -> None:
+        self._owner = owner
+        self._timestamp = timestamp
+        self._domain = domain
+
+    def get_current_key(self) -> Any:
+        return self._owner.key
+
+    def timestamp(self) -> int:
+        return self._timestamp
+
+    def time_domain(self) -> TimeDomain | None:
+        return self._domain
+
+    def timer_service(self) -> ProcessScope:
+        return self
+
+    def current_watermark(self) -> int:
+        return self._times.watermark
+
+    def current_processing_time(self) -> int:
+        return self._times.processing_time
+
+    def register_event_time_timer(self, time: int) -> None:
+        self._store.event_queue.register(self._timers().event_timers, index(time))
+
+    def register_processing_time_timer(self, time: int) -> None:
+        self._store.processing_queue.register(self._timers().get_or_create_processing_timers(), index(time))
+
+    def delete_event_time_timer(self, time: int) -> None:
+        self._timers().event_timers.times.discard(time)
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        self._timers().get_or_create_processing_timers().times.discard(time)
+
+    def _timers(self) -> WindowState:
+        """Return the global window of the key, which holds its timers. A window without any is not stored."""
+        windows = self._owner.window_states
+        if None not in windows:
+            windows[None] = self._store.new_window_state(self._owner, None, None)
+        return windows[None]
+
+    def get_state(self, descriptor: Any) -> Any:
+        if descriptor.ttl is not None:
+            self.expiring.add(descriptor.name)
+        return descriptor.bind(self._owner.global_values, self._times.processing_time)
+
+    get_list_state = get_map_state = get_reducing_state = get_aggregating_state = get_state
+
+    def output(self, tag: str, value: Any) -> None:
+        self._outputs.setdefault(tag, []).append((self._owner.key, ALL_TIME, value, self._timestamp))
+
+    def take_outputs(self) -> dict[str, list[tuple[Any, Window, Any, int]]]:
+        """Return the values sent to side outputs since the last call."""
+        taken, self._outputs = self._outputs, {}
+        return taken
 
 
 class KeyedProcessOperator(RowOperator):
