@@ -29,7 +29,7 @@ MINUTE_MS = 60_000
 _SCHEMA = "key bigint, value bigint, ts timestamp"
 
 
-class Counting(pst.KeyedProcessFunction):
+class Counting(pst.functions.KeyedProcessFunction):
     """Counts the rows of a key from the first until its timer."""
 
     COUNT = pst.state.ValueStateDescriptor("count")

@@ -85,7 +85,6 @@ if TYPE_CHECKING:
     from panestream.windowing.assigners import tumbling as tumbling
     from panestream.windowing.functions import AggregateFunction as AggregateFunction
     from panestream.windowing.functions import ProcessWindowFunction as ProcessWindowFunction
-    from panestream.windowing.process_functions import KeyedProcessFunction as KeyedProcessFunction
     from panestream.windowing.triggers import AfterWatermark as AfterWatermark
     from panestream.windowing.triggers import ContinuousEventTimeTrigger as ContinuousEventTimeTrigger
     from panestream.windowing.triggers import CountTrigger as CountTrigger

@@ -14,7 +14,7 @@ RESULTS = pa.schema([("what", pa.string()), ("n", pa.int64())])
 AFTER_ALL = 10**9
 
 
-class Distinct(pst.KeyedProcessFunction):
+class Distinct(pst.functions.KeyedProcessFunction):
     """Emits each new value of a key at once, and their number after everything."""
 
     def process_element(self, value, ctx):

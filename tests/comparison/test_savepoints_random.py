@@ -124,7 +124,7 @@ def counts(rng: random.Random, seed: int) -> None:
     compare_with_restored(query.columnar(), harness.random_stream(rng, 10), rng, seed)
 
 
-class Remembers(pst.KeyedProcessFunction):
+class Remembers(pst.functions.KeyedProcessFunction):
     """Rows wait for a timer, of the clock if ``clock``; values that were seen live for a time."""
 
     SEEN = pst.state.MapStateDescriptor("seen", pst.state.StateTtlConfig(25))

@@ -13,7 +13,7 @@ pytestmark = [pytest.mark.spark]
 SECOND = 1_000_000
 
 
-class Waiting(pst.KeyedProcessFunction):
+class Waiting(pst.functions.KeyedProcessFunction):
     """Emits prices in the order of time; high ones also at once."""
 
     def process_element(self, value, ctx):

@@ -281,7 +281,7 @@ class KeyedStream(KeyedEvents):
         timer.
 
         Args:
-            function: a :class:`~panestream.KeyedProcessFunction`.
+            function: a :class:`~panestream.functions.KeyedProcessFunction`.
             schema: the columns of the results. A result is a tuple, a dict, or the bare value of a single column.
             side_outputs: the columns of each output that the function writes to with ``ctx.output(tag, value)``, after the keys.
             **options: ``key_groups``, ``tasks``, ``memory_limit`` and ``allow_pickled_state``; see
@@ -291,7 +291,7 @@ class KeyedStream(KeyedEvents):
             InvalidPlanError: it is not such a function, a column is named like a key, or an option is unknown.
 
         Examples:
-            >>> class Gaps(pst.KeyedProcessFunction):
+            >>> class Gaps(pst.functions.KeyedProcessFunction):
             ...     def process_element(self, value, ctx):
             ...         last = ctx.get_state(pst.state.ValueStateDescriptor("last"))
             ...         if last.value() is not None:

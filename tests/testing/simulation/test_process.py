@@ -21,7 +21,7 @@ ROWS = pa.schema([(KEY, pa.string()), (TIME, pa.int64()), *COLUMNS])
 SPAN = 12
 
 
-class Alerts(pst.KeyedProcessFunction):
+class Alerts(pst.functions.KeyedProcessFunction):
     """Counts and lists rows until a timer; distinct values live for a time; every row also goes to a side output."""
 
     COUNT = pst.state.ValueStateDescriptor("count")

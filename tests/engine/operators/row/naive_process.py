@@ -46,7 +46,7 @@ def of_timer(time, watermark):
     return [("read", name, 0, 0) for name in sorted(STATES)][time % 2 :: 2] + again
 
 
-class Scripted(pst.KeyedProcessFunction):
+class Scripted(pst.functions.KeyedProcessFunction):
     uses_processing_time = True
 
     def process_element(self, value, ctx):

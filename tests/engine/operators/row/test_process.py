@@ -58,7 +58,7 @@ def test_ten_thousand_random_programs_give_what_the_definition_gives():
         compare(seed)
 
 
-class Echo(pst.KeyedProcessFunction):
+class Echo(pst.functions.KeyedProcessFunction):
     """As in Flink's tests: a row registers a timer, which emits what the key has stored."""
 
     def __init__(self, wait=5):
@@ -139,7 +139,7 @@ def test_key_without_state_and_timers_leaves_nothing():
 def test_expired_state_is_deleted_when_another_key_of_its_page_comes():
     seen = pst.state.MapStateDescriptor("seen", pst.state.StateTtlConfig(10))
 
-    class Seen(pst.KeyedProcessFunction):
+    class Seen(pst.functions.KeyedProcessFunction):
         def process_element(self, value, ctx):
             ctx.get_map_state(seen).put(value, 1)
 
@@ -172,7 +172,7 @@ def test_wrong_time_to_live_is_refused(ttl):
 
 
 def test_processing_time_timer_of_function_that_did_not_declare_it_is_refused():
-    class Undeclared(pst.KeyedProcessFunction):
+    class Undeclared(pst.functions.KeyedProcessFunction):
         def process_element(self, value, ctx):
             ctx.timer_service().register_processing_time_timer(5)
 
@@ -183,7 +183,7 @@ def test_processing_time_timer_of_function_that_did_not_declare_it_is_refused():
 
 
 def test_timers_without_end_are_refused_at_the_end_of_the_input(monkeypatch):
-    class Endless(pst.KeyedProcessFunction):
+    class Endless(pst.functions.KeyedProcessFunction):
         def process_element(self, value, ctx):
             ctx.timer_service().register_event_time_timer(ctx.timestamp())
 
@@ -197,7 +197,7 @@ def test_timers_without_end_are_refused_at_the_end_of_the_input(monkeypatch):
 
 @pytest.mark.parametrize("where", ["process_element", "on_timer"])
 def test_error_of_function_names_method_and_key(where):
-    class Failing(pst.KeyedProcessFunction):
+    class Failing(pst.functions.KeyedProcessFunction):
         def process_element(self, value, ctx):
             ctx.timer_service().register_event_time_timer(5)
             if where == "process_element":
@@ -211,7 +211,7 @@ def test_error_of_function_names_method_and_key(where):
 
 
 def test_string_as_result_is_refused():
-    class Bare(pst.KeyedProcessFunction):
+    class Bare(pst.functions.KeyedProcessFunction):
         def process_element(self, value, ctx):
             return "text"
 
