@@ -57,22 +57,23 @@ def translations(text: str, quote: Callable[[str], str]) -> Iterator[Translation
     elif len(arguments) == 2 and function in OF_TWO:
         yield Translation(f"{name}({', '.join(map(quote, arguments))})", getattr(agg, function)(*arguments))
     elif len(arguments) == 3 and function == "percentile" and arguments[2] == "1":  # the third is the frequency
-        quantiles = _quantiles(*arguments[:2])
-        if quantiles is not None:
-            yield Translation(f"percentile({quote(arguments[0])}, {arguments[1]})", quantiles)
+        yield from _percentiles(arguments[0], quote(arguments[0]), arguments[1])
     elif len(arguments) == 2 and function in _SKETCHES and arguments[1].isdecimal():
         recipe = _SKETCHES[function](arguments[0], int(arguments[1]))
         yield Translation(f"{name}({quote(arguments[0])}, {arguments[1]})", recipe)
 
 
-def _quantiles(expr: str, shares: str) -> agg.Aggregate | None:
-    """Return the exact quantiles for shares in SQL, or None if they are not numbers."""
+def _percentiles(expr: str, column: str, shares: str) -> Iterator[Translation]:
     several = re.fullmatch(r"array\((.*)\)", shares)
-    try:
-        numbers = [float(share) for share in (several[1] if several else shares).split(",")]
-    except ValueError:
-        return None
-    return agg.percentiles(expr, numbers) if several else agg.percentile(expr, numbers[0])
+    given = [share.strip() for share in (several[1] if several else shares).split(",")]
+    if not all(re.fullmatch(r"[\d.]+(E-?\d+)?", share) for share in given):
+        return
+    numbers = [float(share) for share in given]
+    recipe = agg.percentiles(expr, numbers) if several else agg.percentile(expr, numbers[0])
+    # Spark's names show neither whether shares are doubles, as from Python, nor whether the frequency is an int.
+    for kind, frequency in (("D", ", 1"), ("", "")):
+        texts = ", ".join(f"{share}{kind}" for share in given)
+        yield Translation(f"percentile({column}, {f'array({texts})' if several else texts}{frequency})", recipe)
 
 
 def _call(text: str) -> tuple[str, list[str]] | None:
