@@ -54,8 +54,8 @@ def decayed_sum(expr: Expression, half_life: Duration) -> DecayedSum:
     """Sum values that count half as much with every ``half_life`` of age; double, null without values.
 
     The age of a row is its distance in event time from the latest row of the window and key that has a value. So the order of
-    arrival does not matter, and a late row only adds to the sum. Multiply by ``power(2, -age / half_life)`` in SQL for the value at
-    another instant, such as the end of the window. State has three numbers per pane. Infinity and NaN do not decay.
+    arrival does not matter, and a late row only adds to the sum. Multiply by ``power(2, -age / half_life)`` in SQL for the value
+    at another instant, such as the end of the window. State has three numbers per pane. Infinity and NaN do not decay.
 
     ``half_life`` is a duration, such as ``"10 minutes"``. It raises InvalidDurationError if it is not one, and InvalidPlanError
     if it is not longer than 0.
