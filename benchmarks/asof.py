@@ -1,7 +1,7 @@
-"""As-of joins on Spark compared with Spark's best way for streams, and with DuckDB for batches: the same files, in turns.
+"""As-of joins on Spark compared with Spark's best way for streams, and with DuckDB for batches, in turns.
 
 Run: ``python -m benchmarks.asof [--rows 100000] [--batches 6]``. Each left row gets the newest right row of its key in the 5
-seconds before. Spark has no as-of join of streams: the other stream way is a stream-stream interval join, and ``max_by`` over its pairs.
+seconds before. Spark has no as-of join of streams, so it runs an interval join, and ``max_by`` over its pairs.
 DuckDB runs ``ASOF JOIN`` over the same files, limited to the same processors. Results are counted and hashed, and must agree.
 Times are of the median round: seconds by the clock, and seconds of the processors of this process and all below it.
 """
@@ -101,30 +101,30 @@ def busy() -> float:
     )
 
 
-def timed(run: Contestant, spark: SparkSession, paths: tuple[str, str]) -> tuple[float, float, tuple[int, int]]:
-    """Return seconds by the clock, processor seconds, and the number of rows with their hash."""
+def timed(run: Contestant, spark: SparkSession, paths: tuple[str, str]) -> tuple[tuple[float, float], tuple[int, int]]:
+    """Return seconds by the clock and of the processors, and the number of rows with their hash."""
     with tempfile.TemporaryDirectory() as folder:
         begin, before = time.perf_counter(), busy()
         found = run(spark, paths, folder)
         seconds, of_processors = time.perf_counter() - begin, busy() - before
         written = sorted(Path(folder).glob("out*"))
-        return seconds, of_processors, figures(spark.read.parquet(str(written[0]))) if written else found
+        return (seconds, of_processors), figures(spark.read.parquet(str(written[0]))) if written else found
 
 
 def compare(contestants: dict[str, Contestant], spark: SparkSession, paths: tuple[str, str], rounds: int) -> None:
     """Print the figures of each contestant, after a round of warming up."""
-    told: dict[str, list[tuple[float, float, tuple[int, int]]]] = {name: [] for name in contestants}
+    told: dict[str, list[tuple[tuple[float, float], tuple[int, int]]]] = {name: [] for name in contestants}
     for _ in range(rounds + 1):
         for name, run in contestants.items():
             told[name].append(timed(run, spark, paths))
-    if len({one[2] for every in told.values() for one in every}) != 1:
+    if len({one[1] for every in told.values() for one in every}) != 1:
         raise SystemExit(f"the contestants do not come to the same: {told}")
     first, other = contestants
     for place, what in enumerate(("seconds", "processor seconds")):
-        medians = {name: statistics.median(one[place] for one in every[1:]) for name, every in told.items()}
-        ratios = [theirs[place] / ours[place] for ours, theirs in zip(told[first][1:], told[other][1:], strict=True)]
+        medians = {name: statistics.median(one[0][place] for one in every[1:]) for name, every in told.items()}
+        ratios = [theirs[0][place] / ours[0][place] for ours, theirs in zip(told[first][1:], told[other][1:], strict=True)]
         spread = {"ratio": statistics.median(ratios), "from": min(ratios), "to": max(ratios)}
-        print(json.dumps({"rows": told[first][0][2][0], "what": what, **medians, f"{other} / {first}": spread}), flush=True)
+        print(json.dumps({"rows": told[first][0][1][0], "what": what, **medians, f"{other} / {first}": spread}), flush=True)
 
 
 def main() -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.plan import OperatorSpec
 from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec

@@ -21,9 +21,9 @@ from typing import TYPE_CHECKING, Any
 import panestream as pst
 from panestream.engine.savepoint.plans import plan_json
 from panestream.engine.storage.payload import FORMAT_VERSION
-from panestream.spark.operator.placement import group_number
+from panestream.spark.compat import group_number
+from panestream.spark.savepoint.decode import groups_in
 from panestream.spark.savepoint.manifest import SAVEPOINT_FORMAT
-from panestream.spark.savepoint.values import groups_in
 from panestream.testing import MicroBatches
 from tests.golden.files import read_json, unpack_checkpoint
 from tests.golden.queries import KEPT, QUERIES, ROWS, SCHEMA, over

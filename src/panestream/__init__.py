@@ -46,15 +46,15 @@ if TYPE_CHECKING:
     from panestream.datastream.stored import from_panes as from_panes
     from panestream.spark.progress.micro_batch import BatchProgress as BatchProgress
     from panestream.spark.query import RunningQuery as RunningQuery
-    from panestream.spark.savepoint.writing import savepoint as savepoint
+    from panestream.spark.savepoint.saved import savepoint as savepoint
     from panestream.spark.session import build_session as build_session
+    from panestream.spark.sinks.debug_and_foreach import ConsoleSink as ConsoleSink
+    from panestream.spark.sinks.debug_and_foreach import ForeachBatchSink as ForeachBatchSink
+    from panestream.spark.sinks.debug_and_foreach import MemorySink as MemorySink
     from panestream.spark.sinks.files import FileSink as FileSink
     from panestream.spark.sinks.files import ParquetSink as ParquetSink
     from panestream.spark.sinks.kafka import KafkaSink as KafkaSink
     from panestream.spark.sinks.merging import MergeSink as MergeSink
-    from panestream.spark.sinks.others import ConsoleSink as ConsoleSink
-    from panestream.spark.sinks.others import ForeachBatchSink as ForeachBatchSink
-    from panestream.spark.sinks.others import MemorySink as MemorySink
     from panestream.spark.sinks.tables import TableSink as TableSink
     from panestream.windowing import aggregates as _aggregates
     from panestream.windowing.assigners import BusinessDays as BusinessDays
@@ -72,12 +72,14 @@ if TYPE_CHECKING:
     from panestream.windowing.assigners import LookBackWindows as LookBackWindows
     from panestream.windowing.assigners import PredicateWindows as PredicateWindows
     from panestream.windowing.assigners import ProcessingTimeSessionWindows as ProcessingTimeSessionWindows
+    from panestream.windowing.assigners import RollingWindows as RollingWindows
     from panestream.windowing.assigners import SlidingEventTimeWindows as SlidingEventTimeWindows
     from panestream.windowing.assigners import SlidingProcessingTimeWindows as SlidingProcessingTimeWindows
     from panestream.windowing.assigners import TumblingEventTimeWindows as TumblingEventTimeWindows
     from panestream.windowing.assigners import TumblingProcessingTimeWindows as TumblingProcessingTimeWindows
     from panestream.windowing.assigners import count as count
     from panestream.windowing.assigners import cumulating as cumulating
+    from panestream.windowing.assigners import rolling as rolling
     from panestream.windowing.assigners import session as session
     from panestream.windowing.assigners import sliding as sliding
     from panestream.windowing.assigners import tumbling as tumbling

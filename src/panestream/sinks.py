@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from panestream.spark.sinks.base import Sink as Sink
     from panestream.spark.sinks.compacting import compact as compact
     from panestream.spark.sinks.compaction import Compaction as Compaction
+    from panestream.spark.sinks.debug_and_foreach import ConsoleSink as ConsoleSink
+    from panestream.spark.sinks.debug_and_foreach import ForeachBatchSink as ForeachBatchSink
+    from panestream.spark.sinks.debug_and_foreach import MemorySink as MemorySink
     from panestream.spark.sinks.files import FileSink as FileSink
     from panestream.spark.sinks.files import ParquetSink as ParquetSink
     from panestream.spark.sinks.kafka import KafkaSink as KafkaSink
     from panestream.spark.sinks.merging import MergeSink as MergeSink
-    from panestream.spark.sinks.others import ConsoleSink as ConsoleSink
-    from panestream.spark.sinks.others import ForeachBatchSink as ForeachBatchSink
-    from panestream.spark.sinks.others import MemorySink as MemorySink
     from panestream.spark.sinks.tables import TableSink as TableSink
 
 _NAMES = LazyNames(__name__)

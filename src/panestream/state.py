@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 from panestream.lazy_names import LazyNames
 
 if TYPE_CHECKING:
-    from panestream.spark.savepoint.reading import CheckpointState as CheckpointState
-    from panestream.spark.savepoint.reading import read_checkpoint as read_checkpoint
+    from panestream.spark.savepoint.inspectable_state import CheckpointState as CheckpointState
+    from panestream.spark.savepoint.read import read_checkpoint as read_checkpoint
     from panestream.spark.savepoint.saved import Savepoint as Savepoint
     from panestream.spark.savepoint.saved import read_savepoint as read_savepoint
-    from panestream.spark.savepoint.writing import savepoint as savepoint
+    from panestream.spark.savepoint.saved import savepoint as savepoint
     from panestream.windowing.state import *
 
 _NAMES = LazyNames(__name__)

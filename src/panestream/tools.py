@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 from panestream.lazy_names import LazyNames
 
 if TYPE_CHECKING:
-    from panestream.advisor.advice import DelayCost as DelayCost
-    from panestream.advisor.advice import Lateness as Lateness
-    from panestream.advisor.lateness import lateness as lateness
-    from panestream.notebook.live import live as live
-    from panestream.pictures.timeline import Timeline as Timeline
-    from panestream.pictures.timeline import timeline as timeline
-    from panestream.report.recording import RunReport as RunReport
-    from panestream.spark.shipping import ship as ship
+    from panestream.insight.advice import DelayCost as DelayCost
+    from panestream.insight.advice import Lateness as Lateness
+    from panestream.insight.lateness import lateness as lateness
+    from panestream.insight.live import live as live
+    from panestream.insight.report_recording import RunReport as RunReport
+    from panestream.insight.timeline import Timeline as Timeline
+    from panestream.insight.timeline import timeline as timeline
+    from panestream.spark.session import ship as ship
     from panestream.tracing.events import Trace as Trace
     from panestream.tracing.why import why as why
 

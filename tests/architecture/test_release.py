@@ -177,7 +177,7 @@ def test_complete_wheel_passes_the_check(package, tmp_path):
     [
         ({"without": "panestream/py.typed"}, "lacks: panestream/py.typed"),
         ({"without": "panestream/examples/visits.toml"}, "lacks: panestream/examples/visits.toml"),
-        ({"without": "panestream/spark/known.py"}, "lacks: panestream/spark/known.py"),
+        ({"without": "panestream/spark/compat.py"}, "lacks: panestream/spark/compat.py"),
         ({"also": "tests/conftest.py"}, "should not have: tests/conftest.py"),
         ({"also": "panestream/examples/hot_items/demo.py"}, "should not have: panestream/examples/hot_items/demo.py"),
         ({"also": "panestream/clicks.parquet"}, "should not have: panestream/clicks.parquet"),

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows
 from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec
 from panestream.windowing import aggregates as agg

@@ -12,12 +12,11 @@ from itertools import pairwise
 
 import pytest
 
+from panestream.engine.inspection.filters import parse_filter
+from panestream.engine.inspection.merge import StateOrigin, merge_parts
+from panestream.engine.inspection.reduce import WIDTHS, StateFilter, reduce_group
 from panestream.engine.query import WindowSpec
-from panestream.inspection.asked import StateFilter, asked_of
-from panestream.inspection.bins import WIDTHS
-from panestream.inspection.document import document_of
-from panestream.inspection.merging import Looked, summary_of
-from panestream.inspection.reducing import reduced
+from panestream.insight.inspect_json import render_json
 from panestream.windowing.assigners.base import SeveralWindows
 from tests.comparison import harness, test_panes_random
 from tests.comparison.savepoints import GROUPS, Query, placement
@@ -25,15 +24,15 @@ from tests.comparison.test_state_views_random import AGGREGATES, cut, rows_of_wi
 
 CHUNKS = 4
 CASES = 80
-LOOKED = Looked("there", 3, 1_000, 2_000_000)
+LOOKED = StateOrigin("there", 3, 1_000, 2_000_000)
 
 
 def summary(query, asked):
     """Combine the JSON texts of all key groups, in any order."""
     plan, saved = query.plan_read(), query.tables()
-    parts = [json.loads(json.dumps(reduced(plan, one, group, asked))) for group, one in enumerate(saved)]
+    parts = [json.loads(json.dumps(reduce_group(plan, one, group, asked))) for group, one in enumerate(saved)]
     random.Random(1).shuffle(parts)
-    return summary_of(plan, parts, asked, LOOKED)
+    return merge_parts(plan, parts, asked, LOOKED)
 
 
 def key_of(place):
@@ -72,14 +71,14 @@ def case(rng, seed):
             windows.append(f"1970-01-01T00:00:00.{rng.randint(place[-2], place[-1] - 1):06d}" if place[-2] >= 0 else "1970-01-01")
         if label_of(place) and rng.random() < 0.5:
             windows.append(label_of(place))
-    asked = asked_of(running.plan, keys, windows, most)
+    asked = parse_filter(running.plan, keys, windows, most)
     found = summary(running, asked)
     wanted = {place: rows for place, rows in expected.items() if is_wanted(place, asked, keys)}
     check(found, wanted, running, most, f"seed {seed}: {plan.operator.name}, {keys}, {windows}: {batches}")
     if not clock and any(batch.rows for batch in batches):
         assert found.watermark == reached, seed
         assert found.newest == max(row[1] for batch in batches for row in batch.rows), seed
-    json.dumps(document_of(found), allow_nan=False)
+    json.dumps(render_json(found), allow_nan=False)
 
 
 def is_wanted(place, asked, keys):

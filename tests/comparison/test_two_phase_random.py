@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.operators.panes.rule import why_not_panes
-from panestream.engine.operators.row.row_plan import AggregateRows, ReduceRows
+from panestream.engine.operators.row.contents import AggregateRows, ReduceRows
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.windowing.assigners.base import SeveralWindows

@@ -11,7 +11,7 @@ import pytest
 
 from panestream.engine.operators.accumulating.operator import why_not_rows
 from panestream.engine.operators.panes.rule import why_not_panes
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_aggregates, plan_functions
 from panestream.windowing.functions import applied

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.datastream.options import _RANGES, Options, check_options
+from panestream.datastream.events import _RANGES, Options, check_options
 from panestream.errors import InvalidPlanError
 
 

@@ -16,7 +16,7 @@ from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating import operator as accumulating
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, PerWindow
 from panestream.engine.operators.row import state as row_state
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions, plan_table_function
 from panestream.engine.query import WindowSpec

@@ -79,13 +79,13 @@ def test_query_restarts_correctly_during_and_after_compaction(spark, tmp_path, r
     shutil.move(tmp_path / "older", place / "checkpoint")
     assert run(spark, place, 8, 3) == plain
     strange = run_command(tmp_path)
-    assert (strange.exit_code, "is no file sink's folder" in strange.output) == (cli.EXIT_ERROR, True)
+    assert (strange.exit_code, "is not the folder of a file sink" in strange.output) == (cli.EXIT_ERROR, True)
 
 
 @pytest.mark.spark
 def test_compaction_keeps_columns_that_only_some_files_have(spark, tmp_path):
     """A savepoint changed the query in the middle of a folder."""
-    from panestream.spark.markers import write_marker
+    from panestream.spark.checkpoint.records import write_marker
 
     write_marker(spark, f"{tmp_path}/_panestream", {"query": "q"})
     (tmp_path / "_lock").touch()

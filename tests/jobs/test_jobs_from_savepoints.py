@@ -7,11 +7,11 @@ import pytest
 from panestream.errors import CheckpointError, JobError
 from panestream.jobs.loading import Overrides, load_job
 from panestream.jobs.runner import from_savepoint
-from panestream.spark.savepoint import taking_over
-from panestream.spark.savepoint.birth import RestoredFrom
+from panestream.spark.checkpoint.lineage import RestoredFrom
+from panestream.spark.savepoint import restore
 from panestream.spark.savepoint.manifest import SavepointManifest
-from panestream.spark.savepoint.positions import SourcePosition, as_saved
 from panestream.spark.savepoint.saved import Savepoint
+from panestream.spark.savepoint.source_offsets import SourcePosition, positions_as_saved
 
 REST = """
 key = ["user"]
@@ -59,9 +59,9 @@ def start_job(tmp_path, monkeypatch):
     def begin(source, position, mode="stream"):
         (tmp_path / "job.toml").write_text(f'mode = "{mode}"' + REST + source)
         loaded = load_job(tmp_path / "job.toml", Overrides(savepoint="saved"))
-        sources = as_saved([position] if position else [])
+        sources = positions_as_saved([position] if position else [])
         found = Savepoint("saved", SavepointManifest({}, [], {}, sources=sources), None)
-        monkeypatch.setattr(taking_over, "savepoint_for", lambda *_: found)
+        monkeypatch.setattr(restore, "savepoint_for", lambda *_: found)
         return from_savepoint(loaded, None)
 
     return begin
@@ -88,7 +88,7 @@ def test_source_is_unchanged_without_a_position_or_after_a_checkpoint(start_job,
         assert how == {"savepoint": "saved"}
     # The checkpoint is newer, so the savepoint is not read.
     loaded = load_job(tmp_path / "job.toml", Overrides(savepoint="saved"))
-    monkeypatch.setattr(taking_over, "savepoint_for", lambda *_: RestoredFrom("name", "saved"))
+    monkeypatch.setattr(restore, "savepoint_for", lambda *_: RestoredFrom("name", "saved"))
     assert from_savepoint(loaded, None) == (loaded, {"savepoint": "saved"})
     without = load_job(tmp_path / "job.toml")
     assert from_savepoint(without, None) == (without, {})

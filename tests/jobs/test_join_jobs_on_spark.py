@@ -131,7 +131,7 @@ def test_process_function_of_a_join_gets_rows_of_one_side_each(run_job, tmp_path
 
 def test_selected_columns_keep_the_position_of_kafka_records(spark):
     from panestream.jobs.building import _selected
-    from panestream.spark.kafka.records import ARRIVAL, MALFORMED, SOURCE
+    from panestream.spark.kafka.source import ARRIVAL, MALFORMED, SOURCE
 
     own = [*ARRIVAL, SOURCE, MALFORMED]
     df = spark.range(1).selectExpr("id", "id AS `a b`", "id AS more", *(f"'x' AS {name}" for name in own))
@@ -191,11 +191,11 @@ def test_tiles_of_a_job_can_be_combined_to_windows(run_job, spark, tmp_path, mod
     [
         (
             LEFT + RIGHT + WINDOW + "[join]\n" + OUT,
-            "join: a column of each stream would be called 'second' in the results: tell them apart, right_suffix = '_right', or rename one by source.select",
+            "join: a column of each stream would be called 'second' in the results. Distinguish them with right_suffix = '_right', or rename one by source.select",
         ),
         (
             LEFT + RIGHT.replace("who AS user", "length(who) AS user") + WINDOW + '[join]\nright_suffix = "_r"\n' + OUT,
-            "of the right one is int: cast to a type that has the values of both, on the right key = 'cast(user AS string) AS user'",
+            "of the right one is int: cast both to a common type, on the right key = 'cast(user AS string) AS user'",
         ),
         (
             LEFT + RIGHT.replace("who AS user", "user") + WINDOW + '[join]\nright_suffix = "_r"\n' + OUT,

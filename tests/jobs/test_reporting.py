@@ -8,11 +8,11 @@ import signal
 import pytest
 
 from panestream.errors import SinkError
+from panestream.insight.report_recording import RunReport
 from panestream.jobs import cli
-from panestream.report.recording import RunReport
-from tests.inspection.test_showing import Page
+from tests.insight.runs import progress
+from tests.insight.test_inspect import Page
 from tests.jobs.test_command_line import JOB, StandIn, invoke
-from tests.report.runs import progress
 
 
 @pytest.fixture
@@ -104,8 +104,8 @@ def test_report_that_cannot_be_written_after_the_run_is_a_warning(job, spark, mo
 
 
 def test_error_in_the_report_does_not_fail_the_run(job, spark, monkeypatch, tmp_path):
-    monkeypatch.setattr("panestream.report.recording.page_of", lambda run: 1 / 0)
-    monkeypatch.setattr("panestream.report.points.Points.add", lambda self, *given: 1 / 0)
+    monkeypatch.setattr("panestream.insight.report_recording.page_of", lambda run: 1 / 0)
+    monkeypatch.setattr("panestream.insight.report_points.Points.add", lambda self, *given: 1 / 0)
     result = invoke("run", job, "--report", tmp_path / "run.html")
     assert result.exit_code == 0
     assert "could not be written: division by zero" in result.stderr

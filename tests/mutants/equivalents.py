@@ -100,11 +100,11 @@ EQUIVALENT: dict[str, str] = {
     "engine/operators/predicates.py:PredicateOperator._left: constant: 0 -> 1 (2)": (
         "The column has another name then, and the same type: partials are merged by their places."
     ),
+    "engine/operators/row/contents.py:ElementList.drop_first: sign: len(part) - gone -> len(part) + gone": (
+        "A list that was emptied stays in front, counts for nothing, and goes when something is dropped again."
+    ),
     "engine/operators/row/state.py:RowStore.release: left out: self._chunk_codec.arrivals = ElementArrivals() -> pass": (
         "The store is not used any more: memory goes when Python finds the circle, and not at once."
-    ),
-    "engine/operators/row/window_states.py:ElementList.drop_first: sign: len(part) - gone -> len(part) + gone": (
-        "A list that was emptied stays in front, counts for nothing, and goes when something is dropped again."
     ),
     "engine/operators/sessions/arrivals.py:_frontier: constant: 1 -> 2": (
         "A span that is not taken counts nothing: any number below zero says so."
@@ -169,7 +169,7 @@ EQUIVALENT: dict[str, str] = {
     "engine/runtime/group_operator.py:GroupOperator._advance: constant: 1 -> 2": (
         "Windows of the clock that had ended a step earlier have fired and gone: none is there to fire again."
     ),
-    "engine/runtime/last_windows.py:last_instant: constant: 0 -> 1 (2)": (
+    "engine/runtime/group_operator.py:last_instant: constant: 0 -> 1 (2)": (
         "It is the clock, for which windows of event time do not ask."
     ),
     "engine/runtime/sides.py:Pairs._unknown_apart: constant: 0 -> 1": (
@@ -215,15 +215,15 @@ EQUIVALENT: dict[str, str] = {
     "engine/tiles/format.py:windows_of_tiles: sign: ends - 1 -> ends + 1": (
         "Windows that begin where the last pane ends are asked for, too: no partial lies in them, so they have no results."
     ),
-    "spark/operator/split.py:_whole: constant: 0 -> 1": ("A part that is alone has the type of the whole already, so it fits."),
-    "spark/savepoint/addresses.py:_linked: argument left out: (Path(home.name) / 'checkpoint').symlink_to(folder, target_is_directory=True) -> (Path(home.name) / 'checkpoint').symlink_to(folder)": (
+    "spark/batch_output.py:_merged: constant: 0 -> 1": ("A part that is alone has the type of the whole already, so it fits."),
+    "spark/savepoint/decode.py:StoredState.map_groups: argument left out: self.values(header_only=header_only) -> self.values()": (
+        "More is read from Spark's state store than the header is made of: the same header, more slowly."
+    ),
+    "spark/savepoint/locate.py:_link_to: argument left out: (Path(home.name) / 'checkpoint').symlink_to(folder, target_is_directory=True) -> (Path(home.name) / 'checkpoint').symlink_to(folder)": (
         "Only Windows asks whether the target of a link is a folder."
     ),
     "spark/savepoint/manifest.py:read_manifest: comparison: format_ > SAVEPOINT_FORMAT -> format_ >= SAVEPOINT_FORMAT": (
         "It is asked only where the two are not the same."
-    ),
-    "spark/savepoint/values.py:StoredState.made_of: argument left out: self.values(header_only=header_only) -> self.values()": (
-        "More is read from Spark's state store than the header is made of: the same header, more slowly."
     ),
     "windowing/assigners/business.py:_OfBusiness._begin: constant: 1 -> 2": (
         "A step of two days over days off goes too far by one at most, and the search goes back by it."

@@ -22,7 +22,7 @@ PLANTED = [
     ("engine/runtime/watermarks.py", "known.max_timestamp - strategy.delay + 1", "engine/runtime/test_watermarks.py::test_watermark_never_goes_back", KILLED),
     ("engine/operators/counts.py", "rows - slides * self.slide > self._beginning", "engine/operators/test_counts.py::test_sliding_count_window_fires_the_last_n_rows_at_every_slide", KILLED),
     ("engine/operators/sessions/exchange.py", "returns None: return len(self.codes) -> return", "engine/operators/sessions/test_operator.py::test_max_duration_cuts_a_long_session", KILLED),
-    ("spark/succession.py", "comparison: batch_id > run['after'] -> batch_id >= run['after']", "spark/test_succession.py::test_lineage_of_a_query_without_predecessors", KILLED),
+    ("spark/checkpoint/lineage.py", "comparison: batch_id > run['after'] -> batch_id >= run['after']", "spark/checkpoint/test_lineage.py::test_lineage_of_a_query_without_predecessors", KILLED),
     # The test does not execute the faulty branch, so a verdict "killed" would be wrong.
     ("engine/kernels/panes.py", "np.arange(int(ends[-1]), dtype=np.int64) -> np.arange(int(ends[-1]))", "engine/operators/sessions/test_operator.py::test_max_duration_cuts_a_long_session", SURVIVED),
     ("engine/storage/blocks.py", "left out: level += 1 -> pass", "engine/operators/panes/test_operator.py::test_lowering_the_lateness_closes_open_windows", HUNG),

@@ -8,8 +8,7 @@ import tarfile
 import pytest
 
 from panestream.errors import PanestreamError
-from panestream.spark.savepoint.checked import check_manifest
-from panestream.spark.savepoint.manifest import SavepointManifest
+from panestream.spark.savepoint.manifest import SavepointManifest, check_manifest
 from tests.golden.files import SAVEPOINTS, query_of
 from tests.security.manifests import HARM
 

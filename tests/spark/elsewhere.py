@@ -31,10 +31,10 @@ def main() -> None:
 
     import panestream as pst
     from panestream import agg
-    from panestream.spark.expressions import text_of
+    from panestream.spark.columns import text_of
 
     if "ship" in sys.argv:
-        from panestream.spark.shipping import ship
+        from panestream.spark.session import ship
 
         ship(spark)
     schema = "user string, ts timestamp, price bigint"

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from panestream.spark import markers
+from panestream.spark.checkpoint import records
 from tests.spark.local_files import LocalFiles
 
 
@@ -23,7 +23,7 @@ class PlainSpark(LocalFiles):
     def __init__(self, monkeypatch: pytest.MonkeyPatch, version: str = "4.1.0", **settings: str) -> None:
         self.version, self.conf = version, SimpleNamespace(get=settings.get)
         # Columns need a JVM.
-        monkeypatch.setattr(markers.F, "lit", lambda text: SimpleNamespace(alias=lambda name: text))
+        monkeypatch.setattr(records.F, "lit", lambda text: SimpleNamespace(alias=lambda name: text))
 
     def text(self, path: str | list[str], wholetext: bool = False) -> SimpleNamespace:
         """Read files with their paths."""

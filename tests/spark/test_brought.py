@@ -10,8 +10,8 @@ import pytest
 from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage import payload
-from panestream.spark import computed as computed_
-from panestream.spark.computed import FEW_BYTES, BatchOutput
+from panestream.spark import batch_output as computed_
+from panestream.spark.batch_output import FEW_BYTES, BatchOutput
 from panestream.spark.types import spark_schema
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows

@@ -20,7 +20,7 @@ from panestream.engine.query import WindowSpec
 from panestream.errors import AggregateOverflowError
 from panestream.spark import catalyst
 from panestream.spark.operator import dataflow
-from panestream.spark.shipping import ship_module
+from panestream.spark.session import ship_module
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.engine.aggregates import toy
 from tests.engine.costs import python_calls

@@ -8,8 +8,8 @@ from pyspark.sql import types as T
 
 import panestream as pst
 from panestream import agg
-from panestream.spark import computed
-from panestream.spark.computed import BatchOutput, output
+from panestream.spark import batch_output
+from panestream.spark.batch_output import BatchOutput, output
 
 pytestmark = pytest.mark.spark
 
@@ -125,7 +125,7 @@ def test_rows_with_nested_columns_are_unpacked_on_executors(spark):
 
 @pytest.mark.parametrize("groups", [1, 3])
 def test_many_rows_are_unpacked_on_executors(spark, monkeypatch, groups):
-    monkeypatch.setattr(computed, "FEW_BYTES", 20_000)
+    monkeypatch.setattr(batch_output, "FEW_BYTES", 20_000)
     result = windowed(spark.range(3_000).selectExpr("id k", "timestamp_seconds(id % 2) at"), groups).aggregate(
         agg.count().alias("n")
     )

@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from panestream.datastream.names import checked_tag, sinks_of
 from panestream.datastream.result import WindowedResult
+from panestream.datastream.starting import checked_tag, sinks_of
 from panestream.errors import InvalidPlanError, SinkError
-from panestream.spark.names import Names, shown
+from panestream.spark.columns import Names, shown_names
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.keys import check_key_columns, check_keys, key_and_window
 
@@ -57,8 +57,8 @@ def test_case_sensitivity_follows_the_session(set_to, told):
 
 
 def test_two_names_are_both_shown_if_they_differ():
-    assert shown("k", "k") == "'k'"
-    assert shown("k", "K") == "'k' and 'K', which are one name here (spark.sql.caseSensitive)"
+    assert shown_names("k", "k") == "'k'"
+    assert shown_names("k", "K") == "'k' and 'K', which are one name here (spark.sql.caseSensitive)"
 
 
 class IdleSink(Sink):
@@ -129,7 +129,7 @@ def test_keys_that_are_not_a_list_of_names_are_refused(keys):
     with pytest.raises(SinkError) as error:
         check_keys(keys, "a MergeSink")
     advice = ": write ['user']" if keys == "user" else ""
-    assert str(error.value) == f"a MergeSink wants the names of the key columns as a list, got {keys!r}{advice}"
+    assert str(error.value) == f"a MergeSink needs the names of the key columns as a list, got {keys!r}{advice}"
 
 
 def test_first_key_that_is_not_a_column_is_named():

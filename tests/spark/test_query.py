@@ -149,7 +149,7 @@ def test_keyboard_interrupt_becomes_an_ordinary_error_for_java(monkeypatch):
     writer, operated = writer_of(monkeypatch, steps)
     with pytest.raises(OperatorError) as raised:
         writer(operated, 3)
-    assert str(raised.value) == "micro-batch 3 was broken off: KeyboardInterrupt: now"
+    assert str(raised.value) == "micro-batch 3 failed: KeyboardInterrupt: now"
     assert raised.value.__suppress_context__
     assert writer.failure == [raised.value]
     assert steps.done[-1] == "unpersist"
@@ -359,7 +359,7 @@ def test_failure_of_spark_with_a_known_reason_becomes_an_error_of_panestream(mon
 def test_name_of_a_running_query_is_refused_before_the_start():
     session = SimpleNamespace(streams=SimpleNamespace(active=[SimpleNamespace(name=None), SimpleNamespace(name="clicks")]))
     with pytest.raises(InvalidPlanError) as refused:
-        query_.start(session, None, None, {}, checkpoint="cp", trigger={}, name="clicks", on_progress=None)
+        query_.start(session, None, None, query_.StartRequest({}, "cp", {}, name="clicks"))
     assert str(refused.value) == (
         "a query with name='clicks' is running in this session. Choose another name, or stop that query first: "
         "[query.stop() for query in spark.streams.active if query.name == 'clicks']"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from py4j.protocol import Py4JNetworkError
 
-from panestream.spark.reasons import first_sentence, of_ended_spark
+from panestream.spark.failures import first_sentence, of_ended_spark
 
 PYTHON = """An exception was thrown from the Python worker:
 Traceback (most recent call last):

@@ -14,8 +14,8 @@ from panestream.engine.runtime.group_io import GroupMetrics
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import StateDamagedError
-from panestream.spark.operator.operate import OPERATED_SCHEMA
-from panestream.spark.operator.placement import group_values
+from panestream.spark.compat import group_values
+from panestream.spark.operator.task_functions import OPERATED_SCHEMA
 from panestream.spark.query import SinkWriter
 from panestream.spark.sinks.outputs import open_outputs
 from panestream.testing import MicroBatches

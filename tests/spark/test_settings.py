@@ -18,9 +18,10 @@ from panestream.spark.session import (
     is_connect,
     known_cores,
     session_settings,
+    ship,
+    ship_module,
     version,
 )
-from panestream.spark.shipping import ship, ship_module
 
 
 class Conf:
@@ -179,5 +180,5 @@ def test_panestream_is_shipped_completely():
     assert Path(path).name == "panestream.zip"
     with zipfile.ZipFile(path) as archive:
         names = set(archive.namelist())
-    assert {"panestream/__init__.py", "panestream/py.typed", "panestream/spark/shipping.py", "panestream/engine/plan.py"} <= names
+    assert {"panestream/__init__.py", "panestream/py.typed", "panestream/spark/session.py", "panestream/engine/plan.py"} <= names
     assert all(name.startswith("panestream/") for name in names)

@@ -11,7 +11,7 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.errors import CallbackError, CheckpointError, PanestreamWarning
-from panestream.spark import signals
+from panestream.spark.checkpoint import control_messages
 from panestream.testing import MicroBatches
 
 pytestmark = pytest.mark.spark
@@ -107,7 +107,7 @@ def test_interrupted_closing_of_windows_happens_once(spark, clicks, tmp_path):
     # Interrupted between the signal and the run that reads it. With rows in the same micro-batch it is not an end.
     clicks.add([("bob", at(38))])
     start().await_termination()
-    signals.send(spark, str(checkpoint), signals.END_WORD)
+    control_messages.send(spark, str(checkpoint), control_messages.END_WORD)
     clicks.add([("bob", at(39))])
     start().await_termination()
     assert ("bob", 30, 2) not in fired(spark.read.parquet(str(out)).collect())
@@ -141,7 +141,7 @@ def test_silence_closes_windows_by_processing_time_and_after_a_restart(clicks, t
     _, late, query = start()
     until(lambda: late.rows, query)
     assert [(row.user, row.ts.second) for row in late.rows] == [("ann", 29)]
-    with pytest.raises(CheckpointError, match="begun by a query that the clock wakes"):
+    with pytest.raises(CheckpointError, match="belongs to a query with processing-time timers"):
         windows(clicks, "2 seconds").start(checkpoint=checkpoint, main=pst.MemorySink(), late=pst.MemorySink())
 
 
@@ -169,7 +169,7 @@ def test_explain_shows_when_windows_close(clicks):
 
 
 def test_endless_input_is_warned_of(spark, tmp_path):
-    from panestream.spark.closing import EndOfInputRun
+    from panestream.spark.checkpoint.control_messages import EndOfInputRun
 
     closing = EndOfInputRun(spark, str(tmp_path / "checkpoint"), run=lambda: None, check=lambda: None)
     rows = Rows(rows=3)

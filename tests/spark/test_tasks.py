@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 import panestream as pst
 from panestream import agg
 from panestream.errors import InvalidPlanError
-from panestream.spark import computed
+from panestream.spark import batch_output
 from panestream.spark.session import FILE_MANAGER, known_cores
 from panestream.testing import MicroBatches
 
@@ -65,8 +65,8 @@ def test_number_of_tasks_may_change_at_each_start_with_the_same_results(spark: S
 def test_each_task_writes_a_file_of_a_large_output(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tasks: int
 ) -> None:
-    monkeypatch.setattr(computed, "FEW_BYTES", 0)
-    monkeypatch.setattr(computed, "FEW_BYTES_OF_A_GROUP", 0)
+    monkeypatch.setattr(batch_output, "FEW_BYTES", 0)
+    monkeypatch.setattr(batch_output, "FEW_BYTES_OF_A_GROUP", 0)
     orders = _orders(spark, tmp_path)
     _add(spark, orders, 0)
     _query(orders, tasks).start(main=pst.ParquetSink(str(tmp_path / "out")), checkpoint=str(tmp_path / "c")).await_termination()

@@ -12,8 +12,7 @@ from pyspark.sql import functions as F
 import panestream as pst
 from panestream import agg
 from panestream.errors import InvalidPlanError
-from panestream.spark.columns import column_of, columns_of, struct_of
-from panestream.spark.names import Names
+from panestream.spark.columns import Names, column_of, columns_of, struct_of
 
 HOUR = pst.TumblingEventTimeWindows.of("1 hour")
 FEW, MANY = 10, 210

@@ -16,8 +16,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from panestream.spark.operator.operate import Unpack
-from panestream.spark.worker import UnchangedArchive, cache_zip_imports
+from panestream.spark.compat import UnchangedArchive, cache_zip_imports
+from panestream.spark.operator.task_functions import Unpack
 
 CLASSES = {"META-INF/MANIFEST.MF": "Manifest-Version: 1.0\n", "org/apache/Some.class": "", "worker_names/some.proto": ""}
 PACKAGE = {

@@ -14,14 +14,14 @@ from panestream.engine.aggregates.two_phase import InTwoPhases
 from panestream.engine.exchange.group_run import run_batch
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TablePerWindow
-from panestream.engine.operators.row.row_plan import KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import KeepRows, ReduceRows
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.planner import choose
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables
 from panestream.errors import InvalidPlanError
 from panestream.testing import WindowTestHarness
-from panestream.tracing.of_batch import row_operator_of, trace_of_batch, traced_query
+from panestream.tracing.recorder import row_operator_of, trace_of_batch, traced_query
 from panestream.tracing.why import explain
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners.base import SeveralWindows
@@ -153,8 +153,8 @@ def test_traced_row_is_judged_by_the_watermark_before_its_micro_batch(assigner, 
 def test_why_explains_a_row_without_event_time():
     window, rows = WindowSpec(pst.TumblingEventTimeWindows.of("7 seconds")), [("a", SECOND, 1), ("a", None, 2)]
     failing = explain(trace_of(window, DECLARED, rows), row={"v": 2})
-    assert "(key='a', ts=None, v=2) has no event time that can be used" in str(failing)
-    assert "The query fails where it is." in str(failing)
+    assert "(key='a', ts=None, v=2) does not have a usable event time" in str(failing)
+    assert "It makes the query fail." in str(failing)
     assert failing.facts[0].refuses
     kept = explain(trace_of(window, DECLARED, rows, invalid_tag="bad"), row={"v": 2})
     assert not kept.facts[0].refuses

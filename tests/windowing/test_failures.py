@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.kernels.python_values import RowType
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.query import WindowSpec
 from panestream.errors import MemoryLimitError
-from panestream.spark.reasons import without_internal_traceback
+from panestream.spark.failures import without_internal_traceback
 from panestream.testing import WindowTestHarness
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,

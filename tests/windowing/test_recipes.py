@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.operators.row.row_plan import ReduceRows, RowPlan
+from panestream.engine.operators.row.contents import ReduceRows, RowPlan
 from panestream.engine.query import WindowSpec
 from panestream.errors import InvalidWindowError
 from panestream.windowing import assigners, evictors, triggers

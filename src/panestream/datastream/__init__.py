@@ -4,11 +4,10 @@ Steps return immutable objects, and nothing runs before a result is written. ``d
 """
 
 from panestream.datastream.as_of_join import AsOfJoin
-from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows
-from panestream.datastream.interval_join import IntervalJoin, IntervalPairs, JoinByTime
+from panestream.datastream.co_grouped import CoGroupedStream, CoGroupedWindows, IntervalJoin, IntervalPairs, JoinByTime
+from panestream.datastream.events import Options
 from panestream.datastream.kafka import KafkaStream, from_kafka
 from panestream.datastream.keyed import DataStream, KeyedStream, stream
-from panestream.datastream.options import Options
 from panestream.datastream.prepared import PreparedQuery, prepare
 from panestream.datastream.result import WindowedResult
 from panestream.datastream.stored import StoredPanes, from_panes

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from panestream.datastream.co_grouped import CoGroupedStream, JoinedResult, kind_of_join
-from panestream.datastream.interval_join import LONGEST, JoinByTime
+from panestream.datastream.co_grouped import LONGEST, CoGroupedStream, JoinByTime, JoinedResult, kind_of_join
 from panestream.datastream.result import WindowedResult
 from panestream.datastream.two_streams import DELETES
 from panestream.engine.explain import parts_of

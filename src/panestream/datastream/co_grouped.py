@@ -1,4 +1,4 @@
-"""Two keyed streams in the same windows: joins, and functions over the rows of both."""
+"""Two keyed streams together: joins in windows, interval joins, and functions over the rows of both."""
 
 from __future__ import annotations
 
@@ -8,40 +8,34 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import pyarrow as pa
+from pyspark.sql import functions as F
 
-from panestream.datastream.events import KeyedEvents
-from panestream.datastream.names import RESERVED, checked_tag
+from panestream.datastream.events import KeyedEvents, Options, check_options
 from panestream.datastream.result import WindowedResult
+from panestream.datastream.starting import checked_tag
 from panestream.datastream.two_streams import check_apart
 from panestream.datastream.windowed import Schema, WindowedStream, with_schema
 from panestream.engine.co_groups import OfLists, OfTables
 from panestream.engine.explain import ReprHtml, parts_of
-from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.runtime.sides import (
-    HOWS,
-    INNER,
-    LEFT,
-    LEFT_ANTI,
-    OF_PAIRS,
-    RIGHT,
-    SIDES,
-    Pairs,
-    Sides,
-    join_called,
-)
+from panestream.engine.operators.intervals import IntervalSpec
+from panestream.engine.plan import MAIN, RESERVED, WindowPlan
+from panestream.engine.runtime.sides import HOWS, INNER, LEFT, LEFT_ANTI, OF_PAIRS, RIGHT, SIDES, Pairs, Sides, join_called
 from panestream.errors import InvalidPlanError, did_you_mean
-from panestream.spark.columns import quoted
-from panestream.spark.names import Names
+from panestream.spark.columns import Names, quoted, type_of
 from panestream.spark.sinks.base import Sink
+from panestream.spark.types import to_arrow
 from panestream.windowing import aggregates as agg
-from panestream.windowing.assigners import WindowAssigner
+from panestream.windowing.assigners import GlobalWindows, WindowAssigner
 from panestream.windowing.assigners.look_back import look_backs_of
+from panestream.windowing.assigners.rolling import RollingWindows
 from panestream.windowing.foreign_names import advised
 from panestream.windowing.functions import WindowFunction
 from panestream.windowing.signatures import CO_GROUP_APPLY, CO_GROUP_ARROW, CO_GROUP_IN_PANDAS, check_function
+from panestream.windowing.time import Duration, format_duration, to_micros
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from pyspark.sql import Column
+    from typing_extensions import Self, Unpack
 
 
 def kind_of_join(how: object, known: Sequence[str]) -> str:
@@ -76,8 +70,8 @@ class CoGroupedStream(ReprHtml):
 
     def window(self, assigner: WindowAssigner) -> CoGroupedWindows:
         """Put the rows of both streams into the same windows, by key; see :meth:`KeyedStream.window`. Both extend sessions."""
-        made = self._windowing.window(assigner)
-        return CoGroupedWindows(made.keyed, made.windowing, gap=made.gap)
+        windowed = self._windowing.window(assigner)
+        return CoGroupedWindows(windowed.keyed, windowed.windowing, gap=windowed.gap)
 
     def _parts(self) -> dict[str, str]:
         return {"streams": " and ".join(SIDES), **parts_of(self.keyed)}
@@ -116,9 +110,11 @@ class CoGroupedWindows(WindowedStream):
         kind = kind_of_join(how, HOWS)
         if look_backs_of(self.windowing.assigner) is not None:
             raise InvalidPlanError(
-                "pairs: look-backs are of the rows of one stream; rows of two streams that are near in time meet by "
+                "pairs: look-backs work on one stream. To join rows of two streams that are near in time, write "
                 "left.interval_join(right).between('-1 hour', '0 seconds')"
             )
+        if isinstance(self.windowing.assigner, RollingWindows):
+            raise InvalidPlanError("pairs: rolling windows compute aggregates: write .aggregate(agg.count('left.price'), ...)")
         pairs = self.paired(kind, suffixes)
         lists = [agg.collect_list(self.values_of(side)).alias(side) for side in SIDES]
         made = self.aggregate(*lists)
@@ -147,7 +143,7 @@ class CoGroupedWindows(WindowedStream):
             all_windows: refused, since it works for one stream only.
         """
         if all_windows:
-            raise InvalidPlanError("all_windows is of one stream; for pairs of all windows at once take .pairs(...)")
+            raise InvalidPlanError("all_windows works on one stream. For pairs of all windows at once use .pairs(...)")
         check_function(function, CO_GROUP_ARROW)
         return super().apply_arrow(OfTables(function, self._sides), schema)
 
@@ -162,8 +158,8 @@ class CoGroupedWindows(WindowedStream):
 
     def side_output_late_data(self, tag: str) -> Self:
         """Send late rows, as in their stream, to ``tag_left`` and ``tag_right`` instead of dropping them. Not in Flink."""
-        for one in Sides.late_tags(checked_tag(tag)):
-            self._check_free(checked_tag(one), [*self._sides.invalid, *self.side_outputs])
+        for each in Sides.late_tags(checked_tag(tag)):
+            self._check_free(checked_tag(each), [*self._sides.invalid, *self.side_outputs])
         return replace(self, late_tag=tag)
 
     @property
@@ -206,8 +202,8 @@ class CoGroupedWindows(WindowedStream):
             for side, suffix, both in zip(SIDES, suffixes, shared, strict=True)
         }
         schemas = {side: pa.schema([one.with_nullable(True) for one in called[side]]) for side in SIDES}
-        taken = (*self.keyed.key_schema.names, *RESERVED)
-        check_apart(schemas[LEFT].names, schemas[RIGHT].names if of_right else [], taken, names)
+        reserved = (*self.keyed.key_schema.names, *RESERVED)
+        check_apart(schemas[LEFT].names, schemas[RIGHT].names if of_right else [], reserved, names)
         return Pairs(how, schemas[LEFT], schemas[RIGHT], len(self.keyed.key_schema))
 
 
@@ -234,23 +230,121 @@ class JoinedResult(WindowedResult):
         sink = sinks.get(MAIN)
         if sink is not None and sink.keeps_last:
             raise InvalidPlanError(
-                f"the output {MAIN!r} ({sink.describe()}) keeps one row of each key and window, and a join has many: append "
-                "them, e.g. to a ParquetSink or TableSink"
+                f"the output {MAIN!r} ({sink.describe()}) keeps one row of each key and window, but a join has many. Append "
+                f"them, e.g. to a ParquetSink or TableSink"
             )
         return sinks
 
     def changelog(self) -> WindowedResult:
         """Refuse, since a join has many rows for a key and window and a change could not identify its row."""
         raise InvalidPlanError(
-            "changelog says what takes the place of the one row of a key and window, and a join has many: take .with_firing(), "
-            "and of each key and window the rows of the newest firing"
+            "changelog replaces the single row of a key and window, but a join has many rows. Use .with_firing(), and keep the "
+            "rows of the newest firing of each key and window"
         )
 
     def top(self, n: int, by: str) -> WindowedResult:
         """Refuse, since it needs results with one row for each key and window."""
         raise InvalidPlanError(
-            "top is of one result for each key and window, and a join has many: rank the rows of .main yourself"
+            "top needs one result for each key and window, but a join has many. Rank the rows of .main yourself"
         )
 
 
-__all__ = ["CoGroupedStream", "CoGroupedWindows", "JoinedResult", "kind_of_join"]
+LONGEST = 2**60
+"""In microseconds, some 36,000 years. The limit keeps sums of times and bounds from overflowing."""
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class IntervalJoin(ReprHtml):
+    """Two keyed streams to join by time, created by :meth:`KeyedStream.interval_join`. Flink: ``IntervalJoin``."""
+
+    streams: CoGroupedStream
+
+    def between(self, lower: Duration, upper: Duration) -> IntervalPairs:
+        """Join right rows from ``lower`` to ``upper`` after a left row's time, both inclusive. Flink: ``between``.
+
+        E.g. ``"-1 hour"`` and ``"0 seconds"``. Raises InvalidPlanError without event time, or if ``lower`` is after ``upper``.
+        """
+        bounds = to_micros(lower, "lower bound"), to_micros(upper, "upper bound")
+        if bounds[0] > bounds[1]:
+            raise InvalidPlanError(f"between: the lower bound {lower!r} is after the upper bound {upper!r}. Swap them")
+        if max(map(abs, bounds)) > LONGEST:
+            raise InvalidPlanError(f"between: bounds are at most 36,000 years, got {lower!r} and {upper!r}")
+        if self.streams.keyed.source.event_time is None:
+            raise InvalidPlanError(
+                "interval_join needs event time. Call .assign_timestamps(column, strategy) on both streams first"
+            )
+        return IntervalPairs(self.streams.window(GlobalWindows()), *bounds)
+
+    def _parts(self) -> Mapping[str, str]:
+        return parts_of(self.streams)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class JoinByTime(ReprHtml):
+    """A join without windows, which still needs its kind, :meth:`pairs`."""
+
+    windows: CoGroupedWindows
+
+    def side_output_late_data(self, tag: str) -> Self:
+        """Send late rows to ``tag_left`` and ``tag_right`` instead of counting and dropping them.
+
+        Rows before the watermark are late, since their partners may already be deleted. Flink: ``sideOutputLeftLateData``,
+        ``sideOutputRightLateData``.
+        """
+        return replace(self, windows=self.windows.side_output_late_data(tag))
+
+    def options(self, **options: Unpack[Options]) -> Self:
+        """Set ``key_groups``, ``tasks`` or ``memory_limit``; see :class:`~panestream.datastream.Options`.
+
+        Raises:
+            InvalidPlanError: an unknown option, one of windows, or a value that it does not take.
+        """
+        check_options(options, dict.fromkeys(("key_groups", "tasks", "memory_limit")))
+        return replace(self, windows=self.windows.options(**options))
+
+    def _stored_rows(self, *of_right: str) -> tuple[dict[str, Column], dict[str, pa.DataType]]:
+        """Return the stored part of each side's rows, and its type; ``of_right`` are columns to add to the right one."""
+        texts = {side: self.windows.values_of(side, *(of_right if side == RIGHT else ())) for side in SIDES}
+        values = {side: F.expr(text) for side, text in texts.items()}
+        df = self.windows.keyed.source.df
+        return values, {side: to_arrow(type_of(df, values[side]), f"the rows of the {side} stream") for side in SIDES}
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class IntervalPairs(JoinByTime):
+    """An interval join with bounds, which still needs the kind of join. Flink: ``IntervalJoined``."""
+
+    lower: int
+    upper: int
+
+    def lower_bound_exclusive(self) -> IntervalPairs:
+        """Exclude rows exactly at the lower bound. Flink: ``lowerBoundExclusive``."""
+        return replace(self, lower=self.lower + 1)
+
+    def upper_bound_exclusive(self) -> IntervalPairs:
+        """Exclude rows exactly at the upper bound. Flink: ``upperBoundExclusive``."""
+        return replace(self, upper=self.upper - 1)
+
+    def pairs(self, how: str = INNER, *, suffixes: tuple[str, str] = ("", "")) -> WindowedResult:
+        """Emit each pair once, in the micro-batch in which the later row comes. Flink: ``process``.
+
+        A row with a null in its key does not have partners, as in SQL. ``.main`` has the key columns, then the columns of the
+        left stream and of the right stream without their keys.
+
+        Args:
+            how: ``"inner"``, or ``"left"``, ``"right"`` or ``"full"`` to also emit rows without a partner, in the micro-batch
+                that moves the watermark past their interval. A checkpoint is tied to it.
+            suffixes: appended to the left and right column names that both streams have.
+
+        Raises:
+            InvalidPlanError: the kind of join is unknown, two columns of the results have the same name, or the bounds are empty.
+        """
+        if self.lower > self.upper:
+            raise InvalidPlanError("interval_join: the interval is empty. Include its bounds, or move one")
+        kind, windows = kind_of_join(how, OF_PAIRS), self.windows
+        values, types = self._stored_rows()
+        operator = IntervalSpec(self.lower, self.upper, kind, **types, keys=windows.keyed.key_schema)
+        return JoinedResult(windows, operator, values, joined=windows.paired(kind, suffixes))
+
+    def _parts(self) -> Mapping[str, str]:
+        return {"between": f"{format_duration(self.lower)} and {format_duration(self.upper)}", **parts_of(self.windows.keyed)}

@@ -1,10 +1,11 @@
-"""The immutable data of a windowed query's steps: events, their key, their windows. The streams add the methods."""
+"""The immutable data of a windowed query's steps: events, their key, their windows, options. The streams add the methods."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any, TypeAlias, TypedDict
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -13,8 +14,9 @@ from panestream.engine.explain import ReprHtml, listed, parts_of
 from panestream.engine.plan import WAY_OUT, stable_repr
 from panestream.engine.query import WindowSpec
 from panestream.engine.runtime.sides import SIDES, Sides
-from panestream.spark.columns import key_of, type_of
-from panestream.spark.expressions import as_written, text_of
+from panestream.errors import InvalidPlanError, did_you_mean
+from panestream.spark.columns import as_written, key_of, text_of, type_of
+from panestream.spark.savepoint.history import rows_like
 from panestream.spark.types import arrow_schema, to_arrow
 from panestream.windowing.time import format_duration
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -139,9 +141,91 @@ class WindowedEvents(ReprHtml):
             "trigger": "" if windowing.trigger is None else stable_repr(windowing.trigger),
             "evictor": "" if windowing.evictor is None else stable_repr(windowing.evictor),
             "allowed lateness": lateness,
+            "fill": "" if windowing.fill is None else windowing.fill.described,
             **parts_of(self.keyed),
             "other outputs": ", ".join([*outputs, *self.side_outputs]),
         }
 
 
-__all__ = ["Events", "KeyedEvents", "United", "WindowedEvents"]
+class Options(TypedDict, total=False):
+    """The options of ``.options(...)``.
+
+    Attributes:
+        key_groups: the number of key groups, 1 to 32768, which is the parallelism of the state and fixed when a checkpoint is
+            created. A stream on an existing checkpoint takes the checkpoint's number. Otherwise a stream has as many as
+            ``spark.sql.shuffle.partitions`` was set to, or 4, and a batch as many as tasks run at a time.
+        tasks: the number of tasks of a stream, 1 to 32768, among which each micro-batch distributes the key groups. It may change
+            from run to run. By default it is the number of tasks that the session runs at a time, if that number is known and
+            fixed.
+        memory_limit: the most bytes of rows that a worker reads into memory at once, at least 1,000,000. The default is 1 GiB.
+            More rows are an error that names the key and window, or the key group. Bytes are counted in the format of exchange
+            and state. In memory they take three times as much, as Python objects (``apply``, ``process``) ten to thirty times.
+        split_distinct: the number of parts (2 to 32768) into which ``agg.count_distinct`` splits the distinct values. Each part
+            is in its own key group, so that a key with very many values does not fill one. Works for windows that fire once, with
+            ``count_distinct`` of one expression, ``count``, ``sum``, ``min`` and ``max``. Flink SQL:
+            ``table.optimizer.distinct-agg.split.enabled``.
+        every_firing: whether the row operator emits every single firing, as Flink does. Columnar operators emit at most one for
+            each key, window and micro-batch, which is the last.
+        allow_pickled_state: whether accumulators and states of user classes are stored as pickles. Numbers, strings, times,
+            tuples, lists, sets, dicts and rows are always stored as columns. Reading a pickle runs code, so allow it only if
+            nobody else can write to the checkpoint.
+    """
+
+    key_groups: int
+    tasks: int
+    memory_limit: int
+    split_distinct: int
+    every_firing: bool
+    allow_pickled_state: bool
+
+
+_RANGES = {
+    "key_groups": (1, 32768),
+    "tasks": (1, 32768),
+    "memory_limit": (1_000_000, 1 << 62),
+    "split_distinct": (2, 32768),
+}
+"""The smallest and the largest value of each numeric option."""
+
+
+def check_options(options: Mapping[str, Any], known: Mapping[str, object] = Options.__annotations__) -> None:
+    """Refuse unknown options and wrong values with an InvalidPlanError; ``known`` are the accepted names."""
+    if not options:
+        raise InvalidPlanError(f"options needs at least one option: {', '.join(known)}; write e.g. .options(key_groups=8)")
+    for name, value in options.items():
+        if name not in known:
+            raise InvalidPlanError(f"there is no option {name!r}; {did_you_mean(name, known)}")
+        low, high = _RANGES.get(name, (False, True))
+        is_kind = isinstance(value, bool) if isinstance(low, bool) else isinstance(value, int) and not isinstance(value, bool)
+        if not is_kind or not low <= value <= high:
+            wanted = "True or False" if isinstance(low, bool) else _range(low, high)
+            raise InvalidPlanError(f"the option {name} must be {wanted}, got {value!r}")
+
+
+def _range(low: int, high: int) -> str:
+    return f"a whole number from {low:,} on" if high > 1 << 60 else f"a whole number from {low} to {high}"
+
+
+History: TypeAlias = DataFrame | tuple[DataFrame, DataFrame]
+"""A batch, or for two streams a pair of batches, the left one first."""
+
+Position: TypeAlias = Mapping[str, Mapping[str, int]]
+"""The first Kafka offset of each partition that the stream reads, by topic."""
+
+Positions: TypeAlias = Position | tuple[Position | None, Position | None] | None
+"""The positions of one or two streams; None if the user did not pass any."""
+
+
+def history_rows(history: object, events: Events) -> DataFrame:
+    """Return history as rows of the query; raise InvalidPlanError unless it has the streams' columns and one batch for each."""
+    united = events.united
+    if united is None:
+        return rows_like(history, events.df)
+    if not isinstance(history, tuple) or len(history) != len(SIDES):
+        raise InvalidPlanError(
+            "bootstrap: this query has two streams, and each needs its own history: bootstrap((views, clicks), ...), left "
+            "stream first. For a stream without history give an empty DataFrame with its columns, spark.createDataFrame([], "
+            "schema)"
+        )
+    streams = zip(history, (united.left, united.right), SIDES, strict=True)
+    return united.rows_of(*(rows_like(one, stream, f"the {side} stream") for one, stream, side in streams))

@@ -12,14 +12,24 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
-from panestream.datastream.names import RESERVED
 from panestream.engine.operators.predicates import label_of
+from panestream.engine.plan import RESERVED
 from panestream.errors import InvalidPlanError, InvalidWindowError, did_you_mean
 from panestream.spark.aggregates import instead_of, split_alias, translations
-from panestream.spark.asking import silence_analysis_errors
-from panestream.spark.columns import column_of, columns_of, micros_of_interval, micros_of_number, quoted, type_of
-from panestream.spark.expressions import as_written, same, text_of
-from panestream.spark.names import Names, shown
+from panestream.spark.columns import (
+    Names,
+    as_written,
+    column_of,
+    columns_of,
+    micros_of_interval,
+    micros_of_number,
+    quoted,
+    same,
+    shown_names,
+    text_of,
+    type_of,
+)
+from panestream.spark.compat import silence_analysis_errors
 from panestream.spark.types import check_bytewise, collation_of
 from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregates.base import ColumnText
@@ -33,19 +43,19 @@ _INPUT = "the input of an aggregate"
 
 def resolve_inputs(df: DataFrame, aggregates: Sequence[recipes.Aggregate]) -> tuple[list[recipes.Aggregate], dict[str, Column]]:
     """Return the aggregates with texts instead of Columns, and the column of each text; refuse ambiguous texts."""
-    found: dict[str, Column] = {}
+    columns: dict[str, Column] = {}
     texts: dict[ColumnText, str] = {}
-    inputs = list(dict.fromkeys(text for one in aggregates for text in one.inputs))
+    inputs = list(dict.fromkeys(text for aggregate in aggregates for text in aggregate.inputs))
     written = [given.column if isinstance(given, ColumnText) else given for given in inputs]
     for given, wanted, column in zip(inputs, written, columns_of(df, written, _INPUT), strict=True):
         text = text_of(df, wanted, _INPUT)
-        if not same(df, found.setdefault(text, column), column):
+        if not same(df, columns.setdefault(text, column), column):
             raise InvalidPlanError(
                 f"two different inputs of aggregates are both called {text!r}: give one of the Columns a name with .alias('...')"
             )
         if isinstance(given, ColumnText):
             texts[given] = text
-    return [one.resolved(texts.__getitem__) for one in aggregates], found
+    return [aggregate.resolved(texts.__getitem__) for aggregate in aggregates], columns
 
 
 def declared_of(df: DataFrame, given: Sequence[object]) -> list[recipes.Aggregate]:
@@ -81,14 +91,14 @@ def check_results(df: DataFrame, aggregates: Sequence[recipes.Aggregate], keys: 
         key = find_key(aggregate.name)
         if key is not None:
             raise InvalidPlanError(
-                f"an aggregate has the name of a key column, {shown(aggregate.name, key)}: choose another with .alias(...)"
+                f"an aggregate has the name of a key column, {shown_names(aggregate.name, key)}: choose another with .alias(...)"
             )
         fields = naming.doubled(aggregate.struct_fields)
         if fields is not None:
-            raise InvalidPlanError(f"{aggregate!r} has the fields {shown(*fields)}: write each once")
+            raise InvalidPlanError(f"{aggregate!r} has the fields {shown_names(*fields)}: write each once")
     doubled = naming.doubled(names)
     if doubled is not None:
-        raise InvalidPlanError(f"two aggregates are called {shown(*doubled)}; choose other names with .alias(...)")
+        raise InvalidPlanError(f"two aggregates are called {shown_names(*doubled)}; choose other names with .alias(...)")
 
 
 def check_collations(aggregates: Sequence[recipes.Aggregate], kinds: Mapping[str, T.DataType]) -> frozenset[str]:
@@ -111,29 +121,29 @@ def one_by_one(given: tuple[Any, ...]) -> tuple[Any, ...]:
 
 def no_assigner(given: Sequence[object]) -> InvalidPlanError:
     """Return the error for a value that is not an assigner; for durations it suggests the code to write."""
-    wants = "window wants an assigner such as TumblingEventTimeWindows.of('1 hour')"
+    wants = "window needs an assigner such as TumblingEventTimeWindows.of('1 hour')"
     if isinstance(given[0], Column):
         return InvalidPlanError(f"{wants}, got the Column {as_written(given[0])!r}, which Spark's own groupBy takes")
     if len(given) <= 2 and all(isinstance(one, (str, timedelta)) for one in given):
         kind = "TumblingEventTimeWindows" if len(given) == 1 else "SlidingEventTimeWindows"
         return InvalidPlanError(
-            f"window wants an assigner: write .window({kind}.of({', '.join(map(repr, given))})), or an assigner of another kind"
+            f"window needs an assigner: write .window({kind}.of({', '.join(map(repr, given))})), or an assigner of another kind"
         )
     wrong = next(one for one in given if not isinstance(one, WindowAssigner))
     if isinstance(wrong, CountWindows):
-        return InvalidPlanError(f"window: {wrong!r} does not go together with other windows: write a query of its own for it")
+        return InvalidPlanError(f"window: {wrong!r} cannot be combined with other windows. Write a separate query for it")
     return InvalidPlanError(f"{wants}, got {wrong!r}")
 
 
 def no_aggregate(df: DataFrame, given: object) -> InvalidPlanError:
     """Return the error for a value that is not an aggregate; for Spark's aggregates it suggests ours."""
-    wants = "aggregate wants aggregates such as agg.sum('price') or F.sum('price')"
+    wants = "aggregate needs aggregates such as agg.sum('price') or F.sum('price')"
     if isinstance(given, Column):
         text = text_of(df, given, _INPUT)
         meaning = next(translations(split_alias(text)[0], str), None)
         hint = instead_of(text)
         if meaning is not None and not hint.startswith("there is no"):
-            hint = f"that name does not say all of it, so write agg.{meaning.recipe.function}(...) around the same Column"
+            hint = f"that name is ambiguous, so write agg.{meaning.recipe.function}(...) around the same Column"
         return InvalidPlanError(f"{wants}; got the Column {text!r}: {hint}")
     hint = f": {instead_of(given)}" if isinstance(given, str) and "(" in given else ""
     if isinstance(given, Mapping) and {*given.values()} <= {*AGGREGATES}:
@@ -173,7 +183,7 @@ def check_gap_of_rows(df: DataFrame, assigner: WindowAssigner, given: Column | N
         return
     if gap.expr not in df.columns or (given is not None and not same(df, given, column_of(df, gap.expr, "the session gap"))):
         raise InvalidPlanError(
-            f"with functions of your own over rows the session gap must be a column of them: "
+            f"with user functions over rows the session gap must be a column: "
             f"df.withColumn('gap', expr({gap.expr!r})) and with_gap_column('gap'); {did_you_mean(gap.expr, df.columns)}"
         )
     _checked(df, gap, given)
@@ -199,7 +209,7 @@ def _checked(df: DataFrame, gap: GapColumn, given: Column | None) -> tuple[Colum
     if gap.unit is None:
         raise InvalidWindowError(
             f"the session gap {gap.expr!r} is a number ({kind.simpleString()}): "
-            "say of what, unit='seconds', 'milliseconds' or 'microseconds'"
+            "give its unit, unit='seconds', 'milliseconds' or 'microseconds'"
         )
     return column, kind
 
@@ -229,7 +239,7 @@ def predicate_inputs(df: DataFrame, assigner: WindowAssigner, given: Mapping[str
     """Return the boolean predicates under the engine's names for them; ``given`` are Columns by text."""
     if not isinstance(assigner, PredicateWindows):
         return {}
-    found = {}
+    columns = {}
     for text in assigner.predicates:
         column = given[text] if text in given else column_of(df, text, _PREDICATE)
         kind = type_of(df, column)
@@ -238,21 +248,5 @@ def predicate_inputs(df: DataFrame, assigner: WindowAssigner, given: Mapping[str
                 f"the predicate {text!r} of windows is a {kind.simpleString()}: it must be true or false, such as "
                 "\"action = 'logout'\""
             )
-        found[label_of(text)] = column
-    return found
-
-
-__all__ = [
-    "check_collations",
-    "check_gap_of_rows",
-    "check_results",
-    "declared_of",
-    "gap_input",
-    "no_aggregate",
-    "no_assigner",
-    "one_by_one",
-    "predicate_inputs",
-    "resolve_gap",
-    "resolve_inputs",
-    "resolve_predicates",
-]
+        columns[label_of(text)] = column
+    return columns

@@ -11,8 +11,7 @@ from pyspark.sql import Column
 from panestream.datastream.keyed import DataStream, KeyedStream
 from panestream.errors import InvalidPlanError
 from panestream.spark.columns import column_of
-from panestream.spark.kafka.records import ARRIVAL, SIDE_OUTPUT, SOURCE, Reading, filtered, read_records
-from panestream.spark.kafka.source import Topics
+from panestream.spark.kafka.source import ARRIVAL, SIDE_OUTPUT, SOURCE, Reading, Topics, filtered, read_records
 from panestream.spark.session import check_version
 from panestream.windowing.time import Duration
 from panestream.windowing.watermarks import WatermarkStrategy

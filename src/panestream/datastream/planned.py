@@ -1,31 +1,46 @@
-"""A complete windowed query: its plan, its input columns, and the operator over its rows."""
+"""A complete windowed query: its plan, its input columns, the operator over its rows, and its start as a stream."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 
 from panestream.datastream.events import WindowedEvents
-from panestream.engine.plan import OperatorSpec, Split, Top, WindowPlan, carries_rows
+from panestream.datastream.starting import (
+    check_output,
+    is_bounded,
+    warn_missing_settings,
+    warn_of_missing_sinks,
+    warn_of_stale_rows,
+)
+from panestream.engine.plan import KEY_GROUPS, MAIN, OperatorSpec, Split, Top, WindowPlan, carries_rows
 from panestream.engine.rule import WindowRequest
 from panestream.engine.storage.state import MOST_BYTES
-from panestream.spark.arrival import order_of
-from panestream.spark.columns import micros_of
-from panestream.spark.expressions import text_of
+from panestream.errors import InvalidPlanError, PlanMismatchError, warn
+from panestream.spark.batch_output import output
+from panestream.spark.columns import micros_of, order_of, text_of
+from panestream.spark.compat import wants_data_frames
 from panestream.spark.operator.dataflow import Projection, operate, project
-from panestream.spark.operator.flavours import wants_data_frames
-from panestream.spark.progress.observing import counters_name
+from panestream.spark.progress.micro_batch import counters_name, observed
+from panestream.spark.query import RunningQuery, StartRequest, start
+from panestream.spark.savepoint.restore import check_start, cutover_time, savepoint_for
+from panestream.spark.savepoint.saved import Savepoint
+from panestream.spark.savepoint.source_offsets import Sources
 from panestream.spark.session import (
     DEFAULT_GROUPS,
     chosen_partitions,
     default_parallelism,
     known_cores,
+    slow_settings,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -159,8 +174,87 @@ class PlannedQuery:
         keyed = self.windowed.keyed
         time = None if keyed.source.event_time is None else micros_of(rows, keyed.source.event_time, keyed.source.unit)
         values = [self.inputs[text] for text in self.operator.inputs]
-        given, unit = keyed.source.processing_time, keyed.source.processing_time_unit
-        processing_time = None if given is None else micros_of(rows, given, unit)
+        clock, unit = keyed.source.processing_time, keyed.source.processing_time_unit
+        processing_time = None if clock is None else micros_of(rows, clock, unit)
         order = self._order[0]
         keys = [column for _, column in keyed.key_columns]
         return project(rows, self._plan_run, time, keys, values, processing_time, order)
+
+    def _check_not_split(self, what: str) -> None:
+        if self.split is not None:
+            raise InvalidPlanError(f"{what} needs whole results in a key group, but split_distinct has parts. Leave out one")
+
+    def _output(self, tag: str, rows: DataFrame, *, quiet: bool = False) -> DataFrame:
+        plan = self.plan
+        check_output(tag, plan.tags)
+        if tag == MAIN and plan.top is not None and self.is_streaming:
+            raise InvalidPlanError("top on a stream ranks each window when it fires: use result.start(main=...), not .main")
+        if tag == MAIN and plan.split is not None and self.is_streaming:
+            raise InvalidPlanError(
+                "split_distinct on a stream puts windows together when they fire: use result.start(main=...), not .main"
+            )
+        how = {"data_frames": self._data_frames, "clock": self._plan_run.wakes_up}
+        operated = self._operated if rows is self._df else self._operated_over(lambda _: rows, **how)
+        if not self.is_streaming:
+            return output(operated, plan, tag)
+        if not quiet:
+            warn_missing_settings(self._df.sparkSession)
+        lines = [] if quiet else slow_settings(self._df.sparkSession, plan.groups)
+        if lines:
+            warn(
+                f"a stream of {plan.groups} key group{'s' if plan.groups > 1 else ''} built from .main or .output is slow, or "
+                "fails, with this session's settings (an empty shuffle partition costs as much as one with a key group). Before "
+                "it is started:\n  "
+                + "\n  ".join(lines)
+                + "\nresult.start(main=...) sets this for its query only. In a pipeline put the settings into `configuration` "
+                "of its spec"
+            )
+        # Another query reads the output for late rows, so its readers are unknown here.
+        late_kept = plan.late_tag is not None
+        return output(observed(operated, plan, self._observed_as, late_kept=late_kept), plan, tag)
+
+    def _started(self, request: StartRequest) -> RunningQuery:
+        """Start the query, first changing the plan if the trigger, savepoint or checkpoint requires it."""
+        ends = self.plan.watermark.closes_after is not None and is_bounded(request.trigger)
+        if ends != self.ends:
+            return replace(self, ends=ends)._started(request)  # noqa: SLF001 - its own
+        spark, checkpoint = self._df.sparkSession, request.checkpoint
+        saved = None if request.savepoint is None else savepoint_for(spark, request.savepoint, checkpoint)
+        chosen = self.windowed.key_groups is not None or not self._grouped
+        if isinstance(saved, Savepoint) and not chosen and self.plan.groups != saved.manifest.groups:
+            return self._with_groups(saved.manifest.groups)._started(request)  # noqa: SLF001 - its own
+        seam = cutover_time(spark, saved, checkpoint)
+        if seam != self.since:
+            return replace(self, since=seam)._started(request)  # noqa: SLF001 - its own
+        if isinstance(saved, Savepoint):
+            # Checked last, on the plan that runs, since it may cost a Spark job and it warns.
+            saved = replace(saved, migrate=request.migrate)
+            check_start(saved, self.plan, allow_incomplete=request.allow_incomplete)
+            Sources.of(replace(saved.restored_from, own_position=request.own_position), checkpoint).check(self._df)
+        warn_of_stale_rows(self.windowed.windowing, self.operator, request.sinks, changes=self.changes)
+        warn_of_missing_sinks(self.plan.tags, request.sinks, "start")
+        warn_missing_settings(spark)
+        try:
+            return start(spark, self._operated_over, self.plan, request, saved, self._observed_as)
+        except PlanMismatchError as error:
+            of_checkpoint = error.changed.get(KEY_GROUPS, (None, None))[0]
+            if of_checkpoint is None or chosen:
+                raise
+        # The query did not set a number, so the checkpoint's is used, whatever the session's settings are now.
+        return self._with_groups(int(of_checkpoint))._started(request)  # noqa: SLF001 - its own
+
+    @property
+    def _of_batch(self) -> list[str]:
+        """The outputs of a batch, which never has late rows."""
+        return [tag for tag in self.plan.tags if tag not in self.plan.late_tags]
+
+    def _with_groups(self, groups: int) -> Self:
+        return replace(self, windowed=replace(self.windowed, key_groups=groups))
+
+    def _time_over(self, rows: DataFrame) -> Column:
+        source = self.windowed.keyed.source
+        if source.event_time is None:
+            raise InvalidPlanError(
+                "bootstrap: until is an event time, but the query does not have event times. Select the rows of history yourself"
+            )
+        return micros_of(rows, source.event_time, source.unit)

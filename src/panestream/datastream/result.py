@@ -9,48 +9,43 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 
-from panestream.datastream.histories import History, Positions, history_rows
-from panestream.datastream.names import ASKED_FOR, check_added, check_output, sinks_of, takes_outputs
+from panestream.datastream.events import History, Positions, history_rows
 from panestream.datastream.planned import PlannedQuery
 from panestream.datastream.starting import (
-    StartRequest,
+    ASKED_FOR,
+    check_added,
     check_ending,
     check_no_place,
-    is_bounded,
     reads_own_offsets,
+    sinks_of,
     spark_trigger,
-    warn_missing_settings,
+    takes_outputs,
     warn_of_missing_sinks,
-    warn_of_stale_rows,
 )
 from panestream.datastream.traced import MOST_ROWS, Wanted, traced
 from panestream.engine.explain import Explanation, ReprHtml, explain_plan, listed, parts_of
 from panestream.engine.operators.row.spec import RowSpec
-from panestream.engine.plan import FIRING_COLUMNS, KEY_GROUPS, MAIN, OP_COLUMN, OperatorSpec, Top, WindowPlan
+from panestream.engine.plan import FIRING_COLUMNS, MAIN, OP_COLUMN, OperatorSpec, Top, WindowPlan
 from panestream.engine.rule import told
 from panestream.engine.runtime.sides import SIDES
-from panestream.errors import CheckpointError, InvalidPlanError, PlanMismatchError, did_you_mean, warn
-from panestream.spark import query as spark_query
-from panestream.spark.asking import silence_analysis_errors
+from panestream.errors import CheckpointError, InvalidPlanError, did_you_mean
+from panestream.spark.batch_output import output
 from panestream.spark.catalyst import reducible
-from panestream.spark.columns import micros_of
-from panestream.spark.computed import output
+from panestream.spark.columns import Names
+from panestream.spark.compat import silence_analysis_errors
 from panestream.spark.failures import of_sink, raise_as
-from panestream.spark.names import Names
 from panestream.spark.places import FilePath, path_of
-from panestream.spark.progress.micro_batch import BatchProgress, observed
-from panestream.spark.savepoint.beginning import Sources
+from panestream.spark.progress.micro_batch import BatchProgress
+from panestream.spark.query import RunningQuery, StartRequest
 from panestream.spark.savepoint.history import before, bootstrap, instant_of, sources_of
 from panestream.spark.savepoint.saved import Savepoint
-from panestream.spark.savepoint.taking_over import check_start, cutover_time, savepoint_for
 from panestream.spark.session import (
     chosen_partitions,
     missing_startup_settings,
     session_settings,
     settings_for,
-    slow_settings,
 )
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import open_for_batch
@@ -104,16 +99,12 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         if why_not is not None:
             raise InvalidPlanError(f"{what}: {why_not}")
         if self.largest is not None:
-            raise InvalidPlanError(f"{what} and top do not go together: a window's top is all there is of it")
+            raise InvalidPlanError(f"{what} and top cannot be combined: a top replaces the other results of its window")
         check_added(what, columns, (*self.windowed.keyed.key_schema.names, *self._result_names), Names.of(self._df.sparkSession))
 
     @property
     def _result_names(self) -> Sequence[str]:
         return tuple(self.operator.result_schema.names)
-
-    def _check_not_split(self, what: str) -> None:
-        if self.split is not None:
-            raise InvalidPlanError(f"{what} looks at whole results in a key group, where split_distinct has parts: leave out one")
 
     def top(self, n: int, by: str) -> WindowedResult:
         """Keep, for each window, only the ``n`` rows with the largest result ``by``, and add their ``rank`` (1 first).
@@ -121,18 +112,25 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         Ties go to the smaller key. On a stream use :meth:`start`, which ranks each window when it fires; :attr:`main` cannot.
         """
         self._check_not_split("top")
+        if self.operator.capabilities.holds_from is not None:
+            raise InvalidPlanError(
+                "top ranks the keys of a window that fires, and rolling values change key by key: rank the rows of "
+                "a table that a MergeSink keeps"
+            )
         names = self.operator.result_schema.names
         if self.firing or self.changes:
-            raise InvalidPlanError("top goes neither with with_firing nor with changelog: a window's top is all there is of it")
+            raise InvalidPlanError(
+                "top cannot be combined with with_firing or changelog: a top replaces the other results of its window"
+            )
         if not isinstance(n, int) or n < 1:
-            raise InvalidPlanError(f"top wants a positive number of rows, got {n!r}")
+            raise InvalidPlanError(f"top needs a positive number of rows, got {n!r}")
         result = Names.of(self._df.sparkSession).find(str(by), names)
         if result is None:
             raise InvalidPlanError(f"top: there is no result {by!r}; {did_you_mean(str(by), names)}")
         if result in self.collated:
             raise InvalidPlanError(
-                f"top: the strings of {by!r} compare by a collation, panestream compares them as bytes: take what makes equal "
-                "strings equal bytes, e.g. agg.first('lower(name COLLATE UTF8_BINARY)')"
+                f"top: the strings of {by!r} compare by a collation, but panestream compares bytes. Use an expression that "
+                f"makes equal strings equal bytes, e.g. agg.first('lower(name COLLATE UTF8_BINARY)')"
             )
         if self.is_streaming and not self.operator.capabilities.fires_once:
             raise InvalidPlanError(
@@ -168,35 +166,6 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         """Return one output of the same query over other rows, for :func:`panestream.prepare`; ``quiet`` omits warnings."""
         return self._output(tag, rows, quiet=quiet)
 
-    def _output(self, tag: str, rows: DataFrame, *, quiet: bool = False) -> DataFrame:
-        plan = self.plan
-        check_output(tag, plan.tags)
-        if tag == MAIN and plan.top is not None and self.is_streaming:
-            raise InvalidPlanError("top on a stream ranks each window when it fires: use result.start(main=...), not .main")
-        if tag == MAIN and plan.split is not None and self.is_streaming:
-            raise InvalidPlanError(
-                "split_distinct on a stream puts windows together when they fire: use result.start(main=...), not .main"
-            )
-        how = {"data_frames": self._data_frames, "clock": self._plan_run.wakes_up}
-        operated = self._operated if rows is self._df else self._operated_over(lambda _: rows, **how)
-        if not self.is_streaming:
-            return output(operated, plan, tag)
-        if not quiet:
-            warn_missing_settings(self._df.sparkSession)
-        lines = [] if quiet else slow_settings(self._df.sparkSession, plan.groups)
-        if lines:
-            warn(
-                f"a stream of {plan.groups} key group{'s' if plan.groups > 1 else ''} built from .main or .output is slow, or "
-                "fails, with this session's settings (an empty shuffle partition costs as much as one with a key group). Before "
-                "it is started:\n  "
-                + "\n  ".join(lines)
-                + "\nresult.start(main=...) sets all that for its query alone; a pipeline's "
-                "spec has a place for them, `configuration`"
-            )
-        # Another query reads the output for late rows, so its readers are unknown here.
-        kept = plan.late_tag is not None
-        return output(observed(operated, plan, self._observed_as, late_kept=kept), plan, tag)
-
     @takes_outputs
     def start(
         self,
@@ -213,7 +182,7 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         fire_at_end: bool = False,
         on_progress: Callable[[BatchProgress], Any] | None = None,
         **sinks: Sink,
-    ) -> spark_query.RunningQuery:
+    ) -> RunningQuery:
         """Start one streaming query that computes the operator once per micro-batch and writes to every sink.
 
         A repeated micro-batch replaces its earlier output if the sink supports that (:meth:`Sink.guarantee`). A sink that is only
@@ -298,57 +267,6 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         )
         return self._started(request)
 
-    def _started(self, request: StartRequest) -> spark_query.RunningQuery:
-        """Start the query, first changing the plan if the trigger, savepoint or checkpoint requires it."""
-        ends = self.plan.watermark.closes_after is not None and is_bounded(request.trigger)
-        if ends != self.ends:
-            return replace(self, ends=ends)._started(request)  # noqa: SLF001 - its own
-        spark, checkpoint = self._df.sparkSession, request.checkpoint
-        saved = None if request.savepoint is None else savepoint_for(spark, request.savepoint, checkpoint)
-        chosen = self.windowed.key_groups is not None or not self._grouped
-        if isinstance(saved, Savepoint) and not chosen and self.plan.groups != saved.manifest.groups:
-            return self._with_groups(saved.manifest.groups)._started(request)  # noqa: SLF001 - its own
-        seam = cutover_time(spark, saved, checkpoint)
-        if seam != self.since:
-            return replace(self, since=seam)._started(request)  # noqa: SLF001 - its own
-        if isinstance(saved, Savepoint):
-            # Checked last, on the plan that runs, since it may cost a Spark job and it warns.
-            saved = replace(saved, migrate=request.migrate)
-            check_start(saved, self.plan, allow_incomplete=request.allow_incomplete)
-            Sources.of(replace(saved.birth, own_position=request.own_position), checkpoint).check(self._df)
-        warn_of_stale_rows(self.windowed.windowing, self.operator, request.sinks, changes=self.changes)
-        warn_of_missing_sinks(self.plan.tags, request.sinks, "start")
-        warn_missing_settings(spark)
-        try:
-            return spark_query.start(
-                spark,
-                self._operated_over,
-                self.plan,
-                request.sinks,
-                checkpoint=checkpoint,
-                trigger=request.trigger,
-                name=request.name,
-                on_progress=request.on_progress,
-                observed_as=self._observed_as,
-                savepoint=saved,
-                own_position=request.own_position,
-                fire_at_end=request.fire_at_end,
-            )
-        except PlanMismatchError as error:
-            of_checkpoint = error.changed.get(KEY_GROUPS, (None, None))[0]
-            if of_checkpoint is None or chosen:
-                raise
-        # The query did not set a number, so the checkpoint's is used, whatever the session's settings are now.
-        return self._with_groups(int(of_checkpoint))._started(request)  # noqa: SLF001 - its own
-
-    @property
-    def _of_batch(self) -> list[str]:
-        """The outputs of a batch, which never has late rows."""
-        return [tag for tag in self.plan.tags if tag not in self.plan.late_tags]
-
-    def _with_groups(self, groups: int) -> WindowedResult:
-        return replace(self, windowed=replace(self.windowed, key_groups=groups))
-
     @takes_outputs
     def bootstrap(
         self,
@@ -387,9 +305,7 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
             PanestreamError: a failure in the workers, as :meth:`RunningQuery.await_termination` raises it.
         """
         if not self.is_streaming:
-            raise InvalidPlanError(
-                "bootstrap is called on the stream's result, which is to start from it: history is given to it"
-            )
+            raise InvalidPlanError("call bootstrap on the stream's result, and give it the history as an argument")
         every: Mapping[str, Sink] = {}
         if sinks or outputs:
             every = self._sinks("bootstrap", outputs, sinks, {"until": until, "position": position})
@@ -405,19 +321,9 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
                 projection = self._projection_over(rows)
         except AnalysisException as error:
             reason = str(error).strip().splitlines()[0]
-            refused = (
-                "bootstrap: the query uses a Column of the stream's own DataFrame, which history does not have: write the name"
-            )
+            refused = "bootstrap: the query uses a Column of the stream's DataFrame, which history does not have. Write the name"
             raise_as(InvalidPlanError(f"{refused} or F.col('name') ({reason})"), error)
         return bootstrap(rows, self.plan, projection, folder, every, seam, sources)
-
-    def _time_over(self, rows: DataFrame) -> Column:
-        source = self.windowed.keyed.source
-        if source.event_time is None:
-            raise InvalidPlanError(
-                "bootstrap: until is an event time, and the query has none: select the rows of history yourself"
-            )
-        return micros_of(rows, source.event_time, source.unit)
 
     @takes_outputs
     def run(self, *places: Never, outputs: Mapping[str, Sink] | None = None, **sinks: Sink) -> None:
@@ -493,7 +399,7 @@ class WindowedResult(PlannedQuery, ReprHtml, TraceableByKey):
         return ASKED_FOR.get(name)
 
     def _parts(self) -> Mapping[str, str]:
-        results = [f"{one.name} {one.type}" for one in self.operator.result_schema]
+        results = [f"{column.name} {column.type}" for column in self.operator.result_schema]
         own = {"top": f"{self.largest.n} by {self.largest.by}" if self.largest else "", "operator": self.operator.name}
         return {"results": listed(results), **own, **parts_of(self.windowed)}
 

@@ -1,20 +1,22 @@
-"""Arguments of ``start``: triggers converted for Spark, checks, and warnings."""
+"""Arguments of ``start`` and ``run``: outputs, triggers converted for Spark, checks, and warnings."""
 
 from __future__ import annotations
 
+import difflib
+import inspect
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
+import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from panestream.engine.plan import MAIN, WindowPlan
-from panestream.engine.runtime.last_windows import check_closable
-from panestream.errors import InvalidDurationError, InvalidPlanError, SinkError, warn
-from panestream.spark.progress.micro_batch import BatchProgress
+from panestream.engine.runtime.group_operator import check_closable
+from panestream.errors import InvalidDurationError, InvalidPlanError, SinkError, did_you_mean, warn
+from panestream.spark.columns import Names
 from panestream.spark.session import missing_startup_settings
 from panestream.spark.sinks.base import Sink
 from panestream.windowing.assigners import MergingWindowAssigner
@@ -22,11 +24,9 @@ from panestream.windowing.time import format_duration, to_micros
 from panestream.windowing.triggers import Trigger
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from panestream.engine.plan import OperatorSpec
     from panestream.engine.query import WindowSpec
-    from panestream.spark.sinks.base import Sink
+
 
 _KINDS = ("availableNow", "once", "processingTime")
 _SWITCHES = {"availablenow": "availableNow", "once": "once"}
@@ -36,16 +36,16 @@ _REFUSED = {
     "realTime": "its real-time mode does not take Python operators",
 }
 _NEVER_ENDS = (
-    "windows or triggers of processing time need a clock that goes on: with availableNow Spark would run empty micro-batches "
-    "for ever. Give trigger={'processingTime': '1 second'} and stop the query yourself; or {'once': True} for one micro-batch of "
-    "all there is (open windows wait for the next run); or take the clock from a column, .processing_time_from(column), where "
-    "the data say when they came; or run it as a batch, where the end of the input closes all windows"
+    "windows or triggers of processing time need a running clock: with availableNow Spark would run empty micro-batches "
+    "forever. Give trigger={'processingTime': '1 second'} and stop the query yourself; or {'once': True} for one micro-batch of "
+    "all available rows (open windows wait for the next run); or read the clock from a column of arrival times, "
+    ".processing_time_from(column); or run it as a batch, which closes all windows at the end of the input"
 )
 SPARKS_NAMES = (*_KINDS, *_REFUSED)
 """The names of the arguments of ``DataStreamWriter.trigger``."""
 _KNOWN = (
-    "'availableNow' (all that is there, then the query ends; the default), 'once' (the same in one micro-batch), '10 seconds' (a "
-    "micro-batch every so often, without end); or as Spark has it, {'availableNow': True}, {'once': True}, "
+    "'availableNow' (all available rows, then the query ends; the default), 'once' (the same in one micro-batch), '10 seconds' "
+    "(a micro-batch at this interval, without end); or in Spark's form, {'availableNow': True}, {'once': True}, "
     "{'processingTime': '10 seconds'}"
 )
 
@@ -83,8 +83,8 @@ def spark_trigger(trigger: object, processing_time: object = None) -> dict[str, 
         return {"processingTime": _interval(trigger, trigger)}
     if isinstance(trigger, Trigger) or (isinstance(trigger, type) and issubclass(trigger, Trigger)):
         raise InvalidPlanError(
-            f"start's trigger says when micro-batches run: {_KNOWN}. One that says when windows fire, as {trigger!r} does, "
-            "belongs to the windows: .window(...).trigger(...)"
+            f"start's trigger decides when micro-batches run: {_KNOWN}. A trigger of windows, such as {trigger!r}, belongs to "
+            f"the windows: .window(...).trigger(...)"
         )
     raise _wrong(trigger)
 
@@ -118,30 +118,12 @@ def _wrong(trigger: object) -> InvalidPlanError:
     return InvalidPlanError(f"start's trigger is one of {_KNOWN}; got {trigger!r}")
 
 
-@dataclass(frozen=True)
-class StartRequest:
-    """The checked arguments of ``start``.
-
-    ``own_position`` means that sources begin at their own options instead of the end of the savepoint.
-    """
-
-    sinks: Mapping[str, Sink]
-    checkpoint: str
-    trigger: Mapping[str, Any]
-    name: str | None
-    savepoint: str | None
-    own_position: bool
-    allow_incomplete: bool
-    migrate: Mapping[str, Callable[[Any], Any]]
-    fire_at_end: bool
-    on_progress: Callable[[BatchProgress], Any] | None
-
-
 def reads_own_offsets(source_offsets: object) -> bool:
     """Return whether sources begin at their own options; raise InvalidPlanError unless it is ``"savepoint"`` or ``"job"``."""
     if source_offsets not in ("savepoint", "job"):
         raise InvalidPlanError(
-            "source_offsets is 'savepoint' (sources begin where the savepoint ends) or 'job' (where their own options say), got "
+            "source_offsets is 'savepoint' (sources start where the savepoint ends) or 'job' (sources start where their options "
+            "define), got "
             f"{source_offsets!r}"
         )
     return source_offsets == "job"
@@ -159,20 +141,20 @@ def check_ending(plan: WindowPlan, when: Mapping[str, Any], *, fire_at_end: bool
         raise InvalidPlanError(_NEVER_ENDS)
     if plan.watermark.closes_after is not None and plan.processing_time is not None and not is_bounded(when):
         raise InvalidPlanError(
-            "closing_after goes by the clock, and processing_time_from takes the clock from rows, of which silence has none: "
-            "leave out one of them"
+            "closing_after needs the clock, but processing_time_from reads the clock from rows, which a silent source lacks. "
+            "Leave out one of them"
         )
     if not fire_at_end:
         return
     if not is_bounded(when):
         raise InvalidPlanError(
-            "fire_at_end is for a query that ends: trigger='availableNow', or 'once'. One that runs on closes its windows by "
-            "the clock: WatermarkStrategy.closing_after('30 seconds')"
+            "fire_at_end is for a query that ends: trigger='availableNow', or 'once'. A query that keeps running closes its "
+            "windows by the clock: WatermarkStrategy.closing_after('30 seconds')"
         )
     if plan.operator.capabilities.uses_processing_time:
-        raise InvalidPlanError("fire_at_end moves the watermark, and windows or triggers of processing time go by the clock")
+        raise InvalidPlanError("fire_at_end moves the watermark, but windows or triggers of processing time use the clock")
     if plan.watermark.delay is None and plan.watermark.generator is None:
-        raise InvalidPlanError("fire_at_end moves the watermark, and no_watermarks() makes none: take another strategy")
+        raise InvalidPlanError("fire_at_end moves the watermark, but no_watermarks() does not have one. Use another strategy")
     check_closable(plan.assigner)
 
 
@@ -223,21 +205,82 @@ def warn_of_stale_rows(windowing: WindowSpec, operator: OperatorSpec, sinks: Map
     if operator.capabilities.no_changelog is None:
         instead = "Add .changelog(), which deletes it"
     warn(
-        f"the output {MAIN!r} ({sink.describe()}) keeps the last row of each key and window, and these windows grow: where one "
-        f"has fired and then takes another row, its first row stays beside that of the longer window. {instead}"
+        f"the output {MAIN!r} ({sink.describe()}) keeps the last row of each key and window, but these windows grow: if a "
+        f"window fires and then takes another row, its first row stays in addition to the row of the longer window. {instead}"
     )
 
 
-__all__ = [
-    "SPARKS_NAMES",
-    "StartRequest",
-    "check_ending",
-    "check_no_place",
-    "check_sink",
-    "is_bounded",
-    "reads_own_offsets",
-    "spark_trigger",
-    "warn_missing_settings",
-    "warn_of_missing_sinks",
-    "warn_of_stale_rows",
-]
+Method = TypeVar("Method", bound=Callable[..., Any])
+
+ASKED_FOR = {
+    "late": "late rows have one with .side_output_late_data('late')",
+    "invalid": "rows without event time have one with .side_output_invalid('invalid')",
+}
+"""How to add the optional outputs, by their usual names."""
+
+
+def takes_outputs(method: Method) -> Method:
+    """Record the options of a method that also takes sinks as keywords, to distinguish them from outputs."""
+    kinds = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    parameters = inspect.signature(method).parameters.values()
+    _OPTIONS[method.__name__] = [
+        parameter.name for parameter in parameters if parameter.kind in kinds and parameter.name not in ("self", "outputs")
+    ]
+    return method
+
+
+_OPTIONS: dict[str, list[str]] = {}
+"""The options of each recorded method."""
+
+
+def sinks_of(
+    method: str,
+    outputs: Mapping[str, Sink] | None,
+    keywords: Mapping[str, object],
+    options: Mapping[str, object],
+    tags: Sequence[str],
+) -> dict[str, Sink]:
+    """Return the sinks by output, from ``outputs=`` and keywords; refuse unknown or repeated outputs and sinks as ``options``."""
+    if outputs is not None and not isinstance(outputs, Mapping):
+        raise InvalidPlanError(f"{method}: outputs must be a dict from outputs to sinks, e.g. {{'main': sink}}, got {outputs!r}")
+    own = dict(outputs or {})
+    for name, value in options.items():
+        if isinstance(value, Sink):
+            raise InvalidPlanError(f"{name} is an option of {method}; for an output of that name write outputs={{{name!r}: ...}}")
+    for name, value in keywords.items():
+        if name not in tags and name in SPARKS_NAMES:
+            raise InvalidPlanError(f"{name} is a trigger, not an output: write start(trigger={{{name!r}: {value!r}}}, ...)")
+        if name in own:
+            raise InvalidPlanError(f"{method}: the output {name!r} was given twice, in outputs= and as a keyword")
+        if name not in tags and not isinstance(value, Sink):
+            near = difflib.get_close_matches(name, _OPTIONS.get(method, ()), n=1)
+            if near:
+                raise InvalidPlanError(f"{method} has no option {name!r}; did you mean {near[0]!r}?")
+    for tag, sink in {**own, **keywords}.items():
+        check_output(tag, tags)
+        own[tag] = check_sink(tag, sink)
+    return own
+
+
+def checked_tag(tag: str) -> str:
+    """Return an output name; raise InvalidPlanError if it is empty, unprintable, ``main``, or begins with an underscore."""
+    if not isinstance(tag, str) or not tag or not tag.isprintable() or tag.startswith("_") or tag == MAIN:
+        raise InvalidPlanError(f"the name of an output is a text other than 'main', without a leading underscore, got {tag!r}")
+    return tag
+
+
+def check_output(tag: str, known: Sequence[str]) -> None:
+    """Check that the query has an output; raise InvalidPlanError with the known ones and how to add late or invalid ones."""
+    if tag in known:
+        return
+    kind = tag.split("_", maxsplit=1)[0]
+    is_optional = kind in ASKED_FOR and not any(other.startswith(kind) for other in known)
+    hint = f" ({ASKED_FOR[kind]})" if is_optional else ""
+    raise InvalidPlanError(f"there is no output {tag!r}; {did_you_mean(tag, known)}{hint}")
+
+
+def check_added(what: str, added: Sequence[pa.Field], there: Sequence[str], names: Names) -> None:
+    """Check that columns added by the method ``what`` have new names; raise InvalidPlanError otherwise."""
+    for column in added:
+        if names.find(column.name, there) is not None:
+            raise InvalidPlanError(f"{what} adds a column {column.name!r}, the results have one already: rename it")

@@ -1,9 +1,9 @@
-"""Stored tiles: longer windows and point-in-time answers computed from them."""
+"""Tiles: a query that stores them, and the longer windows and point-in-time answers computed from stored ones."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 import pyarrow as pa
@@ -11,27 +11,44 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from panestream.datastream.events import WindowedEvents
+from panestream.datastream.inputs import check_collations, no_aggregate, resolve_inputs
+from panestream.datastream.result import WindowedResult
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.explain import ReprHtml, listed
 from panestream.engine.kernels.panes import EvenGrid
 from panestream.engine.operators.panes.rule import pane_grid, why_not_aligned
+from panestream.engine.plan import WindowPlan
+from panestream.engine.planner import choose
+from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.tiles.as_of import AsOf
-from panestream.engine.tiles.format import END, ROWS, START, check_whole, partial_columns, schema_of_windows
+from panestream.engine.tiles.format import END, ROWS, START, check_whole, partial_columns, recipes_of_tiles, schema_of_windows
 from panestream.errors import InvalidPlanError, did_you_mean
 from panestream.spark.catalyst import pane_of
-from panestream.spark.columns import column_of, key_of, micros_of, quoted, type_of
-from panestream.spark.names import Names, shown
+from panestream.spark.columns import Names, column_of, key_of, micros_of, quoted, shown_names, type_of, types_of
 from panestream.spark.session import check_version, chosen_partitions, default_parallelism
-from panestream.spark.tiles.looking import look
-from panestream.spark.tiles.manifest import MANIFEST, TilesManifest
-from panestream.spark.tiles.reading import QUESTION, ROW, TILE, ReadAnswers, ReadWindows, mapped, part, together
+from panestream.spark.tiles import (
+    MANIFEST,
+    QUESTION,
+    ROW,
+    TILE,
+    ReadAnswers,
+    ReadWindows,
+    TilesManifest,
+    inspect_tiles,
+    map_partitions,
+    partitioned_by_key,
+    rows_of_kind,
+)
 from panestream.spark.types import spark_schema, sql_name, to_arrow
+from panestream.windowing import aggregates as recipes
 from panestream.windowing.aggregate_function import AggregateFunction
 from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.aggregates.base import ColumnText
 from panestream.windowing.assigners import WindowAssigner
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.time import Duration, format_duration, to_micros
+from panestream.windowing.triggers import EventTimeTrigger
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,29 +98,29 @@ class StoredPanes(ReprHtml):
         """
         if not isinstance(assigner, WindowAssigner):
             raise InvalidPlanError(
-                f"window wants an assigner such as SlidingEventTimeWindows.of('30 days', '1 day'), got {assigner!r}"
+                f"window needs an assigner such as SlidingEventTimeWindows.of('30 days', '1 day'), got {assigner!r}"
             )
         reasons = why_not_aligned(assigner)
         if isinstance(assigner, SeveralWindows):
             reasons = ["they are several: call window once for each"]
         elif not reasons and not assigner.is_event_time:
-            reasons = ["they go by the clock"]
+            reasons = ["they depend on the clock"]
         if reasons:
-            raise InvalidPlanError(f"{assigner!r} cannot be put together from slices of time: {reasons[0]}")
+            raise InvalidPlanError(f"{assigner!r} cannot be combined from slices of time: {reasons[0]}")
         grid = pane_grid(assigner)
         check_whole(pane_grid(self.slices), grid)
         parts = [self._tiles_part()]
         if self._raw is not None:
             parts.append(self._rows_from(self._raw.where(F.col("time") >= F.lit(self.until))))
         schema = spark_schema(schema_of_windows(self.aggregation))
-        return mapped(self._in_one_task() or self._together(parts), ReadWindows(self.aggregation, grid), schema)
+        return map_partitions(self._in_one_task() or self._together(parts), ReadWindows(self.aggregation, grid), schema)
 
     def _in_one_task(self) -> DataFrame | None:
         """Return the tiles for a single task without a shuffle, or None if there are rows, too many tiles, or set partitions."""
         if not self.few or self.rows is not None or self.partitions or chosen_partitions(self.tiles.sparkSession):
             return None
-        kept = [kind for partial in self.aggregation.partial_aggregates for _, kind in partial.columns]
-        if not all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) for kind in kept):
+        types = [kind for partial in self.aggregation.partial_aggregates for _, kind in partial.columns]
+        if not all(pa.types.is_primitive(kind) or pa.types.is_decimal(kind) for kind in types):
             return None  # A few tiles with sketches or lists may still be many bytes.
         return self._tiles_part().coalesce(1)
 
@@ -147,9 +164,7 @@ class StoredPanes(ReprHtml):
         _check_batch(questions, "questions", "as_of")
         slices = pane_grid(self.slices)
         if not isinstance(slices, EvenGrid):
-            raise InvalidPlanError(
-                f"as_of takes slices that are as long as one another, these are {self.slices!r}: use .window(...)"
-            )
+            raise InvalidPlanError(f"as_of needs slices of equal length, but these are {self.slices!r}. Use .window(...)")
         lengths = self._lengths(windows, slices)
         self._check_on(on)
         asked_keys = [self._asked_key(questions, name, (on or {}).get(name, name)) for name in self._keys.names]
@@ -158,37 +173,37 @@ class StoredPanes(ReprHtml):
         names = Names.of(questions.sparkSession)
         own = names.doubled(questions.columns)
         if own is not None:
-            raise InvalidPlanError(f"the questions have more than one column {shown(*own)}: rename or drop one")
-        for field in questions.schema:
-            if not isinstance(field.dataType, T.UserDefinedType):  # Spark converts user-defined types to their storage type.
-                to_arrow(field.dataType, f"the column {field.name!r} of the questions")
+            raise InvalidPlanError(f"the questions have more than one column {shown_names(*own)}: rename or drop one")
+        for column in questions.schema:
+            if not isinstance(column.dataType, T.UserDefinedType):  # Spark converts user-defined types to their storage type.
+                to_arrow(column.dataType, f"the column {column.name!r} of the questions")
         doubled = names.doubled([*questions.columns, *named])
         if doubled is not None:
-            raise InvalidPlanError(f"the answers have a column {doubled[1]!r}, there is one already: name the window otherwise")
+            raise InvalidPlanError(f"the answers would have two columns {doubled[1]!r}. Rename the window")
         given = [F.col(quoted(name)) for name in questions.columns]
-        parts = [self._tiles_part(), part(questions, QUESTION, asked_keys, [time, *given])]
+        parts = [self._tiles_part(), rows_of_kind(questions, QUESTION, asked_keys, [time, *given])]
         if self._raw is not None:
             ends = [time, *(time - F.lit(length) for length in lengths if exact_start)]
             parts.append(self._rows_from(self._rows_at(self._raw, questions.where(time.isNotNull()), asked_keys, ends, slices)))
         results = [field for _ in windows for field in spark_schema(self.aggregation.output_schema)]
         answers = [T.StructField(name, field.dataType) for name, field in zip(named, results, strict=True)]
-        asked = AsOf(self.aggregation, slices, lengths, self.until, exact_start)
-        function = ReadAnswers(asked, tuple(named), tuple(questions.columns))
-        return mapped(self._together(parts), function, T.StructType([*questions.schema.fields, *answers]))
+        computation = AsOf(self.aggregation, slices, lengths, self.until, exact_start)
+        function = ReadAnswers(computation, tuple(named), tuple(questions.columns))
+        return map_partitions(self._together(parts), function, T.StructType([*questions.schema.fields, *answers]))
 
     def _lengths(self, windows: Mapping[str, Duration], slices: EvenGrid) -> tuple[int, ...]:
         if not isinstance(windows, Mapping) or not windows:
             raise InvalidPlanError(
-                f"as_of wants the lengths of windows by name, e.g. windows={{'30d': '30 days'}}, got {windows!r}"
+                f"as_of needs the lengths of windows by name, e.g. windows={{'30d': '30 days'}}, got {windows!r}"
             )
         lengths = tuple(to_micros(length, f"the window {label!r}") for label, length in windows.items())
         for label, length in zip(windows, lengths, strict=True):
             if length <= 0:
-                raise InvalidPlanError(f"the window {label!r} must be longer than nothing, got {windows[label]!r}")
+                raise InvalidPlanError(f"the window {label!r} must be positive, got {windows[label]!r}")
             if self.rows is None and length % slices.period:
                 raise InvalidPlanError(
-                    f"the window {label!r} is no multiple of a slice of {format_duration(slices.period)}: take one that is, or "
-                    "from_panes(..., rows=...), which makes windows exact"
+                    f"the window {label!r} is not a multiple of the slice of {format_duration(slices.period)}. Use a multiple, "
+                    f"or from_panes(..., rows=...), which makes windows exact"
                 )
         return lengths
 
@@ -219,9 +234,11 @@ class StoredPanes(ReprHtml):
         """Return the tiles that existed when the store was inspected; later tiles are ignored."""
         tiles = self.tiles
         start, end = micros_of(tiles, START, None), micros_of(tiles, END, None)
-        kept = [F.col(quoted(name)) for name in partial_columns(self.aggregation)]
-        columns = [start, end, F.col(ROWS).cast("bigint"), *kept]
-        return part(tiles.where(end <= F.lit(self.until)), TILE, [key_of(tiles, name)[1] for name in self._keys.names], columns)
+        partials = [F.col(quoted(name)) for name in partial_columns(self.aggregation)]
+        columns = [start, end, F.col(ROWS).cast("bigint"), *partials]
+        return rows_of_kind(
+            tiles.where(end <= F.lit(self.until)), TILE, [key_of(tiles, name)[1] for name in self._keys.names], columns
+        )
 
     def _rows_at(
         self, raw: DataFrame, questions: DataFrame, keys: Sequence[Column], ends: Sequence[Column], slices: EvenGrid
@@ -250,10 +267,10 @@ class StoredPanes(ReprHtml):
         own = zip(self.aggregation.inputs, self.aggregation.input_types, strict=True)
         for place, (text, wanted) in enumerate(own):
             column = column_of(df, text, "the input of an aggregate")
-            found = to_arrow(type_of(df, column), f"the input {text!r}")
-            if found != wanted:
+            given_type = to_arrow(type_of(df, column), f"the input {text!r}")
+            if given_type != wanted:
                 raise InvalidPlanError(
-                    f"{text!r} is of type {sql_name(found)} in the rows, of which the tiles had {sql_name(wanted)}: cast it"
+                    f"{text!r} is of type {sql_name(given_type)} in the rows, but the tiles had {sql_name(wanted)}: cast it"
                 )
             values.append(column.alias(f"value_{place}"))
         # As in a query, rows without event time are in no window.
@@ -262,12 +279,14 @@ class StoredPanes(ReprHtml):
     def _rows_from(self, raw: DataFrame) -> DataFrame:
         """Convert rows to a part of the task input."""
         keys = [F.col(f"key_{place}") for place in range(len(self._keys))]
-        return part(raw, ROW, keys, [F.col("time"), *(F.col(f"value_{place}") for place in range(len(self.aggregation.inputs)))])
+        return rows_of_kind(
+            raw, ROW, keys, [F.col("time"), *(F.col(f"value_{place}") for place in range(len(self.aggregation.inputs)))]
+        )
 
     def _together(self, parts: Sequence[DataFrame]) -> DataFrame:
         spark = self.tiles.sparkSession
         partitions = self.partitions or chosen_partitions(spark) or default_parallelism(spark)
-        return together(parts, len(self._keys), partitions)
+        return partitioned_by_key(parts, len(self._keys), partitions)
 
     def _parts(self) -> Mapping[str, str]:
         return {
@@ -320,15 +339,15 @@ def from_panes(
         raise InvalidPlanError(
             f"the tiles have no column {missing[0]!r}: from_panes reads what .window(slices).panes(...) wrote, all its columns"
         )
-    found = look(tiles)
-    manifests = found.manifests
+    store = inspect_tiles(tiles)
+    manifests = store.manifests
     first = manifests[0]
     for other in manifests[1:]:
         _check_alike(first, other)
-    inputs = {text: type_ for one in manifests for text, type_ in one.inputs.items()}
-    absent = next((text for one in aggregates for text in one.inputs if text not in inputs), None)
+    inputs = {text: type_ for manifest in manifests for text, type_ in manifest.inputs.items()}
+    absent = next((text for manifest in aggregates for text in manifest.inputs if text not in inputs), None)
     if absent is not None:
-        raise InvalidPlanError(f"the tiles know nothing of {absent!r} ({did_you_mean(absent, inputs)}): {_held(manifests)}")
+        raise InvalidPlanError(f"the tiles do not contain {absent!r} ({did_you_mean(absent, inputs)}): {_held(manifests)}")
     keys = pa.schema(
         [pa.field(name, to_arrow(tiles.schema[name].dataType, f"the key {name!r}")) for name in _keys_in(tiles, first)]
     )
@@ -337,14 +356,14 @@ def from_panes(
     if lacking:
         raise InvalidPlanError(f"the tiles have no column {lacking[0]!r}, which an aggregate needs: {_held(manifests)}")
     raw = None if rows is None or event_time is None else RawRows(rows, event_time, unit)
-    stored = StoredPanes(tiles, first.slices, aggregation, found.until, raw, partitions, found.few)
+    stored = StoredPanes(tiles, first.slices, aggregation, store.until, raw, partitions, store.few)
     stored.check_rows()
     return stored
 
 
 def _check_batch(df: object, what: str, who: str) -> None:
     if not isinstance(df, DataFrame):
-        raise InvalidPlanError(f"{who} wants a DataFrame of {what}, got {df!r}")
+        raise InvalidPlanError(f"{who} needs a DataFrame of {what}, got {df!r}")
     if df.isStreaming:
         raise InvalidPlanError(f"{who} reads a batch: the DataFrame of {what} is a stream, take spark.read")
 
@@ -358,23 +377,25 @@ def _check_given(
     if (rows is None) != (event_time is None):
         raise InvalidPlanError("from_panes: rows and event_time go together, e.g. rows=clicks, event_time='ts'")
     if not aggregates:
-        raise InvalidPlanError("from_panes wants at least one aggregate, e.g. agg.sum('price')")
+        raise InvalidPlanError("from_panes needs at least one aggregate, e.g. agg.sum('price')")
     for one in aggregates:
         if isinstance(one, AggregateFunction):
-            raise InvalidPlanError(f"tiles hold partials of declared aggregates, {type(one).__name__} is none: see agg.user(...)")
+            raise InvalidPlanError(
+                f"tiles hold partials of declared aggregates, but {type(one).__name__} is not one. See agg.user(...)"
+            )
         if not isinstance(one, Aggregate):
-            raise InvalidPlanError(f"from_panes wants aggregates such as agg.sum('price'), got {one!r}")
+            raise InvalidPlanError(f"from_panes needs aggregates such as agg.sum('price'), got {one!r}")
         column = next((text for text in one.inputs if isinstance(text, ColumnText)), None)
         if column is not None:
-            raise InvalidPlanError(f"tiles know inputs by their text: write the name or SQL in place of the Column {column!s}")
+            raise InvalidPlanError(f"tiles identify inputs by their text. Write the name or SQL instead of the Column {column!s}")
 
 
 def _check_alike(one: TilesManifest, other: TilesManifest) -> None:
     """Check that tiles have the same slices, keys and input types."""
     if one.slices != other.slices:
         raise InvalidPlanError(
-            f"the tiles are of different slices, {one.slices!r} and {other.slices!r}: read those of one query, "
-            ".where(\"tile = '...'\"), or keep them in stores of their own"
+            f'the tiles have different slices, {one.slices!r} and {other.slices!r}: read the tiles of one query, .where("tile '
+            f"= '...'\"), or keep them in separate stores"
         )
     if one.keys != other.keys:
         raise InvalidPlanError(f"the tiles have different keys, {list(one.keys)} and {list(other.keys)}: read them one by one")
@@ -394,8 +415,67 @@ def _keys_in(tiles: DataFrame, manifest: TilesManifest) -> tuple[str, ...]:
 
 
 def _held(manifests: Sequence[TilesManifest]) -> str:
-    held = dict.fromkeys(text for one in manifests for text in one.aggregates)
+    held = dict.fromkeys(text for manifest in manifests for text in manifest.aggregates)
     return f"they were made for {', '.join(held)}"
 
 
-__all__ = ["StoredPanes", "from_panes"]
+@dataclass(frozen=True, eq=False, repr=False)
+class PanesResult(WindowedResult):
+    """The tiles of a windowed query, and its other outputs. ``manifest`` is the description that each tile carries, as text."""
+
+    manifest: str = field(default="")
+
+    @cached_property
+    def plan(self) -> WindowPlan:
+        return replace(super().plan, constants={MANIFEST: self.manifest})
+
+
+def panes_of(windowed: WindowedEvents, aggregates: Sequence[recipes.Aggregate]) -> PanesResult:
+    """Return the tiles of time slices, or raise InvalidPlanError for other windows and for partials that cannot be stored."""
+    _check_slices(windowed)
+    keyed = windowed.keyed
+    df, keys = keyed.source.df, keyed.key_schema
+    for aggregate in aggregates:
+        if isinstance(aggregate, AggregateFunction):
+            raise InvalidPlanError(
+                f"panes keeps partials of declared aggregates, and {type(aggregate).__name__} is a function over rows: write it "
+                f"over columns with agg.user(...), whose partials can be kept"
+            )
+        if not isinstance(aggregate, recipes.Aggregate):
+            raise no_aggregate(df, aggregate)
+    reserved = [name for name in (ROWS, MANIFEST) if Names.of(df.sparkSession).find(name, keys.names) is not None]
+    if reserved:
+        raise InvalidPlanError(f"tiles have a column {reserved[0]!r}. Rename the key with AS")
+    declared, inputs = resolve_inputs(df, aggregates)
+    kinds = types_of(df, inputs)
+    check_collations(declared, kinds)
+    types = {text: to_arrow(kind, text) for text, kind in kinds.items()}
+    aggregation = Aggregation.build(declared, types, keys)
+    request = DeclaredAggregates(recipes_of_tiles(declared, aggregation), types, keys)
+    operator = choose(windowed.windowing, request)
+    # A partial of a type that Spark does not have is refused now, not when rows come.
+    spark_schema(operator.result_schema)
+    manifest = TilesManifest.of(windowed.windowing.assigner, keys.names, declared, aggregation).text()
+    return PanesResult(windowed, operator, inputs, asked=request, manifest=manifest)
+
+
+def _check_slices(windowed: WindowedEvents) -> None:
+    """Refuse windows that are not time slices."""
+    windowing, write = windowed.windowing, "write .window(TumblingEventTimeWindows.of('1 hour')).panes(...)"
+    assigner = windowing.assigner
+    reasons = why_not_aligned(assigner)
+    if isinstance(assigner, SeveralWindows):
+        reasons = ["there are several kinds of windows: the slices of one are enough for all"]
+    elif not reasons and not assigner.is_event_time:
+        reasons = ["windows of the clock depend on when rows were read"]
+    elif not reasons and pane_grid(assigner).overlaps:
+        reasons = ["they overlap, but a row must be in one tile"]
+    if reasons:
+        raise InvalidPlanError(f"{assigner!r} cannot be slices for panes ({reasons[0]}): {write}")
+    if windowing.trigger is not None and not isinstance(windowing.trigger, EventTimeTrigger):
+        raise InvalidPlanError(
+            f"a tile is emitted when its slice ends, and again for late rows. Leave out the trigger {windowing.trigger!r}; to "
+            f"include rows of open slices, read them with from_panes(..., rows=...)"
+        )
+    if windowing.evictor is not None:
+        raise InvalidPlanError(f"a tile holds all rows of its slice. Leave out the evictor {windowing.evictor!r}")

@@ -15,11 +15,10 @@ from panestream.datastream.events import WindowedEvents
 from panestream.engine.plan import OperatorSpec, WindowPlan
 from panestream.engine.rule import WindowRequest
 from panestream.errors import InvalidPlanError
-from panestream.spark.arrival import order_of
-from panestream.spark.columns import micros_of
+from panestream.spark.columns import micros_of, order_of
 from panestream.spark.operator.dataflow import Projection, project
 from panestream.tracing.events import Trace
-from panestream.tracing.of_batch import TracedQuery, row_operator_of, trace_of_batch, traced_query
+from panestream.tracing.recorder import TracedQuery, row_operator_of, trace_of_batch, traced_query
 from panestream.tracing.why import ANY
 
 MOST_ROWS = 100_000
@@ -27,12 +26,12 @@ MOST_ROWS = 100_000
 
 
 _AS_ONE_BATCH = (
-    "Whether a row was late in a stream: here all came as one batch, in which none is. .trace(rows_per_batch=...) takes them in "
-    "as a stream does, in the order of .arrival_order(...)."
+    "It is unknown if a row was late in a stream: here all rows came as one batch, without late rows. "
+    ".trace(rows_per_batch=...) reads them like a stream, in the order of .arrival_order(...)."
 )
 _IN_NO_ORDER = (
-    "Whether a stream had the rows in this order: no .arrival_order(...) is named (of files: *pst.order.FILE), so they came as "
-    "Spark handed them over. In another order other rows are late."
+    "It is unknown if a stream had the rows in this order: the query lacks .arrival_order(...) (for files *pst.order.FILE), so "
+    "the rows came in Spark's order. In another order other rows are late."
 )
 
 
@@ -63,12 +62,13 @@ def traced(
     df = windowed.keyed.source.df
     if df.isStreaming:
         raise InvalidPlanError(
-            "a stream's rows are gone when it has run: ask its checkpoint, pst.state.read_checkpoint(spark, path), or trace "
-            "the same "
+            "a stream does not keep its rows. Read its checkpoint, pst.state.read_checkpoint(spark, path), or trace the same "
             "query over a batch of the rows (spark.read instead of spark.readStream)"
         )
     if asked is None:
-        raise InvalidPlanError("the result was not made by .aggregate, .reduce, .apply, .process or .apply_arrow: make it so")
+        raise InvalidPlanError("only a result of .aggregate, .reduce, .apply, .process or .apply_arrow has a trace")
+    if windowed.windowing.fill is not None:
+        raise InvalidPlanError("a trace shows rows, and the windows that they are in: leave out fill, whose windows have no rows")
     query, projection = _query_of(windowed, asked, inputs, plan_of)
     key, most = wanted.key, wanted.most_rows
     rows = projection.rows_of(df if key is ANY else df.where(_is_key(windowed, key)))
@@ -76,8 +76,8 @@ def traced(
     table = rows.limit(most + 1).toArrow()
     if table.num_rows > most:
         raise InvalidPlanError(
-            f"the query has more than {most} rows{'' if key is ANY else f' of the key {key!r}'}, too many to trace: ask for "
-            "one key (key=), or trace the query over fewer rows, e.g. df.where(\"user = 'ann' AND ts >= '2026-01-01'\"); or "
+            f"the query has more than {most} rows{'' if key is ANY else f' of the key {key!r}'}, too many to trace. Choose one "
+            f"key (key=), or trace the query over fewer rows, e.g. df.where(\"user = 'ann' AND ts >= '2026-01-01'\"); or "
             "raise most_rows="
         )
     trace = trace_of_batch(query, projection.pack, table.to_batches(), rows_per_batch=wanted.rows_per_batch)
@@ -105,8 +105,8 @@ def _query_of(
     plan = replace(plan_of(operator), arrival=kinds if order else None, sides=None, pairs=None)
     query = traced_query(plan, asked, source.row_schema)
     time = None if source.event_time is None else micros_of(rows, source.event_time, source.unit)
-    given = source.processing_time
-    clock = None if given is None else micros_of(rows, given, source.processing_time_unit)
+    clock_column = source.processing_time
+    clock = None if clock_column is None else micros_of(rows, clock_column, source.processing_time_unit)
     keys = [column for _, column in windowed.keyed.key_columns]
     values = [inputs[text] for text in operator.inputs]
     return query, project(rows, query.plan, time, keys, values, clock, order)
@@ -119,10 +119,10 @@ def _is_key(windowed: WindowedEvents, key: Any) -> Column:
     if len(values) != len(columns):
         names = ", ".join(windowed.keyed.key_schema.names) or "none, all rows are together"
         raise InvalidPlanError(f"the key {key!r} is not of the key columns ({names}): give a value, or a tuple of one for each")
-    found = F.lit(True)
+    condition = F.lit(True)
     for column, value, field in zip(columns, values, windowed.keyed.key_schema, strict=True):
-        found = found & column.eqNullSafe(_literal(value, field.type))
-    return found
+        condition = condition & column.eqNullSafe(_literal(value, field.type))
+    return condition
 
 
 def _literal(value: Any, of: pa.DataType) -> Column:
@@ -130,6 +130,3 @@ def _literal(value: Any, of: pa.DataType) -> Column:
     if isinstance(value, datetime) and value.tzinfo is None and pa.types.is_timestamp(of) and of.tz is None:
         return F.lit(value.isoformat(sep=" ")).cast("timestamp_ntz")
     return F.lit(value)
-
-
-__all__ = ["MOST_ROWS", "Wanted", "traced"]

@@ -14,11 +14,19 @@ from panestream.datastream.events import Events, KeyedEvents, United
 from panestream.engine.plan import WAY_OUT
 from panestream.engine.runtime.sides import LEFT, RIGHT, SIDE_COLUMN, SIDES, Sides
 from panestream.errors import InvalidPlanError
-from panestream.spark.arrival import order_of
-from panestream.spark.columns import column_of, micros_of, quoted, struct_of, type_of
-from panestream.spark.event_time import all_usable, or_raise
-from panestream.spark.expressions import text_of
-from panestream.spark.names import Names, shown
+from panestream.spark.columns import (
+    Names,
+    all_usable,
+    column_of,
+    micros_of,
+    or_raise,
+    order_of,
+    quoted,
+    shown_names,
+    struct_of,
+    text_of,
+    type_of,
+)
 from panestream.spark.types import arrow_schema, sql_name
 from panestream.windowing.watermarks import WatermarkStrategy
 
@@ -41,12 +49,12 @@ def merge_streams(
     """
     if not isinstance(right, KeyedEvents):
         raise InvalidPlanError(
-            f"{what} wants another keyed stream, pst.stream(views).assign_timestamps(...).key_by('user'), got {right!r}"
+            f"{what} needs another keyed stream, pst.stream(views).assign_timestamps(...).key_by('user'), got {right!r}"
         )
     _check_keys(left, right, what)
     for given, said in _BOTH_OR_NEITHER:
         if _lacks(left.source, given) != _lacks(right.source, given):
-            raise InvalidPlanError(f"{what}: one stream has {said} and the other has none: give it to both, or to neither")
+            raise InvalidPlanError(f"{what}: one stream has {said} and the other does not. Give it to both, or to neither")
     tags = (left.source.invalid_tag, right.source.invalid_tag)
     if tags[0] is not None and tags[0] == tags[1]:
         raise InvalidPlanError(f"{what}: both streams have an output {tags[0]!r}, and their rows differ: choose two tags")
@@ -92,7 +100,7 @@ def _condition(df: DataFrame, given: str | Column, what: str) -> Column:
 
 _BOTH_OR_NEITHER = (
     ("event_time", "event time (assign_timestamps)"),
-    ("processing_time", "a clock of its own (processing_time_from)"),
+    ("processing_time", "its own clock (processing_time_from)"),
     ("order", "an arrival_order"),
 )
 
@@ -116,20 +124,20 @@ def _check_keys(left: KeyedEvents, right: KeyedEvents, what: str) -> None:
         if one.type != other.type:
             raise InvalidPlanError(
                 f"{what}: the key {one.name!r} of the left stream is {sql_name(one.type)}, {other.name!r} of the right one is "
-                f"{sql_name(other.type)}: cast to a type that has the values of both, {_casts(one, other)}"
+                f"{sql_name(other.type)}: cast both to a common type, {_casts(one, other)}"
             )
     names = Names.of(left.source.df.sparkSession)
     for name in ours.names:
         if names.find(name, SIDES) is not None or name.startswith("__"):
             raise InvalidPlanError(
-                f"{what}: a key cannot be called {name!r} where two streams are one: give it another name, "
+                f"{what}: a key cannot be called {name!r} if two streams are joined. Give it another name, "
                 f".key_by('{name} AS my_key')"
             )
     df, other_df = left.source.df, right.source.df
     if df.isStreaming != other_df.isStreaming:
         raise InvalidPlanError(
-            f"{what}: one side is a stream and the other a batch. A table that does not change is joined before the windows, "
-            "clicks.join(table, 'user'); else read both as streams, or both as batches"
+            f"{what}: one side is a stream and the other a batch. Join a table that does not change before the windows, "
+            f"clicks.join(table, 'user'); otherwise read both as streams, or both as batches"
         )
 
 
@@ -176,14 +184,14 @@ def _time_name(left: KeyedEvents, right: KeyedEvents) -> str:
     """Return the name of the event time, for errors and ``explain()``."""
     texts = [
         "event time"
-        if one.source.event_time is None
-        else text_of(one.source.df, one.source.event_time, "the event time")
-        + ("" if one.source.unit is None else f" in {one.source.unit}")
-        for one in (left, right)
+        if keyed.source.event_time is None
+        else text_of(keyed.source.df, keyed.source.event_time, "the event time")
+        + ("" if keyed.source.unit is None else f" in {keyed.source.unit}")
+        for keyed in (left, right)
     ]
     name = texts[0] if texts[0] == texts[1] else f"{texts[0]} ({LEFT}), {texts[1]} ({RIGHT})"
-    taken = Names.of(left.source.df.sparkSession).find(name, (*left.key_schema.names, *SIDES))
-    return name if taken is None else f"event time {name}"
+    other = Names.of(left.source.df.sparkSession).find(name, (*left.key_schema.names, *SIDES))
+    return name if other is None else f"event time {name}"
 
 
 def _orders(left: KeyedEvents, right: KeyedEvents, what: str) -> list[list[Column]]:
@@ -191,7 +199,7 @@ def _orders(left: KeyedEvents, right: KeyedEvents, what: str) -> list[list[Colum
     if kinds.types != others.types:
         raise InvalidPlanError(
             f"{what}: the arrival orders have the types ({', '.join(map(str, kinds.types))}) and "
-            f"({', '.join(map(str, others.types))}): rows of both are put in one order, so give columns of the same types"
+            f"({', '.join(map(str, others.types))}): rows of both streams get one order. Give columns of the same types"
         )
     return [ours, theirs]
 
@@ -224,10 +232,10 @@ class _Side:
         columns = [column.alias(name) for column, name in zip(own, keys, strict=True)]
         if source.event_time is not None:
             time = micros_of(df, source.event_time, source.unit)
-            said = _SaidEventTime(
+            event_time = _SaidEventTime(
                 text_of(df, source.event_time, "the event time"), source.unit, source.way_out, source.invalid_tag
             )
-            time = (all_usable if self.strict else or_raise)(time, df, said)
+            time = (all_usable if self.strict else or_raise)(time, df, event_time)
             columns.append(F.timestamp_micros(time).alias(self.time))
         if source.processing_time is not None:
             columns.append(micros_of(df, source.processing_time, source.processing_time_unit).alias(_CLOCK))
@@ -261,21 +269,19 @@ def check_apart(left: Sequence[str], right: Sequence[str], taken: Sequence[str],
         other = find_left(column)
         if other is not None:
             raise InvalidPlanError(
-                f"pairs: a column of each stream would be called {shown(other, column)} in the results: tell them apart, "
+                f"pairs: a column of each stream would be called {shown_names(other, column)} in the results. Distinguish them "
+                f"with "
                 f".pairs(suffixes=('', '_right')), or rename one before pst.stream(df), df.withColumnRenamed({column!r}, ...)"
             )
     for side, columns in ((LEFT, left), (RIGHT, right)):
         twice = names.doubled(columns)
         if twice is not None:
             raise InvalidPlanError(
-                f"pairs: the {side} stream would have two columns {shown(*twice)} in the results, one of them by its suffix: "
-                "take another suffix"
+                f"pairs: the {side} stream would have two columns {shown_names(*twice)} in the results, one of them because of "
+                f"its suffix. Use another suffix"
             )
     for column in (*left, *right):
         if find_taken(column) is not None:
             raise InvalidPlanError(
-                f"pairs: a column is called {column!r}, and results have such a column anyway: rename it before pst.stream(df)"
+                f"pairs: a column is called {column!r}, but results have a column of this name. Rename it before pst.stream(df)"
             )
-
-
-__all__ = ["DELETES", "check_apart", "merge_streams"]

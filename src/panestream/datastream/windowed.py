@@ -1,9 +1,9 @@
-"""Windowed streams: when windows fire, which rows count, and the functions to compute."""
+"""Windowed streams: when windows fire, which rows count, and the functions to compute, also over look-backs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -12,7 +12,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from panestream.datastream.events import WindowedEvents
+from panestream.datastream.events import Options, WindowedEvents, check_options
 from panestream.datastream.inputs import (
     check_collations,
     check_gap_of_rows,
@@ -23,24 +23,24 @@ from panestream.datastream.inputs import (
     predicate_inputs,
     resolve_inputs,
 )
-from panestream.datastream.look_back import look_back_result
-from panestream.datastream.names import RESERVED, checked_tag
-from panestream.datastream.options import Options, check_options
-from panestream.datastream.panes import PanesResult, panes_of
 from panestream.datastream.result import WindowedResult
+from panestream.datastream.starting import checked_tag
+from panestream.datastream.stored import PanesResult, panes_of
 from panestream.engine.operators.accumulating.windowed_rows import AllWindows, OverRows, TablePerWindow
-from panestream.engine.operators.row.row_plan import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
-from panestream.engine.plan import OperatorSpec
+from panestream.engine.operators.row.contents import AggregateRows, AnyWindowFunction, KeepRows, ReduceRows
+from panestream.engine.plan import RESERVED, OperatorSpec
 from panestream.engine.planner import choose, split_of
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables
-from panestream.errors import InvalidPlanError, InvalidWindowError
-from panestream.spark.columns import quoted, types_of
-from panestream.spark.names import Names, shown
-from panestream.spark.types import schema_of, to_arrow
+from panestream.errors import InvalidPlanError, InvalidWindowError, did_you_mean
+from panestream.spark.columns import Names, quoted, same, shown_names, types_of
+from panestream.spark.types import arrow_schema, schema_of, to_arrow
 from panestream.windowing import aggregates as recipes
+from panestream.windowing.aggregates import Aggregate
 from panestream.windowing.assigners.base import SeveralWindows
-from panestream.windowing.assigners.look_back import look_backs_of
+from panestream.windowing.assigners.look_back import LookBackWindows, look_backs_of, result_name
+from panestream.windowing.assigners.rolling import AS_OF, RollingWindows
 from panestream.windowing.evictors import Evictor, TimeEvictor
+from panestream.windowing.fill import Fill
 from panestream.windowing.foreign_names import advised
 from panestream.windowing.functions import (
     AggregateFunction,
@@ -51,19 +51,13 @@ from panestream.windowing.functions import (
     following,
     processed,
 )
-from panestream.windowing.signatures import (
-    ALL_WINDOWS,
-    APPLY_ARROW,
-    APPLY_IN_PANDAS,
-    REDUCE,
-    check_function,
-    check_methods,
-)
+from panestream.windowing.signatures import ALL_WINDOWS, APPLY_ARROW, APPLY_IN_PANDAS, REDUCE, check_function, check_methods
 from panestream.windowing.time import Duration, to_micros
 from panestream.windowing.triggers import Trigger
 
 if TYPE_CHECKING:
     from typing_extensions import Self, Unpack
+
 
 Schema: TypeAlias = "str | StructType | pa.Schema"
 """The columns that a function returns, as DDL (``"n bigint, label string"``), Spark type or Arrow schema."""
@@ -78,17 +72,17 @@ def _aliases(given: Mapping[str, Any]) -> str:
 
 def _at_the_start(given: object) -> str:
     """Return the correct call for a micro-batch trigger that was passed as a window trigger."""
-    return f"to say when micro-batches run, write start(trigger={given or '10 seconds'!r}, ...)"
+    return f"to set when micro-batches run, write start(trigger={given or '10 seconds'!r}, ...)"
 
 
 def _no_trigger(given: object) -> InvalidPlanError:
     instead = f"; {_at_the_start(given)}" if isinstance(given, (str, timedelta, Mapping)) else ""
-    return InvalidPlanError(f"trigger wants a trigger such as CountTrigger.of(100), got {given!r}{instead}")
+    return InvalidPlanError(f"trigger needs a trigger such as CountTrigger.of(100), got {given!r}{instead}")
 
 
 def with_schema(_: Mapping[str, Any]) -> str:
     """Return how to pass the columns that a function returns."""
-    return "give the columns of what the function returns, e.g. schema='n bigint, label string'"
+    return "give the columns that the function returns, e.g. schema='n bigint, label string'"
 
 
 class WindowedStream(WindowedEvents):
@@ -108,10 +102,10 @@ class WindowedStream(WindowedEvents):
         E.g. ``TimeEvictor.of("10 seconds")``, or a user-defined evictor.
         """
         if not isinstance(evictor, Evictor):
-            raise InvalidPlanError(f"evictor wants an evictor such as CountEvictor.of(100), got {evictor!r}")
+            raise InvalidPlanError(f"evictor needs an evictor such as CountEvictor.of(100), got {evictor!r}")
         check_methods(evictor, Evictor)
         if isinstance(evictor, TimeEvictor) and self.keyed.source.event_time is None:
-            raise InvalidPlanError("a TimeEvictor looks at event times: .assign_timestamps(column, strategy) first")
+            raise InvalidPlanError("a TimeEvictor needs event times. Call .assign_timestamps(column, strategy) first")
         return replace(self, windowing=replace(self.windowing, evictor=evictor))
 
     def allowed_lateness(self, lateness: Duration) -> Self:
@@ -130,6 +124,34 @@ class WindowedStream(WindowedEvents):
             raise InvalidWindowError(f"the allowed lateness must not be negative, got {lateness!r}")
         return replace(self, windowing=replace(self.windowing, allowed_lateness=micros))
 
+    def fill(self, method: str, results: Mapping[str, str] | None = None, *, max_gap: Duration | None = None) -> Self:
+        """Also emit windows without rows, for each key from its first window with rows on. Not in Flink.
+
+        A window without rows is emitted when the watermark passes its end, like other windows and in order. At the end of a
+        batch, and of a stream with ``fire_at_end``, windows are filled up to the last one of the newest row. While no key has
+        rows, the watermark does not move, and nothing is emitted. A row that arrives within :meth:`allowed_lateness` replaces a
+        filled window, and corrects later ones that repeat its value.
+
+        Args:
+            method: how results get their values. ``"zero"`` is 0 for counts and sums, and null for others. ``"null"`` is null for
+                all. ``"last"`` repeats the key's last window with rows. ``"linear"`` interpolates between the windows with rows
+                before and after, by their starts. It emits filled windows together with the one after them, takes only
+                floating-point results, and does not support :meth:`allowed_lateness`.
+            results: other methods for single results, by name.
+            max_gap: how long after the end of its last window with rows a key is filled, at least until the end of a window. With
+                ``"linear"``, a longer gap is not filled at all. By default there is no limit: each known key gets a row for each
+                window, forever.
+
+        Raises:
+            InvalidPlanError: a method or a duration is invalid. :meth:`aggregate` raises it for a result that is unknown or
+                cannot be interpolated, and for windows that cannot be filled: they must be tumbling, sliding, cumulating or
+                calendar windows of event time, with declared aggregates and the default trigger.
+
+        Examples:
+            >>> keyed.window(pst.tumbling("1 hour")).fill("last", {"n": "zero"}, max_gap="1 day")  # doctest: +SKIP
+        """
+        return replace(self, windowing=replace(self.windowing, fill=Fill.of(method, results, max_gap)))
+
     def side_output_late_data(self, tag: str) -> Self:
         """Send late rows, whole, to the output ``tag`` instead of counting and dropping them. Flink: ``sideOutputLateData``.
 
@@ -144,7 +166,7 @@ class WindowedStream(WindowedEvents):
         Its rows have the key columns, ``window_start``, ``window_end``, and the columns of ``schema``. Flink: ``OutputTag``.
         """
         self._check_free(tag, [self.keyed.source.invalid_tag, self.late_tag])
-        return replace(self, side_outputs={**self.side_outputs, checked_tag(tag): self._results(schema)})
+        return replace(self, side_outputs={**self.side_outputs, checked_tag(tag): self.result_columns(schema)})
 
     def options(self, **options: Unpack[Options]) -> Self:
         """Set options of the query; a later call overrides an earlier one.
@@ -176,7 +198,8 @@ class WindowedStream(WindowedEvents):
 
         ``.main`` has the key columns, ``window_start``, ``window_end`` and a column for each aggregate, or the columns of
         ``schema``. Look-backs emit a row for each row: the key columns, its other columns (see :meth:`keep`), and the aggregates.
-        With several look-backs their label is appended to the names (``clicks_1h``).
+        With several look-backs their label is appended to the names (``clicks_1h``). Rolling windows
+        (:meth:`KeyedStream.rolling`) emit the key columns, ``as_of`` and the aggregates, with the labels.
 
         Args:
             *aggregates: aggregates of ``panestream.agg``, or equivalent PySpark aggregates such as ``F.sum("price")``.
@@ -192,7 +215,7 @@ class WindowedStream(WindowedEvents):
             >>> hours.aggregate(agg.count().alias("n"), F.sum("price").alias("total"))  # doctest: +SKIP
         """
         if not aggregates:
-            raise InvalidPlanError("aggregate wants at least one aggregate, e.g. agg.count()")
+            raise InvalidPlanError("aggregate needs at least one aggregate, e.g. agg.count()")
         first: object = aggregates[0]
         if isinstance(first, AggregateFunction) or (isinstance(first, type) and issubclass(first, AggregateFunction)):
             name = first.__name__ if isinstance(first, type) else type(first).__name__
@@ -204,10 +227,9 @@ class WindowedStream(WindowedEvents):
             return look_back_result(self, look_backs, declared, inputs, self.kept, following(then))
         if self.kept is not None:
             raise InvalidPlanError(
-                "keep is for look-backs, whose results are of rows: a window has no row of its own, leave it out"
+                "keep is for look-backs, whose results belong to rows. Leave it out: a window does not have a row"
             )
-        label = ["window"] if isinstance(self.windowing.assigner, SeveralWindows) else []
-        check_results(self._df, declared, self.keyed.key_schema.names, label)
+        self._check_names(declared)
         inputs |= gap_input(self._df, self.windowing.assigner, self.gap)
         inputs |= predicate_inputs(self._df, self.windowing.assigner, self.predicates)
         looked_at = {name: F.col(quoted(name)) for name in self._df.columns} if self.windowing.sees_elements else {}
@@ -217,12 +239,12 @@ class WindowedStream(WindowedEvents):
         types = {text: to_arrow(kind, text) for text, kind in kinds.items()}
         function, results = following(then), None
         if function is not None:
-            results = self._results(self._needed(schema, "then"))
-        asked = DeclaredAggregates(declared, types, self.keyed.key_schema, function, results, tuple(looked_at))
-        operator = choose(self.windowing, asked)
+            results = self.result_columns(self._needed(schema, "then"))
+        request = DeclaredAggregates(declared, types, self.keyed.key_schema, function, results, tuple(looked_at))
+        operator = choose(self.windowing, request)
         split = None if self.split_distinct is None else split_of(self.split_distinct, declared, operator)
         collated = frozenset() if results is not None else collated
-        return WindowedResult(self, operator, inputs, collated, split=split, asked=asked)
+        return WindowedResult(self, operator, inputs, collated, split=split, asked=request)
 
     if TYPE_CHECKING:
         agg = aggregate  # PySpark's name for it, which windowing/foreign_names.py resolves at run time
@@ -255,11 +277,11 @@ class WindowedStream(WindowedEvents):
                 every row.
         """
         if isinstance(function, type) and issubclass(function, AggregateFunction):
-            raise InvalidPlanError(f"aggregate_with wants an object, not the class itself: {function.__name__}()")
+            raise InvalidPlanError(f"aggregate_with needs an object, not the class itself: {function.__name__}()")
         if isinstance(function, recipes.Aggregate):
-            raise InvalidPlanError(f"aggregate_with takes a function of your own: write .aggregate({function!r})")
+            raise InvalidPlanError(f"aggregate_with takes a user function. Write .aggregate({function!r})")
         if not isinstance(function, AggregateFunction):
-            raise InvalidPlanError(f"aggregate_with wants an object of a class that extends AggregateFunction, got {function!r}")
+            raise InvalidPlanError(f"aggregate_with needs an object of a class that extends AggregateFunction, got {function!r}")
         check_methods(function, AggregateFunction)
         accumulators = None if accumulator_type is None else self._columns(accumulator_type)
         return self._calling(AggregateRows(function, following(then)), schema, "aggregate_with", accumulators)
@@ -289,7 +311,7 @@ class WindowedStream(WindowedEvents):
             >>> keyed.window(TumblingEventTimeWindows.of("1 hour")).panes(agg.sum("price"))  # doctest: +SKIP
         """
         if not aggregates:
-            raise InvalidPlanError("panes wants at least one aggregate, e.g. agg.count()")
+            raise InvalidPlanError("panes needs at least one aggregate, e.g. agg.count()")
         self._check_not_split("panes")
         return panes_of(self, aggregates)
 
@@ -322,14 +344,14 @@ class WindowedStream(WindowedEvents):
         rows = self.keyed.source.row_schema
         naming = Names.of(self._df.sparkSession)
         find_key, find_reserved = naming.finder(self.keyed.key_schema.names), naming.finder(RESERVED)
-        kept = [column for column in rows if find_key(column.name) is None]
-        taken = [column.name for column in kept if find_reserved(column.name) is not None]
-        if taken:
-            raise InvalidPlanError(f"the input has a column {taken[0]!r}, results have such a column too: rename it first")
+        columns = [column for column in rows if find_key(column.name) is None]
+        reserved = [column.name for column in columns if find_reserved(column.name) is not None]
+        if reserved:
+            raise InvalidPlanError(f"the input has a column {reserved[0]!r}, and results have one, too. Rename it first")
         keys, accumulators = (self.keyed.key_schema, rows) if two_phase else (None, None)
-        asked = FunctionOfRows(ReduceRows(function), pa.schema(kept), rows, function, keys, accumulators)
-        operator = choose(self.windowing, asked)
-        return WindowedResult(self, operator, self._inputs_of(operator), asked=asked)
+        request = FunctionOfRows(ReduceRows(function), pa.schema(columns), rows, function, keys, accumulators)
+        operator = choose(self.windowing, request)
+        return WindowedResult(self, operator, self._inputs_of(operator), asked=request)
 
     @advised(with_schema)
     def apply(self, function: WindowFunction | Callable[..., Any], schema: Schema) -> WindowedResult:
@@ -375,12 +397,12 @@ class WindowedStream(WindowedEvents):
         accumulators: pa.Schema | None = None,
     ) -> WindowedResult:
         self._check_not_split(what)
-        results = self._results(self._needed(schema, what))
+        results = self.result_columns(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = self.keyed.source.row_schema
-        asked = FunctionOfRows(function, results, rows, _shown(function), self.keyed.key_schema, accumulators)
-        operator = choose(self.windowing, asked)
-        return WindowedResult(self, operator, self._inputs_of(operator), asked=asked)
+        request = FunctionOfRows(function, results, rows, _shown(function), self.keyed.key_schema, accumulators)
+        operator = choose(self.windowing, request)
+        return WindowedResult(self, operator, self._inputs_of(operator), asked=request)
 
     def _inputs_of(self, operator: OperatorSpec) -> dict[str, Column]:
         """Return the columns that the operator reads individually, by name. Empty if it reads whole rows."""
@@ -428,11 +450,21 @@ class WindowedStream(WindowedEvents):
 
     def _over_tables(self, function: OverRows, schema: Schema, what: str) -> WindowedResult:
         self._check_not_split(what)
-        results = self._results(self._needed(schema, what))
+        results = self.result_columns(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = self.keyed.source.row_schema
-        asked = FunctionOfTables(function, results, rows, self.keyed.key_schema)
-        return WindowedResult(self, choose(self.windowing, asked), asked=asked)
+        request = FunctionOfTables(function, results, rows, self.keyed.key_schema)
+        return WindowedResult(self, choose(self.windowing, request), asked=request)
+
+    def _check_names(self, declared: Sequence[recipes.Aggregate]) -> None:
+        assigner, keys = self.windowing.assigner, self.keyed.key_schema.names
+        if isinstance(assigner, RollingWindows):
+            declared = [one.alias(result_name(one.name, label)) for label, _ in assigner.windows for one in declared]
+            if Names.of(self._df.sparkSession).find(AS_OF, keys) is not None:
+                raise InvalidPlanError(f"rolling results have a column {AS_OF!r}: give the key another name with AS")
+            check_results(self._df, declared, keys, [AS_OF])
+        else:
+            check_results(self._df, declared, keys, ["window"] if isinstance(assigner, SeveralWindows) else [])
 
     def _check_not_split(self, what: str) -> None:
         if self.split_distinct is not None:
@@ -441,7 +473,7 @@ class WindowedStream(WindowedEvents):
     @staticmethod
     def _check_free(tag: str, taken: Sequence[str | None]) -> None:
         if tag in taken:
-            raise InvalidPlanError(f"there is an output {tag!r} already: the rows of the two differ, choose another tag")
+            raise InvalidPlanError(f"there is an output {tag!r} already: and its rows differ. Choose another tag")
 
     @staticmethod
     def _needed(schema: Schema | None, what: str) -> Schema:
@@ -452,7 +484,7 @@ class WindowedStream(WindowedEvents):
     def _columns(self, schema: Schema) -> pa.Schema:
         return schema if isinstance(schema, pa.Schema) else schema_of(self._df.sparkSession, schema)
 
-    def _results(self, schema: Schema) -> pa.Schema:
+    def result_columns(self, schema: Schema) -> pa.Schema:
         """Return the checked result columns, which follow the key columns and the window."""
         columns = self._columns(schema)
         naming = Names.of(self._df.sparkSession)
@@ -460,11 +492,12 @@ class WindowedStream(WindowedEvents):
         for name in columns.names:
             if find_taken(name) is not None:
                 raise InvalidPlanError(
-                    f"the schema has a column {name!r}: outputs have it anyway, leave it out and do not return it, or rename it"
+                    f"the schema has a column {name!r}: which outputs have already. Rename it, or leave it out and do not "
+                    f"return it"
                 )
         doubled = naming.doubled(columns.names)
         if doubled is not None:
-            raise InvalidPlanError(f"the schema has more than one column {shown(*doubled)}")
+            raise InvalidPlanError(f"the schema has more than one column {shown_names(*doubled)}")
         return columns
 
     @property
@@ -474,3 +507,61 @@ class WindowedStream(WindowedEvents):
 
 def _shown(function: ReduceRows | AggregateRows | KeepRows) -> object:
     return function.function if isinstance(function, KeepRows) or function.then is None else (function.function, function.then)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LookBackResult(WindowedResult):
+    """The outputs of a look-back query. ``main`` has a row for each input row."""
+
+    def top(self, n: int, by: str) -> WindowedResult:
+        """Refuse, since each row of a look-back has its own window, which leaves only one result to rank."""
+        raise InvalidPlanError(
+            "top ranks the keys of a window, but in a look-back each row has its own window. Rank the rows of .main with Spark"
+        )
+
+
+def look_back_result(
+    windowed: WindowedEvents,
+    look_backs: Mapping[str, LookBackWindows],
+    aggregates: Sequence[Aggregate],
+    inputs: Mapping[str, Column],
+    keep: Sequence[str] | None,
+    then: AnyWindowFunction | None,
+) -> WindowedResult:
+    """Return aggregates over look-backs by label, with the input columns ``keep`` (None for all); ``then`` is refused later."""
+    keyed, df = windowed.keyed, windowed.keyed.source.df
+    names = _kept_names(windowed, keep)
+    every = [aggregate.alias(result_name(aggregate.name, label)) for label in look_backs for aggregate in aggregates]
+    check_results(df, every, keyed.key_schema.names, names)
+    # The input of an aggregate crosses the shuffle once, even if it is also a column of the results.
+    texts = [name if name in inputs and same(df, inputs[name], F.col(quoted(name))) else f"column {name}" for name in names]
+    kinds = types_of(df, inputs)
+    collated = check_collations(aggregates, kinds)
+    rows = arrow_schema(df.schema)
+    kept = pa.schema([rows.field(name) for name in names])
+    types = {text: to_arrow(kind, text) for text, kind in kinds.items()} | dict(zip(texts, kept.types, strict=True))
+    request = DeclaredAggregates(aggregates, types, keyed.key_schema, then, columns=tuple(texts), kept=kept)
+    operator = choose(windowed.windowing, request)
+    columns = {**{text: F.col(quoted(name)) for text, name in zip(texts, names, strict=True)}, **inputs}
+    return LookBackResult(windowed, operator, columns, collated, asked=request)
+
+
+def _kept_names(windowed: WindowedEvents, keep: Sequence[str] | None) -> list[str]:
+    """Return the input columns that the results include, without the keys."""
+    df, keys = windowed.keyed.source.df, windowed.keyed.key_schema.names
+    naming, wanted = Names.of(df.sparkSession), df.columns
+    find, find_key, find_reserved = map(naming.finder, (wanted, keys, RESERVED))
+    if keep is not None:
+        if isinstance(keep, str) or not all(isinstance(name, str) for name in keep):
+            raise InvalidPlanError(f"keep needs the names of columns, got {keep!r}")
+        wanted = []
+        for name in keep:
+            name_of_column = find(name)
+            if name_of_column is None:
+                raise InvalidPlanError(f"keep: there is no column {name!r}; {did_you_mean(name, df.columns)}")
+            wanted.append(name_of_column)
+    names = [name for name in dict.fromkeys(wanted) if find_key(name) is None]
+    reserved = [name for name in names if find_reserved(name) is not None]
+    if reserved:
+        raise InvalidPlanError(f"the input has a column {reserved[0]!r}, and results may have one, too. Rename it first")
+    return names

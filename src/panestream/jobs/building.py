@@ -25,15 +25,16 @@ from panestream.jobs.functions import ArrowFunctionSection, LoadedFunction, Proc
 from panestream.jobs.loading import LoadedJob
 from panestream.jobs.schema import is_local
 from panestream.jobs.streams import SourceSection, Stream
+from panestream.spark.failures import first_sentence, of_spark
 from panestream.spark.places import escaped
-from panestream.spark.reasons import first_sentence, of_spark
-from panestream.spark.shipping import ship_module
+from panestream.spark.session import ship_module
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    import panestream as pst
     from panestream.datastream.as_of_join import AsOfJoin
-    from panestream.datastream.interval_join import IntervalPairs
+    from panestream.datastream.co_grouped import IntervalPairs
 
 T = TypeVar("T")
 W = TypeVar("W", "pst.datastream.WindowedStream", "IntervalPairs", "AsOfJoin")
@@ -50,7 +51,7 @@ def check_paths(loaded: LoadedJob) -> None:
         if path is None or not is_local(path) or not stream.source.reads_files or stream.source.is_pattern:
             continue
         if not Path(path).exists():
-            place.at(*where, "source", "path").note(f"there is nothing at {path}")
+            place.at(*where, "source", "path").note(f"{path} does not exist")
     place.finish()
 
 
@@ -105,6 +106,9 @@ def _windowed(loaded: LoadedJob, streams: Sequence[pst.datastream.KeyedStream]) 
         windowed = _at_key(loaded, ("window",), partial(keyed.window, job.window.assigner))
     if job.firing is not None:
         windowed = _at_key(loaded, ("firing",), partial(windowed.trigger, job.firing.recipe))
+    if job.fill is not None:
+        own = job.fill
+        windowed = _at_key(loaded, ("fill",), partial(windowed.fill, own.method, own.results, max_gap=own.max_gap))
     if job.allowed_lateness is not None:
         windowed = windowed.allowed_lateness(job.allowed_lateness)
     windowed = _spread(loaded, windowed)
@@ -219,14 +223,14 @@ def _with_column(df: DataFrame, name: str, expression: str) -> DataFrame:
 def _filtered(df: DataFrame, where: str) -> DataFrame:
     from pyspark.sql import functions as F
 
-    from panestream.spark.kafka.records import filtered
+    from panestream.spark.kafka.source import filtered
 
     return _analysed(filtered(df, F.expr(where)))
 
 
 def _selected(df: DataFrame, columns: Sequence[str]) -> DataFrame:
     from panestream.spark.columns import column_of
-    from panestream.spark.kafka.records import ARRIVAL, MALFORMED, SOURCE
+    from panestream.spark.kafka.source import ARRIVAL, MALFORMED, SOURCE
 
     chosen = [column_of(df, one, "select") for one in columns]
     wanted = df.select(*chosen).columns
@@ -243,7 +247,7 @@ def _analysed(df: DataFrame) -> DataFrame:
 
 def _at_key(loaded: LoadedJob, where: KeyPath, ask: Callable[[], T]) -> T:
     """Return the result of ``ask``; convert refusals by Spark or the library to errors about the key ``where``."""
-    from panestream.spark.asking import silence_analysis_errors
+    from panestream.spark.compat import silence_analysis_errors
 
     try:
         with silence_analysis_errors():
@@ -328,7 +332,7 @@ def _check_zone(loaded: LoadedJob, where: Side, one: Stream, spark: SparkSession
     path = (*where, "event_time", "timezone")
     if _at_key(loaded, path, spark.range(1).select(probe.isNull()).collect)[0][0]:
         place = loaded.place(*path)
-        place.note(f"Spark knows no time zone {zone!r}")
+        place.note(f"Spark does not have the time zone {zone!r}")
         place.finish()
 
 
@@ -336,7 +340,7 @@ WORDS: Mapping[str, str] = {
     "with .side_output_invalid(tag)": "with event_time.invalid = 'side_output' and a [sinks.invalid]",
     "keep them with .side_output_late_data('late') and start(late=...)": "keep them in a [sinks.late]",
     "more delay of the watermark, .allowed_lateness(...)": "more watermark.delay, or allowed_lateness",
-    " (Said once for each start; the counts of every micro-batch are in query.recent_progress.)": "",
+    " (Shown once for each start; the counts of every micro-batch are in query.recent_progress.)": "",
 }
 """Phrases of the library's messages, with their equivalents in a job file."""
 
@@ -345,7 +349,7 @@ FORMS: Mapping[str, str] = {
     r"\.pairs\(suffixes=\('', '_right'\)\), or rename one before pst\.stream\(df\), df\.withColumnRenamed\((.*?), \.\.\.\)": (
         r"right_suffix = '_right', or rename one by source.select"
     ),
-    r"rename it before pst\.stream\(df\)": "rename it by source.select",
+    r"[Rr]ename it before pst\.stream\(df\)": "Rename it by source.select",
 }
 """Patterns of phrases with variable parts, with their equivalents in a job file."""
 

@@ -43,7 +43,9 @@ from panestream.jobs.streams import (
     Stream,
     Watermark,
 )
-from panestream.jobs.windows import FiringSection, WindowSection
+from panestream.jobs.windows import ROLLING, FiringSection, WindowSection
+from panestream.windowing.assigners.rolling import AS_OF
+from panestream.windowing.fill import METHODS
 from panestream.windowing.time import to_micros
 
 
@@ -58,6 +60,21 @@ class TopSection(Section):
 
     n: int = setting(integer(1))
     by: str = setting(text)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FillSection(Section):
+    """``[fill]``: also emits windows without rows, for each key that has had rows.
+
+    Attributes:
+        method: "zero" for counts and sums, "null", "last" for the values of the last window with rows, or "linear" between two.
+        results: other methods for single results, by their names.
+        max_gap: how long after its last window with rows a key is filled, by default forever.
+    """
+
+    method: str = setting(choice(*METHODS))
+    results: Mapping[str, str] = setting(table(text, choice(*METHODS)), {})
+    max_gap: str | None = setting(duration(zero=False), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +101,7 @@ class TriggerSection(Section):
         if self.once and (self.available_now or self.every is not None):
             place.at("once").note("excludes 'available_now' and 'every': keep one of them")
         if self.available_now is False and self.every is None and not self.once:
-            place.at("available_now").note("without it, say how often: every = '10 seconds'")
+            place.at("available_now").note("without it, set every = '10 seconds'")
 
     @property
     def spark(self) -> dict[str, Any]:
@@ -109,9 +126,9 @@ class Metrics(Section):
 
     def check(self, place: DocumentPlace) -> None:
         if self.port is None and self.json_lines is None:
-            place.note("is empty: say where, port = 9464 for Prometheus, or json_lines = 'a file'")
+            place.note("is empty. Give port = 9464 for Prometheus, or json_lines = 'a file'")
         if self.port is not None and self.port > 65535:
-            place.at("port").note(f"there is no port {self.port}: they end at 65535")
+            place.at("port").note(f"{self.port} is too large for a port, the largest is 65535")
         if self.json_lines is not None and not is_local(self.json_lines):
             place.at("json_lines").note(f"must be a file of this machine, not {self.json_lines}")
 
@@ -136,6 +153,7 @@ _HOMES: Mapping[str, type[Section]] = {
     "watermark": Watermark,
     "window": WindowSection,
     "firing": FiringSection,
+    "fill": FillSection,
     "top": TopSection,
     "trigger": TriggerSection,
     "metrics": Metrics,
@@ -182,6 +200,7 @@ class Job(Section):
     window: WindowSection | None = setting(section(WindowSection), None)
     windows: Mapping[str, WindowSection] = setting(table(text, section(WindowSection)), {})
     firing: FiringSection | None = setting(section(FiringSection), None)
+    fill: FillSection | None = setting(section(FillSection), None)
     aggregate: tuple[AggregateSection, ...] = setting(aggregates, ())
     panes: tuple[AggregateSection, ...] = setting(aggregates, ())
     join: Join | None = setting(section(Join), None)
@@ -221,11 +240,10 @@ class Job(Section):
         elif two is None and "event_time" in given:
             needed.append("watermark")
         hints = {
-            "join": "nothing says what becomes of the two streams: give [join], [interval_join], [asof_join] or a "
-            "function, such as [apply]"
+            "join": "the two streams are not joined. Give [join], [interval_join], [asof_join] or a function, such as [apply]"
         }
         if "source" in given:
-            one = f"is missing: [{two}] is of jobs of two streams, and [source] of those of one: keep one of them"
+            one = f"is missing. Jobs with two streams have [{two}] and jobs with one have [source]: keep one of them"
             hints |= {side: f"{side!r} {one}" for side in SIDES}
         return {name: hints.get(name, "") for name in needed}
 
@@ -280,6 +298,8 @@ class Job(Section):
     def made_columns(self) -> set[str]:
         """The columns of the results that users cannot name themselves."""
         columns = {*RESERVED, *(("window",) if self.windows else ()), *(SIDES if self.left is not None else ())}
+        if self.window is not None and self.window.type == ROLLING:
+            columns |= {AS_OF}
         if self.panes:
             columns |= {"rows", "tile"}
         if self.with_firing:

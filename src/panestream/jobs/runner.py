@@ -19,14 +19,14 @@ from panestream.jobs.building import build, check_paths, find_function
 from panestream.jobs.loading import LoadedJob
 from panestream.jobs.terminal import PipeConsole, PlainConsole
 from panestream.metrics import JsonLinesMetrics, PrometheusMetrics
+from panestream.spark.failures import first_sentence, of_spark
 from panestream.spark.progress.listening import ProgressListener
 from panestream.spark.progress.micro_batch import BatchProgress
-from panestream.spark.reasons import first_sentence, of_spark
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from panestream.report.recording import RunReport
+    from panestream.insight.report_recording import RunReport
 
 REMOTE = "spark.remote"
 SessionOf = Callable[[str, Mapping[str, str]], AbstractContextManager["SparkSession"]]
@@ -67,7 +67,7 @@ class QuietSession(AbstractContextManager["SparkSession"]):
                 self.log.unlink(missing_ok=True)
 
     def _tell_log(self) -> None:
-        print(f"What Spark said is in {self.log}", file=sys.stderr)
+        print(f"Spark's log is {self.log}", file=sys.stderr)
 
 
 def settings_of(given: Sequence[str], remote: str | None = None) -> dict[str, str]:
@@ -154,17 +154,17 @@ def from_savepoint(loaded: LoadedJob, spark: SparkSession) -> tuple[LoadedJob, d
     is not read. Errors are ``JobError`` for a batch or for options without a savepoint, and ``CheckpointError`` for a missing
     savepoint or a source that cannot start at its end.
     """
-    from panestream.spark.savepoint.birth import RestoredFrom
-    from panestream.spark.savepoint.positions import DELTA, KAFKA
-    from panestream.spark.savepoint.taking_over import savepoint_for
+    from panestream.spark.checkpoint.lineage import RestoredFrom
+    from panestream.spark.savepoint.restore import savepoint_for
+    from panestream.spark.savepoint.source_offsets import DELTA, KAFKA
 
     if loaded.savepoint is None:
         if loaded.allow_incomplete:
-            raise JobError("--allow-incomplete says something of a savepoint: give --savepoint, too")
+            raise JobError("--allow-incomplete needs --savepoint")
         return loaded, {}
     job = loaded.job
     if job.mode != "stream":
-        raise JobError(f"{loaded.document.path}: a batch has no state: --savepoint is for streams")
+        raise JobError(f"{loaded.document.path}: --savepoint is for streams, but a batch does not have state")
     saved = savepoint_for(spark, loaded.savepoint, str(job.checkpoint))
     how: dict[str, Any] = {"savepoint": loaded.savepoint}
     if loaded.allow_incomplete:
@@ -225,8 +225,8 @@ def reported(loaded: LoadedJob, page: Path | None, told: Sequence[tuple[str, str
     if page is None:
         yield loaded
         return
-    from panestream.report.page import DONE
-    from panestream.report.recording import RunReport, shown_settings, versions
+    from panestream.insight.report import DONE
+    from panestream.insight.report_recording import RunReport, shown_settings, versions
 
     check_writable(page)
     _check_beside(page)
@@ -265,7 +265,7 @@ def _check_beside(page: Path) -> None:
 
 
 def _ended_by(error: BaseException) -> tuple[str, str]:
-    from panestream.report.page import FAILED, STOPPED
+    from panestream.insight.report import FAILED, STOPPED
 
     if isinstance(error, (typer.Exit, KeyboardInterrupt)):
         # After Ctrl-C, or because nobody reads the output.

@@ -9,26 +9,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from panestream.engine.explain import listed
+from panestream.engine.inspection.filters import parse_filter
+from panestream.engine.inspection.summary import Summary
 from panestream.engine.plan import stable_repr
 from panestream.errors import CheckpointError, JobError
-from panestream.inspection.asked import asked_of
-from panestream.inspection.document import document_of
-from panestream.inspection.page import page_of
-from panestream.inspection.summary import Summary
-from panestream.inspection.text import told
-from panestream.inspection.values import iso
+from panestream.insight.inspect_json import render_json
+from panestream.insight.inspect_page import render_page
+from panestream.insight.inspect_text import render_text
 from panestream.jobs.runner import QuietSession, SessionOf, check_writable
 from panestream.jobs.terminal import PipeConsole, json_text
+from panestream.spark.savepoint.inspectable_state import CheckpointState
 from panestream.spark.savepoint.manifest import SavepointManifest, is_savepoint
-from panestream.spark.savepoint.reading import CheckpointState, read_checkpoint
-from panestream.spark.savepoint.saved import Savepoint, read_savepoint
-from panestream.spark.savepoint.writing import take
+from panestream.spark.savepoint.read import read_checkpoint
+from panestream.spark.savepoint.saved import Savepoint, read_savepoint, take
 from panestream.spark.sinks.compacting import compact as compact_folder
 from panestream.spark.sinks.compaction import Compaction
 from panestream.tracing.of_state import KnownRow, KnownState, KnownWindow, TimeFacts, WindowNow
 from panestream.tracing.why import ANY
 from panestream.tracing.why_state import explain_state
-from panestream.windowing.time import micros_of_text
+from panestream.windowing.time import iso, micros_of_text
 from panestream.windowing.windows import TimeWindow, Window
 
 if TYPE_CHECKING:
@@ -73,14 +72,14 @@ def inspect(inspection: Inspection, console: PipeConsole) -> None:
         check_writable(inspection.page)
     summary = _summary(inspection, console)
     if inspection.page is not None:
-        inspection.page.write_text(page_of(summary), "utf-8")
+        inspection.page.write_text(render_page(summary), "utf-8")
     if inspection.as_json:
-        console.file.write(json_text(document_of(summary)) + "\n")
+        console.file.write(json_text(render_json(summary)) + "\n")
         return
     if inspection.page is not None:
         console.titled("page  ", str(inspection.page))
         return
-    for each in told(summary, console):
+    for each in render_text(summary, console):
         console.print(each)
 
 
@@ -127,7 +126,7 @@ def why(question: Question, console: PipeConsole) -> None:
     times = _times(question)
     with _started("why", question.settings, console) as spark, console.status(f"looking into {question.path}"):
         state = _state_of(spark, question.path, question.batch_id)
-        keys = asked_of(state.plan, question.keys, (), question.most).keys
+        keys = parse_filter(state.plan, question.keys, (), question.most).keys
         if question.keys and len(keys) < len(state.plan.key_names):
             missing = [name for place, name in enumerate(state.plan.key_names) if place not in keys]
             raise CheckpointError(f"the key is not whole: --key {missing[0]}=VALUE is missing (null is written \\N)")
@@ -148,7 +147,7 @@ def _times(question: Question) -> dict[str, int]:
         return {name: micros_of_text(text)}
     except ValueError:
         option = "--time" if name == "at" else "--window"
-        raise JobError(f"{option} {text!r} is no time as 2026-01-31T10:00 (UTC, or with its zone)") from None
+        raise JobError(f"{option} {text!r} is not a time such as 2026-01-31T10:00 (UTC, or with its zone)") from None
 
 
 def _key_of(question: Question) -> Any:

@@ -19,9 +19,9 @@ from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
-from panestream.inspection.words import span, watermark_text
 from panestream.jobs.schema import CONTROL, visible
 from panestream.spark.progress.micro_batch import BatchProgress
+from panestream.tracing.texts import span, watermark_text
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -17,10 +17,12 @@ from pyspark.sql import functions as F
 
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.panes import EvenGrid, EvenWindows
-from panestream.engine.operators.panes.operator import PARTIALS, PaneSpec
+from panestream.engine.operators.panes.arriving import PARTIALS
+from panestream.engine.operators.panes.filling import FilledPaneSpec
+from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.plan import WindowPlan
 from panestream.engine.runtime.group_io import GroupInput
-from panestream.spark.event_time import raise_unusable, usable
+from panestream.spark.columns import raise_unusable, usable
 
 _MOST_EDGES = 16
 """A pane is found with one comparison for each edge in a period."""
@@ -31,6 +33,9 @@ _MAX_EXPRESSIONS = 100
 def reducible(plan: WindowPlan) -> bool:
     """Return whether Spark itself can reduce the rows of a batch."""
     spec = plan.operator
+    if isinstance(spec, FilledPaneSpec):
+        # Only reports have the newest time of all key groups, until which windows without rows are emitted.
+        return False
     names = _names(spec) if isinstance(spec, PaneSpec) else []
     if isinstance(spec, PaneSpec) and len(spec.aggregation.partial_schema) > _MAX_EXPRESSIONS:
         return False
@@ -53,8 +58,8 @@ def reduce_rows(projected: DataFrame, plan: WindowPlan) -> DataFrame:
     """
     spec = plan.operator
     assert isinstance(spec, PaneSpec)  # noqa: S101 - reducible() looked
-    told = F.coalesce(F.col("time").cast("string"), F.lit("null"))
-    time = F.when(usable(F.col("time")), F.col("time")).otherwise(raise_unusable(plan, told))
+    value = F.coalesce(F.col("time").cast("string"), F.lit("null"))
+    time = F.when(usable(F.col("time")), F.col("time")).otherwise(raise_unusable(plan, value))
     keys = [f"key_{position}" for position in range(len(plan.key_schema))]
     group = F.col("group") if plan.groups > 1 else F.lit(0).alias("group")
     values = _names(spec)
@@ -91,8 +96,8 @@ def pane_of(time: Column, grid: EvenGrid) -> Column:
 
 def in_window(time: Column, grid: EvenGrid) -> Column:
     """Return whether an instant is in a window, for grids with gaps between windows."""
-    even = [one for one in grid.windows if isinstance(one, EvenWindows)]
-    return reduce(or_, [F.pmod(time - F.lit(one.offset), F.lit(one.period)) < F.lit(one.size) for one in even])
+    even = [windows for windows in grid.windows if isinstance(windows, EvenWindows)]
+    return reduce(or_, [F.pmod(time - F.lit(windows.offset), F.lit(windows.period)) < F.lit(windows.size) for windows in even])
 
 
 def group_input(plan: WindowPlan, group: pa.Table) -> GroupInput:
@@ -100,12 +105,12 @@ def group_input(plan: WindowPlan, group: pa.Table) -> GroupInput:
     spec = plan.operator
     assert isinstance(spec, PaneSpec)  # noqa: S101 - reducible() looked
     aggregation = spec.aggregation
-    there = dict(zip(group.column_names, group.columns, strict=True))
-    arrays = [one_chunk(there[f"key_{at}"]).cast(key.type) for at, key in enumerate(aggregation.key_schema)]
-    arrays += [one_chunk(there["pane"]), one_chunk(there["rows"])]
+    columns_by_name = dict(zip(group.column_names, group.columns, strict=True))
+    arrays = [one_chunk(columns_by_name[f"key_{at}"]).cast(key.type) for at, key in enumerate(aggregation.key_schema)]
+    arrays += [one_chunk(columns_by_name["pane"]), one_chunk(columns_by_name["rows"])]
     for number, partial in enumerate(aggregation.partial_aggregates):
-        names = takewhile(there.__contains__, (f"partial_{number}_{position}" for position in count()))
-        arrays += partial.from_sql([one_chunk(there[name]) for name in names])
+        names = takewhile(columns_by_name.__contains__, (f"partial_{number}_{position}" for position in count()))
+        arrays += partial.from_sql([one_chunk(columns_by_name[name]) for name in names])
     schema = aggregation.partial_schema
     columns = [array.cast(field.type) for array, field in zip(arrays, schema, strict=True)]
     table = pa.Table.from_arrays(columns, schema=schema)

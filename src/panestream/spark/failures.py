@@ -10,13 +10,83 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from traceback import TracebackException
+from traceback import TracebackException, format_exception_only
 from typing import NoReturn, Protocol
 
 from panestream import errors
 from panestream.errors import CallbackError, EnvironmentNotReadyError, OperatorError, PanestreamError, SinkError
-from panestream.spark.reasons import first_sentence, of_ended_spark, of_spark, words_of
 from panestream.windowing.failures import BAR, WindowFunctionError, users_lines
+
+
+def of_spark(error: BaseException) -> bool:
+    """Return whether Spark raised it."""
+    return any(cls.__module__.split(".")[0] in ("pyspark", "py4j", "grpc") for cls in type(error).__mro__)
+
+
+def java_is_gone(error: BaseException) -> bool:
+    """Return whether the Java process no longer answers."""
+    # Among py4j's errors, those without an answer from Java. Compared by name, as an installation with only Connect lacks py4j.
+    names = {cls.__name__ for cls in type(error).__mro__}
+    return isinstance(error, (ConnectionError, EOFError)) or bool(names & {"Py4JNetworkError"})
+
+
+_ENDED = re.compile(
+    r"SparkContext was shut down|stopped SparkContext|SparkSession.* stopped|Connection refused|Connection reset|"
+    r"StatusCode\.UNAVAILABLE|INVALID_HANDLE\.SESSION|\bcancelled\b"
+)
+
+
+def of_ended_spark(error: BaseException) -> bool:
+    """Return whether Spark failed because it was stopped or killed. Then its input may be undamaged."""
+    return java_is_gone(error) or _ENDED.search(words_of(error)) is not None
+
+
+def words_of(error: BaseException) -> str:
+    """Return the whole text of one of Spark's errors."""
+    # An error that PySpark did not translate begins with py4j's text; Java's message is better.
+    java = getattr(error, "java_exception", None)
+    return str(error) if java is None else str(java.getMessage())
+
+
+_WRAPPING = re.compile(
+    r"\A(?:\[STREAM_FAILED\] Query \[id = [^]]*\] terminated with exception: )?"
+    r"(?:Job aborted due to stage failure: .*? most recent failure: Lost task \S+ in stage \S+ \(TID \d+\) \(.*?\): )?"
+)
+"""Spark's text before the cause: numbers of the query and of the task."""
+
+
+def first_sentence(error: BaseException) -> str:
+    """Return the text of one of Spark's errors without plan and stack, or that of the Python worker that failed."""
+    words = words_of(error)
+    lines = [line.strip() for line in _WRAPPING.sub("", words).splitlines()]
+    raised = [line for line in lines if re.match(r"[A-Za-z_][\w.]*(Error|Exception): ", line)]
+    if raised and "Traceback (most recent call last)" in words:
+        return raised[-1]
+    line_of_error = next((line for line in lines if line), type(error).__name__)
+    return line_of_error.split(" SQLSTATE: ")[0].removesuffix(";").strip()
+
+
+@contextmanager
+def without_internal_traceback() -> Iterator[None]:
+    """Reduce panestream's errors in the block, which runs in a Spark worker, to their text.
+
+    Spark quotes a worker's whole traceback, with causes. Our text has the user's own lines, and the frames inside panestream
+    would not help.
+    """
+    from panestream.windowing.failures import BAR, WindowFunctionError, in_instants, users_lines
+
+    try:
+        yield
+    except WindowFunctionError as error:
+        raise error.with_instants().with_traceback(None) from None
+    except PanestreamError as error:
+        error.args = tuple(in_instants(part) if isinstance(part, str) else part for part in error.args)
+        raise error.with_traceback(None) from None
+    except (SystemExit, GeneratorExit) as error:
+        # For exceptions that do not derive from Exception, Spark's text lacks a line by which they could be recognised.
+        raised = "".join(format_exception_only(error)).strip()
+        lines = [f"a function in the windows raised {raised}", *(BAR + line for line in users_lines(error))]
+        raise WindowFunctionError("\n".join(lines)) from None
 
 
 class Described(Protocol):
@@ -29,12 +99,12 @@ class Described(Protocol):
 _OURS = re.compile(r"(?<!concat\()panestream\.errors\.(\w+): (.*?)(?=\n\s*(?:at |File |SQLSTATE|\Z)|\n\n|\Z)", re.DOTALL)
 """Excludes errors in a plan (``raise_error(… concat(panestream.errors…``): Spark quotes the plan of a failed stream."""
 _NO_MEMORY = (
-    "Java ran out of memory: give it more (spark.driver.memory on a local master, else spark.executor.memory), or hand it less "
-    "at a time: fewer rows in a micro-batch (maxFilesPerTrigger, maxOffsetsPerTrigger), and where single rows are large, "
-    "fewer of them on their way to Python (spark.sql.execution.arrow.maxRecordsPerBatch or maxBytesPerBatch)"
+    "Java ran out of memory. Give it more (spark.driver.memory on a local master, otherwise spark.executor.memory), or read "
+    "fewer rows in a micro-batch (maxFilesPerTrigger, maxOffsetsPerTrigger); if single rows are large, send fewer rows at once "
+    "to Python (spark.sql.execution.arrow.maxRecordsPerBatch or maxBytesPerBatch)"
 )
 _NO_STATE = (
-    "Spark cannot load the state of the query from its checkpoint. Where files below its folder state/ are damaged or gone, put "
+    "Spark cannot load the state of the query from its checkpoint. If files below its folder state/ are damaged or missing, put "
     "back a copy of the whole checkpoint from before the damage, or start on a new checkpoint"
 )
 _NO_RIGHT = (
@@ -44,13 +114,13 @@ _NO_RIGHT = (
 _STATE_SIGNS = ("CANNOT_LOAD_STATE_STORE", "MISSING_STATE_DIRECTORY")
 _REASONS = {
     "No space left on device": (
-        "a disk is full: that of the checkpoint, of the sink, or of Spark's own files (spark.local.dir on every executor). Make "
-        "room, and start the query again: nothing was lost, the micro-batch is done again"
+        "a disk is full: the disk of the checkpoint, of the sink, or of Spark's temporary files (spark.local.dir on every "
+        "executor). Free some space, and start the query again; it repeats the micro-batch without losing rows"
     ),
     "Python worker failed to connect back": (
-        "Spark started a Python process on an executor, which did not answer: there is no such Python (PYSPARK_PYTHON must name "
-        "one that every executor has, of the driver's version), it cannot import PySpark, or the machine has neither memory nor "
-        "processors left to start it. What it said is in the executor's error output"
+        "a Python process that Spark started on an executor did not answer: this Python does not exist (PYSPARK_PYTHON must be "
+        "on every executor, with the driver's version), it cannot import PySpark, or the machine lacks memory or processors. "
+        "The executor's error output has the details"
     ),
     "Mkdirs failed to create": _NO_RIGHT,
     "Permission denied": _NO_RIGHT,
@@ -70,12 +140,12 @@ def own_error(text: str) -> PanestreamError | None:
     raised = WindowFunctionError.from_text(text)
     if raised is not None:
         return raised
-    ours = _OURS.search(text)
-    kind = getattr(errors, ours.group(1), None) if ours else None
-    if ours is None or not (isinstance(kind, type) and issubclass(kind, PanestreamError)):
+    match = _OURS.search(text)
+    kind = getattr(errors, match.group(1), None) if match else None
+    if match is None or not (isinstance(kind, type) and issubclass(kind, PanestreamError)):
         return None
     # Spark appends its own SQLSTATE to errors raised in SQL.
-    return kind(re.sub(r"\s*SQLSTATE: \w+\s*$", "", ours.group(2)).strip())
+    return kind(re.sub(r"\s*SQLSTATE: \w+\s*$", "", match.group(2)).strip())
 
 
 @contextmanager
@@ -174,18 +244,18 @@ def known_reason(error: BaseException) -> str | None:
     reason = _reason_of_machine(error)
     if reason is not None:
         return reason
-    said, first = words_of(error), first_sentence(error)
-    if any(sign in said for sign in _STATE_SIGNS):
+    words, first = words_of(error), first_sentence(error)
+    if any(sign in words for sign in _STATE_SIGNS):
         # Spark's first sentence may end here; the cause has the reason and for some files the name.
         return f"{_NO_STATE} ({'; '.join([first, *_CAUSE.findall(str(error))[-1:]])})"
-    return f"{_NO_MEMORY} ({first})" if "OutOfMemoryError" in said or "Java heap space" in said else None
+    return f"{_NO_MEMORY} ({first})" if "OutOfMemoryError" in words or "Java heap space" in words else None
 
 
 def _reason_of_machine(error: BaseException) -> str | None:
     """Return the reason if it is a disk, a permission or a process, or None."""
-    said, first = words_of(error), first_sentence(error)
+    words, first = words_of(error), first_sentence(error)
     for sign, reason in _REASONS.items():
-        if sign in said or sign in str(error):
+        if sign in words or sign in str(error):
             return f"{reason} ({first if sign in first else f'{sign}; {first}'})"
     return None
 

@@ -15,20 +15,19 @@ from panestream.engine.explain import ReprHtml, listed
 from panestream.engine.plan import WindowPlan, stable_repr
 from panestream.engine.storage.sealed_state import StateAge
 from panestream.errors import InvalidPlanError, OperatorError, PanestreamError
-from panestream.spark import signals, spark_logs
-from panestream.spark.checkpoint import UNKNOWN
-from panestream.spark.closing import EndOfInputRun
-from panestream.spark.computed import BatchOutput
-from panestream.spark.failures import of_callback, of_operator, own_error, without_java
-from panestream.spark.mode import CheckpointMode
+from panestream.spark.batch_output import BatchOutput
+from panestream.spark.checkpoint import control_messages, spark_logs
+from panestream.spark.checkpoint.control_messages import EndOfInputRun
+from panestream.spark.checkpoint.epoch import UNKNOWN
+from panestream.spark.checkpoint.lease import CheckpointMode
+from panestream.spark.checkpoint.lineage import RestoredFrom
+from panestream.spark.failures import java_is_gone, of_callback, of_operator, own_error, without_java
+from panestream.spark.progress.listening import ProgressWatcher
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, observed
 from panestream.spark.progress.notices import DroppedBySpark, Notices
-from panestream.spark.progress.watching import ProgressWatcher
-from panestream.spark.reasons import java_is_gone
-from panestream.spark.savepoint.beginning import Sources
-from panestream.spark.savepoint.birth import RestoredFrom
-from panestream.spark.savepoint.initial_state import initial_state
+from panestream.spark.savepoint.restore import initial_state
 from panestream.spark.savepoint.saved import Savepoint
+from panestream.spark.savepoint.source_offsets import Sources
 from panestream.spark.sendable import check_sendable
 from panestream.spark.session import (
     DEFAULT_GROUPS,
@@ -77,7 +76,7 @@ class SinkWriter:
             self.failure.append(error)
             raise
         except BaseException as error:  # noqa: BLE001 (Java waits for an answer)
-            self.failure.append(OperatorError(f"micro-batch {batch_id} was broken off: {type(error).__name__}: {error}"))
+            self.failure.append(OperatorError(f"micro-batch {batch_id} failed: {type(error).__name__}: {error}"))
             raise self.failure[-1] from None
 
     def _write(self, operated: DataFrame, batch_id: int) -> None:
@@ -143,7 +142,7 @@ class RunningQuery(ReprHtml):
     def _parts(self) -> Mapping[str, str]:
         # From the plan alone: the query's name and whether it runs would need a call of Spark.
         plan = self.plan
-        outputs = listed([f"{one.name} {one.type}" for one in plan.operator.result_schema])
+        outputs = listed([f"{column.name} {column.type}" for column in plan.operator.result_schema])
         keys = listed(plan.key_names) or "none"
         return {"results": outputs, "windows": stable_repr(plan.assigner), "key": keys, "outputs": ", ".join(plan.tags)}
 
@@ -247,15 +246,15 @@ class RunningQuery(ReprHtml):
 
     def _named(self, error: StreamingQueryException) -> Exception:
         """Return the error to raise: panestream's own if there is one."""
-        ours = self.failure[-1] if self.failure else own_error(str(error))
-        if ours is None:
+        explained = self.failure[-1] if self.failure else own_error(str(error))
+        if explained is None:
             # Two copies also conflict in the files of Spark's own logs and state.
-            ours = self.outputs.fenced(self.spark) or spark_logs.named(self.spark, self.outputs.epoch.checkpoint, error)
-        if ours is None:
+            explained = self.outputs.fenced(self.spark) or spark_logs.named(self.spark, self.outputs.epoch.checkpoint, error)
+        if explained is None:
             return error
-        if isinstance(ours, PanestreamError) and ours.spark_error is None:
-            ours.spark_error = error
-        return ours.with_traceback(None)
+        if isinstance(explained, PanestreamError) and explained.spark_error is None:
+            explained.spark_error = error
+        return explained.with_traceback(None)
 
 
 def _check_name(spark: SparkSession, name: str | None) -> None:
@@ -267,39 +266,54 @@ def _check_name(spark: SparkSession, name: str | None) -> None:
         )
 
 
+@dataclass(frozen=True)
+class StartRequest:
+    """The checked arguments of ``WindowedResult.start``, where each is documented.
+
+    ``own_position`` means that sources begin at their own options instead of the end of the savepoint.
+    """
+
+    sinks: Mapping[str, Sink]
+    checkpoint: str
+    trigger: Mapping[str, Any]
+    name: str | None = None
+    savepoint: str | None = None
+    own_position: bool = False
+    allow_incomplete: bool = False
+    migrate: Mapping[str, Callable[[Any], Any]] = field(default_factory=dict)
+    fire_at_end: bool = False
+    on_progress: Callable[[BatchProgress], Any] | None = None
+
+
 def start(
     spark: SparkSession,
     operated_over: Callable[..., DataFrame],
     plan: WindowPlan,
-    sinks: Mapping[str, Sink],
-    *,
-    checkpoint: str,
-    trigger: Mapping[str, Any],
-    name: str | None,
-    on_progress: Callable[[BatchProgress], Any] | None,
-    observed_as: str = OBSERVED,
+    request: StartRequest,
     savepoint: Savepoint | RestoredFrom | None = None,
-    own_position: bool = False,
-    fire_at_end: bool = False,
+    observed_as: str = OBSERVED,
 ) -> RunningQuery:
-    """Start one streaming query that serves all ``sinks``; see ``WindowedResult.start``.
+    """Start one streaming query that serves all sinks of the request. ``savepoint`` was read from the request's folder.
 
     ``operated_over`` returns the operator's output. Its ``data_frames`` comes from the checkpoint. A checkpoint without a state
-    gets ``initial`` from the savepoint, and a query with signals gets ``also``.
+    gets ``initial`` from the savepoint, and a query with control messages gets ``also``.
     """
-    _check_name(spark, name)
+    _check_name(spark, request.name)
+    sinks, checkpoint, on_progress = request.sinks, request.checkpoint, request.on_progress
     remote = is_connect(spark)
-    birth = replace(savepoint.birth, own_position=own_position) if isinstance(savepoint, Savepoint) else savepoint
-    mode = CheckpointMode.wanted(plan, ends="availableNow" in trigger, closes=fire_at_end)
-    outputs = open_outputs(spark, plan, sinks, checkpoint, birth, mode)
-    initial, sources = None, Sources.of(outputs.born, checkpoint)
+    requested = (
+        replace(savepoint.restored_from, own_position=request.own_position) if isinstance(savepoint, Savepoint) else savepoint
+    )
+    mode = CheckpointMode.wanted(plan, ends="availableNow" in request.trigger, closes=request.fire_at_end)
+    outputs = open_outputs(spark, plan, sinks, checkpoint, requested, mode)
+    initial, sources = None, Sources.of(outputs.restored_from, checkpoint)
     if isinstance(savepoint, Savepoint) and outputs.begins_with is not None:
         initial = initial_state(savepoint, plan)
         sources.prepare(spark)
-    more: dict[str, Any] = {"clock": outputs.mode.clock, "taken_up": outputs.taken_up}
+    more: dict[str, Any] = {"clock": outputs.mode.clock, "restart_info": outputs.restart_info}
     if outputs.mode.signals:
-        signals.prepare(spark, checkpoint, wake=plan.wakes_up)
-        more["also"] = signals.exchanged(spark, checkpoint, plan)
+        control_messages.prepare(spark, checkpoint, wake=plan.wakes_up)
+        more["also"] = control_messages.exchanged(spark, checkpoint, plan)
     operated = operated_over(data_frames=outputs.data_frames, initial=initial, rows_of=sources.unread, **more)
     late_kept = plan.late_tag is not None and sinks.keys() >= set(plan.late_tags)
     # Through Spark Connect the micro-batches run on the server, so the query itself checks the progress.
@@ -310,9 +324,9 @@ def start(
         check_sendable(sink_writer)
     sink_writer.age = replace(outputs.age, is_woken=plan.wakes_up, is_told=numbers_micro_batches(spark))
     writer = observed(operated, plan, observed_as, late_kept=late_kept).writeStream.foreachBatch(sink_writer.__call__)
-    writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**trigger)
-    if name is not None:
-        writer = writer.queryName(name)
+    writer = writer.outputMode("append").option("checkpointLocation", checkpoint).trigger(**request.trigger)
+    if request.name is not None:
+        writer = writer.queryName(request.name)
     partitions = plan.groups
     if observed_as != OBSERVED:
         # An earlier operator shares the query, so it shares the number of partitions.
@@ -326,5 +340,5 @@ def start(
 
     query, watcher = run()
     looks = notices if remote else None
-    closing = EndOfInputRun(spark, checkpoint, run, lambda: outputs.check(spark)) if fire_at_end else None
+    closing = EndOfInputRun(spark, checkpoint, run, lambda: outputs.check(spark)) if request.fire_at_end else None
     return RunningQuery(query, plan, spark, outputs, sink_writer.failure, looks, observed_as, watcher, closing=closing)

@@ -115,6 +115,3 @@ def _names(code: CodeType) -> Iterator[str]:
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             yield from _names(inner)
-
-
-__all__ = ["check_sendable"]

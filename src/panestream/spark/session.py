@@ -6,8 +6,11 @@ import os
 import re
 import shutil
 import sys
+import tempfile
+import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 
 import pyspark
 from pyspark.errors import PySparkException
@@ -97,8 +100,8 @@ def build_session(
     # By default Spark's workers use the first python3 on the PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
-    ours = {"spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false", TRACEBACK: "true"}
-    defaults = {**STREAM_SETTINGS, **BIRTH_SETTINGS, **ours}
+    own = {"spark.sql.session.timeZone": "UTC", "spark.ui.showConsoleProgress": "false", TRACEBACK: "true"}
+    defaults = {**STREAM_SETTINGS, **BIRTH_SETTINGS, **own}
     if master is not None:
         builder = builder.master(master)
     for name, value in {**defaults, **(settings or {})}.items():
@@ -118,13 +121,13 @@ def build_session(
 def errors_into(handle: int) -> Iterator[None]:
     """Redirect the error output of processes that start in this block to the open file ``handle``. This process is unaffected."""
     sys.stderr.flush()
-    ours = os.dup(2)
+    saved = os.dup(2)
     os.dup2(handle, 2)
     try:
         yield
     finally:
-        os.dup2(ours, 2)
-        os.close(ours)
+        os.dup2(saved, 2)
+        os.close(saved)
         os.close(handle)
 
 
@@ -137,13 +140,13 @@ def _why_no_java(settings: Mapping[str, str]) -> str:
             "(Debian/Ubuntu: apt-get install openjdk-17-jre-headless; macOS: brew install openjdk@17)"
         )
     packages = settings.get("spark.jars.packages")
-    asked = (
-        f"mostly one of spark.jars.packages was not found ({packages}): each is released for certain versions of Spark, this is "
-        f"PySpark {pyspark.__version__}; or Maven Central cannot be reached"
+    cause = (
+        f"probably one of spark.jars.packages was not found ({packages}), because it does not exist for PySpark "
+        f"{pyspark.__version__}, or Maven Central cannot be reached"
         if packages
         else "Spark needs Java 17 or 21, and memory for it"
     )
-    return f"Spark's Java process ended while it started, its own words are on its error output: {asked}"
+    return f"Spark's Java process ended while it started. Its error output has the details: {cause}"
 
 
 @contextmanager
@@ -192,8 +195,8 @@ def has_local_executors(spark: SparkSession) -> bool:
 def default_parallelism(spark: SparkSession) -> int:
     """Return the number of concurrent tasks: the splits in a plan of ``range``. EXPLAIN works through Connect, without a job."""
     row = spark.sql("EXPLAIN SELECT id FROM range(65536)").first()
-    found = re.search(r"splits=(?:Some\()?(\d+)", str(row[0]) if row is not None else "")
-    return int(found[1]) if found else DEFAULT_GROUPS
+    match = re.search(r"splits=(?:Some\()?(\d+)", str(row[0]) if row is not None else "")
+    return int(match[1]) if match else DEFAULT_GROUPS
 
 
 def known_cores(spark: SparkSession) -> int | None:
@@ -243,21 +246,21 @@ def _says(spark: SparkSession, name: str, value: str) -> bool | None:
     """Return whether a setting has this value, set or by default. None if the platform does not allow reading it."""
     try:
         # Without a default value for a setting that Spark does not define, a Spark Connect server logs an error.
-        found = spark.conf.get(name) if name in _WITH_DEFAULT else spark.conf.get(name, None)
+        current = spark.conf.get(name) if name in _WITH_DEFAULT else spark.conf.get(name, None)
     except PySparkException:
         return None
-    return str(found).lower() == value.lower()
+    return str(current).lower() == value.lower()
 
 
 def settings_for(spark: SparkSession, groups: int, *, local_files: bool = False) -> dict[str, str]:
     """Return the settings for a query in this session. ``local_files``: its checkpoint is on a local file system."""
     limits = {ARROW_ROWS, ARROW_BYTES}
     # One limit alone may not bound anything. If the user set one, leave both.
-    kept = limits if any(_is_set(spark, name) for name in limits) else set()
-    found = {name: value for name, value in STREAM_SETTINGS.items() if name not in kept} | {PARTITIONS: str(groups)}
+    chosen = limits if any(_is_set(spark, name) for name in limits) else set()
+    settings = {name: value for name, value in STREAM_SETTINGS.items() if name not in chosen} | {PARTITIONS: str(groups)}
     # Verified with Spark 4.3, not with earlier versions.
-    known = local_files and version(spark) >= (4, 3) and not spark.conf.get(FILE_MANAGER, "")
-    return {**found, **LOCAL_FILES} if known else found
+    is_verified = local_files and version(spark) >= (4, 3) and not spark.conf.get(FILE_MANAGER, "")
+    return {**settings, **LOCAL_FILES} if is_verified else settings
 
 
 def _is_set(spark: SparkSession, name: str) -> bool:
@@ -279,3 +282,25 @@ def session_settings(spark: SparkSession, settings: Mapping[str, str]) -> Iterat
                 spark.conf.unset(name)
             else:
                 spark.conf.set(name, old)
+
+
+def ship(spark: SparkSession) -> None:
+    """Send the package to the executors. Call it once, before the first query, in classic Spark or through Spark Connect.
+
+    The executors need Python with pyarrow, numpy and protobuf. Panestream is pure Python and travels as a zip file. The
+    equivalent with ``spark-submit`` is ``--py-files panestream.zip``.
+    """
+    ship_module(spark, Path(__file__).resolve().parents[1])
+
+
+def ship_module(spark: SparkSession, home: Path) -> None:
+    """Send a module of functions to the executors: a file, or a package's folder as a zip file of its Python files."""
+    if home.is_file():
+        spark.addArtifacts(str(home), pyfile=True)
+        return
+    archive = Path(tempfile.mkdtemp(prefix="panestream-")) / f"{home.name}.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as target:
+        for file in sorted(home.rglob("*")):
+            if file.suffix == ".py" or file.name == "py.typed":
+                target.write(file, file.relative_to(home.parent))
+    spark.addArtifacts(str(archive), pyfile=True)

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import types as T
 
 from panestream.errors import InvalidPlanError
-from panestream.spark.asking import silence_analysis_errors
+from panestream.spark.compat import silence_analysis_errors
 from panestream.spark.failures import raise_as
 
 _ATOMIC: list[tuple[type[T.DataType], pa.DataType]] = [
@@ -132,8 +132,8 @@ def schema_of(spark: SparkSession, schema: str | T.StructType) -> pa.Schema:
             declared = spark.createDataFrame([], _PADDED.sub("string", schema)).schema
     except (ParseException, AnalysisException) as error:
         reason = str(error).strip().splitlines()[0]
-        ours = InvalidPlanError(f"the schema {schema!r} cannot be read; write it like 'n bigint, label string' ({reason})")
-        raise_as(ours, error)
+        refused = InvalidPlanError(f"the schema {schema!r} cannot be read; write it like 'n bigint, label string' ({reason})")
+        raise_as(refused, error)
     return _declared(declared)
 
 

@@ -13,6 +13,7 @@ from panestream.tracing.events import TimeMoved, Trace, TracedElement, TracedWin
 from panestream.windowing.assigners import GlobalWindows, MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.look_back import look_backs_of
+from panestream.windowing.assigners.rolling import RollingWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.windows import TimeWindow, Window
 
@@ -124,7 +125,7 @@ class TimeFacts:
 
 def trace_of_state(known: KnownState) -> Trace:
     """Turn a state into a trace for drawing, with stored rows, open windows and the time reached."""
-    bounds = [(one.key, one.window) for one in known.windows]
+    bounds = [(each.key, each.window) for each in known.windows]
     by_bounds: dict[tuple[Any, Any], list[int]] = {}
     for number, (key, window) in enumerate(bounds):
         by_bounds.setdefault((repr(key), window), []).append(number)
@@ -161,7 +162,7 @@ def trace_of_state(known: KnownState) -> Trace:
         is_event_time=plan.assigner.is_event_time,
         allowed_lateness=plan.allowed_lateness,
         description=f"{stable_repr(plan.assigner)}, as its state has them",
-        missing=("Rows that the state does not keep, and firings: a state knows what is there, and not how it came to be.",),
+        missing=("Rows that the state does not keep, and firings: a state has its present content, but not its history.",),
         watched=False,
     )
 
@@ -185,9 +186,9 @@ def time_facts(known: KnownState, time: int) -> TimeFacts:
     if not windows:
         # The row is between windows. It is late if time has passed it, and otherwise no window takes it.
         return TimeFacts(time, windows, kept, None, None)
-    if any(one.is_open for one in windows):
+    if any(each.is_open for each in windows):
         return TimeFacts(time, windows, kept, False, None)
-    last = max(one.window.max_timestamp() for one in windows)
+    last = max(each.window.max_timestamp() for each in windows)
     missing = known.watermark - known.plan.allowed_lateness - last + 1
     by_watermark = known.watermark < MAX_TIMESTAMP and known.watermark - known.plan.allowed_lateness >= closed
     return TimeFacts(time, windows, kept, True, missing if by_watermark else None)
@@ -209,18 +210,18 @@ def windows_now(known: KnownState, wanted: Window | tuple[int, int] | int) -> tu
     ``wanted`` is the window, its bounds, or its start. If no window starts then, a start also matches windows that contain it.
     """
     if isinstance(wanted, Window):
-        of_state = [one for one in known.windows if one.window == wanted]
+        of_state = [each for each in known.windows if each.window == wanted]
         start = wanted.start if isinstance(wanted, TimeWindow) else None
     else:
         start = wanted[0] if isinstance(wanted, tuple) else wanted
-        timed = [(one, one.window) for one in known.windows if isinstance(one.window, TimeWindow)]
-        of_state = [one for one, window in timed if window.start == start]
+        timed = [(each, each.window) for each in known.windows if isinstance(each.window, TimeWindow)]
+        of_state = [each for each, window in timed if window.start == start]
         if isinstance(wanted, tuple):
-            of_state = [one for one, window in timed if (window.start, window.end) == wanted]
+            of_state = [each for each, window in timed if (window.start, window.end) == wanted]
         elif not of_state:
-            of_state = [one for one, window in timed if window.start <= start < window.end]
+            of_state = [each for each, window in timed if window.start <= start < window.end]
     if of_state:
-        same = dict.fromkeys((one.label, one.window) for one in of_state)
+        same = dict.fromkeys((each.label, each.window) for each in of_state)
         return tuple(_now(known, window, label) for label, window in same)
     planned = [] if start is None or isinstance(known.plan.assigner, MergingWindowAssigner) else _windows_of(known, start) or []
     meant = [(label, window) for label, window in planned if _is_meant(window, wanted)]
@@ -238,10 +239,13 @@ def _is_meant(window: Window, wanted: Window | tuple[int, int] | int) -> bool:
 def _now(known: KnownState, window: Window, label: str | None) -> WindowNow:
     assigner = known.plan.assigner
     if isinstance(assigner, MergingWindowAssigner) and isinstance(window, TimeWindow):
-        there = [one for one in known.windows if isinstance(one.window, TimeWindow) and window.start <= one.window.start]
-        found = tuple(one for one in there if isinstance(one.window, TimeWindow) and one.window.end <= window.end)
+        there = [each for each in known.windows if isinstance(each.window, TimeWindow) and window.start <= each.window.start]
+        found = tuple(each for each in there if isinstance(each.window, TimeWindow) and each.window.end <= window.end)
+    elif isinstance(assigner, RollingWindows):
+        # A row enters the current values of its key with its step.
+        found = known.windows
     else:
-        found = tuple(one for one in known.windows if one.window == window and one.label == label)
+        found = tuple(each for each in known.windows if each.window == window and each.label == label)
     return WindowNow(window, label, found, window.max_timestamp() > known.closed_now)
 
 
@@ -251,11 +255,11 @@ def _windows_of(known: KnownState, time: int) -> list[tuple[str | None, Window]]
     labels: Sequence[str | None] = assigner.labels if isinstance(assigner, SeveralWindows) else (None,)
     assigners: Iterable[WindowAssigner] = assigner.assigners if isinstance(assigner, SeveralWindows) else (assigner,)
     found = list[tuple[str | None, Window]]()
-    for label, one in zip(labels, assigners, strict=True):
+    for label, each in zip(labels, assigners, strict=True):
         try:
-            windows = list(one.assign_windows(None, time, clock))
-            if isinstance(one, MergingWindowAssigner):
-                windows = _merged(one, windows, known)
+            windows = [each.step_of(time)] if isinstance(each, RollingWindows) else list(each.assign_windows(None, time, clock))
+            if isinstance(each, MergingWindowAssigner):
+                windows = _merged(each, windows, known)
         except Exception:  # noqa: BLE001 - a gap computed from the row, or user code that is missing: it may raise anything
             return None
         found += [(label, window) for window in windows]
@@ -265,8 +269,8 @@ def _windows_of(known: KnownState, time: int) -> list[tuple[str | None, Window]]
 def _merged(assigner: MergingWindowAssigner, windows: Sequence[Window], known: KnownState) -> list[Window]:
     """Return the windows that a row's own windows would merge into."""
     own = [window for window in windows if isinstance(window, TimeWindow)]
-    there = [one.window for one in known.windows if isinstance(one.window, TimeWindow)]
-    merged = [(into, parts) for into, parts in assigner.merge_windows([*own, *there]) if any(one in parts for one in own)]
+    there = [each.window for each in known.windows if isinstance(each.window, TimeWindow)]
+    merged = [(into, parts) for into, parts in assigner.merge_windows([*own, *there]) if any(each in parts for each in own)]
     return [into for into, _ in merged] or list(own)
 
 
@@ -279,20 +283,6 @@ def check_key(plan: WindowPlan, *, given: bool) -> None:
     """Raise InvalidPlanError if windows merge and no key is given, because sessions depend on the other rows of the key."""
     if isinstance(plan.assigner, MergingWindowAssigner) and plan.key_names and not given:
         raise InvalidPlanError(
-            "which session a row would be in depends on those of its key: give key= "
+            "the session of a row depends on the other sessions of its key. Give key= "
             f"(of the key columns {', '.join(plan.key_names)})"
         )
-
-
-__all__ = [
-    "KnownRow",
-    "KnownState",
-    "KnownWindow",
-    "TimeFacts",
-    "WindowNow",
-    "check_key",
-    "follows_rows",
-    "time_facts",
-    "trace_of_state",
-    "windows_now",
-]

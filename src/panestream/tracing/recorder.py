@@ -1,18 +1,35 @@
-"""A row operator that records everything it does."""
+"""Record what the row operator does, element by element, and trace batch queries with it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, ClassVar
 
-from panestream.engine.operators.row.row_plan import RowPlan
+import pyarrow as pa
+
+from panestream.engine.exchange.group_run import gather
+from panestream.engine.exchange.packing import PackColumns, pack
+from panestream.engine.kernels.python_values import RowType
+from panestream.engine.operators.accumulating.windowed_rows import AllWindows, TableOfRows, TablePerWindow
+from panestream.engine.operators.row.contents import EMPTY, KeepRows, KeyState, RowPlan, WindowState
+from panestream.engine.operators.row.operator import RowGroupOperator
+from panestream.engine.operators.row.spec import RowSpec, row_spec
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.operators.row.window_states import EMPTY, KeyState, WindowState
-from panestream.engine.storage.state import State
-from panestream.tracing.events import Cause, Fate, Firing, TimeMoved, Trace, TracedElement, TracedWindow
+from panestream.engine.plan import WindowPlan
+from panestream.engine.query import WindowSpec
+from panestream.engine.rule import DeclaredAggregates, FunctionOfRows, FunctionOfTables, WindowRequest
+from panestream.engine.runtime.group_io import GroupInput, GroupOutput
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, collector_paused
+from panestream.engine.storage.sealed_state import SealedState
+from panestream.engine.storage.state import MemoryState, State
+from panestream.errors import InvalidPlanError
+from panestream.tracing.events import Cause, Fate, Firing, TimeMoved, Trace, TracedElement, TracedWindow, UnusableRow
 from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.evictors import Elements as EvictorElements
+from panestream.windowing.functions import WindowFunction
 from panestream.windowing.triggers import TriggerResult
 from panestream.windowing.triggers.after import fires_by_time
 from panestream.windowing.windows import TimeWindow, Window
@@ -63,7 +80,7 @@ class TracedOperator(RowOperator):
         window = self.plan.window
         return Trace(
             elements=tuple(self._elements),
-            windows=tuple(replace(one.traced, elements=tuple(one.ever), firings=tuple(one.firings)) for one in self._windows),
+            windows=tuple(replace(each.traced, elements=tuple(each.ever), firings=tuple(each.firings)) for each in self._windows),
             watermarks=tuple(self._watermarks),
             clocks=tuple(self._clocks),
             is_event_time=self.is_event_time,
@@ -242,4 +259,142 @@ def _described(assigner: WindowAssigner, *others: Any) -> str:
     return re.sub(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-f]+>", r"\1()", text)
 
 
-__all__ = ["TracedOperator"]
+LATE, INVALID = "late", "invalid"
+_NO_RESULTS = (
+    "Results of windows: the function gets the windows of all keys at once (all_windows=True), which a trace does not support."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TracedQuery:
+    """A query prepared for tracing.
+
+    Attributes:
+        plan: a plan for the row operator with one key group, whole rows, and outputs for late and invalid rows.
+        names: names of the values of a result, or None if a result is the single value that the function returned.
+        refuses: whether the query itself fails on a row without a usable event time.
+        missing: sentences that name what the trace cannot show.
+    """
+
+    plan: WindowPlan
+    rows: pa.Schema
+    spec: RowSpec
+    names: tuple[str, ...] | None
+    refuses: bool
+    missing: tuple[str, ...] = ()
+
+
+def row_operator_of(window: WindowSpec, asked: WindowRequest) -> RowSpec:
+    """Return a row operator for any query, or raise InvalidPlanError if it has several kinds of windows."""
+    if isinstance(window.assigner, SeveralWindows):
+        raise InvalidPlanError(
+            f"several windows in one query ({', '.join(window.assigner.labels)}) cannot be traced together: trace a query with "
+            "one of them, .window(assigner)"
+        )
+    if not isinstance(asked, FunctionOfTables):
+        return row_spec(window, asked, ())
+    function = asked.function
+    on_rows = TableOfRows(function, asked.rows, asked.results) if isinstance(function, TablePerWindow) else _NoResults()
+    return row_spec(window, FunctionOfRows(KeepRows(on_rows), asked.results, asked.rows, function), ())
+
+
+def traced_query(plan: WindowPlan, asked: WindowRequest, rows: pa.Schema) -> TracedQuery:
+    """Prepare a query for tracing; the plan must have the operator that :func:`row_operator_of` returned."""
+    spec = plan.operator
+    assert isinstance(spec, RowSpec)  # noqa: S101 - see the docstring
+    in_one = replace(plan, groups=1, split=None, top=None, with_firing=False, changelog=False)
+    whole = replace(in_one, row_schema=rows, late_tag=plan.late_tag or LATE, invalid_tag=plan.invalid_tag or INVALID)
+    declared = isinstance(asked, DeclaredAggregates) and asked.then is None
+    unknown = isinstance(asked, FunctionOfTables) and isinstance(asked.function, AllWindows)
+    return TracedQuery(
+        whole,
+        rows,
+        spec,
+        tuple(spec.result_schema.names) if declared else None,
+        plan.invalid_tag is None,
+        (_NO_RESULTS,) if unknown else (),
+    )
+
+
+def trace_of_batch(
+    query: TracedQuery, columns: PackColumns, rows: Sequence[pa.RecordBatch], *, rows_per_batch: int | None = None
+) -> Trace:
+    """Return the trace of a query over rows in order of arrival.
+
+    The rows form a stream of micro-batches of ``rows_per_batch`` rows, or one batch if that is None. In one batch, all windows
+    fire at its end. A failing user function raises WindowFunctionError.
+    """
+    group = _TracedGroup(query.plan, query.spec, SealedState(MemoryState(), 0, query.spec.name), 0)
+    unusable: list[Any] = []
+    row_type = RowType(query.rows)
+    for micro_batch in _micro_batches(rows, rows_per_batch):
+        parts = [part for _, part in pack(query.plan, columns, micro_batch)]
+        batch = gather(query.plan, parts, end_of_input=rows_per_batch is None)
+        unusable += [row for table in batch.invalid for row in row_type.rows(table)]
+        group.process(batch)
+    trace = group.traced()
+    values = [row for table in group.whole for row in row_type.rows(table.rename_columns(query.rows.names))]
+    elements = tuple(replace(element, value=value) for element, value in zip(trace.elements, values, strict=True))
+    named = trace if query.names is None else _with_names(trace, query.names)
+    return replace(
+        named,
+        elements=elements,
+        unusable=tuple(UnusableRow(row, query.refuses) for row in unusable),
+        missing=query.missing,
+    )
+
+
+def _micro_batches(rows: Sequence[pa.RecordBatch], size: int | None) -> Iterator[list[pa.RecordBatch]]:
+    if size is None or not rows:
+        yield list(rows)
+        return
+    table = pa.Table.from_batches(rows)
+    for start in range(0, table.num_rows, size):
+        yield table.slice(start, size).combine_chunks().to_batches()
+
+
+def _with_names(trace: Trace, names: Sequence[str]) -> Trace:
+    """Turn results of declared aggregates into dicts."""
+
+    def named(results: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(dict(zip(names, result, strict=True)) for result in results)
+
+    windows = tuple(
+        replace(window, firings=tuple(replace(firing, results=named(firing.results)) for firing in window.firings))
+        for window in trace.windows
+    )
+    return replace(trace, windows=windows)
+
+
+class _TracedGroup(RowGroupOperator):
+    """A key group's operator that runs all micro-batches without saving state in between; ``whole`` has the rows in order."""
+
+    _runs: ClassVar[type[RowOperator]] = TracedOperator
+    _key_by_key: ClassVar[bool] = False  # a trace shows rows in order of arrival
+
+    def __init__(self, plan: WindowPlan, spec: RowSpec, state: SealedState, group: int) -> None:
+        self.whole: list[pa.Table] = []
+        super().__init__(plan, spec, state, group)
+
+    def traced(self) -> Trace:
+        assert isinstance(self._operator, TracedOperator)  # noqa: S101 - it makes one
+        return self._operator.trace()
+
+    def process(self, batch: GroupInput) -> GroupOutput:
+        with collector_paused():
+            return GroupOperator.process(self, batch)
+
+    def _take_in(self, batch: GroupInput, step: TimeStep, output: GroupOutput) -> Any:
+        arrived = super()._take_in(batch, step, output)
+        self.whole += [arrived.whole] if arrived else []
+        return arrived
+
+    def _save(self) -> None:
+        pass
+
+
+class _NoResults(WindowFunction):
+    """A placeholder for a function that cannot be called here."""
+
+    def apply(self, key: Any, window: Any, elements: Any) -> list[Any]:
+        return []

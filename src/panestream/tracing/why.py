@@ -7,14 +7,25 @@ from html import escape
 from typing import Any, Protocol, cast
 
 from panestream.errors import InvalidPlanError
-from panestream.pages.words import many
-from panestream.tracing.events import Firing, Trace, TracedElement, TracedWindow, UnusableRow, same_key
-from panestream.tracing.facts import RowFacts, RowInWindow, WindowFacts, end_of, row_facts, window_facts
-from panestream.tracing.words import WHICH, listed, value, words_of
+from panestream.tracing.events import (
+    Firing,
+    RowFacts,
+    RowInWindow,
+    Trace,
+    TracedElement,
+    TracedWindow,
+    UnusableRow,
+    WindowFacts,
+    end_of,
+    row_facts,
+    same_key,
+    window_facts,
+)
+from panestream.tracing.texts import WHICH, listed, many, texts_of, value
 from panestream.windowing.time import MIN_TIMESTAMP, Instant, instant
 from panestream.windowing.windows import TimeWindow, Window
 
-MOST_SHOWN = 20
+MAX_SHOWN = 20
 """The most rows or windows described in words; :attr:`Answer.facts` has all."""
 
 ANY: Any = type("Any", (), {"__repr__": lambda _: "ANY"})()
@@ -57,24 +68,24 @@ def explain(
     """Explain rows or windows of a trace, with the arguments and errors of :func:`why`."""
     if not trace.watched:
         raise InvalidPlanError(
-            "a trace of a state has what is in it, to be drawn, and not what became of rows: ask the state, "
-            "pst.tools.why(state, ...)"
+            "a trace of a state has its content for drawings, but not the fate of rows. Query the state, pst.tools.why(state, "
+            "...)"
         )
     if window is None:
         time = None if at is None else instant(at, "the row's event time")
-        rows = [one for one in trace.elements if _is_meant(one, key, row, time)]
+        rows = [each for each in trace.elements if _is_meant(each, key, row, time)]
         if isinstance(row, Mapping):
             _check_names(trace, row)
         # Rows without event time can be selected only by their contents.
-        unusable = [one for one in trace.unusable if row is not ANY and time is None and _is_row(one.value, row)]
-        return _of_rows(trace, rows, unusable)
+        unusable = [each for each in trace.unusable if row is not ANY and time is None and _is_row(each.value, row)]
+        return _explain_rows(trace, rows, unusable)
     if row is not ANY or at is not None:
         raise InvalidPlanError("ask for rows (row=, at=) or for windows (window=), not for both at once")
     if not isinstance(window, (Window, tuple)):
         window = instant(window, "the window's start")
-    found = [one for one in trace.windows if (key is ANY or same_key(one.key, key)) and _is_window(one.window, window)]
-    ends = {end_of(trace, one).number: end_of(trace, one) for one in found}
-    return _of_windows(trace, list(ends.values()), window)
+    found = [each for each in trace.windows if (key is ANY or same_key(each.key, key)) and _is_window(each.window, window)]
+    ends = {end_of(trace, each).number: end_of(trace, each) for each in found}
+    return _explain_windows(trace, list(ends.values()), window)
 
 
 # ---------------------------------------------------------------- which
@@ -101,7 +112,7 @@ def _named(row: Any, name: Any) -> Any:
 
 def _check_names(trace: Trace, wanted: Mapping[Any, Any]) -> None:
     """Reject columns that no row has, since the answer would otherwise be that the row does not exist."""
-    rows = [*(one.value for one in trace.elements), *(one.value for one in trace.unusable)]
+    rows = [*(each.value for each in trace.elements), *(each.value for each in trace.unusable)]
     unknown = [name for name in wanted if rows and all(_named(row, name) is ANY for row in rows)]
     if unknown:
         raise InvalidPlanError(f"no row has a column {unknown[0]!r}; a row looks like this: {value(rows[0])}")
@@ -118,34 +129,34 @@ def _is_window(window: Window, wanted: Any) -> bool:
 # ---------------------------------------------------------------- words
 
 
-def _of_rows(trace: Trace, elements: list[TracedElement], unusable: list[UnusableRow]) -> Answer:
+def _explain_rows(trace: Trace, elements: list[TracedElement], unusable: list[UnusableRow]) -> Answer:
     rows = tuple(row_facts(trace, element) for element in elements)
     facts: tuple[RowFacts | UnusableRow, ...] = (*rows, *unusable)
     if not facts:
         keys = {value(element.key): None for element in trace.elements}
-        of = ", ".join(list(keys)[:MOST_SHOWN])
+        of = ", ".join(list(keys)[:MAX_SHOWN])
         there = f"{many(len(trace.elements), 'row')} came, of the keys {of}" if keys else "no row came"
         lines = [f"No such row: {there}."]
         if trace.unusable:
-            lines.append(f"{many(len(trace.unusable), 'row')} without a usable event time came besides: row= finds them.")
-        lines.append("Not among them is what was filtered out before the windows, and what has another key than was asked for.")
+            lines.append(f"{many(len(trace.unusable), 'row')} without a usable event time came, too: row= finds them.")
+        lines.append("This excludes rows that were filtered out before the windows, and rows of other keys.")
         return Answer(facts, [lines, *_missing(trace)])
-    told = [_unusable_told(one) if isinstance(one, UnusableRow) else _row_told(trace, one) for one in facts[:MOST_SHOWN]]
+    told = [_unusable_told(fact) if isinstance(fact, UnusableRow) else _row_told(trace, fact) for fact in facts[:MAX_SHOWN]]
     return Answer(facts, [*told, *_rest(len(facts), "rows"), *_missing(trace)])
 
 
 def _unusable_told(row: UnusableRow) -> list[str]:
     then = (
-        "The query fails where it is. .side_output_invalid(tag) sends such rows to an output of their own."
+        "It makes the query fail. .side_output_invalid(tag) sends such rows to a side output."
         if row.refuses
         else "It goes to the output for invalid rows."
     )
-    which = "has no event time that can be used (null, not readable, or further ahead than max_ahead allows)"
-    return [f"Row {value(row.value)} {which}: no window is asked about it.", then]
+    which = "does not have a usable event time (null, unreadable, or further ahead than max_ahead allows)"
+    return [f"Row {value(row.value)} {which}: it is not in a window.", then]
 
 
 def _row_told(trace: Trace, facts: RowFacts) -> list[str]:
-    element, words = facts.element, words_of(trace)
+    element, words = facts.element, texts_of(trace)
     if not trace.is_event_time:
         when = f"when the clock was {words.time(element.clock)}"
     elif element.watermark <= MIN_TIMESTAMP:
@@ -155,22 +166,22 @@ def _row_told(trace: Trace, facts: RowFacts) -> list[str]:
     which = f"Row {value(element.value)} of key {value(element.key)}, event time {words.time(element.timestamp)}"
     lines = [f"{which}, came as number {element.number + 1}, {when}."]
     if element.fate == "outside":
-        return [*lines, "No window is there for it: it lies between windows, and nothing counts it but the metric `outside`."]
+        return [*lines, "It is between windows, so it counts only in the metric `outside`."]
     if element.fate == "late":
         return [*lines, *_late_told(trace, facts)]
-    for one in facts.windows:
-        lines += _in_window_told(trace, one)
+    for each in facts.windows:
+        lines += _in_window_told(trace, each)
     if element.refused:
-        closed = ", ".join(words.window(window) for window in element.refused[:MOST_SHOWN])
-        more = ", …" if len(element.refused) > MOST_SHOWN else ""
+        closed = ", ".join(words.window(window) for window in element.refused[:MAX_SHOWN])
+        more = ", …" if len(element.refused) > MAX_SHOWN else ""
         lines.append(f"It came too late for {closed}{more}: closed when it came.")
     return lines
 
 
 def _late_told(trace: Trace, facts: RowFacts) -> list[str]:
-    words, refused = words_of(trace), facts.element.refused
+    words, refused = texts_of(trace), facts.element.refused
     if facts.closed_at is None or facts.missing_lateness is None:
-        return ["It was late, and it lay between windows: none would have taken it in time either."]
+        return ["It was late, and it is between windows: it would not have been in a window in time either."]
     last = max(refused, key=lambda window: window.max_timestamp())
     waits = f", {words.length(trace.allowed_lateness)} after its end" if trace.allowed_lateness else ""
     whole = words.length(facts.missing_lateness + trace.allowed_lateness)
@@ -182,27 +193,27 @@ def _late_told(trace: Trace, facts: RowFacts) -> list[str]:
     ]
 
 
-def _in_window_told(trace: Trace, one: RowInWindow) -> list[str]:
-    words, (first, *later) = words_of(trace), one.windows
+def _in_window_told(trace: Trace, each: RowInWindow) -> list[str]:
+    words, (first, *later) = texts_of(trace), each.windows
     became = f", which became {words.window(later[-1].window)} as more rows came" if later else ""
     lines = [f"{words.window(first.window)} took it{became}."]
-    lines += [f"It is in {_firing_told(trace, firing)}" for firing in one.seen_in]
-    if one.evicted_in is not None:
-        which = "before" if one.evicted_in.step not in [firing.step for firing in one.seen_in] else "after"
-        lines.append(f"The evictor took it out {which} the function was called for firing {one.evicted_in.number + 1}.")
-    elif one.purged is not None and one.purged not in [firing.step for firing in one.seen_in]:
+    lines += [f"It is in {_firing_told(trace, firing)}" for firing in each.seen_in]
+    if each.evicted_in is not None:
+        which = "before" if each.evicted_in.step not in [firing.step for firing in each.seen_in] else "after"
+        lines.append(f"The evictor took it out {which} the function was called for firing {each.evicted_in.number + 1}.")
+    elif each.purged is not None and each.purged not in [firing.step for firing in each.seen_in]:
         lines.append("The trigger had the window's contents go without firing (purge), and the row with them.")
-    if not one.seen_in and one.evicted_in is None and one.purged is None:
-        what = "has not fired since" if one.is_open else "never fired again before it went"
-        lines.append(f"The window {what}: the row is in no result" + (" yet." if one.is_open else "."))
-        if one.is_open:
-            lines += _next_firing(trace, one.windows[-1])
+    if not each.seen_in and each.evicted_in is None and each.purged is None:
+        what = "has not fired since" if each.is_open else "never fired again before it went"
+        lines.append(f"The window {what}: the row is in no result" + (" yet." if each.is_open else "."))
+        if each.is_open:
+            lines += _next_firing(trace, each.windows[-1])
     return lines
 
 
 def _next_firing(trace: Trace, of: TracedWindow) -> list[str]:
     """Return when an open window fires at the latest without further rows, as far as that is known."""
-    words, window = words_of(trace), of.window
+    words, window = texts_of(trace), of.window
     if trace.fires_by_time is False:
         return ["Time does not make it fire: only a further row may."]
     if not isinstance(window, TimeWindow) or trace.fires_by_time is None:
@@ -210,12 +221,12 @@ def _next_firing(trace: Trace, of: TracedWindow) -> list[str]:
     which, moved = ("watermark", trace.watermarks) if trace.is_event_time else ("clock", trace.clocks)
     until = window.max_timestamp() if trace.is_event_time else window.end
     now = moved[-1].time if moved else MIN_TIMESTAMP
-    reached = f"it is at {words.time(now)}" if moved else "there is none yet"
+    reached = f"it is at {words.time(now)}" if moved else "it is not set yet"
     return [] if now >= until else [f"It fires when the {which} comes to {words.time(until)}, at the latest; {reached}."]
 
 
 def _firing_told(trace: Trace, firing: Firing) -> str:
-    words = words_of(trace)
+    words = texts_of(trace)
     gone = f", {len(firing.evicted_before)} evicted before" if firing.evicted_before else ""
     purged = "; its contents went with it" if firing.purged else ""
     results = listed(firing.results) if firing.results else "nothing"
@@ -226,36 +237,40 @@ def _firing_told(trace: Trace, firing: Firing) -> str:
     )
 
 
-def _of_windows(trace: Trace, windows: list[TracedWindow], asked: Any) -> Answer:
+def _explain_windows(trace: Trace, windows: list[TracedWindow], asked: Any) -> Answer:
     facts = tuple(window_facts(trace, window) for window in windows)
     if not facts:
         return Answer(facts, [_no_window(trace, asked), *_missing(trace)])
-    told = [_window_told(trace, one) for one in facts[:MOST_SHOWN]]
+    told = [_window_told(trace, fact) for fact in facts[:MAX_SHOWN]]
     return Answer(facts, [*told, *_rest(len(facts), "windows"), *_missing(trace)])
 
 
 def _no_window(trace: Trace, asked: Any) -> list[str]:
-    words = words_of(trace)
-    there = [f"{words.window(one.window)} of {value(one.key)}" for one in trace.windows[:MOST_SHOWN] if one.merged_into is None]
+    words = texts_of(trace)
+    there = [
+        f"{words.window(window.window)} of {value(window.key)}"
+        for window in trace.windows[:MAX_SHOWN]
+        if window.merged_into is None
+    ]
     which = f"that starts at {words.time(asked)}" if isinstance(asked, int) else value(asked)
     lines = [f"No window {which} was ever opened: no row came for it in time."]
-    return [*lines, f"There were {', '.join(there)}{', …' if len(trace.windows) > MOST_SHOWN else ''}."] if there else lines
+    return [*lines, f"There were {', '.join(there)}{', …' if len(trace.windows) > MAX_SHOWN else ''}."] if there else lines
 
 
 def _window_told(trace: Trace, facts: WindowFacts) -> list[str]:
-    words, window = words_of(trace), facts.window
-    rows = ", ".join(value(trace.elements[number].value) for number in window.elements[:MOST_SHOWN])
-    more = ", …" if len(window.elements) > MOST_SHOWN else ""
+    words, window = texts_of(trace), facts.window
+    rows = ", ".join(value(trace.elements[number].value) for number in window.elements[:MAX_SHOWN])
+    more = ", …" if len(window.elements) > MAX_SHOWN else ""
     lines = [
         f"Window {words.window(window.window)} of key {value(window.key)}.",
         f"It took {many(len(window.elements), 'row')}: {rows}{more}." if window.elements else "It took no rows.",
     ]
     if facts.parts:
-        parts = ", ".join(words.window(part.window) for part in facts.parts[-MOST_SHOWN:])
+        parts = ", ".join(words.window(part.window) for part in facts.parts[-MAX_SHOWN:])
         lines.append(f"It grew out of {many(len(facts.parts), 'window')}: {parts}.")
-    firings = [_firing_told(trace, firing) for firing in facts.firings[:MOST_SHOWN]]
+    firings = [_firing_told(trace, firing) for firing in facts.firings[:MAX_SHOWN]]
     lines += [f"{told[0].upper()}{told[1:]}" for told in firings]
-    lines += [f"… and {len(facts.firings) - MOST_SHOWN} firings more."] if len(facts.firings) > MOST_SHOWN else []
+    lines += [f"… and {len(facts.firings) - MAX_SHOWN} firings more."] if len(facts.firings) > MAX_SHOWN else []
     if not facts.firings:
         lines.append("It has not fired." if facts.is_open else "It went without having fired.")
     lines += (
@@ -263,17 +278,17 @@ def _window_told(trace: Trace, facts: WindowFacts) -> list[str]:
     )
     lines.append(_end_told(trace, facts))
     if facts.late:
-        late = listed([element.value for element in facts.late[:MOST_SHOWN]])
-        more = ", …" if len(facts.late) > MOST_SHOWN else ""
+        late = listed([element.value for element in facts.late[:MAX_SHOWN]])
+        more = ", …" if len(facts.late) > MAX_SHOWN else ""
         lines.append(f"{many(len(facts.late), 'row')} came when it was closed: {late}{more}.")
     return lines
 
 
 def _end_told(trace: Trace, facts: WindowFacts) -> str:
-    words, window = words_of(trace), facts.window
+    words, window = texts_of(trace), facts.window
     if facts.is_open:
         if not isinstance(window.window, TimeWindow):
-            return "It is open, and has no end."
+            return "It is open, without an end."
         until = window.window.max_timestamp() + (trace.allowed_lateness if trace.is_event_time else 0)
         return f"It is open, until the {'watermark' if trace.is_event_time else 'clock'} has passed {words.time(until)}."
     which, time = ("watermark", window.cleared_watermark) if trace.is_event_time else ("clock", window.cleared_clock)
@@ -282,11 +297,11 @@ def _end_told(trace: Trace, facts: WindowFacts) -> str:
 
 
 def _rest(count: int, what: str) -> list[list[str]]:
-    return [[f"… and {count - MOST_SHOWN} {what} more: .facts has all."]] if count > MOST_SHOWN else []
+    return [[f"… and {count - MAX_SHOWN} {what} more: .facts has all."]] if count > MAX_SHOWN else []
 
 
 def _missing(trace: Trace) -> list[list[str]]:
-    return [["What is not known:", *trace.missing]] if trace.missing else []
+    return [["Unknown:", *trace.missing]] if trace.missing else []
 
 
 class Traceable(Protocol):
@@ -319,7 +334,8 @@ def trace_of(source: Trace | Traceable, key: Any = ANY) -> Trace:
         return source
     if not callable(getattr(source, "trace", None)):
         raise InvalidPlanError(
-            f"{type(source).__name__} has no trace: give a WindowTestHarness(..., traced=True), the result of a query over a "
+            f"{type(source).__name__} does not have a trace. Give a WindowTestHarness(..., traced=True), the result of a query "
+            f"over a "
             "batch DataFrame, a checkpoint, or a trace"
         )
     if key is not ANY and isinstance(source, TraceableByKey):
@@ -382,8 +398,5 @@ def why(
         left = ANY if isinstance(source, TraceableByKey) else key
         return explain(trace, key=left, row=row, at=at, window=window)
     if row is not ANY:
-        raise InvalidPlanError("a state keeps no account of rows: ask it for the row's event time (at=) and key, or for a window")
+        raise InvalidPlanError("a state does not record rows. Give the row's event time (at=) and key, or a window")
     return cast("Answering", source).why(key=key, at=at, window=window)
-
-
-__all__ = ["ANY", "Answer", "Answering", "Traceable", "TraceableByKey", "explain", "trace_of", "why"]

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from panestream.engine.operators.row.row_plan import RowPlan
+from panestream.engine.operators.row.contents import RowPlan
 from panestream.engine.query import WindowSpec
 from panestream.errors import PanestreamError
 from panestream.testing.harness import WindowTestHarness

@@ -13,14 +13,15 @@ from pyspark.sql.types import Row
 
 from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.exchange.packing import PackColumns
+from panestream.engine.operators.row.contents import ProcessRows
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.planner import plan_functions
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import REPORT
 from panestream.errors import PanestreamError
-from panestream.spark.operator.exchange import Pack
-from panestream.spark.operator.placement import group_values
+from panestream.spark.compat import group_values
 from panestream.spark.operator.processor import WindowProcessor
+from panestream.spark.operator.task_functions import Pack
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.conformance.executors.base import Observed
 from tests.conformance.executors.batches import (
@@ -101,6 +102,7 @@ class ProcessorExecutor:
 
 def _plan_of(scenario: Scenario) -> WindowPlan:
     row_plan = json_plan_of(scenario)
+    assert not isinstance(row_plan.function, ProcessRows)
     return WindowPlan(
         keys=("key",),
         key_schema=_KEYS,

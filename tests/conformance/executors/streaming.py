@@ -17,11 +17,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from panestream.datastream import WindowedResult, stream
-from panestream.engine.operators.row.row_plan import AggregateRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.contents import AggregateRows, ReduceRows, RowPlan
 from panestream.errors import PanestreamError
 from panestream.spark.progress.micro_batch import BatchProgress
 from panestream.spark.session import build_session
-from panestream.spark.sinks.others import ForeachBatchSink
+from panestream.spark.sinks.debug_and_foreach import ForeachBatchSink
 from panestream.windowing.functions import ProcessWindowFunction
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.conformance.executors.base import Observed

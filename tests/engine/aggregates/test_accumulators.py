@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.aggregates.aggregation import KeptRows
-from panestream.engine.operators.row.declared import DeclaredFunction
+from panestream.engine.operators.row.operator import DeclaredFunction
 from panestream.windowing import aggregates as agg
 
 TYPES = {"v": pa.int64(), "x": pa.float64(), "t": pa.string()}

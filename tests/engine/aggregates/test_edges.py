@@ -15,7 +15,7 @@ from panestream.engine.aggregates import Aggregation
 from panestream.engine.aggregates.sums import PartialSum
 from panestream.engine.kernels import columns, grouping, ranges
 from panestream.engine.kernels.ordering import stable_order
-from panestream.engine.operators.row.declared import DeclaredFunction
+from panestream.engine.operators.row.operator import DeclaredFunction
 from panestream.errors import AggregateOverflowError
 from panestream.windowing import aggregates as agg
 from tests.costs import random_cases

@@ -128,7 +128,7 @@ def test_two_more_files_make_an_aggregate_built_in_also_in_a_zip(tmp_path):
         "import pyarrow as pa\n"
         "from panestream import agg\n"
         "from panestream.engine.aggregates import Aggregation\n"
-        "from panestream.engine.operators.row.declared import DeclaredFunction\n"
+        "from panestream.engine.operators.row.operator import DeclaredFunction\n"
         "from panestream.jobs.aggregates import FUNCTIONS\n"
         "assert '.zip' in agg.__file__ and agg.spread is not None and 'Spread' in agg.__all__\n"
         "print(Aggregation.build([agg.spread('v')], {'v': pa.int64()}, pa.schema([])).output_schema.names)\n"

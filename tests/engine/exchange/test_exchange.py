@@ -13,7 +13,7 @@ from panestream.engine.exchange import packing
 from panestream.engine.exchange.group_run import gather
 from panestream.engine.exchange.packing import PackColumns, pack
 from panestream.engine.operators.accumulating.operator import KEPT
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec

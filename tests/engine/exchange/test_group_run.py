@@ -10,7 +10,7 @@ import pytest
 from panestream.engine.exchange import group_run
 from panestream.engine.exchange.group_run import METRICS, bodies, check_history, run_batch, run_history, run_micro_batch
 from panestream.engine.exchange.packing import PackColumns, pack
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import MAIN
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
@@ -134,5 +134,5 @@ def test_history_is_refused_for_processing_time_windows():
         return replace(plan(), assigner=assigner, operator=operator)
 
     check_history(plan_with(TumblingEventTimeWindows(1_000_000)))
-    with pytest.raises(InvalidPlanError, match=r"^bootstrap: the windows or the trigger of this query go by the clock"):
+    with pytest.raises(InvalidPlanError, match=r"^bootstrap: the windows or the trigger of this query use the clock"):
         check_history(plan_with(TumblingProcessingTimeWindows(1_000_000)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.runtime.last_windows import check_closable, last_instant
+from panestream.engine.runtime.group_operator import check_closable, last_instant
 from panestream.errors import InvalidPlanError
 from panestream.windowing.assigners import (
     CalendarDays,
@@ -14,6 +14,7 @@ from panestream.windowing.assigners import (
     LookBackWindows,
     PredicateWindows,
     ProcessingTimeSessionWindows,
+    RollingWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
@@ -40,6 +41,8 @@ END = MAX_TIMESTAMP
         (CumulatingEventTimeWindows(60, 20), 130, 179),
         (EventTimeSessionWindows(30), 130, 159),
         (LookBackWindows(60), 130, 130),
+        (RollingWindows((("h", 60), ("ever", None)), 20), 130, 199),
+        (RollingWindows((("h", 60),), 20), END - 6, END),
         (LookBackWindows(60, 7), 130, 137),
         (LookBackWindows(60, 7), END - 6, END),
         (PredicateWindows("s", gap=5), 130, 135),

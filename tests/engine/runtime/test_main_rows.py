@@ -8,10 +8,10 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
-from panestream.engine.runtime.main_rows import firing_columns, side_schema, window_rows
+from panestream.engine.runtime.group_operator import firing_columns, side_schema, window_rows
 from panestream.errors import InvalidPlanError
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import GlobalWindows, TumblingEventTimeWindows

@@ -4,7 +4,7 @@ import datetime as dt
 from dataclasses import replace
 
 from panestream.engine.query import WindowSpec
-from panestream.engine.runtime.time_view import watermarks_of
+from panestream.engine.runtime.state_views import watermarks_of
 from panestream.engine.runtime.watermarks import WatermarkTracker
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.plan import Top
-from panestream.engine.runtime.main_rows import largest_per_window
+from panestream.engine.runtime.group_operator import largest_per_window
 
 
 def largest(which, keys, values, n, type_=None):

@@ -2,7 +2,7 @@
 
 import pytest
 
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
 from panestream.engine.savepoint.migration import check_added, untold_results
@@ -70,7 +70,7 @@ def test_plan_without_declared_aggregates_adds_none():
     ("aggregates", "words"),
     [
         ((agg.count(), agg.complete("totl"), TOTAL), "no result is called 'totl'; did you mean 'total'"),
-        ((agg.complete("complete(total)").alias("a"), agg.complete("total"), TOTAL), "tells of another result itself"),
+        ((agg.complete("complete(total)").alias("a"), agg.complete("total"), TOTAL), "checks another result"),
     ],
 )
 def test_complete_refuses_unknown_results(aggregates, words, by_row):

@@ -11,7 +11,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ import pytest
 
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.row import pages as row_index
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import WindowPlan
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec
@@ -35,16 +35,18 @@ from panestream.windowing.assigners import (
     LookBackWindows,
     PredicateWindows,
     ProcessingTimeSessionWindows,
+    RollingWindows,
     SlidingEventTimeWindows,
     TumblingEventTimeWindows,
     TumblingProcessingTimeWindows,
 )
 from panestream.windowing.assigners.global_windows import CountWindows
 from panestream.windowing.evictors import CountEvictor
+from panestream.windowing.fill import Fill
 from panestream.windowing.functions import ProcessWindowFunction, applied
 from panestream.windowing.state import ValueStateDescriptor
 from panestream.windowing.triggers import ContinuousEventTimeTrigger, CountTrigger, PurgingTrigger
-from tests.comparison import harness, look_backs, predicates
+from tests.comparison import harness, look_backs, predicates, rolling
 from tests.costs import random_cases
 
 CHUNKS = 4
@@ -95,6 +97,7 @@ PLANS: dict[str, Callable[[], WindowPlan]] = {
     "panes": lambda: plan_declared(windows(SlidingEventTimeWindows(100, 1), lateness=0)),
     "panes, late firings": lambda: plan_declared(windows(SLIDING), with_firing=True, changelog=True),
     "panes, purging": lambda: plan_declared(windows(TUMBLING, PurgingTrigger.of(ContinuousEventTimeTrigger(7)), lateness=0)),
+    "panes, filled": lambda: plan_declared(replace(windows(SLIDING), fill=Fill("last"))),
     "panes by the clock": lambda: plan_declared(windows(TumblingProcessingTimeWindows(20), lateness=0)),
     "accumulating panes": lambda: plan_function(windows(SLIDING)),
     "sessions": lambda: plan_declared(windows(SESSIONS)),
@@ -103,6 +106,7 @@ PLANS: dict[str, Callable[[], WindowPlan]] = {
     "counts": lambda: plan_declared(windows(*CountWindows(7, 3).parts, lateness=0)),
     "look-backs": lambda: look_backs.plan_of(LookBackWindows(20), SUMS, ("u", "v"), 3),
     "look-backs with panes": lambda: look_backs.plan_of(LookBackWindows(20), SUMS[:3], ("u", "v"), 3),
+    "rolling values": lambda: rolling.plan_of(RollingWindows((("short", 20), ("ever", None)), 2), SUMS),
     "predicates": lambda: predicates.plan_of(PredicateWindows("v > 0", "u % 4 = 1", 9), SUMS, 3),
     "row, declared": lambda: plan_declared(windows(SLIDING), row=True),
     "row, sessions": lambda: plan_declared(windows(SESSIONS), row=True),

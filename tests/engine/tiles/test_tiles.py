@@ -114,10 +114,10 @@ def test_windows_of_tiles_are_those_that_contain_a_tile():
     ]
 
 
-def test_error_names_the_slice_that_a_window_cuts():
+def test_error_names_the_pane_that_a_window_cuts():
     with pytest.raises(InvalidPlanError) as error:
         windows(TumblingEventTimeWindows(15), tiles_of(("a", 0, 1, 1, 3), ("a", 10, 1, 1, 3)))
     assert str(error.value) == (
-        "a window begins or ends within the slice from 1970-01-01 00:00:00.000010+00:00 to 1970-01-01 00:00:00.000020+00:00: "
-        "windows from tiles are made of whole slices"
+        "a window begins or ends within the pane from 1970-01-01 00:00:00.000010+00:00 to 1970-01-01 00:00:00.000020+00:00: "
+        "windows from tiles are made of whole panes"
     )

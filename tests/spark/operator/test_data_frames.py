@@ -7,9 +7,9 @@ import pytest
 from pyspark.sql import Row
 
 from panestream.errors import EnvironmentNotReadyError
-from panestream.spark.operator import flavours, stateful
-from panestream.spark.operator.data_frames import DataFrameWindowProcessor
-from panestream.spark.operator.processor import WindowProcessor
+from panestream.spark import compat
+from panestream.spark.operator import dataflow
+from panestream.spark.operator.processor import DataFrameWindowProcessor, WindowProcessor
 from panestream.spark.session import check_version
 from tests.engine.exchange.test_exchange import plan
 
@@ -62,20 +62,20 @@ class Grouped:
 
 
 def test_spark_4_0_gets_the_processor_with_data_frames():
-    given = stateful.transform(Frame(Grouped()), plan(groups=2), data_frames=True)
+    given = dataflow.transform(Frame(Grouped()), plan(groups=2), data_frames=True)
     assert type(given["statefulProcessor"]) is DataFrameWindowProcessor
     assert (given["outputMode"], given["timeMode"]) == ("append", "None")
 
 
 def test_stream_through_connect_of_spark_4_0_is_refused():
-    with pytest.raises(EnvironmentNotReadyError, match=r"Spark Connect of Spark 4\.0 has no stateful operators"):
-        stateful.transform(Frame(object()), plan(groups=2), data_frames=True)
+    with pytest.raises(EnvironmentNotReadyError, match=r"Spark Connect of Spark 4\.0 does not support stateful operators"):
+        dataflow.transform(Frame(object()), plan(groups=2), data_frames=True)
 
 
 def test_stream_on_spark_4_0_without_pandas_is_refused(monkeypatch):
-    monkeypatch.setattr(flavours, "find_spec", lambda name: None)
+    monkeypatch.setattr(compat, "find_spec", lambda name: None)
     with pytest.raises(EnvironmentNotReadyError, match=r"streams on Spark 4\.0, and checkpoints .* need pandas"):
-        stateful.transform(Frame(Grouped()), plan(groups=2), data_frames=True)
+        dataflow.transform(Frame(Grouped()), plan(groups=2), data_frames=True)
 
 
 def test_spark_3_is_refused():
@@ -85,15 +85,17 @@ def test_spark_3_is_refused():
 
 
 @pytest.mark.parametrize(
-    ("version", "setting", "wanted"), [("4.0.4", {}, True), ("4.1.0", {}, False), ("4.3.0", {flavours.DATA_FRAMES: "true"}, True)]
+    ("version", "setting", "wanted"), [("4.0.4", {}, True), ("4.1.0", {}, False), ("4.3.0", {compat.DATA_FRAMES: "true"}, True)]
 )
 def test_data_frames_are_used_on_spark_4_0_and_by_setting(version, setting, wanted):
     frame = Frame(Grouped(), version)
     frame.conf = setting
-    assert flavours.wants_data_frames(frame) is wanted
+    assert compat.wants_data_frames(frame) is wanted
 
 
 def test_checkpoint_of_a_later_spark_is_refused_on_spark_4_0():
-    flavours.check_rows(Frame(Grouped(), "4.1.0"), "ckpt")
-    with pytest.raises(EnvironmentNotReadyError, match=r"the checkpoint ckpt was begun with Spark 4\.1 or later, Spark 4\.0\.1"):
-        flavours.check_rows(Frame(Grouped()), "ckpt")
+    compat.check_rows(Frame(Grouped(), "4.1.0"), "ckpt")
+    with pytest.raises(
+        EnvironmentNotReadyError, match=r"the checkpoint ckpt started with Spark 4\.1 or later, and Spark 4\.0\.1"
+    ):
+        compat.check_rows(Frame(Grouped()), "ckpt")

@@ -6,10 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from panestream.spark.operator import dataflow, without_pandas
+from panestream.spark import compat
+from panestream.spark.operator import dataflow
 from panestream.spark.operator.dataflow import operate
-from panestream.spark.operator.exchange import EXCHANGE_SCHEMA
-from panestream.spark.operator.operate import OPERATED_SCHEMA
+from panestream.spark.operator.task_functions import EXCHANGE_SCHEMA, OPERATED_SCHEMA
 from tests.engine.exchange.test_exchange import plan as plan_of
 
 
@@ -57,10 +57,10 @@ def projection_of(*, streaming):
 @pytest.mark.parametrize(
     ("how", "expected"),
     [
-        ({}, {"data_frames": False, "initial": None, "clock": False, "taken_up": None}),
+        ({}, {"data_frames": False, "initial": None, "clock": False, "restart_info": None}),
         (
-            {"data_frames": True, "initial": "saved", "clock": True, "taken_up": "found"},
-            {"data_frames": True, "initial": "saved", "clock": True, "taken_up": "found"},
+            {"data_frames": True, "initial": "saved", "clock": True, "restart_info": "found"},
+            {"data_frames": True, "initial": "saved", "clock": True, "restart_info": "found"},
         ),
     ],
 )
@@ -96,12 +96,12 @@ CHECK = "require_minimum_pandas_version"
 def test_pandas_check_of_pyspark_is_skipped_only_without_pandas(monkeypatch, there):
     check = lambda: None  # noqa: E731
     functions = SimpleNamespace(**{CHECK: check})
-    monkeypatch.setattr(without_pandas, "pandas_functions", functions)
-    monkeypatch.setattr(without_pandas, "find_spec", lambda name: object() if there and name == "pandas" else None)
-    with without_pandas.without_pandas():
+    monkeypatch.setattr(compat, "pandas_functions", functions)
+    monkeypatch.setattr(compat, "find_spec", lambda name: object() if there and name == "pandas" else None)
+    with compat.without_pandas():
         assert (getattr(functions, CHECK) is check) is there
     assert getattr(functions, CHECK) is check
-    with pytest.raises(RuntimeError), without_pandas.without_pandas():
+    with pytest.raises(RuntimeError), compat.without_pandas():
         raise RuntimeError
     assert getattr(functions, CHECK) is check
 
@@ -110,5 +110,5 @@ def test_module_of_a_missing_package_counts_as_not_installed(monkeypatch):
     def missing(name):
         raise ModuleNotFoundError(name)
 
-    monkeypatch.setattr(without_pandas, "find_spec", missing)
-    assert not without_pandas._installed("pandas")
+    monkeypatch.setattr(compat, "find_spec", missing)
+    assert not compat._installed("pandas")

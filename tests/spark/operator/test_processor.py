@@ -11,8 +11,8 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import TimerValues
 
 from panestream.engine.exchange.group_run import METRICS
+from panestream.spark.compat import group_number, group_values
 from panestream.spark.operator import processor
-from panestream.spark.operator.placement import group_number, group_values
 from panestream.spark.operator.processor import RestartInfo, SparkState, WindowProcessor
 from tests.conformance.executors.processor import MemoryHandle
 from tests.engine.exchange.test_exchange import plan

@@ -11,10 +11,10 @@ from pyspark.sql.types import Row
 from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.exchange.packing import PackColumns
 from panestream.engine.plan import MAIN
-from panestream.spark.operator.exchange import Pack
-from panestream.spark.operator.placement import group_values
+from panestream.spark.checkpoint.control_messages import END_WORD, PackSignals
+from panestream.spark.compat import group_values
 from panestream.spark.operator.processor import RestartInfo, SparkState, WindowProcessor
-from panestream.spark.signals import END_WORD, PackSignals
+from panestream.spark.operator.task_functions import Pack
 from panestream.windowing.watermarks import WatermarkStrategy
 from tests.conformance.executors.processor import MemoryHandle
 from tests.engine.exchange.test_exchange import plan

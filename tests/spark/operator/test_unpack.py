@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from panestream.engine.storage import payload
-from panestream.spark.operator import operate
-from panestream.spark.operator.operate import Unpack
+from panestream.spark.operator import task_functions
+from panestream.spark.operator.task_functions import Unpack
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 
@@ -26,8 +26,8 @@ def batch_of(*tables):
 def steps(monkeypatch):
     """Record the other steps of a worker, in order."""
     done = []
-    monkeypatch.setattr(operate, "cache_zip_imports", lambda: done.append("archives"))
-    monkeypatch.setattr(operate, "freeze_modules_once", lambda: done.append("freeze"))
+    monkeypatch.setattr(task_functions, "cache_zip_imports", lambda: done.append("archives"))
+    monkeypatch.setattr(task_functions, "freeze_modules_once", lambda: done.append("freeze"))
     return done
 
 

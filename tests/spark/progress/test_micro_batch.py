@@ -10,7 +10,7 @@ from pyspark.sql import Observation, Row
 
 from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.runtime.group_io import GroupMetrics
-from panestream.spark.operator.operate import OPERATED_SCHEMA
+from panestream.spark.operator.task_functions import OPERATED_SCHEMA
 from panestream.spark.progress.micro_batch import OBSERVED, BatchProgress, PartitionProgress, metrics_of, observed
 from tests.engine.exchange.test_exchange import plan as plan_of
 from tests.metrics.told import HOUR, counters, progress

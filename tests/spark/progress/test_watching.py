@@ -8,7 +8,7 @@ import pytest
 from pyspark.errors import StreamingQueryException
 
 from panestream.errors import CallbackError
-from panestream.spark.progress.watching import ProgressWatcher
+from panestream.spark.progress.listening import ProgressWatcher
 from tests.metrics.told import progress
 
 

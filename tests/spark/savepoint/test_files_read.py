@@ -6,10 +6,8 @@ import pytest
 from pyspark.sql import functions as F
 
 from panestream.errors import CheckpointError
-from panestream.spark.savepoint import files_read as module
-from panestream.spark.savepoint.beginning import save_positions
-from panestream.spark.savepoint.files_read import files_read, left_out
-from panestream.spark.savepoint.positions import read_positions
+from panestream.spark.savepoint import source_offsets as module
+from panestream.spark.savepoint.source_offsets import files_read, read_positions, save_positions, without_files
 from panestream.spark.session import session_settings
 
 pytestmark = pytest.mark.spark
@@ -56,11 +54,11 @@ def test_files_read_by_each_micro_batch_are_found_in_compacted_logs(spark, folde
         (position,) = read_positions(spark, str(checkpoint), batch)
         assert (position.kind, position.offset) == ("files", f'{{"logOffset":{batch}}}')
         read = files_read(spark, str(checkpoint), 0, batch)
-        rest = rows_of(left_out(stream(spark, folder), read, batch + 1), tmp_path / f"rest-{batch}")
+        rest = rows_of(without_files(stream(spark, folder), read, batch + 1), tmp_path / f"rest-{batch}")
         assert rest == sorted(number for at, number in batches.items() if at > batch)
-    with pytest.raises(CheckpointError, match="has no entry 99"):
+    with pytest.raises(CheckpointError, match="lacks the entry 99"):
         files_read(spark, str(checkpoint), 0, 99)
-    with pytest.raises(CheckpointError, match=r"micro-batch 99 cannot be told.*is gone"):
+    with pytest.raises(CheckpointError, match=r"micro-batch 99 are unknown.*is gone"):
         read_positions(spark, str(checkpoint), 99)
 
 
@@ -80,7 +78,7 @@ def test_few_read_files_are_filtered_without_opening_them(spark, tmp_path, shape
     for row in old.collect():
         Path(row.path.removeprefix("file:")).write_bytes(b"no Parquet")
     stream = SHAPES[shape](spark.readStream.schema("id bigint, n int").parquet(str(tmp_path / "in")))
-    assert rows_of(left_out(stream, old, 2), tmp_path / "checkpoint") == [2]
+    assert rows_of(without_files(stream, old, 2), tmp_path / "checkpoint") == [2]
 
 
 def test_many_read_files_are_filtered_by_a_join(spark, folder, tmp_path, monkeypatch):
@@ -88,7 +86,7 @@ def test_many_read_files_are_filtered_by_a_join(spark, folder, tmp_path, monkeyp
     paths = spark.read.json(module.escaped(str(folder))).where("n < 5").select(F.col("_metadata.file_path").alias("path"))
     paths.distinct().write.parquet(str(tmp_path / "list"))
     listed = spark.read.parquet(str(tmp_path / "list"))
-    assert rows_of(left_out(stream(spark, folder), listed, 5), tmp_path / "checkpoint") == [5, 6]
+    assert rows_of(without_files(stream(spark, folder), listed, 5), tmp_path / "checkpoint") == [5, 6]
 
 
 def test_stream_whose_rows_lack_their_file_is_refused(spark, folder):
@@ -96,8 +94,8 @@ def test_stream_whose_rows_lack_their_file_is_refused(spark, folder):
     together = stream(spark, folder).union(stream(spark, folder))
     for df in (together, stream(spark, folder).mapInArrow(lambda batches: batches, "n int")):
         with pytest.raises(CheckpointError, match=r"a union, an aggregation or a Python function.*unread\(spark.readStream"):
-            left_out(df, listed, 1)
-    assert left_out(together, listed, 0) is together
+            without_files(df, listed, 1)
+    assert without_files(together, listed, 0) is together
 
 
 def read_to_the_end(df, checkpoint):
@@ -126,5 +124,5 @@ def test_inputs_whose_logs_are_ambiguous_are_refused(spark, folder, tmp_path):
     clicks, same = stream(spark, folder), stream(spark, folder)
     checkpoint = tmp_path / "checkpoint"
     last = read_to_the_end(clicks.where("n < 3").union(clicks.where("n >= 3")).union(same), checkpoint)
-    with pytest.raises(CheckpointError, match=r"3 inputs of the query have 2 logs .*one DataFrame.*Read it once for each"):
+    with pytest.raises(CheckpointError, match=r"3 inputs of the query have 2 logs .*one DataFrame.*Read it separately for each"):
         save_positions(spark, str(checkpoint), last, str(tmp_path / "saved"))

@@ -9,8 +9,9 @@ import pytest
 import panestream as pst
 from panestream import agg
 from panestream.errors import CheckpointError, FencedError
-from panestream.spark.checkpoint import Epoch, succession_of
-from panestream.spark.markers import write_marker
+from panestream.spark.checkpoint.epoch import Epoch
+from panestream.spark.checkpoint.lease import lineage_of
+from panestream.spark.checkpoint.records import write_marker
 from panestream.spark.places import file_place
 from panestream.testing import MicroBatches
 
@@ -69,14 +70,16 @@ def test_query_from_savepoint_continues_in_the_folders_of_the_old_query(spark, t
     assert sorted(folder.name for folder in out.glob("batch_id=*")) == [f"batch_id={number}" for number in (0, 1, 2, 4, 5)]
 
     # The old query is refused, and would publish nothing if it still ran.
-    with pytest.raises(CheckpointError, match=r"went on from a savepoint, with the checkpoint .*new.*same places"):
+    with pytest.raises(
+        CheckpointError, match=r"has a successor that started from a savepoint, with the checkpoint .*new.*same outputs"
+    ):
         ran(counted(clicks, 2), out, old)
-    with pytest.raises(FencedError, match=r"goes on from a savepoint, with the checkpoint .*new"):
+    with pytest.raises(FencedError, match=r"continues from a savepoint, with the checkpoint .*new"):
         Epoch(str(old), 1, "0").check(spark)
 
     # A second query from the same savepoint with the same folders is refused.
     with pytest.raises(
-        CheckpointError, match=r"another query went on from .*old already, with the checkpoint .*new, and wrote to"
+        CheckpointError, match=r"another query continued from .*old already, with the checkpoint .*new, and wrote to"
     ):
         ran(counted(clicks, 3), out, tmp_path / "another", savepoint=saved.path)
     assert rows(spark, out) == rows(spark, whole)
@@ -94,10 +97,10 @@ def test_relative_checkpoint_of_the_old_query_is_stored_as_absolute(spark, tmp_p
     checkpoint = os.path.relpath(tmp_path / "an old one")
     entry = {"query": "q", "after": -1, "places": ["file:/out"]}
     write_marker(spark, f"{checkpoint}/panestream/runs/0000000001-abc", entry)
-    found = succession_of(spark, checkpoint, 3).checkpoint
+    found = lineage_of(spark, checkpoint, 3).checkpoint
     assert file_place(found) == f"file:{tmp_path.resolve()}/an old one"
     assert found.startswith("file:/")
-    assert succession_of(spark, found, 3).checkpoint == found
+    assert lineage_of(spark, found, 3).checkpoint == found
 
 
 def test_savepoint_is_refused_if_the_old_query_continued_in_the_same_folders(spark, tmp_path):

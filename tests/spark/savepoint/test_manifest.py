@@ -11,20 +11,19 @@ import pytest
 import panestream as pst
 from panestream.engine.savepoint.plans import plan_json
 from panestream.errors import CheckpointError, PanestreamError, StateDamagedError, StateFormatError
-from panestream.spark.savepoint.birth import RestoredFrom, birth_of_next
-from panestream.spark.savepoint.checked import check_manifest
+from panestream.spark.checkpoint.lineage import Lineage, RestoredFrom, next_restored_from
 from panestream.spark.savepoint.manifest import (
     SavepointManifest,
     check_free,
+    check_manifest,
     is_savepoint,
     read_manifest,
     table_folder,
     versions,
     write_manifest,
 )
-from panestream.spark.savepoint.positions import SourcePosition, as_saved
 from panestream.spark.savepoint.saved import Savepoint, read_savepoint
-from panestream.spark.succession import Lineage
+from panestream.spark.savepoint.source_offsets import SourcePosition, positions_as_saved
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness
@@ -46,7 +45,7 @@ MANIFEST = SavepointManifest(
     5,
     "/old",
     json.loads(json.dumps(SUCCESSION.as_saved())),
-    as_saved(SOURCES),
+    positions_as_saved(SOURCES),
     None,
     {"panestream": "1", "spark": "4.1.0"},
     "2026-01-01T00:00:00+00:00",
@@ -114,10 +113,10 @@ def test_folder_that_is_not_a_savepoint_is_refused_with_its_content(spark, tmp_p
     for path in ("broken/state/panes/part-0", "checkpoint/offsets/0", "other/a.csv"):
         (tmp_path / path).parent.mkdir(parents=True)
         (tmp_path / path).write_text("x")
-    assert said("broken") == "was broken off while it was written: take another one"
+    assert said("broken") == "was interrupted while it was written. Take another savepoint"
     assert said("checkpoint").startswith("is a checkpoint, and no savepoint: pst.savepoint(spark, checkpoint, folder) takes one")
-    assert said("other") == "is no savepoint (pst.savepoint makes one)"
-    assert said("nothing") == "is no savepoint (pst.savepoint makes one): there is nothing"
+    assert said("other") == "is not a savepoint (pst.savepoint makes one)"
+    assert said("nothing") == "is not a savepoint (pst.savepoint makes one): it does not exist"
     found = [is_savepoint(spark, f"{tmp_path}/{name}/") for name in ("broken", "checkpoint", "other", "nothing")]
     assert found == [True, False, False, False]
     with pytest.raises(CheckpointError, match="a savepoint is a folder; got ''"):
@@ -241,8 +240,8 @@ def test_manifest_with_missing_field_or_wrong_tables_is_refused():
 def test_savepoint_gives_positions_and_options_for_its_successor(spark, tmp_path):
     saved = Savepoint(str(tmp_path), MANIFEST, spark)
     assert (saved.batch_id, saved.plan.identity()) == (5, PLAN.identity())
-    assert saved.birth == RestoredFrom("name", str(tmp_path), SUCCESSION, as_saved(SOURCES))
-    assert replace(saved, manifest=replace(MANIFEST, until=9)).birth.until == 9
+    assert saved.restored_from == RestoredFrom("name", str(tmp_path), SUCCESSION, positions_as_saved(SOURCES))
+    assert replace(saved, manifest=replace(MANIFEST, until=9)).restored_from.until == 9
     assert saved.positions == tuple(SOURCES)
     assert (saved.source_options(), saved.source_options(1)) == ({}, {"startingOffsets": '{"clicks":{"0":23}}'})
     for number in (-1, 2):
@@ -255,7 +254,7 @@ def test_savepoint_gives_positions_and_options_for_its_successor(spark, tmp_path
         history.source_options()
     with pytest.raises(CheckpointError, match="the savepoint has no table 'rows', only panes"):
         saved.table("rows")
-    assert (history.batch_id, history.birth.until, history.positions) == (None, None, ())
+    assert (history.batch_id, history.restored_from.until, history.positions) == (None, None, ())
 
 
 @pytest.mark.parametrize(
@@ -292,7 +291,7 @@ ONE, ANOTHER = RestoredFrom("one", "/saved/one"), RestoredFrom("another", "/save
 
 
 def test_birth_of_a_checkpoint_survives_json():
-    born = RestoredFrom("one", "/saved", SUCCESSION, as_saved(SOURCES), own_position=True, until=7)
+    born = RestoredFrom("one", "/saved", SUCCESSION, positions_as_saved(SOURCES), own_position=True, until=7)
     assert RestoredFrom.of_json(json.loads(json.dumps(born.as_json()))) == born
     assert RestoredFrom.of_json(json.loads(json.dumps(ONE.as_json()))) == replace(ONE, sources=[])
     assert RestoredFrom.of_json(None) is None
@@ -312,7 +311,7 @@ def test_birth_of_a_checkpoint_survives_json():
     ],
 )
 def test_birth_of_the_next_run_follows_from_the_checkpoint(born, asked, planned, committed, next_):
-    assert birth_of_next("cp", born, asked, planned=planned, committed=committed) == next_
+    assert next_restored_from("cp", born, asked, planned=planned, committed=committed) == next_
 
 
 @pytest.mark.parametrize(
@@ -326,7 +325,7 @@ def test_birth_of_the_next_run_follows_from_the_checkpoint(born, asked, planned,
 )
 def test_checkpoint_with_another_birth_is_refused(born, asked, planned, why):
     with pytest.raises(CheckpointError, match=why):
-        birth_of_next("cp", born, asked, planned=planned, committed=False)
+        next_restored_from("cp", born, asked, planned=planned, committed=False)
 
 
 def test_read_savepoint_is_public():

@@ -6,9 +6,8 @@ import pytest
 
 from panestream.engine.plan import KEY_GROUPS
 from panestream.errors import CheckpointError, PlanMismatchError
-from panestream.spark.savepoint import operators
-from panestream.spark.savepoint.operators import operator_and_plan, operator_of
-from panestream.spark.savepoint.values import StoredState
+from panestream.spark.savepoint import decode
+from panestream.spark.savepoint.decode import StoredState, operator_and_plan, operator_of
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness
@@ -34,7 +33,7 @@ def states(monkeypatch):
             assert stored == replace(STORED, operator_id=stored.operator_id)
             return known[stored.operator_id]
 
-        monkeypatch.setattr(operators, "_identity", identity)
+        monkeypatch.setattr(decode, "_identity_of", identity)
         return list(known)
 
     return lie

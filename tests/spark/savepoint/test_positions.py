@@ -7,8 +7,14 @@ from types import SimpleNamespace
 import pytest
 
 from panestream.errors import CheckpointError
-from panestream.spark.savepoint import positions
-from panestream.spark.savepoint.positions import SourcePosition, as_saved, kind_of, of_saved, read_positions
+from panestream.spark.savepoint import source_offsets
+from panestream.spark.savepoint.source_offsets import (
+    SourcePosition,
+    kind_of,
+    positions_as_saved,
+    positions_of_saved,
+    read_positions,
+)
 
 
 def delta(**changed):
@@ -71,7 +77,7 @@ def test_position_at_which_a_source_cannot_start_is_refused(offset, why):
 
 def test_positions_survive_json():
     positions = [SourcePosition(0, "files", '{"logOffset":7}', 8), SourcePosition(1, "nothing", "-")]
-    assert of_saved(json.loads(json.dumps(as_saved(positions)))) == positions
+    assert positions_of_saved(json.loads(json.dumps(positions_as_saved(positions)))) == positions
 
 
 @pytest.mark.parametrize(
@@ -79,7 +85,7 @@ def test_positions_survive_json():
     [({"0": 5, "1": 6}, True), ({"0": 5, "one": 6}, False), ({"0": 5, "1": "6"}, False), ({}, False), (5, False)],
 )
 def test_kafka_offsets_need_a_number_and_an_offset_for_each_partition(value, are):
-    assert positions._is_partitions(value) is are
+    assert source_offsets._is_partitions(value) is are
 
 
 class Logs:
@@ -96,7 +102,7 @@ class Logs:
 
 @pytest.fixture(autouse=True)
 def listed(monkeypatch):
-    monkeypatch.setattr(positions, "list_files", lambda spark, path: [path] if path in spark.logs else [])
+    monkeypatch.setattr(source_offsets, "list_files", lambda spark, path: [path] if path in spark.logs else [])
 
 
 def test_each_line_after_sparks_header_is_a_source():
@@ -112,10 +118,10 @@ def test_each_line_after_sparks_header_is_a_source():
 
 @pytest.mark.parametrize(("batch_id", "why"), [(3, "begins with 'v2'"), (4, "is gone"), (5, "is gone")])
 def test_missing_or_unknown_offset_log_is_refused(batch_id, why):
-    said = f"after micro-batch {batch_id} cannot be told: Spark's log, cp/offsets/{batch_id}, {why}; known is version v1"
+    said = f"after micro-batch {batch_id} are unknown: Spark's log, cp/offsets/{batch_id}, {why}; the supported version is v1"
     with pytest.raises(CheckpointError, match=re.escape(said)):
         read_positions(Logs(of_3='v2\n{}\n{"logOffset":7}', of_4=""), "cp", batch_id)
 
 
 def test_position_of_an_old_manifest_has_zero_files():
-    assert of_saved([{"number": 1, "kind": "kafka", "offset": "{}"}]) == [SourcePosition(1, "kafka", "{}", 0, {})]
+    assert positions_of_saved([{"number": 1, "kind": "kafka", "offset": "{}"}]) == [SourcePosition(1, "kafka", "{}", 0, {})]

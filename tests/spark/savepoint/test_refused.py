@@ -11,19 +11,17 @@ import pytest
 from pyspark.errors import AnalysisException, PySparkException
 
 from panestream.errors import CheckpointError, OperatorError, StateDamagedError
-from panestream.spark.checkpoint import ensure_identity, register
-from panestream.spark.savepoint import addresses, whole
-from panestream.spark.savepoint import reading as reading_
-from panestream.spark.savepoint.damage import check_all_told, check_last_partition, reading
+from panestream.spark.checkpoint.lease import ensure_identity, register
+from panestream.spark.savepoint import integrity, locate
+from panestream.spark.savepoint.decode import StoredState, check_key_groups, explain_read_errors
+from panestream.spark.savepoint.integrity import WrittenPart, verify
+from panestream.spark.savepoint.locate import micro_batches_with_state, operators_in
 from panestream.spark.savepoint.manifest import write_manifest
-from panestream.spark.savepoint.operators import held, operators_in
-from panestream.spark.savepoint.positions import SourcePosition
-from panestream.spark.savepoint.reading import read_checkpoint
-from panestream.spark.savepoint.source_logs import numbers_of_logs
-from panestream.spark.savepoint.taking_over import cutover_time, savepoint_for
-from panestream.spark.savepoint.values import StoredState
-from panestream.spark.savepoint.whole import Part, check_whole
-from panestream.spark.savepoint.writing import _by_group, _check_alone, no_state
+from panestream.spark.savepoint.read import read_checkpoint
+from panestream.spark.savepoint.restore import cutover_time, savepoint_for
+from panestream.spark.savepoint.saved import _check_single_operator, _headers_by_group, no_state
+from panestream.spark.savepoint.source_offsets import SourcePosition, numbers_of_logs
+from panestream.spark.savepoint.validate import check_last_partition
 from tests.spark.plain_files import PlainSpark
 from tests.spark.savepoint.test_manifest import MANIFEST, PLAN
 
@@ -57,9 +55,9 @@ def test_folder_without_a_committed_micro_batch_is_refused_with_its_content(spar
     for name in ("started", "planned"):
         assert said(name) == f"the checkpoint {name} has no micro-batch: none was committed yet"
     for name in ("saved", "broken"):
-        assert said(name) == f"{name} is a savepoint, and no checkpoint: pst.state.read_savepoint(spark, folder) looks into it"
-    assert said("other") == "other is no checkpoint of a streaming query"
-    assert said("nothing") == "nothing is no checkpoint of a streaming query: there is nothing"
+        assert said(name) == f"{name} is a savepoint, not a checkpoint. Read it with pst.state.read_savepoint(spark, folder)"
+    assert said("other") == "other is not a checkpoint of a streaming query"
+    assert said("nothing") == "nothing is not a checkpoint of a streaming query: it does not exist"
     with pytest.raises(CheckpointError, match="a checkpoint is a folder; got 3"):
         read_checkpoint(spark, 3)
 
@@ -73,7 +71,7 @@ def checkpoint(spark, tmp_path, monkeypatch):
     files(tmp_path / "cp", *(f"{log}/{number}" for log in ("offsets", "commits") for number in range(4)))
     files(tmp_path / "cp", *(f"state/0/{part}/{version}.zip" for part in range(2) for version in (2, 3, 4)))
     operators = {0: 2}
-    monkeypatch.setattr(reading_, "operators_in", lambda session, folder: operators)
+    monkeypatch.setattr(locate, "operators_in", lambda session, folder: operators)
     return SimpleNamespace(path=path, folder=tmp_path / "cp", operators=operators)
 
 
@@ -104,19 +102,21 @@ def test_checkpoint_without_a_stored_plan_is_refused(spark, checkpoint, tmp_path
     for each in checkpoint.folder.glob("panestream/runs/*"):
         each.rename(tmp_path / each.name)
     with pytest.raises(
-        CheckpointError, match=r"cp does not say what its query computes: start\(\) did not begin it\. Give the plan"
+        CheckpointError, match=r"cp does not contain the plan of its query: it was not created by start\(\)\. Give the plan"
     ):
         read_checkpoint(spark, checkpoint.path)
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr("panestream.spark.checkpoint._saved_plan", lambda plan: None)
+        patched.setattr("panestream.spark.checkpoint.lease._saved_plan", lambda plan: None)
         ensure_identity(spark, PLAN, checkpoint.path)
-    with pytest.raises(CheckpointError, match="what its query computes: an operator of another package runs it"):
+    with pytest.raises(CheckpointError, match="the plan of its query: an operator of another package runs it"):
         read_checkpoint(spark, checkpoint.path)
 
 
 def test_checkpoint_without_state_of_panestream_is_refused(spark, checkpoint, tmp_path):
     checkpoint.operators.clear()
-    with pytest.raises(StateDamagedError, match=r"state in the checkpoint .*cp is gone \(state/\*/_metadata\): put back a copy"):
+    with pytest.raises(
+        StateDamagedError, match=r"state in the checkpoint .*cp is missing \(state/\*/_metadata\). Put back a copy"
+    ):
         read_checkpoint(spark, checkpoint.path)
     (checkpoint.folder / "panestream").rename(tmp_path / "away")
     with pytest.raises(CheckpointError, match="cp is of a query without windows of panestream's"):
@@ -138,12 +138,12 @@ def test_micro_batches_with_state_are_listed_from_files(spark, tmp_path):
     path = files(tmp_path, "offsets/0", "offsets/1", "offsets/2", "commits/1", "commits/2", "commits/0")
     names = ("1.changelog", "2.zip", "3_4bd1f5c2-aa.changelog", "9.zip", "_schema", "x.zip", "5.tmp")
     files(tmp_path, *(f"state/7/0/{name}" for name in names), "state/7/1/1.zip", "state/6/0/1.zip")
-    assert held(spark, path, 7) == [0, 1, 2]
+    assert micro_batches_with_state(spark, path, 7) == [0, 1, 2]
     (tmp_path / "offsets/1").unlink()
-    assert held(spark, path, 7) == [0, 2]
+    assert micro_batches_with_state(spark, path, 7) == [0, 2]
     (tmp_path / "commits/0").unlink()
-    assert held(spark, path, 7) == [2]
-    assert (held(spark, path, 6), held(spark, path, 5)) == ([], [])
+    assert micro_batches_with_state(spark, path, 7) == [2]
+    assert (micro_batches_with_state(spark, path, 6), micro_batches_with_state(spark, path, 5)) == ([], [])
 
 
 def of_metadata(rows=None, error=None):
@@ -161,7 +161,7 @@ def of_metadata(rows=None, error=None):
 
 
 def test_operators_of_panestream_are_found_in_state_metadata(monkeypatch):
-    monkeypatch.setattr(addresses, "list_files", lambda spark, pattern: ["file:/cp/commits/0"])
+    monkeypatch.setattr(locate, "list_files", lambda spark, pattern: ["file:/cp/commits/0"])
     ours, other = (json.dumps({"stateVariables": [{"stateName": name}]}) for name in ("panestream", "count"))
     rows = [(2, 4, ours), (0, 4, ours), (1, 4, other), (3, 200, None), (4, 200, ""), (5, 1, "null")]
     assert list(operators_in(of_metadata(rows), "cp").items()) == [(0, 4), (2, 4)]
@@ -177,24 +177,24 @@ def test_operators_of_panestream_are_found_in_state_metadata(monkeypatch):
 )
 def test_checkpoint_with_an_encoded_name_is_refused_unless_a_link_leads_there(address, master, monkeypatch):
     """A link helps on one machine only, and only if Spark sees it."""
-    monkeypatch.setattr(addresses, "list_files", lambda spark, path: [f"{address}/commits/0"] if path == "a b/commits" else [])
+    monkeypatch.setattr(locate, "list_files", lambda spark, path: [f"{address}/commits/0"] if path == "a b/commits" else [])
     session = SimpleNamespace(conf=SimpleNamespace(get=lambda name, default: master))
     with pytest.raises(
         CheckpointError, match=r"cannot read the checkpoint a b: its address has %20 .*\(ln -s 'a b' LINK\), and read that$"
     ):
-        addresses.readable_path(session, "a b")
+        locate.readable_path(session, "a b")
 
 
 def test_checkpoint_with_an_encoded_name_is_read_through_a_link(spark, tmp_path):
     spark.conf = SimpleNamespace(get=lambda name, default: "local[2, 4]")
     folder = files(tmp_path / "a [b]% #c", "commits/0")
-    path = addresses.readable_path(spark, folder)
+    path = locate.readable_path(spark, folder)
     assert Path(path).resolve() == Path(folder)
     assert path.isascii()
     assert not set(path) & set("%[# ")
-    assert addresses.readable_path(spark, folder) == path
+    assert locate.readable_path(spark, folder) == path
     for plain in ("/data/cp", "s3a://bucket/cp", files(tmp_path / "nothing of Spark's", "a")):
-        assert addresses.readable_path(spark, plain) == plain
+        assert locate.readable_path(spark, plain) == plain
 
 
 # -- damage ------------------------------------------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ def test_state_that_spark_cannot_load_gives_a_readable_error(spark, tmp_path):
     stored = StoredState(spark, files(tmp_path, *(f"state/2/{part}/1.zip" for part in (0, 1, 3))), 4, PLAN, 2)
 
     def said(error):
-        with pytest.raises(StateDamagedError) as caught, reading(stored):
+        with pytest.raises(StateDamagedError) as caught, explain_read_errors(stored):
             raise error
         assert caught.value.spark_error is error
         return str(caught.value)
@@ -217,21 +217,21 @@ def test_state_that_spark_cannot_load_gives_a_readable_error(spark, tmp_path):
     assert said(PySparkException("assertion failed")) == f"{first}state/2/2 is gone. {WAY_OUT}"
     files(tmp_path, "state/2/2/1.zip")
     for error in (PySparkException("assertion failed"), ValueError("CANNOT_LOAD_STATE_STORE")):
-        with pytest.raises(type(error)) as caught, reading(stored):
+        with pytest.raises(type(error)) as caught, explain_read_errors(stored):
             raise error
         assert caught.value is error
-    with pytest.raises(PySparkException), reading(replace(stored, operator_id=9)):
+    with pytest.raises(PySparkException), explain_read_errors(replace(stored, operator_id=9)):
         raise PySparkException("assertion failed")
-    with pytest.raises(OperatorError, match=r"^in a worker$"), reading(stored):
+    with pytest.raises(OperatorError, match=r"^in a worker$"), explain_read_errors(stored):
         raise PySparkException("x\npanestream.errors.OperatorError: in a worker\n\nat y")
 
 
 def test_missing_key_groups_are_counted_in_the_error(spark):
     stored = StoredState(spark, "cp", 4, PLAN)
-    check_all_told(stored, 0)  # no row has come
-    check_all_told(stored, 2)
+    check_key_groups(stored, 0)  # no row has come
+    check_key_groups(stored, 2)
     with pytest.raises(StateDamagedError) as caught:
-        check_all_told(stored, 1)
+        check_key_groups(stored, 1)
     assert (
         str(caught.value) == f"the state of the checkpoint cp after micro-batch 4 lacks key groups: there are 1 of 2. {WAY_OUT}"
     )
@@ -240,11 +240,11 @@ def test_missing_key_groups_are_counted_in_the_error(spark):
 def test_headers_are_sorted_by_key_group():
     def of(**found):
         rows = [SimpleNamespace(key_group=int(name[1:]), header=json.dumps(header)) for name, header in found.items()]
-        return _by_group(SimpleNamespace(collect=lambda: rows), PLAN)
+        return _headers_by_group(SimpleNamespace(collect=lambda: rows), PLAN)
 
     assert of(g1={"b": 1}, g0={"a": 1}) == [{"a": 1}, {"b": 1}]
     assert of() == [no_state(PLAN, 0).header, no_state(PLAN, 1).header]
-    with pytest.raises(StateDamagedError, match="the state of key group 1 is gone: there are 1 of 2"):
+    with pytest.raises(StateDamagedError, match="the state of key group 1 is missing: only 1 of 2 exist"):
         of(g0={})
 
 
@@ -255,11 +255,11 @@ def test_savepoint_of_a_query_with_two_stateful_operators_is_refused():
         load = SimpleNamespace(load=lambda path: SimpleNamespace(select=lambda *names: frame))
         return SimpleNamespace(read=SimpleNamespace(format=lambda name: load))
 
-    _check_alone(of(("transformWithStateExec", 0)), "/cp")
+    _check_single_operator(of(("transformWithStateExec", 0)), "/cp")
     with pytest.raises(
         CheckpointError, match=r"cp has 2 operators with state \(dedupe \(1\), transformWithStateExec \(0\)\): a save"
     ):
-        _check_alone(of(("transformWithStateExec", 0), ("dedupe", 1)), "/cp")
+        _check_single_operator(of(("transformWithStateExec", 0), ("dedupe", 1)), "/cp")
 
 
 def test_changed_rows_of_a_savepoint_are_refused(monkeypatch):
@@ -276,11 +276,11 @@ def test_changed_rows_of_a_savepoint_are_refused(monkeypatch):
         frame.count()
         return frame.sums
 
-    monkeypatch.setattr(whole, "file_sums", sums_of)
+    monkeypatch.setattr(integrity, "file_sums", sums_of)
 
     def said(part, sums):
         try:
-            check_whole("the savepoint s", {"state/panes": part}, lambda name: Frame(sums))
+            verify("the savepoint s", {"state/panes": part}, lambda name: Frame(sums))
         except StateDamagedError as error:
             begin, _, end = str(error).partition(" is not what was written there: state/panes ")
             assert (begin, end.endswith("Put a copy that is whole in its place, or start from another savepoint")) == (
@@ -291,23 +291,24 @@ def test_changed_rows_of_a_savepoint_are_refused(monkeypatch):
         return None
 
     was = {"a": [2, "7"], "b": [1_000, "-3"]}
-    assert said(Part(3), {"a": [3, ""]}) is None
-    assert said(Part(3), {"a": [1_003, ""]}) == "has 1,003 rows, and had 3 when it was written"
-    assert said(Part(1_002, was), was) is None
+    assert said(WrittenPart(3), {"a": [3, ""]}) is None
+    assert said(WrittenPart(3), {"a": [1_003, ""]}) == "has 1,003 rows, and had 3 when it was written"
+    assert said(WrittenPart(1_002, was), was) is None
     assert (
-        said(Part(1_002, was), {"a": [2, "7"]}) == "has 2 rows, and had 1,002 when it was written: the file b is gone, or empty"
+        said(WrittenPart(1_002, was), {"a": [2, "7"]})
+        == "has 2 rows, and had 1,002 when it was written: the file b is missing or empty"
     )
-    assert said(Part(1_002, was), {**was, "a": [2, "8"]}) == "was changed: the file a was changed: it has another checksum"
-    copied = Part(1_002, was, copied=True)
+    assert said(WrittenPart(1_002, was), {**was, "a": [2, "8"]}) == "was changed: the file a was changed: it has another checksum"
+    copied = WrittenPart(1_002, was, copied=True)
     assert said(copied, {"c": [1_002, "4"]}) is None
     assert said(copied, {"c": [1_002, "5"]}) == "was changed: it has another checksum"
     assert said(copied, {"c": [1_001, "4"]}) == "has 1,001 rows, and had 1,002 when it was written"
-    assert said(Part(3), AnalysisException("[PATH_NOT_FOUND] no path")) == "is gone"
-    assert said(Part(3, was), AnalysisException("[OTHER] no")) == "cannot be read ([OTHER] no)"
-    assert said(Part(3), PySparkException("PATH_NOT_FOUND")) == "cannot be read (PATH_NOT_FOUND)"
+    assert said(WrittenPart(3), AnalysisException("[PATH_NOT_FOUND] no path")) == "is gone"
+    assert said(WrittenPart(3, was), AnalysisException("[OTHER] no")) == "cannot be read ([OTHER] no)"
+    assert said(WrittenPart(3), PySparkException("PATH_NOT_FOUND")) == "cannot be read (PATH_NOT_FOUND)"
     for error in (ValueError("x"), PySparkException("SparkContext was shut down")):
         with pytest.raises(type(error)) as caught:
-            check_whole("s", {"p": Part(3)}, lambda name, error=error: Frame(error))
+            verify("s", {"p": WrittenPart(3)}, lambda name, error=error: Frame(error))
         assert caught.value is error
 
 
@@ -347,19 +348,19 @@ def test_savepoint_of_a_checkpoint_is_needed_until_its_first_commit(spark, tmp_p
     history = replace(MANIFEST, succession=None, until=77)
     write_manifest(spark, str(saved), history)
     assert (cutover_time(spark, None, cp), savepoint_for(spark, str(saved), cp).manifest.name) == (None, "name")
-    born = replace(savepoint_for(spark, str(saved), cp).birth, sources=[])
-    assert cutover_time(spark, savepoint_for(spark, str(saved), cp), cp) == cutover_time(spark, born, cp) == 77
-    claim = ensure_identity(spark, PLAN, cp, born)
+    restored_from = replace(savepoint_for(spark, str(saved), cp).restored_from, sources=[])
+    assert cutover_time(spark, savepoint_for(spark, str(saved), cp), cp) == cutover_time(spark, restored_from, cp) == 77
+    claim = ensure_identity(spark, PLAN, cp, restored_from)
     register(spark, claim, [])
     assert cutover_time(spark, None, cp) == 77
     # Nothing was committed, so its state is needed.
     assert savepoint_for(spark, str(saved), cp).path == str(saved)
     files(tmp_path / "cp", "offsets/0", "commits/0")
-    assert savepoint_for(spark, str(saved), cp) == born
+    assert savepoint_for(spark, str(saved), cp) == restored_from
     # It has disappeared from its place, or from the place that it was moved to. Another savepoint may be in its place.
     saved.rename(tmp_path / "moved")
-    assert savepoint_for(spark, str(saved), cp) == savepoint_for(spark, str(tmp_path / "moved"), cp) == born
-    with pytest.raises(CheckpointError, match="elsewhere is no savepoint"):
+    assert savepoint_for(spark, str(saved), cp) == savepoint_for(spark, str(tmp_path / "moved"), cp) == restored_from
+    with pytest.raises(CheckpointError, match="elsewhere is not a savepoint"):
         savepoint_for(spark, str(tmp_path / "elsewhere"), cp)
     write_manifest(spark, str(saved), replace(history, name="another"))
     assert savepoint_for(spark, str(saved), cp).manifest.name == "another"

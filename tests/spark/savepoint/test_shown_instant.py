@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from panestream.spark.savepoint.shown_state import ShownState
+from panestream.spark.savepoint.inspectable_state import InspectableState
 from panestream.windowing.assigners import (
     EventTimeSessionWindows,
     GlobalWindows,
@@ -44,4 +44,4 @@ TEN = TumblingEventTimeWindows(10)
 )
 def test_time_filter_is_an_instant_of_all_relevant_windows(assigner, at, window, wanted):
     state = SimpleNamespace(plan=SimpleNamespace(assigner=assigner))
-    assert ShownState._instant_in(state, at, window) == wanted
+    assert InspectableState._instant_in(state, at, window) == wanted

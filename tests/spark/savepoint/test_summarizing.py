@@ -5,8 +5,8 @@ from pyspark.sql import functions as F
 
 import panestream as pst
 from panestream import agg
-from panestream.inspection.asked import asked_of
-from panestream.spark.savepoint.summarizing import groups_of_key
+from panestream.engine.inspection.filters import parse_filter
+from panestream.spark.savepoint.decode import groups_of_key
 
 pytestmark = pytest.mark.spark
 
@@ -34,6 +34,6 @@ def test_typed_key_is_in_the_key_group_of_the_exchange(spark):
             windowed = stream.key_by("key").window(pst.TumblingEventTimeWindows.of("1 hour")).options(key_groups=GROUPS)
             plan = windowed.aggregate(agg.count().alias("n")).plan
             expected = rows.select(F.pmod(F.xxhash64("key"), F.lit(GROUPS))).first()[0]
-            assert groups_of_key(spark, plan, asked_of(plan, [typed], [], 1)) == [expected], kind
+            assert groups_of_key(spark, plan, parse_filter(plan, [typed], [], 1)) == [expected], kind
     finally:
         spark.conf.unset("spark.sql.session.timeZone")

@@ -9,7 +9,7 @@ import pytest
 
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
-from panestream.spark.savepoint.initial_state import RestorePlan
+from panestream.spark.savepoint.restore import RestorePlan
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingProcessingTimeWindows
 from tests.comparison import harness

@@ -10,7 +10,7 @@ from panestream.engine.savepoint.plans import plan_json
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import StateDamagedError
 from panestream.spark.savepoint.manifest import SavepointManifest
-from panestream.spark.savepoint.writing import write_savepoint
+from panestream.spark.savepoint.saved import write_savepoint
 from panestream.windowing import aggregates as agg
 from panestream.windowing.assigners import TumblingEventTimeWindows
 from tests.comparison import harness
@@ -58,6 +58,6 @@ def test_savepoint_of_key_groups_at_several_micro_batches_is_refused():
 @pytest.mark.parametrize("gone", [0, 1, 2])
 def test_savepoint_with_a_missing_header_is_refused(gone):
     there = {group: header_after(group, [3]) for group in range(3) if group != gone}
-    with pytest.raises(StateDamagedError, match=f"the state of key group {gone} is gone: there are 2 of 3") as refused:
+    with pytest.raises(StateDamagedError, match=f"the state of key group {gone} is missing: only 2 of 3 exist") as refused:
         write_headers(there)
     assert refused.value.group == gone

@@ -9,8 +9,9 @@ import pytest
 
 import panestream as pst
 from panestream.errors import FencedError, SinkError, StateDamagedError, StateFormatError
-from panestream.spark.checkpoint import newest_entry, read_lease, register
-from panestream.spark.markers import list_files, read_markers, write_marker
+from panestream.spark.checkpoint.epoch import newest_entry
+from panestream.spark.checkpoint.lease import read_lease, register
+from panestream.spark.checkpoint.records import list_files, read_markers, write_marker
 from panestream.spark.places import escaped
 from tests.datastream.test_stream import at, read_batch, read_stream, windowed, write_files
 from tests.engine.exchange.test_exchange import plan as plan_of
@@ -123,7 +124,7 @@ def test_spark_publishes_and_clears_on_other_file_systems(spark, tmp_path, viewf
 def test_missing_output_folder_is_an_error(spark, tmp_path):
     run(spark, tmp_path, FILES[:1])
     shutil.rmtree(tmp_path / "main")
-    with pytest.raises(SinkError, match=r"main is gone, .*Put the directory back.*choose another directory.*new checkpoint"):
+    with pytest.raises(SinkError, match=r"main or its marker .*Restore the directory.*choose another directory.*new checkpoint"):
         run(spark, tmp_path, FILES[:1])
     moved = {"main": pst.ParquetSink(f"{tmp_path}/moved"), "late": pst.ParquetSink(f"{tmp_path}/late")}
     (tmp_path / "main").mkdir()  # for the reader

@@ -15,7 +15,7 @@ import pytest
 
 import panestream as pst
 from panestream.errors import FencedError, PanestreamWarning, SinkError
-from panestream.spark.checkpoint import Epoch
+from panestream.spark.checkpoint.epoch import Epoch
 from panestream.spark.sinks import claims
 from panestream.spark.sinks.base import QueryRunInfo
 from tests.costs import random_cases
@@ -392,7 +392,7 @@ def test_partial_marker_of_an_earlier_panestream_is_not_an_owner(tmp_path):
 
 def test_folder_without_its_marker_or_with_foreign_files_is_refused(tmp_path):
     query = Query(tmp_path)
-    with pytest.raises(SinkError, match=r"is gone, or has lost its marker _panestream: micro-batches .* were written there"):
+    with pytest.raises(SinkError, match=r"or its marker _panestream is missing: earlier micro-batches .* were written there"):
         query.sink.open(SPARK, QueryRunInfo("q", written=True))
     (query.folder / "deep").mkdir(parents=True)
     query.sink.open(SPARK, QueryRunInfo("q", queries=frozenset({"q"})))

@@ -19,7 +19,7 @@ from panestream.engine.runtime.watermarks import ClosedWindows, WatermarkTracker
 from panestream.engine.storage.blocks import PaneBlocks
 from panestream.engine.storage.keyed_pages import KeyedPages
 from panestream.engine.tiles import format as tiles
-from panestream.spark.checkpoint import Epoch
+from panestream.spark.checkpoint.epoch import Epoch
 from panestream.spark.kafka.deduplicator import KafkaDeduplicator
 from panestream.spark.sinks import micro_batch_folders
 from panestream.spark.sinks.outputs import Outputs

@@ -10,85 +10,27 @@ with these columns. The key group sorts them and only then packs them. (In batch
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, TypeAlias
+import re
+import zoneinfo
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from panestream.engine.exchange.event_times import LARGEST_TIME, TimesSeen, complaint, instant, usable_times
 from panestream.engine.kernels.columns import Ints, as_type, one_chunk
+from panestream.engine.kernels.panes import Int64s
+from panestream.engine.kernels.python_values import RowType
 from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.runtime.group_operator import collector_paused
 from panestream.engine.storage import payload
 from panestream.engine.storage.payload import INVALID, REPORT, UNORDERED, PayloadPart, as_schema, cut
-from panestream.errors import InvalidEventTimeError
+from panestream.errors import InvalidEventTimeError, did_you_mean
 from panestream.windowing.time import format_duration
-from panestream.windowing.watermarks import WatermarkStrategy
-
-Int64s = npt.NDArray[np.int64]
-
-
-def ahead_of_clock(times: Int64s, clock: Int64s, most: int) -> npt.NDArray[np.bool_]:
-    """Return which event times are more than ``most`` after the processing time of their rows."""
-    found: npt.NDArray[np.bool_] = times > clock + most
-    return found
-
-
-def ahead_of_rows(times: Int64s, most: int) -> npt.NDArray[np.bool_]:
-    """Return which event times follow a gap of more than ``most`` that comes after at least half of all event times.
-
-    The search starts at the median of the sorted times and stops at the first gap between neighbours larger than ``most``. So
-    rows that span years are all accepted, while a few rows after a gap of years are not.
-
-    >>> ahead_of_rows(np.array([5, 9_999, 7, 6]), 100).tolist()
-    [False, True, False, False]
-    """
-    if not len(times) or int(times.max()) - int(times.min()) <= most:
-        return np.zeros(len(times), np.bool_)
-    later = np.sort(times)[(len(times) - 1) // 2 :]
-    gaps = np.flatnonzero(np.diff(later) > most)
-    return np.zeros(len(times), np.bool_) if not len(gaps) else times > later[gaps[0]]
-
-
-def unordered(chunk: Chunk, order: Sequence[pa.Array]) -> pa.Table:
-    """Return rows in the form in which they cross the exchange, with the columns to sort by first."""
-    arrays = [*map(_small, order), pa.array(chunk.times), *chunk.keys, *chunk.values]
-    if chunk.rows is not None:
-        arrays += [one_chunk(column) for column in chunk.rows.columns]
-    return pa.Table.from_arrays(arrays, names=[str(position) for position in range(len(arrays))])
-
-
-def in_order(plan: WindowPlan, arrived: Sequence[pa.Table]) -> Iterator[tuple[str, pa.Table]]:
-    """Sort the tables of :func:`unordered`, at least one, and yield what the operator packs.
-
-    They come source partition by source partition. Nulls sort last; rows equal in all sort columns keep the given order.
-    """
-    arrival = plan.arrival or pa.schema([])
-    width, keys = len(arrival), len(plan.key_schema)
-    rows = pa.concat_tables([_plain(table, arrival) for table in arrived])
-    order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names[:width]])
-    columns = [one_chunk(column.take(order)) for column in rows.columns[width:]]
-    whole = None
-    if plan.row_schema is not None and plan.carries_rows:
-        first = len(columns) - len(plan.row_schema)
-        whole, columns = pa.Table.from_arrays(columns[first:], schema=plan.row_schema), columns[:first]
-    times, *others = columns
-    yield from plan.operator.pack(plan, Chunk(times.to_numpy(), others[:keys], others[keys:], whole))
-
-
-def _small(column: pa.Array) -> pa.Array:
-    """Encode texts as a dictionary: file names are long, and few."""
-    return pc.dictionary_encode(column) if pa.types.is_string(column.type) else column
-
-
-def _plain(table: pa.Table, arrival: pa.Schema) -> pa.Table:
-    columns = [as_type(column, field.type) for column, field in zip(table.columns, arrival, strict=False)]
-    return pa.Table.from_arrays([*columns, *table.columns[len(arrival) :]], names=table.column_names)
-
+from panestream.windowing.watermarks import WatermarkGenerator, WatermarkOutput, WatermarkStrategy
 
 CHUNK_ROWS = 1 << 20
 CHUNK_BYTES = 256 << 20
@@ -319,3 +261,168 @@ class _Packing:
         for part in cut(body, self.origin, self.sequence):
             self.sequence = part.sequence
             yield group, part
+
+
+LARGEST_TIME = 2**62
+"""Event times beyond this (about the years ±144,000 in microseconds) are invalid: arithmetic with them could overflow."""
+_ZONE = re.compile(r"\b[A-Z][a-z]{2,}/[A-Z]\w+(?:/[A-Z]\w+)?\b")
+
+
+def usable_times(times: pa.Array) -> pa.Array | None:
+    """Return which rows have a usable event time, or None if all have."""
+    bounds = pc.min_max(times)
+    smallest, largest_seen = bounds["min"].as_py(), bounds["max"].as_py()
+    in_range = smallest is None or (smallest > -LARGEST_TIME and largest_seen < LARGEST_TIME)
+    if in_range and not times.null_count:
+        return None
+    largest = pa.scalar(LARGEST_TIME, pa.int64())
+    within = pc.and_(pc.less(times, largest), pc.greater(times, pc.negate(largest)))
+    return pc.fill_null(within, False)
+
+
+class SaysEventTime(Protocol):
+    """The properties of a query that an error about unusable event times needs."""
+
+    @property
+    def event_time(self) -> str | None:
+        """The event time as the user wrote it."""
+
+    @property
+    def way_out(self) -> str:
+        """The advice about such rows."""
+
+    @property
+    def invalid_tag(self) -> str | None:
+        """The output for such rows, or None if they fail the query."""
+
+
+def complaint(plan: SaysEventTime, what: str, value: str) -> str:
+    """Return the message about unusable event times; ``what`` has the rows' number and verb, ``value`` one of their values."""
+    zones = _unknown_zones(plan.event_time or "")
+    hint = f" There is no time zone {zones[0]!r}; {did_you_mean(zones[0], zoneinfo.available_timezones())}" if zones else ""
+    return (
+        f"{what} no usable event time in {plan.event_time!r} (null, unreadable, or after the year 140,000): {value}."
+        f"{hint} {plan.way_out}"
+    )
+
+
+def instant(micros: int) -> str:
+    """Format an instant.
+
+    >>> instant(253402300799_000_000)
+    '9999-12-31T23:59:59Z'
+    """
+    return f"{np.datetime64(micros, 'us')}".removesuffix(".000000") + "Z"
+
+
+def _unknown_zones(text: str) -> list[str]:
+    known = zoneinfo.available_timezones()
+    return [zone for zone in _ZONE.findall(text) if known and zone not in known]
+
+
+@dataclass(slots=True)
+class TimesSeen:
+    """The largest event times of some rows, and the watermarks of user-defined generators.
+
+    ``largest`` has one time per partition with its own watermark, or a single time under ``""``.
+    """
+
+    new_generator: Callable[[], WatermarkGenerator] | None
+    largest: dict[str, int] = field(default_factory=dict)
+    _generators: dict[str, WatermarkGenerator] = field(default_factory=dict)
+    _emitted: dict[str, WatermarkOutput] = field(default_factory=dict)
+
+    def add(self, times: pa.ChunkedArray, partition: pa.ChunkedArray | None, rows: Callable[[], pa.Table]) -> None:
+        """Record the event times of some rows, per ``partition`` if not None. Only generators need the whole rows."""
+        if partition is None:
+            largest = {"": pc.max(times).as_py()}
+        else:
+            by_partition = pa.table({"partition": partition, "time": times})
+            maxima = by_partition.group_by("partition").aggregate([("time", "max")])
+            names = map(_name, maxima.column("partition").to_pylist())
+            largest = dict(zip(names, maxima.column("time_max").to_pylist(), strict=True))
+        for name, time in largest.items():
+            self.largest[name] = max(time, self.largest.get(name, time))
+        if self.new_generator is not None:
+            self._generate(self.new_generator, times, partition, rows())
+
+    def watermarks(self) -> dict[str, int]:
+        """Return the watermarks of the generators at the end of a micro-batch. Call it only once."""
+        for name, generator in self._generators.items():
+            generator.on_periodic_emit(self._emitted[name])
+        return {name: output.watermark for name, output in self._emitted.items() if output.watermark is not None}
+
+    def _generate(
+        self, new: Callable[[], WatermarkGenerator], times: pa.ChunkedArray, partition: pa.ChunkedArray | None, rows: pa.Table
+    ) -> None:
+        """Pass every row to the generator of its source partition, which is new in every micro-batch."""
+        elements = RowType(rows.schema).rows(rows)
+        instants = one_chunk(times).to_pylist()
+        names = [""] * len(instants) if partition is None else map(_name, partition.to_pylist())
+        for name, time, element in zip(names, instants, elements, strict=True):
+            if name not in self._generators:
+                self._generators[name] = new()
+                self._emitted[name] = WatermarkOutput()
+            self._generators[name].on_event(element, time, self._emitted[name])
+
+
+def _name(partition: str | None) -> str:
+    return "" if partition is None else partition
+
+
+def ahead_of_clock(times: Int64s, clock: Int64s, most: int) -> npt.NDArray[np.bool_]:
+    """Return which event times are more than ``most`` after the processing time of their rows."""
+    found: npt.NDArray[np.bool_] = times > clock + most
+    return found
+
+
+def ahead_of_rows(times: Int64s, most: int) -> npt.NDArray[np.bool_]:
+    """Return which event times follow a gap of more than ``most`` that comes after at least half of all event times.
+
+    The search starts at the median of the sorted times and stops at the first gap between neighbours larger than ``most``. So
+    rows that span years are all accepted, while a few rows after a gap of years are not.
+
+    >>> ahead_of_rows(np.array([5, 9_999, 7, 6]), 100).tolist()
+    [False, True, False, False]
+    """
+    if not len(times) or int(times.max()) - int(times.min()) <= most:
+        return np.zeros(len(times), np.bool_)
+    later = np.sort(times)[(len(times) - 1) // 2 :]
+    gaps = np.flatnonzero(np.diff(later) > most)
+    return np.zeros(len(times), np.bool_) if not len(gaps) else times > later[gaps[0]]
+
+
+def unordered(chunk: Chunk, order: Sequence[pa.Array]) -> pa.Table:
+    """Return rows in the form in which they cross the exchange, with the columns to sort by first."""
+    arrays = [*map(_small, order), pa.array(chunk.times), *chunk.keys, *chunk.values]
+    if chunk.rows is not None:
+        arrays += [one_chunk(column) for column in chunk.rows.columns]
+    return pa.Table.from_arrays(arrays, names=[str(position) for position in range(len(arrays))])
+
+
+def in_order(plan: WindowPlan, arrived: Sequence[pa.Table]) -> Iterator[tuple[str, pa.Table]]:
+    """Sort the tables of :func:`unordered`, at least one, and yield what the operator packs.
+
+    They come source partition by source partition. Nulls sort last; rows equal in all sort columns keep the given order.
+    """
+    arrival = plan.arrival or pa.schema([])
+    width, keys = len(arrival), len(plan.key_schema)
+    rows = pa.concat_tables([_plain(table, arrival) for table in arrived])
+    order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in rows.column_names[:width]])
+    columns = [one_chunk(column.take(order)) for column in rows.columns[width:]]
+    whole = None
+    if plan.row_schema is not None and plan.carries_rows:
+        first = len(columns) - len(plan.row_schema)
+        whole, columns = pa.Table.from_arrays(columns[first:], schema=plan.row_schema), columns[:first]
+    times, *others = columns
+    yield from plan.operator.pack(plan, Chunk(times.to_numpy(), others[:keys], others[keys:], whole))
+
+
+def _small(column: pa.Array) -> pa.Array:
+    """Encode texts as a dictionary: file names are long, and few."""
+    return pc.dictionary_encode(column) if pa.types.is_string(column.type) else column
+
+
+def _plain(table: pa.Table, arrival: pa.Schema) -> pa.Table:
+    columns = [as_type(column, field.type) for column, field in zip(table.columns, arrival, strict=False)]
+    return pa.Table.from_arrays([*columns, *table.columns[len(arrival) :]], names=table.column_names)

@@ -45,8 +45,7 @@ from panestream.engine.plan import ON_TIME, Capabilities, Chunk, WindowPlan
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import Supported, WindowRequest, on_columns_only
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import TimeStep
-from panestream.engine.runtime.main_rows import window_rows
+from panestream.engine.runtime.group_operator import TimeStep, window_rows
 from panestream.engine.runtime.state_views import ViewSchemas, WindowRows, share
 from panestream.engine.runtime.timed_rows import ROWS, TimedRows, pack_timed, timed_schema
 from panestream.engine.storage.sealed_state import SealedState
@@ -190,18 +189,18 @@ class PredicateSpec(AggregatingSpec):
     def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
         return {
             "predicates": [
-                "rows of each key in the order of their times, when the watermark has passed them; rows behind it are late",
+                "rows of each key in the order of their times, when the watermark has passed them; older rows are late",
                 self._told(),
             ],
             "aggregates": explain_aggregates(self.aggregates),
             "exchange": [
-                "values cross the shuffle with what their rows begin and end",
-                *(["whole rows cross beside them, for the late output"] if plan.late_tag else []),
+                "values cross the shuffle, marked if their row begins or ends a window",
+                *(["whole rows cross too, for the late output"] if plan.late_tag else []),
             ],
             "state": [
                 "open windows, and partials of each key and instant that waits for the watermark, in pages by hash of the key"
                 if streaming
-                else "none: a batch computes all windows at once; one without an end is not emitted"
+                else "none: a batch computes all windows at once, and does not emit windows without an end"
             ],
         }
 

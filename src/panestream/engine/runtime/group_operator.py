@@ -7,20 +7,83 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeAlias, TypeVar
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from panestream.engine.kernels.columns import storable
+from panestream.engine.kernels.columns import Ints, Mask, as_type, storable
+from panestream.engine.kernels.panes import Int64s
 from panestream.engine.kernels.parts import incomplete_parts
-from panestream.engine.plan import MAIN, WindowPlan, check_identity, check_taken_over
+from panestream.engine.plan import FIRINGS, MAIN, OPS, Top, WindowPlan, check_identity, check_taken_over
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.last_windows import last_instant
 from panestream.engine.runtime.watermarks import ClosedWindows, WatermarkTracker
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import TABLES_FORMAT, StateTables
-from panestream.errors import PlanMismatchError, StateFormatError
+from panestream.errors import InvalidPlanError, PlanMismatchError, StateFormatError, did_you_mean
+from panestream.windowing.assigners import (
+    CumulatingEventTimeWindows,
+    EventTimeSessionWindows,
+    LookBackWindows,
+    PredicateWindows,
+    RollingWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+    WindowAssigner,
+    WindowStagger,
+)
+from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
+
+_KNOWN = (
+    CumulatingEventTimeWindows,
+    EventTimeSessionWindows,
+    LookBackWindows,
+    RollingWindows,
+    SlidingEventTimeWindows,
+    TumblingEventTimeWindows,
+)
+
+
+def last_instant(assigner: WindowAssigner, newest: int) -> int:
+    """Return the last instant of all windows of rows up to ``newest``, in engine units.
+
+    >>> last_instant(TumblingEventTimeWindows(60), 130), last_instant(EventTimeSessionWindows(30), 130)
+    (179, 159)
+    """
+    if isinstance(assigner, SeveralWindows):
+        return max(last_instant(one, newest) for one in assigner.assigners)
+    if isinstance(assigner, PredicateWindows):
+        # A row exactly one gap after the last row would still be in its window.
+        return min(newest + (assigner.gap or 0), MAX_TIMESTAMP)
+    if isinstance(assigner, LookBackWindows):
+        return min(newest + assigner.following, MAX_TIMESTAMP)
+    if isinstance(assigner, RollingWindows):
+        # At this step the last row has left all windows with a length.
+        return min((newest // assigner.every + 1) * assigner.every + assigner.longest, MAX_TIMESTAMP + 1) - 1
+    if isinstance(assigner, TumblingEventTimeWindows) and assigner.stagger is not WindowStagger.ALIGNED:
+        # Every key group has its own windows, and by then all of them are over.
+        return min(newest + assigner.size - 1, MAX_TIMESTAMP)
+    # Windows may have gaps between them, and the newest row may be in a gap.
+    return max((window.max_timestamp() for window in assigner.assign_windows(None, newest, 0)), default=newest)
+
+
+def check_closable(assigner: WindowAssigner) -> None:
+    """Raise InvalidPlanError for windows whose end is unknown beforehand, naming them and the way out."""
+    for one in assigner.assigners if isinstance(assigner, SeveralWindows) else (assigner,):
+        if isinstance(one, EventTimeSessionWindows) and not isinstance(one.gap, int):
+            raise InvalidPlanError(
+                f"fire_at_end: when sessions of {one!r} end, their rows alone say, and the watermark would have to know it "
+                "beforehand: give them one gap (.with_gap), or let the last ones wait for the next rows"
+            )
+        if not isinstance(one, _KNOWN) and not (isinstance(one, PredicateWindows) and one.gap is not None):
+            raise InvalidPlanError(
+                "fire_at_end closes windows of event time whose end depends only on the time of a row: tumbling, sliding and "
+                "cumulating ones, look-backs, sessions of one gap, and windows by predicates with a gap, "
+                f"not {one!r}: leave it out"
+            )
+
 
 Fresh = TypeVar("Fresh")
 """An operator's intermediate result for the rows of a micro-batch."""
@@ -298,4 +361,87 @@ def collector_paused() -> Iterator[None]:
             gc.enable()
 
 
-__all__ = ["GroupOperator", "Storage", "TimeStep", "collector_paused", "freeze_modules_once"]
+Column: TypeAlias = pa.Array | pa.ChunkedArray
+_INSTANT = pa.timestamp("us", tz="UTC")
+
+
+def window_rows(
+    plan: WindowPlan,
+    keys: Sequence[Column],
+    bounds: tuple[Ints | pa.Array | None, Ints | pa.Array | None] | tuple[()],
+    results: Sequence[Column],
+    firing: Sequence[Column] = (),
+    *,
+    kind: int = 0,
+    tag: str = MAIN,
+) -> pa.Table:
+    """Return rows of the main output, or of a side output (``tag``) of window functions.
+
+    ``bounds`` are the start and end of each row's window in engine units, or None for the global window. They are empty if
+    results have no windows. ``firing`` comes from :func:`firing_columns`, and ``kind`` is the number of the kind of windows.
+    """
+    schema = plan.emitted_schema(tag)
+    # Several kinds of windows, and windows without bounds, exist for aggregates only; results of functions may lack columns.
+    label = [_words(plan.labels, np.full(len(results[0]), kind))] if plan.labels else []
+    typed_keys = [as_type(key, field.type) for key, field in zip(keys, plan.key_schema, strict=True)]
+    arrays = [*typed_keys, *label, *(_instants(bound, results) for bound in bounds), *results, *firing]
+    return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def side_schema(plan: WindowPlan, tag: str) -> pa.Schema:
+    """Return the declared columns of a side output, or raise InvalidPlanError if it is not declared."""
+    declared = plan.side_outputs
+    if tag not in declared:
+        hint = did_you_mean(tag, declared) if declared else "none is declared"
+        who, how = "the window function", f".side_output({tag!r}, schema)"
+        if not plan.operator.capabilities.has_windows:
+            who, how = "the process function", f".process(..., side_outputs={{{tag!r}: schema}})"
+        raise InvalidPlanError(f"{who} sent to the output {tag!r}: declare it, {how}; {hint}")
+    return declared[tag]
+
+
+def firing_columns(plan: WindowPlan, firings: Ints, numbers: Ints, last: Mask, ops: Ints) -> list[pa.Array]:
+    """Return the columns after the results that the plan requests.
+
+    ``firings`` and ``ops`` are indexes into :data:`~panestream.engine.plan.FIRINGS` and :data:`~panestream.engine.plan.OPS`.
+    ``numbers`` says how often a row's window had fired before, and ``last`` whether it cannot fire again.
+    """
+    columns = []
+    if plan.with_firing:
+        columns += [_words(FIRINGS, firings), pa.array(numbers), pa.array(last)]
+    if plan.changelog:
+        columns.append(_words(OPS, ops))
+    return columns
+
+
+def _instants(bound: Ints | pa.Array | None, results: Sequence[Column]) -> pa.Array:
+    if bound is None:
+        return pa.nulls(len(results[0]), _INSTANT)
+    return (bound if isinstance(bound, pa.Array) else pa.array(np.ascontiguousarray(bound))).cast(_INSTANT)
+
+
+def _words(words: tuple[str, ...], places: Ints) -> pa.Array:
+    return pa.array(words).take(pa.array(places.astype(np.int64)))
+
+
+def largest_per_window(which: Int64s, results: pa.Table, top: Top, keys: Sequence[str]) -> tuple[Int64s, pa.Table]:
+    """Return the ``top.n`` rows of each window with the largest ``top.by`` (nulls last), ties by smaller key (nulls first).
+
+    ``which`` is the window of each row of ``results``, whose key columns are ``keys``.
+    """
+    if pa.types.is_floating(results.schema.field(top.by).type):
+        # Arrow always sorts NaN last, while SQL treats it as the largest, so NaN gets its own column.
+        sorted_by = results.append_column("__nan", pc.is_nan(pc.fill_null(results.column(top.by), 0.0)))
+        order = [("__nan", "descending"), (top.by, "descending")]
+    else:
+        sorted_by, order = results, [(top.by, "descending")]
+    for position, name in enumerate(keys):
+        # Arrow puts nulls last in both directions; SQL's ascending order has them first.
+        sorted_by = sorted_by.append_column(f"__null_{position}", pc.is_null(results.column(name)))
+        order += [(f"__null_{position}", "descending"), (name, "ascending")]
+    sorted_by = sorted_by.append_column("__window", pa.array(which))
+    indices = pc.sort_indices(sorted_by, sort_keys=[("__window", "ascending"), *order]).to_numpy()
+    windows = which[indices]
+    begins = np.searchsorted(windows, windows)
+    kept = indices[np.arange(len(windows)) - begins < top.n]
+    return which[kept], results.take(pa.array(kept))

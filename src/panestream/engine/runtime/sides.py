@@ -178,6 +178,3 @@ class Pairs:
 def _fields(rows: pa.Array, schema: pa.Schema) -> list[pa.Array]:
     """Return the fields of structs as columns, null for null structs."""
     return [as_type(field, wanted.type) for field, wanted in zip(rows.flatten(), schema, strict=False)]
-
-
-__all__ = ["HOWS", "LEFT", "LEFT_ANTI", "OF_PAIRS", "RIGHT", "SIDES", "SIDE_COLUMN", "Pairs", "Sides", "join_called"]

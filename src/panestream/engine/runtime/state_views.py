@@ -7,7 +7,7 @@ docs/decisions/0141-views-of-state.md has every column.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,9 @@ import pyarrow as pa
 
 from panestream.engine.kernels.columns import Ints, Mask, as_type, plain
 from panestream.engine.plan import FIRINGS, WindowPlan
+from panestream.engine.runtime.watermarks import WatermarkTracker
 from panestream.engine.storage.state_tables import StateTables, StateViews
-from panestream.windowing.time import MAX_TIMESTAMP
+from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 
 INSTANT = pa.timestamp("us", tz="UTC")
 EVENT_TIME, PROCESSING_TIME = "event", "processing"
@@ -225,15 +226,45 @@ def _table(schema: pa.Schema, columns: dict[str, Any], count: int) -> pa.Table:
     return pa.Table.from_arrays(arrays, schema=schema)
 
 
-__all__ = [
-    "EVENT_TIME",
-    "OF_KEY",
-    "OF_TRIGGER",
-    "OF_WINDOW",
-    "PROCESSING_TIME",
-    "ViewSchemas",
-    "WindowRows",
-    "instants",
-    "reached_by",
-    "share",
-]
+WATERMARKS = pa.schema(
+    [
+        pa.field("key_group", pa.int32()),
+        pa.field("watermark", INSTANT),
+        pa.field("closed", INSTANT),
+        pa.field("processing_time", INSTANT),
+        pa.field("source_partition", pa.string()),
+        pa.field("partition_watermark", INSTANT),
+        pa.field("max_event_time", INSTANT),
+        pa.field("idle", pa.bool_()),
+        pa.field("silent", pa.duration("us")),
+    ]
+)
+"""One row for each known source partition, or one row without a partition if none is known."""
+
+
+def watermarks_of(plan: WindowPlan, header: Mapping[str, Any], group: int) -> pa.Table:
+    """Return the watermarks of key group number ``group``, given the header of its state tables."""
+    tracker = WatermarkTracker.from_json(plan.watermark, header["watermarks"])
+    alike = {
+        "key_group": group,
+        "watermark": known(tracker.watermark),
+        "closed": known(header["closed"]),
+        "processing_time": header["clock"] or None,
+    }
+    rows = [
+        {
+            **alike,
+            "source_partition": name,
+            "partition_watermark": watermark,
+            "max_event_time": newest,
+            "idle": idle,
+            "silent": tracker.silent_for(name),
+        }
+        for name, newest, watermark, idle in tracker.by_partition(most=None)
+    ]
+    return pa.Table.from_pylist(rows or [alike], schema=WATERMARKS)
+
+
+def known(time: int) -> int | None:
+    """Return a time in engine units, or None before the first time and after the end of time."""
+    return None if time in (MIN_TIMESTAMP, MAX_TIMESTAMP) else time

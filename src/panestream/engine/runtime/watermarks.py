@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import astuple, dataclass, field
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, astuple, dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,10 +12,76 @@ import numpy.typing as npt
 from panestream.engine.kernels.columns import Ints
 from panestream.engine.kernels.panes import AlignedWindows, Int64s, PaneGrid
 from panestream.engine.runtime.group_io import MOST_PARTITIONS, GroupInput, GroupMetrics
-from panestream.engine.runtime.silence import Silence
 from panestream.errors import PlanMismatchError
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP, format_duration
 from panestream.windowing.watermarks import WatermarkStrategy
+
+STEPS = 10
+"""The longest pause between two checks is the silence that closes windows, divided by this number."""
+
+
+@dataclass(slots=True)
+class Silence:
+    """The pauses known to one key group.
+
+    Attributes:
+        up: how long the query has polled its source, over all runs, excluding the time when it was down.
+        rows: the value of ``up`` when rows last came.
+        heard: the value of ``up`` when each source partition last had rows.
+        asked: the clock when the source was last polled, or None.
+        run: the run of the query at that time.
+        due: the clock at which the next check for silence is due.
+    """
+
+    up: int = 0
+    rows: int = 0
+    heard: dict[str, int] = field(default_factory=dict)
+    asked: int | None = None
+    run: str = ""
+    due: int = 0
+
+    def hear(self, partitions: Iterable[str], clock: int, run: str, after: int, tick: int) -> None:
+        """Record rows from some source partitions. ``clock`` is processing time, and ``tick`` its smallest step.
+
+        ``run`` is the query's run that planned the micro-batch, and ``after`` the silence that closes windows.
+        """
+        now = self._go_on(clock, run)
+        self.rows = self.up
+        self.heard.update(dict.fromkeys(partitions, self.up))
+        self.due = now + _max_pause(after, tick)
+
+    def ask(self, clock: int, run: str, after: int, tick: int) -> bool:
+        """Record a poll without rows, with arguments as in :meth:`hear`; return whether the silence was long enough."""
+        before = self.up
+        now = self._go_on(clock, run)
+        silent = self.up - self.rows
+        pause = min(max(2 * (self.up - before), tick), _max_pause(after, tick))
+        self.due = now + (pause if silent >= after else min(pause, after - silent))
+        return silent >= after
+
+    def of(self, partition: str) -> int:
+        return self.up - self.heard.setdefault(partition, self.up)
+
+    def _go_on(self, clock: int, run: str) -> int:
+        """Count the time between two polls within a run. If the clock is set back, time stops until it catches up."""
+        before = clock if self.asked is None else self.asked
+        if run == self.run:
+            self.up += max(clock - before, 0)
+        self.run, self.asked = run, max(clock, before)
+        return self.asked
+
+    def to_json(self) -> dict[str, Any]:
+        return {**asdict(self), "heard": dict(sorted(self.heard.items()))}
+
+    @classmethod
+    def from_json(cls, saved: Mapping[str, Any] | None) -> Silence:
+        """Restore the values; None if silence matters only from now on."""
+        return cls() if saved is None else cls(**{**saved, "heard": dict(saved["heard"])})
+
+
+def _max_pause(after: int, tick: int) -> int:
+    return max(after // STEPS // tick * tick, tick)
+
 
 BEYOND_ALL = 2**62
 """A number beyond every pane and window number: event times are within ±2**62."""
@@ -292,8 +358,8 @@ class LatenessPolicy:
         wanted = self.kept_from(closed)
         if wanted < since:
             raise PlanMismatchError(
-                f"open windows would begin {format_duration(since - wanted)} before the first row that the saved state still "
-                "has: their results would lack rows. Windows may become shorter, or begin more seldom, not longer"
+                f"open windows would begin {format_duration(since - wanted)} before the first row in the saved state, so their "
+                f"results would lack rows. Windows may become shorter or begin less often, but not longer"
             )
 
     def taken(self, panes: Int64s, closed: int) -> npt.NDArray[np.bool_]:

@@ -7,7 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from panestream.errors import StateFormatError
-from panestream.spark.kafka.headers import BATCH, ID, WRITER
+
+ID = "panestream-id"
+"""The record's unique id, which stays the same if it is written again. 32 hexadecimal digits."""
+WRITER = "panestream-writer"
+"""Query and output: ``QUERY/OUTPUT``."""
+BATCH = "panestream-batch"
+"""The number of the micro-batch."""
 
 
 @dataclass
@@ -47,8 +53,8 @@ class KafkaDeduplicator:
                 headers of a ``KafkaSink`` is always taken.
         """
         # Other headers may not even be text.
-        ours = {name: value for name, value in headers or () if name in (WRITER, BATCH, ID)}
-        writer, number, id_ = (_text(ours.get(name)) for name in (WRITER, BATCH, ID))
+        own = {name: value for name, value in headers or () if name in (WRITER, BATCH, ID)}
+        writer, number, id_ = (_text(own.get(name)) for name in (WRITER, BATCH, ID))
         if writer is None or number is None or id_ is None:
             return True
         place, batch = (topic, partition, writer), int(number)
@@ -73,7 +79,7 @@ class KafkaDeduplicator:
                 {(topic, int(part), writer): (int(batch), set(ids)) for topic, part, writer, batch, ids in json.loads(text)}
             )
         except (ValueError, TypeError) as error:
-            raise StateFormatError(f"this is nothing that KafkaDeduplicator.to_json gave: {text[:80]!r}") from error
+            raise StateFormatError(f"this text is not from KafkaDeduplicator.to_json: {text[:80]!r}") from error
 
 
 def _text(value: bytes | str | None) -> str | None:

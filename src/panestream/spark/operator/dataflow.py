@@ -12,16 +12,18 @@ from pyspark.sql import types as T
 
 from panestream.engine.exchange.packing import PackColumns
 from panestream.engine.plan import MAIN, WindowPlan
-from panestream.spark.arrival import ordered
 from panestream.spark.catalyst import reduce_rows, reducible
-from panestream.spark.columns import quoted, struct_of, type_of
-from panestream.spark.event_time import or_raise, usable
-from panestream.spark.known import with_known_schema
-from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, Pack
-from panestream.spark.operator.operate import OPERATED_SCHEMA, Unpack, process_batch, process_reduced
-from panestream.spark.operator.processor import RestartInfo
-from panestream.spark.operator.stateful import transform
-from panestream.spark.operator.without_pandas import without_pandas
+from panestream.spark.columns import or_raise, quoted, struct_of, type_of, usable
+from panestream.spark.compat import batch_time, check_data_frames, group_values, with_known_schema, without_pandas
+from panestream.spark.operator.processor import RestartInfo, WindowProcessor
+from panestream.spark.operator.task_functions import (
+    EXCHANGE_SCHEMA,
+    OPERATED_SCHEMA,
+    Pack,
+    Unpack,
+    process_batch,
+    process_reduced,
+)
 from panestream.spark.sendable import check_sendable
 from panestream.spark.types import arrow_schema, spark_schema
 from panestream.windowing.watermarks import WatermarkStrategy
@@ -71,14 +73,14 @@ def project(
     arrive in the order of the columns ``order``, or in Spark's. A batch is sorted here, the rows of a micro-batch later in their
     key group.
     """
-    asked = {"processing_time": batch_time() if processing_time is None else processing_time}
-    asked |= {} if time is None else {"time": time}
-    asked |= {f"key_{position}": key for position, key in enumerate(keys)}
-    asked |= {f"value_{position}": value for position, value in enumerate(values)}
-    asked |= {f"order_{position}": column for position, column in enumerate(order)}
-    evaluated, of = _named(df, asked)
+    inputs = {"processing_time": batch_time() if processing_time is None else processing_time}
+    inputs |= {} if time is None else {"time": time}
+    inputs |= {f"key_{position}": key for position, key in enumerate(keys)}
+    inputs |= {f"value_{position}": value for position, value in enumerate(values)}
+    inputs |= {f"order_{position}": column for position, column in enumerate(order)}
+    evaluated, of = _named(df, inputs)
     columns = [(of("processing_time") if time is None else or_raise(of("time"), df, plan)).alias("time")]
-    columns += [of(name).alias(name) for name in asked if name.startswith(("key_", "value_"))]
+    columns += [of(name).alias(name) for name in inputs if name.startswith(("key_", "value_"))]
     positions: dict[str, Any] = {}
 
     def add(name: str, column: Column) -> None:
@@ -104,13 +106,13 @@ def project(
     arrival = [f"order_{position}" for position in range(len(order))]
     if order and df.isStreaming:
         positions["order"] = tuple(range(len(columns), len(columns) + len(order)))
-    taken = (*columns, *(of(name).alias(name) for name in arrival))
+    selected = (*columns, *(of(name).alias(name) for name in arrival))
     streaming = bool(df.isStreaming)
-    schema = df.select("*", *evaluated).select(*taken).schema
+    schema = df.select("*", *evaluated).select(*selected).schema
     value_types = [field.type for field in arrow_schema(schema)][1 + len(keys) : 1 + len(keys) + len(values)]
     key_types = tuple(field.type for field in plan.key_schema)
     packed = PackColumns(key_types, tuple(value_types), **positions)
-    return Projection(streaming, evaluated, taken, () if streaming else tuple(arrival), plan.groups, schema, packed)
+    return Projection(streaming, evaluated, selected, () if streaming else tuple(arrival), plan.groups, schema, packed)
 
 
 def part_of(value: Column, written: Column, df: DataFrame, parts: int) -> Column:
@@ -120,7 +122,7 @@ def part_of(value: Column, written: Column, df: DataFrame, parts: int) -> Column
     return F.pmod(F.xxhash64(value), F.lit(parts))
 
 
-def _named(df: DataFrame, asked: Mapping[str, Column]) -> tuple[tuple[Column, ...], Callable[[str], Column]]:
+def _named(df: DataFrame, inputs: Mapping[str, Column]) -> tuple[tuple[Column, ...], Callable[[str], Column]]:
     """Return aliased columns under unused names, and a function to refer to them, so a plan has each expression once.
 
     If ``rand()`` or ``uuid()`` were in the plan both for the key and for its key group, they would be two different values. Spark
@@ -129,27 +131,18 @@ def _named(df: DataFrame, asked: Mapping[str, Column]) -> tuple[tuple[Column, ..
     prefix = "__panestream_"
     while any(name.lower().startswith(prefix) for name in df.columns):
         prefix += "_"
-    return tuple(column.alias(prefix + name) for name, column in asked.items()), lambda name: F.col(quoted(prefix + name))
+    return tuple(column.alias(prefix + name) for name, column in inputs.items()), lambda name: F.col(quoted(prefix + name))
 
 
 def _may_be_invalid(time: Column, processing_time: Column, watermark: WatermarkStrategy) -> Column:
     """Return a condition for rows that may go to the output for invalid rows, so that the whole row must be sent."""
-    found = time.isNull() | ~usable(time)
-    for one in (watermark, *(one for _, one in watermark.sides)):
-        if one.max_ahead_by is not None and one.max_ahead_of == "rows":
+    condition = time.isNull() | ~usable(time)
+    for strategy in (watermark, *(strategy for _, strategy in watermark.sides)):
+        if strategy.max_ahead_by is not None and strategy.max_ahead_of == "rows":
             return F.lit(True)
-        if one.max_ahead_by is not None:
-            found = found | (time > processing_time + F.lit(one.max_ahead_by))
-    return found
-
-
-def batch_time() -> Column:
-    """Return the time of the micro-batch in microseconds.
-
-    Spark would put this number as a literal into generated Java code, which then differs between micro-batches and must be
-    compiled and warmed up again. Spark interprets this function, so the number is passed as data.
-    """
-    return F.array_sort(F.array(F.unix_micros(F.current_timestamp())))[0]
+        if strategy.max_ahead_by is not None:
+            condition = condition | (time > processing_time + F.lit(strategy.max_ahead_by))
+    return condition
 
 
 def operate(
@@ -162,13 +155,13 @@ def operate(
     tasks: int | None = None,
     also: DataFrame | None = None,
     clock: bool = False,
-    taken_up: RestartInfo | None = None,
+    restart_info: RestartInfo | None = None,
 ) -> DataFrame:
     """Return the operator's output, a few rows (tag, body) per key group and micro-batch, without a call of Spark.
 
-    A stream starts with the state ``initial`` and sends the rows ``also`` through the exchange (:mod:`panestream.spark.signals`).
-    Its key groups share ``tasks`` tasks, or have one each. Its ``data_frames`` and ``clock`` (whether Spark's clock can wake it)
-    depend on its checkpoint. ``taken_up`` is None if unknown. Raise InvalidPlanError if a user function cannot be pickled.
+    A stream starts with the state ``initial``. It sends the rows ``also`` (control messages) through the exchange. Its key groups
+    share ``tasks`` tasks, or have one each. Its ``data_frames`` and ``clock`` (whether Spark's clock can wake it) depend on its
+    checkpoint. ``restart_info`` is None if unknown. Raise InvalidPlanError if a user function cannot be pickled.
     """
     check_sendable(plan)
     projected = projection.rows_of(df)
@@ -179,7 +172,7 @@ def operate(
         if not projection.streaming:
             return exchanged.groupBy("group").applyInArrow(process_batch(plan), OPERATED_SCHEMA)
         exchanged = exchanged if also is None else exchanged.unionAll(also)
-        operated = transform(exchanged, plan, data_frames=data_frames, initial=initial, clock=clock, taken_up=taken_up)
+        operated = transform(exchanged, plan, data_frames=data_frames, initial=initial, clock=clock, restart_info=restart_info)
     # A task costs more than the key group in it (decision 0161). Its partitions and their state stay the same.
     return operated if tasks is None else operated.coalesce(tasks)
 
@@ -190,3 +183,50 @@ def unpack(operated: DataFrame, plan: WindowPlan, tag: str) -> DataFrame:
     bodies = with_known_schema(operated.where(F.col("tag") == tag).select("body"), T.StructType([OPERATED_SCHEMA["body"]]))
     with without_pandas():
         return bodies.mapInArrow(Unpack(plan.emitted_schema(tag), pairs).__call__, spark_schema(schema))
+
+
+def transform(
+    exchanged: DataFrame,
+    plan: WindowPlan,
+    *,
+    data_frames: bool,
+    initial: DataFrame | None = None,
+    clock: bool = False,
+    restart_info: RestartInfo | None = None,
+) -> DataFrame:
+    """Run the exchange rows of a stream through the operator, with its state.
+
+    ``initial`` has the initial entries (:mod:`panestream.spark.savepoint.restore`). With ``clock`` Spark also runs
+    micro-batches without rows, in which the clock wakes key groups. ``restart_info`` is None if unknown.
+    """
+    grouped = exchanged.groupBy("group")
+    how: dict[str, Any] = {
+        "outputStructType": OPERATED_SCHEMA,
+        "outputMode": "append",
+        "timeMode": "ProcessingTime" if clock else "None",
+        "initialState": None if initial is None else initial.groupBy("group"),
+    }
+    if not data_frames:
+        return grouped.transformWithState(statefulProcessor=WindowProcessor(plan, restart_info), **how)
+    from panestream.spark.operator.processor import DataFrameWindowProcessor
+
+    check_data_frames(exchanged.sparkSession)
+    return grouped.transformWithStateInPandas(statefulProcessor=DataFrameWindowProcessor(plan, restart_info), **how)
+
+
+_POSITION = "position"
+
+
+def ordered(projected: DataFrame, groups: int, names: Sequence[str]) -> DataFrame:
+    """Return a batch with the rows of each key group in one partition, in order, without the columns ``names``.
+
+    Nulls come last, as in the engine. Rows that are equal in all these columns keep Spark's order. With several ``groups``, the
+    column ``group`` has the number.
+    """
+    # The row's position, before rows change partitions.
+    rows = projected.select("*", F.monotonically_increasing_id().alias(_POSITION))
+    # Each group has its own partition.
+    values = F.lit(list(group_values(groups)))
+    rows = rows.repartition(groups, values[F.col("group")]) if groups > 1 else rows.repartition(1)
+    remaining = [name for name in projected.columns if name not in names]
+    return rows.sortWithinPartitions(*(F.col(name).asc_nulls_last() for name in (*names, _POSITION))).select(*remaining)

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from panestream.engine.plan import WindowPlan
 
+
 _KEY = StructType([StructField("space", StringType(), False), StructField("key", LongType(), False)])
 _VALUE = StructType([StructField("value", BinaryType(), False)])
 
@@ -69,12 +70,12 @@ class RestartInfo(NamedTuple):
 class WindowProcessor(StatefulProcessor):
     """The processor for ``transformWithState``: called for each key group and micro-batch, with a few binary rows in and out.
 
-    Spark 4.0 needs a variant with data frames (:mod:`panestream.spark.operator.data_frames`).
+    Spark 4.0 needs a variant with data frames (:mod:`panestream.spark.operator.processor`).
     """
 
-    def __init__(self, plan: WindowPlan, taken_up: RestartInfo | None = None) -> None:
-        """Prepare a run. ``taken_up`` has the micro-batches that it found planned; None if unknown."""
-        self._taken_up = taken_up
+    def __init__(self, plan: WindowPlan, restart_info: RestartInfo | None = None) -> None:
+        """Prepare a run. ``restart_info`` has the micro-batches that it found planned; None if unknown."""
+        self._restart_info = restart_info
         # A name and a start time for the run, if Spark does not give its id, as inside foreachBatch through Connect.
         self._run, self._begun = uuid.uuid4().hex, time.time() * 1000
         # Part of the object that Spark pickles, and unpickled only by workers of this query. With Spark's own pickler, since user
@@ -122,10 +123,8 @@ class WindowProcessor(StatefulProcessor):
         from panestream.engine.exchange.group_run import bodies, run_micro_batch
         from panestream.engine.runtime.group_operator import freeze_modules_once
         from panestream.engine.storage.payload import PayloadPart
-        from panestream.spark.operator.placement import group_number
-        from panestream.spark.reasons import without_internal_traceback
-        from panestream.spark.run import run_id
-        from panestream.spark.worker import cache_zip_imports
+        from panestream.spark.compat import cache_zip_imports, group_number, run_id
+        from panestream.spark.failures import without_internal_traceback
 
         cache_zip_imports()
         if self._state is None:
@@ -147,9 +146,9 @@ class WindowProcessor(StatefulProcessor):
     def _which_run(self, run: str, timers: TimerValues) -> dict[str, str]:
         """Return this run, and the run that planned the micro-batch. An interrupted one runs again with its original time."""
         assert self._state is not None  # noqa: S101 - the caller looked
-        number, known = self._state.micro_batch, self._taken_up
-        if known is not None and number is not None:
-            return {"run": run, "planned_in": known.planned_in(number)}
+        number, restart = self._state.micro_batch, self._restart_info
+        if restart is not None and number is not None:
+            return {"run": run, "planned_in": restart.planned_in(number)}
         # Unknown: an earlier run planned it if its time is before the start of this run.
         before = self._wakes_up and timers.getCurrentProcessingTimeInMs() < self._begun
         return {"run": run, "planned_in": f"before {run}" if before else run}
@@ -166,3 +165,24 @@ class WindowProcessor(StatefulProcessor):
 
     def close(self) -> None:
         pass
+
+
+_FIELDS = ("origin", "sequence", "parts_left", "body")
+
+
+class DataFrameWindowProcessor(WindowProcessor):
+    """The processor for ``transformWithStateInPandas``, with the state and timers of its base class."""
+
+    def parts_of(self, rows: Iterator[Any]) -> list[Sequence[Any]]:
+        # tolist returns Python's numbers instead of numpy's.
+        return [part for frame in rows for part in zip(*(frame[name].tolist() for name in _FIELDS), strict=True)]
+
+    def entries_of(self, initial: Any) -> Iterable[tuple[str | None, int, bytes]]:
+        return zip(*(initial[name].tolist() for name in ("space", "number", "value")), strict=True)
+
+    def rows_of(self, output: Iterable[tuple[str, bytes]]) -> Iterator[Any]:
+        import pandas as pd
+
+        # Spark makes an Arrow batch of each frame. With one body in each, none exceeds Arrow's size limit.
+        for tag, body in output:
+            yield pd.DataFrame({"tag": [tag], "body": [body]})

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
@@ -14,7 +15,8 @@ from pyspark.sql import types as T
 from panestream.engine.exchange.group_run import METRICS
 from panestream.engine.explain import small_table
 from panestream.engine.plan import FIRINGS, WindowPlan
-from panestream.inspection.values import iso
+from panestream.spark.compat import silence_analysis_errors
+from panestream.windowing.time import iso
 
 OBSERVED = "panestream"
 """The name of the counters in Spark's progress."""
@@ -127,17 +129,17 @@ class BatchProgress:
         return self.early_firings + self.on_time_firings + self.late_firings
 
     def _repr_html_(self) -> str:
-        said = [(name.replace("_", " "), f"{getattr(self, name):,}") for name in _COUNTS if getattr(self, name)]
+        counts = [(name.replace("_", " "), f"{getattr(self, name):,}") for name in _COUNTS if getattr(self, name)]
         times = [(name, iso(getattr(self, name)) or "") for name in ("watermark", "max_event_time")]
         rate = f"{self.rows:,} in {self.duration_ms:,} ms, {self.rows_per_second:,.0f} a second"
         open_windows = "?" if self.open_windows is None else f"{self.open_windows:,}"
-        told = [
+        rows = [
             ("rows", rate),
-            *said,
+            *counts,
             ("open windows", open_windows),
             *((name.replace("_", " "), text) for name, text in times if text),
         ]
-        return small_table(f"Micro-batch {self.batch_id}", [*told, ("state", f"{self.state_bytes:,} bytes")])
+        return small_table(f"Micro-batch {self.batch_id}", [*rows, ("state", f"{self.state_bytes:,} bytes")])
 
     @classmethod
     def of(
@@ -186,7 +188,7 @@ class BatchProgress:
         took = progress["durationMs"].get("addBatch")
         if took is None or counters is None:
             return None
-        dropped = sum(one["numRowsDroppedByWatermark"] for one in progress.get("stateOperators") or ())
+        dropped = sum(operator["numRowsDroppedByWatermark"] for operator in progress.get("stateOperators") or ())
         rows = counters.get("input_rows") or 0
         known = {each.name: counters[each.name] for each in fields(cls) if each.name in counters}
         written = {name: json.loads(known.pop(name) or empty) for name, empty in (("output_rows", "{}"), ("partitions", "[]"))}
@@ -196,7 +198,7 @@ class BatchProgress:
             duration_ms=took,
             rows_per_second=rows / took * 1000 if took > 0 else 0.0,
             output_rows=written["output_rows"],
-            partitions=tuple(PartitionProgress(*one) for one in written["partitions"]),
+            partitions=tuple(PartitionProgress(*partition) for partition in written["partitions"]),
             stages=dict(progress["durationMs"]),
             spark_dropped_rows=dropped,
             **{name: _NOTHING.get(name, 0) if value is None else value for name, value in known.items()},
@@ -270,36 +272,36 @@ def _as_dict(row: Any) -> dict[str, Any] | None:
 def observed(operated: DataFrame, plan: WindowPlan, name: str = OBSERVED, *, late_kept: bool) -> DataFrame:
     """Return the operator's rows such that each progress of the query has their counters in ``observedMetrics[name]``."""
     # Parsed once, in a column next to the rows: each observed counter is evaluated separately and would parse the text again.
-    told = F.when(F.col("tag") == METRICS, F.from_json(F.col("body").cast("string"), _REPORT))
+    report = F.when(F.col("tag") == METRICS, F.from_json(F.col("body").cast("string"), _REPORT))
     counters = _counters(plan, late_kept=late_kept)
     # As text, since each function of a Column takes a dozen Java calls, and there were hundreds of them.
     columns = [F.expr(f"{text} AS {name}") for name, text in counters.items()]
-    return operated.select("*", told.alias(_TOLD)).observe(name, *columns).drop(_TOLD)
+    return operated.select("*", report.alias(_TOLD)).observe(name, *columns).drop(_TOLD)
 
 
 def _counters(plan: WindowPlan, *, late_kept: bool) -> dict[str, str]:
     """Return the counters as SQL over the key groups' metrics. (Tags are Python identifiers, so escaping is unnecessary.)"""
-    found = {name: f"max({_TOLD}.{name})" for name in ("input_rows", *_SAME, *_MAY_BE_UNKNOWN)}
-    found |= {name: f"sum({_TOLD}.{theirs})" for name, theirs in _SUMS.items()}
-    found |= {f"{kind}_firings": f"sum({_TOLD}.firings['{kind}'])" for kind in FIRINGS}
-    found["dropped_rows"] = "0L" if late_kept else f"sum({_TOLD}.late_rows)"
+    counters = {name: f"max({_TOLD}.{name})" for name in ("input_rows", *_SAME, *_MAY_BE_UNKNOWN)}
+    counters |= {name: f"sum({_TOLD}.{theirs})" for name, theirs in _SUMS.items()}
+    counters |= {f"{kind}_firings": f"sum({_TOLD}.firings['{kind}'])" for kind in FIRINGS}
+    counters["dropped_rows"] = "0L" if late_kept else f"sum({_TOLD}.late_rows)"
     # The key groups fire the same windows, so distinct numbers are counted.
-    found["fired_windows"] = f"CAST(size(array_distinct(flatten(collect_list({_TOLD}.fired_windows)))) AS BIGINT)"
+    counters["fired_windows"] = f"CAST(size(array_distinct(flatten(collect_list({_TOLD}.fired_windows)))) AS BIGINT)"
     by_tag = ", ".join(f"sum(coalesce({_TOLD}.outputs['{tag}'], 0L)) AS `{tag}`" for tag in plan.tags)
-    found["output_rows"] = f"to_json(struct({by_tag}))"
-    found["partitions"] = f"max({_TOLD}.partitions)"
-    found["groups"] = str(plan.groups)
+    counters["output_rows"] = f"to_json(struct({by_tag}))"
+    counters["partitions"] = f"max({_TOLD}.partitions)"
+    counters["groups"] = str(plan.groups)
     came = f"{_TOLD}.windowed_rows + {_TOLD}.late_rows + {_TOLD}.outside_rows"
     for name, most in (("rows", came), ("us", f"{_TOLD}.operator_us")):
-        found |= _most(name, f"max(struct({most} AS most, -{_TOLD}.key_group AS key_group))")
-    return {**found, **_kept()}
+        counters |= _most(name, f"max(struct({most} AS most, -{_TOLD}.key_group AS key_group))")
+    return {**counters, **_kept()}
 
 
 def _kept() -> dict[str, str]:
     """Return the counters of the key groups' state. For a group that comes twice, woken by the clock, the last report counts."""
     names = ("woken", "key_group", "state_bytes", "kept_windows", "open_windows[0] AS low", "open_windows[1] AS high")
-    said = ", ".join(f"{_TOLD}.{name}" for name in names)
-    reports = f"collect_list(CASE WHEN tag = '{METRICS}' THEN struct({said}) END)"
+    columns = ", ".join(f"{_TOLD}.{name}" for name in names)
+    reports = f"collect_list(CASE WHEN tag = '{METRICS}' THEN struct({columns}) END)"
     groups = f"array_distinct(transform({reports}, one -> one.key_group))"
     latest = f"transform({groups}, number -> array_max(filter({reports}, one -> one.key_group = number)))"
     span = f"array_max(transform({latest}, one -> one.high)) - array_min(transform({latest}, one -> one.low))"
@@ -317,11 +319,34 @@ def _total(reports: str, name: str) -> str:
     return f"aggregate({reports}, 0L, (total, one) -> total + one.{name})"
 
 
-def _most(name: str, found: str) -> dict[str, str]:
+def _most(name: str, largest: str) -> dict[str, str]:
     """Return the maximum over the key groups and the number of that group."""
-    return {f"most_{name}": f"{found}.most", f"most_{name}_group": f"-{found}.key_group"}
+    return {f"most_{name}": f"{largest}.most", f"most_{name}_group": f"-{largest}.key_group"}
 
 
 def metrics_of(bodies: Iterable[str]) -> list[dict[str, Any]]:
     """Return the counters of the key groups from the bodies of their metrics rows."""
     return [json.loads(body) for body in bodies]
+
+
+_NAME_TAKEN = "DUPLICATED_METRICS_NAME"
+_MAX_NAMES = 100
+
+
+def counters_name(df: DataFrame) -> str:
+    """Return the name for the counters of an operator over these rows: ``panestream``, ``panestream_2`` and so on.
+
+    Spark refuses two equal names in one query, so consecutive operators get consecutive numbers. Spark's analysis is called,
+    since only Spark knows the rows' plan.
+    """
+    for number in range(1, _MAX_NAMES):
+        name = OBSERVED if number == 1 else f"{OBSERVED}_{number}"
+        try:
+            with silence_analysis_errors():
+                df.observe(name, F.count(F.lit(1)).alias("rows")).schema  # noqa: B018
+        except AnalysisException as error:
+            if _NAME_TAKEN not in str(error):
+                raise
+        else:
+            return name
+    return OBSERVED

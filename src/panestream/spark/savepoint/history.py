@@ -21,24 +21,20 @@ from panestream.engine.savepoint.plans import plan_json
 from panestream.engine.storage.payload import PayloadPart
 from panestream.engine.storage.state import MemoryState
 from panestream.errors import InvalidPlanError
-from panestream.spark.columns import quoted
-from panestream.spark.computed import output
-from panestream.spark.failures import of_operator, of_sink
-from panestream.spark.names import Names
+from panestream.spark.batch_output import output
+from panestream.spark.checkpoint.lineage import Lineage
+from panestream.spark.columns import Names, quoted
+from panestream.spark.compat import group_number, group_values, without_pandas
+from panestream.spark.failures import of_operator, of_sink, without_internal_traceback
 from panestream.spark.operator.dataflow import Projection
-from panestream.spark.operator.exchange import EXCHANGE_SCHEMA, Pack
-from panestream.spark.operator.placement import group_number, group_values
-from panestream.spark.operator.without_pandas import without_pandas
-from panestream.spark.reasons import without_internal_traceback
+from panestream.spark.operator.task_functions import EXCHANGE_SCHEMA, Pack
+from panestream.spark.savepoint.decode import TABLE_PARTS, headers_of, parts_of
 from panestream.spark.savepoint.manifest import SavepointManifest, check_free
-from panestream.spark.savepoint.positions import KAFKA, SourcePosition, as_saved, kind_of
-from panestream.spark.savepoint.saved import Savepoint
-from panestream.spark.savepoint.values import TABLE_PARTS, headers_of, parts_of
-from panestream.spark.savepoint.writing import write_savepoint
+from panestream.spark.savepoint.saved import Savepoint, write_savepoint
+from panestream.spark.savepoint.source_offsets import KAFKA, SourcePosition, kind_of, positions_as_saved
 from panestream.spark.session import session_settings, settings_for
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.outputs import checked_places, open_for_batch
-from panestream.spark.succession import Lineage
 from panestream.spark.types import spark_schema
 from panestream.windowing.time import instant, micros_of_text
 
@@ -54,12 +50,12 @@ def rows_like(history: object, stream: DataFrame, called: str = "the stream") ->
     Raises InvalidPlanError if ``history`` is a stream, or a column is missing or has another type.
     """
     if not isinstance(history, DataFrame):
-        raise InvalidPlanError(f"bootstrap wants history as a DataFrame, got {type(history).__name__}")
+        raise InvalidPlanError(f"bootstrap needs history as a DataFrame, got {type(history).__name__}")
     if history.isStreaming:
         raise InvalidPlanError(
-            "bootstrap wants history as a batch (spark.read), not as a stream: what comes later is the stream's"
+            "bootstrap needs history as a batch (spark.read), not as a stream: what comes later is the stream's"
         )
-    find, kinds = Names.of(history.sparkSession).finder(history.columns), {one.name: one.dataType for one in history.schema}
+    find, kinds = Names.of(history.sparkSession).finder(history.columns), {each.name: each.dataType for each in history.schema}
     wrong, columns = [], []
     for field in stream.schema:
         found = find(field.name)
@@ -79,15 +75,15 @@ def rows_like(history: object, stream: DataFrame, called: str = "the stream") ->
     return history.select(*columns)
 
 
-def _alike(one: T.DataType, other: T.DataType) -> bool:
+def _alike(each: T.DataType, other: T.DataType) -> bool:
     """Return whether two types are equal except for nullability."""
-    if isinstance(one, T.StructType) and isinstance(other, T.StructType):
-        return one.names == other.names and all(_alike(a.dataType, b.dataType) for a, b in zip(one, other, strict=True))
-    if isinstance(one, T.ArrayType) and isinstance(other, T.ArrayType):
-        return _alike(one.elementType, other.elementType)
-    if isinstance(one, T.MapType) and isinstance(other, T.MapType):
-        return _alike(one.keyType, other.keyType) and _alike(one.valueType, other.valueType)
-    return one == other
+    if isinstance(each, T.StructType) and isinstance(other, T.StructType):
+        return each.names == other.names and all(_alike(a.dataType, b.dataType) for a, b in zip(each, other, strict=True))
+    if isinstance(each, T.ArrayType) and isinstance(other, T.ArrayType):
+        return _alike(each.elementType, other.elementType)
+    if isinstance(each, T.MapType) and isinstance(other, T.MapType):
+        return _alike(each.keyType, other.keyType) and _alike(each.valueType, other.valueType)
+    return each == other
 
 
 def bootstrap(
@@ -214,15 +210,12 @@ def sources_of(position: object, *, streams: int = 1) -> list[dict[str, Any]]:
             f"{{'0': 17}}}}), and None for one that has none; got {position!r}"
         )
     found = []
-    for number, one in enumerate(every):
-        offset = json.dumps(one) if isinstance(one, Mapping) else ""
-        if one is not None and kind_of(offset) != KAFKA:
+    for number, each in enumerate(every):
+        offset = json.dumps(each) if isinstance(each, Mapping) else ""
+        if each is not None and kind_of(offset) != KAFKA:
             raise InvalidPlanError(
                 "bootstrap: position must be the first offset of each partition that is not in history, by topic, e.g. "
-                f"{{'clicks': {{'0': 23, '1': 17}}}}; got {one!r}"
+                f"{{'clicks': {{'0': 23, '1': 17}}}}; got {each!r}"
             )
-        found += [] if one is None else [SourcePosition(number, KAFKA, offset)]
-    return as_saved(found)
-
-
-__all__ = ["before", "bootstrap", "instant_of", "rows_like", "sources_of"]
+        found += [] if each is None else [SourcePosition(number, KAFKA, offset)]
+    return positions_as_saved(found)

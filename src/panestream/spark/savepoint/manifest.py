@@ -1,9 +1,14 @@
-"""The manifest of a savepoint. It is written last, so a folder without a manifest is not a savepoint."""
+"""The manifest of a savepoint, and the checks of its content. It is written last, so a folder without one is not a savepoint.
+
+Its checksum only detects accidents, and its names become paths of files. Anyone who can write to a savepoint can write a manifest
+with a matching checksum. A bad manifest must lead to an error, not to another file or a stack trace.
+"""
 
 from __future__ import annotations
 
+import re
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from importlib.metadata import PackageNotFoundError
@@ -12,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from panestream.engine.plan import WindowPlan
 from panestream.engine.savepoint.plans import plan_of
-from panestream.errors import CheckpointError, StateFormatError
-from panestream.spark.markers import PARTS, list_files, read_markers, write_marker
+from panestream.engine.storage.state import MemoryState
+from panestream.errors import CheckpointError, PanestreamError, StateDamagedError, StateFormatError
+from panestream.spark.checkpoint.records import PARTS, list_files, read_markers, write_marker
 from panestream.spark.places import escaped
-from panestream.spark.savepoint.checked import check_manifest
-from panestream.spark.savepoint.checksums import FileSums
+from panestream.spark.savepoint.integrity import FileSums
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +32,7 @@ _MANIFEST = "manifest"
 _STATE = "state"
 SOURCES = "sources"
 """The folder with the lists of files that were read, one for each source of files."""
-_BROKEN = "the savepoint cannot be used. Take another one while the checkpoint is there"
+_BROKEN = "the savepoint cannot be used. Take another savepoint from the checkpoint"
 
 
 @dataclass(frozen=True)
@@ -39,9 +44,9 @@ class SavepointManifest:
         saved_plan: the query's plan as JSON (:mod:`panestream.engine.savepoint.plans`).
         headers: for each key group, by number, the state that belongs to no key.
         tables: the number of rows of each state table.
-        checksums: by state table (:mod:`~panestream.spark.savepoint.checksums`). Empty in savepoints of earlier panestreams.
+        checksums: by state table (:mod:`~panestream.spark.savepoint.integrity`). Empty in savepoints of earlier panestreams.
         batch_id: the micro-batch after which it was taken. None if made of history, as is ``checkpoint``, its path.
-        succession: the :class:`panestream.spark.succession.Lineage` of a query that starts from it, or None without one.
+        succession: the :class:`panestream.spark.checkpoint.lineage.Lineage` of a query that starts from it, or None without one.
         sources: the position of each source of the query, in Spark's order.
         until: if made of history, rows before this time are included, and left out of a stream that starts from it.
         taken_at: the time in UTC.
@@ -107,14 +112,14 @@ def read_manifest(spark: SparkSession, path: str) -> SavepointManifest:
     found = list(read_markers(spark, _pattern(path), _BROKEN).values())
     if not found:
         raise CheckpointError(f"{path} {_what_else(spark, escaped(path.rstrip('/')))}")
-    told = dict(found[0])
-    told.pop("format", None)
-    format_ = told.pop("savepoint", None)
+    saved = dict(found[0])
+    saved.pop("format", None)
+    format_ = saved.pop("savepoint", None)
     if format_ != SAVEPOINT_FORMAT:
         newer = isinstance(format_, int) and format_ > SAVEPOINT_FORMAT
         by = "a newer panestream wrote it: run that version" if newer else "this version of panestream does not read it"
         raise StateFormatError(f"the savepoint {path} has format {format_!r}: {by}")
-    known = {each: told[each] for each in SavepointManifest.__dataclass_fields__ if each in told}
+    known = {each: saved[each] for each in SavepointManifest.__dataclass_fields__ if each in saved}
     check_manifest(path, known, _BROKEN)
     return SavepointManifest(**known)
 
@@ -122,11 +127,11 @@ def read_manifest(spark: SparkSession, path: str) -> SavepointManifest:
 def _what_else(spark: SparkSession, base: str) -> str:
     """Describe a folder that is not a savepoint."""
     if list_files(spark, f"{base}/{_STATE}/*/{PARTS}"):
-        return "was broken off while it was written: take another one"
+        return "was interrupted while it was written. Take another savepoint"
     if list_files(spark, f"{base}/offsets"):
         return "is a checkpoint, and no savepoint: pst.savepoint(spark, checkpoint, folder) takes one of it"
-    there = "is no savepoint (pst.savepoint makes one)"
-    return there if list_files(spark, f"{base}/*") else f"{there}: there is nothing"
+    there = "is not a savepoint (pst.savepoint makes one)"
+    return there if list_files(spark, f"{base}/*") else f"{there}: it does not exist"
 
 
 def check_free(spark: SparkSession, path: str) -> None:
@@ -149,13 +154,131 @@ def _pattern(path: str) -> str:
     return f"{escaped(path.rstrip('/'))}/{_MANIFEST}/{PARTS}"
 
 
-__all__ = [
-    "SAVEPOINT_FORMAT",
-    "SavepointManifest",
-    "check_free",
-    "is_savepoint",
-    "read_manifest",
-    "table_folder",
-    "versions",
-    "write_manifest",
-]
+_TABLE = re.compile(r"[a-z][a-z_]*", re.ASCII)
+_NAME = re.compile(r"\w{1,100}", re.ASCII)
+_QUERY = re.compile(r"[\w+-]{1,200}", re.ASCII)
+_FILE = re.compile(r"[^/\\\x00-\x1f]+")
+_NUMBER = re.compile(r"-?\d{1,38}", re.ASCII)
+
+
+def check_manifest(path: str, saved: Mapping[str, Any], what_to_do: str) -> None:
+    """Refuse a manifest whose fields, ``saved``, are invalid; ``what_to_do`` ends the error's text.
+
+    Raises:
+        StateDamagedError: with the field.
+        StateFormatError: its plan is of another version.
+    """
+    for name in ("saved_plan", "headers", "tables"):
+        if name not in saved:
+            raise StateDamagedError(f"the manifest of the savepoint {path} has no {name!r}: {what_to_do}")
+    for name, value in saved.items():
+        if name in _FIELDS and not _FIELDS[name](value):
+            shown = repr(value)
+            raise StateDamagedError(
+                f"the manifest of the savepoint {path} has {name!r} as no savepoint has it "
+                f"({shown if len(shown) <= 80 else shown[:77] + '...'}): {what_to_do}"
+            )
+    _check_tables(path, saved, what_to_do)
+
+
+def _check_tables(path: str, saved: Mapping[str, Any], what_to_do: str) -> None:
+    """Check that the tables are the plan's, because their names become folders."""
+    try:
+        plan = plan_of(saved["saved_plan"])
+        known = plan.operator.for_group(plan, MemoryState(), 0).tables().tables
+    except PanestreamError:
+        raise
+    except Exception as error:  # a plan of another shape fails anywhere
+        raise StateDamagedError(
+            f"the plan in the manifest of the savepoint {path} cannot be read ({type(error).__name__}: {error}): {what_to_do}"
+        ) from error
+    # All of them, because a query would start without the state of a missing table.
+    if set(saved["tables"]) != set(known):
+        raise StateDamagedError(
+            f"the manifest of the savepoint {path} has the tables {', '.join(sorted(saved['tables'])) or 'none'}, where its plan "
+            f"has {', '.join(sorted(known))}: {what_to_do}"
+        )
+
+
+def _is_count(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+
+
+def _each(keys: re.Pattern[str], values: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    def check(value: Any) -> bool:
+        return isinstance(value, Mapping) and all(
+            isinstance(key, str) and keys.fullmatch(key) and values(each) for key, each in value.items()
+        )
+
+    return check
+
+
+def _is_sum(value: Any) -> bool:
+    return (
+        isinstance(value, list)
+        and len(value) == 2
+        and _is_count(value[0])
+        and isinstance(value[1], str)
+        and bool(_NUMBER.fullmatch(value[1]))
+    )
+
+
+_are_sums = _each(_FILE, _is_sum)
+
+
+def _are_sources(value: Any) -> bool:
+    return isinstance(value, list) and all(
+        isinstance(each, Mapping)
+        and _is_count(each.get("number"))
+        and isinstance(each.get("kind"), str)
+        and isinstance(each.get("offset"), str)
+        and _is_count(each.get("files", 0))
+        and _are_sums(each.get("checksums", {}))
+        for each in value
+    )
+
+
+def _is_succession(value: Any) -> bool:
+    """Return whether it is a succession. Its identities are written by sinks and compared, but never used as paths."""
+    if not isinstance(value, Mapping):
+        return False
+    queries, places = value.get("queries"), value.get("places", [])
+    return (
+        isinstance(queries, list)
+        and bool(queries)
+        and all(isinstance(query, str) and _QUERY.fullmatch(query) for query in queries)
+        and isinstance(places, list)
+        and all(map(_is_text, places))
+        and _is_whole(value.get("first"))
+        and _is_text(value.get("checkpoint"))
+        and _is_whole(value.get("batch_id"))
+    )
+
+
+def _or_none(check: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    return lambda value: value is None or check(value)
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+_FIELDS: Mapping[str, Callable[[Any], bool]] = {
+    "saved_plan": lambda value: isinstance(value, Mapping),
+    "headers": lambda value: isinstance(value, list) and bool(value) and all(isinstance(each, Mapping) for each in value),
+    "tables": _each(_TABLE, _is_count),
+    "checksums": _each(_TABLE, _are_sums),
+    "batch_id": _or_none(_is_count),
+    "checkpoint": _or_none(_is_text),
+    "succession": _or_none(_is_succession),
+    "sources": _are_sources,
+    "until": _or_none(_is_whole),
+    "versions": lambda value: isinstance(value, Mapping),
+    "taken_at": _is_text,
+    "name": lambda value: isinstance(value, str) and bool(_NAME.fullmatch(value)),
+}
+"""A check for each field of a manifest."""

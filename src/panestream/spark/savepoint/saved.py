@@ -1,35 +1,52 @@
-"""Read a savepoint: its manifest, and its tables as DataFrames."""
+"""Savepoints: take one, read one, and the object with its manifest and its tables as DataFrames."""
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
 
 from panestream.engine.explain import listed
+from panestream.engine.inspection.merge import StateOrigin
+from panestream.engine.inspection.reduce import StateFilter
+from panestream.engine.inspection.summary import Summary
 from panestream.engine.plan import WindowPlan, stable_repr
+from panestream.engine.savepoint.key_groups import header_of_all
 from panestream.engine.savepoint.migration import Migrations
 from panestream.engine.savepoint.plans import plan_of
 from panestream.engine.storage.state import MemoryState
-from panestream.errors import CheckpointError
-from panestream.inspection.asked import StateFilter
-from panestream.inspection.merging import Looked
-from panestream.inspection.summary import Summary
+from panestream.engine.storage.state_tables import StateTables
+from panestream.errors import CheckpointError, PlanMismatchError, StateDamagedError
+from panestream.spark.checkpoint.epoch import newest_entry
+from panestream.spark.checkpoint.lease import lineage_of
+from panestream.spark.checkpoint.lineage import RestoredFrom, lineage_of_saved
+from panestream.spark.compat import without_pandas
+from panestream.spark.failures import as_ours, writing
 from panestream.spark.places import FilePath, escaped, path_of
-from panestream.spark.savepoint.beginning import unread
-from panestream.spark.savepoint.birth import RestoredFrom
-from panestream.spark.savepoint.manifest import SavepointManifest, read_manifest, table_folder
-from panestream.spark.savepoint.pieces import with_group
-from panestream.spark.savepoint.positions import FILES, SourcePosition
-from panestream.spark.savepoint.positions import of_saved as positions_of
-from panestream.spark.savepoint.shown_state import ShownState
-from panestream.spark.savepoint.summarizing import summary_of_saved
-from panestream.spark.savepoint.whole import Part, check_whole
-from panestream.spark.succession import of_saved
+from panestream.spark.savepoint.decode import explain_read_errors, rows_of_chunks, summary_of_saved, with_key_group
+from panestream.spark.savepoint.inspectable_state import InspectableState
+from panestream.spark.savepoint.integrity import FileSums, WrittenPart, file_sums, total, verify
+from panestream.spark.savepoint.locate import readable_path
+from panestream.spark.savepoint.manifest import (
+    SavepointManifest,
+    check_free,
+    read_manifest,
+    table_folder,
+    versions,
+    write_manifest,
+)
+from panestream.spark.savepoint.read import read_checkpoint
+from panestream.spark.savepoint.source_offsets import FILES, SourcePosition, save_positions, without_read_files
+from panestream.spark.savepoint.source_offsets import positions_of_saved as positions_of
+from panestream.spark.session import ARROW_BYTES, ARROW_ROWS, session_settings
 from panestream.spark.types import spark_schema
 
 if TYPE_CHECKING:
@@ -37,7 +54,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, repr=False)
-class Savepoint(ShownState):
+class Savepoint(InspectableState):
     """The state of a query, saved outside of its checkpoint; see :func:`savepoint` and :func:`read_savepoint`.
 
     ``path`` is the folder and ``manifest`` its description.
@@ -67,10 +84,12 @@ class Savepoint(ShownState):
         return bool(self.manifest.checksums) or not any(self.manifest.tables.values())
 
     @property
-    def birth(self) -> RestoredFrom:
+    def restored_from(self) -> RestoredFrom:
         """The record of this savepoint in a checkpoint that begins with it."""
         manifest = self.manifest
-        return RestoredFrom(manifest.name, self.path, of_saved(manifest.succession), manifest.sources, until=manifest.until)
+        return RestoredFrom(
+            manifest.name, self.path, lineage_of_saved(manifest.succession), manifest.sources, until=manifest.until
+        )
 
     @cached_property
     def positions(self) -> tuple[SourcePosition, ...]:
@@ -109,7 +128,7 @@ class Savepoint(ShownState):
         position = self._position(source)
         if position.kind != FILES:
             raise CheckpointError(f"source {source} of the savepoint {self.path} is of {position.kind}, not of files")
-        return unread(self.spark, df, self.path, position)
+        return without_read_files(self.spark, df, self.path, position)
 
     def _position(self, source: int) -> SourcePosition:
         if not 0 <= source < len(self.positions):
@@ -124,7 +143,7 @@ class Savepoint(ShownState):
         plan = self.plan
         schema = plan.operator.for_group(plan, MemoryState(), 0).tables().table(name).schema
         folder = table_folder(escaped(self.path), name)
-        return self.spark.read.schema(spark_schema(with_group(schema))).parquet(folder)
+        return self.spark.read.schema(spark_schema(with_key_group(schema))).parquet(folder)
 
     def check_whole(self) -> None:
         """Raise StateDamagedError with table, file and way out if rows are missing, duplicated or changed.
@@ -132,14 +151,14 @@ class Savepoint(ShownState):
         Without checksums (:attr:`has_checksums`) it only counts the rows.
         """
         sums = self.manifest.checksums
-        parts = {f"state/{name}": Part(rows, sums.get(name, {})) for name, rows in self.manifest.tables.items()}
-        check_whole(f"the savepoint {self.path}", parts, lambda part: self.table(part.removeprefix("state/")))
+        parts = {f"state/{name}": WrittenPart(rows, sums.get(name, {})) for name, rows in self.manifest.tables.items()}
+        verify(f"the savepoint {self.path}", parts, lambda part: self.table(part.removeprefix("state/")))
 
-    def _summary(self, asked: StateFilter) -> Summary:
+    def _summary(self, state_filter: StateFilter) -> Summary:
         self.check_whole()
         tables = {name: self.table(name) for name in self.manifest.tables}
-        looked = Looked(self.path, self.batch_id, None, time.time_ns() // 1000)
-        return summary_of_saved(self.plan, self.manifest.headers, tables, asked, looked)
+        origin = StateOrigin(self.path, self.batch_id, None, time.time_ns() // 1000)
+        return summary_of_saved(self.plan, self.manifest.headers, tables, state_filter, origin)
 
     def _parts(self) -> Mapping[str, str]:
         manifest = self.manifest
@@ -175,4 +194,153 @@ def read_savepoint(spark: SparkSession, path: FilePath, *, allow_pickled_state: 
     return Savepoint(folder, read_manifest(spark, folder), spark, allow_pickled_state=allow_pickled_state)
 
 
-__all__ = ["Savepoint", "read_savepoint"]
+_SETTINGS = {"spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS", ARROW_ROWS: "64", ARROW_BYTES: str(64 << 20)}
+"""Parquet's type of times, for other tools that read them, and smaller batches to Python, since rows are large here."""
+
+
+def _ignore(_step: str) -> None:
+    pass
+
+
+def savepoint(
+    spark: SparkSession,
+    checkpoint: FilePath,
+    path: FilePath,
+    batch_id: int | None = None,
+    *,
+    allow_pickled_state: bool = False,
+) -> Savepoint:
+    """Take a savepoint: write the state of a query as Parquet, for another query to start from.
+
+    The job's code is not needed. The job may run meanwhile and continue afterwards. A query that starts from the savepoint gets
+    all later rows too, so stop the old query first if both write to the same places.
+
+    Args:
+        spark: a classic or Spark Connect session.
+        checkpoint: the checkpoint.
+        path: an empty folder. It becomes a savepoint only when everything is written, so an interrupted call leaves none.
+        batch_id: the micro-batch after which to take it, or None for the last committed one.
+        allow_pickled_state: whether to read pickles, which runs the code in them. Only for queries with
+            ``.options(allow_pickled_state=True)`` whose checkpoint nobody else can write to.
+
+    Returns:
+        The savepoint, as from :func:`read_savepoint`.
+
+    Raises:
+        CheckpointError: the checkpoint or micro-batch does not exist, or the folder is not empty. Also if the query has other
+            stateful operators, which the savepoint would not contain.
+        StateDamagedError: the state of a key group is missing or cannot be read.
+        StateFormatError: a newer panestream wrote it.
+    """
+    return take(spark, checkpoint, path, batch_id, _ignore, allow_pickled_state=allow_pickled_state)
+
+
+def take(
+    spark: SparkSession,
+    checkpoint: FilePath,
+    path: FilePath,
+    batch_id: int | None,
+    report_step: Callable[[str], Any],
+    *,
+    allow_pickled_state: bool = False,
+) -> Savepoint:
+    """Take a savepoint as :func:`savepoint`, and describe each step to ``report_step`` when it begins."""
+    checkpoint = path_of(checkpoint, "a savepoint is taken of a checkpoint, a folder", CheckpointError)
+    path = path_of(path, "a savepoint needs a folder", CheckpointError)
+    report_step(f"looking into {checkpoint}")
+    state = read_checkpoint(spark, checkpoint, batch_id, allow_pickled_state=allow_pickled_state)
+    entry = newest_entry(spark, checkpoint, state.batch_id) or {}
+    check_free(spark, path)
+    _check_single_operator(spark, checkpoint)
+    manifest = SavepointManifest(
+        saved_plan=entry["plan"],
+        headers=[],
+        tables={},
+        batch_id=state.batch_id,
+        checkpoint=checkpoint,
+        succession=lineage_of(spark, checkpoint, state.batch_id).as_saved(),
+        sources=save_positions(spark, checkpoint, state.batch_id, path, signals=bool(entry.get("signals"))),
+    )
+    with explain_read_errors(state.stored):
+        taken = write_savepoint(spark, path, state.plan, state.stored.headers(), state.stored.tables(), manifest, report_step)
+        return replace(taken, allow_pickled_state=allow_pickled_state)
+
+
+def write_savepoint(
+    spark: SparkSession,
+    path: str,
+    plan: WindowPlan,
+    headers: DataFrame,
+    tables: DataFrame,
+    manifest: SavepointManifest,
+    report_step: Callable[[str], Any] = _ignore,
+) -> Savepoint:
+    """Write tables, then the manifest, into an empty folder.
+
+    ``headers`` and ``tables`` are of all key groups, as :data:`~panestream.spark.savepoint.decode.HEADERS` and ``TABLE_PARTS``.
+    They complete the manifest, with versions and the time. ``report_step`` gets a description of each step when it begins. Raises
+    StateDamagedError if a key group is missing, or key groups are of several micro-batches.
+    """
+    with as_ours():
+        report_step("reading the state")
+        found = _headers_by_group(headers, plan)
+    _check_together(found)
+    empty = no_state(plan)
+    # Disk, because each table is a pass over all rows, and the state may be larger than the memory.
+    parts = tables.select("key_group", "table", "body").persist(StorageLevel.DISK_ONLY)
+    written: dict[str, int] = {}
+    checksums: dict[str, FileSums] = {}
+    try:
+        with session_settings(spark, _SETTINGS), without_pandas(), as_ours():
+            for name, table in empty.tables.items():
+                report_step(f"writing {name} ({len(written) + 1} of {len(empty.tables)})")
+                mine = parts.where(F.col("table") == name).select("key_group", "body")
+                rows = mine.mapInArrow(rows_of_chunks(table.schema), spark_schema(with_key_group(table.schema)))
+                with writing(path):
+                    rows.write.mode("overwrite").parquet(table_folder(path, name))
+                there = spark.read.schema(rows.schema).parquet(table_folder(escaped(path), name))
+                checksums[name] = file_sums(there)
+                written[name], _ = total(checksums[name])
+    finally:
+        parts.unpersist()
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    whole = replace(manifest, headers=found, tables=written, checksums=checksums, versions=versions(spark), taken_at=now)
+    write_manifest(spark, path, whole)
+    return Savepoint(path, whole, spark)
+
+
+def no_state(plan: WindowPlan, group: int = 0) -> StateTables:
+    """Return the state tables of an empty key group: names, columns and the initial header."""
+    return plan.operator.for_group(plan, MemoryState(), group).tables()
+
+
+def _check_together(headers: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse key groups of several micro-batches."""
+    try:
+        header_of_all(headers)
+    except PlanMismatchError:
+        return  # their headers differ: they can only start with the same number of key groups
+
+
+def _headers_by_group(headers: DataFrame, plan: WindowPlan) -> list[Mapping[str, Any]]:
+    """Return the headers, which are small, in the order of key groups."""
+    found = {row.key_group: json.loads(row.header) for row in headers.collect()}
+    if not found:
+        # No row has arrived yet. The first row calls all key groups, which then get their time.
+        found = {group: no_state(plan, group).header for group in range(plan.groups)}
+    gone = next((group for group in range(plan.groups) if group not in found), None)
+    if gone is not None:
+        raise StateDamagedError(f"the state of key group {gone} is missing: only {len(found)} of {plan.groups} exist", gone)
+    return [found[group] for group in range(plan.groups)]
+
+
+def _check_single_operator(spark: SparkSession, checkpoint: str) -> None:
+    """Refuse a query with other stateful operators, which would start empty."""
+    known = spark.read.format("state-metadata").load(readable_path(spark, checkpoint))
+    rows = known.select("operatorId", "operatorName").distinct().collect()
+    others = sorted(f"{row.operatorName} ({row.operatorId})" for row in rows)
+    if len(others) > 1:
+        raise CheckpointError(
+            f"the query of the checkpoint {checkpoint} has {len(others)} operators with state ({', '.join(others)}): a savepoint "
+            "holds that of one. Write what comes before the windows to a table or a topic, by a query of its own"
+        )

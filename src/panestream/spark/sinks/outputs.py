@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Any
 from panestream.engine.plan import MAIN, WindowPlan
 from panestream.engine.storage.sealed_state import StateAge
 from panestream.errors import FencedError, warn
-from panestream.spark.checkpoint import Epoch, Lease, ensure_identity, register, succeed
+from panestream.spark.checkpoint.epoch import Epoch
+from panestream.spark.checkpoint.lease import CheckpointMode, Lease, ensure_identity, register, succeed
+from panestream.spark.checkpoint.lineage import RestoredFrom
 from panestream.spark.failures import of_sink
-from panestream.spark.mode import CheckpointMode
 from panestream.spark.operator.processor import RestartInfo
 from panestream.spark.places import check_apart
-from panestream.spark.savepoint.birth import RestoredFrom
 from panestream.spark.session import is_connect
 from panestream.spark.sinks.base import AT_LEAST_ONCE, QueryRunInfo, Sink
 
@@ -29,7 +29,7 @@ class Outputs:
 
     Attributes:
         data_frames: whether the checkpoint's state was created with data frames.
-        born: the savepoint that the checkpoint began with, or None.
+        restored_from: the savepoint that the checkpoint began with, or None.
         begins_with: the savepoint whose state must still be loaded, or None if the checkpoint has it.
         begun: whether the sinks have received the first micro-batch, Spark's number ``begun_with``.
         committed: whether the sinks know that it is committed.
@@ -41,7 +41,7 @@ class Outputs:
     sinks: Mapping[str, Sink]
     epoch: Epoch
     data_frames: bool = False
-    born: RestoredFrom | None = None
+    restored_from: RestoredFrom | None = None
     begins_with: RestoredFrom | None = None
     begun: bool = field(default=False)
     begun_with: int = field(default=-1)
@@ -49,7 +49,7 @@ class Outputs:
     first: int = 0
     succeeded: Epoch | None = None
     mode: CheckpointMode = field(default_factory=CheckpointMode)
-    taken_up: RestartInfo | None = None
+    restart_info: RestartInfo | None = None
     age: StateAge = field(default_factory=StateAge)
     ended: bool = False
 
@@ -116,25 +116,25 @@ def open_outputs(
     plan: WindowPlan,
     sinks: Mapping[str, Sink],
     checkpoint: str,
-    birth: RestoredFrom | None = None,
+    requested: RestoredFrom | None = None,
     mode: CheckpointMode | None = None,
 ) -> Outputs:
     """Open the sinks of a stream, and make its run the holder of the checkpoint.
 
-    ``birth`` is the savepoint that the checkpoint must begin with. If ``mode`` is None, the plan decides how the query runs. The
-    errors of :func:`ensure_identity` and :meth:`Sink.open` come through. In addition, raises FencedError if another copy was
+    ``requested`` is the savepoint that the checkpoint must begin with. If ``mode`` is None, the plan decides how the query runs.
+    The errors of :func:`ensure_identity` and :meth:`Sink.open` come through. In addition, raises FencedError if another copy was
     started in the same moment, and SinkError if two outputs share a place.
     """
     places = checked_places(spark, plan, sinks, checkpoint)
-    claim = ensure_identity(spark, plan, checkpoint, birth, mode)
-    opened = {tag: sink.open(spark, _run(plan, claim, tag, places.get(tag))) or sink for tag, sink in sinks.items()}
+    lease = ensure_identity(spark, plan, checkpoint, requested, mode)
+    opened = {tag: sink.open(spark, _run(plan, lease, tag, places.get(tag))) or sink for tag, sink in sinks.items()}
     _warn(spark, sinks)
-    succeeded = succeed(spark, claim, places.values())
-    register(spark, claim, places.values())
-    first: dict[str, Any] = {"first": claim.first, "succeeded": succeeded, "mode": claim.mode, "taken_up": claim.taken_up}
-    is_comparable = claim.state_of is not None or claim.last < 0
-    first["age"] = StateAge(claim.last, claim.state_of, is_comparable=is_comparable, is_last_known=claim.is_last_known)
-    return Outputs(opened, claim.epoch, claim.data_frames, claim.born, claim.begins_with, **first)
+    succeeded = succeed(spark, lease, places.values())
+    register(spark, lease, places.values())
+    first: dict[str, Any] = {"first": lease.first, "succeeded": succeeded, "mode": lease.mode, "restart_info": lease.restart_info}
+    is_comparable = lease.state_of is not None or lease.last < 0
+    first["age"] = StateAge(lease.last, lease.state_of, is_comparable=is_comparable, is_last_known=lease.is_last_known)
+    return Outputs(opened, lease.epoch, lease.data_frames, lease.restored_from, lease.begins_with, **first)
 
 
 def open_for_batch(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Sink], query: str = "") -> dict[str, Sink]:
@@ -147,7 +147,7 @@ def open_for_batch(spark: SparkSession, plan: WindowPlan, sinks: Mapping[str, Si
 
 
 def _batch_run(plan: WindowPlan, tag: str, query: str) -> QueryRunInfo:
-    return QueryRunInfo(query, tag, queries=frozenset({query}), added=_added(plan, tag))
+    return QueryRunInfo(query, tag, queries=frozenset({query}), added=_added(plan, tag), holds_from=_holds_from(plan, tag))
 
 
 def checked_places(
@@ -162,19 +162,24 @@ def checked_places(
     return places
 
 
-def _run(plan: WindowPlan, claim: Lease, tag: str, place: str | None) -> QueryRunInfo:
-    succeeds = claim.last < 0 and claim.succession is not None and place in claim.succession.places
-    written = place in claim.written
+def _run(plan: WindowPlan, lease: Lease, tag: str, place: str | None) -> QueryRunInfo:
+    succeeds = lease.last < 0 and lease.succession is not None and place in lease.succession.places
+    written = place in lease.written
     columns = tuple(plan.output_schema(tag).names)
     known = QueryRunInfo(
-        claim.query, tag, claim.epoch, claim.queries, written, _added(plan, tag), claim.first, succeeds, columns=columns
+        lease.query, tag, lease.epoch, lease.queries, written, _added(plan, tag), lease.first, succeeds, columns=columns
     )
-    last_run = claim.committer
-    return replace(known, began=claim.first + last_run["after"] + 1) if place in last_run.get("places", ()) else known
+    known = replace(known, holds_from=_holds_from(plan, tag))
+    last_run = lease.committer
+    return replace(known, began=lease.first + last_run["after"] + 1) if place in last_run.get("places", ()) else known
 
 
 def _added(plan: WindowPlan, tag: str) -> frozenset[str]:
     return plan.added_names if tag == MAIN else frozenset()
+
+
+def _holds_from(plan: WindowPlan, tag: str) -> str | None:
+    return plan.operator.capabilities.holds_from if tag == MAIN else None
 
 
 def _warn(spark: SparkSession, sinks: Mapping[str, Sink]) -> None:

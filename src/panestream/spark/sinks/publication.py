@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
-from panestream.spark.checkpoint import Rank
+from panestream.spark.checkpoint.epoch import Rank
 
 _MARK = "_run-"
 _RANK = re.compile(r"(\d{10})-([0-9a-f]+)")

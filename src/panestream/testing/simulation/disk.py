@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Any, TypeAlias
 
-from panestream.spark.checkpoint import Rank
+from panestream.spark.checkpoint.epoch import Rank
 
 State: TypeAlias = Mapping[tuple[str, int], bytes]
 """The store of a key group in one version."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from panestream.engine.plan import MAIN
 from panestream.engine.storage.sealed_state import check_that_groups_agree
-from panestream.spark.checkpoint import Rank, planner_of
+from panestream.spark.checkpoint.epoch import Rank, planner_of
 from panestream.spark.operator.processor import RestartInfo
 from panestream.spark.sinks.outputs import Outputs
 from panestream.testing.simulation.disk import ConflictError, Disk, State, TaskState, keep
@@ -77,7 +77,7 @@ class Process:
     memory: dict[Any, Remembered] | None = None
     really: bool = True
     outputs: Outputs = field(init=False, repr=False)
-    taken_up: RestartInfo = field(init=False, repr=False)
+    restart_info: RestartInfo = field(init=False, repr=False)
 
     def start(self) -> Process:
         """Enter the run into the checkpoint, which it holds from now on."""
@@ -97,7 +97,7 @@ class Process:
         self.outputs = Outputs(sinks, epoch, first=self.disk.checkpoint.first)
         found = self.disk.checkpoint.found
         earlier = planner_of({other: planned for other, planned in found.items() if other < rank}, found[rank])
-        self.taken_up = RestartInfo(_called(rank), found[rank], "" if earlier is None else _called(earlier))
+        self.restart_info = RestartInfo(_called(rank), found[rank], "" if earlier is None else _called(earlier))
         return self
 
     def run(self, upto: int | None = None, ended: Callable[[int], bool] = lambda _: False) -> None:
@@ -207,7 +207,7 @@ class Process:
 
     def planned_in(self, own: int) -> str:
         """Return the run that planned a micro-batch, if it matters; ``own`` is its number in this checkpoint."""
-        return self.taken_up.planned_in(own) if self.job.silences else ""
+        return self.restart_info.planned_in(own) if self.job.silences else ""
 
     def _count(self, number: int, metrics: Sequence[Mapping[str, Any]]) -> None:
         """Check that input rows equal the sum of rows in windows and late, invalid and outside rows."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from zlib import crc32
 
-from panestream.engine.operators.row.row_plan import RowPlan
+from panestream.engine.operators.row.contents import RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator, count_state_entries
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state import MemoryState
@@ -103,7 +103,7 @@ class RowEngine:
         return {f"{found} entries"} if found else set()
 
     def dealt(self, states: Sequence[State], other: Any) -> list[tuple[State, int | None]]:
-        raise NotImplementedError("elements without columns have no savepoint here")
+        raise NotImplementedError("elements without columns do not support savepoints here")
 
     def batch(self, batches: Sequence[MicroBatch]) -> list[OutputRow]:
         """Return the results of all rows as one batch."""

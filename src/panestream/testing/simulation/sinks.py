@@ -17,9 +17,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from panestream.spark.checkpoint import Epoch, Rank
-from panestream.spark.kafka.deduplicator import KafkaDeduplicator
-from panestream.spark.kafka.headers import BATCH, ID, WRITER
+from panestream.spark.checkpoint.epoch import Epoch, Rank
+from panestream.spark.kafka.deduplicator import BATCH, ID, WRITER, KafkaDeduplicator
 from panestream.spark.sinks.base import Sink
 from panestream.spark.sinks.micro_batch_folders import MicroBatchFolders
 from panestream.spark.sinks.publication import Publisher

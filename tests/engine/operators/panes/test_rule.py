@@ -9,7 +9,7 @@ from panestream.engine.kernels.panes import CumulatingWindows, SlidingWindows
 from panestream.engine.operators.panes.firing import Interval
 from panestream.engine.operators.panes.operator import panes_rule
 from panestream.engine.operators.panes.rule import interval_of, pane_grid, why_not_aligned, why_not_panes
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import AT_EVERY_ROW, PYTHON, DeclaredAggregates, FunctionOfRows, Supported, Unsupported
 from panestream.errors import InvalidPlanError

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from panestream.engine.operators.row.row_plan import RowPlan
+from panestream.engine.operators.row.contents import RowPlan
 from panestream.windowing.triggers import Trigger
 
 

@@ -21,14 +21,10 @@ sys.path.insert(0, str(ROOT))
 from tests.engine.operators.row.mutations import (  # noqa: E402 - it is run as a program
     AGGREGATES,
     CODEC,
-    DATETIME_CODEC,
-    ELEMENT_CHUNKS,
-    INDEX,
+    CONTENTS,
     INTERLEAVING,
-    KEYS,
     MUTANTS,
     PAGES,
-    WINDOW_STATES,
 )
 
 PATIENCE = 400
@@ -52,12 +48,8 @@ TESTS = (
 )
 FIRST = {
     CODEC: f"{HERE}/test_codec.py",
-    DATETIME_CODEC: f"{HERE}/test_codec.py",
-    KEYS: f"{HERE}/test_codec.py",
-    INDEX: f"{HERE}/test_growth.py",
-    ELEMENT_CHUNKS: f"{HERE}/test_grouped.py",
     INTERLEAVING: f"{HERE}/test_grouped.py",
-    WINDOW_STATES: f"{HERE}/test_firings.py",
+    CONTENTS: f"{HERE}/test_firings.py",
     PAGES: f"{HERE}/test_firings.py",
 }
 """The tests that are likeliest to notice a fault in a file. The default is the contract test."""

@@ -22,10 +22,9 @@ from hypothesis import strategies as st
 
 import panestream
 from panestream.engine.kernels.python_values import RowType
-from panestream.engine.operators.row.codec import Codec
-from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, pickled_columns
-from panestream.engine.operators.row.keys import canonical_key, stable_hash
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.codec import Codec, canonical_key, stable_hash
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.pages import ColumnReader, ColumnWriter, pickled_columns
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState
@@ -218,7 +217,7 @@ def test_value_that_cannot_be_pickled_is_refused():
 
 
 def test_sets_of_objects_need_the_permission_to_pickle():
-    with pytest.raises(InvalidPlanError, match=r"Fixed cannot be a key, nor rest in a set.*allow_pickled_state"):
+    with pytest.raises(InvalidPlanError, match=r"Fixed cannot be a key or in a set.*allow_pickled_state"):
         roundtrip([{Fixed(1)}])
     assert roundtrip([{Fixed(1), Fixed(2)}], pickled=True)[0] == [{Fixed(1), Fixed(2)}]
 
@@ -235,7 +234,7 @@ def test_pickle_is_not_read_without_permission():
     writer.values("value", [(1, Bomb())])
     data = writer.finish()
     with pytest.raises(
-        InvalidPlanError, match=r"reading a pickle runs what is in it: allow it with .options\(allow_pickled_state=True"
+        InvalidPlanError, match=r"reading a pickle runs its code\. Allow it with .options\(allow_pickled_state=True"
     ):
         ColumnReader(data, Codec()).values("value")
     assert not Bomb.exploded
@@ -297,7 +296,7 @@ def output_of(program, seed):
 def test_hashes_are_the_same_in_every_process():
     keys = [None, True, 3, -1.5, "ä", b"x", ("a", 1, None), dt.date(2026, 1, 1), frozenset({"a", "b"})]
     program = (
-        "import datetime; from panestream.engine.operators.row.keys import stable_hash;"
+        "import datetime; from panestream.engine.operators.row.codec import stable_hash;"
         f"print([stable_hash(key) for key in {keys!r}])"
     )
     assert output_of(program, "123") == str([stable_hash(key) for key in keys])
@@ -305,7 +304,7 @@ def test_hashes_are_the_same_in_every_process():
 
 def test_sets_have_the_same_bytes_in_every_process():
     program = (
-        "from panestream.engine.operators.row.columns import ColumnWriter; import hashlib; writer = ColumnWriter();"
+        "from panestream.engine.operators.row.pages import ColumnWriter; import hashlib; writer = ColumnWriter();"
         "writer.values('value', [set('abcdefgh'), {1, 'a', (2, 'b'), frozenset('xyz')}, {'k': {'p', 'q'}}]);"
         "print(hashlib.sha256(writer.finish()).hexdigest())"
     )

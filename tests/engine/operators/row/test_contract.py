@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState

@@ -15,9 +15,9 @@ from hypothesis import strategies as st
 
 from panestream.engine.aggregates import Aggregation
 from panestream.engine.kernels.python_values import RowType, python_values
-from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter, pickled_columns
-from panestream.engine.operators.row.declared import DeclaredFunction
-from panestream.engine.operators.row.row_plan import AggregateRows, RowPlan
+from panestream.engine.operators.row.contents import AggregateRows, RowPlan
+from panestream.engine.operators.row.operator import DeclaredFunction
+from panestream.engine.operators.row.pages import ColumnReader, ColumnWriter, pickled_columns
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from panestream.engine.operators.row.row_plan import KeepRows, RowPlan
+from panestream.engine.operators.row.contents import KeepRows, RowPlan
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.state import MemoryState

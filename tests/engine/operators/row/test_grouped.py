@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from panestream.engine.operators.row.row_plan import KeepRows, ReduceRows
+from panestream.engine.operators.row.contents import KeepRows, ReduceRows
 from panestream.engine.plan import Chunk, WindowPlan
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec

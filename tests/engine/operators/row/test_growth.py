@@ -9,11 +9,9 @@ from itertools import pairwise
 import pytest
 
 from panestream.engine.operators.row import pages as index
-from panestream.engine.operators.row.columns import ColumnReader
-from panestream.engine.operators.row.keys import stable_hash
-from panestream.engine.operators.row.pages import Entry, PageIndex
-from panestream.engine.operators.row.row_plan import KeepRows, ReduceRows, RowPlan
-from panestream.engine.operators.row.timers import NEVER
+from panestream.engine.operators.row.codec import stable_hash
+from panestream.engine.operators.row.contents import NEVER, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.pages import ColumnReader, Entry, PageIndex
 from panestream.engine.operators.row.window_operator import RowOperator
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.sealed_state import CountingState

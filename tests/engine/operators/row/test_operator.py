@@ -11,9 +11,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from panestream.engine.operators.row.contents import KeepRows, KeyState, WindowState
 from panestream.engine.operators.row.operator import _codes_of
-from panestream.engine.operators.row.row_plan import KeepRows
-from panestream.engine.operators.row.window_states import KeyState, WindowState
 from panestream.engine.plan import MAIN
 from panestream.engine.planner import plan_functions
 from panestream.engine.query import WindowSpec

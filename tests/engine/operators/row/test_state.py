@@ -12,12 +12,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from panestream.engine.kernels.python_values import RowType
-from panestream.engine.operators.row.columns import ColumnReader, pickled_columns, split_parts
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.contents import (
+    NEVER,
+    AggregateRows,
+    KeepRows,
+    KeyPage,
+    KeyState,
+    ReduceRows,
+    RowPlan,
+    TimerQueue,
+    WindowState,
+    WindowTimers,
+)
+from panestream.engine.operators.row.pages import ColumnReader, pickled_columns, split_parts
 from panestream.engine.operators.row.state import MANY_CHUNKS
-from panestream.engine.operators.row.timers import NEVER, TimerQueue, WindowTimers
 from panestream.engine.operators.row.window_operator import RowOperator
-from panestream.engine.operators.row.window_states import KeyPage, KeyState, WindowState
 from panestream.engine.query import WindowSpec
 from panestream.engine.storage.sealed_state import CountingState
 from panestream.engine.storage.state import MemoryState
@@ -496,7 +505,7 @@ def test_pickle_of_a_missing_class_is_a_state_format_error(monkeypatch):
     operator.process([("k", 1, MovedClass())])
     operator.commit()
     monkeypatch.delitem(globals(), "MovedClass")
-    with pytest.raises(StateFormatError, match=r"pickled values that cannot be read any more \(AttributeError"):
+    with pytest.raises(StateFormatError, match=r"pickled values that are unreadable \(AttributeError"):
         RowOperator(plan, memory).process([], new_watermark=100)
 
 

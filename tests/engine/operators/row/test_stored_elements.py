@@ -10,8 +10,7 @@ import pytest
 
 from panestream.engine.kernels.python_values import RowType
 from panestream.engine.operators.row.codec import Codec
-from panestream.engine.operators.row.columns import split_parts
-from panestream.engine.operators.row.element_chunks import ElementArrivals, ElementChunkCodec, stamped
+from panestream.engine.operators.row.pages import ElementArrivals, ElementChunkCodec, split_parts, stamped
 
 UTC = dt.timezone.utc
 NOON = dt.datetime(2026, 1, 2, 12, 0, 0, 7)

@@ -6,7 +6,7 @@ import math
 import pytest
 
 from panestream.engine.operators.row.codec import Codec
-from panestream.engine.operators.row.value_texts import ValueTexts
+from panestream.engine.operators.row.tables import ValueTexts
 from panestream.errors import InvalidPlanError, StateFormatError
 from tests.engine.operators.row.test_codec import PLAIN, Fixed, Row, exact_text
 

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from panestream.engine.operators.predicates import label_of
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows
 from panestream.engine.plan import MAIN, OperatorSpec, WindowPlan
 from panestream.engine.planner import choose, plan_aggregates, plan_functions
 from panestream.engine.query import WindowSpec

@@ -13,7 +13,7 @@ from panestream.engine.co_groups import OfLists, OfTables
 from panestream.engine.operators.accumulating.windowed_rows import TablePerWindow
 from panestream.engine.operators.as_of_join import AsOfSpec
 from panestream.engine.operators.intervals import IntervalSpec
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import OperatorSpec, WindowPlan
 from panestream.engine.planner import plan_aggregates, plan_functions, plan_table_function
 from panestream.engine.runtime.sides import SIDES, Pairs, Sides

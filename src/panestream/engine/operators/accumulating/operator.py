@@ -28,7 +28,7 @@ from panestream.engine.operators.accumulating.windowed_rows import (
 )
 from panestream.engine.operators.columnar import TableLayout, fields_text, integers_of
 from panestream.engine.operators.panes.rule import interval_of, pane_grid, why_not_panes
-from panestream.engine.operators.row.row_plan import KeepRows
+from panestream.engine.operators.row.contents import KeepRows
 from panestream.engine.plan import (
     LATE,
     MAIN,
@@ -52,8 +52,7 @@ from panestream.engine.rule import (
     WindowRequest,
 )
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import GroupOperator, TimeStep
-from panestream.engine.runtime.main_rows import side_schema, window_rows
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, side_schema, window_rows
 from panestream.engine.runtime.state_views import INSTANT, ViewSchemas, WindowRows, instants, share
 from panestream.engine.runtime.watermarks import BEYOND_ALL, ClosedWindows, LatenessPolicy, closing_times, last_ended
 from panestream.engine.storage.blocks import MAX_MERGED_ROWS, PaneBlocks, StoredBlocks, pane_range, sorted_by_pane
@@ -221,7 +220,7 @@ class AccumulatingSpec(OperatorSpec):
         }
 
     def explain(self, plan: WindowPlan, *, streaming: bool) -> Mapping[str, list[str]]:
-        kept = "each row once, however many windows it lies in: a block per micro-batch and key group, while panes stay open"
+        kept = "each row once, however many windows it is in: a block per micro-batch and key group, while panes stay open"
         return {
             "function": [stable_repr(self.function), self.function.described],
             **({} if self.evictor is None else {"evictor": [repr(self.evictor)]}),
@@ -503,7 +502,7 @@ def _over_rows(asked: FunctionOfRows | FunctionOfTables) -> OverRows | str | Non
     if isinstance(function.function, WindowFunction):
         return PerWindow(function.function)
     if not function.stateless:
-        return "process may keep state, per window and per key: stateless=True says of a function that it does not"
+        return "process may keep state, per window and per key (stateless=True declares that it does not)"
     if type(function.function).clear is not ProcessWindowFunction.clear:
         return "the function has clear(), which is called when a window goes"
     return PerWindowWithContext(function.function)

@@ -21,7 +21,7 @@ from panestream.engine.kernels.ordering import stable_order
 from panestream.engine.kernels.panes import Int64s, IntOrInts, PaneGrid
 from panestream.engine.operators.panes.rollups import Rollups
 from panestream.engine.plan import FIRINGS, INSERT, OPS, UPDATE_AFTER, UPDATE_BEFORE, WindowPlan
-from panestream.engine.runtime.main_rows import firing_columns, window_rows
+from panestream.engine.runtime.group_operator import firing_columns, window_rows
 from panestream.engine.runtime.watermarks import BEYOND_ALL
 from panestream.engine.storage.blocks import PaneBlocks, pane_range, sorted_by_pane
 from panestream.engine.storage.state import State

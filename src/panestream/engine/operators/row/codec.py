@@ -12,18 +12,21 @@ from __future__ import annotations
 
 import datetime as dt
 import decimal
+import math
 import pickle
+import struct
+import zlib
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from panestream.engine.operators.row.datetime_codec import datetime_column, datetimes
-from panestream.engine.operators.row.keys import canonical_bytes
+from panestream.engine.kernels.python_values import instants, python_values
 from panestream.errors import InvalidPlanError, StateFormatError
 
 Kind = list[Any]
@@ -233,7 +236,7 @@ class Codec:
         try:
             blob = pickle.dumps(list(values), protocol=pickle.HIGHEST_PROTOCOL)
         except Exception as error:
-            raise InvalidPlanError(f"what is to rest in state cannot be pickled: {type(error).__name__}: {error}") from error
+            raise InvalidPlanError(f"a value for the state cannot be pickled: {type(error).__name__}: {error}") from error
         return pa.array([blob, *[None] * (len(values) - 1)], pa.large_binary()), ["pickle"]
 
     # ---------------------------------------------------------------- reading
@@ -305,17 +308,16 @@ class Codec:
     def _read_pickle(self, array: pa.Array, kind: Kind) -> list[Any]:
         if not self._pickled:
             raise InvalidPlanError(
-                "the state holds pickled values, and reading a pickle runs what is in it: allow it with "
-                ".options(allow_pickled_state=True) "
-                "(where it is only looked at: allow_pickled_state=True) if nobody else can write to the checkpoint, or start on "
-                "a new one"
+                "the state holds pickled values, and reading a pickle runs its code. Allow it with "
+                ".options(allow_pickled_state=True) (or allow_pickled_state=True of the inspection) if nobody else can write to "
+                "the checkpoint, or start on a new checkpoint"
             )
         try:
             unpickled: list[Any] = pickle.loads(array[0].as_py())  # noqa: S301 - the user allowed it
         except Exception as error:
             raise StateFormatError(
-                f"the state holds pickled values that cannot be read any more ({type(error).__name__}: {error}): give the query "
-                "their classes as they were, where they were, or start on a new checkpoint"
+                f"the state holds pickled values that are unreadable ({type(error).__name__}: {error}): restore their classes "
+                f"in their old modules, or start on a new checkpoint"
             ) from error
         return unpickled
 
@@ -394,3 +396,131 @@ def _surrogates(data: bytes) -> str:
 
 
 _TEXTS: dict[str, Callable[[Any], Any]] = {"big": _int_of_bytes, "decimal": decimal.Decimal, "surrogates": _surrogates}
+
+
+_NAN = math.nan
+_BY_REPR = (type(None), bool, int, float, bytes, dt.date, dt.datetime, dt.time, dt.timedelta, decimal.Decimal)
+_KEY_LENGTH = struct.Struct("<I")
+
+
+def canonical_key(key: Any) -> Any:
+    """Return the representative of all equal keys: NaN equals NaN, and 0.0 equals -0.0, as in Spark's grouping."""
+    if type(key) is float:
+        return _NAN if key != key else key + 0.0  # noqa: PLR0124 - the test for NaN
+    if type(key) is tuple:
+        return tuple(map(canonical_key, key))
+    return key
+
+
+def hashable(key: Any) -> Any:
+    """Return a struct or array, which Arrow supplies as a dict or list, as a tuple that can be a key.
+
+    >>> hashable({"shop": 1, "tags": ["a", "b"]})
+    (1, ('a', 'b'))
+    """
+    if isinstance(key, (dict, list)):
+        return tuple(map(hashable, key.values() if isinstance(key, dict) else key))
+    return key
+
+
+def stable_hash(key: Any, pickled: bool = False) -> int:
+    """Return a hash of a canonical key that is the same in every process; Python salts its own per process.
+
+    Raises InvalidPlanError for keys of users' classes unless ``pickled``.
+
+    >>> stable_hash(("user", 7))
+    3392436975
+    """
+    if type(key) is str:
+        return zlib.crc32(b"s" + key.encode("utf-8", "surrogatepass"))
+    return zlib.crc32(canonical_bytes(key, pickled))
+
+
+def canonical_bytes(value: Any, pickled: bool = False) -> bytes:
+    """Return bytes that are the same for equal values of one type in every process. They are compared and hashed, never read.
+
+    Raises InvalidPlanError for values of users' classes unless ``pickled``.
+    """
+    kind = type(value)
+    if kind is str:
+        return b"s" + str(value).encode("utf-8", "surrogatepass")
+    if kind is tuple:
+        return _joined_keys(canonical_bytes(part, pickled) for part in value)
+    if kind in _BY_REPR:
+        return repr(value).encode()
+    if kind is frozenset:
+        return b"f" + _joined_keys(sorted(canonical_bytes(part, pickled) for part in value))
+    if pickled:
+        return pickle.dumps(value, protocol=4)
+    raise InvalidPlanError(
+        f"{value!r} of the type {kind.__module__}.{kind.__qualname__} cannot be a key or in a set. Use numbers, strings, dates "
+        f"or tuples of them; or allow pickles with .options(allow_pickled_state=True), if nobody else can write to the "
+        "checkpoint"
+    )
+
+
+def _joined_keys(parts: Iterable[bytes]) -> bytes:
+    return b"".join(piece for part in parts for piece in (_KEY_LENGTH.pack(len(part)), part))
+
+
+_ONE_MICRO = dt.timedelta(microseconds=1)
+_NAIVE, _UTC = pa.timestamp("us"), pa.timestamp("us", "UTC")
+
+
+def datetime_column(values: Sequence[Any]) -> tuple[pa.Array, list[Any]] | None:
+    """Encode datetimes (or None) as a column and its kind, or return None if a time zone cannot be written.
+
+    Nearly all are naive, or all are UTC. Others are stored as naive time, zone number and fold.
+    """
+    present = [value for value in values if value is not None]
+    if not any(value.fold for value in present):
+        first = present[0].tzinfo
+        if (first is None or first is dt.timezone.utc) and all(value.tzinfo is first for value in present):
+            return (pa.array(values, _NAIVE), ["datetime"]) if first is None else (instants(values, _UTC), ["utc"])
+    # Compare zones by repr: zones with different names may be equal.
+    zones = {repr(value.tzinfo): value.tzinfo for value in present}
+    numbers_of = {text: number for number, text in enumerate(zones)}
+    names = [_name_of(zone) for zone in zones.values()]
+    if not all(names):
+        return None
+    times = pa.array([None if value is None else value.replace(tzinfo=None) for value in values], _NAIVE)
+    numbers = pa.array([0 if value is None else numbers_of[repr(value.tzinfo)] for value in values], pa.int16())
+    folds = pa.array([value is not None and bool(value.fold) for value in values], pa.bool_())
+    return pa.StructArray.from_arrays([times, numbers, folds], ["time", "zone", "fold"]), ["zoned", [], names]
+
+
+def datetimes(array: pa.Array, kind: list[Any]) -> list[Any]:
+    """Decode a column of :func:`datetime_column`."""
+    if kind[0] != "zoned":
+        return python_values(array)
+    zones = [_zone_of(name) for name in kind[2]]
+    columns = (python_values(array.field(0)), array.field(1).to_pylist(), array.field(2).to_pylist())
+    return [
+        None if time is None else time.replace(tzinfo=zones[number], fold=int(fold))
+        for time, number, fold in zip(*columns, strict=True)
+    ]
+
+
+def _name_of(zone: dt.tzinfo | None) -> list[Any] | None:
+    """Return a zone in JSON, or None if JSON cannot express it."""
+    if zone is None:
+        return ["none"]
+    if type(zone) is dt.timezone:
+        offset, *name = zone.__getinitargs__()  # type: ignore[attr-defined]  # as pickle and copy see it
+        return ["fixed", offset // _ONE_MICRO, *name]
+    if type(zone) is ZoneInfo and zone.key is not None:
+        return ["zone", zone.key]
+    return None
+
+
+def _zone_of(name: list[Any]) -> dt.tzinfo | None:
+    if name[0] == "none":
+        return None
+    try:
+        if name[0] == "zone":
+            return ZoneInfo(name[1])
+        return dt.timezone(dt.timedelta(microseconds=name[1]), *name[2:])
+    except (LookupError, TypeError, ValueError, OverflowError, OSError) as error:
+        raise StateFormatError(
+            f"the state holds times in the time zone {name!r}, which is not known here ({error}): pip install tzdata brings all"
+        ) from error

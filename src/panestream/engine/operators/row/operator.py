@@ -1,4 +1,7 @@
-"""The row operator on columns: a key group's micro-batch goes in and comes out as Arrow tables."""
+"""The row operator on columns: a key group's micro-batch goes in and comes out as Arrow tables.
+
+Declared aggregates run here as the accumulators of one function.
+"""
 
 from __future__ import annotations
 
@@ -11,26 +14,30 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from panestream.engine.aggregates import Aggregation
+from panestream.engine.aggregates.aggregation import KeptRows
+from panestream.engine.aggregates.complete import described
+from panestream.engine.aggregates.registry import Accumulator, RowLayout, implementation_of
 from panestream.engine.kernels.columns import one_chunk
 from panestream.engine.kernels.grouping import encode_keys
 from panestream.engine.kernels.ordering import interleaved, stable_order
 from panestream.engine.kernels.panes import Int64s
+from panestream.engine.kernels.parts import complete_parts, known_from_the_start
 from panestream.engine.kernels.python_values import Place, RowType, arrow_column, python_values, result_columns
-from panestream.engine.operators.row.declared import DeclaredFunction
-from panestream.engine.operators.row.output import FiredResult, Output
-from panestream.engine.operators.row.row_plan import AggregateRows, RowPlan
+from panestream.engine.operators.row.contents import AggregateRows, RowPlan
 from panestream.engine.operators.row.state import RowStore
 from panestream.engine.operators.row.tables import RowTables, key_values
-from panestream.engine.operators.row.window_operator import RowOperator
+from panestream.engine.operators.row.window_operator import FiredResult, Output, RowOperator
 from panestream.engine.plan import FIRING_COLUMNS, MAIN, WindowPlan
 from panestream.engine.runtime.group_io import GroupInput, GroupOutput
-from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, collector_paused
-from panestream.engine.runtime.main_rows import side_schema, window_rows
+from panestream.engine.runtime.group_operator import GroupOperator, TimeStep, collector_paused, side_schema, window_rows
 from panestream.engine.storage.sealed_state import SealedState
 from panestream.engine.storage.state_tables import StateTables
 from panestream.errors import PlanMismatchError
+from panestream.windowing.aggregates import Aggregate, Complete
 from panestream.windowing.assigners import GlobalWindows
 from panestream.windowing.failures import at_window
+from panestream.windowing.functions import AggregateFunction
 from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.windows import TimeWindow
 
@@ -196,7 +203,7 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         if (declared is None) != (parts is None):
             raise PlanMismatchError(
                 "the saved state holds accumulators of "
-                + ("a function of the user's own, now aggregates are declared" if parts is None else "declared aggregates")
+                + ("a user function, but now aggregates are declared" if parts is None else "declared aggregates")
                 + ": neither can take over the other's. Start with the old ones, or without saved state"
             )
         if declared is None or parts is None or parts == declared.described:
@@ -217,9 +224,9 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         if (
             step.end_of_input
             and self._plan.operator.capabilities.uses_processing_time
-            and not isinstance(self._plan.assigner, GlobalWindows)
+            and not (self._plan.operator.capabilities.has_windows and isinstance(self._plan.assigner, GlobalWindows))
         ):
-            # A batch cannot wait for a clock: windows that are open at the end of the input fire then.
+            # A batch cannot wait for a clock: windows that are open at the end of the input fire then, and timers of keys.
             self._operator.advance_processing_time(MAX_TIMESTAMP)
             self._emit(self._operator.drain(), output)
         self._emit_late(emitted.late_dropped + len(emitted.late), self._late_rows(arrived), output)
@@ -314,10 +321,12 @@ class RowGroupOperator(GroupOperator[_Arrived | None]):
         by_row = [one[0] for one in fired]
         columns: Iterator[Sequence[Any]] = iter([by_row] if len(self._plan.key_schema) == 1 else zip(*by_row, strict=True))
         keys = [arrow_column(next(columns), field) for field in self._plan.key_schema]
+        results = columns_of([one[2] for one in fired], place=lambda at: at_window(*fired[at][:2]))
+        if not self._plan.operator.capabilities.has_windows:
+            return window_rows(self._plan, keys, (), results, firing, tag=tag)
         spans = [one[1] if isinstance(one[1], TimeWindow) else None for one in fired]
         starts = pa.array([None if span is None else span.start for span in spans], pa.int64())
         ends = pa.array([None if span is None else span.end for span in spans], pa.int64())
-        results = columns_of([one[2] for one in fired], place=lambda at: at_window(*fired[at][:2]))
         return window_rows(self._plan, keys, (starts, ends), results, firing, tag=tag)
 
     def _late_rows(self, arrived: _Arrived | None) -> Iterator[pa.Table]:
@@ -339,3 +348,65 @@ def _keys_of(columns: Sequence[pa.Array], rows: int) -> list[Any]:
     """Return keys as the row operator uses them: values if there is one column, tuples if there are several."""
     values = list(map(key_values, columns))
     return values[0] if len(values) == 1 else list(zip(*values, strict=True)) if values else [()] * rows
+
+
+TIME = "__time"
+"""The name of the last value of each element: its event time."""
+
+
+class DeclaredFunction(AggregateFunction):
+    """Declared aggregates as a function of elements that hold their inputs and, last, the event time.
+
+    Each aggregate has an accumulator in plain Python. Sketches and users' columnar aggregates do not have one: their rows are
+    stored, and the columnar kernel aggregates them when the window fires. Raises InvalidPlanError for unsupported input types.
+    """
+
+    def __init__(self, aggregates: Sequence[Aggregate], input_types: Mapping[str, pa.DataType]) -> None:
+        self.aggregates = tuple(aggregates)
+        aggregation = Aggregation.build(aggregates, input_types, pa.schema([]))
+        results = {field.name: field.type for field in aggregation.output_schema}
+        layout = RowLayout({text: place for place, text in enumerate(aggregation.inputs)}, input_types, results)
+        self._parts = [_accumulator(aggregate, layout) for aggregate in aggregates]
+        self._adders = [part.add for part in self._parts]
+
+    @property
+    def described(self) -> list[str]:
+        """Descriptions of the parts of an accumulator, independent of the names of the results."""
+        by_name = {recipe.name: recipe for recipe in self.aggregates}
+        return [described(recipe, by_name) for recipe in self.aggregates]
+
+    def taking_over(self, header: Mapping[str, Any]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+        """Return a converter of accumulators saved with ``header`` to these aggregates; new aggregates start without rows."""
+        places, complete = {of: place for place, of in enumerate(header["accumulators"])}, complete_parts(header)
+        own = [
+            (places.get(of), part, isinstance(recipe, Complete) and not known_from_the_start(complete, of))
+            for part, recipe, of in zip(self._parts, self.aggregates, self.described, strict=True)
+        ]
+
+        def taken_over(accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
+            return tuple(
+                [accumulator[place] if place is not None else False if lacking else part.start() for place, part, lacking in own]
+            )
+
+        return taken_over
+
+    def create_accumulator(self) -> tuple[Any, ...]:
+        return tuple([part.start() for part in self._parts])
+
+    def add(self, value: Any, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
+        row = tuple(value)  # field access on the element is slower
+        return tuple([add(state, row) for add, state in zip(self._adders, accumulator, strict=True)])
+
+    def merge(self, a: tuple[Any, ...], b: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([part.merge(one, other) for part, one, other in zip(self._parts, a, b, strict=True)])
+
+    def get_result(self, accumulator: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple([part.result(state) for part, state in zip(self._parts, accumulator, strict=True)])
+
+
+def _accumulator(aggregate: Aggregate, layout: RowLayout) -> Accumulator:
+    implementation = implementation_of(aggregate)
+    accumulator = implementation.accumulator(aggregate, layout)
+    if accumulator is None:
+        return KeptRows(aggregate, layout, null_without_rows=implementation.null_without_rows)
+    return accumulator

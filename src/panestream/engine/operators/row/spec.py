@@ -4,20 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
+import numpy as np
 import pyarrow as pa
 
 from panestream.engine.aggregates import Aggregation
-from panestream.engine.operators.row.declared import TIME, DeclaredFunction
-from panestream.engine.operators.row.operator import INPUTS, RowGroupOperator, RowSettings, row_tables
-from panestream.engine.operators.row.row_plan import AggregateRows, KeepRows, ReduceRows, RowPlan
-from panestream.engine.operators.row.views import row_views
+from panestream.engine.kernels.columns import Ints
+from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
+from panestream.engine.operators.row.operator import INPUTS, TIME, DeclaredFunction, RowGroupOperator, RowSettings, row_tables
+from panestream.engine.operators.row.tables import ELEMENTS, KEYS, WINDOWS, RowTables
 from panestream.engine.plan import Capabilities, Chunk, OperatorSpec, WindowPlan, stable_repr
 from panestream.engine.query import WindowSpec
 from panestream.engine.rule import DeclaredAggregates, FunctionOfRows
+from panestream.engine.runtime.state_views import (
+    EVENT_TIME,
+    INSTANT,
+    OF_KEY,
+    OF_TRIGGER,
+    OF_WINDOW,
+    PROCESSING_TIME,
+    ViewSchemas,
+    WindowRows,
+    instants,
+    share,
+)
 from panestream.engine.storage.sealed_state import SealedState
-from panestream.engine.storage.state_tables import StateTables, StateViews
+from panestream.engine.storage.state_tables import StateTables, StateViews, integers, key_fields, named_columns
 from panestream.windowing.assigners.session import GapColumn
+from panestream.windowing.time import MAX_TIMESTAMP
 from panestream.windowing.triggers.after import fires_by_time
 
 
@@ -48,8 +63,8 @@ class RowSpec(RowSettings, OperatorSpec):
             fires_by_time=fires_by_time(window.firing_trigger, event_time=window.assigner.is_event_time),
             evicts=window.evictor is not None,
             no_changelog=(
-                "the row operator's functions may return any number of rows, none of which takes the place of another; it runs "
-                f"the query for: {'; '.join(self.reasons)}"
+                "the row operator's functions may return any number of rows, none of which replaces another. Reasons for the "
+                "row operator: {'; '.join(self.reasons)}"
             ),
             uses_processing_time=self.by_processing_time,
             shows_processing_time=True,
@@ -108,7 +123,7 @@ class RowSpec(RowSettings, OperatorSpec):
             "exchange": ["rows cross the shuffle unreduced, in columns", *([self.advice] if self.advice else [])],
             "state": [
                 f"{kept}, in {self.row_plan.pages} pages per key group or more, as it grows; touched and due pages are read and "
-                f"written{'; what has no columns is pickled' if self.row_plan.window.pickled_state else ''}"
+                f"written{'; other values are pickled' if self.row_plan.window.pickled_state else ''}"
                 if streaming
                 else "in memory: a batch"
             ],
@@ -162,4 +177,134 @@ def _kind_of(function: ReduceRows | AggregateRows | KeepRows) -> str:
     return "reduce" if isinstance(function, ReduceRows) else "all elements"
 
 
-__all__ = ["RowSpec", "row_spec"]
+def row_views(plan: WindowPlan, settings: RowSettings, tables: RowTables, saved: StateTables, group: int) -> StateViews:
+    """Return the views of a key group."""
+    return _RowViews(plan, settings, tables, saved, ViewSchemas(plan, group, settings.element_schema)).views()
+
+
+class _RowViews:
+    def __init__(
+        self, plan: WindowPlan, settings: RowSettings, tables: RowTables, saved: StateTables, schemas: ViewSchemas
+    ) -> None:
+        self._plan = plan
+        self._settings = settings
+        self._tables = tables
+        self._saved = saved
+        self._schemas = schemas
+        self._windows = saved.table(WINDOWS)
+        self._key_names = [field.name for field in key_fields(plan.key_schema)]
+
+    def views(self) -> StateViews:
+        elements = {"elements": self._elements()} if ELEMENTS in self._saved.tables else {}
+        return self._schemas.with_windows(self._shown(), user_state=self._user_state(), timers=self._timers(), **elements)
+
+    def _shown(self) -> pa.Table:
+        windows, window = self._windows, self._settings.row_plan.window
+        starts, ends = named_columns(windows, ["start", "end"])
+        event, processing = (self._lists(name) for name in ("event_timers", "processing_timers"))
+        lateness = window.allowed_lateness if window.assigner.is_event_time else 0
+        last = [MAX_TIMESTAMP if end is None else end - 1 for end in ends.to_pylist()]
+        closes = [min(one, MAX_TIMESTAMP - lateness) + lateness for one in last]
+        # The cleanup timer after a window's end does not fire it, and no timer does if only rows make it fire.
+        by_time = fires_by_time(window.firing_trigger, event_time=window.assigner.is_event_time)
+        going = [time if lateness or by_time is False else None for time in closes]
+        due = [
+            min((time for time in (*some, *others) if time != goes), default=MAX_TIMESTAMP)
+            for some, others, goes in zip(event, processing, going, strict=True)
+        ]
+        keeps = "elements" in windows.column_names
+        rows = np.asarray([len(one or ()) for one in self._lists("elements")], np.int64) if keeps else None
+        contents = None if keeps else named_columns(windows, ["contents"])[0]
+        size = sum(table.nbytes for table in self._saved.tables.values())
+        numbered = self._plan.with_firing
+        return self._schemas.windows_of(
+            WindowRows(
+                keys=named_columns(windows, self._key_names),
+                count=windows.num_rows,
+                starts=starts.cast(INSTANT),
+                ends=ends.cast(INSTANT),
+                results=None if contents is None else self._results(contents),
+                contents=contents,
+                rows=rows,
+                firings=integers(windows, "firings") if numbered else None,
+                due=np.asarray(due, np.int64),
+                closes=np.asarray(closes, np.int64),
+                size=share(size, np.ones(windows.num_rows, np.int64) if rows is None else rows + 1),
+            )
+        )
+
+    def _results(self, contents: pa.Array) -> list[pa.Array] | None:
+        """Return the current results of declared aggregates, or None if a user function makes the results."""
+        declared, then = self._settings.declared, getattr(self._settings.row_plan.function, "then", None)
+        if declared is None or then is not None:
+            return None
+        empty = declared.create_accumulator
+        accumulators = self._tables.values_of(contents)
+        return self._settings.results([declared.get_result(empty() if one is None else one) for one in accumulators])
+
+    def _elements(self) -> pa.Table:
+        """Return each element once, with the windows that hold it."""
+        table = self._saved.table(ELEMENTS)
+        numbered = zip(self._codes(table), integers(table, "element").tolist(), strict=True)
+        place = {one: at for at, one in enumerate(numbered)}
+        held: list[list[dict[str, Any]]] = [[] for _ in range(table.num_rows)]
+        bounds = (column.cast(INSTANT).to_pylist() for column in named_columns(self._windows, ["start", "end"]))
+        for key, numbers, start, end in zip(self._codes(self._windows), self._lists("elements"), *bounds, strict=True):
+            for number in numbers or ():
+                held[place[key, number]].append({"start": start, "end": end})
+        schema = self._schemas.elements
+        columns = {
+            "windows": pa.array(held, schema.field("windows").type),
+            "place": pa.array(integers(table, "element")),
+            "time": instants(integers(table, "time")) if "time" in table.column_names else None,
+            "value": named_columns(table, ["value"])[0],
+        }
+        rows = named_columns(table, [f"column {at}" for at in range(len(self._settings.element_schema))])
+        return self._schemas.elements_of(named_columns(table, self._key_names), table.num_rows, columns, rows)
+
+    def _user_state(self) -> pa.Table:
+        keys, windows = self._saved.table(KEYS), self._windows
+        parts = [
+            self._states(windows, "trigger", OF_TRIGGER, bounded=True),
+            self._states(windows, "window", OF_WINDOW, bounded=True),
+            self._states(keys, "values", OF_KEY, bounded=False),
+        ]
+        return pa.concat_tables(parts)
+
+    def _states(self, table: pa.Table, column: str, of: str, *, bounded: bool) -> pa.Table:
+        rows: list[int] = []
+        names: list[str] = []
+        values: list[str] = []
+        for row, text in enumerate(named_columns(table, [column])[0].to_pylist()):
+            for name, value in self._tables.parts_of(text):
+                rows.append(row)
+                names.append(name)
+                values.append(value)
+        taken = table.take(pa.array(rows, pa.int64()))
+        columns: dict[str, Any] = {"of": pa.array([of] * len(rows), pa.string()), "name": pa.array(names, pa.string())}
+        columns["value"] = pa.array(values, pa.string())
+        return self._schemas.user_state_of(
+            named_columns(taken, self._key_names), len(rows), columns | (self._bounds(taken) if bounded else {})
+        )
+
+    def _timers(self) -> pa.Table:
+        parts = []
+        for name, kind in (("event_timers", EVENT_TIME), ("processing_timers", PROCESSING_TIME)):
+            times = self._lists(name)
+            rows = np.repeat(np.arange(len(times)), [len(one) for one in times])
+            taken = self._windows.take(pa.array(rows))
+            due: Ints = np.asarray([time for one in times for time in one], np.int64)
+            columns = {"kind": pa.array([kind] * len(rows), pa.string()), "time": instants(due), **self._bounds(taken)}
+            parts.append(self._schemas.timers_of(named_columns(taken, self._key_names), len(rows), columns))
+        return pa.concat_tables(parts)
+
+    def _bounds(self, table: pa.Table) -> dict[str, Any]:
+        starts, ends = named_columns(table, ["start", "end"])
+        return {"window_start": starts.cast(INSTANT), "window_end": ends.cast(INSTANT)}
+
+    def _lists(self, name: str) -> list[Any]:
+        found: list[Any] = named_columns(self._windows, [name])[0].to_pylist()
+        return found
+
+    def _codes(self, table: pa.Table) -> Sequence[Any]:
+        return self._tables.keys_of(table)

@@ -34,21 +34,38 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from operator import index
+from typing import Any, Protocol
 
 import pyarrow as pa
 
-from panestream.engine.operators.row.codec import Codec
-from panestream.engine.operators.row.columns import ColumnReader, ColumnWriter
-from panestream.engine.operators.row.element_chunks import ElementArrivals, ElementChunkCodec
-from panestream.engine.operators.row.keys import canonical_key, stable_hash
-from panestream.engine.operators.row.pages import Entry, PageCodec, PageIndex
-from panestream.engine.operators.row.row_plan import RowPlan
-from panestream.engine.operators.row.timers import NEVER, TimerQueue
-from panestream.engine.operators.row.window_states import EMPTY, ChunkSlice, ElementList, KeyPage, KeyState, WindowState
+from panestream.engine.operators.row.codec import Codec, canonical_key, stable_hash
+from panestream.engine.operators.row.contents import (
+    EMPTY,
+    NEVER,
+    ChunkSlice,
+    ElementList,
+    KeyPage,
+    KeyState,
+    RowPlan,
+    TimerQueue,
+    WindowState,
+)
+from panestream.engine.operators.row.pages import (
+    ColumnReader,
+    ColumnWriter,
+    ElementArrivals,
+    ElementChunkCodec,
+    Entry,
+    PageCodec,
+    PageIndex,
+)
 from panestream.engine.storage.state import State, window_too_large
-from panestream.errors import PanestreamError, StateDamagedError
+from panestream.errors import InvalidPlanError, PanestreamError, StateDamagedError
+from panestream.windowing.functions import no_state
+from panestream.windowing.state import KeyedStateStore, ReducingStateDescriptor
 from panestream.windowing.time import MIN_TIMESTAMP
+from panestream.windowing.windows import Window
 
 META, PAGES, ELEMENTS = "meta", "pages", "elements"
 _WINDOWS, _CHUNKED, _CHUNK_BYTES = "windows", "chunked elements", "chunk bytes"
@@ -245,12 +262,16 @@ class RowStore:
 
     # ---------------------------------------------------------------- writing
 
+    def dirty_pages(self) -> list[KeyPage]:
+        """Return the pages that the next commit writes."""
+        return [page for _, page in sorted(self._pages.items()) if page.dirty]
+
     def commit(self, keep_bare: bool) -> None:
         """Write the pages that were used, and the meta record if it changed or any page was written.
 
         ``keep_bare`` keeps windows without contents, state or timers (purged sessions).
         """
-        dirty = [page for _, page in sorted(self._pages.items()) if page.dirty]
+        dirty = self.dirty_pages()
         for page in dirty:
             self._forget(page, keep_bare)
             self._count(_WINDOWS, -page.at_rest)
@@ -406,3 +427,103 @@ class RowStore:
         if anyway or data != self._written:
             self._state.put(META, 0, data)
             self._written = data
+
+
+class Clocks(Protocol):
+    """The current watermark and processing time."""
+
+    watermark: int
+    processing_time: int
+
+
+class TriggerScope:
+    """The context of triggers and evictors. One object serves all windows.
+
+    ``current`` is the window. While windows merge, ``merged`` are the windows that are merged into it.
+    """
+
+    __slots__ = ("_store", "_times", "current", "merged")
+
+    current: WindowState
+
+    def __init__(self, times: Clocks, store: RowStore) -> None:
+        self._times = times
+        self._store = store
+        self.merged: list[WindowState] = []
+
+    def get_current_watermark(self) -> int:
+        return self._times.watermark
+
+    def get_current_processing_time(self) -> int:
+        return self._times.processing_time
+
+    def register_event_time_timer(self, time: int) -> None:
+        self._store.event_queue.register(self.current.event_timers, index(time))
+
+    def register_processing_time_timer(self, time: int) -> None:
+        self._store.processing_queue.register(self.current.get_or_create_processing_timers(), index(time))
+
+    def delete_event_time_timer(self, time: int) -> None:
+        self.current.event_timers.times.discard(time)
+
+    def delete_processing_time_timer(self, time: int) -> None:
+        if self.current.processing_timers is not None:
+            self.current.processing_timers.times.discard(time)
+
+    def get_partitioned_state(self, descriptor: Any) -> Any:
+        return descriptor.bind(self.current.trigger_values)
+
+    def merge_partitioned_state(self, descriptor: ReducingStateDescriptor) -> None:
+        state = descriptor.bind(self.current.trigger_values)
+        for window_state in self.merged:
+            value = window_state.trigger_values.get(descriptor.name)
+            if value is not None:
+                state.add(value)
+
+
+class WindowScope:
+    """The context of process functions. One object serves all windows; ``current`` is the window that it is about."""
+
+    __slots__ = ("_merges", "_outputs", "_stateless", "_times", "current")
+
+    current: WindowState
+
+    def __init__(self, times: Clocks, merges: bool, *, stateless: bool = False) -> None:
+        self._times = times
+        self._stateless = stateless
+        self._merges = merges
+        self._outputs: dict[str, list[tuple[Any, Window, Any, int]]] = {}
+
+    def window(self) -> Window:
+        return self.current.window
+
+    def current_watermark(self) -> int:
+        return self._times.watermark
+
+    def current_processing_time(self) -> int:
+        return self._times.processing_time
+
+    def window_state(self) -> KeyedStateStore:
+        if self._stateless:
+            raise no_state("window_state()")
+        if self._merges:
+            raise InvalidPlanError(
+                "windows that merge do not support state per window. Keep it per key (global_state()), or in the accumulator"
+            )
+        if self.current.window_values is None:
+            self.current.window_values = {}
+        return KeyedStateStore(self.current.window_values)
+
+    def global_state(self) -> KeyedStateStore:
+        if self._stateless:
+            raise no_state("global_state()")
+        return KeyedStateStore(self.current.owner.global_values)
+
+    def output(self, tag: str, value: Any) -> None:
+        window_state = self.current
+        self._outputs.setdefault(tag, []).append((window_state.owner.key, window_state.window, value, window_state.max_timestamp))
+
+    def take_outputs(self) -> dict[str, list[tuple[Any, Window, Any, int]]]:
+        """Return the values sent to side outputs since the last call."""
+        taken, self._outputs = self._outputs, {}
+        return taken

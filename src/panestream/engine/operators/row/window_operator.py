@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
 from operator import is_
 from typing import Any, NoReturn
 
-from panestream.engine.operators.row.contexts import TriggerScope, WindowScope
-from panestream.engine.operators.row.element_chunks import stamped
-from panestream.engine.operators.row.loops import ASSIGNER, fast_rows, fast_timers, unwrapped
-from panestream.engine.operators.row.merging import MergingWindowSet
-from panestream.engine.operators.row.output import FiredResult, Firing, Output, Row
-from panestream.engine.operators.row.row_plan import KeepRows, RowPlan
-from panestream.engine.operators.row.state import RowStore
-from panestream.engine.operators.row.timers import NEVER
-from panestream.engine.operators.row.window_states import EMPTY, ElementList, KeyState, WindowState, contents_logic
+from panestream.engine.operators.row.contents import (
+    EMPTY,
+    NEVER,
+    ElementList,
+    KeepRows,
+    KeyState,
+    RowPlan,
+    WindowState,
+    contents_logic,
+)
+from panestream.engine.operators.row.loops import ASSIGNER, MergingWindowSet, fast_rows, fast_timers, unwrapped
+from panestream.engine.operators.row.pages import stamped
+from panestream.engine.operators.row.state import RowStore, TriggerScope, WindowScope
 from panestream.engine.plan import EARLY, LATE, ON_TIME
 from panestream.engine.runtime.group_operator import collector_paused
 from panestream.engine.runtime.watermarks import ClosedWindows
@@ -26,6 +31,32 @@ from panestream.windowing.functions import ProcessWindowFunction, WindowFunction
 from panestream.windowing.time import MAX_TIMESTAMP, MIN_TIMESTAMP
 from panestream.windowing.triggers import EventTimeTrigger, TriggerResult
 from panestream.windowing.windows import GlobalWindow, TimeWindow, Window
+
+FiredResult = tuple[Any, Window, Any, int]
+"""Key, window, value, timestamp."""
+Firing = tuple[str, int, bool]
+"""The kind of firing (early, on time or late), its number for this key and window, from 0, and whether it is the last."""
+Row = tuple[Any, int, Any]
+"""Key, event time, element."""
+
+
+@dataclass(slots=True)
+class Output:
+    """Output of one call to the operator.
+
+    Attributes:
+        fired: ``(key, window, value, timestamp)`` in the order of firing. The timestamp is the window's last instant.
+        firings: the firing of each entry in ``fired``, or empty if the plan does not number firings.
+        late: ``(key, timestamp, element)`` of elements that no window took, if the plan has a late output.
+        side_outputs: results that the window function sent to side outputs, by tag, in the form of ``fired``.
+        late_dropped: the number of late elements that were only counted.
+    """
+
+    fired: list[FiredResult] = field(default_factory=list)
+    firings: list[Firing] = field(default_factory=list)
+    late: list[Row] = field(default_factory=list)
+    side_outputs: dict[str, list[FiredResult]] = field(default_factory=dict)
+    late_dropped: int = 0
 
 
 class RowOperator:
@@ -46,7 +77,7 @@ class RowOperator:
     >>> from panestream.engine.storage.state import MemoryState
     >>> from panestream.engine.query import WindowSpec
     >>> from panestream.windowing.assigners import TumblingEventTimeWindows
-    >>> from panestream.engine.operators.row.row_plan import ReduceRows
+    >>> from panestream.engine.operators.row.contents import ReduceRows
     >>> operator = RowOperator(RowPlan(WindowSpec(TumblingEventTimeWindows(10)), ReduceRows(lambda a, b: a + b)), MemoryState())
     >>> operator.process([("k", 1, 5), ("k", 9, 6), ("k", 10, 7)], new_watermark=9).fired
     [('k', TimeWindow(start=0, end=10), 11, 9)]
@@ -534,6 +565,3 @@ def count_state_entries(operator: RowOperator) -> int:
 def count_key_state_entries(operator: RowOperator) -> int:
     """Return the number of values that process functions store per key. These are never deleted."""
     return sum(len(owner.global_values) for owner in operator.store.all_keys())
-
-
-__all__ = ["RowOperator", "count_key_state_entries", "count_state_entries", "count_timers"]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from panestream.spark.markers import list_files
+from panestream.spark.checkpoint.lineage import is_writer_of
+from panestream.spark.checkpoint.records import list_files
 from panestream.spark.places import escaped
 from panestream.spark.sinks.table_formats.names import quoted_name
-from panestream.spark.succession import is_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -31,7 +31,7 @@ def transactions(spark: SparkSession, table: str, lineage: str) -> dict[str, int
     for kind in ("json", "parquet"):
         files = [f"{log}/{name}" for name in wanted if name.endswith(f".{kind}")]
         for row in _told(spark, kind, files).collect() if files else ():
-            if is_of(row.appId, lineage):
+            if is_writer_of(row.appId, lineage):
                 last[row.appId] = max(int(row.version), last.get(row.appId, -1))
     return last
 

@@ -87,7 +87,7 @@ class Target:
         from pyspark.sql import functions as F
 
         theirs = F.col("summary")[WRITER]
-        # Same rule as in panestream.spark.succession.is_of.
+        # Same rule as in panestream.spark.checkpoint.lineage.is_writer_of.
         return self._history(spark, (F.regexp_replace(theirs, r"\+[^/]*/", "/") == F.lit(lineage)) & (theirs != F.lit(writer)))
 
     def _history(self, spark: SparkSession, theirs: Column) -> IcebergHistory:

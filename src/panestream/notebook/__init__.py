@@ -1,1 +1,0 @@
-"""A live view of a running query for notebooks."""

@@ -1,1 +1,0 @@
-"""Self-contained pages and their pictures, without scripts, for light and dark themes and for wide and narrow screens."""

@@ -1,1 +1,0 @@
-"""Pictures of rows, windows, the watermark and firings."""

@@ -1,1 +1,0 @@
-"""The report of a run: the history of its micro-batches, in bounded memory and on one page."""

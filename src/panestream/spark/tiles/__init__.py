@@ -1,1 +1,0 @@
-"""Tiles as DataFrames: their manifests, and Spark tasks that compute windows and answers from tiles."""
