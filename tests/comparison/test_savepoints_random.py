@@ -42,6 +42,7 @@ from panestream.windowing.triggers import (
     PurgingTrigger,
 )
 from tests.comparison import (
+    fills,
     harness,
     look_backs,
     predicates,
@@ -76,6 +77,12 @@ def panes(rng: random.Random, seed: int) -> None:
         query = test_two_phase_random.own(rng, query)
     clock = not query.windowing.assigner.is_event_time
     compare_with_restored(with_random_options(rng, query.columnar()), harness.random_stream(rng, span, clock=clock), rng, seed)
+
+
+def filled(rng: random.Random, seed: int) -> None:
+    query = fills.random_query(rng, linear=rng.random() < 0.3)
+    batches = harness.random_stream(rng, query.windowing.assigner.size)
+    compare_with_restored(with_random_options(rng, query.columnar()), batches, rng, seed)
 
 
 def several(rng: random.Random, seed: int) -> None:
@@ -298,6 +305,7 @@ def on_rows(rng: random.Random, seed: int) -> None:
 
 CASES = {
     panes: 80,
+    filled: 40,
     several: 32,
     continuous: 48,
     sessions: 48,

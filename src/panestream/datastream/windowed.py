@@ -40,6 +40,7 @@ from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.look_back import LookBackWindows, look_backs_of, result_name
 from panestream.windowing.assigners.rolling import AS_OF, RollingWindows
 from panestream.windowing.evictors import Evictor, TimeEvictor
+from panestream.windowing.fill import Fill
 from panestream.windowing.foreign_names import advised
 from panestream.windowing.functions import (
     AggregateFunction,
@@ -122,6 +123,34 @@ class WindowedStream(WindowedEvents):
         if micros < 0:
             raise InvalidWindowError(f"the allowed lateness must not be negative, got {lateness!r}")
         return replace(self, windowing=replace(self.windowing, allowed_lateness=micros))
+
+    def fill(self, method: str, results: Mapping[str, str] | None = None, *, max_gap: Duration | None = None) -> Self:
+        """Also emit windows without rows, for each key from its first window with rows on. Not in Flink.
+
+        A window without rows is emitted when the watermark passes its end, like other windows and in order. At the end of a
+        batch, and of a stream with ``fire_at_end``, windows are filled up to the last one of the newest row. While no key has
+        rows, the watermark does not move, and nothing is emitted. A row that arrives within :meth:`allowed_lateness` replaces a
+        filled window, and corrects later ones that repeat its value.
+
+        Args:
+            method: how results get their values. ``"zero"`` is 0 for counts and sums, and null for others. ``"null"`` is null for
+                all. ``"last"`` repeats the key's last window with rows. ``"linear"`` interpolates between the windows with rows
+                before and after, by their starts. It emits filled windows together with the one after them, takes only
+                floating-point results, and does not support :meth:`allowed_lateness`.
+            results: other methods for single results, by name.
+            max_gap: how long after the end of its last window with rows a key is filled, at least until the end of a window. With
+                ``"linear"``, a longer gap is not filled at all. By default there is no limit: each known key gets a row for each
+                window, forever.
+
+        Raises:
+            InvalidPlanError: a method or a duration is invalid. :meth:`aggregate` raises it for a result that is unknown or
+                cannot be interpolated, and for windows that cannot be filled: they must be tumbling, sliding, cumulating or
+                calendar windows of event time, with declared aggregates and the default trigger.
+
+        Examples:
+            >>> keyed.window(pst.tumbling("1 hour")).fill("last", {"n": "zero"}, max_gap="1 day")  # doctest: +SKIP
+        """
+        return replace(self, windowing=replace(self.windowing, fill=Fill.of(method, results, max_gap)))
 
     def side_output_late_data(self, tag: str) -> Self:
         """Send late rows, whole, to the output ``tag`` instead of counting and dropping them. Flink: ``sideOutputLateData``.

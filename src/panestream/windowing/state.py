@@ -53,7 +53,12 @@ class StateTtlConfig:
 
 @dataclass(frozen=True, slots=True)
 class ValueStateDescriptor:
-    """Names one value. Flink: ``ValueStateDescriptor`` (which also wants a type)."""
+    """Names one value. Flink: ``ValueStateDescriptor`` (which also wants a type).
+
+    Examples:
+        >>> ValueStateDescriptor("seen")
+        ValueStateDescriptor(name='seen')
+    """
 
     name: str
     ttl: StateTtlConfig | None = None
@@ -68,6 +73,10 @@ class ReducingStateDescriptor:
     """Names one value that grows by a reduce function. Flink: ``ReducingStateDescriptor``.
 
     ``reduce_function`` combines the current value with an added one, and must be associative if windows merge.
+
+    Examples:
+        >>> ReducingStateDescriptor("largest", max)
+        ReducingStateDescriptor(name='largest', reduce_function=<built-in function max>)
     """
 
     name: str
@@ -84,7 +93,12 @@ class ReducingStateDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class ListStateDescriptor:
-    """Names a list. Flink: ``ListStateDescriptor``."""
+    """Names a list. Flink: ``ListStateDescriptor``.
+
+    Examples:
+        >>> ListStateDescriptor("prices")
+        ListStateDescriptor(name='prices')
+    """
 
     name: str
     ttl: StateTtlConfig | None = None
@@ -96,7 +110,12 @@ class ListStateDescriptor:
 
 @dataclass(frozen=True, slots=True)
 class MapStateDescriptor:
-    """Names a map. Flink: ``MapStateDescriptor``."""
+    """Names a map. Flink: ``MapStateDescriptor``.
+
+    Examples:
+        >>> MapStateDescriptor("pages")
+        MapStateDescriptor(name='pages')
+    """
 
     name: str
     ttl: StateTtlConfig | None = None

@@ -16,6 +16,7 @@ from panestream.engine.operators.accumulating.operator import AccumulatingSpec
 from panestream.engine.operators.counts import CountShape, CountSpec
 from panestream.engine.operators.intervals import IntervalSpec
 from panestream.engine.operators.look_back.operator import LookBackSpec, look_back_rule
+from panestream.engine.operators.panes.filling import FilledPaneSpec, filled_spec
 from panestream.engine.operators.panes.firing import HIDDEN, HIDDEN_TYPES, Interval
 from panestream.engine.operators.panes.operator import PaneSpec
 from panestream.engine.operators.panes.rule import pane_grid
@@ -149,7 +150,7 @@ def _panes(spec: Any) -> Own:
     }
 
 
-def _read_panes(own: Own) -> OperatorSpec:
+def _read_panes(own: Own) -> PaneSpec:
     hidden = HIDDEN if own["interval"] is not None else ()
     types = {**own["types"], **(HIDDEN_TYPES if hidden else {})}
     aggregation = Aggregation.build([*own["aggregates"], *hidden], types, own["key_schema"])
@@ -157,6 +158,14 @@ def _read_panes(own: Own) -> OperatorSpec:
     grid = pane_grid(own["assigner"])
     again, at_rows = own["fires_again"], own.get("fires_at_rows", False)
     return PaneSpec(grid, own["aggregates"], aggregation, own["by_processing_time"], interval, again, at_rows)
+
+
+def _filled(spec: Any) -> Own:
+    return {**_panes(spec), "fill": spec.fill}
+
+
+def _read_filled(own: Own) -> OperatorSpec:
+    return filled_spec(_read_panes(own), own["fill"])
 
 
 def _sessions(spec: Any) -> Own:
@@ -307,6 +316,7 @@ def _read_interval(own: Own) -> OperatorSpec:
 
 SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], OperatorSpec]]] = {
     PaneSpec: (_panes, _read_panes),
+    FilledPaneSpec: (_filled, _read_filled),
     SessionSpec: (_sessions, _read_sessions),
     CountSpec: (_counts, _read_counts),
     LookBackSpec: (_look_backs, _read_look_backs),

@@ -30,6 +30,7 @@ from panestream.windowing.assigners import MergingWindowAssigner, WindowAssigner
 from panestream.windowing.assigners.base import SeveralWindows
 from panestream.windowing.assigners.session import GapColumn, LimitedEventTimeSessionWindows
 from panestream.windowing.evictors import Elements, Evictor, EvictorContext
+from panestream.windowing.fill import Fill
 from panestream.windowing.functions import WindowFunction
 from panestream.windowing.process_functions import KeyedProcessContext, KeyedProcessFunction
 from panestream.windowing.triggers import Trigger, TriggerContext, TriggerResult
@@ -221,6 +222,7 @@ class AbsentGenerator(WatermarkGenerator):
 
 _ROOMS = (aggregates, assigners, evictors, triggers)
 _OTHERS: tuple[type, ...] = (
+    Fill,
     GapColumn,
     KeptPartial,
     LimitedEventTimeSessionWindows,
