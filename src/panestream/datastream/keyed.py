@@ -292,6 +292,7 @@ class KeyedStream(KeyedEvents):
             InvalidPlanError: it is not such a function, a column is named like a key, or an option is unknown.
 
         Examples:
+            >>> import panestream as pst
             >>> class Gaps(pst.functions.KeyedProcessFunction):
             ...     def process_element(self, value, ctx):
             ...         last = ctx.get_state(pst.state.ValueStateDescriptor("last"))
