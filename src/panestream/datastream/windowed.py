@@ -166,7 +166,7 @@ class WindowedStream(WindowedEvents):
         Its rows have the key columns, ``window_start``, ``window_end``, and the columns of ``schema``. Flink: ``OutputTag``.
         """
         self._check_free(tag, [self.keyed.source.invalid_tag, self.late_tag])
-        return replace(self, side_outputs={**self.side_outputs, checked_tag(tag): self._results(schema)})
+        return replace(self, side_outputs={**self.side_outputs, checked_tag(tag): self.result_columns(schema)})
 
     def options(self, **options: Unpack[Options]) -> Self:
         """Set options of the query; a later call overrides an earlier one.
@@ -239,7 +239,7 @@ class WindowedStream(WindowedEvents):
         types = {text: to_arrow(kind, text) for text, kind in kinds.items()}
         function, results = following(then), None
         if function is not None:
-            results = self._results(self._needed(schema, "then"))
+            results = self.result_columns(self._needed(schema, "then"))
         request = DeclaredAggregates(declared, types, self.keyed.key_schema, function, results, tuple(looked_at))
         operator = choose(self.windowing, request)
         split = None if self.split_distinct is None else split_of(self.split_distinct, declared, operator)
@@ -397,7 +397,7 @@ class WindowedStream(WindowedEvents):
         accumulators: pa.Schema | None = None,
     ) -> WindowedResult:
         self._check_not_split(what)
-        results = self._results(self._needed(schema, what))
+        results = self.result_columns(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = self.keyed.source.row_schema
         request = FunctionOfRows(function, results, rows, _shown(function), self.keyed.key_schema, accumulators)
@@ -450,7 +450,7 @@ class WindowedStream(WindowedEvents):
 
     def _over_tables(self, function: OverRows, schema: Schema, what: str) -> WindowedResult:
         self._check_not_split(what)
-        results = self._results(self._needed(schema, what))
+        results = self.result_columns(self._needed(schema, what))
         check_gap_of_rows(self._df, self.windowing.assigner, self.gap)
         rows = self.keyed.source.row_schema
         request = FunctionOfTables(function, results, rows, self.keyed.key_schema)
@@ -484,7 +484,7 @@ class WindowedStream(WindowedEvents):
     def _columns(self, schema: Schema) -> pa.Schema:
         return schema if isinstance(schema, pa.Schema) else schema_of(self._df.sparkSession, schema)
 
-    def _results(self, schema: Schema) -> pa.Schema:
+    def result_columns(self, schema: Schema) -> pa.Schema:
         """Return the checked result columns, which follow the key columns and the window."""
         columns = self._columns(schema)
         naming = Names.of(self._df.sparkSession)

@@ -24,6 +24,7 @@ from panestream.engine.operators.predicates import PredicateSpec, predicates_rul
 from panestream.engine.operators.rolling.operator import RollingSpec, rolling_rule
 from panestream.engine.operators.row.contents import AggregateRows, KeepRows, ReduceRows, RowPlan
 from panestream.engine.operators.row.operator import DeclaredFunction
+from panestream.engine.operators.row.process import KeyedProcessSpec, process_spec
 from panestream.engine.operators.row.spec import RowSpec
 from panestream.engine.operators.sessions.operator import SessionSpec
 from panestream.engine.plan import OperatorSpec, WindowPlan, stable_repr
@@ -32,6 +33,7 @@ from panestream.engine.rule import DeclaredAggregates
 from panestream.engine.savepoint.recipes import (
     AbsentFunction,
     AbsentOverRows,
+    AbsentProcess,
     absent_aggregate,
     absent_reduce,
     recipe_json,
@@ -288,6 +290,22 @@ def _read_row(own: Own) -> OperatorSpec:
     return RowSpec(RowPlan(window, function, pages=own["pages"]), own["result"], own["element_schema"], **rest)
 
 
+def _process(spec: Any) -> Own:
+    window = spec.row_plan.window
+    return {
+        "named": type(spec.row_plan.function.function).__qualname__,
+        "pickled_state": window.pickled_state,
+        "result": spec.result,
+        "element_schema": spec.element_schema,
+        "by_processing_time": spec.by_processing_time,
+    }
+
+
+def _read_process(own: Own) -> OperatorSpec:
+    function = AbsentProcess(own["named"], own["by_processing_time"])
+    return process_spec(function, own["result"], own["element_schema"], pickled_state=own["pickled_state"])
+
+
 def _interval(spec: Any) -> Own:
     return {name: getattr(spec, name) for name in ("lower", "upper", "how", "left", "right")}
 
@@ -307,5 +325,6 @@ SPECS: dict[type[OperatorSpec], tuple[Callable[[Any], Own], Callable[[Own], Oper
     AccumulatingSpec: (_accumulating, _read_accumulating),
     RowSpec: (_row, _read_row),
     IntervalSpec: (_interval, _read_interval),
+    KeyedProcessSpec: (_process, _read_process),
 }
 """Writer and reader of each operator's specification."""
