@@ -91,7 +91,12 @@ def test_late_row_does_not_repeat_zeros_that_stay():
 
 def test_end_of_input_fills_up_to_the_last_window_of_the_newest_row():
     steps = fired(WindowSpec(TEN, fill=Fill("zero")), [row("a", 5), row("b", 35)], end=True)
-    assert [place for step in steps for place, _ in step if place[0] == "a"] == [("a", 0, 10), ("a", 10, 20), ("a", 20, 30), ("a", 30, 40)]
+    assert [place for step in steps for place, _ in step if place[0] == "a"] == [
+        ("a", 0, 10),
+        ("a", 10, 20),
+        ("a", 20, 30),
+        ("a", 30, 40),
+    ]
     assert fired(WindowSpec(TEN, fill=Fill("zero")), end=True) == [[]]
 
 
