@@ -1,6 +1,6 @@
 """Processor time of filled windows, compared with unfilled ones and with pandas in a batch.
 
-Run: ``python -m benchmarks.fill [--keys 20000] [--repeats 5] [--write]``, without Spark. Half of the keys have rows in each window.
+Run: ``python -m benchmarks.fill [--keys 20000] [--repeats 5] [--write]``, without Spark. Half of the keys have rows in a window.
 Seconds are processor time of one core, so other load on the machine does not count much. All contestants of a repetition run one
 after another. The peer builds each key's missing windows with ``reindex`` and ``ffill`` from results that are already aggregated,
 so it does less: it does not aggregate, and it keeps no state. (Spark itself has no filling. Its usual way, ``sequence`` and a
